@@ -1,0 +1,43 @@
+#pragma once
+
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/loggers/logger.h"
+
+namespace kindling {
+
+struct EpochTableOptions {
+  std::string monitor = {};       // the name whose best value gets a star; empty: no star
+  bool higher_is_better = false;  // as for an accuracy
+};
+
+// The table on the screen: a row per epoch record, flushed. The first one decides on the columns: losses,
+// accuracies, time, learning rate, then the user's own names; the bookkeeping (samples_per_s, host_waits, …)
+// stays out.
+//   epoch  train loss  acc     val loss  val acc   time   lr
+//       1      0.3412   0.897    0.0921   0.971*  11.2s  1e-3  * best
+// Plain text without escapes. A progress line on the same terminal has to be cleared before write().
+class KINDLING_API EpochTable : public Logger {
+ public:
+  explicit EpochTable(std::ostream& out, EpochTableOptions options = {});  // borrows `out`
+  void write(const Record& record) override;
+
+ private:
+  struct Column {
+    std::string name, title;
+    std::size_t width;
+  };
+
+  void choose_columns(const Record& first);
+  bool is_best(const Record& record);
+
+  std::ostream& out_;
+  EpochTableOptions options_;
+  std::vector<Column> columns_;
+  std::optional<double> best_;
+};
+
+}  // namespace kindling

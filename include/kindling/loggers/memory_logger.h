@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "kindling/loggers/logger.h"
+
+namespace kindling {
+
+// Keeps all records, for tests and for programs that draw their own conclusions.
+class KINDLING_API MemoryLogger : public Logger {
+ public:
+  void write(const Record& record) override { records_.push_back(record); }
+  const std::vector<Record>& records() const { return records_; }
+
+ private:
+  std::vector<Record> records_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+// Finished numbers, on the host: what loggers and callbacks see.
+struct KINDLING_API Record {
+  enum class Kind { step, epoch };
+
+  Kind kind = Kind::epoch;
+  std::int64_t global_step = 0;                             // optimizer steps done, from 1
+  std::int64_t epoch = 0;                                   // from 1
+  std::vector<std::pair<std::string, double>> values = {};  // in the order to be shown, each name once
+
+  const double* find(std::string_view name) const;  // nullptr: not there
+};
+
+}  // namespace kindling

@@ -1,0 +1,112 @@
+#include "kindling/base/log.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/ansicolor_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+// Shared pointers, so that a message under way keeps what it uses while another thread replaces it.
+struct LogState {
+  std::mutex mutex;
+  LogLevel level = LogLevel::info;
+  std::shared_ptr<spdlog::logger> logger;  // null: neither stderr nor file
+  std::shared_ptr<const LogObserver> observer;
+};
+
+LogState& state() {
+  static LogState* const instance = new LogState;  // never destroyed: destructors of statics may log, too
+  return *instance;
+}
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warning:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
+    case LogLevel::off:
+      break;
+  }
+  return spdlog::level::off;
+}
+
+spdlog::sink_ptr stderr_sink(bool color) {
+  spdlog::sink_ptr sink;
+  if (color) {
+    sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(spdlog::color_mode::always);
+  } else {
+    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  }
+  sink->set_pattern("%^%l:%$ %v");
+  return sink;
+}
+
+spdlog::sink_ptr file_sink(const std::filesystem::path& file) {
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
+    sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
+    return sink;
+  } catch (const spdlog::spdlog_ex& error) {
+    throw Error({.place = file.string(),
+                 .found = std::string("the log file cannot be opened (") + error.what() + ")",
+                 .wanted = "",
+                 .remedy = "check that its folder exists and can be written"});
+  }
+}
+
+// Owned here: neither spdlog's default logger nor its registry, which belong to the host program.
+std::shared_ptr<spdlog::logger> make_logger(const LogOptions& options) {
+  std::vector<spdlog::sink_ptr> sinks;
+  if (options.to_stderr) sinks.push_back(stderr_sink(options.color));
+  if (!options.file.empty()) sinks.push_back(file_sink(options.file));
+  if (sinks.empty()) return nullptr;
+  auto logger = std::make_shared<spdlog::logger>("kindling", sinks.begin(), sinks.end());
+  logger->set_level(spdlog::level::trace);  // log() has sorted out the levels
+  logger->flush_on(spdlog::level::trace);   // few messages, and the last one before a crash matters most
+  logger->set_error_handler([](const std::string&) {});  // a full disk must not make the log print by itself
+  return logger;
+}
+
+}  // namespace
+
+void configure_log(const LogOptions& options) {
+  std::shared_ptr<spdlog::logger> logger = make_logger(options);
+  const std::lock_guard lock(state().mutex);
+  state().level = options.level;
+  state().logger = std::move(logger);
+}
+
+void set_log_observer(LogObserver observer) {
+  auto shared = observer ? std::make_shared<const LogObserver>(std::move(observer)) : nullptr;
+  const std::lock_guard lock(state().mutex);
+  state().observer = std::move(shared);
+}
+
+void log(LogLevel level, std::string_view message) {
+  std::shared_ptr<spdlog::logger> logger;
+  std::shared_ptr<const LogObserver> observer;
+  {
+    const std::lock_guard lock(state().mutex);
+    if (level < state().level || level == LogLevel::off) return;
+    logger = state().logger;
+    observer = state().observer;
+  }
+  if (logger) logger->log(spdlog_level(level), spdlog::string_view_t(message.data(), message.size()));
+  if (observer) (*observer)(level, std::string(message));
+}
+
+}  // namespace kindling

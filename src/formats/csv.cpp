@@ -1,0 +1,21 @@
+#include "kindling/formats/csv.h"
+
+namespace kindling {
+namespace {
+
+std::string quoted_if_needed(const std::string& field) {
+  if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
+  std::string quoted = "\"";
+  for (const char c : field) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+std::string csv_line(std::span<const std::string> fields) {
+  std::string line;
+  for (std::size_t i = 0; i < fields.size(); ++i) line += (i > 0 ? "," : "") + quoted_if_needed(fields[i]);
+  return line + '\n';
+}
+
+}  // namespace kindling

@@ -1,0 +1,156 @@
+#include "kindling/formats/idx.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/formats/gzip.h"
+
+namespace kindling {
+namespace {
+
+// Deflate can shrink no further than this (zlib's technical notes: 1032 to 1), so a header that promises more
+// is refused before anything is allocated.
+constexpr std::size_t kMaxGzipRatio = 1032;
+
+struct Source {
+  std::function<std::size_t(char* out, std::size_t size)> read;  // less than size only at the end
+  std::size_t max_bytes;                                         // of content, at the most
+  std::string place;
+  std::size_t offset = 0;
+
+  [[noreturn]] void refuse(std::size_t at, const std::string& found, const std::string& wanted) const {
+    throw DataError({.place = place + ", byte " + std::to_string(at),
+                     .found = found,
+                     .wanted = wanted,
+                     .remedy = "check that it is an IDX file and get it again"});
+  }
+
+  void take(std::uint8_t* out, std::size_t size, const std::string& what) {
+    const std::size_t got = read(reinterpret_cast<char*>(out), size);
+    offset += got;
+    if (got < size)
+      refuse(offset, "the file ends inside " + what, std::to_string(size - got) + " bytes more");
+  }
+};
+
+bool is_known(std::uint8_t code) { return code == 0x08 || code == 0x09 || (code >= 0x0b && code <= 0x0e); }
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+IdxArray take_header(Source& source) {
+  std::array<std::uint8_t, 4> magic;
+  source.take(magic.data(), magic.size(), "the first 4 bytes");
+  if (magic[0] != 0 || magic[1] != 0) source.refuse(0, "this is no IDX file", "two zero bytes at the start");
+  if (!is_known(magic[2])) {
+    source.refuse(2, "type code " + std::to_string(magic[2]) + " is unknown", "8, 9, 11, 12, 13 or 14");
+  }
+  if (magic[3] == 0) source.refuse(3, "the array has no dimension", "at least one");
+  std::vector<std::uint8_t> sizes(4 * std::size_t{magic[3]});
+  source.take(sizes.data(), sizes.size(), "the header");
+  IdxArray array;
+  array.type = static_cast<IdxType>(magic[2]);
+  for (std::size_t i = 0; i < sizes.size(); i += 4) {
+    array.shape.push_back(std::int64_t{sizes[i]} << 24 | sizes[i + 1] << 16 | sizes[i + 2] << 8 |
+                          sizes[i + 3]);
+  }
+  return array;
+}
+
+std::size_t checked_bytes(const IdxArray& array, const Source& source) {
+  const std::size_t limit = source.max_bytes - source.offset;
+  std::size_t total = size_of(array.type);
+  for (const std::int64_t size : array.shape) {
+    const auto factor = static_cast<std::size_t>(size);
+    if (factor != 0 && total > limit / factor) {
+      source.refuse(4, "the header promises shape " + text_of(array.shape) + ", more than the file can hold",
+                    "at most " + std::to_string(limit) + " bytes");
+    }
+    total *= factor;
+  }
+  return total;
+}
+
+void to_host_order(std::vector<std::uint8_t>& bytes, std::size_t value_bytes) {
+  if constexpr (std::endian::native == std::endian::big) return;
+  if (value_bytes == 1) return;
+  const auto step = static_cast<std::ptrdiff_t>(value_bytes);
+  for (auto value = bytes.begin(); value != bytes.end(); value += step) std::reverse(value, value + step);
+}
+
+IdxArray parse(Source source) {
+  IdxArray array = take_header(source);
+  array.bytes.resize(checked_bytes(array, source));
+  source.take(array.bytes.data(), array.bytes.size(), "the values of shape " + text_of(array.shape));
+  // Asks for one byte too many also because the checksum of a gzip file is only looked at when its end is
+  // reached.
+  char extra;
+  if (source.read(&extra, 1) != 0) {
+    source.refuse(source.offset, "the file goes on after the values of shape " + text_of(array.shape),
+                  "its end");
+  }
+  to_host_order(array.bytes, size_of(array.type));
+  return array;
+}
+
+std::size_t saturating_product(std::size_t a, std::size_t b) {
+  constexpr std::size_t kMax = std::numeric_limits<std::size_t>::max();
+  return a > kMax / b ? kMax : a * b;
+}
+
+}  // namespace
+
+std::size_t size_of(IdxType type) {
+  switch (type) {
+    case IdxType::uint8:
+    case IdxType::int8:
+      return 1;
+    case IdxType::int16:
+      return 2;
+    case IdxType::int32:
+    case IdxType::float32:
+      return 4;
+    case IdxType::float64:
+      return 8;
+  }
+  throw DataError({.place = "IDX type", .found = "unknown", .wanted = "a value of IdxType", .remedy = ""});
+}
+
+IdxArray parse_idx(std::string_view bytes, const std::string& place) {
+  if (is_gzip(bytes)) {
+    GzipReader reader(bytes, place);
+    return parse({.read = [&](char* out, std::size_t size) { return reader.read(out, size); },
+                  .max_bytes = saturating_product(bytes.size(), kMaxGzipRatio),
+                  .place = place});
+  }
+  const std::size_t all = bytes.size();
+  const auto read = [&](char* out, std::size_t size) {
+    const std::size_t got = std::min(size, bytes.size());
+    if (got > 0) std::memcpy(out, bytes.data(), got);
+    bytes.remove_prefix(got);
+    return got;
+  };
+  return parse({.read = read, .max_bytes = all, .place = place});
+}
+
+IdxArray read_idx(const std::filesystem::path& path) {
+  constexpr std::size_t kMaxFileBytes = std::size_t{1} << 36;
+  std::string bytes;
+  try {
+    bytes = read_file(path, kMaxFileBytes);
+  } catch (const Error& error) {
+    throw DataError(error.parts());
+  }
+  return parse_idx(bytes, path.string());
+}
+
+}  // namespace kindling

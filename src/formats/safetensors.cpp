@@ -1,0 +1,150 @@
+#include "kindling/formats/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "formats/safetensors_layout.h"
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/base/json.h"
+
+namespace kindling {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "safetensors is little-endian, and so far we are, too");
+
+struct TypeRow {
+  TensorType type;
+  std::string_view name;
+  std::size_t bytes;
+};
+
+constexpr std::array<TypeRow, 10> kTypes = {{{TensorType::boolean, "BOOL", 1},
+                                             {TensorType::uint8, "U8", 1},
+                                             {TensorType::int8, "I8", 1},
+                                             {TensorType::int16, "I16", 2},
+                                             {TensorType::int32, "I32", 4},
+                                             {TensorType::int64, "I64", 8},
+                                             {TensorType::float16, "F16", 2},
+                                             {TensorType::bfloat16, "BF16", 2},
+                                             {TensorType::float32, "F32", 4},
+                                             {TensorType::float64, "F64", 8}}};
+
+const TypeRow& row_of(TensorType type) { return kTypes.at(static_cast<std::size_t>(type)); }
+
+[[noreturn]] void refuse(const std::string& name, const std::string& found, const std::string& wanted = "") {
+  throw CheckpointError({.place = "tensor " + json_string(name.substr(0, 100)) + " to be written",
+                         .found = found,
+                         .wanted = wanted,
+                         .remedy = ""});
+}
+
+// The JSON library refuses what is no UTF-8, which other readers could not read.
+std::string quoted(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    refuse(text, "a name or text is no valid UTF-8");
+  }
+}
+
+template <class List, class TextOf>
+std::string joined(const List& list, TextOf text_of) {
+  std::string text;
+  for (const auto& item : list) text += (text.empty() ? "" : ",") + text_of(item);
+  return text;
+}
+
+std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> tensors) {
+  std::unordered_set<std::string_view> names = {kMetadataKey};
+  std::vector<const TensorToWrite*> order;
+  for (const TensorToWrite& tensor : tensors) {
+    const std::optional<std::size_t> wanted = bytes_of(tensor.type, tensor.shape);
+    if (!wanted) refuse(tensor.name, "its shape is negative or overflows");
+    if (*wanted != tensor.size_bytes) {
+      refuse(tensor.name, "it has " + std::to_string(tensor.size_bytes) + " bytes",
+             std::to_string(*wanted) + " for its type and shape");
+    }
+    if (!names.insert(tensor.name).second) refuse(tensor.name, "the name is taken already");
+    order.push_back(&tensor);
+  }
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [](const TensorToWrite* tensor) { return size_of(tensor->type); });
+  return order;
+}
+
+std::string header_of(const std::vector<const TensorToWrite*>& order, const Metadata& metadata) {
+  std::string header = "{";
+  if (!metadata.empty()) {
+    const auto pair_text = [](const auto& pair) { return quoted(pair.first) + ":" + quoted(pair.second); };
+    header += quoted(std::string(kMetadataKey)) + ":{" + joined(metadata, pair_text) + "}";
+    if (!order.empty()) header += ",";
+  }
+  std::size_t reached = 0;
+  header += joined(order, [&](const TensorToWrite* tensor) {
+    const std::string begin = std::to_string(reached);
+    reached += tensor->size_bytes;
+    const auto number = [](std::int64_t size) { return std::to_string(size); };
+    return quoted(tensor->name) + R"(:{"dtype":")" + std::string(name_of(tensor->type)) + R"(","shape":[)" +
+           joined(tensor->shape, number) + R"(],"data_offsets":[)" + begin + "," + std::to_string(reached) +
+           "]}";
+  });
+  header += "}";
+  header.append((8 - header.size() % 8) % 8, ' ');  // aligns the first value
+  return header;
+}
+
+}  // namespace
+
+std::size_t size_of(TensorType type) { return row_of(type).bytes; }
+
+std::string_view name_of(TensorType type) { return row_of(type).name; }
+
+std::optional<TensorType> type_named(std::string_view name) {
+  const auto row = std::ranges::find(kTypes, name, &TypeRow::name);
+  return row == kTypes.end() ? std::nullopt : std::optional(row->type);
+}
+
+std::optional<std::size_t> bytes_of(TensorType type, std::span<const std::int64_t> shape) {
+  std::size_t total = size_of(type);
+  for (const std::int64_t size : shape) {
+    if (size < 0) return std::nullopt;
+    const auto factor = static_cast<std::size_t>(size);
+    if (factor != 0 && total > std::numeric_limits<std::size_t>::max() / factor) return std::nullopt;
+    total *= factor;
+  }
+  return total;
+}
+
+std::string serialize_safetensors(std::span<const TensorToWrite> tensors, const Metadata& metadata) {
+  const std::vector<const TensorToWrite*> order = in_file_order(tensors);
+  const std::string header = header_of(order, metadata);
+  if (header.size() > kMaxHeaderBytes) refuse("", "the names and metadata take more than 100 MB");
+  std::size_t total = kLengthBytes + header.size();
+  for (const TensorToWrite* tensor : order) total += tensor->size_bytes;
+  std::string bytes;
+  bytes.reserve(total);
+  for (std::size_t i = 0; i < kLengthBytes; ++i) bytes += static_cast<char>(header.size() >> (8 * i) & 0xff);
+  bytes += header;
+  for (const TensorToWrite* tensor : order) {
+    if (tensor->size_bytes > 0) bytes.append(static_cast<const char*>(tensor->data), tensor->size_bytes);
+  }
+  return bytes;
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+                       const Metadata& metadata) {
+  const std::string bytes = serialize_safetensors(tensors, metadata);
+  try {
+    write_file_atomically(path, bytes);
+  } catch (const Error& error) {
+    throw CheckpointError(error.parts());
+  }
+}
+
+}  // namespace kindling

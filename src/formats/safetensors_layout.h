@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "kindling/formats/safetensors.h"
+
+// What reader and writer of safetensors share.
+namespace kindling {
+
+inline constexpr std::size_t kLengthBytes = 8;
+inline constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+inline constexpr std::string_view kMetadataKey = "__metadata__";
+
+std::optional<TensorType> type_named(std::string_view name);
+
+// nullopt: a negative size, or more bytes than can be counted.
+std::optional<std::size_t> bytes_of(TensorType type, std::span<const std::int64_t> shape);
+
+}  // namespace kindling

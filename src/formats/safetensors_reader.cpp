@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "formats/safetensors_layout.h"
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/base/json.h"
+#include "kindling/formats/safetensors.h"
+
+namespace kindling {
+namespace {
+
+// Far beyond any model, and what keeps the memory that a hostile header can cost close to its own size.
+constexpr std::size_t kMaxEntries = 100'000;
+constexpr std::size_t kMaxRank = 64;  // LibTorch's own limit
+
+[[noreturn]] void refuse(const std::string& place, const std::string& found, const std::string& wanted = "") {
+  throw CheckpointError({.place = place,
+                         .found = found,
+                         .wanted = wanted,
+                         .remedy = "the file is damaged or no safetensors file: get or save it again"});
+}
+
+// Takes the parser's events for the one structure that is allowed, so that depth, types and duplicates are
+// checked on the way and no document is built:
+//   { "__metadata__": {text: text …}, name: {"dtype": text, "shape": [n …], "data_offsets": [n, n]} … }
+class HeaderReader {
+ public:
+  HeaderReader(std::string place, SafetensorsFile& file) : place_(std::move(place)), file_(file) {}
+
+  bool key(std::string& key) {
+    key_ = std::move(key);
+    if (state_ == State::root && !names_.insert(key_).second) refuse_here("the name appears twice");
+    if (names_.size() > kMaxEntries) refuse_here("there are more than 100000 tensors");
+    if (state_ == State::metadata && file_.metadata.contains(key_)) refuse_here("the key appears twice");
+    return true;
+  }
+
+  bool start_object(std::size_t) {
+    if (state_ == State::start) {
+      state_ = State::root;
+    } else if (state_ == State::root && key_ == kMetadataKey) {
+      state_ = State::metadata;
+    } else if (state_ == State::root) {
+      state_ = State::tensor;
+      tensor_ = {};
+      tensor_.name = key_;
+    } else {
+      return unexpected("an object");
+    }
+    return true;
+  }
+
+  bool end_object() {
+    if (state_ == State::tensor) add_tensor();
+    state_ = State::root;
+    return true;
+  }
+
+  bool string(std::string& text) {
+    if (state_ == State::metadata) {
+      file_.metadata.emplace(key_, std::move(text));
+      if (file_.metadata.size() > kMaxEntries) refuse_here("there are more than 100000 entries");
+    } else if (state_ == State::tensor && key_ == "dtype" && !type_) {
+      type_ = type_named(text);
+      if (!type_) refuse_here("dtype " + json_string(text.substr(0, 20)) + " is not supported");
+    } else {
+      return unexpected("a text");
+    }
+    return true;
+  }
+
+  bool start_array(std::size_t) {
+    if (state_ == State::tensor && key_ == "shape" && !shape_) {
+      shape_.emplace();
+      state_ = State::shape;
+    } else if (state_ == State::tensor && key_ == "data_offsets" && !offsets_) {
+      offsets_.emplace();
+      state_ = State::offsets;
+    } else {
+      return unexpected("a list");
+    }
+    return true;
+  }
+
+  bool end_array() {
+    state_ = State::tensor;
+    return true;
+  }
+
+  bool number_unsigned(std::uint64_t number) {
+    if (state_ != State::shape && state_ != State::offsets) return unexpected("a number");
+    std::vector<std::uint64_t>& list = state_ == State::shape ? *shape_ : *offsets_;
+    if (list.size() == (state_ == State::shape ? kMaxRank : 2)) refuse_here("the list is too long");
+    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      refuse_here("the number " + std::to_string(number) + " is too large");
+    }
+    list.push_back(number);
+    return true;
+  }
+
+  bool null() { return unexpected("null"); }
+  bool boolean(bool) { return unexpected("a boolean"); }
+  bool number_integer(std::int64_t) { return unexpected("a negative number"); }
+  bool number_float(double, const std::string&) { return unexpected("a fraction or too large a number"); }
+  bool binary(std::vector<std::uint8_t>&) { return unexpected("binary data"); }
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) {
+    refuse(place_ + ", byte " + std::to_string(kLengthBytes + position - 1), "the header is no valid JSON");
+  }
+
+ private:
+  enum class State { start, root, metadata, tensor, shape, offsets };
+
+  [[noreturn]] void refuse_here(const std::string& found) const {
+    const bool in_tensor = state_ >= State::tensor;
+    std::string where =
+        place_ + ", header entry " + json_string((in_tensor ? tensor_.name : key_).substr(0, 100));
+    if (in_tensor && !key_.empty()) where += ", field " + json_string(key_.substr(0, 100));
+    refuse(where, found);
+  }
+
+  bool unexpected(const std::string& what) const { refuse_here(what + " is unexpected or repeated here"); }
+
+  void add_tensor() {
+    key_.clear();
+    if (!type_ || !shape_ || !offsets_) refuse_here("dtype, shape or data_offsets is missing");
+    if (offsets_->size() != 2) refuse_here("data_offsets has not two numbers");
+    tensor_.type = *type_;
+    tensor_.shape.assign(shape_->begin(), shape_->end());
+    tensor_.begin = (*offsets_)[0];
+    tensor_.end = (*offsets_)[1];
+    file_.tensors.push_back(std::move(tensor_));
+    type_.reset();
+    shape_.reset();
+    offsets_.reset();
+  }
+
+  std::string place_;
+  SafetensorsFile& file_;
+  State state_ = State::start;
+  std::string key_;
+  std::unordered_set<std::string> names_;
+  TensorEntry tensor_;
+  std::optional<TensorType> type_;
+  std::optional<std::vector<std::uint64_t>> shape_, offsets_;
+};
+
+std::size_t checked_header_bytes(const std::string& bytes, const std::string& place) {
+  if (bytes.size() < kLengthBytes) {
+    refuse(place + ", byte " + std::to_string(bytes.size()), "the file ends inside the header's length",
+           "8 bytes");
+  }
+  std::uint64_t length = 0;
+  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(bytes[i]);
+  if (length > kMaxHeaderBytes) {
+    refuse(place + ", byte 0", "the header's length is " + std::to_string(length),
+           "at most " + std::to_string(kMaxHeaderBytes));
+  }
+  if (length > bytes.size() - kLengthBytes) {
+    refuse(place + ", byte " + std::to_string(bytes.size()), "the file ends inside the header",
+           std::to_string(length) + " bytes of header");
+  }
+  return static_cast<std::size_t>(length);
+}
+
+void read_header(std::string_view header, const std::string& place, SafetensorsFile& file) {
+  if (!header.starts_with('{')) refuse(place + ", byte 8", "the header is no JSON object", "'{'");
+  // The JSON parser takes a zero byte for the end and would leave the rest unseen.
+  if (const std::size_t zero = header.find('\0'); zero != std::string_view::npos) {
+    refuse(place + ", byte " + std::to_string(kLengthBytes + zero), "the header contains a zero byte");
+  }
+  HeaderReader reader(place, file);
+  nlohmann::json::sax_parse(header.begin(), header.end(), &reader);
+}
+
+// The values have to cover the rest of the file without gaps or overlaps, as the format demands.
+void check_layout(SafetensorsFile& file, const std::string& place, std::size_t data_start) {
+  const auto by_offsets = [](const TensorEntry& entry) { return std::pair(entry.begin, entry.end); };
+  std::ranges::stable_sort(file.tensors, {}, by_offsets);
+  const std::size_t data_bytes = file.bytes.size() - data_start;
+  std::size_t reached = 0;
+  for (TensorEntry& entry : file.tensors) {
+    const std::string where = place + ", tensor " + json_string(entry.name.substr(0, 100));
+    const std::string offsets = "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]";
+    if (entry.end < entry.begin || entry.end > data_bytes) {
+      refuse(where, "its data_offsets " + offsets + " leave the file",
+             "two rising numbers up to " + std::to_string(data_bytes));
+    }
+    if (entry.begin != reached) {
+      refuse(where,
+             "its data_offsets " + offsets + (entry.begin < reached ? " overlap others" : " leave a hole"),
+             "a start at " + std::to_string(reached));
+    }
+    const std::optional<std::size_t> wanted = bytes_of(entry.type, entry.shape);
+    if (!wanted) refuse(where, "its shape overflows");
+    if (*wanted != entry.end - entry.begin) {
+      refuse(where, "its data_offsets " + offsets + " do not fit its dtype and shape",
+             std::to_string(*wanted) + " bytes");
+    }
+    reached = entry.end;
+    entry.begin += data_start;
+    entry.end += data_start;
+  }
+  if (reached != data_bytes) {
+    refuse(place + ", byte " + std::to_string(data_start + reached),
+           std::to_string(data_bytes - reached) + " bytes belong to no tensor");
+  }
+}
+
+}  // namespace
+
+const TensorEntry* SafetensorsFile::find(std::string_view name) const {
+  const auto found = std::ranges::find(tensors, name, &TensorEntry::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+SafetensorsFile parse_safetensors(std::string bytes, const std::string& place) {
+  SafetensorsFile file;
+  const std::size_t header_bytes = checked_header_bytes(bytes, place);
+  file.bytes = std::move(bytes);
+  read_header(std::string_view(file.bytes).substr(kLengthBytes, header_bytes), place, file);
+  check_layout(file, place, kLengthBytes + header_bytes);
+  return file;
+}
+
+SafetensorsFile read_safetensors(const std::filesystem::path& path) {
+  try {
+    return parse_safetensors(read_file(path, std::numeric_limits<std::size_t>::max()), path.string());
+  } catch (const CheckpointError&) {
+    throw;
+  } catch (const Error& error) {
+    throw CheckpointError(error.parts());
+  }
+}
+
+}  // namespace kindling

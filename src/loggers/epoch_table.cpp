@@ -1,0 +1,103 @@
+#include "kindling/loggers/epoch_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ostream>
+#include <string_view>
+#include <utility>
+
+#include "loggers/display_text.h"
+
+namespace kindling {
+namespace {
+
+struct KnownColumn {
+  std::string_view name, title;
+  std::size_t width;
+  std::string (*text)(double);
+};
+
+std::string loss_text(double value) {
+  const double size = std::abs(value);
+  return size == 0 || (size >= 1e-3 && size < 1e5) ? fixed_text(value, 4) : short_text(value, 4);
+}
+std::string accuracy_text(double value) { return fixed_text(value, 3); }
+std::string time_text(double seconds) {
+  return seconds < 100 ? fixed_text(seconds, seconds < 10 ? 2 : 1) + "s" : clock_text(seconds);
+}
+std::string other_text(double value) { return short_text(value, 4); }
+
+constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10, loss_text},
+                                                {"train_acc", "acc", 5, accuracy_text},
+                                                {"val_loss", "val loss", 8, loss_text},
+                                                {"val_acc", "val acc", 7, accuracy_text},
+                                                {"epoch_time_s", "time", 5, time_text},
+                                                {"lr", "lr", 7, other_text}}};
+
+// For the files, not for the eye.
+constexpr std::array<std::string_view, 6> kBookkeeping = {"samples_per_s",        "data_wait_share",
+                                                          "host_waits",           "device_to_host_copies",
+                                                          "device_to_host_bytes", "host_to_device_bytes"};
+
+std::string text_of(std::string_view name, double value) {
+  const auto known = std::ranges::find(kKnown, name, &KnownColumn::name);
+  return known == kKnown.end() ? other_text(value) : known->text(value);
+}
+
+// A cell ends with the place for the star.
+std::string cell(const std::string& text, std::size_t width, char mark = ' ') {
+  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text + mark;
+}
+
+void print_row(std::ostream& out, std::string row) {
+  row.erase(row.find_last_not_of(' ') + 1);
+  out << row << '\n' << std::flush;
+}
+
+constexpr std::string_view kEpochTitle = "epoch";
+
+}  // namespace
+
+EpochTable::EpochTable(std::ostream& out, EpochTableOptions options)
+    : out_(out), options_(std::move(options)) {}
+
+void EpochTable::write(const Record& record) {
+  if (record.kind != Record::Kind::epoch) return;
+  if (columns_.empty()) {
+    choose_columns(record);
+    std::string titles = cell(std::string(kEpochTitle), kEpochTitle.size());
+    for (const Column& column : columns_) titles += " " + cell(column.title, column.width);
+    print_row(out_, titles);
+  }
+  const bool best = is_best(record);
+  std::string row = cell(std::to_string(record.epoch), kEpochTitle.size());
+  for (const Column& column : columns_) {
+    const double* const value = record.find(column.name);
+    const char mark = best && column.name == options_.monitor ? '*' : ' ';
+    row += " " + cell(value != nullptr ? text_of(column.name, *value) : "", column.width, mark);
+  }
+  print_row(out_, best ? row + "  * best" : row);
+}
+
+void EpochTable::choose_columns(const Record& first) {
+  for (const KnownColumn& known : kKnown) {
+    if (first.find(known.name) == nullptr) continue;
+    columns_.push_back({std::string(known.name), std::string(known.title), known.width});
+  }
+  for (const auto& [name, value] : first.values) {
+    const bool known = std::ranges::find(kKnown, name, &KnownColumn::name) != kKnown.end();
+    const bool bookkeeping = std::ranges::find(kBookkeeping, name) != kBookkeeping.end();
+    if (!known && !bookkeeping) columns_.push_back({name, name, std::max<std::size_t>(name.size(), 8)});
+  }
+}
+
+bool EpochTable::is_best(const Record& record) {
+  const double* const value = record.find(options_.monitor);
+  if (value == nullptr || std::isnan(*value)) return false;
+  if (best_ && !(options_.higher_is_better ? *value > *best_ : *value < *best_)) return false;
+  best_ = *value;
+  return true;
+}
+
+}  // namespace kindling

@@ -1,0 +1,7 @@
+#include "kindling/loggers/logger.h"
+
+namespace kindling {
+
+Logger::~Logger() = default;
+
+}  // namespace kindling

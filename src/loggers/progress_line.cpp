@@ -1,0 +1,115 @@
+#include "kindling/loggers/progress_line.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <ostream>
+#include <string_view>
+
+#include "loggers/display_text.h"
+
+namespace kindling {
+namespace {
+
+constexpr double kRedrawSeconds = 0.1;
+constexpr double kPlainSeconds = 30;
+constexpr std::int64_t kBarColumns = 14;
+constexpr std::string_view kDone = "━";
+constexpr std::string_view kOpen = "─";
+constexpr std::string_view kClearLine = "\r\x1b[K";
+constexpr std::string_view kGreen = "\x1b[32m";
+constexpr std::string_view kPlainColor = "\x1b[0m";
+constexpr int kUnlimited = std::numeric_limits<int>::max();
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string bar_text(const ProgressState& state) {
+  const std::int64_t done =
+      std::clamp<std::int64_t>(kBarColumns * state.batch / state.num_batches, 0, kBarColumns);
+  std::string bar;
+  for (std::int64_t i = 0; i < kBarColumns; ++i) bar += i < done ? kDone : kOpen;
+  return bar;
+}
+
+std::string of_total(std::int64_t part, std::int64_t total) {
+  return std::to_string(part) + (total > 0 ? "/" + std::to_string(total) : "");
+}
+
+std::vector<std::string> parts_of(const ProgressState& state, bool bar) {
+  std::vector<std::string> parts = {"epoch " + of_total(state.epoch, state.max_epochs)};
+  if (state.max_epochs <= 0 && state.max_steps > 0) {
+    parts.push_back("step " + of_total(state.global_step, state.max_steps));
+  }
+  const bool has_end = state.num_batches > 0;
+  if (bar && has_end) parts.push_back(bar_text(state));
+  parts.push_back(of_total(state.batch, state.num_batches));
+  if (has_end) parts.push_back(std::to_string(100 * state.batch / state.num_batches) + "%");
+  const double rate = state.elapsed_s > 0 ? static_cast<double>(state.batch) / state.elapsed_s : 0;
+  std::string time = clock_text(state.elapsed_s);
+  if (has_end && rate > 0)
+    time += "<" + clock_text(static_cast<double>(state.num_batches - state.batch) / rate);
+  parts.push_back(time);
+  parts.push_back(short_text(rate, 3) + " it/s");
+  for (const auto& [name, value] : state.values) parts.push_back(name + " " + short_text(value, 3));
+  if (state.data_share >= 0) parts.push_back("data " + fixed_text(100 * state.data_share, 0) + "%");
+  return parts;
+}
+
+// Columns of UTF-8 text without wide characters: every byte that is no continuation.
+int columns_of(std::string_view text) {
+  return static_cast<int>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::string with_green_bar(std::string text) {
+  const std::size_t first = text.find(kDone), last = text.rfind(kDone);
+  if (first == std::string::npos) return text;
+  text.insert(last + kDone.size(), kPlainColor);
+  return text.insert(first, kGreen);
+}
+
+}  // namespace
+
+std::string progress_text(const ProgressState& state, int width, bool bar) {
+  std::string text;
+  int columns = 0;
+  for (const std::string& part : parts_of(state, bar)) {
+    const std::string piece = (text.empty() ? "" : "  ") + part;
+    columns += columns_of(piece);
+    if (columns > width) break;
+    text += piece;
+  }
+  return text;
+}
+
+ProgressLine::ProgressLine(std::ostream& out, ProgressOptions options)
+    : out_(out), options_(std::move(options)) {
+  if (!options_.clock) options_.clock = steady_seconds;
+  next_s_ = options_.clock() + (options_.mode == ProgressMode::plain ? kPlainSeconds : 0);
+}
+
+bool ProgressLine::due() const { return options_.mode != ProgressMode::none && options_.clock() >= next_s_; }
+
+void ProgressLine::show(const ProgressState& state) {
+  if (options_.mode == ProgressMode::none) return;
+  if (options_.mode == ProgressMode::plain) {
+    out_ << progress_text(state, kUnlimited, false) << '\n' << std::flush;
+    next_s_ = options_.clock() + kPlainSeconds;
+    return;
+  }
+  // One column stays free: a terminal that has its last column filled may wrap.
+  const std::string text = progress_text(state, options_.width - 1, true);
+  out_ << kClearLine << (options_.color ? with_green_bar(text) : text) << std::flush;
+  next_s_ = options_.clock() + kRedrawSeconds;
+  drawn_ = true;
+}
+
+void ProgressLine::clear() {
+  if (!drawn_) return;
+  out_ << kClearLine << std::flush;
+  drawn_ = false;
+}
+
+}  // namespace kindling

@@ -1,0 +1,12 @@
+#include "kindling/loggers/record.h"
+
+#include <algorithm>
+
+namespace kindling {
+
+const double* Record::find(std::string_view name) const {
+  const auto found = std::ranges::find(values, name, &std::pair<std::string, double>::first);
+  return found == values.end() ? nullptr : &found->second;
+}
+
+}  // namespace kindling

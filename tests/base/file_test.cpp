@@ -1,0 +1,168 @@
+#include "kindling/base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "kindling/base/error.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::size_t kMax = 1 << 20;
+
+std::size_t files_in(const std::filesystem::path& folder) {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+}
+
+// Lets this process write files of at most `bytes`: the short writes and failures of a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST(ReadFile, ReturnsWhatWasWritten) {
+  const Scratch scratch;
+  const std::string bytes("a\0b\n\xff", 5);
+  write_file_atomically(scratch / "x.bin", bytes);
+  EXPECT_EQ(read_file(scratch / "x.bin", kMax), bytes);
+  write_file_atomically(scratch / "x.bin", "");
+  EXPECT_EQ(read_file(scratch / "x.bin", kMax), "");
+}
+
+TEST(ReadFile, TakesExactlyTheMaximumAndRefusesMore) {
+  const Scratch scratch;
+  write_file_atomically(scratch / "x", "12345");
+  EXPECT_EQ(read_file(scratch / "x", 5), "12345");
+  EXPECT_NE(
+      error_text<Error>([&] { read_file(scratch / "x", 4); }).find("too large; wanted: at most 4 bytes"),
+      std::string::npos);
+}
+
+TEST(ReadFile, ReadsPipesUpToTheMaximum) {
+  const Scratch scratch;
+  const std::filesystem::path pipe = scratch / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::string bytes(10'000, 'x');
+  for (const std::size_t max_bytes : {bytes.size(), bytes.size() - 1}) {
+    std::thread writer([&] { std::ofstream(pipe) << bytes; });
+    if (max_bytes == bytes.size()) {
+      EXPECT_EQ(read_file(pipe, max_bytes), bytes);
+    } else {
+      EXPECT_THROW(read_file(pipe, max_bytes), Error);
+    }
+    writer.join();
+  }
+}
+
+TEST(ReadFile, NamesPathReasonAndRemedy) {
+  const Scratch scratch;
+  const std::filesystem::path missing = scratch / "missing";
+  EXPECT_EQ(
+      error_text<Error>([&] { read_file(missing, kMax); }),
+      missing.string() +
+          ": cannot open it: No such file or directory; check the path; folders are not made by themselves");
+  EXPECT_NE(
+      error_text<Error>([&] { read_file(scratch.folder(), kMax); }).find("it is a folder; wanted: a file"),
+      std::string::npos);
+  EXPECT_NE(error_text<Error>([&] { read_file("/dev/null", kMax); }).find("it is a device"),
+            std::string::npos);
+}
+
+TEST(WriteFileAtomically, ReplacesAndLeavesNothingElse) {
+  const Scratch scratch;
+  write_file_atomically(scratch / "x", "old");
+  write_file_atomically(scratch / "x", "new");
+  EXPECT_EQ(read_file(scratch / "x", kMax), "new");
+  EXPECT_EQ(files_in(scratch.folder()), 1u);
+}
+
+TEST(WriteFileAtomically, OverwritesAStrayTemporaryFile) {
+  const Scratch scratch;
+  const std::string stray = ".x.tmp." + std::to_string(::getpid());
+  std::ofstream(scratch / stray) << "a long rest of a killed process";
+  write_file_atomically(scratch / "x", "new");
+  EXPECT_EQ(read_file(scratch / "x", kMax), "new");
+  EXPECT_EQ(files_in(scratch.folder()), 1u);
+}
+
+TEST(WriteFileAtomically, KeepsTheOldFileWhenTheDiskTakesOnlyAPart) {
+  const Scratch scratch;
+  write_file_atomically(scratch / "x", "old");
+  {
+    const FileSizeLimit limit(1000);
+    const std::string text =
+        error_text<Error>([&] { write_file_atomically(scratch / "x", std::string(5000, 'n')); });
+    EXPECT_NE(text.find((scratch / "x").string() + ": cannot write it: File too large"), std::string::npos)
+        << text;
+  }
+  EXPECT_EQ(read_file(scratch / "x", kMax), "old");
+  EXPECT_EQ(files_in(scratch.folder()), 1u);
+}
+
+TEST(WriteFileAtomically, RefusesFoldersThatAreMissingOrInTheWay) {
+  const Scratch scratch;
+  EXPECT_NE(error_text<Error>([&] { write_file_atomically(scratch / "no/x", "new"); }).find("No such file"),
+            std::string::npos);
+  std::filesystem::create_directory(scratch / "folder");
+  EXPECT_NE(
+      error_text<Error>([&] { write_file_atomically(scratch / "folder", "new"); }).find("Is a directory"),
+      std::string::npos);
+  EXPECT_EQ(files_in(scratch.folder()), 1u);
+}
+
+TEST(AppendFile, AddsToWhatIsThere) {
+  const Scratch scratch;
+  AppendFile(scratch / "log").append("1\n");
+  AppendFile file(scratch / "log");
+  file.append("2\n");
+  file.append("3\n4\n");
+  EXPECT_EQ(read_file(scratch / "log", kMax), "1\n2\n3\n4\n");
+}
+
+TEST(AppendFile, CutsOffATornLastLine) {
+  const Scratch scratch;
+  for (const std::string torn : {"1\n2\n{\"epo", "1\n2\n"}) {
+    write_file_atomically(scratch / "log", torn);
+    AppendFile(scratch / "log").append("3\n");
+    EXPECT_EQ(read_file(scratch / "log", kMax), "1\n2\n3\n");
+  }
+  write_file_atomically(scratch / "log", "torn");
+  AppendFile(scratch / "log").append("1\n");
+  EXPECT_EQ(read_file(scratch / "log", kMax), "1\n");
+}
+
+TEST(AppendFile, LeavesNoHalfLineWhenTheDiskIsFull) {
+  const Scratch scratch;
+  AppendFile file(scratch / "log");
+  file.append("1\n");
+  {
+    const FileSizeLimit limit(10);
+    EXPECT_THROW(file.append("a line longer than that\n"), Error);
+  }
+  file.append("2\n");
+  EXPECT_EQ(read_file(scratch / "log", kMax), "1\n2\n");
+}
+
+TEST(AppendFile, RefusesAMissingFolder) {
+  const Scratch scratch;
+  EXPECT_THROW(AppendFile(scratch / "no/log"), Error);
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,90 @@
+#include "kindling/formats/gzip.h"
+
+#include <gtest/gtest.h>
+
+#include "kindling/base/error.h"
+#include "support/gzip_bytes.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::size_t kMax = 1 << 20;
+
+std::string refusal(const std::string& bytes, std::size_t max_bytes = kMax) {
+  return error_text<DataError>([&] { gunzip(bytes, "x.gz", max_bytes); });
+}
+
+std::string counting(std::size_t size) {
+  std::string text;
+  for (std::size_t i = 0; text.size() < size; ++i) text += std::to_string(i);
+  return text.substr(0, size);
+}
+
+TEST(Gunzip, ReturnsTheContent) {
+  EXPECT_EQ(gunzip(gzip_bytes("hello"), "x.gz", kMax), "hello");
+  EXPECT_EQ(gunzip(gzip_bytes(""), "x.gz", kMax), "");
+  EXPECT_EQ(gunzip(gzip_bytes(counting(100'000)), "x.gz", kMax), counting(100'000));
+}
+
+TEST(Gunzip, JoinsMembersInARow) {
+  EXPECT_EQ(gunzip(gzip_bytes("one ") + gzip_bytes("two"), "x.gz", kMax), "one two");
+}
+
+TEST(Gunzip, TakesExactlyTheMaximumAndRefusesABomb) {
+  const std::string bomb = gzip_bytes(std::string(1'000'000, 'x'));
+  EXPECT_EQ(gunzip(bomb, "x.gz", 1'000'000).size(), 1'000'000u);
+  EXPECT_NE(refusal(bomb, 999'999).find("unpacks to more than 999999 bytes"), std::string::npos);
+  EXPECT_EQ(gunzip(gzip_bytes(""), "x.gz", 0), "");
+  EXPECT_NE(refusal(gzip_bytes("1"), 0).find("more than 0 bytes"), std::string::npos);
+}
+
+TEST(Gunzip, RefusesEveryTruncation) {
+  const std::string whole = gzip_bytes("hello hello hello");
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    EXPECT_EQ(
+        refusal(whole.substr(0, length)),
+        "x.gz, byte " + std::to_string(length) +
+            " of the gzip file: the file ends in the middle of the compressed data; get the file again");
+  }
+}
+
+TEST(Gunzip, SeesEveryFlippedBitThatMatters) {
+  const std::string whole = gzip_bytes("hello hello hello");
+  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+    try {
+      EXPECT_EQ(gunzip(flipped, "x.gz", kMax), "hello hello hello") << "bit " << bit;
+    } catch (const DataError&) {
+    }
+  }
+}
+
+TEST(Gunzip, NamesWhatIsWrong) {
+  std::string checksum = gzip_bytes("hello");
+  checksum[checksum.size() - 8] ^= 1;
+  EXPECT_NE(refusal(checksum).find("incorrect data check"), std::string::npos);
+  EXPECT_NE(refusal("hello, world").find("incorrect header check"), std::string::npos);
+  EXPECT_NE(refusal(gzip_bytes("hello") + "abc").find("3 bytes follow after the end"), std::string::npos);
+}
+
+TEST(GzipReader, ReadsPieceByPiece) {
+  const std::string bytes = gzip_bytes("hello") + gzip_bytes(" world");
+  GzipReader reader(bytes, "x.gz");
+  std::string piece(8, '\0');
+  EXPECT_EQ(reader.read(piece.data(), 3), 3u);
+  EXPECT_EQ(piece.substr(0, 3), "hel");
+  EXPECT_EQ(reader.read(piece.data(), 8), 8u);
+  EXPECT_EQ(piece, "lo world");
+  EXPECT_EQ(reader.read(piece.data(), 8), 0u);
+}
+
+TEST(IsGzip, LooksAtTheFirstTwoBytes) {
+  EXPECT_TRUE(is_gzip(gzip_bytes("")));
+  EXPECT_FALSE(is_gzip("\x1f"));
+  EXPECT_FALSE(is_gzip(""));
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,12 @@
+#include "kindling/base/error.h"
+#include "kindling/formats/gzip.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  try {
+    kindling::gunzip(bytes, "fuzz", 1 << 24);
+  } catch (const kindling::Error&) {
+    // Refused: the other good outcome.
+  }
+  return 0;
+}

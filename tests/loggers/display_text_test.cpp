@@ -1,0 +1,51 @@
+#include "loggers/display_text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace kindling {
+namespace {
+
+TEST(ShortText, TakesTheShorterNotation) {
+  EXPECT_EQ(short_text(0, 3), "0");
+  EXPECT_EQ(short_text(0.08123, 3), "0.0812");
+  EXPECT_EQ(short_text(0.975, 3), "0.975");
+  EXPECT_EQ(short_text(0.001, 3), "1e-3");
+  EXPECT_EQ(short_text(0.01, 3), "0.01");
+  EXPECT_EQ(short_text(-0.000512, 3), "-5.12e-4");
+  EXPECT_EQ(short_text(1.5e-12, 3), "1.5e-12");
+  EXPECT_EQ(short_text(1e-100, 3), "1e-100");
+}
+
+TEST(ShortText, NeverRoundsWholePlacesAway) {
+  EXPECT_EQ(short_text(84.149, 3), "84.1");
+  EXPECT_EQ(short_text(99.97, 3), "100");
+  EXPECT_EQ(short_text(612.4, 3), "612");
+  EXPECT_EQ(short_text(12345.6, 3), "12346");
+  EXPECT_EQ(short_text(1000, 3), "1000");
+  EXPECT_EQ(short_text(2.5e6, 3), "2.5e6");
+}
+
+TEST(ShortText, NamesWhatIsNotFinite) {
+  EXPECT_EQ(short_text(std::nan(""), 3), "nan");
+  EXPECT_EQ(short_text(-std::numeric_limits<double>::infinity(), 3), "-inf");
+}
+
+TEST(FixedText, KeepsItsDecimalsWithinReason) {
+  EXPECT_EQ(fixed_text(0.34125, 3), "0.341");
+  EXPECT_EQ(fixed_text(2, 4), "2.0000");
+  EXPECT_EQ(fixed_text(1e300, 4), "1e300");
+}
+
+TEST(ClockText, ShowsHoursOnlyWhenThereAreAny) {
+  EXPECT_EQ(clock_text(7.28), "00:07");
+  EXPECT_EQ(clock_text(3599), "59:59");
+  EXPECT_EQ(clock_text(3723), "1:02:03");
+  EXPECT_EQ(clock_text(std::nan("")), "--:--");
+  EXPECT_EQ(clock_text(std::numeric_limits<double>::infinity()), "--:--");
+}
+
+}  // namespace
+}  // namespace kindling

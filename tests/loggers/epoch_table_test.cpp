@@ -1,0 +1,73 @@
+#include "kindling/loggers/epoch_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+
+namespace kindling {
+namespace {
+
+Record epoch(std::int64_t number, std::vector<std::pair<std::string, double>> values) {
+  return {
+      .kind = Record::Kind::epoch, .global_step = 10 * number, .epoch = number, .values = std::move(values)};
+}
+
+TEST(EpochTable, ShowsOneRowPerEpochAndMarksTheBest) {
+  std::ostringstream out;
+  EpochTable table(out, {.monitor = "val_acc", .higher_is_better = true});
+  const auto row = [&](std::int64_t number, double loss, double accuracy) {
+    table.write(epoch(number, {{"train_loss", loss},
+                               {"train_acc", 0.897},
+                               {"val_loss", 0.0921},
+                               {"val_acc", accuracy},
+                               {"lr", 0.001},
+                               {"epoch_time_s", 11.2},
+                               {"host_waits", 0}}));
+  };
+  row(1, 0.34119, 0.971);
+  row(2, 0.0812, 0.96);
+  row(3, 2e-4, 0.981);
+  EXPECT_EQ(out.str(),
+            "epoch  train loss    acc  val loss  val acc   time       lr\n"
+            "    1      0.3412  0.897    0.0921    0.971* 11.2s     1e-3   * best\n"
+            "    2      0.0812  0.897    0.0921    0.960  11.2s     1e-3\n"
+            "    3        2e-4  0.897    0.0921    0.981* 11.2s     1e-3   * best\n");
+}
+
+TEST(EpochTable, AddsTheUsersNamesAndNoBookkeeping) {
+  std::ostringstream out;
+  EpochTable table(out);
+  table.write(epoch(1, {{"perplexity", 41.25},
+                        {"train_loss", 3},
+                        {"samples_per_s", 1},
+                        {"data_wait_share", 1},
+                        {"host_waits", 1},
+                        {"device_to_host_copies", 1},
+                        {"device_to_host_bytes", 1},
+                        {"host_to_device_bytes", 1}}));
+  table.write(epoch(2, {{"train_loss", std::nan("")}, {"late", 1}}));
+  EXPECT_EQ(out.str(),
+            "epoch  train loss  perplexity\n"
+            "    1      3.0000       41.25\n"
+            "    2         nan\n");
+}
+
+TEST(EpochTable, NeverCallsNanTheBest) {
+  std::ostringstream out;
+  EpochTable table(out, {.monitor = "val_loss"});
+  table.write(epoch(1, {{"val_loss", std::nan("")}}));
+  table.write(epoch(2, {{"val_loss", 2}}));
+  table.write(epoch(3, {{"val_loss", 2}}));
+  EXPECT_EQ(out.str(), "epoch  val loss\n    1       nan\n    2    2.0000*  * best\n    3    2.0000\n");
+}
+
+TEST(EpochTable, IgnoresSteps) {
+  std::ostringstream out;
+  EpochTable table(out);
+  table.write({.kind = Record::Kind::step, .global_step = 1, .epoch = 1, .values = {{"train_loss_step", 1}}});
+  EXPECT_EQ(out.str(), "");
+}
+
+}  // namespace
+}  // namespace kindling

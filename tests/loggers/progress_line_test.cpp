@@ -1,0 +1,123 @@
+#include "kindling/loggers/progress_line.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace kindling {
+namespace {
+
+ProgressState middle() {
+  ProgressState state;
+  state.epoch = 2;
+  state.max_epochs = 3;
+  state.batch = 612;
+  state.num_batches = 938;
+  state.elapsed_s = 7.277;
+  state.values = {{"loss", 0.08123}, {"acc", 0.975}};
+  state.data_share = 0.03;
+  return state;
+}
+
+const std::string kMiddle =
+    "epoch 2/3  ━━━━━━━━━─────  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%";
+
+std::size_t columns_of(const std::string& text) {
+  std::size_t columns = 0;
+  for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
+  return columns;
+}
+
+TEST(ProgressText, TellsWhereTheRunIs) {
+  EXPECT_EQ(progress_text(middle(), 200, true), kMiddle);
+  EXPECT_EQ(progress_text(middle(), 200, false),
+            "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%");
+}
+
+TEST(ProgressText, DropsPartsFromTheRightToFitTheWidth) {
+  EXPECT_EQ(columns_of(kMiddle), 96u);
+  EXPECT_EQ(progress_text(middle(), 96, true), kMiddle);
+  EXPECT_EQ(progress_text(middle(), 95, true), kMiddle.substr(0, kMiddle.find("  data")));
+  for (int width = 0; width < 100; ++width) {
+    const std::string text = progress_text(middle(), width, true);
+    EXPECT_LE(columns_of(text), static_cast<std::size_t>(width));
+    EXPECT_TRUE(kMiddle.starts_with(text));
+  }
+}
+
+TEST(ProgressText, LeavesOutWhatIsUnknown) {
+  ProgressState state;
+  state.global_step = 40;
+  state.max_steps = 120;
+  state.batch = 40;
+  EXPECT_EQ(progress_text(state, 200, true), "epoch 1  step 40/120  40  00:00  0 it/s");
+}
+
+TEST(ProgressText, DrawsEmptyAndFullBars) {
+  ProgressState state = middle();
+  state.batch = 0;
+  EXPECT_EQ(progress_text(state, 40, true), "epoch 2/3  ──────────────  0/938  0%");
+  state.batch = 938;
+  EXPECT_EQ(progress_text(state, 40, true), "epoch 2/3  ━━━━━━━━━━━━━━  938/938  100%");
+}
+
+TEST(ProgressLine, RedrawsABarInPlaceTenTimesASecond) {
+  double now = 100;
+  std::ostringstream out;
+  ProgressLine line(out,
+                    {.mode = ProgressMode::bar, .color = false, .width = 120, .clock = [&] { return now; }});
+  EXPECT_TRUE(line.due());
+  line.show(middle());
+  EXPECT_EQ(out.str(), "\r\x1b[K" + kMiddle);
+  now = 100.05;
+  EXPECT_FALSE(line.due());
+  now = 100.11;
+  EXPECT_TRUE(line.due());
+  out.str("");
+  line.clear();
+  line.clear();
+  EXPECT_EQ(out.str(), "\r\x1b[K");
+}
+
+TEST(ProgressLine, StaysBelowTheTerminalsWidth) {
+  std::ostringstream out;
+  ProgressLine line(out, {.mode = ProgressMode::bar, .width = 96, .clock = [] { return 0.0; }});
+  line.show(middle());
+  EXPECT_EQ(out.str(), "\r\x1b[K" + kMiddle.substr(0, kMiddle.find("  data")));
+}
+
+TEST(ProgressLine, ColorsTheDonePartOfTheBar) {
+  std::ostringstream out;
+  ProgressLine line(out,
+                    {.mode = ProgressMode::bar, .color = true, .width = 36, .clock = [] { return 0.0; }});
+  line.show(middle());
+  EXPECT_EQ(out.str(), "\r\x1b[Kepoch 2/3  \x1b[32m━━━━━━━━━\x1b[0m─────  612/938");
+}
+
+TEST(ProgressLine, WritesPlainLinesEveryThirtySecondsWithoutEscapes) {
+  double now = 100;
+  std::ostringstream out;
+  ProgressLine line(out,
+                    {.mode = ProgressMode::plain, .color = true, .width = 20, .clock = [&] { return now; }});
+  now = 129.9;
+  EXPECT_FALSE(line.due());
+  now = 130;
+  EXPECT_TRUE(line.due());
+  line.show(middle());
+  EXPECT_FALSE(line.due());
+  line.clear();
+  EXPECT_EQ(out.str(), "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%\n");
+  EXPECT_EQ(out.str().find_first_of("\r\x1b"), std::string::npos);
+}
+
+TEST(ProgressLine, IsSilentWhenNotWanted) {
+  std::ostringstream out;
+  ProgressLine line(out, {.mode = ProgressMode::none});
+  EXPECT_FALSE(line.due());
+  line.show(middle());
+  line.clear();
+  EXPECT_EQ(out.str(), "");
+}
+
+}  // namespace
+}  // namespace kindling

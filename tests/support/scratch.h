@@ -1,0 +1,47 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+namespace kindling {
+
+// An empty folder of the running test's own, removed at its end: tests may run at the same time.
+class Scratch {
+ public:
+  Scratch() {
+    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = std::string("kindling-") + test.test_suite_name() + "-" + test.name();
+    for (char& c : name) c = c == '/' ? '-' : c;
+    folder_ = std::filesystem::path(testing::TempDir()) / (name + "-" + std::to_string(::getpid()));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// The text of the error of kind `Kind` that `call` throws; says so when it throws none.
+template <class Kind, class Call>
+std::string error_text(Call call) {
+  try {
+    call();
+  } catch (const Kind& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+}  // namespace kindling
