@@ -1,0 +1,83 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+// How the flat tensors of a batch are nested: a leaf, a list of parts, or a map from names to parts.
+struct BatchStructure {
+  enum class Kind { leaf, list, map };
+  Kind kind = Kind::list;
+  std::vector<std::string> names{};  // of the parts of a map, in their order
+  std::vector<std::shared_ptr<const BatchStructure>> parts{};
+  std::size_t num_leaves = 0;
+};
+
+// A batch of samples: any number of tensors, each with the samples along dimension 0. By the textbook's
+// convention a list is [inputs..., labels]. Kept as one flat vector of tensors plus a shared description of
+// how they are nested, so that moving a batch is one loop and copying the description costs nothing. Copies
+// share the tensors.
+class KINDLING_API Batch {
+ public:
+  Batch();
+  // A list, by convention {inputs..., labels}.
+  explicit Batch(std::vector<at::Tensor> tensors);
+  Batch(std::initializer_list<at::Tensor> tensors);
+
+  // A single tensor; a nested list; a nested map. Names of a map must differ (throws DataError).
+  static Batch leaf(at::Tensor tensor);
+  static Batch list(const std::vector<Batch>& parts);
+  static Batch map(const std::vector<std::pair<std::string, Batch>>& parts);
+
+  // All tensors, depth first.
+  std::span<const at::Tensor> tensors() const noexcept { return tensors_; }
+  std::span<at::Tensor> tensors() noexcept { return tensors_; }
+  const std::shared_ptr<const BatchStructure>& structure() const noexcept { return structure_; }
+
+  // Number of samples: size(0) of the first tensor; 0 for an empty batch. Throws DataError for a tensor of
+  // rank 0.
+  std::int64_t num_samples() const;
+
+  // Parts on the outermost level (1 for a single tensor).
+  std::size_t size() const noexcept;
+  bool empty() const noexcept { return tensors_.empty(); }
+  // Lets go of the tensors; the memory of the list stays for the next batch.
+  void clear() noexcept;
+
+  // One part; throws DataError naming what there is.
+  Batch part(std::size_t index) const;
+  Batch part(std::string_view name) const;
+  // One part that is a single tensor; throws DataError when it is not.
+  const at::Tensor& operator[](std::size_t index) const;
+  const at::Tensor& operator[](std::string_view name) const;
+
+  // The last tensor, by convention the labels, and all before it. Throw DataError for fewer than two tensors.
+  const at::Tensor& labels() const;
+  std::span<const at::Tensor> inputs() const;
+
+ private:
+  struct Location {
+    std::size_t first_leaf;
+    std::shared_ptr<const BatchStructure> structure;
+  };
+  Location locate(std::size_t index) const;
+  std::size_t index_of(std::string_view name) const;
+  Batch part_at(const Location& at) const;
+  const at::Tensor& tensor_at(const Location& at) const;
+
+  std::vector<at::Tensor> tensors_;
+  std::shared_ptr<const BatchStructure> structure_;
+};
+
+}  // namespace kindling

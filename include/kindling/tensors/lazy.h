@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+// What layers share whose input size is found at the first batch: until then they have no parameters.
+class KINDLING_API LazyLayer {
+ public:
+  virtual ~LazyLayer();
+  virtual bool is_materialized() const = 0;
+  // Makes the parameters for the input size that `weight` (a weight of this layer, as saved) was made for.
+  virtual void materialize_like(const at::Tensor& weight) = 0;
+};
+
+}  // namespace kindling

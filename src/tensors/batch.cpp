@@ -1,0 +1,150 @@
+#include "kindling/tensors/batch.h"
+
+#include <algorithm>
+
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+using Structure = std::shared_ptr<const BatchStructure>;
+
+const Structure& leaf_structure() {
+  static const Structure structure =
+      std::make_shared<BatchStructure>(BatchStructure{.kind = BatchStructure::Kind::leaf, .num_leaves = 1});
+  return structure;
+}
+
+// Flat lists are what loaders make all day: their descriptions are shared.
+Structure list_structure(std::size_t size) {
+  static const std::vector<Structure> small = [] {
+    std::vector<Structure> made;
+    for (std::size_t n = 0; n <= 8; ++n) {
+      BatchStructure list;
+      list.parts.assign(n, leaf_structure());
+      list.num_leaves = n;
+      made.push_back(std::make_shared<BatchStructure>(std::move(list)));
+    }
+    return made;
+  }();
+  if (size < small.size()) return small[size];
+  BatchStructure list;
+  list.parts.assign(size, leaf_structure());
+  list.num_leaves = size;
+  return std::make_shared<BatchStructure>(std::move(list));
+}
+
+[[noreturn]] void refuse(std::string found, std::string wanted) {
+  throw DataError({.place = "batch", .found = std::move(found), .wanted = std::move(wanted)});
+}
+
+}  // namespace
+
+Batch::Batch() : structure_(list_structure(0)) {}
+
+Batch::Batch(std::vector<at::Tensor> tensors)
+    : tensors_(std::move(tensors)), structure_(list_structure(tensors_.size())) {}
+
+Batch::Batch(std::initializer_list<at::Tensor> tensors) : Batch(std::vector<at::Tensor>(tensors)) {}
+
+Batch Batch::leaf(at::Tensor tensor) {
+  Batch batch;
+  batch.tensors_.push_back(std::move(tensor));
+  batch.structure_ = leaf_structure();
+  return batch;
+}
+
+Batch Batch::list(const std::vector<Batch>& parts) {
+  Batch batch;
+  BatchStructure structure;
+  for (const Batch& part : parts) {
+    structure.parts.push_back(part.structure_);
+    batch.tensors_.insert(batch.tensors_.end(), part.tensors_.begin(), part.tensors_.end());
+  }
+  structure.num_leaves = batch.tensors_.size();
+  batch.structure_ = std::make_shared<BatchStructure>(std::move(structure));
+  return batch;
+}
+
+Batch Batch::map(const std::vector<std::pair<std::string, Batch>>& parts) {
+  std::vector<Batch> values;
+  BatchStructure structure;
+  for (const auto& [name, part] : parts) {
+    if (std::find(structure.names.begin(), structure.names.end(), name) != structure.names.end())
+      refuse("the name '" + name + "' stands twice in a map", "names that differ");
+    structure.names.push_back(name);
+    values.push_back(part);
+  }
+  Batch batch = list(values);
+  structure.kind = BatchStructure::Kind::map;
+  structure.parts = batch.structure_->parts;
+  structure.num_leaves = batch.structure_->num_leaves;
+  batch.structure_ = std::make_shared<BatchStructure>(std::move(structure));
+  return batch;
+}
+
+std::int64_t Batch::num_samples() const {
+  if (tensors_.empty()) return 0;
+  if (tensors_.front().dim() == 0) refuse("its first tensor has rank 0", "the samples along dimension 0");
+  return tensors_.front().size(0);
+}
+
+std::size_t Batch::size() const noexcept {
+  return structure_->kind == BatchStructure::Kind::leaf ? 1 : structure_->parts.size();
+}
+
+void Batch::clear() noexcept {
+  tensors_.clear();
+  structure_ = list_structure(0);
+}
+
+Batch::Location Batch::locate(std::size_t index) const {
+  if (index >= size())
+    refuse("it has no part " + std::to_string(index), "an index below " + std::to_string(size()));
+  if (structure_->kind == BatchStructure::Kind::leaf) return {0, structure_};
+  std::size_t first_leaf = 0;
+  for (std::size_t i = 0; i < index; ++i) first_leaf += structure_->parts[i]->num_leaves;
+  return {first_leaf, structure_->parts[index]};
+}
+
+std::size_t Batch::index_of(std::string_view name) const {
+  const auto& names = structure_->names;
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  std::string known;
+  for (const auto& other : names) known += (known.empty() ? "'" : ", '") + other + "'";
+  refuse("it has no part named '" + std::string(name) + "'",
+         known.empty() ? "a number: this batch is a list" : "one of " + known);
+}
+
+Batch Batch::part_at(const Location& at) const {
+  Batch part;
+  const auto first = tensors_.begin() + static_cast<std::ptrdiff_t>(at.first_leaf);
+  part.tensors_.assign(first, first + static_cast<std::ptrdiff_t>(at.structure->num_leaves));
+  part.structure_ = at.structure;
+  return part;
+}
+
+const at::Tensor& Batch::tensor_at(const Location& at) const {
+  if (at.structure->kind != BatchStructure::Kind::leaf)
+    refuse("that part is nested", "a single tensor; use part()");
+  return tensors_[at.first_leaf];
+}
+
+Batch Batch::part(std::size_t index) const { return part_at(locate(index)); }
+Batch Batch::part(std::string_view name) const { return part_at(locate(index_of(name))); }
+const at::Tensor& Batch::operator[](std::size_t index) const { return tensor_at(locate(index)); }
+const at::Tensor& Batch::operator[](std::string_view name) const { return tensor_at(locate(index_of(name))); }
+
+const at::Tensor& Batch::labels() const {
+  if (tensors_.size() < 2)
+    refuse("it holds " + std::to_string(tensors_.size()) + " tensors", "[inputs..., labels]");
+  return tensors_.back();
+}
+
+std::span<const at::Tensor> Batch::inputs() const {
+  labels();  // the same condition
+  return tensors().first(tensors_.size() - 1);
+}
+
+}  // namespace kindling
