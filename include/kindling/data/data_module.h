@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/data/data_loader.h"
+#include "kindling/tensors/batch.h"
+
+namespace kindling {
+
+// What every data module can be told. A range holds the first index and the one after the last.
+struct DataOptions {
+  std::int64_t batch_size = 64;
+  bool shuffle = true;  // the training samples, anew in every epoch
+  bool drop_last = false;
+  std::optional<std::array<std::int64_t, 2>> train{};  // range of the training samples; absent: all
+  std::optional<std::array<std::int64_t, 2>>
+      val{};              // range of the validation samples; absent: the set's own split
+  std::int64_t seed = 0;  // of the shuffling; a program takes the run's seed
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("batch_size", &DataOptions::batch_size, {.doc = "samples per batch", .min = 1}),
+      kindling::field("shuffle", &DataOptions::shuffle,
+                      {.doc = "a new order of the training samples in every epoch"}),
+      kindling::field("drop_last", &DataOptions::drop_last,
+                      {.doc = "leave out a last training batch that is not full"}),
+      kindling::field("train", &DataOptions::train,
+                      {.doc = "[first, end) of the training samples; absent: all", .min = 0}),
+      kindling::field(
+          "val", &DataOptions::val,
+          {.doc = "[first, end) of the validation samples; absent: the set's own split", .min = 0}));
+};
+
+// Data and how to make batches of it. Loaders are made when first asked for and stay the same ones.
+class KINDLING_API DataModule {
+ public:
+  explicit DataModule(DataOptions options = {});
+  virtual ~DataModule();
+
+  // Called once before the loaders are asked for: open and check files here. Throws DataError.
+  virtual void prepare_data() {}
+
+  virtual std::shared_ptr<DataLoader> train_dataloader() = 0;
+  virtual std::shared_ptr<DataLoader> val_dataloader() { return nullptr; }  // nullptr: no validation
+  virtual std::shared_ptr<DataLoader> test_dataloader() { return val_dataloader(); }
+  virtual std::shared_ptr<DataLoader> predict_dataloader() { return test_dataloader(); }
+
+  // Applied to every batch after it has come to the device, such as uint8 → float. Must not read a tensor on
+  // the host.
+  virtual Batch on_after_batch_transfer(Batch batch) { return batch; }
+
+  // A loader over tensors ([n, …] each, CPU): shuffled for training, in order otherwise.
+  std::shared_ptr<DataLoader> get_tensorloader(std::vector<at::Tensor> tensors, bool train) const;
+
+  const DataOptions& options() const noexcept { return options_; }
+
+ protected:
+  // The loaders of a pair of sets in memory, by the ranges of the options; `val` may be empty (no
+  // validation).
+  std::shared_ptr<DataLoader> train_loader_of(const std::vector<at::Tensor>& train);
+  std::shared_ptr<DataLoader> val_loader_of(const std::vector<at::Tensor>& val);
+
+ private:
+  DataOptions options_;
+  std::shared_ptr<DataLoader> train_loader_, val_loader_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/tensors/batch.h"
+
+namespace kindling {
+
+// Samples that can be asked for by number. Derive from it for data that does not fit into tensors in memory.
+class KINDLING_API Dataset {
+ public:
+  virtual ~Dataset();
+
+  virtual std::int64_t size() const = 0;
+
+  // Fills `batch` with the samples `indices` (int64, [batch], on the CPU) in their order. `batch` is empty or
+  // one that this set filled before and that nobody else holds: its memory may be written again (resize and
+  // write, or replace its tensors).
+  virtual void gather(const at::Tensor& indices, Batch& batch) const = 0;
+
+  // The samples begin…end-1 in file order. The default gathers them; a set that holds tensors returns views.
+  virtual Batch slice(std::int64_t begin, std::int64_t end) const;
+};
+
+// Tensors in host memory, each with the samples along dimension 0: {images, labels} and the like.
+class KINDLING_API TensorDataset : public Dataset {
+ public:
+  // Throws DataError when there is no tensor, one has rank 0 or another number of samples, or one is not on
+  // the CPU.
+  explicit TensorDataset(std::vector<at::Tensor> tensors);
+
+  std::int64_t size() const override;
+  void gather(const at::Tensor& indices, Batch& batch) const override;
+  Batch slice(std::int64_t begin, std::int64_t end) const override;
+
+  const std::vector<at::Tensor>& tensors() const noexcept { return tensors_; }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "kindling/base/export.h"
+#include "kindling/data/image_data.h"
+
+namespace kindling {
+
+struct IdxOptions {
+  std::filesystem::path images{};  // IDX file, .gz or not
+  std::filesystem::path labels{};
+  std::optional<std::array<double, 2>> normalize{};  // mean, standard deviation, after division by 255
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("images", &IdxOptions::images, {.doc = "IDX file of uint8 images, .gz or not"}),
+      kindling::field("labels", &IdxOptions::labels, {.doc = "IDX file of uint8 labels, .gz or not"}),
+      kindling::field("normalize", &IdxOptions::normalize,
+                      {.doc = "[mean, std], after the division by 255"}));
+};
+
+// Any pair of IDX files. DataOptions::train and ::val are ranges of its samples; without `val` there is no
+// validation.
+class KINDLING_API IdxData : public ImageData {
+ public:
+  explicit IdxData(IdxOptions options, DataOptions data_options = {});
+  void prepare_data() override;
+
+ protected:
+  Split load() override;
+
+ private:
+  IdxOptions options_;
+};
+
+struct MnistOptions {
+  std::filesystem::path
+      root{};  // folder of the four files; empty: KINDLING_DATA or the user's cache folder, then the name
+  std::optional<std::array<double, 2>> normalize{};
+
+  static constexpr auto fields =
+      kindling::fields(kindling::field("root", &MnistOptions::root,
+                                       {.doc = "folder of the four IDX files; empty: $KINDLING_DATA or "
+                                               "~/.cache/kindling, then the set's name"}),
+                       kindling::field("normalize", &MnistOptions::normalize,
+                                       {.doc = "[mean, std], after the division by 255"}));
+};
+
+// The four files train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
+// t10k-labels-idx1-ubyte, each with or without .gz, in one folder: 60,000 images for training, 10,000 for
+// validation, [batch, 1, 28, 28].
+class KINDLING_API Mnist : public ImageData {
+ public:
+  explicit Mnist(MnistOptions options, DataOptions data_options = {});
+  void prepare_data() override;
+
+ protected:
+  // `name` is the folder's name below the data directory, `source` where the files can be had.
+  Mnist(MnistOptions options, DataOptions data_options, std::string name, std::string source);
+  Split load() override;
+
+ private:
+  std::filesystem::path file(const std::string& stem) const;
+
+  MnistOptions options_;
+  std::string name_, source_;
+};
+
+// The same four files with pictures of clothes (Xiao, Rasul, Vollgraf, 2017).
+class KINDLING_API FashionMnist : public Mnist {
+ public:
+  explicit FashionMnist(MnistOptions options, DataOptions data_options = {});
+};
+
+}  // namespace kindling

@@ -1,0 +1,47 @@
+#include "kindling/data/data_module.h"
+
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+std::vector<at::Tensor> within(const std::vector<at::Tensor>& tensors,
+                               const std::optional<std::array<std::int64_t, 2>>& range, const char* place) {
+  if (!range) return tensors;
+  const auto [first, end] = *range;
+  const std::int64_t n = tensors.front().size(0);
+  if (first < 0 || first >= end || end > n)
+    throw DataError({.place = place,
+                     .found = "the range [" + std::to_string(first) + ", " + std::to_string(end) + "]",
+                     .wanted = "[first, end] with 0 <= first < end <= " + std::to_string(n)});
+  std::vector<at::Tensor> parts;
+  for (const auto& tensor : tensors) parts.push_back(tensor.narrow(0, first, end - first));
+  return parts;
+}
+
+}  // namespace
+
+DataModule::DataModule(DataOptions options) : options_(std::move(options)) { validate(options_, "data"); }
+
+DataModule::~DataModule() = default;
+
+std::shared_ptr<DataLoader> DataModule::get_tensorloader(std::vector<at::Tensor> tensors, bool train) const {
+  return std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(tensors)),
+                                      DataLoaderOptions{.batch_size = options_.batch_size,
+                                                        .shuffle = train && options_.shuffle,
+                                                        .drop_last = train && options_.drop_last,
+                                                        .seed = options_.seed});
+}
+
+std::shared_ptr<DataLoader> DataModule::train_loader_of(const std::vector<at::Tensor>& train) {
+  if (!train_loader_) train_loader_ = get_tensorloader(within(train, options_.train, "data.train"), true);
+  return train_loader_;
+}
+
+std::shared_ptr<DataLoader> DataModule::val_loader_of(const std::vector<at::Tensor>& val) {
+  if (!val_loader_ && !val.empty())
+    val_loader_ = get_tensorloader(within(val, options_.val, "data.val"), false);
+  return val_loader_;
+}
+
+}  // namespace kindling

@@ -1,0 +1,86 @@
+#include "kindling/data/idx_data.h"
+
+#include <cstdlib>
+
+#include "data/idx_tensor.h"
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+void require_file(const std::filesystem::path& path, const char* key) {
+  if (path.empty())
+    throw DataError(
+        {.place = std::string("data.") + key, .found = "no file is given", .wanted = "an IDX file"});
+  if (!std::filesystem::exists(path))
+    throw DataError({.place = path.string(),
+                     .found = "there is no such file",
+                     .wanted = std::string("the IDX file of data.") + key,
+                     .remedy = "a relative path counts from the folder of its config file"});
+}
+
+std::filesystem::path data_directory() {
+  if (const char* set = std::getenv("KINDLING_DATA"); set != nullptr && *set != '\0') return set;
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::filesystem::path(cache) / "kindling";
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home != nullptr ? home : ".") / ".cache" / "kindling";
+}
+
+}  // namespace
+
+IdxData::IdxData(IdxOptions options, DataOptions data_options)
+    : ImageData({.divisor = 255, .normalize = options.normalize}, std::move(data_options)),
+      options_(std::move(options)) {}
+
+void IdxData::prepare_data() {
+  require_file(options_.images, "images");
+  require_file(options_.labels, "labels");
+}
+
+ImageData::Split IdxData::load() {
+  prepare_data();
+  return {.train = read_labelled_images(options_.images, options_.labels), .val = {}};
+}
+
+Mnist::Mnist(MnistOptions options, DataOptions data_options)
+    : Mnist(std::move(options), std::move(data_options), "mnist",
+            "https://ossci-datasets.s3.amazonaws.com/mnist/") {}
+
+Mnist::Mnist(MnistOptions options, DataOptions data_options, std::string name, std::string source)
+    : ImageData({.divisor = 255, .normalize = options.normalize}, std::move(data_options)),
+      options_(std::move(options)),
+      name_(std::move(name)),
+      source_(std::move(source)) {
+  if (options_.root.empty()) options_.root = data_directory() / name_;
+}
+
+std::filesystem::path Mnist::file(const std::string& stem) const {
+  for (const char* ending : {".gz", ""}) {
+    const auto path = options_.root / (stem + ending);
+    if (std::filesystem::exists(path)) return path;
+  }
+  throw DataError({.place = (options_.root / stem).string() + "[.gz]",
+                   .found = "there is no such file",
+                   .wanted = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+                             "t10k-labels-idx1-ubyte, each with or without .gz, in " +
+                             options_.root.string(),
+                   .remedy = "get them from " + source_ + " or name their folder with data.root"});
+}
+
+void Mnist::prepare_data() {
+  for (const char* stem : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+                           "t10k-labels-idx1-ubyte"})
+    file(stem);
+}
+
+ImageData::Split Mnist::load() {
+  return {.train = read_labelled_images(file("train-images-idx3-ubyte"), file("train-labels-idx1-ubyte")),
+          .val = read_labelled_images(file("t10k-images-idx3-ubyte"), file("t10k-labels-idx1-ubyte"))};
+}
+
+FashionMnist::FashionMnist(MnistOptions options, DataOptions data_options)
+    : Mnist(std::move(options), std::move(data_options), "fashion_mnist",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/") {}
+
+}  // namespace kindling

@@ -1,0 +1,66 @@
+#include "data/idx_tensor.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+at::ScalarType scalar_type(IdxType type) {
+  switch (type) {
+    case IdxType::uint8:
+      return at::kByte;
+    case IdxType::int8:
+      return at::kChar;
+    case IdxType::int16:
+      return at::kShort;
+    case IdxType::int32:
+      return at::kInt;
+    case IdxType::float32:
+      return at::kFloat;
+    case IdxType::float64:
+      return at::kDouble;
+  }
+  throw DataError({.found = "IDX: unknown type"});
+}
+
+std::string shape_text(const at::Tensor& tensor) {
+  std::string text = std::string(c10::toString(tensor.scalar_type())) + " [";
+  for (std::int64_t i = 0; i < tensor.dim(); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(tensor.size(i));
+  return text + "]";
+}
+
+void require_uint8(const at::Tensor& tensor, bool right_rank, const std::filesystem::path& file,
+                   const char* wanted) {
+  if (tensor.scalar_type() == at::kByte && right_rank) return;
+  throw DataError({.place = file.string(), .found = "the array is " + shape_text(tensor), .wanted = wanted});
+}
+
+}  // namespace
+
+at::Tensor idx_tensor(const IdxArray& array) {
+  at::Tensor tensor = at::empty(array.shape, scalar_type(array.type));
+  if (!array.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), array.bytes.data(), array.bytes.size());
+  return tensor;
+}
+
+LabelledImages read_labelled_images(const std::filesystem::path& images,
+                                    const std::filesystem::path& labels) {
+  LabelledImages read{.images = idx_tensor(read_idx(images)), .labels = idx_tensor(read_idx(labels))};
+  require_uint8(read.images, read.images.dim() == 3 || read.images.dim() == 4, images,
+                "images: Byte [n, height, width] or [n, channels, height, width]");
+  require_uint8(read.labels, read.labels.dim() == 1, labels, "labels: Byte [n]");
+  if (read.images.dim() == 3) read.images = read.images.unsqueeze(1);
+  if (read.images.size(0) != read.labels.size(0))
+    throw DataError({.place = images.string(),
+                     .found = std::to_string(read.images.size(0)) + " images, but " +
+                              std::to_string(read.labels.size(0)) + " labels in " + labels.string(),
+                     .wanted = "as many labels as images"});
+  return read;
+}
+
+}  // namespace kindling

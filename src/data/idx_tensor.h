@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+
+#include "kindling/data/image_data.h"
+#include "kindling/formats/idx.h"
+
+namespace kindling {
+
+// The same values as a tensor of the same shape (uint8, int8, int16, int32, float or double).
+at::Tensor idx_tensor(const IdxArray& array);
+
+// A pair of IDX files, .gz or not: images uint8 [n, h, w] or [n, c, h, w], labels uint8 [n]. Throws DataError
+// that names the file for anything else and for numbers of samples that differ.
+LabelledImages read_labelled_images(const std::filesystem::path& images, const std::filesystem::path& labels);
+
+}  // namespace kindling
