@@ -1,0 +1,52 @@
+#pragma once
+
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/optim/optimizer.h"
+
+namespace kindling {
+
+// The names and defaults of torch.optim.SGD.
+struct SgdOptions {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;  // needs momentum > 0 and dampening = 0
+  double weight_decay = 0;
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("lr", &SgdOptions::lr, {.doc = "learning rate", .min = 0}),
+      kindling::field("momentum", &SgdOptions::momentum,
+                      {.doc = "share of the last update that goes on", .min = 0}),
+      kindling::field("dampening", &SgdOptions::dampening, {.doc = "takes from the gradient's share"}),
+      kindling::field("nesterov", &SgdOptions::nesterov,
+                      {.doc = "look ahead; needs momentum and no dampening"}),
+      kindling::field("weight_decay", &SgdOptions::weight_decay,
+                      {.doc = "L2 penalty, added to the gradient", .min = 0}));
+};
+
+// Stochastic gradient descent, with momentum as in Sutskever et al. (2013) in PyTorch's form, in one fused
+// operator.
+class KINDLING_API Sgd : public Optimizer {
+ public:
+  // Throws ConfigError for options that contradict each other.
+  explicit Sgd(std::vector<at::Tensor> parameters, SgdOptions options = {});
+
+ protected:
+  void update(std::span<const std::size_t> active, at::TensorList gradients) override;
+
+ private:
+  struct Lists {
+    std::vector<at::Tensor> parameters, gradients, buffers;
+  };
+  void apply(at::TensorList parameters, at::TensorList gradients, at::TensorList buffers, bool first);
+  void update_part(std::span<const std::size_t> active, at::TensorList gradients);
+
+  SgdOptions options_;
+  std::vector<at::Tensor> buffers_;  // of the momentum; undefined until a parameter's first update
+  std::size_t num_started_ = 0;      // parameters that have had it
+};
+
+}  // namespace kindling
