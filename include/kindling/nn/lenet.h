@@ -1,0 +1,30 @@
+#pragma once
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include <cstdint>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/nn/classifier.h"
+
+namespace kindling {
+
+struct LenetOptions {
+  std::int64_t num_classes = 10;
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("num_classes", &LenetOptions::num_classes, {.doc = "classes", .min = 1}));
+};
+
+// The textbook's LeNet-5 (LeCun et al., 1998, with plain sigmoids and a plain output layer): images
+// [batch, channels, height, width], 28 x 28 or larger → logits [batch, num_classes].
+class KINDLING_API Lenet : public Classifier {
+ public:
+  explicit Lenet(LenetOptions options = {});
+  at::Tensor forward(const at::Tensor& images) override;
+
+  torch::nn::Sequential net;
+};
+
+}  // namespace kindling

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include <cstdint>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/nn/module.h"
+
+namespace kindling {
+
+struct LinearRegressionOptions {
+  std::int64_t num_outputs = 1;
+
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "num_outputs", &LinearRegressionOptions::num_outputs, {.doc = "numbers to predict", .min = 1}));
+};
+
+// The textbook's linear regression: [batch, features] → [batch, num_outputs], squared loss (the mean, without
+// the factor 1/2).
+class KINDLING_API LinearRegression : public Module {
+ public:
+  explicit LinearRegression(LinearRegressionOptions options = {});
+  at::Tensor forward(const at::Tensor& inputs) override;
+  at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
+
+  torch::nn::Sequential net;
+};
+
+}  // namespace kindling

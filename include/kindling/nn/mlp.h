@@ -1,0 +1,33 @@
+#pragma once
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/nn/classifier.h"
+
+namespace kindling {
+
+struct MlpOptions {
+  std::vector<std::int64_t> hidden{256};
+  std::int64_t num_classes = 10;
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("hidden", &MlpOptions::hidden, {.doc = "widths of the hidden layers", .min = 1}),
+      kindling::field("num_classes", &MlpOptions::num_classes, {.doc = "classes", .min = 1}));
+};
+
+// The textbook's multilayer perceptron: flatten, then linear layers with ReLU between them. [batch, …] →
+// logits [batch, num_classes].
+class KINDLING_API Mlp : public Classifier {
+ public:
+  explicit Mlp(MlpOptions options = {});
+  at::Tensor forward(const at::Tensor& inputs) override;
+
+  torch::nn::Sequential net;
+};
+
+}  // namespace kindling

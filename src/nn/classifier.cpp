@@ -1,0 +1,37 @@
+#include "kindling/nn/classifier.h"
+
+#include <ATen/ops/cross_entropy_loss.h>
+
+#include "kindling/metrics/accuracy.h"
+
+namespace kindling {
+
+Classifier::~Classifier() = default;
+
+at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels) {
+  return at::cross_entropy_loss(outputs, labels);
+}
+
+at::Tensor Classifier::accuracy(const at::Tensor& outputs, const at::Tensor& labels) const {
+  return kindling::accuracy(outputs, labels);
+}
+
+at::Tensor Classifier::training_step(const Batch& batch) {
+  const at::Tensor outputs = forward_inputs(batch);
+  log("train_acc", accuracy(outputs, batch.labels()));
+  return loss(outputs, batch.labels());
+}
+
+void Classifier::validation_step(const Batch& batch) {
+  const at::Tensor outputs = forward_inputs(batch);
+  log("val_loss", loss(outputs, batch.labels()));
+  log("val_acc", accuracy(outputs, batch.labels()));
+}
+
+void Classifier::test_step(const Batch& batch) {
+  const at::Tensor outputs = forward_inputs(batch);
+  log("test_loss", loss(outputs, batch.labels()));
+  log("test_acc", accuracy(outputs, batch.labels()));
+}
+
+}  // namespace kindling

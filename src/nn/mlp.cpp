@@ -1,0 +1,21 @@
+#include "kindling/nn/mlp.h"
+
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/linear.h>
+
+#include "kindling/nn/lazy_linear.h"
+
+namespace kindling {
+
+Mlp::Mlp(MlpOptions options) : net(register_module("net", torch::nn::Sequential{torch::nn::Flatten()})) {
+  validate(options, "mlp");
+  for (const std::int64_t width : options.hidden) {
+    net->push_back(LazyLinear(width));
+    net->push_back(torch::nn::ReLU());
+  }
+  net->push_back(LazyLinear(options.num_classes));
+}
+
+at::Tensor Mlp::forward(const at::Tensor& inputs) { return net->forward(inputs); }
+
+}  // namespace kindling
