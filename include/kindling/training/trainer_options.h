@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/loggers/logger.h"
+#include "kindling/optim/optimizer.h"
+#include "kindling/optim/schedule.h"
+
+namespace kindling {
+
+class Callback;
+
+// How a Trainer works. The first three are the textbook's: Trainer({10, 1, 1.0}) is ten epochs on one card
+// with clipping at 1.
+struct TrainerOptions {
+  std::optional<std::int64_t> max_epochs{};  // this or max_steps must be set
+  std::int64_t num_gpus = 0;     // cards to use, -1 for all; fewer are said aloud (app log) with the reason
+  double gradient_clip_val = 0;  // largest 2-norm of all gradients together; 0: no clipping
+
+  std::optional<std::int64_t> max_steps{};            // optimizer steps
+  bool require_gpus = false;                          // fewer cards than num_gpus is a DeviceError
+  std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
+  std::optional<std::int64_t> limit_val_batches{};
+  std::optional<std::int64_t> limit_test_batches{};
+  std::optional<std::int64_t> limit_predict_batches{};
+  bool fast_dev_run = false;  // one training and one validation batch, to see that everything fits together
+  std::int64_t num_sanity_val_steps = 2;  // validation batches before the first epoch; they leave no record
+  std::int64_t log_every_n_steps = 0;     // a step record every n steps; 0: epoch records only
+  std::optional<std::int64_t>
+      num_threads{};  // of LibTorch's operators in this process; absent: left as they are
+
+  OptimizerFactory optimizer{};  // empty: the model's configure_optimizers(), else Adam with lr 1e-3
+  Schedule schedule{};           // empty: a constant learning rate
+  ScheduleInterval schedule_interval = ScheduleInterval::step;
+  std::vector<std::shared_ptr<Callback>> callbacks{};
+  std::vector<std::shared_ptr<Logger>> loggers{};
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("max_epochs", &TrainerOptions::max_epochs,
+                      {.doc = "passes over the training data", .min = 1}),
+      kindling::field("num_gpus", &TrainerOptions::num_gpus,
+                      {.doc = "cards to use; 0: the CPU, -1: all", .min = -1}),
+      kindling::field("gradient_clip_val", &TrainerOptions::gradient_clip_val,
+                      {.doc = "largest norm of all gradients together; 0: off", .min = 0}),
+      kindling::field("max_steps", &TrainerOptions::max_steps, {.doc = "optimizer steps", .min = 1}),
+      kindling::field("require_gpus", &TrainerOptions::require_gpus,
+                      {.doc = "fewer cards than num_gpus is an error"}),
+      kindling::field("limit_train_batches", &TrainerOptions::limit_train_batches,
+                      {.doc = "training batches of an epoch", .min = 1}),
+      kindling::field("limit_val_batches", &TrainerOptions::limit_val_batches,
+                      {.doc = "validation batches", .min = 0}),
+      kindling::field("limit_test_batches", &TrainerOptions::limit_test_batches,
+                      {.doc = "test batches", .min = 1}),
+      kindling::field("limit_predict_batches", &TrainerOptions::limit_predict_batches,
+                      {.doc = "batches to predict", .min = 1}),
+      kindling::field("fast_dev_run", &TrainerOptions::fast_dev_run,
+                      {.doc = "one batch of each kind, to try everything once"}),
+      kindling::field("num_sanity_val_steps", &TrainerOptions::num_sanity_val_steps,
+                      {.doc = "validation batches before the first epoch", .min = 0}),
+      kindling::field("log_every_n_steps", &TrainerOptions::log_every_n_steps,
+                      {.doc = "a record every n steps; 0: epochs only", .min = 0}),
+      kindling::field("num_threads", &TrainerOptions::num_threads,
+                      {.doc = "threads of LibTorch's operators", .min = 1}));
+};
+
+}  // namespace kindling

@@ -1,0 +1,79 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+
+#include <limits>
+
+#include "kindling/tensors/move.h"
+#include "training/trainer_impl.h"
+
+namespace kindling {
+namespace {
+
+// Evaluation mode without gradients; gives the model its mode back, also when a step throws.
+class EvaluationGuard {
+ public:
+  explicit EvaluationGuard(Module& model) : model_(model), was_training_(model.is_training()) {
+    model_.eval();
+  }
+  ~EvaluationGuard() { model_.train(was_training_); }
+  EvaluationGuard(const EvaluationGuard&) = delete;
+  EvaluationGuard& operator=(const EvaluationGuard&) = delete;
+
+ private:
+  Module& model_;
+  bool was_training_;
+  at::NoGradGuard no_grad_;
+};
+
+// Sends what a model logs to another log while it lives.
+class LogGuard {
+ public:
+  LogGuard(TrainerState& state, DeviceLog& log) : state_(state), former_(state.log) {
+    log.clear();
+    state_.log = &log;
+  }
+  ~LogGuard() { state_.log = former_; }
+  LogGuard(const LogGuard&) = delete;
+  LogGuard& operator=(const LogGuard&) = delete;
+
+ private:
+  TrainerState& state_;
+  DeviceLog* former_;
+};
+
+}  // namespace
+
+Trainer::Impl::Values Trainer::Impl::evaluate(Module& model, DataModule& data, DataLoader& loader,
+                                              std::optional<std::int64_t> limit, EvaluationStep step) {
+  const EvaluationGuard evaluation(model);
+  const LogGuard logging(*state_, evaluation_log_);
+  const std::int64_t num_batches = limit.value_or(std::numeric_limits<std::int64_t>::max());
+  loader.stage_for(device());
+  loader.start_epoch(0);
+  Batch batch;
+  for (std::int64_t i = 0; i < num_batches && loader.next(batch); ++i) {
+    batch = data.on_after_batch_transfer(prepare_batch(std::move(batch)));
+    (model.*step)(batch);
+    evaluation_log_.write_row(static_cast<double>(batch.num_samples()));
+  }
+  evaluation_log_.move_to_host();
+  return evaluation_log_.means();
+}
+
+at::Tensor Trainer::Impl::predict(Module& model, DataModule& data, DataLoader& loader) {
+  const EvaluationGuard evaluation(model);
+  const LogGuard logging(*state_, evaluation_log_);
+  const std::int64_t num_batches =
+      options_.limit_predict_batches.value_or(std::numeric_limits<std::int64_t>::max());
+  loader.stage_for(device());
+  loader.start_epoch(0);
+  std::vector<at::Tensor> outputs;
+  Batch batch;
+  for (std::int64_t i = 0; i < num_batches && loader.next(batch); ++i) {
+    batch = data.on_after_batch_transfer(prepare_batch(std::move(batch)));
+    outputs.push_back(model.predict_step(batch));
+  }
+  return move_to(at::cat(outputs), cpu());
+}
+
+}  // namespace kindling

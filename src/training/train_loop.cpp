@@ -1,0 +1,172 @@
+#include <algorithm>
+
+#include "kindling/base/error.h"
+#include "training/trainer_impl.h"
+
+namespace kindling {
+namespace {
+
+std::int64_t num_batches_of(const DataLoader& loader, const std::optional<std::int64_t>& limit) {
+  return limit ? std::min(loader.num_batches(), *limit) : loader.num_batches();
+}
+
+// 0: the run has no known end.
+std::int64_t steps_of_run(const TrainerOptions& options, std::int64_t batches_of_epoch) {
+  const std::int64_t by_epochs = options.max_epochs ? *options.max_epochs * batches_of_epoch : 0;
+  if (!options.max_steps) return by_epochs;
+  return options.max_epochs ? std::min(by_epochs, *options.max_steps) : *options.max_steps;
+}
+
+void require_an_end(const TrainerOptions& options) {
+  if (options.max_epochs || options.max_steps) return;
+  throw ConfigError({.place = "Trainer::fit",
+                     .found = "neither max_epochs nor max_steps is set",
+                     .wanted = "at least one of them",
+                     .remedy = "for example max_epochs = 10"});
+}
+
+void put(Record& record, const std::string& name, double value) {
+  for (auto& [known, old] : record.values)
+    if (known == name) {
+      old = value;
+      return;
+    }
+  record.values.emplace_back(name, value);
+}
+
+void put_counts(Record& record, const TransferCounts& counts) {
+  put(record, "host_waits", static_cast<double>(counts.host_waits));
+  put(record, "device_to_host_copies", static_cast<double>(counts.device_to_host_copies));
+  put(record, "device_to_host_bytes", static_cast<double>(counts.device_to_host_bytes));
+  put(record, "host_to_device_copies", static_cast<double>(counts.host_to_device_copies));
+  put(record, "host_to_device_bytes", static_cast<double>(counts.host_to_device_bytes));
+}
+
+}  // namespace
+
+FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& data) {
+  require_an_end(options_);
+  data.prepare_data();
+  const auto train_loader = data.train_dataloader();
+  const auto val_loader = data.val_dataloader();
+  if (!train_loader)
+    throw DataError({.place = "Trainer::fit", .found = "the data has no train_dataloader()"});
+  train_loader->stage_for(device());
+  prepare_model(model);
+  state_->num_train_batches = num_batches_of(*train_loader, options_.limit_train_batches);
+  total_steps_ = steps_of_run(options_, state_->num_train_batches);
+  for_each_callback([&](Callback& callback) { callback.on_fit_start(owner_, *model); });
+  sanity_check(data, val_loader.get());
+
+  FitResult result;
+  while (!is_done()) {
+    begin_epoch();
+    for_each_callback([&](Callback& callback) { callback.on_train_epoch_start(owner_, *model); });
+    train_epoch(data, *train_loader);
+    const Record record = close_epoch(data, val_loader.get());
+    for (const auto& logger : options_.loggers) logger->write(record);
+    result.metrics = Metrics(record.values.begin(), record.values.end());
+    for_each_callback([&](Callback& callback) { callback.on_epoch_end(owner_, *model, record); });
+    ++state_->epoch;
+  }
+  result.status = stop_.stop_requested() ? FitStatus::stopped : FitStatus::finished;
+  result.num_epochs = state_->epoch;
+  result.global_step = state_->global_step;
+  stop_.reset();
+  for (const auto& logger : options_.loggers) logger->finish();
+  for_each_callback([&](Callback& callback) { callback.on_fit_end(owner_, *model, result); });
+  return result;
+}
+
+void Trainer::Impl::train_epoch(DataModule& data, DataLoader& loader) {
+  Module& model = step_->model();
+  model.train();
+  loader.start_epoch(state_->epoch);
+  Batch batch;
+  while (state_->batch_index < state_->num_train_batches && !must_stop() && fetch(loader, data, batch)) {
+    train_step(batch);
+    for_each_callback([&](Callback& callback) { callback.on_train_batch_end(owner_, model); });
+  }
+}
+
+void Trainer::Impl::train_step(const Batch& batch) {
+  step_->set_schedule_point(schedule_index(state_->global_step), total_steps_);
+  step_->run(batch);
+  ++state_->global_step;
+  ++state_->batch_index;
+  num_samples_ += batch.num_samples();
+  reporter_.after_step();
+}
+
+bool Trainer::Impl::fetch(DataLoader& loader, DataModule& data, Batch& batch) {
+  const auto start = Clock::now();
+  const bool found = loader.next(batch);
+  if (found) batch = data.on_after_batch_transfer(prepare_batch(std::move(batch)));
+  data_wait_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+  return found;
+}
+
+bool Trainer::Impl::must_stop() const {
+  return stop_.stop_requested() || (options_.max_steps && state_->global_step >= *options_.max_steps);
+}
+
+bool Trainer::Impl::is_done() const {
+  return must_stop() || (options_.max_epochs && state_->epoch >= *options_.max_epochs);
+}
+
+void Trainer::Impl::begin_epoch() {
+  state_->batch_index = 0;
+  state_->log = &train_log_;
+  train_log_.clear();
+  steps_before_epoch_ = state_->global_step;
+  counts_before_epoch_ = transfer_counts();
+  data_wait_seconds_ = 0;
+  num_samples_ = 0;
+  epoch_start_ = Clock::now();
+  reporter_.start_epoch(state_->epoch, steps_before_epoch_,
+                        [this](std::int64_t step) { return step_->lr_at(schedule_index(step - 1)); });
+}
+
+// The one place where an epoch's numbers come to the host.
+Trainer::Impl::Values Trainer::Impl::finish_epoch() {
+  train_log_.move_to_host();
+  reporter_.finish_epoch();
+  Values means = train_log_.means();
+  std::erase_if(means,
+                [](const auto& mean) { return mean.first == "grad_norm"; });  // of steps, not of epochs
+  return means;
+}
+
+Record Trainer::Impl::close_epoch(DataModule& data, DataLoader* val_loader) {
+  Record record{.kind = Record::Kind::epoch,
+                .global_step = state_->global_step,
+                .epoch = state_->epoch + 1,
+                .values = finish_epoch()};
+  const double train_seconds = progress().epoch_seconds;
+  if (val_loader != nullptr && !stop_.stop_requested() && options_.limit_val_batches.value_or(1) > 0)
+    for (const auto& [name, value] :
+         evaluate(step_->model(), data, *val_loader, options_.limit_val_batches, &Module::validation_step))
+      put(record, name, value);
+  put(record, "lr", step_->lr());
+  put(record, "epoch_time_s", progress().epoch_seconds);
+  put(record, "samples_per_s", static_cast<double>(num_samples_) / train_seconds);
+  put(record, "data_wait_share", data_wait_seconds_ / train_seconds);
+  put_counts(record, transfer_counts() - counts_before_epoch_);
+  return record;
+}
+
+void Trainer::Impl::sanity_check(DataModule& data, DataLoader* val_loader) {
+  const std::int64_t steps = options_.limit_val_batches
+                                 ? std::min(options_.num_sanity_val_steps, *options_.limit_val_batches)
+                                 : options_.num_sanity_val_steps;
+  if (val_loader != nullptr && steps > 0)
+    evaluate(step_->model(), data, *val_loader, steps, &Module::validation_step);
+}
+
+// In the unit of schedule_interval.
+std::int64_t Trainer::Impl::schedule_index(std::int64_t global_step) const {
+  if (options_.schedule_interval == ScheduleInterval::step) return global_step;
+  return state_->epoch;
+}
+
+}  // namespace kindling
