@@ -1,0 +1,126 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+// What a field list says about one option besides its name and its member.
+struct FieldNotes {
+  const char* doc = "";   // one clause, no full stop: "widths of the hidden layers"
+  const char* unit = "";  // "s", "MiB", "epochs"
+  // Range of a number, or of each number of an array; the bounds themselves are allowed unless excluded.
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_excluded = false;
+  bool max_excluded = false;
+  bool infinity_allowed = false;  // +-inf passes the checks; NaN never does
+  const char* choices = "";       // "norm|value": the strings allowed; empty: any
+};
+
+// Where an option's value lies, and so which types an option may have.
+using OptionPointer =
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*,
+                 std::vector<std::int64_t>*, std::vector<double>*, std::vector<std::string>*,
+                 std::array<std::int64_t, 2>*, std::array<double, 2>*, std::optional<bool>*,
+                 std::optional<std::int64_t>*, std::optional<double>*, std::optional<std::string>*,
+                 std::optional<std::filesystem::path>*, std::optional<std::vector<std::int64_t>>*,
+                 std::optional<std::vector<double>>*, std::optional<std::array<std::int64_t, 2>>*,
+                 std::optional<std::array<double, 2>>*>;
+
+template <class Value>
+concept OptionValue = std::constructible_from<OptionPointer, Value*>;
+
+template <class Struct, class Value>
+struct Field {
+  const char* name;
+  Value Struct::*member;
+  FieldNotes notes;
+};
+
+template <class Struct, OptionValue Value>
+constexpr Field<Struct, Value> field(const char* name, Value Struct::*member, FieldNotes notes = {}) {
+  return {name, member, notes};
+}
+
+// The field list of an option struct, an aggregate whose members all have initialisers:
+//
+//   struct MlpOptions {
+//     std::vector<std::int64_t> hidden{256};
+//     static constexpr auto fields = kindling::fields(
+//         kindling::field("hidden", &MlpOptions::hidden, {.doc = "widths of the hidden layers", .min = 1}));
+//   };
+//
+// It drives reading, checks and printing, and is written once per struct.
+template <class... Fields>
+constexpr std::tuple<Fields...> fields(Fields... list) {
+  return {list...};
+}
+
+template <class Options>
+concept OptionStruct = requires {
+  std::tuple_size<std::remove_cvref_t<decltype(Options::fields)>>::value;
+};
+
+// For whatever has no options.
+struct NoOptions {
+  static constexpr auto fields = kindling::fields();
+};
+
+// One option of an object: its name and notes, and a pointer into the object.
+struct OptionRef {
+  std::string name;
+  FieldNotes notes;
+  OptionPointer value;
+};
+
+// The options of one table of the config, of one object or of several. Holds pointers into the objects:
+// they must outlive it and stay where they are.
+class KINDLING_API OptionSet {
+ public:
+  OptionSet() = default;
+
+  template <OptionStruct Options>
+  static OptionSet of(Options& options) {
+    OptionSet set;
+    std::apply(
+        [&](const auto&... each) {
+          (set.add({each.name, each.notes, OptionPointer(&(options.*each.member))}), ...);
+        },
+        Options::fields);
+    return set;
+  }
+
+  // Both throw ConfigError when a name is already in the set.
+  void add(OptionRef option);
+  void append(const OptionSet& other);
+
+  const std::vector<OptionRef>& refs() const noexcept { return refs_; }
+
+ private:
+  std::vector<OptionRef> refs_;
+};
+
+// The checks of the config for options set in code. Throws ConfigError for the first option out of its range,
+// outside its choices or not finite. `place` is what the options belong to: "Trainer".
+KINDLING_API void validate(const OptionSet& options, std::string_view place);
+
+template <OptionStruct Options>
+void validate(const Options& options, std::string_view place) {
+  Options copy = options;  // an OptionSet points to objects it may change
+  validate(OptionSet::of(copy), place);
+}
+
+}  // namespace kindling

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "config/config_tree.h"
+
+namespace kindling::config {
+
+// One thing that is wrong with a config.
+struct Finding {
+  ConfigPlace place;
+  std::string text;        // "unknown key 'trainer.max_epoch'"
+  std::string hint{};      // "did you mean 'max_epochs'?"
+  bool shows_line = true;  // false where the text already quotes all there is to see
+};
+
+// The place of a byte of a source's text.
+ConfigPlace place_at(const ConfigSource& source, std::size_t offset);
+
+// Throws ConfigError with all findings, one below the other in the order of `sources`, lines and columns.
+[[noreturn]] void throw_findings(std::vector<Finding> findings,
+                                 const std::vector<const ConfigSource*>& sources);
+
+}  // namespace kindling::config

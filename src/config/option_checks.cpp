@@ -1,0 +1,80 @@
+#include "config/option_checks.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "config/toml_text.h"
+
+namespace kindling::config {
+namespace {
+
+std::string bound_text(double bound) {
+  const bool whole = std::abs(bound) < 1e15 && bound == std::floor(bound);
+  return whole ? std::to_string(static_cast<std::int64_t>(bound)) : toml_text(bound);
+}
+
+std::string number_text(const std::string& noun, const FieldNotes& notes) {
+  const std::string range = range_text(notes);
+  return range.empty() ? noun : noun + " " + range;
+}
+
+}  // namespace
+
+std::vector<std::string> choices_of(const FieldNotes& notes) {
+  std::vector<std::string> choices;
+  for (std::string_view left = notes.choices; !left.empty();) {
+    const std::size_t end = std::min(left.find('|'), left.size());
+    choices.emplace_back(left.substr(0, end));
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return choices;
+}
+
+std::string range_text(const FieldNotes& notes) {
+  std::string text;
+  if (std::isfinite(notes.min)) text = (notes.min_excluded ? "> " : ">= ") + bound_text(notes.min);
+  if (!std::isfinite(notes.max)) return text;
+  return text + (text.empty() ? "" : " and ") + (notes.max_excluded ? "< " : "<= ") + bound_text(notes.max);
+}
+
+bool in_range(double value, const FieldNotes& notes) {
+  const bool above = notes.min_excluded ? value > notes.min : value >= notes.min;
+  const bool below = notes.max_excluded ? value < notes.max : value <= notes.max;
+  return above && below;
+}
+
+bool is_choice(const std::string& value, const FieldNotes& notes) {
+  const std::vector<std::string> choices = choices_of(notes);
+  return choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end();
+}
+
+template <>
+std::string wanted_text<bool>(const FieldNotes&) {
+  return "true or false";
+}
+
+template <>
+std::string wanted_text<std::int64_t>(const FieldNotes& notes) {
+  return number_text("an integer", notes);
+}
+
+template <>
+std::string wanted_text<double>(const FieldNotes& notes) {
+  return number_text("a number", notes);
+}
+
+template <>
+std::string wanted_text<std::string>(const FieldNotes& notes) {
+  std::string text;
+  for (const std::string& choice : choices_of(notes)) {
+    text += (text.empty() ? "one of " : ", ") + toml_text(choice);
+  }
+  return text.empty() ? "a string" : text;
+}
+
+template <>
+std::string wanted_text<std::filesystem::path>(const FieldNotes&) {
+  return "a path";
+}
+
+}  // namespace kindling::config

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "kindling/config/options.h"
+
+namespace kindling::config {
+
+// "a|b|c" as a list; empty for "".
+std::vector<std::string> choices_of(const FieldNotes& notes);
+
+// ">= 1", "> 0 and < 1"; empty for no range.
+std::string range_text(const FieldNotes& notes);
+
+bool in_range(double value, const FieldNotes& notes);
+bool is_choice(const std::string& value, const FieldNotes& notes);
+
+// Calls visit(scalar, index) for the values in an option: one, those of an array, or none when it is not set.
+template <class Visit, class Value>
+void for_each_scalar(const Value& value, Visit&& visit) {
+  if constexpr (requires { value.has_value(); }) {
+    if (value) for_each_scalar(*value, visit);
+  } else if constexpr (requires { value.at(0); } && !std::is_same_v<Value, std::string>) {
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      const typename Value::value_type scalar = value[i];
+      visit(scalar, std::optional<std::size_t>(i));
+    }
+  } else {
+    visit(value, std::optional<std::size_t>());
+  }
+}
+
+// Whether a scalar passes the checks of its option.
+template <class Scalar>
+bool allowed(const Scalar& value, const FieldNotes& notes) {
+  if constexpr (std::is_same_v<Scalar, double>) {
+    return !std::isnan(value) && (notes.infinity_allowed || std::isfinite(value)) && in_range(value, notes);
+  } else if constexpr (std::is_same_v<Scalar, std::int64_t>) {
+    return in_range(static_cast<double>(value), notes);
+  } else if constexpr (std::is_same_v<Scalar, std::string>) {
+    return is_choice(value, notes);
+  } else {
+    return true;
+  }
+}
+
+// What a scalar of this type should be: "an integer >= 1". Specialised for all scalars.
+template <class Scalar>
+std::string wanted_text(const FieldNotes& notes);
+template <>
+std::string wanted_text<bool>(const FieldNotes& notes);
+template <>
+std::string wanted_text<std::int64_t>(const FieldNotes& notes);
+template <>
+std::string wanted_text<double>(const FieldNotes& notes);
+template <>
+std::string wanted_text<std::string>(const FieldNotes& notes);
+template <>
+std::string wanted_text<std::filesystem::path>(const FieldNotes& notes);
+
+// What should be in place of a value that is not allowed.
+template <class Scalar>
+std::string wanted_instead_of(const Scalar& value, const FieldNotes& notes) {
+  if constexpr (std::is_same_v<Scalar, double>) {
+    if (!std::isfinite(value) && !notes.infinity_allowed) return "a finite number";
+  }
+  return wanted_text<Scalar>(notes);
+}
+
+}  // namespace kindling::config

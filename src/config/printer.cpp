@@ -1,0 +1,110 @@
+#include "kindling/config/printer.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "config/option_checks.h"
+#include "config/toml_text.h"
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::size_t kMaxAligned = 40;  // a longer "key = value" does not push the other comments right
+
+template <class Scalar>
+std::string value_text(const Scalar& value) {
+  return config::toml_text(value);
+}
+
+std::string value_text(const std::filesystem::path& value) {
+  return config::toml_text(value.empty() ? value : std::filesystem::absolute(value));
+}
+
+template <class Element>
+std::string items_text(const Element& elements) {
+  std::string text;
+  config::for_each_scalar(elements, [&](const auto& element, std::optional<std::size_t>) {
+    text += (text.empty() ? "" : ", ") + value_text(element);
+  });
+  return "[" + text + "]";
+}
+
+template <class Element>
+std::string value_text(const std::vector<Element>& elements) {
+  return items_text(elements);
+}
+
+template <class Element>
+std::string value_text(const std::array<Element, 2>& elements) {
+  return items_text(elements);
+}
+
+// "key = value", or "# key =" where there is none.
+std::string assignment(const OptionRef& option) {
+  const auto text_of = []<class Value>(const Value* value) -> std::optional<std::string> {
+    if constexpr (requires { value->has_value(); }) {
+      return *value ? std::optional(value_text(**value)) : std::nullopt;
+    } else {
+      return value_text(*value);
+    }
+  };
+  const std::optional<std::string> value = std::visit(text_of, option.value);
+  const std::string key = config::toml_key(option.name);
+  if (!value) return "# " + key + " =";
+  if (!config::is_utf8(*value)) {
+    throw ConfigError(
+        {.place = "option '" + option.name + "'", .found = "the text is not UTF-8, which TOML cannot hold"});
+  }
+  return key + " = " + *value;
+}
+
+// "norm of the gradients; [unit]; >= 0"
+std::string comment(const FieldNotes& notes) {
+  std::string choices;
+  for (const std::string& choice : config::choices_of(notes)) {
+    choices += (choices.empty() ? "" : " | ") + config::toml_text(choice);
+  }
+  std::string text = notes.doc;
+  if (*notes.unit != '\0') text += (text.empty() ? "[" : " [") + std::string(notes.unit) + "]";
+  for (const std::string& part : {config::range_text(notes), choices}) {
+    if (!part.empty()) text += (text.empty() ? "" : "; ") + part;
+  }
+  return config::shown_line(text);
+}
+
+std::vector<std::string> section_lines(const ConfigSection& section) {
+  std::vector<std::string> lines;
+  if (!section.doc.empty()) lines.push_back("# " + config::shown_line(section.doc));
+  if (!section.table.empty()) lines.push_back("[" + section.table + "]");
+  std::vector<std::pair<std::string, std::string>> rows;
+  std::size_t width = 0;
+  for (const OptionRef& option : section.options.refs()) {
+    const auto& [left, right] = rows.emplace_back(assignment(option), comment(option.notes));
+    if (left.size() <= kMaxAligned) width = std::max(width, left.size());
+  }
+  for (const auto& [left, right] : rows) {
+    const std::string gap(width - std::min(width, left.size()) + 2, ' ');
+    lines.push_back(right.empty() ? left : left + gap + "# " + right);
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string print_config(std::span<const ConfigSection> sections) {
+  std::string text;
+  for (const bool top_level : {true, false}) {  // below a [table] a key cannot be at the top any more
+    for (const ConfigSection& section : sections) {
+      if (section.table.empty() != top_level) continue;
+      if (!text.empty()) text += '\n';
+      for (const std::string& line : section_lines(section))
+        text += (section.enabled ? "" : "# ") + line + '\n';
+    }
+  }
+  return text;
+}
+
+}  // namespace kindling

@@ -1,0 +1,54 @@
+#include "kindling/config/suggest.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace kindling {
+namespace {
+
+// Edits (insert, delete, replace, swap of neighbours) between two words: optimal string alignment.
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> before_last(to.size() + 1);
+  std::vector<std::size_t> last(to.size() + 1);
+  std::vector<std::size_t> row(to.size() + 1);
+  for (std::size_t j = 0; j <= to.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    std::swap(before_last, last);
+    std::swap(last, row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      const std::size_t replaced = last[j - 1] + (from[i - 1] == to[j - 1] ? 0 : 1);
+      row[j] = std::min({replaced, last[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
+      if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
+    }
+  }
+  return row[to.size()];
+}
+
+}  // namespace
+
+std::string nearest(std::string_view name, std::span<const std::string> candidates) {
+  const std::size_t limit = std::max<std::size_t>(1, name.size() / 3);
+  std::string best;
+  std::size_t best_distance = std::min(limit + 1, name.size());
+  for (const std::string& candidate : candidates) {
+    const std::size_t sizes =
+        std::max(candidate.size(), name.size()) - std::min(candidate.size(), name.size());
+    if (candidate == name || sizes >= best_distance) continue;  // also keeps names of a megabyte cheap
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance >= best_distance) continue;
+    best = candidate;
+    best_distance = distance;
+  }
+  return best;
+}
+
+std::string list_names(std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace kindling

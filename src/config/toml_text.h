@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace kindling::config {
+
+// The bytes of the well-formed UTF-8 sequence at `at`; 0 when there is none.
+std::size_t utf8_sequence(std::string_view text, std::size_t at);
+bool is_utf8(std::string_view text);
+
+// Values as TOML writes them; reading them back gives equal values. Control characters are escaped, so the
+// texts are fit for messages too. Text that is not UTF-8 keeps its bytes.
+std::string toml_text(bool value);
+std::string toml_text(std::int64_t value);
+std::string toml_text(double value);
+std::string toml_text(std::string_view value);
+std::string toml_text(const std::string& value);
+std::string toml_text(const std::filesystem::path& value);
+
+// A key, quoted where it must be.
+std::string toml_key(std::string_view key);
+
+// Text from outside as one line of a message: one column for each character, '?' for a control character or a
+// broken byte.
+std::string shown_line(std::string_view text);
+
+}  // namespace kindling::config

@@ -1,0 +1,103 @@
+#include "kindling/config/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+struct CheckedOptions {
+  std::vector<std::int64_t> hidden{256};
+  double lr = 1e-3;
+  std::string mode = "min";
+  std::optional<double> clip{};
+  double patience = 1;
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("hidden", &CheckedOptions::hidden, {.doc = "widths of the hidden layers", .min = 1}),
+      kindling::field("lr", &CheckedOptions::lr,
+                      {.min = 0, .max = 1, .min_excluded = true, .max_excluded = true}),
+      kindling::field("mode", &CheckedOptions::mode, {.choices = "min|max"}),
+      kindling::field("clip", &CheckedOptions::clip, {.min = 0}),
+      kindling::field("patience", &CheckedOptions::patience, {.infinity_allowed = true}));
+};
+
+struct BatchSizeOptions {
+  std::int64_t batch_size = 64;
+  static constexpr auto fields =
+      kindling::fields(kindling::field("batch_size", &BatchSizeOptions::batch_size, {.min = 1}));
+};
+
+std::string validation_error(const CheckedOptions& options) {
+  try {
+    validate(options, "Net");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Options, StayAnAggregate) {
+  const CheckedOptions options{.lr = 0.5};
+  EXPECT_EQ(options.lr, 0.5);
+  EXPECT_EQ(options.hidden, std::vector<std::int64_t>{256});
+}
+
+TEST(OptionSet, PointsIntoTheObjectInTheOrderOfTheFieldList) {
+  CheckedOptions options;
+  const OptionSet set = OptionSet::of(options);
+  ASSERT_EQ(set.refs().size(), 5U);
+  EXPECT_EQ(set.refs()[1].name, "lr");
+  EXPECT_EQ(std::get<double*>(set.refs()[1].value), &options.lr);
+  EXPECT_STREQ(set.refs()[0].notes.doc, "widths of the hidden layers");
+}
+
+TEST(OptionSet, JoinsStructsIntoOneTable) {
+  CheckedOptions plain;
+  BatchSizeOptions shared;
+  OptionSet set = OptionSet::of(shared);
+  set.append(OptionSet::of(plain));
+  EXPECT_EQ(set.refs().size(), 6U);
+  EXPECT_EQ(set.refs()[0].name, "batch_size");
+}
+
+TEST(OptionSet, RefusesANameTwice) {
+  BatchSizeOptions first;
+  BatchSizeOptions second;
+  OptionSet set = OptionSet::of(first);
+  EXPECT_THROW(set.append(OptionSet::of(second)), ConfigError);
+}
+
+TEST(OptionSet, IsEmptyForNoOptions) {
+  NoOptions none;
+  EXPECT_TRUE(OptionSet::of(none).refs().empty());
+}
+
+TEST(Validate, PassesDefaultsAndBounds) {
+  EXPECT_EQ(validation_error({}), "");
+  EXPECT_EQ(validation_error({.hidden = {1}, .mode = "max", .clip = 0.0}), "");
+  EXPECT_EQ(validation_error({.hidden = {}}), "");
+}
+
+TEST(Validate, NamesOptionFoundAndWanted) {
+  EXPECT_EQ(validation_error({.hidden = {4, 0}}), "Net: hidden[1] is 0; wanted: an integer >= 1");
+  EXPECT_EQ(validation_error({.lr = 0}), "Net: lr is 0.0; wanted: a number > 0 and < 1");
+  EXPECT_EQ(validation_error({.lr = 1}), "Net: lr is 1.0; wanted: a number > 0 and < 1");
+  EXPECT_EQ(validation_error({.mode = "mean"}), "Net: mode is \"mean\"; wanted: one of \"min\", \"max\"");
+  EXPECT_EQ(validation_error({.clip = -0.5}), "Net: clip is -0.5; wanted: a number >= 0");
+}
+
+TEST(Validate, WantsFiniteNumbersUnlessAllowed) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(validation_error({.clip = infinity}), "Net: clip is inf; wanted: a finite number");
+  EXPECT_EQ(validation_error({.patience = infinity}), "");
+  EXPECT_EQ(validation_error({.patience = -infinity}), "");
+  EXPECT_EQ(validation_error({.patience = std::nan("")}), "Net: patience is nan; wanted: a number");
+}
+
+}  // namespace
+}  // namespace kindling
