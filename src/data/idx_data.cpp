@@ -47,24 +47,21 @@ Mnist::Mnist(MnistOptions options, DataOptions data_options)
     : Mnist(std::move(options), std::move(data_options), "mnist",
             "https://ossci-datasets.s3.amazonaws.com/mnist/") {}
 
-Mnist::Mnist(MnistOptions options, DataOptions data_options, std::string name, std::string source)
+Mnist::Mnist(MnistOptions options, DataOptions data_options, const std::string& name, std::string source)
     : ImageData({.divisor = 255, .normalize = options.normalize}, std::move(data_options)),
-      options_(std::move(options)),
-      name_(std::move(name)),
-      source_(std::move(source)) {
-  if (options_.root.empty()) options_.root = data_directory() / name_;
-}
+      root_(options.root.value_or(data_directory() / name)),
+      source_(std::move(source)) {}
 
 std::filesystem::path Mnist::file(const std::string& stem) const {
   for (const char* ending : {".gz", ""}) {
-    const auto path = options_.root / (stem + ending);
+    const auto path = root_ / (stem + ending);
     if (std::filesystem::exists(path)) return path;
   }
-  throw DataError({.place = (options_.root / stem).string() + "[.gz]",
+  throw DataError({.place = (root_ / stem).string() + "[.gz]",
                    .found = "there is no such file",
                    .wanted = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
                              "t10k-labels-idx1-ubyte, each with or without .gz, in " +
-                             options_.root.string(),
+                             root_.string(),
                    .remedy = "get them from " + source_ + " or name their folder with data.root"});
 }
 

@@ -36,13 +36,13 @@ class KINDLING_API IdxData : public ImageData {
 };
 
 struct MnistOptions {
-  std::filesystem::path
-      root{};  // folder of the four files; empty: KINDLING_DATA or the user's cache folder, then the name
+  // Folder of the four files; absent: the set's name below $KINDLING_DATA or the user's cache folder.
+  std::optional<std::filesystem::path> root{};
   std::optional<std::array<double, 2>> normalize{};
 
   static constexpr auto fields =
       kindling::fields(kindling::field("root", &MnistOptions::root,
-                                       {.doc = "folder of the four IDX files; empty: $KINDLING_DATA or "
+                                       {.doc = "folder of the four IDX files; absent: $KINDLING_DATA or "
                                                "~/.cache/kindling, then the set's name"}),
                        kindling::field("normalize", &MnistOptions::normalize,
                                        {.doc = "[mean, std], after the division by 255"}));
@@ -58,14 +58,14 @@ class KINDLING_API Mnist : public ImageData {
 
  protected:
   // `name` is the folder's name below the data directory, `source` where the files can be had.
-  Mnist(MnistOptions options, DataOptions data_options, std::string name, std::string source);
+  Mnist(MnistOptions options, DataOptions data_options, const std::string& name, std::string source);
   Split load() override;
 
  private:
   std::filesystem::path file(const std::string& stem) const;
 
-  MnistOptions options_;
-  std::string name_, source_;
+  std::filesystem::path root_;
+  std::string source_;
 };
 
 // The same four files with pictures of clothes (Xiao, Rasul, Vollgraf, 2017).

@@ -1,0 +1,7 @@
+#include "kindling/program/program.h"
+
+int main(int argc, char** argv) {
+  kindling::Registry registry;
+  kindling::register_builtin(registry);
+  return kindling::run_program(argc, argv, registry);
+}

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+// The CPU device: what the machine has. Empty or 0 where it cannot be told.
+struct HostInfo {
+  std::string cpu_model{};
+  std::int64_t num_cores = 0;    // that this process may use
+  std::int64_t num_threads = 0;  // of LibTorch's operators
+  std::int64_t memory_total_bytes = 0;
+  std::int64_t memory_available_bytes = 0;
+};
+
+KINDLING_API HostInfo host_info();
+
+}  // namespace kindling

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/nn/module.h"
+
+namespace kindling {
+
+// A layer that has parameters of its own.
+struct LayerRow {
+  std::string name;                                     // net.1
+  std::string type;                                     // Linear
+  std::vector<std::int64_t> input_shape, output_shape;  // empty where they cannot be told
+  std::int64_t num_parameters = 0;
+};
+
+// Runs one batch (on the model's device) through the model, without gradients and in evaluation mode, which
+// also gives lazy layers their parameters, and lists the layers. Shapes are told for a model whose one child
+// is a Sequential.
+KINDLING_API std::vector<LayerRow> layer_summary(Module& model, const Batch& batch);
+
+}  // namespace kindling

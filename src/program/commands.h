@@ -1,0 +1,24 @@
+#pragma once
+
+#include "kindling/program/registry.h"
+#include "program/command_line.h"
+
+namespace kindling {
+
+// One function per subcommand; each returns the exit code and throws kindling::Error for what cannot be done.
+struct CommandContext {
+  const Request& request;
+  const Registry& registry;
+  int argc;
+  char** argv;
+};
+
+int fit_command(const CommandContext& context);
+int validate_command(const CommandContext& context);
+int test_command(const CommandContext& context);
+int predict_command(const CommandContext& context);
+int devices_command(const CommandContext& context);
+int doctor_command(const CommandContext& context);
+int list_command(const CommandContext& context);
+
+}  // namespace kindling

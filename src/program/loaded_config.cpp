@@ -1,0 +1,31 @@
+#include "program/loaded_config.h"
+
+#include <iostream>
+
+namespace kindling {
+
+LoadedConfig load_config(const Request& request, const Registry& registry) {
+  ConfigDocument document;
+  std::string names;
+  for (const auto& file : request.configs) {
+    document.merge(ConfigDocument::load(file));
+    names += (names.empty() ? "" : ", ") + file.filename().string();
+  }
+  for (const auto& assignment : request.overrides) document.set(assignment);
+
+  LoadedConfig loaded;
+  const std::string stem = request.configs.empty() ? "unnamed" : request.configs.back().stem().string();
+  loaded.config = std::make_unique<RunConfig>(document, registry, stem);
+  const std::size_t count = request.overrides.size();
+  loaded.description = names.empty() ? "no file" : names;
+  if (count > 0)
+    loaded.description += " + " + std::to_string(count) + (count == 1 ? " override" : " overrides");
+  loaded.only_asked = request.check || request.print_config;
+  if (request.print_config)
+    std::cout << loaded.config->text();
+  else if (request.check)
+    std::cout << loaded.description << ": no errors, nothing was run\n";
+  return loaded;
+}
+
+}  // namespace kindling

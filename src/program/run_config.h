@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/config/document.h"
+#include "kindling/config/reader.h"
+#include "kindling/program/registry.h"
+#include "kindling/training/trainer_options.h"
+
+namespace kindling {
+
+// The keys at the top of a config.
+struct RunOptions {
+  std::int64_t seed = 0;
+  std::string name{};
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("seed", &RunOptions::seed, {.doc = "of weights, shuffling and dropout", .min = 0}),
+      kindling::field("name", &RunOptions::name,
+                      {.doc = "of the run's folder; default: stem of the last config file"}));
+};
+
+// [model], beside the model's own options.
+struct ModelOptions {
+  std::string name{};
+  std::optional<std::filesystem::path> init_weights{};
+
+  static constexpr auto fields =
+      kindling::fields(kindling::field("name", &ModelOptions::name, {.doc = "see `kindling list models`"}),
+                       kindling::field("init_weights", &ModelOptions::init_weights,
+                                       {.doc = "safetensors file to start from"}));
+};
+
+// A name that chooses what else a table may hold.
+struct NameOption {
+  std::string name{};
+
+  static constexpr auto fields =
+      kindling::fields(kindling::field("name", &NameOption::name, {.doc = "see `kindling list`"}));
+};
+
+// [schedule], beside the schedule's own options and the warm-up.
+struct ScheduleOptions {
+  std::string name = "constant";
+  std::string interval = "step";
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("name", &ScheduleOptions::name, {.doc = "see `kindling list schedules`"}),
+      kindling::field("interval", &ScheduleOptions::interval,
+                      {.doc = "what the schedule counts", .choices = "step|epoch"}));
+};
+
+// [run].
+struct RunFolderOptions {
+  std::string dir = "runs";
+  bool jsonl = true;
+  bool csv = true;
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("dir", &RunFolderOptions::dir, {.doc = "folder of all runs, from the current folder"}),
+      kindling::field("jsonl", &RunFolderOptions::jsonl, {.doc = "write metrics.jsonl"}),
+      kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}));
+};
+
+// Everything a config says about a run, checked, and the makers of the things it names.
+class RunConfig {
+ public:
+  // Throws one ConfigError with everything that is wrong. `default_name` stands in for a name that is not
+  // given.
+  RunConfig(const ConfigDocument& document, const Registry& registry, const std::string& default_name);
+  RunConfig(const RunConfig&) = delete;
+  RunConfig& operator=(const RunConfig&) = delete;
+
+  // The resolved config as TOML.
+  std::string text();
+
+  // Seeds LibTorch's generators, then makes the model, from init_weights when given.
+  std::shared_ptr<Module> make_model() const;
+  std::shared_ptr<DataModule> make_data() const;
+  // Without callbacks and loggers.
+  TrainerOptions trainer_options() const;
+
+  RunOptions run;
+  ModelOptions model;
+  RunFolderOptions folder;
+
+ private:
+  template <class Product>
+  std::unique_ptr<Maker<Product>> choose(ConfigReader& reader, const std::string& table,
+                                         const Catalog<Product>& catalog, const std::string& default_name);
+  void check_name(ConfigReader& reader) const;
+
+  NameOption data_name_, optimizer_name_;
+  DataOptions data_;
+  ScheduleOptions schedule_;
+  WarmupOptions warmup_;
+  TrainerOptions trainer_;
+  std::unique_ptr<Maker<Module>> model_maker_;
+  std::unique_ptr<Maker<Registry::DataFactory>> data_maker_;
+  std::unique_ptr<Maker<OptimizerFactory>> optimizer_maker_;  // nullptr: the model's own
+  std::unique_ptr<Maker<Schedule>> schedule_maker_;           // nullptr: none
+};
+
+}  // namespace kindling
