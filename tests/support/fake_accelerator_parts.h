@@ -1,0 +1,88 @@
+// What the source files of the fake accelerator share. Locks are taken in the order streams, memory, ledger.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/TensorBase.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/Storage.h>
+#include <c10/core/Stream.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "fake_accelerator.h"
+
+namespace torch {
+class Library;
+}
+
+namespace kindling::fake {
+
+// --- ledger (fake_accelerator.cpp) ---
+struct Ledger {
+  std::mutex mutex;
+  Counts counts;
+  std::unordered_map<std::string, int64_t> operator_calls;
+};
+Ledger& ledger();
+
+inline void count(int64_t Counts::*field, int64_t amount = 1) {
+  const std::lock_guard lock(ledger().mutex);
+  ledger().counts.*field += amount;
+}
+
+// --- memory (fake_accelerator_memory.cpp) ---
+void install_memory();
+c10::Allocator* device_allocator();
+at::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
+c10::Allocator* pinned_allocator();
+bool is_pinned(const void* data);
+// -1 when `data` is not device memory.
+c10::DeviceIndex device_of(const void* data);
+
+// Device memory may be touched while one of these lives.
+class MemoryAccess {
+ public:
+  MemoryAccess();
+  ~MemoryAccess();
+  MemoryAccess(const MemoryAccess&) = delete;
+  MemoryAccess& operator=(const MemoryAccess&) = delete;
+};
+
+// --- devices and streams (fake_accelerator_streams.cpp) ---
+void install_device_guard();
+c10::DeviceIndex current_device();
+c10::DeviceIndex exchange_device(c10::DeviceIndex index);
+
+struct LateCopy {
+  c10::Storage to;  // both keep the bytes alive
+  c10::Storage from;
+  void* to_bytes = nullptr;
+  const void* from_bytes = nullptr;
+  size_t nbytes = 0;
+};
+bool late_copies();
+// Queues on the current stream of the device.
+void enqueue_late_copy(c10::DeviceIndex device, LateCopy copy);
+// Carries out what the current stream of the storage's device must have done before it uses the storage.
+void finish_copies_of(const c10::Storage& device_storage);
+// Carries out all that was queued on the current stream of the device.
+void finish_current_stream(c10::DeviceIndex device);
+
+// --- generators and hooks (fake_accelerator_hooks.cpp) ---
+void install_hooks();
+const at::Generator& default_generator(c10::DeviceIndex index);
+// The CPU generator behind a generator of the fake.
+const at::Generator& cpu_generator_of(const at::Generator& generator);
+
+// --- kernels ---
+// A CPU tensor over the same bytes (fake_accelerator_fallback.cpp). Valid while the fake one lives.
+at::TensorBase cpu_twin(const at::TensorBase& fake);
+void register_fallback(torch::Library& all_operators, torch::Library& aten);
+void register_kernels(torch::Library& aten, torch::Library& aten_autograd);
+void register_autocast(torch::Library& all_operators, torch::Library& aten);
+
+}  // namespace kindling::fake
