@@ -11,7 +11,7 @@
 namespace kindling::config {
 namespace {
 
-constexpr std::size_t kMaxShownBytes = 200;  // a longer line does not read well below a message
+constexpr std::size_t kMaxShownLineBytes = 200;  // a longer line does not read well below a message
 
 // The lines of the texts that findings point into; a text is cut only once, however many findings it has.
 class SourceLines {
@@ -54,7 +54,7 @@ std::string snippet_of(const Finding& finding, std::string_view line) {
 
 std::string text_of(const Finding& finding, SourceLines& lines) {
   const std::string_view line = lines.line(finding.place);
-  const bool shows_line = finding.shows_line && !line.empty() && line.size() <= kMaxShownBytes;
+  const bool shows_line = finding.shows_line && !line.empty() && line.size() <= kMaxShownLineBytes;
   if (shows_line) return head_of(finding) + '\n' + snippet_of(finding, line);
   return head_of(finding) + (finding.hint.empty() ? "" : "; " + finding.hint) + '\n';
 }

@@ -11,7 +11,7 @@
 namespace kindling::config {
 namespace {
 
-constexpr std::size_t kMaxShownBytes = 80;
+constexpr std::size_t kMaxShownStringBytes = 80;
 
 // What is wrong with a value, or with one element of it.
 struct Mismatch {
@@ -141,7 +141,8 @@ std::string found_text(const ConfigNode& node) {
     if constexpr (std::is_same_v<Value, bool>) {
       return toml_text(value);
     } else if constexpr (std::is_same_v<Value, std::string>) {
-      if (value.size() > kMaxShownBytes) return "a string of " + std::to_string(value.size()) + " bytes";
+      if (value.size() > kMaxShownStringBytes)
+        return "a string of " + std::to_string(value.size()) + " bytes";
       return "the string " + toml_text(value);
     } else if constexpr (std::is_same_v<Value, std::int64_t>) {
       return "the integer " + toml_text(value);

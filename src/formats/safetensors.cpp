@@ -37,7 +37,8 @@ constexpr std::array<TypeRow, 10> kTypes = {{{TensorType::boolean, "BOOL", 1},
 
 const TypeRow& row_of(TensorType type) { return kTypes.at(static_cast<std::size_t>(type)); }
 
-[[noreturn]] void refuse(const std::string& name, const std::string& found, const std::string& wanted = "") {
+[[noreturn]] void refuse_to_write(const std::string& name, const std::string& found,
+                                  const std::string& wanted = "") {
   throw CheckpointError({.place = "tensor " + json_string(name.substr(0, 100)) + " to be written",
                          .found = found,
                          .wanted = wanted,
@@ -49,7 +50,7 @@ std::string quoted(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
-    refuse(text, "a name or text is no valid UTF-8");
+    refuse_to_write(text, "a name or text is no valid UTF-8");
   }
 }
 
@@ -65,12 +66,12 @@ std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> t
   std::vector<const TensorToWrite*> order;
   for (const TensorToWrite& tensor : tensors) {
     const std::optional<std::size_t> wanted = bytes_of(tensor.type, tensor.shape);
-    if (!wanted) refuse(tensor.name, "its shape is negative or overflows");
+    if (!wanted) refuse_to_write(tensor.name, "its shape is negative or overflows");
     if (*wanted != tensor.size_bytes) {
-      refuse(tensor.name, "it has " + std::to_string(tensor.size_bytes) + " bytes",
-             std::to_string(*wanted) + " for its type and shape");
+      refuse_to_write(tensor.name, "it has " + std::to_string(tensor.size_bytes) + " bytes",
+                      std::to_string(*wanted) + " for its type and shape");
     }
-    if (!names.insert(tensor.name).second) refuse(tensor.name, "the name is taken already");
+    if (!names.insert(tensor.name).second) refuse_to_write(tensor.name, "the name is taken already");
     order.push_back(&tensor);
   }
   std::ranges::stable_sort(order, std::ranges::greater{},
@@ -124,7 +125,7 @@ std::optional<std::size_t> bytes_of(TensorType type, std::span<const std::int64_
 std::string serialize_safetensors(std::span<const TensorToWrite> tensors, const Metadata& metadata) {
   const std::vector<const TensorToWrite*> order = in_file_order(tensors);
   const std::string header = header_of(order, metadata);
-  if (header.size() > kMaxHeaderBytes) refuse("", "the names and metadata take more than 100 MB");
+  if (header.size() > kMaxHeaderBytes) refuse_to_write("", "the names and metadata take more than 100 MB");
   std::size_t total = kLengthBytes + header.size();
   for (const TensorToWrite* tensor : order) total += tensor->size_bytes;
   std::string bytes;

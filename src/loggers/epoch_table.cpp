@@ -36,7 +36,7 @@ constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10,
                                                 {"lr", "lr", 7, other_text}}};
 
 // For the files, not for the eye.
-constexpr std::array<std::string_view, 6> kBookkeeping = {"samples_per_s",        "data_wait_share",
+constexpr std::array<std::string_view, 7> kBookkeeping = {"samples_per_s",        "data_wait_share",
                                                           "host_waits",           "device_to_host_copies",
                                                           "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes"};
 

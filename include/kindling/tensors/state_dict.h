@@ -18,7 +18,7 @@ namespace kindling {
 
 // Named tensors (parameters, then buffers, in the order of registration) with Python's names: `net.1.weight`.
 // The tensors are the module's own, no copies.
-struct StateDict {
+struct KINDLING_API StateDict {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::map<std::string, std::string> metadata;  // small values that are saved beside the tensors
 

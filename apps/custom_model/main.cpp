@@ -1,0 +1,12 @@
+#include <kindling/program/program.h>
+
+#include "residual_mlp.h"
+#include "two_moons.h"
+
+int main(int argc, char** argv) {
+  kindling::Registry registry;
+  kindling::register_builtin(registry);
+  registry.model<ResidualMlp, ResidualMlpOptions>("residual_mlp", "linear layers with residual connections");
+  registry.data<TwoMoons, TwoMoonsOptions>("two_moons", "two half circles that reach into each other");
+  return kindling::run_program(argc, argv, registry);
+}

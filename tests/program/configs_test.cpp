@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "program/program_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+std::vector<std::string> shipped_configs() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kConfigs))
+    names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class ShippedConfig : public testing::TestWithParam<std::string> {};
+
+TEST_P(ShippedConfig, HasNoErrors) {
+  const ProgramRun run = run_program({"fit", "--check", "-c", (kConfigs / (GetParam() + ".toml")).string()});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, GetParam() + ".toml: no errors, nothing was run\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShippedConfig, testing::ValuesIn(shipped_configs()),
+                         [](const auto& info) { return info.param; });
+
+class ConfigWithItsData : public testing::TestWithParam<const char*> {};
+
+TEST_P(ConfigWithItsData, TrainsAFirstEpoch) {
+  const Scratch scratch;
+  const ProgramRun run = run_program({"fit", "-c", (kConfigs / (std::string(GetParam()) + ".toml")).string(),
+                                      "--trainer.max_epochs", "1", "--run.dir", scratch.folder().string()});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const auto record =
+      nlohmann::json::parse(text_of(scratch / (std::string(GetParam()) + "/0001/metrics.jsonl")));
+  EXPECT_LT(record["val_loss"].get<double>(), record["train_loss"].get<double>());  // it has learned
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ConfigWithItsData, testing::Values("digits", "digits_mlp", "regression"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class DigitsConfig : public testing::TestWithParam<int> {};
+
+TEST_P(DigitsConfig, ReachesItsAccuracy) {
+  const Scratch scratch;
+  const ProgramRun run =
+      run_program({"fit", "-c", (kConfigs / "digits.toml").string(), "--seed", std::to_string(GetParam()),
+                   "--run.dir", scratch.folder().string(), "--quiet"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto summary = nlohmann::json::parse(text_of(scratch / "digits/0001/run.json"));
+  EXPECT_EQ(summary["seed"], GetParam());
+  EXPECT_GE(summary["metrics"]["val_acc"].get<double>(), 0.97);  // what the README promises for every seed
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, DigitsConfig, testing::Range(0, 5));
+
+TEST(MnistConfig, SaysWhereItsFilesGo) {
+  const Scratch scratch;
+  const ProgramRun run = run_program({"fit", "-c", (kConfigs / "mnist_lenet.toml").string(), "--data.root",
+                                      scratch.folder().string(), "--run.dir", (scratch / "runs").string()});
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_NE(run.err.find((scratch / "train-images-idx3-ubyte[.gz]").string() + ": there is no such file"),
+            std::string::npos)
+      << run.err;
+  EXPECT_NE(run.err.find("name their folder with data.root"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(scratch / "runs"));  // refused before anything is made
+}
+
+TEST(MnistConfig, TrainsOnItsFourFiles) {
+  if (shared_folder().empty()) GTEST_SKIP() << "no MNIST files: set KINDLING_SHARED";
+  const Scratch scratch;
+  const auto data = shared_folder() / "data" / "mnist-10k";
+  for (const char* part : {"train", "t10k"})
+    for (const char* kind : {"-images-idx3-ubyte.gz", "-labels-idx1-ubyte.gz"})
+      std::filesystem::create_symlink(data / (std::string("t10k") + kind),
+                                      scratch / (std::string(part) + kind));
+  const ProgramRun run = run_program({"fit", "-c", (kConfigs / "mnist_lenet.toml").string(), "--data.root",
+                                      scratch.folder().string(), "--trainer.limit_train_batches", "3",
+                                      "--trainer.limit_val_batches", "2", "--trainer.max_epochs", "1",
+                                      "--run.dir", (scratch / "runs").string()});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(text_of(scratch / "runs/mnist_lenet/0001/metrics.jsonl").find("\"global_step\": 3"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "kindling/tensors/state_dict.h"
+#include "program/program_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+using Json = nlohmann::json;
+
+Json golden_case(const std::string& name) {
+  const Json golden = Json::parse(text_of(shared_folder() / "golden" / "cases.json"));
+  for (const auto& each : golden["cases"])
+    if (each["name"] == name) return each;
+  throw std::runtime_error("no golden case '" + name + "'");
+}
+
+// The case as a user would write it down. JSON's numbers, strings, booleans and arrays are TOML's too.
+std::string config_of(const Json& golden, const std::filesystem::path& reference) {
+  const auto data = shared_folder() / "data" / "mnist-10k";
+  std::string text = "[model]\ninit_weights = \"" + (reference / "init.safetensors").string() + "\"\n";
+  for (const auto& [key, value] : golden["model"].items()) text += key + " = " + value.dump() + "\n";
+  text += "[data]\nname = \"idx\"\nimages = \"" + (data / "t10k-images-idx3-ubyte.gz").string() +
+          "\"\nlabels = \"" + (data / "t10k-labels-idx1-ubyte.gz").string() + "\"\ntrain = [0, " +
+          golden["samples"].dump() +
+          "]\nval = [6400, 7400]\nshuffle = false\nbatch_size = " + golden["batch_size"].dump() +
+          "\n[optimizer]\n";
+  for (const auto& [key, value] : golden["optimizer"].items()) text += key + " = " + value.dump() + "\n";
+  if (golden.contains("schedule"))
+    text += "[schedule]\nname = \"cosine\"\nwarmup_steps = " + golden["schedule"]["warmup_steps"].dump() +
+            "\nwarmup_start_factor = " + golden["schedule"]["start_factor"].dump() + "\n";
+  text += "[trainer]\nlog_every_n_steps = 1\nmax_steps = " + golden["steps"].dump() + "\n";
+  if (golden.contains("clip")) text += "gradient_clip_val = " + golden["clip"].dump() + "\n";
+  return text;
+}
+
+struct ReferenceStep {
+  double loss, lr;
+  std::string grad_norm;
+};
+
+std::vector<ReferenceStep> reference_steps(const std::filesystem::path& file) {
+  std::istringstream stream(text_of(file));
+  std::vector<ReferenceStep> steps;
+  std::string line;
+  std::getline(stream, line);  // the header
+  while (std::getline(stream, line)) {
+    if (line.ends_with("\r")) line.pop_back();
+    std::istringstream cells(line);
+    std::string step, loss, lr, norm;
+    std::getline(cells, step, ',');
+    std::getline(cells, loss, ',');
+    std::getline(cells, lr, ',');
+    std::getline(cells, norm, ',');
+    steps.push_back({std::stod(loss), std::stod(lr), norm});
+  }
+  return steps;
+}
+
+std::vector<Json> step_records(const std::filesystem::path& file) {
+  std::istringstream stream(text_of(file));
+  std::vector<Json> records;
+  for (std::string line; std::getline(stream, line);)
+    if (Json record = Json::parse(line); record.contains("train_loss_step")) records.push_back(record);
+  return records;
+}
+
+class GoldenCase : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenCase, IsReproducedFromAConfigFile) {
+  if (shared_folder().empty()) GTEST_SKIP() << "no golden numbers: set KINDLING_SHARED";
+  const Scratch scratch;
+  const auto reference = shared_folder() / "golden" / "reference" / GetParam();
+  write_text(scratch / "case.toml", config_of(golden_case(GetParam()), reference));
+  const ProgramRun run =
+      run_program({"fit", "-c", (scratch / "case.toml").string(), "--run.dir", scratch.folder().string()});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+
+  const auto expected = reference_steps(reference / "losses.csv");
+  const auto records = step_records(scratch / "case/0001/metrics.jsonl");
+  ASSERT_EQ(records.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    SCOPED_TRACE("step " + std::to_string(i + 1));
+    EXPECT_EQ(records[i]["global_step"].get<std::size_t>(), i + 1);
+    // Other matrix kernels (CPU type, threads) move losses and norms by up to 1e-6, relative; 1e-5 leaves
+    // room.
+    EXPECT_NEAR(records[i]["train_loss_step"].get<double>(), expected[i].loss, 1e-5 * expected[i].loss);
+    EXPECT_NEAR(records[i]["lr"].get<double>(), expected[i].lr, 1e-8);  // the reference has 9 digits
+    EXPECT_EQ(records[i].contains("grad_norm"), !expected[i].grad_norm.empty());
+    if (expected[i].grad_norm.empty()) continue;
+    const double norm = std::stod(expected[i].grad_norm);
+    EXPECT_NEAR(records[i]["grad_norm"].get<double>(), norm, 1e-5 * norm);
+  }
+
+  const StateDict weights = load_safetensors(scratch / "case/0001/weights.safetensors");
+  const StateDict final_weights = load_safetensors(reference / "final.safetensors");
+  ASSERT_EQ(weights.tensors.size(), final_weights.tensors.size());
+  for (const auto& [name, tensor] : final_weights.tensors) {
+    const at::Tensor* found = weights.find(name);
+    ASSERT_NE(found, nullptr) << name;
+    // What the kernels' last bits grow to in 120 steps, nesterov's momentum included.
+    EXPECT_LE((*found - tensor).abs().max().item<double>(), 1e-4) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenCase,
+                         testing::Values("softmax_sgd", "mlp_sgd_momentum", "mlp_adam_clip",
+                                         "lenet_adamw_warmup_cosine"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace kindling

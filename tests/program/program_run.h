@@ -1,0 +1,56 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kindling/program/program.h"
+
+namespace kindling {
+
+struct ProgramRun {
+  int exit_code = 0;
+  std::string out, err;
+};
+
+// Runs the program in this process, as a pipe sees it.
+inline ProgramRun run_program(std::vector<std::string> words) {
+  words.insert(words.begin(), "kindling");
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  Registry registry;
+  register_builtin(registry);
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  ProgramRun run;
+  run.exit_code = run_program(static_cast<int>(argv.size()), argv.data(), registry);
+  run.out = testing::internal::GetCapturedStdout();
+  run.err = testing::internal::GetCapturedStderr();
+  return run;
+}
+
+inline std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+inline void write_text(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream(file) << text;
+}
+
+// Where the data and golden numbers are; empty when they are not.
+inline std::filesystem::path shared_folder() {
+  const char* set = std::getenv("KINDLING_SHARED");
+  const std::filesystem::path folder = set != nullptr && *set != '\0' ? set : "../shared";
+  return std::filesystem::exists(folder / "golden" / "cases.json") ? std::filesystem::absolute(folder) : "";
+}
+
+inline const std::filesystem::path kConfigs = KINDLING_CONFIGS;
+
+}  // namespace kindling

@@ -1,0 +1,245 @@
+#include "kindling/program/program.h"
+
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "program/program_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+using Json = nlohmann::json;
+
+const char* const kSmallRun = R"(
+[model]
+name = "mlp"
+hidden = [16]
+[data]
+name = "digits"
+batch_size = 100
+[trainer]
+max_epochs = 2
+)";
+
+std::vector<std::string> small_fit(const Scratch& scratch, std::vector<std::string> more = {}) {
+  write_text(scratch / "small.toml", kSmallRun);
+  std::vector<std::string> words{"fit", "-c", (scratch / "small.toml").string(), "--run.dir",
+                                 (scratch / "runs").string()};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(Program, WritesARunFolder) {
+  const Scratch scratch;
+  const ProgramRun run = run_program(small_fit(scratch, {"trainer.log_every_n_steps=10"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto folder = scratch / "runs/small/0001";
+  for (const char* file : {"config.toml", "command.txt", "run.json", "log.txt", "metrics.jsonl",
+                           "metrics.csv", "weights.safetensors"})
+    EXPECT_TRUE(std::filesystem::exists(folder / file)) << file;
+  const Json summary = Json::parse(text_of(folder / "run.json"));
+  EXPECT_EQ(summary["status"], "finished");
+  EXPECT_EQ(summary["global_step"], 30);  // 1,438 training samples in batches of 100, two epochs
+  EXPECT_EQ(summary["best"]["name"], "val_acc");
+  EXPECT_EQ(text_of(folder / "command.txt").substr(0, 15), "kindling fit -c");
+}
+
+TEST(Program, WritesEveryKeyOfTheRecords) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(small_fit(scratch, {"trainer.log_every_n_steps=10", "trainer.gradient_clip_val=1"}))
+                .exit_code,
+            0);
+  std::istringstream lines(text_of(scratch / "runs/small/0001/metrics.jsonl"));
+  std::vector<Json> steps, epochs;
+  for (std::string line; std::getline(lines, line);) {
+    Json record = Json::parse(line);
+    (record.contains("train_loss_step") ? steps : epochs).push_back(record);
+  }
+  ASSERT_EQ(steps.size(), 3u);
+  ASSERT_EQ(epochs.size(), 2u);
+  for (const char* key : {"global_step", "epoch", "train_loss_step", "lr", "grad_norm"})
+    EXPECT_TRUE(steps[0].contains(key)) << key;
+  for (const char* key : {"epoch", "global_step", "train_loss", "train_acc", "val_loss", "val_acc", "lr",
+                          "epoch_time_s", "samples_per_s", "data_wait_share", "host_waits",
+                          "device_to_host_copies", "device_to_host_bytes", "host_to_device_bytes"})
+    EXPECT_TRUE(epochs[0].contains(key)) << key;
+  EXPECT_EQ(steps[2]["global_step"], 30);
+  EXPECT_EQ(epochs[1]["epoch"], 2);
+}
+
+TEST(Program, CountsItsRuns) {
+  const Scratch scratch;
+  EXPECT_EQ(run_program(small_fit(scratch)).exit_code, 0);
+  EXPECT_EQ(run_program(small_fit(scratch)).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(scratch / "runs/small/0002/weights.safetensors"));
+}
+
+TEST(Program, ResolvedConfigRunsToTheSameNumbers) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(small_fit(scratch)).exit_code, 0);
+  const auto resolved = scratch / "runs/small/0001/config.toml";
+  ASSERT_EQ(run_program({"fit", "-c", resolved.string()}).exit_code, 0);
+  const Json first = Json::parse(text_of(scratch / "runs/small/0001/run.json"));
+  const Json second = Json::parse(text_of(scratch / "runs/small/0002/run.json"));
+  EXPECT_EQ(first["metrics"]["train_loss"], second["metrics"]["train_loss"]);
+  EXPECT_EQ(first["metrics"]["val_loss"], second["metrics"]["val_loss"]);
+  EXPECT_EQ(text_of(resolved), text_of(scratch / "runs/small/0002/config.toml"));
+}
+
+TEST(Program, ValidatesAndPredictsFromARun) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(small_fit(scratch)).exit_code, 0);
+  const auto folder = scratch / "runs/small/0001";
+  const Json summary = Json::parse(text_of(folder / "run.json"));
+  const std::vector<std::string> same{"-c", (folder / "config.toml").string(), "--weights", folder.string()};
+  const auto with = [&](const std::string& command) {
+    std::vector<std::string> words{command};
+    words.insert(words.end(), same.begin(), same.end());
+    return words;
+  };
+  const ProgramRun validated = run_program(with("validate"));
+  EXPECT_EQ(validated.exit_code, 0) << validated.err;
+  const std::string accuracy = summary["metrics"]["val_acc"].dump();
+  EXPECT_NE(validated.out.find("val_acc " + accuracy), std::string::npos) << validated.out;
+  EXPECT_NE(run_program(with("test")).out.find("test_acc " + accuracy), std::string::npos);
+
+  const ProgramRun predicted = run_program(with("predict"));
+  EXPECT_EQ(predicted.out.substr(0, 21), "sample,class,output_0");
+  EXPECT_EQ(std::count(predicted.out.begin(), predicted.out.end(), '\n'), 360);  // the header and 359 samples
+}
+
+TEST(Program, WantsWeightsToEvaluate) {
+  const Scratch scratch;
+  write_text(scratch / "small.toml", kSmallRun);
+  const ProgramRun run = run_program({"validate", "-c", (scratch / "small.toml").string()});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err, "validate: no weights are given; wanted: --weights RUN|FILE or model.init_weights\n");
+}
+
+TEST(Program, RefusesWeightsThatDoNotFit) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(small_fit(scratch)).exit_code, 0);
+  const ProgramRun run = run_program(small_fit(
+      scratch, {"model.hidden=[8]",
+                "model.init_weights=" + (scratch / "runs/small/0001/weights.safetensors").string()}));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.err.find("the values do not fit the model"), std::string::npos) << run.err;
+  EXPECT_FALSE(std::filesystem::exists(scratch / "runs/small/0002"));
+}
+
+TEST(Program, ShowsEveryErrorOfAConfigAtOnce) {
+  const Scratch scratch;
+  write_text(scratch / "bad.toml",
+             "[model]\nname = \"mpl\"\n[trainer]\nmax_epoch = 10\n[optimizer]\nlr = \"1e-3\"\n");
+  const ProgramRun run = run_program({"fit", "-c", (scratch / "bad.toml").string()});
+  EXPECT_EQ(run.exit_code, 2);
+  for (const char* part :
+       {"bad.toml:2:8: error: unknown name 'mpl' in 'model.name'", "did you mean 'mlp'?",
+        "'data.name' is missing", "bad.toml:4:1: error: unknown key 'trainer.max_epoch'",
+        "did you mean 'max_epochs'?", "expected a number, found the string \"1e-3\"", "nothing was run"})
+    EXPECT_NE(run.err.find(part), std::string::npos) << part << "\n" << run.err;
+}
+
+TEST(Program, RefusesANameThatIsAPath) {
+  const Scratch scratch;
+  const ProgramRun run = run_program(small_fit(scratch, {"name=../elsewhere"}));
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(run.err.find("'name' becomes a folder"), std::string::npos) << run.err;
+}
+
+TEST(Program, RefusesARunFolderThatCannotBeMade) {
+  const Scratch scratch;
+  write_text(scratch / "runs", "a file where the folder should be");
+  const ProgramRun run = run_program(small_fit(scratch));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.err.find("choose another one with run.dir"), std::string::npos) << run.err;
+}
+
+TEST(Program, ExplainsUsage) {
+  EXPECT_EQ(run_program({"fitt"}).exit_code, 2);
+  EXPECT_EQ(run_program({"--help"}).exit_code, 0);
+  EXPECT_EQ(run_program({"list", "models"}).out.substr(0, 5), "lenet");
+  EXPECT_NE(run_program({"devices"}).out.find("cpu"), std::string::npos);
+  EXPECT_TRUE(Json::parse(run_program({"devices", "--json"}).out).is_array());
+  EXPECT_NE(run_program({"doctor"}).out.find("libtorch"), std::string::npos);
+}
+
+TEST(Program, WritesNoEscapesIntoAPipe) {
+  const Scratch scratch;
+  const ProgramRun run = run_program(small_fit(scratch));
+  ASSERT_EQ(run.exit_code, 0);
+  EXPECT_EQ((run.out + run.err).find('\x1b'), std::string::npos);
+  EXPECT_EQ((run.out + run.err).find('\r'), std::string::npos);
+  EXPECT_NE(run.out.find("epoch  train loss"), std::string::npos);
+  EXPECT_NE(run.out.find("done in "), std::string::npos);
+}
+
+// Starts the program in a process of its own on a terminal; what it draws comes back.
+struct OnTerminal {
+  int exit_code;
+  std::string screen;
+};
+
+OnTerminal run_on_terminal(std::vector<std::string> words, int signal = 0,
+                           const std::filesystem::path& when = {}) {
+  words.insert(words.begin(), KINDLING_PROGRAM);
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  winsize size{.ws_row = 24, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    setenv("TERM", "xterm", 1);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  std::thread killer([&] {
+    for (int i = 0; signal != 0 && i < 3000 && text_of(when).empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (signal != 0) kill(child, signal);
+  });
+  OnTerminal result{-1, ""};
+  char bytes[4096];
+  for (ssize_t n; (n = read(terminal, bytes, sizeof bytes)) > 0;)
+    result.screen.append(bytes, static_cast<std::size_t>(n));
+  killer.join();
+  int status = 0;
+  waitpid(child, &status, 0);
+  close(terminal);
+  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  return result;
+}
+
+TEST(Program, RedrawsOneLineOnATerminal) {
+  const Scratch scratch;
+  const OnTerminal shown = run_on_terminal(small_fit(scratch, {"trainer.max_epochs=60"}));
+  EXPECT_EQ(shown.exit_code, 0) << shown.screen;
+  EXPECT_NE(shown.screen.find('\r'), std::string::npos);
+  EXPECT_NE(shown.screen.find("it/s"), std::string::npos) << shown.screen;
+  EXPECT_NE(shown.screen.find("epoch  train loss"), std::string::npos);
+}
+
+TEST(Program, SavesAndLeavesOnASignal) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Scratch scratch;
+    const auto folder = scratch / "runs/small/0001";
+    const OnTerminal shown =
+        run_on_terminal(small_fit(scratch, {"trainer.max_epochs=1000000"}), signal, folder / "metrics.jsonl");
+    EXPECT_EQ(shown.exit_code, 128 + signal) << shown.screen;
+    EXPECT_TRUE(std::filesystem::exists(folder / "weights.safetensors"));
+    EXPECT_EQ(Json::parse(text_of(folder / "run.json"))["status"], "stopped");
+    EXPECT_NE(shown.screen.find("stopped after"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace kindling
