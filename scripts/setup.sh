@@ -1,0 +1,231 @@
+#!/usr/bin/env bash
+# Set-up that the scripts share: system packages, LibTorch, a configured build folder.
+#
+# Sourced by train.sh, test.sh and tidy.sh. Run by itself, `scripts/setup.sh [PRESET]` makes build/PRESET (dev) ready
+# for `cmake --build --preset PRESET`.
+#
+# From the environment: LIBTORCH or Torch_DIR (which LibTorch), KINDLING_TORCH_INDEX (where pip looks for it), CXX,
+# CMAKE_BUILD_PARALLEL_LEVEL (compilers at once).
+set -euo pipefail
+
+kindling_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly kindling_root
+readonly deps=$kindling_root/.deps
+readonly torch_version=2.13.0
+
+readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev)
+readonly test_packages=(libgtest-dev)
+
+say() { printf 'kindling: %s\n' "$*" >&2; }
+
+stop() {
+  say "$*"
+  exit 1
+}
+
+# run_logged NAME COMMAND...: the command's output goes to .deps/NAME.log.
+run_logged() {
+  mkdir -p "$deps"
+  "${@:2}" >>"$deps/$1.log" 2>&1
+}
+
+# --- System packages -------------------------------------------------------------------------------------------------
+
+missing_packages() {
+  local installed package
+  installed=$(dpkg-query -W -f='${db:Status-Status}:${Package}\n' "$@" 2>/dev/null || true)
+  for package in "$@"; do
+    [[ $'\n'$installed$'\n' == *$'\n'"installed:$package"$'\n'* ]] || echo "$package"
+  done
+}
+
+# The packages of the build tools that no command on the PATH stands for.
+missing_tools() {
+  local tool
+  for tool in g++:g++ cmake:cmake ninja:ninja-build ccache:ccache python3:python3; do
+    if [ "$tool" = g++:g++ ] && [ -n "${CXX:-}" ]; then continue; fi
+    command -v "${tool%%:*}" >/dev/null || echo "${tool#*:}"
+  done
+}
+
+install_packages() {
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null ||
+      stop "missing packages, and neither root nor sudo to install them; ask for: apt-get install $*"
+    as_root=(sudo)
+    # Without a terminal nobody can type the password.
+    if [ ! -t 0 ]; then as_root+=(-n); fi
+  fi
+  say "installing with apt-get: $*"
+  # A list that cannot be fetched matters only when a package is then not found.
+  run_logged apt "${as_root[@]}" apt-get -q update || true
+  run_logged apt "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
+    -o DPkg::Lock::Timeout=120 install "$@" || {
+    tail -n 5 "$deps/apt.log" >&2
+    stop "apt-get could not install $* (all it said is in $deps/apt.log)"
+  }
+}
+
+# need_packages PACKAGE...: installs those that are missing; without dpkg it can only say what is needed.
+need_packages() {
+  local missing
+  if ! command -v dpkg-query >/dev/null; then
+    say "no Debian or Ubuntu here, so nothing is installed; needed is what is packaged there as $*"
+    return
+  fi
+  mapfile -t missing < <(missing_packages "$@")
+  if [ "${#missing[@]}" -gt 0 ]; then install_packages "${missing[@]}"; fi
+}
+
+# need_build_packages [PACKAGE...]: tools, libraries and the packages named.
+need_build_packages() {
+  local tools
+  mapfile -t tools < <(missing_tools)
+  need_packages "${tools[@]}" "${library_packages[@]}" "$@"
+}
+
+check_tool_versions() {
+  local cmake gcc
+  cmake=$(cmake --version | sed -n 's/^cmake version \([0-9]*\.[0-9]*\).*/\1/p')
+  [ "${cmake%%.*}" -gt 3 ] || [ "${cmake#*.}" -ge 25 ] ||
+    stop "CMake $cmake is too old, 3.25 is needed: Debian 12 and Ubuntu 24.04 have it, pip installs it too"
+  [ -z "${CXX:-}" ] || return 0
+  gcc=$(g++ -dumpversion)
+  [ "${gcc%%.*}" -ge 12 ] || stop "g++ $gcc is too old, 12 is needed; CXX names another compiler"
+}
+
+# --- LibTorch --------------------------------------------------------------------------------------------------------
+
+libtorch_version() {
+  local header
+  for header in "$1/include/torch/headeronly/version.h" "$1/include/torch/csrc/api/include/torch/version.h"; do
+    if [ -e "$header" ]; then
+      sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) \([0-9]*\)$/\2/p' "$header" | paste -sd .
+      return
+    fi
+  done
+}
+
+is_supported() { [[ $1 =~ ^2\.1[1-3]\. ]]; }
+
+# The folder of the `torch` that the Python on the PATH would import, if any.
+python_torch() {
+  local python
+  for python in python3 python; do
+    if command -v "$python" >/dev/null; then
+      "$python" -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')" \
+        2>/dev/null || true
+      return
+    fi
+  done
+}
+
+# A Python that can make a virtual environment; Debian keeps that in a package of its own.
+python_with_venv() {
+  local python
+  for python in python3 /usr/bin/python3; do
+    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  need_packages python3-venv
+  echo /usr/bin/python3
+}
+
+pip_install() {
+  local index=()
+  if [ -n "${KINDLING_TORCH_INDEX:-}" ]; then index=(--index-url "$KINDLING_TORCH_INDEX"); fi
+  run_logged pip "$deps/venv/bin/python" -m pip install --quiet --progress-bar off --no-input \
+    --disable-pip-version-check --retries 2 "${index[@]}" "$@"
+}
+
+install_libtorch() {
+  local python installed=$deps/venv/torch-$torch_version.installed
+  if [ ! -e "$installed" ]; then
+    python=$(python_with_venv)
+    say "installing LibTorch: torch==$torch_version with pip into $deps/venv (1 GB on disk; a CUDA build: several)"
+    run_logged pip "$python" -m venv --clear "$deps/venv" ||
+      stop "$python could not make a virtual environment in $deps/venv (all it said is in $deps/pip.log)"
+    # An exact CPU file first: where an index offers both, pip alone would take CUDA's.
+    pip_install "torch==$torch_version+cpu" || pip_install "torch==$torch_version" || {
+      tail -n 3 "$deps/pip.log" >&2
+      stop "pip could not install torch==$torch_version (all it said is in $deps/pip.log); KINDLING_TORCH_INDEX names" \
+        "another package index, LIBTORCH an unpacked LibTorch"
+    }
+    touch "$installed"
+  fi
+  LIBTORCH=$("$deps/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/torch")')
+}
+
+# Sets LIBTORCH to the folder of a LibTorch 2.11 to 2.13: the one the user names, the one of the user's Python, our own.
+find_libtorch() {
+  local found version
+  found=${LIBTORCH:-${Torch_DIR:+$Torch_DIR/../../..}}
+  if [ -n "$found" ]; then
+    [ -e "$found/lib/libtorch_cpu.so" ] ||
+      stop "LIBTORCH or Torch_DIR leads to $found, which has no lib/libtorch_cpu.so"
+    version=$(libtorch_version "$found")
+    is_supported "$version" || stop "LIBTORCH or Torch_DIR names LibTorch ${version:-of unknown version}, wanted 2.11 to 2.13"
+    LIBTORCH=$(cd "$found" && pwd)
+  else
+    found=$(python_torch)
+    version=$(libtorch_version "$found")
+    if is_supported "$version" && [ -e "$found/lib/libtorch_cpu.so" ]; then
+      LIBTORCH=$found
+    else
+      if [ -n "$found" ]; then
+        say "the torch of this Python is ${version:-of unknown version}, wanted 2.11 to 2.13: it is left alone"
+      fi
+      install_libtorch
+    fi
+  fi
+  export LIBTORCH
+}
+
+# --- Build folders ---------------------------------------------------------------------------------------------------
+
+# A compiler takes up to 1.4 GB here: not more of them than fit into memory.
+limit_jobs() {
+  local fit cores
+  cores=$(nproc)
+  fit=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo)
+  if [ "$fit" -lt 1 ]; then fit=1; fi
+  export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$((fit < cores ? fit : cores))}
+}
+
+# is_configured PRESET NAME:TYPE=VALUE...
+is_configured() {
+  local folder=$kindling_root/build/$1 definition
+  [ -e "$folder/build.ninja" ] && [ ! "$kindling_root/CMakePresets.json" -nt "$folder/build.ninja" ] || return 1
+  for definition in "CMAKE_HOME_DIRECTORY:INTERNAL=$kindling_root" "${@:2}"; do
+    grep -qFx "$definition" "$folder/CMakeCache.txt" || return 1
+  done
+}
+
+# configure PRESET [NAME:TYPE=VALUE...]: makes build/PRESET, anew when it was made with other values or elsewhere.
+configure() {
+  local log=$deps/configure-$1.log definitions=("LIBTORCH:PATH=$LIBTORCH" "${@:2}")
+  if is_configured "$1" "${definitions[@]}"; then return; fi
+  check_tool_versions
+  say "configuring build/$1 with LibTorch $(libtorch_version "$LIBTORCH") in $LIBTORCH"
+  mkdir -p "$deps"
+  (cd "$kindling_root" && cmake --fresh --preset "$1" "${definitions[@]/#/-D}") >"$log" 2>&1 || {
+    grep -A 12 'CMake Error' "$log" >&2 || tail -n 20 "$log" >&2
+    stop "CMake could not configure build/$1 (all it said is in $log)"
+  }
+}
+
+# build PRESET [TARGET]: results alone belong on the standard output.
+build() {
+  limit_jobs
+  (cd "$kindling_root" && cmake --build --preset "$1" ${2:+--target "$2"}) >&2 || stop "build/$1 could not be built"
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  need_build_packages "${test_packages[@]}"
+  find_libtorch
+  configure "${1:-dev}"
+  say "ready: cmake --build --preset ${1:-dev}"
+fi
