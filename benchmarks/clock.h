@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "protocol.h"
+
+namespace kindling_bench {
+
+double wall_seconds();  // of a steady clock
+double cpu_seconds();   // of this process, all its threads
+
+// Times the stretches between calls of tick(). The first is a warm-up that does not count. With a gate, every
+// counted stretch begins only after the line "ready" has been answered, so that the driver can let several
+// programs take turns.
+class Clock {
+ public:
+  explicit Clock(const Options& options) : repeats_(options.repeats), gate_(options.gate) {}
+
+  int rounds() const noexcept { return kWarmup + repeats_; }
+  void tick();
+
+  // Seconds of the counted stretches.
+  std::vector<double> wall() const { return {wall_.begin() + kWarmup, wall_.end()}; }
+  std::vector<double> cpu() const { return {cpu_.begin() + kWarmup, cpu_.end()}; }
+
+ private:
+  static constexpr int kWarmup = 1;
+
+  int repeats_;
+  bool gate_;
+  bool started_ = false;
+  double wall_start_ = 0, cpu_start_ = 0;
+  std::vector<double> wall_, cpu_;
+};
+
+}  // namespace kindling_bench

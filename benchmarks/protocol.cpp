@@ -1,0 +1,57 @@
+#include "protocol.h"
+
+#include <kindling/base/error.h>
+
+#include <charconv>
+
+namespace kindling_bench {
+namespace {
+
+int positive(const std::string& option, const std::string& text) {
+  int value = 0;
+  const auto* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || value < 1)
+    throw kindling::ConfigError(
+        {.place = option, .found = "the value '" + text + "'", .wanted = "a whole number from 1 on"});
+  return value;
+}
+
+void set(Options& options, const std::string& option, const std::string& value) {
+  if (option == "--case")
+    options.case_name = value;
+  else if (option == "--threads")
+    options.threads = positive(option, value);
+  else if (option == "--repeats")
+    options.repeats = positive(option, value);
+  else if (option == "--precision")
+    options.precision = value;
+  else
+    throw kindling::ConfigError({.place = "command line",
+                                 .found = "the unknown option " + option,
+                                 .wanted = "--case, --threads, --repeats, --precision or --gate"});
+}
+
+}  // namespace
+
+Options parse_options(const std::vector<std::string>& arguments) {
+  Options options;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& option = arguments[i];
+    if (option == "--gate") {
+      options.gate = true;
+    } else if (option == "--first-step") {
+      options.first_step = true;
+    } else if (i + 1 < arguments.size()) {
+      set(options, option, arguments[++i]);
+    } else {
+      throw kindling::ConfigError({.place = "command line", .found = option + " has no value"});
+    }
+  }
+  if (options.precision != "fp32")
+    throw kindling::ConfigError(
+        {.place = "--precision", .found = "'" + options.precision + "'", .wanted = "fp32"});
+  return options;
+}
+
+}  // namespace kindling_bench

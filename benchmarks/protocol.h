@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kindling_bench {
+
+// The options that the driver gives to every program it measures.
+struct Options {
+  std::string case_name;
+  int threads = 1;
+  int repeats = 11;
+  std::string precision = "fp32";
+  bool gate = false;        // say "ready" and wait for a line before every counted repeat
+  bool first_step = false;  // of cold_start: make one step, print the CPU seconds since the process began
+};
+
+// Throws kindling::ConfigError for an option that is unknown, without its value or out of range.
+Options parse_options(const std::vector<std::string>& arguments);
+
+}  // namespace kindling_bench
