@@ -19,17 +19,24 @@ namespace kindling {
 struct DataLoader::Buffer {
   Batch batch;
   std::optional<c10::Event> read;
+  bool is_given = false;  // to a caller, and not known to have come back
 
-  bool is_free() const {
+  bool is_held() const {
     for (const auto& tensor : batch.tensors())
-      if (tensor.use_count() > 1 || tensor.storage().use_count() > 1) return false;
-    return !read || read->query();
+      if (tensor.use_count() > 1 || tensor.storage().use_count() > 1) return true;
+    return false;
   }
 
-  // The card's copies out of this buffer were queued on its current stream before this call.
-  void mark_read_after_queued_copies(Device device) {
-    if (!read) read.emplace(device.type());
-    read->record(at::accelerator::getCurrentStream(device.index()));
+  bool is_free(Device device) {
+    if (is_held()) return false;
+    if (device.is_cpu()) return true;
+    // Only now that nobody holds the batch are all copies out of it queued, on the card's current stream.
+    if (is_given) {
+      if (!read) read.emplace(device.type());
+      read->record(at::accelerator::getCurrentStream(device.index()));
+      is_given = false;
+    }
+    return !read || read->query();
   }
 
   // Moves tensors that the data set made itself to pinned memory; those that were pinned before are left
@@ -71,7 +78,6 @@ void DataLoader::stage_for(Device device) {
   if (device == device_) return;
   device_ = device;
   buffers_.clear();
-  given_ = nullptr;
 }
 
 bool DataLoader::uses_views() const { return !options_.shuffle && device_.is_cpu(); }
@@ -94,6 +100,7 @@ DataLoader::Iterator DataLoader::begin() {
 }
 
 bool DataLoader::next(Batch& batch) {
+  if (!uses_views() && !order_.defined()) start_epoch(next_epoch_);
   if (batch_index_ >= num_batches()) return false;
   const std::int64_t begin = batch_index_ * options_.batch_size;
   const std::int64_t count = std::min(options_.batch_size, dataset_->size() - begin);
@@ -110,17 +117,16 @@ bool DataLoader::next(Batch& batch) {
 }
 
 void DataLoader::gather(std::int64_t begin, std::int64_t count, Batch& batch) {
-  if (given_ != nullptr && !device_.is_cpu()) given_->mark_read_after_queued_copies(device_);
   Buffer& buffer = free_buffer();
   dataset_->gather(order_.narrow(0, begin, count), buffer.batch);
   if (!device_.is_cpu()) buffer.pin();
-  given_ = &buffer;
+  buffer.is_given = true;
   batch = buffer.batch;
 }
 
 DataLoader::Buffer& DataLoader::free_buffer() {
   for (auto& buffer : buffers_)
-    if (buffer->is_free()) return *buffer;
+    if (buffer->is_free(device_)) return *buffer;
   // Rather one more buffer than a wait; a card's queue of work bounds how many there can be.
   buffers_.push_back(std::make_unique<Buffer>());
   return *buffers_.back();

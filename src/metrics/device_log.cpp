@@ -69,16 +69,17 @@ void DeviceLog::write_row(double weight) {
 }
 
 void DeviceLog::write_value(std::int64_t at, const at::Tensor& value) {
-  const bool host_float = value.device().is_cpu() && value.scalar_type() == at::kFloat;
-  if (host_float && device_.is_cpu()) {  // no operator, no wait: our own memory
-    values_.mutable_data_ptr<float>()[at] = *value.const_data_ptr<float>();
+  if (value.device().is_cpu()) {  // a number of the host's own: no wait
+    const bool is_float = value.scalar_type() == at::kFloat;
+    const float number = is_float ? *value.const_data_ptr<float>() : value.item().to<float>();
+    if (device_.is_cpu())
+      values_.mutable_data_ptr<float>()[at] = number;
+    else
+      values_.select(0, at).fill_(number);  // a launch with a number, not a copy
     return;
   }
   const at::NoGradGuard no_grad;
-  if (host_float)
-    values_.select(0, at).fill_(*value.const_data_ptr<float>());  // a launch with a number, not a copy
-  else
-    values_.select(0, at).copy_(value);
+  values_.select(0, at).copy_(value.dim() == 0 ? value : value.view(at::IntArrayRef()));
 }
 
 void DeviceLog::grow(std::int64_t values) {

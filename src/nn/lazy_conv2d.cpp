@@ -38,6 +38,11 @@ void LazyConv2dImpl::materialize_like(const at::Tensor& like) {
   if (like.dim() == 4) materialize(like.size(1), cpu());
 }
 
+void LazyConv2dImpl::dematerialize() {
+  parameters_.clear();
+  weight = bias = at::Tensor();
+}
+
 // Called by clone() on a copy whose registrations are gone: makes them anew, the values are copied
 // afterwards.
 void LazyConv2dImpl::reset() {

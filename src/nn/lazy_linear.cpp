@@ -34,6 +34,11 @@ void LazyLinearImpl::materialize_like(const at::Tensor& like) {
   if (like.dim() == 2) materialize(like.size(1), cpu());
 }
 
+void LazyLinearImpl::dematerialize() {
+  parameters_.clear();
+  weight = bias = at::Tensor();
+}
+
 // Called by clone() on a copy whose registrations are gone: makes them anew, the values are copied
 // afterwards.
 void LazyLinearImpl::reset() {

@@ -17,7 +17,6 @@ Optimizer::Optimizer(std::vector<at::Tensor> parameters, double lr)
 Optimizer::~Optimizer() = default;
 
 std::span<const at::Tensor> Optimizer::gradients() {
-  if (collected_) return gradients_;
   gradients_.clear();
   active_.clear();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -26,7 +25,6 @@ std::span<const at::Tensor> Optimizer::gradients() {
     gradients_.push_back(gradient);
     active_.push_back(i);
   }
-  collected_ = true;
   return gradients_;
 }
 
@@ -37,12 +35,10 @@ void Optimizer::step() {
     update(active_, gradients_);
   }
   gradients_.clear();
-  collected_ = false;
 }
 
 void Optimizer::zero_grad() {
   gradients_.clear();
-  collected_ = false;
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
 }
 

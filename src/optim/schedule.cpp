@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "kindling/base/error.h"
+
 namespace kindling {
 namespace {
 
@@ -11,9 +13,14 @@ double linear_factor(double start, double end, std::int64_t step, std::int64_t t
   return start + (end - start) * static_cast<double>(std::min(step, total)) / static_cast<double>(total);
 }
 
-// What the run has; 1 where it has nothing left, so that nothing is divided by zero.
-std::int64_t length_of(const std::optional<std::int64_t>& set, const SchedulePoint& at) {
-  return std::max<std::int64_t>(set.value_or(at.total_steps), 1);
+// What is set, else what the run has left.
+std::int64_t length_of(const std::optional<std::int64_t>& set, const SchedulePoint& at, const char* key) {
+  if (set) return *set;
+  if (at.total_steps > 0) return at.total_steps;
+  throw ConfigError({.place = key,
+                     .found = "it is not set, and the length of the run is not known",
+                     .wanted = "a number of steps",
+                     .remedy = "in a loop of your own the schedule needs it"});
 }
 
 }  // namespace
@@ -35,7 +42,7 @@ Schedule step_schedule(StepScheduleOptions options) {
 Schedule linear_schedule(LinearScheduleOptions options) {
   validate(options, "linear schedule");
   return [options](const SchedulePoint& at) {
-    const std::int64_t total = length_of(options.total_iters, at);
+    const std::int64_t total = length_of(options.total_iters, at, "linear schedule, total_iters");
     return at.base_lr * linear_factor(options.start_factor, options.end_factor, at.step, total);
   };
 }
@@ -43,7 +50,8 @@ Schedule linear_schedule(LinearScheduleOptions options) {
 Schedule cosine_schedule(CosineScheduleOptions options) {
   validate(options, "cosine schedule");
   return [options](const SchedulePoint& at) {
-    const double t = static_cast<double>(at.step) / static_cast<double>(length_of(options.T_max, at));
+    const double t = static_cast<double>(at.step) /
+                     static_cast<double>(length_of(options.T_max, at, "cosine schedule, T_max"));
     return options.eta_min + (at.base_lr - options.eta_min) * (1 + std::cos(std::numbers::pi * t)) / 2;
   };
 }

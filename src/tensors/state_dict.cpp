@@ -40,13 +40,15 @@ at::ScalarType scalar_type(TensorType type) {
   throw CheckpointError({.found = "safetensors: unknown tensor type"});
 }
 
-void materialize_lazy_layers(torch::nn::Module& module, const StateDict& state) {
+// Layers without parameters, by the name that their weight will have.
+std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::Module& module) {
+  std::vector<std::pair<std::string, LazyLayer*>> layers;
   for (const auto& item : module.named_modules()) {
     auto* lazy = dynamic_cast<LazyLayer*>(item.value().get());
     if (lazy == nullptr || lazy->is_materialized()) continue;
-    const std::string name = item.key().empty() ? "weight" : item.key() + ".weight";
-    if (const at::Tensor* weight = state.find(name)) lazy->materialize_like(*weight);
+    layers.emplace_back(item.key().empty() ? "weight" : item.key() + ".weight", lazy);
   }
+  return layers;
 }
 
 std::string text_of(const at::Tensor& tensor) {
@@ -65,6 +67,8 @@ std::string misfits(const StateDict& own, const StateDict& state) {
     const at::Tensor* value = state.find(name);
     if (value == nullptr)
       add("'" + name + "' is missing");
+    else if (!tensor.defined())
+      add("'" + name + "' has the shape " + text_of(*value) + ", which its layer cannot take");
     else if (value->sizes() != tensor.sizes())
       add("'" + name + "' has the shape " + text_of(*value) + ", the model's is " + text_of(tensor));
   }
@@ -91,13 +95,19 @@ StateDict state_dict(const torch::nn::Module& module) {
 }
 
 void load_state_dict(torch::nn::Module& module, const StateDict& state, const std::string& place) {
-  materialize_lazy_layers(module, state);
-  const StateDict own = state_dict(module);
-  if (const std::string text = misfits(own, state); !text.empty())
+  const auto lazy_layers = layers_without_shape(module);
+  for (const auto& [name, layer] : lazy_layers)
+    if (const at::Tensor* weight = state.find(name)) layer->materialize_like(*weight);
+  StateDict own = state_dict(module);
+  for (const auto& [name, layer] : lazy_layers)
+    if (!layer->is_materialized()) own.tensors.emplace_back(name, at::Tensor());
+  if (const std::string text = misfits(own, state); !text.empty()) {
+    for (const auto& [name, layer] : lazy_layers) layer->dematerialize();
     throw CheckpointError({.place = place,
                            .found = "the values do not fit the model: " + text,
                            .wanted = "the names and shapes of the model",
                            .remedy = "nothing was loaded; check the model's options"});
+  }
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : own.tensors) tensor.copy_(move_to(*state.find(name), tensor.device()));
 }

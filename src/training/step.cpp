@@ -1,8 +1,12 @@
 #include "training/step.h"
 
+#include <set>
+
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/clip.h"
+#include "training/host_wait_watch.h"
 
 namespace kindling {
 
@@ -11,9 +15,10 @@ Step::Step(std::shared_ptr<Module> model, const TrainerOptions& options, DeviceL
   log_.column("train_loss");  // comes first in records
 }
 
-void Step::run(const Batch& batch) {
+void Step::run(const Batch& batch, bool is_watched) {
   if (optimizer_) optimizer_->zero_grad();
-  const at::Tensor loss = model_->training_step(batch);
+  const at::Tensor loss =
+      is_watched && !warned_of_wait_ ? watched_training_step(batch) : model_->training_step(batch);
   if (!optimizer_) make_optimizer();
   require_scalar(loss);
   loss.backward();
@@ -28,6 +33,18 @@ void Step::run(const Batch& batch) {
   log_.write_row(static_cast<double>(batch.num_samples()));
 }
 
+at::Tensor Step::watched_training_step(const Batch& batch) {
+  const HostWaitWatch watch;
+  at::Tensor loss = model_->training_step(batch);
+  if (!watch.found().empty()) {
+    warned_of_wait_ = true;
+    log_warning("training_step calls " + watch.found() +
+                ", which makes the host wait for the device in every step; log(name, value) reports a number "
+                "without");
+  }
+  return loss;
+}
+
 void Step::set_schedule_point(std::int64_t step, std::int64_t total_steps) {
   schedule_step_ = step;
   schedule_total_ = total_steps;
@@ -40,8 +57,10 @@ double Step::lr_at(std::int64_t step) const {
 
 void Step::make_optimizer() {
   std::vector<at::Tensor> parameters;
+  std::set<const at::TensorImpl*> known;  // tied weights are registered twice and updated once, as in Python
   for (const auto& parameter : model_->parameters())
-    if (parameter.requires_grad()) parameters.push_back(parameter);
+    if (parameter.requires_grad() && known.insert(parameter.unsafeGetTensorImpl()).second)
+      parameters.push_back(parameter);
   if (options_.optimizer)
     optimizer_ = options_.optimizer(std::move(parameters));
   else if (!(optimizer_ = model_->configure_optimizers()))

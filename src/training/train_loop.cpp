@@ -6,6 +6,9 @@
 namespace kindling {
 namespace {
 
+// Of each epoch: the watch costs too much for every step, and what waits does so from the first one.
+constexpr std::int64_t kWatchedSteps = 2;
+
 std::int64_t num_batches_of(const DataLoader& loader, const std::optional<std::int64_t>& limit) {
   return limit ? std::min(loader.num_batches(), *limit) : loader.num_batches();
 }
@@ -15,6 +18,13 @@ std::int64_t steps_of_run(const TrainerOptions& options, std::int64_t batches_of
   const std::int64_t by_epochs = options.max_epochs ? *options.max_epochs * batches_of_epoch : 0;
   if (!options.max_steps) return by_epochs;
   return options.max_epochs ? std::min(by_epochs, *options.max_steps) : *options.max_steps;
+}
+
+// The same in the unit in which the schedule counts.
+std::int64_t schedule_length(const TrainerOptions& options, std::int64_t batches_of_epoch) {
+  const std::int64_t steps = steps_of_run(options, batches_of_epoch);
+  if (options.schedule_interval == ScheduleInterval::step) return steps;
+  return (steps + batches_of_epoch - 1) / batches_of_epoch;
 }
 
 void require_an_end(const TrainerOptions& options) {
@@ -54,7 +64,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& data) {
   train_loader->stage_for(device());
   prepare_model(model);
   state_->num_train_batches = num_batches_of(*train_loader, options_.limit_train_batches);
-  total_steps_ = steps_of_run(options_, state_->num_train_batches);
+  schedule_length_ = schedule_length(options_, state_->num_train_batches);
   for_each_callback([&](Callback& callback) { callback.on_fit_start(owner_, *model); });
   sanity_check(data, val_loader.get());
 
@@ -90,8 +100,13 @@ void Trainer::Impl::train_epoch(DataModule& data, DataLoader& loader) {
 }
 
 void Trainer::Impl::train_step(const Batch& batch) {
-  step_->set_schedule_point(schedule_index(state_->global_step), total_steps_);
-  step_->run(batch);
+  if (!step_)
+    throw Error({.place = "Trainer::train_step",
+                 .found = "there is no model",
+                 .remedy = "call prepare_model(model) first"});
+  step_->set_schedule_point(schedule_index(state_->global_step), schedule_length_);
+  const bool is_watched = state_->batch_index < kWatchedSteps;
+  step_->run(batch, is_watched);
   ++state_->global_step;
   ++state_->batch_index;
   num_samples_ += batch.num_samples();

@@ -74,7 +74,7 @@ void Trainer::Impl::attach(Module& model) {
 void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   attach(*model);
   state_->epoch = state_->global_step = 0;
-  state_->num_train_batches = total_steps_ = 0;
+  state_->num_train_batches = schedule_length_ = 0;
   step_.emplace(std::move(model), options_, train_log_);
   begin_epoch();
 }

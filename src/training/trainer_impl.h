@@ -67,8 +67,8 @@ class Trainer::Impl {
   StopToken stop_;
   DeviceLog train_log_, evaluation_log_;
   StepReporter reporter_;
-  std::optional<Step> step_;      // of the prepared model
-  std::int64_t total_steps_ = 0;  // of the run, 0 when unknown
+  std::optional<Step> step_;          // of the prepared model
+  std::int64_t schedule_length_ = 0;  // of the run in its unit, 0 when unknown
 
   // Of the epoch that is running.
   Clock::time_point epoch_start_ = Clock::now();

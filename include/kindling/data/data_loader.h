@@ -83,7 +83,6 @@ class KINDLING_API DataLoader {
   at::Tensor order_;          // int64 [n] of this epoch
   std::vector<Batch> views_;  // of every batch, when they are views
   std::vector<std::unique_ptr<Buffer>> buffers_;
-  Buffer* given_ = nullptr;  // the buffer of the latest batch
   std::int64_t next_epoch_ = 0;
   std::int64_t batch_index_ = 0;
 };

@@ -34,6 +34,7 @@ class KINDLING_API LazyConv2dImpl : public torch::nn::Cloneable<LazyConv2dImpl>,
 
   bool is_materialized() const override { return weight.defined(); }
   void materialize_like(const at::Tensor& weight) override;
+  void dematerialize() override;
 
   at::Tensor weight, bias;  // undefined until the first batch
 

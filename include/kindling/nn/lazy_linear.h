@@ -31,6 +31,7 @@ class KINDLING_API LazyLinearImpl : public torch::nn::Cloneable<LazyLinearImpl>,
 
   bool is_materialized() const override { return weight.defined(); }
   void materialize_like(const at::Tensor& weight) override;
+  void dematerialize() override;
 
   at::Tensor weight, bias;  // undefined until the first batch
 

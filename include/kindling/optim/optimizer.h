@@ -43,7 +43,6 @@ class KINDLING_API Optimizer {
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> gradients_;
   std::vector<std::size_t> active_;
-  bool collected_ = false;
   double lr_;
 };
 

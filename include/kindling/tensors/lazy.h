@@ -13,6 +13,8 @@ class KINDLING_API LazyLayer {
   virtual bool is_materialized() const = 0;
   // Makes the parameters for the input size that `weight` (a weight of this layer, as saved) was made for.
   virtual void materialize_like(const at::Tensor& weight) = 0;
+  // Takes the parameters away again.
+  virtual void dematerialize() = 0;
 };
 
 }  // namespace kindling

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <ATen/record_function.h>
+
+#include <string>
+
+namespace kindling {
+
+// While it lives, notices operators on this thread that make the host wait for a value: item(), nonzero() and
+// the like. Costs microseconds per operator, so it is for a few steps only. One at a time per thread.
+class HostWaitWatch {
+ public:
+  HostWaitWatch();
+  ~HostWaitWatch();
+  HostWaitWatch(const HostWaitWatch&) = delete;
+  HostWaitWatch& operator=(const HostWaitWatch&) = delete;
+
+  // The first such operator, as LibTorch names it ("aten::item"); empty: none so far.
+  const std::string& found() const noexcept { return found_; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& call);
+
+  std::string found_;
+  at::CallbackHandle handle_;
+};
+
+}  // namespace kindling
