@@ -93,6 +93,7 @@ void set_protected(bool on);
 //   - a kernel or a copy on the same stream uses the device tensor's storage (streams keep their order).
 //   Another
 //     stream does not see the copy unless an event blocks it until then: a forgotten one gives stale data;
+//   - its pinned memory is given back;
 //   - an event recorded after it is queried for the third time, or its stream is: the first two queries of
 //   each
 //     recording say "not done", so that code which polls makes progress and code which does not check is

@@ -85,9 +85,9 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   const bool is_blocking = with_host && !(non_blocking && can_be_asynchronous(from, to));
   count_copy(from, to, is_blocking);
   if (with_host && !is_blocking && late_copies()) {
-    const auto index = (from.is_cpu() ? to : from).device().index();
-    enqueue_late_copy(
-        index, {to.storage(), from.storage(), to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes()});
+    const Tensor& on_device = from.is_cpu() ? to : from;
+    enqueue_late_copy(on_device.device().index(),
+                      {on_device.storage(), to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes()});
     return to;
   }
   for (const Tensor& used : {from, to}) {

@@ -151,13 +151,19 @@ PinnedBlocks& pinned_blocks() {
   return *only;
 }
 
+size_t size_of_pinned(void* data) {
+  const std::lock_guard lock(pinned_blocks().mutex);
+  return pinned_blocks().sizes.at(data);
+}
+
 void release_pinned(void* data) {
+  const size_t nbytes = size_of_pinned(data);
+  finish_copies_with_host(data, nbytes);
   {
     const std::lock_guard lock(pinned_blocks().mutex);
-    const auto block = pinned_blocks().sizes.find(data);
-    count(&Counts::pinned_live_bytes, -static_cast<int64_t>(block->second));
-    pinned_blocks().sizes.erase(block);
+    pinned_blocks().sizes.erase(data);
   }
+  count(&Counts::pinned_live_bytes, -static_cast<int64_t>(nbytes));
   c10::free_cpu(data);
 }
 
@@ -177,7 +183,7 @@ class PinnedMemory final : public at::HostAllocator {
     std::memcpy(to, from, nbytes);
   }
 
-  // Late copies keep their storages, so memory is never given back under a copy.
+  // Late copies are carried out before their memory is given back.
   bool record_event(void* /*data*/, void* /*context*/, c10::Stream /*stream*/) override { return true; }
   void empty_cache() override {}
   at::HostStats get_stats() override { return {}; }

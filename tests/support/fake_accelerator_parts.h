@@ -58,8 +58,9 @@ c10::DeviceIndex current_device();
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);
 
 struct LateCopy {
-  c10::Storage to;  // both keep the bytes alive
-  c10::Storage from;
+  // Keeps the device's bytes alive. The host's side is not held, as a real device does not hold it: who looks
+  // whether a staging buffer is still in use must not find the copy there.
+  c10::Storage on_device;
   void* to_bytes = nullptr;
   const void* from_bytes = nullptr;
   size_t nbytes = 0;
@@ -69,6 +70,8 @@ bool late_copies();
 void enqueue_late_copy(c10::DeviceIndex device, LateCopy copy);
 // Carries out what the current stream of the storage's device must have done before it uses the storage.
 void finish_copies_of(const c10::Storage& device_storage);
+// Carries out what reads or writes these bytes of the host, which are about to be given back.
+void finish_copies_with_host(const void* data, size_t nbytes);
 // Carries out all that was queued on the current stream of the device.
 void finish_current_stream(c10::DeviceIndex device);
 

@@ -89,6 +89,21 @@ class Streams {
     return last;
   }
 
+  void finish_with_host(const void* data, size_t nbytes) {
+    const auto* begin = static_cast<const char*>(data);
+    const auto lies_within = [&](const void* bytes) { return bytes >= begin && bytes < begin + nbytes; };
+    for (const c10::Stream& stream : known_streams()) {
+      const Queue& queue = queues_[stream];
+      Milestone last{stream, 0};
+      for (size_t i = 0; i < queue.jobs.size(); ++i) {
+        const auto* copy = std::get_if<LateCopy>(&queue.jobs[i]);
+        if (copy != nullptr && (lies_within(copy->to_bytes) || lies_within(copy->from_bytes)))
+          last.number = queue.num_finished + static_cast<int64_t>(i) + 1;
+      }
+      finish(last);
+    }
+  }
+
   bool query(const Milestone& milestone, int& num_queries) {
     if (!reached(milestone) && ++num_queries >= kQueriesUntilDone) finish(milestone);
     return reached(milestone);
@@ -97,8 +112,7 @@ class Streams {
 
  private:
   static bool is_of(const LateCopy& copy, const c10::Storage& storage) {
-    return copy.to.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl() ||
-           copy.from.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl();
+    return copy.on_device.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl();
   }
 
   static void carry_out(const LateCopy& copy) {
@@ -244,6 +258,11 @@ void finish_copies_of(const c10::Storage& device_storage) {
   const std::lock_guard lock(streams().mutex);
   const Milestone now = streams().now(current_stream(device_storage.device().index()));
   streams().finish(streams().last_use(now, device_storage));
+}
+
+void finish_copies_with_host(const void* data, size_t nbytes) {
+  const std::lock_guard lock(streams().mutex);
+  streams().finish_with_host(data, nbytes);
 }
 
 void finish_current_stream(c10::DeviceIndex device) {

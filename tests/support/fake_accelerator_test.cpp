@@ -539,6 +539,21 @@ TEST(LateCopies, LeaveHostMemoryAloneUntilTheWait) {
   EXPECT_TRUE(preview.equal(torch::ones({2})));
 }
 
+TEST(LateCopies, DoNotHoldTheirStagingBuffer) {
+  const fake::LateCopies late;
+  Staging staging;
+  staging.send();
+  EXPECT_EQ(staging.pinned.storage().use_count(), 1);
+}
+
+TEST(LateCopies, AreDoneBeforeTheirStagingBufferIsGivenBack) {
+  const fake::LateCopies late;
+  Staging staging;
+  staging.send();
+  staging.pinned = Tensor();
+  EXPECT_TRUE(staging.device.cpu().equal(torch::ones({4})));
+}
+
 TEST(LateCopies, AreCarriedOutWhenTheModeEnds) {
   Staging staging;
   {
