@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMax = 1 << 20;
 
-std::string refusal(const std::string& bytes, std::size_t max_bytes = kMax) {
+std::string gzip_refusal(const std::string& bytes, std::size_t max_bytes = kMax) {
   return error_text<DataError>([&] { gunzip(bytes, "x.gz", max_bytes); });
 }
 
@@ -34,16 +34,16 @@ TEST(Gunzip, JoinsMembersInARow) {
 TEST(Gunzip, TakesExactlyTheMaximumAndRefusesABomb) {
   const std::string bomb = gzip_bytes(std::string(1'000'000, 'x'));
   EXPECT_EQ(gunzip(bomb, "x.gz", 1'000'000).size(), 1'000'000u);
-  EXPECT_NE(refusal(bomb, 999'999).find("unpacks to more than 999999 bytes"), std::string::npos);
+  EXPECT_NE(gzip_refusal(bomb, 999'999).find("unpacks to more than 999999 bytes"), std::string::npos);
   EXPECT_EQ(gunzip(gzip_bytes(""), "x.gz", 0), "");
-  EXPECT_NE(refusal(gzip_bytes("1"), 0).find("more than 0 bytes"), std::string::npos);
+  EXPECT_NE(gzip_refusal(gzip_bytes("1"), 0).find("more than 0 bytes"), std::string::npos);
 }
 
 TEST(Gunzip, RefusesEveryTruncation) {
   const std::string whole = gzip_bytes("hello hello hello");
   for (std::size_t length = 0; length < whole.size(); ++length) {
     EXPECT_EQ(
-        refusal(whole.substr(0, length)),
+        gzip_refusal(whole.substr(0, length)),
         "x.gz, byte " + std::to_string(length) +
             " of the gzip file: the file ends in the middle of the compressed data; get the file again");
   }
@@ -64,9 +64,9 @@ TEST(Gunzip, SeesEveryFlippedBitThatMatters) {
 TEST(Gunzip, NamesWhatIsWrong) {
   std::string checksum = gzip_bytes("hello");
   checksum[checksum.size() - 8] ^= 1;
-  EXPECT_NE(refusal(checksum).find("incorrect data check"), std::string::npos);
-  EXPECT_NE(refusal("hello, world").find("incorrect header check"), std::string::npos);
-  EXPECT_NE(refusal(gzip_bytes("hello") + "abc").find("3 bytes follow after the end"), std::string::npos);
+  EXPECT_NE(gzip_refusal(checksum).find("incorrect data check"), std::string::npos);
+  EXPECT_NE(gzip_refusal("hello, world").find("incorrect header check"), std::string::npos);
+  EXPECT_NE(gzip_refusal(gzip_bytes("hello") + "abc").find("3 bytes follow after the end"), std::string::npos);
 }
 
 TEST(GzipReader, ReadsPieceByPiece) {

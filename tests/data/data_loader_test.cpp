@@ -1,0 +1,170 @@
+#include "kindling/data/data_loader.h"
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "kindling/base/error.h"
+#include "kindling/tensors/move.h"
+#include "support/device_under_test.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+std::shared_ptr<const Dataset> numbers(std::int64_t n) {
+  return std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(n), at::arange(n) * 10});
+}
+
+using Order = std::vector<std::vector<std::int64_t>>;
+
+Order epoch_of(DataLoader& loader, std::int64_t epoch) {
+  Order order;
+  Batch batch;
+  loader.start_epoch(epoch);
+  while (loader.next(batch)) {
+    const at::Tensor on_host = batch[0].cpu();
+    order.emplace_back(on_host.const_data_ptr<std::int64_t>(),
+                       on_host.const_data_ptr<std::int64_t>() + on_host.numel());
+    EXPECT_TRUE(same(batch[1], on_host * 10));
+  }
+  return order;
+}
+
+class Loader : public OnDevice {};
+KINDLING_RUN_ON_DEVICES(Loader);
+
+// Python: torch.randperm(7, generator=torch.Generator().manual_seed(3)), then 4 and 5.
+TEST_P(Loader, OrderIsPythonsPermutationOfSeedPlusEpoch) {
+  DataLoader loader(numbers(7), {.batch_size = 3, .shuffle = true, .seed = 3});
+  loader.stage_for(device_);
+  EXPECT_EQ(epoch_of(loader, 0), (Order{{5, 3, 4}, {6, 0, 2}, {1}}));
+  EXPECT_EQ(epoch_of(loader, 2), (Order{{1, 0, 4}, {2, 6, 5}, {3}}));
+  EXPECT_EQ(epoch_of(loader, 1), (Order{{3, 1, 0}, {4, 2, 5}, {6}}));
+}
+
+TEST_P(Loader, OrderDoesNotTouchTheDefaultGenerator) {
+  DataLoader loader(numbers(7), {.batch_size = 3, .shuffle = true});
+  loader.stage_for(device_);
+  at::manual_seed(1);
+  const at::Tensor expected = at::rand({3});
+  at::manual_seed(1);
+  epoch_of(loader, 0);
+  EXPECT_TRUE(same(at::rand({3}), expected));
+}
+
+TEST_P(Loader, InOrderWithoutShuffling) {
+  DataLoader loader(numbers(5), {.batch_size = 2});
+  loader.stage_for(device_);
+  EXPECT_EQ(loader.num_batches(), 3);
+  EXPECT_EQ(epoch_of(loader, 0), (Order{{0, 1}, {2, 3}, {4}}));
+  EXPECT_EQ(epoch_of(loader, 1), (Order{{0, 1}, {2, 3}, {4}}));
+}
+
+TEST_P(Loader, DropLastLeavesOutTheShortBatch) {
+  DataLoader loader(numbers(5), {.batch_size = 2, .drop_last = true});
+  loader.stage_for(device_);
+  EXPECT_EQ(loader.num_batches(), 2);
+  EXPECT_EQ(epoch_of(loader, 0), (Order{{0, 1}, {2, 3}}));
+}
+
+TEST_P(Loader, BatchesThatAreHeldKeepTheirValues) {
+  DataLoader loader(numbers(7), {.batch_size = 3, .shuffle = true, .seed = 3});
+  loader.stage_for(device_);
+  std::vector<Batch> held;
+  for (const Batch& batch : loader) held.push_back(batch);
+  ASSERT_EQ(held.size(), 3);
+  EXPECT_TRUE(same(held[0][0], at::tensor({5, 3, 4}, at::kLong)));
+  EXPECT_TRUE(same(held[1][0], at::tensor({6, 0, 2}, at::kLong)));
+  EXPECT_TRUE(same(held[2][0], at::tensor({1}, at::kLong)));
+}
+
+TEST_P(Loader, StagedBatchesArePinned) {
+  if (device_.is_cpu()) GTEST_SKIP() << "there is nothing to pin memory for";
+  DataLoader loader(numbers(7), {.batch_size = 3, .shuffle = true});
+  loader.stage_for(device_);
+  std::vector<Batch> held;  // so that one buffer begins with the short batch and grows later
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    held.clear();
+    for (const Batch& batch : loader) {
+      EXPECT_TRUE(batch[0].is_pinned());
+      EXPECT_TRUE(batch[1].is_pinned());
+      held.push_back(batch);
+    }
+  }
+}
+
+TEST(DataLoader, BufferOfABatchNobodyHoldsIsUsedAgain) {
+  DataLoader loader(numbers(7), {.batch_size = 3, .shuffle = true});
+  Batch batch;
+  loader.start_epoch(0);
+  loader.next(batch);
+  const void* memory = batch[0].const_data_ptr();
+  loader.next(batch);
+  EXPECT_EQ(batch[0].const_data_ptr(), memory);
+}
+
+TEST(DataLoader, BufferOfABatchThatIsHeldIsLeftAlone) {
+  DataLoader loader(numbers(7), {.batch_size = 3, .shuffle = true});
+  Batch first, second;
+  loader.start_epoch(0);
+  loader.next(first);
+  loader.next(second);
+  EXPECT_NE(second[0].const_data_ptr(), first[0].const_data_ptr());
+  const at::Tensor view = first[1].narrow(0, 1, 1);
+  const void* memory = first[1].const_data_ptr();
+  first.clear();
+  loader.next(second);
+  EXPECT_NE(second[1].const_data_ptr(), memory);
+}
+
+TEST(DataLoader, BatchesInOrderAreViewsOfTheData) {
+  const at::Tensor data = at::arange(5);
+  DataLoader loader(std::make_shared<TensorDataset>(std::vector<at::Tensor>{data}), {.batch_size = 2});
+  Batch batch;
+  loader.start_epoch(0);
+  loader.next(batch);
+  loader.next(batch);
+  EXPECT_EQ(batch[0].const_data_ptr<std::int64_t>(), data.const_data_ptr<std::int64_t>() + 2);
+}
+
+TEST(DataLoader, EachLoopIsTheNextEpoch) {
+  DataLoader loader(numbers(7), {.batch_size = 7, .shuffle = true, .seed = 3});
+  std::vector<at::Tensor> firsts;
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (const Batch& batch : loader) firsts.push_back(batch[0].clone());
+  EXPECT_TRUE(same(firsts.at(0), at::tensor({5, 3, 4, 6, 0, 2, 1}, at::kLong)));
+  EXPECT_TRUE(same(firsts.at(1), at::tensor({3, 1, 0, 4, 2, 5, 6}, at::kLong)));
+}
+
+TEST(DataLoader, LeavesTheBatchAloneAtTheEnd) {
+  DataLoader loader(numbers(2), {.batch_size = 2});
+  Batch batch;
+  loader.start_epoch(0);
+  EXPECT_TRUE(loader.next(batch));
+  EXPECT_FALSE(loader.next(batch));
+  EXPECT_EQ(batch.num_samples(), 2);
+}
+
+TEST(DataLoader, RefusesWhatMakesNoBatch) {
+  EXPECT_EQ(error_text<DataError>([] { DataLoader(numbers(3), {.batch_size = 0}); }),
+            "DataLoader: batch_size is 0; wanted: at least 1");
+  EXPECT_EQ(error_text<DataError>([] { DataLoader(nullptr, {}); }),
+            "DataLoader: the data set is empty; wanted: at least one sample");
+  EXPECT_EQ(error_text<DataError>([] { DataLoader(numbers(0), {}); }),
+            "DataLoader: the data set is empty; wanted: at least one sample");
+  EXPECT_EQ(error_text<DataError>([] { DataLoader(numbers(3), {.batch_size = 4, .drop_last = true}); }),
+            "DataLoader: drop_last leaves no batch of 4 among 3 samples; wanted: a smaller batch_size");
+}
+
+TEST(DataLoader, BeginsTheFirstEpochByItself) {
+  DataLoader loader(std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(4)}),
+                    {.batch_size = 3, .shuffle = true});
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(batch.num_samples(), 3);
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,99 @@
+#include "kindling/device/device.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "kindling/base/error.h"
+#include "kindling/device/transfer_counts.h"
+#include "support/device_under_test.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+TEST(Device, CpuIsTheHost) {
+  EXPECT_TRUE(cpu().is_cpu());
+  EXPECT_EQ(cpu().str(), "cpu");
+}
+
+TEST(Device, GpuWithoutANumberIsTheFirst) {
+  EXPECT_EQ(gpu(), gpu(0));
+  EXPECT_EQ(gpu(3).index(), 3);
+  EXPECT_FALSE(gpu().is_cpu());
+}
+
+TEST(Device, ACardThatDoesNotExistIsAnErrorOnlyWhenItIsUsed) {
+  const Device missing = gpu(99);
+  EXPECT_EQ(missing.index(), 99);
+  EXPECT_THROW(at::ones({1}, at::device(missing)), c10::Error);
+}
+
+TEST(Device, IndexOutOfRangeIsRefusedByName) {
+  EXPECT_NE(error_text<DeviceError>([] { gpu(-1); }).find("gpu(-1): the index of a card is out of range"),
+            std::string::npos);
+  EXPECT_NE(error_text<DeviceError>([] { try_gpu(-3); }).find("gpu(-3)"), std::string::npos);
+  EXPECT_NE(error_text<DeviceError>([] { gpu(128); }).find("gpu(128)"), std::string::npos);
+  EXPECT_NE(error_text<DeviceError>([] { first_gpus(-2); }).find("num_gpus = -2"), std::string::npos);
+}
+
+TEST(Device, NoCardsAsked) { EXPECT_TRUE(first_gpus(0).empty()); }
+
+// What the textbook promises on a machine without cards.
+class WithoutCards : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (num_gpus() > 0) GTEST_SKIP() << "this machine has " << num_gpus();
+  }
+};
+
+TEST_F(WithoutCards, EverythingFallsBackToTheCpu) {
+  EXPECT_EQ(num_gpus(), 0);
+  EXPECT_EQ(try_gpu(), cpu());
+  EXPECT_EQ(try_gpu(1), cpu());
+  EXPECT_EQ(try_all_gpus(), std::vector<Device>{cpu()});
+  EXPECT_TRUE(first_gpus(2).empty());
+  EXPECT_TRUE(first_gpus(-1).empty());
+}
+
+TEST_F(WithoutCards, GpuNamesCuda) { EXPECT_EQ(gpu(1).str(), "cuda:1"); }
+
+TEST_F(WithoutCards, AReasonIsGiven) {
+  const std::string reason = why_no_more_gpus();
+  const bool known = reason == "this LibTorch is a CPU build" ||
+                     reason == "the program is not linked to LibTorch's torch_cuda" ||
+                     reason == "no NVIDIA driver is loaded" ||
+                     reason == "the driver reports no usable card" ||
+                     reason.starts_with("hidden by CUDA_VISIBLE_DEVICES");
+  EXPECT_TRUE(known) << reason;
+}
+
+class TensorsOnDevice : public OnDevice {};
+KINDLING_RUN_ON_DEVICES(TensorsOnDevice);
+
+TEST_P(TensorsOnDevice, AreMadeWhereAskedAndOnTheCpuByDefault) {
+  EXPECT_EQ(at::ones({2}).device(), cpu());
+  const at::Tensor ones = at::ones({2}, at::device(device_));
+  EXPECT_EQ(ones.device(), device_);
+  EXPECT_EQ((ones + ones).device(), device_);
+  EXPECT_TRUE(same(ones + ones, at::full({2}, 2.f)));
+}
+
+TEST(TransferCounts, DifferenceIsTakenMemberByMember) {
+  const TransferCounts later{5, 40, 3, 24, 2}, earlier{1, 8, 1, 4, 1};
+  EXPECT_EQ(later - earlier, (TransferCounts{4, 32, 2, 20, 1}));
+}
+
+TEST(TransferCounts, AreOfTheCallingThread) {
+  const TransferCounts before = transfer_counts();
+  std::thread([] {
+    EXPECT_EQ(transfer_counts(), TransferCounts{});
+    transfer_counts().host_waits = 7;
+  }).join();
+  EXPECT_EQ(transfer_counts(), before);
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,29 @@
+#include "kindling/metrics/accuracy.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "support/device_under_test.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+class Accuracy : public OnDevice {};
+KINDLING_RUN_ON_DEVICES(Accuracy);
+
+TEST_P(Accuracy, IsTheShareOfRightAnswers) {
+  const at::Tensor outputs =
+      at::tensor({0.1f, 0.9f, 0.f, 2.f, 1.f, -1.f, -3.f, -2.f, -1.f, 0.f, 1.f, 5.f}).view({4, 3}).to(device_);
+  const at::Tensor share = accuracy(outputs, at::tensor({1, 0, 2, 1}, at::kLong).to(device_));
+  EXPECT_EQ(share.device(), device_);
+  EXPECT_TRUE(same(share, at::scalar_tensor(0.75, at::kFloat)));
+}
+
+TEST_P(Accuracy, TakesNoPartInGradients) {
+  const at::Tensor outputs = at::rand({2, 3}, at::device(device_)).requires_grad_();
+  EXPECT_FALSE(accuracy(outputs, at::zeros({2}, at::device(device_).dtype(at::kLong))).requires_grad());
+}
+
+}  // namespace
+}  // namespace kindling

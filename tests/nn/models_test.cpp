@@ -1,0 +1,122 @@
+#include <ATen/Context.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include "kindling/base/error.h"
+#include "kindling/nn/lenet.h"
+#include "kindling/nn/linear_regression.h"
+#include "kindling/nn/mlp.h"
+#include "kindling/nn/small_cnn.h"
+#include "kindling/nn/softmax_regression.h"
+#include "support/device_under_test.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+class Models : public OnDevice {
+ protected:
+  // The shapes by name after a batch on the device under test has been through the model.
+  std::map<std::string, std::vector<std::int64_t>> shapes(Module& model, at::IntArrayRef input,
+                                                          at::IntArrayRef output) const {
+    const at::Tensor outputs = model.forward(at::rand(input).to(device_));
+    EXPECT_EQ(outputs.sizes(), output);
+    EXPECT_EQ(outputs.device(), device_);
+    std::map<std::string, std::vector<std::int64_t>> shapes;
+    for (const auto& item : model.named_parameters()) {
+      EXPECT_EQ(item.value().device(), device_) << item.key();
+      shapes[item.key()] = item.value().sizes().vec();
+    }
+    return shapes;
+  }
+};
+KINDLING_RUN_ON_DEVICES(Models);
+
+using Shapes = std::map<std::string, std::vector<std::int64_t>>;
+
+TEST_P(Models, LinearRegression) {
+  EXPECT_EQ(shapes(*std::make_shared<LinearRegression>(), {5, 2}, {5, 1}),
+            (Shapes{{"net.0.weight", {1, 2}}, {"net.0.bias", {1}}}));
+}
+
+TEST_P(Models, SoftmaxRegression) {
+  EXPECT_EQ(shapes(*std::make_shared<SoftmaxRegression>(), {5, 1, 28, 28}, {5, 10}),
+            (Shapes{{"net.1.weight", {10, 784}}, {"net.1.bias", {10}}}));
+}
+
+TEST_P(Models, Mlp) {
+  const auto mlp = std::make_shared<Mlp>(MlpOptions{.hidden = {32, 16}, .num_classes = 3});
+  EXPECT_EQ(shapes(*mlp, {5, 1, 8, 8}, {5, 3}), (Shapes{{"net.1.weight", {32, 64}},
+                                                        {"net.1.bias", {32}},
+                                                        {"net.3.weight", {16, 32}},
+                                                        {"net.3.bias", {16}},
+                                                        {"net.5.weight", {3, 16}},
+                                                        {"net.5.bias", {3}}}));
+}
+
+TEST_P(Models, LenetHasTheTextbooksShapes) {
+  EXPECT_EQ(shapes(*std::make_shared<Lenet>(), {5, 1, 28, 28}, {5, 10}),
+            (Shapes{{"net.0.weight", {6, 1, 5, 5}},
+                    {"net.0.bias", {6}},
+                    {"net.3.weight", {16, 6, 5, 5}},
+                    {"net.3.bias", {16}},
+                    {"net.7.weight", {120, 400}},
+                    {"net.7.bias", {120}},
+                    {"net.9.weight", {84, 120}},
+                    {"net.9.bias", {84}},
+                    {"net.11.weight", {10, 84}},
+                    {"net.11.bias", {10}}}));
+}
+
+TEST_P(Models, SmallCnn) {
+  const auto cnn = std::make_shared<SmallCnn>();
+  for (auto& module : *cnn->net)
+    module.ptr()->to(device_);  // the batch norms, which have buffers from the start
+  EXPECT_EQ(shapes(*cnn, {5, 1, 8, 8}, {5, 10}), (Shapes{{"net.0.weight", {16, 1, 3, 3}},
+                                                         {"net.1.weight", {16}},
+                                                         {"net.1.bias", {16}},
+                                                         {"net.3.weight", {32, 16, 3, 3}},
+                                                         {"net.4.weight", {32}},
+                                                         {"net.4.bias", {32}},
+                                                         {"net.8.weight", {64, 512}},
+                                                         {"net.8.bias", {64}},
+                                                         {"net.11.weight", {10, 64}},
+                                                         {"net.11.bias", {10}}}));
+}
+
+TEST(Mlp, HidesNothingWithoutWidths) {
+  const auto mlp = std::make_shared<Mlp>(MlpOptions{.hidden = {}});
+  const at::Tensor x = at::rand({2, 3}), out = mlp->forward(x);
+  EXPECT_TRUE(close(out, at::linear(x, mlp->parameters()[0], mlp->parameters()[1]), 1e-6));
+}
+
+TEST(Mlp, OptionsOutOfRangeAreRefused) {
+  EXPECT_THROW(Mlp(MlpOptions{.hidden = {0}}), ConfigError);
+  EXPECT_THROW(SmallCnn(SmallCnnOptions{.dropout = 1}), ConfigError);
+}
+
+TEST(LinearRegression, LossIsTheMeanSquare) {
+  LinearRegression model;
+  const at::Tensor loss = model.loss(at::tensor({1.f, 4.f}), at::tensor({0.f, 1.f}));
+  EXPECT_TRUE(same(loss, at::scalar_tensor(5, at::kFloat)));
+}
+
+TEST(Classifier, LossOfEqualLogitsIsTheLogOfTheClasses) {
+  Mlp model;
+  const at::Tensor logits = at::zeros({3, 4}), labels = at::tensor({0, 1, 3}, at::kLong);
+  EXPECT_NEAR(model.loss(logits, labels).item<double>(), std::log(4.0), 1e-6);
+  EXPECT_FLOAT_EQ(model.accuracy(logits, labels).item<float>(), 1.f / 3);  // the first of equals wins
+}
+
+TEST(Lenet, WeightsAreXaviers) {
+  at::manual_seed(1);
+  const auto net = std::make_shared<Lenet>();
+  net->forward(at::zeros({1, 1, 28, 28}));
+  at::manual_seed(1);
+  at::Tensor weight = at::empty({6, 1, 5, 5});
+  torch::nn::init::xavier_uniform_(weight);
+  EXPECT_TRUE(same(net->parameters()[0], weight));
+}
+
+}  // namespace
+}  // namespace kindling

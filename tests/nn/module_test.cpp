@@ -1,0 +1,95 @@
+#include "kindling/nn/module.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "kindling/base/error.h"
+#include "kindling/training/trainer.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+class Bare : public Module {};
+
+// Two inputs: x·w1 + y·w2.
+class TwoInputs : public Module {
+ public:
+  at::Tensor forward_inputs(const Batch& batch) override { return batch[0] + batch[1] * 10; }
+  at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override {
+    return (outputs - labels).abs().mean();
+  }
+};
+
+TEST(Module, WhatIsNotDefinedIsSaid) {
+  const auto bare = std::make_shared<Bare>();
+  const std::string forward = error_text<Error>([&] { bare->forward(at::ones({1})); });
+  EXPECT_NE(forward.find("Bare::forward: the model does not define it"), std::string::npos) << forward;
+  EXPECT_NE(forward.find("override forward() for one input or forward_inputs() for several"),
+            std::string::npos);
+  const std::string loss = error_text<Error>([&] { bare->loss(at::ones({1}), at::ones({1})); });
+  EXPECT_NE(loss.find("Bare::loss: the model does not define it"), std::string::npos) << loss;
+}
+
+TEST(Module, StepIsTheLossOfTheOutputsAgainstTheLabels) {
+  const auto model = std::make_shared<TwoInputs>();
+  const Batch batch{at::tensor({1.f, 2.f}), at::tensor({3.f, 4.f}), at::tensor({30.f, 40.f})};
+  EXPECT_TRUE(same(model->predict_step(batch), at::tensor({31.f, 42.f})));
+  EXPECT_TRUE(same(model->training_step(batch), at::scalar_tensor(1.5, at::kFloat)));
+}
+
+TEST(Module, HasNoOptimizerOfItsOwn) { EXPECT_EQ(std::make_shared<Bare>()->configure_optimizers(), nullptr); }
+
+TEST(Module, LogsNothingOutsideOfATrainer) {
+  const auto bare = std::make_shared<Bare>();
+  EXPECT_NO_THROW(bare->log("x", at::ones({1})));
+  EXPECT_FALSE(bare->trainer());
+}
+
+TEST(TrainerView, IsEmptyWithoutATrainer) {
+  const TrainerView view;
+  EXPECT_FALSE(view);
+  EXPECT_TRUE(view.gpus().empty());
+  EXPECT_EQ(view.device(), cpu());
+  EXPECT_EQ(view.max_epochs(), std::nullopt);
+  EXPECT_EQ(view.epoch() + view.batch_index() + view.num_train_batches() + view.global_step(), 0);
+}
+
+TEST(TrainerView, TellsWhatTheTrainerWrites) {
+  DeviceLog log(cpu());
+  auto state = std::make_shared<TrainerState>(TrainerState{.gpus = {gpu(1)},
+                                                           .max_epochs = 4,
+                                                           .epoch = 1,
+                                                           .batch_index = 2,
+                                                           .num_train_batches = 3,
+                                                           .global_step = 5,
+                                                           .log = &log});
+  const TrainerView view(state);
+  EXPECT_TRUE(view);
+  EXPECT_EQ(view.device(), gpu(1));
+  EXPECT_EQ(view.max_epochs(), 4);
+  EXPECT_EQ(view.epoch(), 1);
+  EXPECT_EQ(view.batch_index(), 2);
+  EXPECT_EQ(view.num_train_batches(), 3);
+  EXPECT_EQ(view.global_step(), 5);
+  view.log("x", at::scalar_tensor(8, at::kFloat));
+  log.write_row(1);
+  EXPECT_EQ(log.value(0, log.column("x")), 8);
+}
+
+TEST(TrainerView, EmptiesWhenTheTrainerIsGone) {
+  const auto model = std::make_shared<Bare>();
+  {
+    Trainer trainer({.max_epochs = 3});
+    trainer.prepare_model(model);
+    EXPECT_TRUE(model->trainer());
+    EXPECT_EQ(model->trainer().max_epochs(), 3);
+  }
+  EXPECT_FALSE(model->trainer());
+  EXPECT_EQ(model->trainer().max_epochs(), std::nullopt);
+  EXPECT_NO_THROW(model->log("x", at::ones({1})));
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,46 @@
+#include "kindling/optim/clip.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "support/device_under_test.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+class ClipGradNorm : public OnDevice {
+ protected:
+  // Norm 13 together: 3² + 4² + 12² = 13².
+  const std::vector<at::Tensor> gradients_{at::tensor({3.f, 4.f}), at::full({1, 1}, 12.f)};
+  std::vector<at::Tensor> there() const { return {gradients_[0].to(device_), gradients_[1].to(device_)}; }
+};
+KINDLING_RUN_ON_DEVICES(ClipGradNorm);
+
+TEST_P(ClipGradNorm, ScalesAllByTheirCommonNorm) {
+  const auto gradients = there();
+  const at::Tensor norm = clip_grad_norm(gradients, 6.5);
+  EXPECT_EQ(norm.device(), device_);
+  EXPECT_TRUE(close(norm, at::scalar_tensor(13, at::kFloat), 1e-6));
+  // The constant 1e-6 beside the norm and float rounding, both below 1e-6 of the value.
+  EXPECT_TRUE(close(gradients[0], at::tensor({1.5f, 2.f}), 1e-6));
+  EXPECT_TRUE(close(gradients[1], at::full({1, 1}, 6.f), 1e-6));
+}
+
+TEST_P(ClipGradNorm, LeavesSmallGradientsBitForBit) {
+  const auto gradients = there();
+  clip_grad_norm(gradients, 13.1);
+  EXPECT_TRUE(same(gradients[0], gradients_[0]));
+  EXPECT_TRUE(same(gradients[1], gradients_[1]));
+}
+
+TEST_P(ClipGradNorm, ZeroGradientsStayZero) {
+  const std::vector<at::Tensor> zeros = {at::zeros({3}, at::device(device_))};
+  EXPECT_TRUE(same(clip_grad_norm(zeros, 1), at::scalar_tensor(0, at::kFloat)));
+  EXPECT_TRUE(same(zeros[0], at::zeros({3})));
+}
+
+TEST(ClipOfNothing, HasNoNorm) { EXPECT_FALSE(clip_grad_norm({}, 1).defined()); }
+
+}  // namespace
+}  // namespace kindling

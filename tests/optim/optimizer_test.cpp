@@ -1,0 +1,72 @@
+#include "kindling/optim/optimizer.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "kindling/base/error.h"
+#include "kindling/optim/sgd.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+at::Tensor weight() { return at::ones({2}).requires_grad_(); }
+
+TEST(Optimizer, NeedsParameters) { EXPECT_THROW(Sgd({}), ConfigError); }
+
+TEST(Optimizer, GradientsAreThoseOfParametersThatHaveOne) {
+  const at::Tensor used = weight(), unused = weight();
+  Sgd sgd({unused, used});
+  EXPECT_TRUE(sgd.gradients().empty());
+  used.sum().backward();
+  ASSERT_EQ(sgd.gradients().size(), 1);  // also after it has been asked before
+  EXPECT_TRUE(sgd.gradients()[0].is_same(used.grad()));
+}
+
+TEST(Optimizer, StepWithoutGradientsChangesNothing) {
+  const at::Tensor unused = weight();
+  Sgd sgd({unused}, {.lr = 1, .momentum = 0.9, .weight_decay = 0.5});
+  sgd.step();
+  EXPECT_TRUE(same(unused, at::ones({2})));
+}
+
+TEST(Optimizer, GradientsMayBeChangedBeforeTheStep) {
+  const at::Tensor used = weight();
+  Sgd sgd({used}, {.lr = 1});
+  used.sum().backward();
+  sgd.gradients()[0].mul_(0.5);
+  sgd.step();
+  EXPECT_TRUE(same(used, at::full({2}, 0.5f)));
+}
+
+TEST(Optimizer, ZeroGradDropsTheGradients) {
+  const at::Tensor used = weight();
+  Sgd sgd({used});
+  used.sum().backward();
+  sgd.zero_grad();
+  EXPECT_FALSE(used.grad().defined());
+  EXPECT_TRUE(sgd.gradients().empty());
+}
+
+// An own rule: w ← w − lr·sign(gradient).
+class SignDescent : public Optimizer {
+ public:
+  using Optimizer::Optimizer;
+
+ protected:
+  void update(std::span<const std::size_t> active, at::TensorList gradients) override {
+    for (std::size_t i = 0; i < active.size(); ++i) parameters()[active[i]].sub_(gradients[i].sign(), lr());
+  }
+};
+
+TEST(Optimizer, OwnRuleGetsTheActiveParameters) {
+  const at::Tensor unused = weight(), used = weight();
+  SignDescent descent({unused, used}, 0.25);
+  (used * -8).sum().backward();
+  descent.step();
+  EXPECT_TRUE(same(used, at::full({2}, 1.25f)));
+  EXPECT_TRUE(same(unused, at::ones({2})));
+}
+
+}  // namespace
+}  // namespace kindling

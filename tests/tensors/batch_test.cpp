@@ -1,0 +1,108 @@
+#include "kindling/tensors/batch.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "kindling/base/error.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+at::Tensor filled(double value, std::int64_t n = 2) { return at::full({n}, value); }
+
+// {"image": x, "boxes": [y, {"mask": z}]}
+Batch nested_batch() {
+  return Batch::map(
+      {{"image", Batch::leaf(filled(1))},
+       {"boxes", Batch::list({Batch::leaf(filled(2)), Batch::map({{"mask", Batch::leaf(filled(3))}})})}});
+}
+
+TEST(Batch, ListHoldsInputsThenLabels) {
+  const Batch batch{filled(1), filled(2), filled(3)};
+  EXPECT_EQ(batch.size(), 3);
+  EXPECT_EQ(batch.num_samples(), 2);
+  EXPECT_TRUE(same(batch[1], filled(2)));
+  EXPECT_TRUE(same(batch.labels(), filled(3)));
+  ASSERT_EQ(batch.inputs().size(), 2);
+  EXPECT_TRUE(same(batch.inputs()[1], filled(2)));
+}
+
+TEST(Batch, ListMayBeLong) {
+  const Batch batch(std::vector<at::Tensor>(20, filled(4)));
+  EXPECT_EQ(batch.size(), 20);
+  EXPECT_EQ(batch.structure()->num_leaves, 20);
+  EXPECT_TRUE(same(batch[19], filled(4)));
+}
+
+TEST(Batch, EmptyHasNoSamples) {
+  const Batch batch;
+  EXPECT_TRUE(batch.empty());
+  EXPECT_EQ(batch.size(), 0);
+  EXPECT_EQ(batch.num_samples(), 0);
+  EXPECT_THROW(batch[0], DataError);
+}
+
+TEST(Batch, LeafIsOnePart) {
+  const Batch batch = Batch::leaf(filled(5));
+  EXPECT_EQ(batch.size(), 1);
+  EXPECT_TRUE(same(batch[0], filled(5)));
+  EXPECT_THROW(batch[1], DataError);
+  EXPECT_THROW(batch.labels(), DataError);
+}
+
+TEST(Batch, NestingIsFlattenedDepthFirst) {
+  const Batch batch = nested_batch();
+  ASSERT_EQ(batch.tensors().size(), 3);
+  EXPECT_TRUE(same(batch.tensors()[1], filled(2)));
+  EXPECT_EQ(batch.size(), 2);
+  EXPECT_TRUE(same(batch["image"], filled(1)));
+  const Batch boxes = batch.part("boxes");
+  EXPECT_EQ(boxes.size(), 2);
+  EXPECT_TRUE(same(boxes[0], filled(2)));
+  EXPECT_TRUE(same(boxes.part(1)["mask"], filled(3)));
+}
+
+TEST(Batch, CopiesShareTensorsAndStructure) {
+  const Batch batch = nested_batch(), copy = batch;
+  EXPECT_TRUE(copy["image"].is_same(batch["image"]));
+  EXPECT_EQ(copy.structure(), batch.structure());
+}
+
+TEST(Batch, ErrorsNameWhatThereIs) {
+  const Batch batch = nested_batch();
+  EXPECT_EQ(error_text<DataError>([&] { batch["masks"]; }),
+            "batch: it has no part named 'masks'; wanted: one of 'image', 'boxes'");
+  EXPECT_EQ(error_text<DataError>([&] { batch["boxes"]; }),
+            "batch: that part is nested; wanted: a single tensor; use part()");
+  EXPECT_EQ(error_text<DataError>([&] { batch.part(2); }),
+            "batch: it has no part 2; wanted: an index below 2");
+  EXPECT_EQ(error_text<DataError>([] { Batch({filled(1)})["x"]; }),
+            "batch: it has no part named 'x'; wanted: a number: this batch is a list");
+  EXPECT_EQ(error_text<DataError>([] { Batch({filled(1)}).labels(); }),
+            "batch: it holds 1 tensors; wanted: [inputs..., labels]");
+  EXPECT_THROW(Batch({filled(1)}).inputs(), DataError);
+}
+
+TEST(Batch, NamesOfAMapDiffer) {
+  const auto make = [] {
+    Batch::map({{"a", Batch::leaf(filled(1))}, {"b", Batch::leaf(filled(1))}, {"a", Batch::leaf(filled(2))}});
+  };
+  EXPECT_EQ(error_text<DataError>(make),
+            "batch: the name 'a' stands twice in a map; wanted: names that differ");
+}
+
+TEST(Batch, SamplesNeedADimension) { EXPECT_THROW(Batch({at::scalar_tensor(1)}).num_samples(), DataError); }
+
+TEST(Batch, ClearLetsGoOfTheTensors) {
+  const at::Tensor tensor = filled(1);
+  Batch batch{tensor, tensor};
+  EXPECT_EQ(tensor.use_count(), 3);
+  batch.clear();
+  EXPECT_EQ(tensor.use_count(), 1);
+  EXPECT_EQ(batch.size(), 0);
+}
+
+}  // namespace
+}  // namespace kindling
