@@ -13,7 +13,8 @@ function(kindling_target target)
   endif()
   if(KINDLING_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=undefined
-                                             -fno-omit-frame-pointer)
+                                             -fno-omit-frame-pointer
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # false under sanitizers
     target_link_options(${target} PRIVATE -fsanitize=address,undefined)
   endif()
 endfunction()
