@@ -12,9 +12,9 @@ function(kindling_target target)
     target_compile_options(${target} PRIVATE -Wno-restrict)  # false for std::string in GCC 12 (its bug 105329)
   endif()
   if(KINDLING_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=undefined
+    target_compile_options(${target} PRIVATE -fsanitize=${KINDLING_SANITIZE} -fno-sanitize-recover=undefined
                                              -fno-omit-frame-pointer
       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # false under sanitizers
-    target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+    target_link_options(${target} PRIVATE -fsanitize=${KINDLING_SANITIZE})
   endif()
 endfunction()

@@ -8,7 +8,7 @@
 # shellcheck source=scripts/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-presets=(ci asan)
+presets=(ci asan tsan)
 for argument in "$@"; do
   case $argument in
     --no-sanitizers) presets=(ci) ;;

@@ -1,5 +1,8 @@
 #include "training/host_wait_watch.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -15,11 +18,20 @@ constexpr std::array<std::string_view, 9> kWaitingOperators = {
 
 thread_local HostWaitWatch* current_watch = nullptr;
 
+// copy_(self, src, non_blocking)
+bool waits_for_a_copy(const at::RecordFunction& call) {
+  const auto inputs = call.inputs();
+  if (std::string_view(call.name()) != "aten::copy_" || inputs.size() != 3) return false;
+  const at::Tensor to = inputs[0].toTensor(), from = inputs[1].toTensor();
+  return to.is_cpu() && !from.is_cpu() && !inputs[2].toBool();
+}
+
 }  // namespace
 
 HostWaitWatch::HostWaitWatch()
-    : handle_(at::addThreadLocalCallback(
-          at::RecordFunctionCallback(&HostWaitWatch::on_operator).scopes({at::RecordScope::FUNCTION}))) {
+    : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&HostWaitWatch::on_operator)
+                                             .needsInputs(true)
+                                             .scopes({at::RecordScope::FUNCTION}))) {
   current_watch = this;
 }
 
@@ -29,9 +41,10 @@ HostWaitWatch::~HostWaitWatch() {
 }
 
 std::unique_ptr<at::ObserverContext> HostWaitWatch::on_operator(const at::RecordFunction& call) {
+  if (current_watch == nullptr || !current_watch->found_.empty()) return nullptr;
   const bool waits =
       std::ranges::find(kWaitingOperators, std::string_view(call.name())) != kWaitingOperators.end();
-  if (waits && current_watch != nullptr && current_watch->found_.empty()) current_watch->found_ = call.name();
+  if (waits || waits_for_a_copy(call)) current_watch->found_ = call.name();
   return nullptr;
 }
 

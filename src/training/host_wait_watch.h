@@ -6,8 +6,9 @@
 
 namespace kindling {
 
-// While it lives, notices operators on this thread that make the host wait for a value: item(), nonzero() and
-// the like. Costs microseconds per operator, so it is for a few steps only. One at a time per thread.
+// While it lives, notices operators on this thread that make the host wait: item(), nonzero() and the like,
+// on any device, and blocking copies from a device to the host. Costs microseconds per operator, so it is for
+// a few steps only. One at a time per thread.
 class HostWaitWatch {
  public:
   HostWaitWatch();
@@ -15,7 +16,7 @@ class HostWaitWatch {
   HostWaitWatch(const HostWaitWatch&) = delete;
   HostWaitWatch& operator=(const HostWaitWatch&) = delete;
 
-  // The first such operator, as LibTorch names it ("aten::item"); empty: none so far.
+  // The first such operator, as LibTorch names it ("aten::item", "aten::copy_"); empty: none so far.
   const std::string& found() const noexcept { return found_; }
 
  private:

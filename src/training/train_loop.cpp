@@ -83,6 +83,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& data) {
   result.num_epochs = state_->epoch;
   result.global_step = state_->global_step;
   stop_.reset();
+  state_->log = nullptr;  // what a model logs from here on belongs to no loop
   for (const auto& logger : options_.loggers) logger->finish();
   for_each_callback([&](Callback& callback) { callback.on_fit_end(owner_, *model, result); });
   return result;

@@ -1,0 +1,21 @@
+#include <gtest/gtest.h>
+
+#include "fake_accelerator.h"
+#include "training/host_wait_watch.h"
+
+namespace kindling {
+namespace {
+
+TEST(FakeHostWaitWatch, SeesBlockingCopiesToTheHostOnly) {
+  const at::Tensor on_device = at::ones({3}, at::device(fake::device(0)));
+  const HostWaitWatch watch;
+  const at::Tensor other = on_device.clone();
+  other.copy_(on_device);
+  (void)at::ones({3}).to(fake::device(0));
+  EXPECT_EQ(watch.found(), "");
+  (void)on_device.cpu();
+  EXPECT_EQ(watch.found(), "aten::copy_");
+}
+
+}  // namespace
+}  // namespace kindling
