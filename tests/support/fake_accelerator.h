@@ -88,16 +88,14 @@ void set_protected(bool on);
 // Late copies: while on, a non_blocking copy between pinned host memory and a device is only queued on the
 // current stream; bytes are read from the source and written to the target when
 //   - the host waits: for the stream, for the device, for an event recorded after the copy, by an item read,
-//   a
-//     data-dependent operator or a blocking copy to the host on that stream;
-//   - a kernel or a copy on the same stream uses the device tensor's storage (streams keep their order).
-//   Another
-//     stream does not see the copy unless an event blocks it until then: a forgotten one gives stale data;
+//     a data-dependent operator or a blocking copy to the host on that stream;
+//   - a kernel or a copy on the same stream uses the device tensor's storage (streams keep their order);
+//     another stream does not see the copy unless an event blocks it until then: a forgotten one gives stale
+//     data;
 //   - its pinned memory is given back;
 //   - an event recorded after it is queried for the third time, or its stream is: the first two queries of
-//   each
-//     recording say "not done", so that code which polls makes progress and code which does not check is
-//     caught.
+//     each recording say "not done", so that code which polls makes progress and code which does not check
+//     is caught.
 // So a staging buffer that is written again before its event was done gives wrong numbers. Turning it off
 // carries out all copies still queued. Off at start.
 void set_late_copies(bool on);
