@@ -3,11 +3,19 @@
 # Looked for in this order: the variable or environment variable LIBTORCH (an unpacked LibTorch or the folder `torch` of
 # a Python package), Torch_DIR or CMAKE_PREFIX_PATH (as find_package takes them), the `torch` of the Python on the PATH.
 #
-# LibTorch's own TorchConfig ends in a fatal error for a CUDA build on a machine without the CUDA toolkit, so for such
-# a machine the same targets are defined here by hand.
+# A CUDA build of LibTorch comes in three situations:
+#   - libraries that it needs are missing (a machine without a card, say): its CPU part alone is linked;
+#   - they are there, but no CUDA toolkit is: LibTorch's own TorchConfig would end in a fatal error, so the same targets
+#     are defined here by hand;
+#   - with a toolkit, TorchConfig is told where it is.
+# LIBTORCH_CUDA says otherwise: ON links CUDA without asking what is missing, OFF takes the CPU part alone.
+#
+# Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_ROOT_DIR, LibTorch_HAS_CUDA (whether its CUDA part is linked).
 
 set(LibTorch_MIN_VERSION 2.11)
 set(LibTorch_END_VERSION 2.14)
+set(LIBTORCH_CUDA AUTO CACHE STRING "Link the CUDA part of LibTorch: AUTO (where it can be loaded), ON or OFF")
+set_property(CACHE LIBTORCH_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 function(_libtorch_locate result)
   if(LIBTORCH)
@@ -50,41 +58,86 @@ function(_libtorch_version root result)
   set(${result} "${version}" PARENT_SCOPE)
 endfunction()
 
-# The same targets as TorchConfig's, for a CUDA build where no CUDA toolkit is installed.
-function(_libtorch_by_hand root)
-  file(GLOB nvidia_libs ${root}/../nvidia/*/lib)
-  foreach(name c10 torch_cpu c10_cuda torch_cuda)
-    if(NOT TARGET ${name})
-      add_library(${name} SHARED IMPORTED GLOBAL)
-      set_target_properties(${name} PROPERTIES IMPORTED_LOCATION ${root}/lib/lib${name}.so)
-    endif()
-  endforeach()
-  if(NOT TARGET torch)
-    add_library(torch INTERFACE IMPORTED GLOBAL)
-    target_include_directories(torch SYSTEM INTERFACE ${root}/include ${root}/include/torch/csrc/api/include)
-    target_compile_definitions(torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-    target_compile_features(torch INTERFACE cxx_std_20)
-    # Nothing refers to torch_cuda by name: it registers itself when it is loaded.
-    target_link_options(torch INTERFACE -Wl,--allow-shlib-undefined)
-    foreach(dir ${nvidia_libs})
-      target_link_options(torch INTERFACE -Wl,-rpath-link,${dir})
-    endforeach()
-    target_link_libraries(torch INTERFACE
-      torch_cpu c10 c10_cuda -Wl,--push-state,--no-as-needed torch_cuda -Wl,--pop-state)
+# Ends with an error for a LibTorch that cannot be used.
+function(_libtorch_check root)
+  if(NOT EXISTS ${root}/lib/libtorch_cpu.so)
+    message(FATAL_ERROR "LibTorch: '${root}' has no lib/libtorch_cpu.so. Set LIBTORCH to an unpacked LibTorch or to the "
+                        "folder `torch` of a Python package.")
+  endif()
+  _libtorch_version(${root} version)
+  if(version VERSION_LESS LibTorch_MIN_VERSION OR NOT version VERSION_LESS LibTorch_END_VERSION)
+    message(FATAL_ERROR "LibTorch: found version '${version}' in ${root}, wanted 2.11 to 2.13. `pip install torch==2.13.0`, "
+                        "or set LIBTORCH to another one.")
+  endif()
+  # std::string has two layouts in libstdc++; with the wrong one nothing links, and the linker does not say why.
+  file(STRINGS ${root}/lib/libc10.so new_strings REGEX "__cxx11" LIMIT_COUNT 1)
+  if(NOT new_strings)
+    message(FATAL_ERROR "LibTorch: ${root} was built with the old layout of std::string (_GLIBCXX_USE_CXX11_ABI=0), wanted "
+                        "the new one. Take a package from pip, or the `cxx11 ABI` file of LibTorch.")
+  endif()
+  if(CMAKE_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
+    message(FATAL_ERROR "LibTorch: CMAKE_CXX_FLAGS ask for the old layout of std::string (_GLIBCXX_USE_CXX11_ABI=0), but "
+                        "${root} has the new one. Leave that flag out.")
   endif()
 endfunction()
 
-_libtorch_locate(LibTorch_ROOT_DIR)
-if(LibTorch_ROOT_DIR AND NOT EXISTS ${LibTorch_ROOT_DIR}/lib/libtorch_cpu.so)
-  message(FATAL_ERROR "LibTorch: '${LibTorch_ROOT_DIR}' has no lib/libtorch_cpu.so. Set LIBTORCH to an unpacked LibTorch "
-                      "or to the folder `torch` of a Python package.")
-endif()
-if(LibTorch_ROOT_DIR)
-  _libtorch_version(${LibTorch_ROOT_DIR} LibTorch_VERSION)
-  if(LibTorch_VERSION VERSION_LESS LibTorch_MIN_VERSION OR NOT LibTorch_VERSION VERSION_LESS LibTorch_END_VERSION)
-    message(FATAL_ERROR "LibTorch: found version '${LibTorch_VERSION}' in ${LibTorch_ROOT_DIR}, wanted 2.11 to 2.13. "
-                        "`pip install torch==2.13.0`, or set LIBTORCH to another one.")
+# What libtorch_cuda.so needs and this machine does not have.
+function(_libtorch_missing_for_cuda root result)
+  set(folders ${CUDAToolkit_LIBRARY_DIR})
+  string(REPLACE ":" ";" from_environment "$ENV{LD_LIBRARY_PATH}")
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -DLIBRARY=${root}/lib/libtorch_cuda.so "-DFOLDERS=${folders};${from_environment}"
+            -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/LibTorchNeeds.cmake
+    OUTPUT_VARIABLE missing OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  set(${result} "${missing}" PARENT_SCOPE)
+endfunction()
+
+# The same targets as TorchConfig's, made without asking for a CUDA toolkit.
+function(_libtorch_by_hand root has_cuda)
+  set(libraries torch_cpu c10)
+  if(has_cuda)
+    list(APPEND libraries c10_cuda torch_cuda)
   endif()
+  foreach(name ${libraries})
+    add_library(${name} SHARED IMPORTED GLOBAL)
+    set_target_properties(${name} PROPERTIES IMPORTED_LOCATION ${root}/lib/lib${name}.so)
+  endforeach()
+  add_library(torch INTERFACE IMPORTED GLOBAL)
+  target_include_directories(torch SYSTEM INTERFACE ${root}/include ${root}/include/torch/csrc/api/include)
+  target_compile_definitions(torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  target_compile_features(torch INTERFACE cxx_std_20)
+  target_link_options(torch INTERFACE -Wl,--allow-shlib-undefined)
+  file(GLOB nvidia_libs ${root}/../nvidia/*/lib)
+  foreach(folder ${nvidia_libs})
+    target_link_options(torch INTERFACE -Wl,-rpath-link,${folder})
+  endforeach()
+  target_link_libraries(torch INTERFACE torch_cpu c10)
+  if(has_cuda)
+    file(GLOB cuda_headers ${root}/../nvidia/*/include)
+    target_include_directories(torch SYSTEM INTERFACE ${cuda_headers} ${CUDAToolkit_INCLUDE_DIRS})
+    target_compile_definitions(torch INTERFACE USE_C10D_NCCL)
+    # Nothing refers to torch_cuda by name: it registers itself when it is loaded.
+    target_link_libraries(torch INTERFACE c10_cuda -Wl,--push-state,--no-as-needed torch_cuda -Wl,--pop-state)
+  endif()
+endfunction()
+
+# A macro: what TorchConfig sets belongs to the caller.
+macro(_libtorch_by_torch_config root)
+  if(CUDAToolkit_FOUND)
+    # TorchConfig needs both; without them its search for the toolkit and for an architecture fails.
+    get_filename_component(CUDA_TOOLKIT_ROOT_DIR ${CUDAToolkit_BIN_DIR}/.. ABSOLUTE)
+    if(NOT DEFINED TORCH_CUDA_ARCH_LIST AND NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
+      set(TORCH_CUDA_ARCH_LIST 9.0)  # of CUDA sources, which Kindling has none of
+    endif()
+  endif()
+  find_package(Torch REQUIRED CONFIG PATHS ${root} NO_DEFAULT_PATH)
+endmacro()
+
+_libtorch_locate(LibTorch_ROOT_DIR)
+if(LibTorch_ROOT_DIR)
+  get_filename_component(LibTorch_ROOT_DIR "${LibTorch_ROOT_DIR}" ABSOLUTE)
+  _libtorch_check(${LibTorch_ROOT_DIR})
+  _libtorch_version(${LibTorch_ROOT_DIR} LibTorch_VERSION)
 endif()
 
 include(FindPackageHandleStandardArgs)
@@ -94,22 +147,32 @@ find_package_handle_standard_args(LibTorch
   REASON_FAILURE_MESSAGE "`pip install torch==2.13.0`, or set LIBTORCH to an unpacked LibTorch")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
+  # What is found must reach every folder of a project, also the one that takes Kindling in with add_subdirectory.
+  set(_libtorch_targets_global ${CMAKE_FIND_PACKAGE_TARGETS_GLOBAL})
+  set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
+  set(LibTorch_HAS_CUDA OFF)
   if(EXISTS ${LibTorch_ROOT_DIR}/lib/libtorch_cuda.so)
     find_package(CUDAToolkit QUIET)
-  endif()
-  if(EXISTS ${LibTorch_ROOT_DIR}/lib/libtorch_cuda.so AND NOT CUDAToolkit_FOUND)
-    message(STATUS "LibTorch: a CUDA build without a CUDA toolkit on this machine; its targets are defined by hand")
-    _libtorch_by_hand(${LibTorch_ROOT_DIR})
-  else()
-    if(CUDAToolkit_FOUND)
-      # TorchConfig needs both; without them its search for the toolkit and for an architecture fails.
-      get_filename_component(CUDA_TOOLKIT_ROOT_DIR ${CUDAToolkit_BIN_DIR}/.. ABSOLUTE)
-      if(NOT DEFINED TORCH_CUDA_ARCH_LIST AND NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
-        set(TORCH_CUDA_ARCH_LIST 9.0)
+    set(LibTorch_HAS_CUDA ${LIBTORCH_CUDA})
+    if(LIBTORCH_CUDA STREQUAL "AUTO")
+      _libtorch_missing_for_cuda(${LibTorch_ROOT_DIR} _libtorch_missing)
+      if(_libtorch_missing)
+        message(STATUS "LibTorch: a CUDA build, but this machine lacks ${_libtorch_missing}: its CPU part alone is linked "
+                       "(LIBTORCH_CUDA=ON links CUDA all the same)")
+        set(LibTorch_HAS_CUDA OFF)
+      else()
+        set(LibTorch_HAS_CUDA ON)
       endif()
     endif()
-    find_package(Torch REQUIRED CONFIG PATHS ${LibTorch_ROOT_DIR} NO_DEFAULT_PATH)
+    if(LibTorch_HAS_CUDA AND CUDAToolkit_FOUND)
+      _libtorch_by_torch_config(${LibTorch_ROOT_DIR})
+    else()
+      _libtorch_by_hand(${LibTorch_ROOT_DIR} ${LibTorch_HAS_CUDA})
+    endif()
+  else()
+    _libtorch_by_torch_config(${LibTorch_ROOT_DIR})
   endif()
   add_library(LibTorch::LibTorch INTERFACE IMPORTED GLOBAL)
   set_target_properties(LibTorch::LibTorch PROPERTIES INTERFACE_LINK_LIBRARIES torch)
+  set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ${_libtorch_targets_global})
 endif()
