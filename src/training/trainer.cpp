@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "device/libtorch_version.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/tensors/move.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr double kPreviewInterval_s = 1;
 
 TrainerOptions resolved(TrainerOptions options) {
+  require_matching_libtorch();
   validate(options, "TrainerOptions");
   if (options.fast_dev_run) {
     options.max_epochs = 1;
