@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set-up that the scripts share: system packages, LibTorch, a configured build folder.
 #
-# Sourced by train.sh, test.sh and tidy.sh. Run by itself, `scripts/setup.sh [PRESET]` makes build/PRESET (dev) ready
+# Sourced by the other scripts. Run by itself, `scripts/setup.sh [PRESET]` makes build/PRESET (dev) ready
 # for `cmake --build --preset PRESET`.
 #
 # From the environment: LIBTORCH or Torch_DIR (which LibTorch), KINDLING_TORCH_INDEX (where pip looks for it), CXX,
@@ -14,7 +14,7 @@ readonly deps=$kindling_root/.deps
 readonly torch_version=2.13.0
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev)
-readonly test_packages=(libgtest-dev)
+readonly test_packages=(libgtest-dev clang)  # clang: for the consumer tests
 
 say() { printf 'kindling: %s\n' "$*" >&2; }
 

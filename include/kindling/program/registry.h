@@ -49,7 +49,7 @@ class Registry {
       return std::make_shared<DataFactory>(
           [options](const DataOptions& shared) -> std::shared_ptr<DataModule> {
             if constexpr (std::is_same_v<Options, NoOptions>)
-              return std::make_shared<T>(shared);
+              return static_cast<void>(options), std::make_shared<T>(shared);
             else
               return std::make_shared<T>(options, shared);
           });

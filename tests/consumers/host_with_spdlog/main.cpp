@@ -1,0 +1,21 @@
+#include <kindling/kindling.h>
+
+#include <iostream>
+
+#include "own_log.h"
+
+// A program with a default logger of its own, which also takes what Kindling has to say.
+int main() {
+  start_own_log();
+  write_to_own_log("before");
+  kindling::set_log_observer(
+      [](kindling::LogLevel, const std::string& message) { write_to_own_log(message); });
+
+  kindling::SyntheticRegression data({}, {.batch_size = 50});
+  kindling::Trainer trainer({.max_epochs = 3, .num_gpus = 99});  // says aloud that there are fewer
+  const auto result = trainer.fit(std::make_shared<kindling::LinearRegression>(), data);
+
+  if (!own_log_is_untouched()) return 1;
+  write_to_own_log("after");
+  return result.num_epochs == 3 ? 0 : 2;
+}
