@@ -1,0 +1,238 @@
+#include "loggers/chart_layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "kindling/base/error.h"
+#include "kindling/base/json.h"
+#include "loggers/display_text.h"
+
+namespace kindling {
+namespace {
+
+constexpr double kNowhere = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLargestDrawn = 1e300;  // so that differences stay finite
+constexpr double kLargestPlace = 1e6;    // plots away: beyond, a line's direction no longer matters
+constexpr double kMargin = 0.05;         // of a span that the curves decide, on each side
+constexpr double kSmallestSpan = 1e-9;   // of the values: narrower axes would show rounding errors
+
+using Limits = std::array<double, 2>;
+
+// `value` in the space in which the axis is even; NaN when it has no place there.
+double on_scale(AxisScale scale, double value) {
+  if (!(std::abs(value) <= kLargestDrawn)) return kNowhere;
+  if (scale == AxisScale::linear) return value;
+  return value > 0 ? std::log10(value) : kNowhere;
+}
+
+double share_of(const Limits& limits, double place) {
+  return std::clamp((place - limits[0]) / (limits[1] - limits[0]), -kLargestPlace, kLargestPlace);
+}
+
+// Limits given by the user, on the scale of the axis.
+Limits checked_limits(const char* name, const Limits& given, AxisScale scale) {
+  const Limits limits{on_scale(scale, given[0]), on_scale(scale, given[1])};
+  if (limits[0] < limits[1]) return limits;  // false for NaN
+  throw Error(
+      {.place = std::string("chart ") + name,
+       .found = '[' + number_text(given[0]) + ", " + number_text(given[1]) + ']',
+       .wanted = scale == AxisScale::log ? "0 < low < high on a log axis" : "finite numbers, low < high"});
+}
+
+// Limits that show all of `points`, which are on the scale of their axis.
+Limits limits_around(const std::vector<std::vector<ChartPoint>>& curves, double ChartPoint::*coordinate) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const auto& points : curves) {
+    for (const ChartPoint& point : points) {
+      if (std::isnan(point.x)) continue;
+      low = std::min(low, point.*coordinate);
+      high = std::max(high, point.*coordinate);
+    }
+  }
+  if (low > high) return {0, 1};  // nothing to show
+  const double size = std::max(std::abs(low), std::abs(high));
+  if (high - low <= size * kSmallestSpan) {
+    const double half = size > 0 ? size * 0.1 : 0.5;
+    return {low - half, high + half};
+  }
+  const double margin = kMargin * (high - low);
+  return {low - margin, high + margin};
+}
+
+// The points of a curve on the scales of the axes; NaN in both coordinates where there is none.
+std::vector<ChartPoint> points_on_scales(const Chart& chart, const Curve& curve) {
+  if (curve.x.size() != curve.y.size())
+    throw Error({.place = "chart, curve '" + curve.label + "'",
+                 .found = std::to_string(curve.x.size()) + " x and " + std::to_string(curve.y.size()) + " y",
+                 .wanted = "as many of both"});
+  std::vector<ChartPoint> points;
+  points.reserve(curve.x.size());
+  for (std::size_t i = 0; i < curve.x.size(); ++i) {
+    const ChartPoint point{on_scale(chart.xscale, curve.x[i]), on_scale(chart.yscale, curve.y[i])};
+    const bool has_place = !std::isnan(point.x) && !std::isnan(point.y);
+    points.push_back(has_place ? point : ChartPoint{kNowhere, kNowhere});
+  }
+  return points;
+}
+
+// The smallest of 1, 2, 5 times a power of ten that is no smaller than `step`.
+double round_step(double step) {
+  const double power = std::pow(10, std::floor(std::log10(step)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (step <= factor * power * (1 + 1e-9)) return factor * power;
+  return 10 * power;
+}
+
+// As many decimals as tell one tick from the next.
+std::string tick_text(double value, double step, double largest) {
+  const double decimals = std::max(0.0, -std::floor(std::log10(step) + 1e-9));
+  if (decimals <= 5 && largest < 1e6) return fixed_text(value, static_cast<int>(decimals));
+  const double digits = std::floor(std::log10(largest)) - std::floor(std::log10(step) + 1e-9) + 1;
+  return short_text(value, static_cast<int>(std::clamp(digits, 1.0, 15.0)));
+}
+
+// The multiples of a round step (at least two) between `low` and `high`, with their texts.
+std::vector<std::pair<double, std::string>> round_values(double low, double high, int wanted) {
+  double step = round_step((high - low) / wanted);
+  if (std::floor(high / step) - std::ceil(low / step) < 1)
+    step = round_step(step / 3);  // one tick says nothing
+  const double first = std::ceil(low / step - 1e-9), last = std::floor(high / step + 1e-9);
+  std::vector<std::pair<double, std::string>> values;
+  const auto count = static_cast<int>(std::min(last - first + 1, 100.0));
+  for (int i = 0; i < count; ++i) {
+    const double value = (first + i) * step + 0.0;  // + 0.0: no "-0"
+    values.emplace_back(value, tick_text(value, step, std::max(std::abs(low), std::abs(high))));
+  }
+  return values;
+}
+
+std::vector<ChartTick> linear_ticks(const Limits& limits, int wanted) {
+  std::vector<ChartTick> ticks;
+  for (auto& [value, text] : round_values(limits[0], limits[1], wanted))
+    ticks.push_back({share_of(limits, value), std::move(text)});
+  return ticks;
+}
+
+// Powers of ten; where fewer than two are in sight also their multiples by 2 and 5, else round numbers.
+std::vector<ChartTick> log_ticks(const Limits& limits, int wanted) {
+  const double first = std::ceil(limits[0] - 1e-9), last = std::floor(limits[1] + 1e-9);
+  const double stride = std::max(1.0, std::ceil((last - first + 1) / (wanted + 1)));
+  std::vector<ChartTick> ticks;
+  const auto add = [&](double value) {
+    const double at = share_of(limits, std::log10(value));
+    if (at >= -1e-9 && at <= 1 + 1e-9) ticks.push_back({at, short_text(value, 1)});
+  };
+  if (last > first) {
+    for (double power = std::ceil(first / stride) * stride; power <= last; power += stride)
+      add(std::pow(10, power));
+    return ticks;
+  }
+  for (double power = first - 1; power <= last + 1; ++power)
+    for (const double factor : {1.0, 2.0, 5.0}) add(factor * std::pow(10, power));
+  if (ticks.size() >= 2) return ticks;
+  ticks.clear();
+  for (auto& [value, text] : round_values(std::pow(10, limits[0]), std::pow(10, limits[1]), wanted))
+    ticks.push_back({share_of(limits, std::log10(value)), std::move(text)});
+  return ticks;
+}
+
+bool lies_in_plot(const ChartPoint& point) {
+  return point.x >= 0 && point.x <= 1 && point.y >= 0 && point.y <= 1;
+}
+
+// The part of the segment a–b inside the plot (Liang, Barsky 1984).
+std::optional<std::pair<ChartPoint, ChartPoint>> clipped(const ChartPoint& a, const ChartPoint& b) {
+  const double dx = b.x - a.x, dy = b.y - a.y;
+  double from = 0, to = 1;
+  for (const auto& [slope, distance] : {std::pair{-dx, a.x}, {dx, 1 - a.x}, {-dy, a.y}, {dy, 1 - a.y}}) {
+    if (slope == 0 && distance < 0) return std::nullopt;
+    if (slope < 0) from = std::max(from, distance / slope);
+    if (slope > 0) to = std::min(to, distance / slope);
+  }
+  if (from > to) return std::nullopt;
+  const auto along = [&](double t) { return t == 1 ? b : ChartPoint{a.x + t * dx, a.y + t * dy}; };
+  return std::pair{along(from), along(to)};
+}
+
+std::vector<std::vector<ChartPoint>> lines_through(const std::vector<ChartPoint>& points) {
+  std::vector<std::vector<ChartPoint>> lines;
+  const auto is_break = [&](std::size_t i) { return i >= points.size() || std::isnan(points[i].x); };
+  bool goes_on = false;  // the last line ends at the previous point
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (is_break(i) || i == 0 || is_break(i - 1)) {
+      if (!is_break(i) && is_break(i + 1) && lies_in_plot(points[i])) lines.push_back({points[i]});
+      goes_on = false;
+      continue;
+    }
+    const auto piece = clipped(points[i - 1], points[i]);
+    if (piece && !goes_on) lines.push_back({piece->first});
+    if (piece) lines.back().push_back(piece->second);
+    goes_on = piece && lies_in_plot(points[i]);
+  }
+  return lines;
+}
+
+// The length of the valid UTF-8 sequence at the start of `text`, 0 if it is none (RFC 3629).
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const bool too_long = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xf0 && byte(1) < 0x90);
+  const bool no_character = (lead == 0xed && byte(1) >= 0xa0) || (lead == 0xf4 && byte(1) >= 0x90) ||
+                            (lead == 0xef && byte(1) == 0xbf && byte(2) >= 0xbe);
+  return too_long || no_character ? 0 : length;
+}
+
+}  // namespace
+
+ChartLayout layout_of(const Chart& chart, int xticks, int yticks) {
+  std::vector<std::vector<ChartPoint>> curves;
+  for (const Curve& curve : chart.curves) curves.push_back(points_on_scales(chart, curve));
+  const Limits xlimits =
+      chart.xlim ? checked_limits("xlim", *chart.xlim, chart.xscale) : limits_around(curves, &ChartPoint::x);
+  const Limits ylimits =
+      chart.ylim ? checked_limits("ylim", *chart.ylim, chart.yscale) : limits_around(curves, &ChartPoint::y);
+  ChartLayout layout;
+  layout.xticks = (chart.xscale == AxisScale::log ? log_ticks : linear_ticks)(xlimits, xticks);
+  layout.yticks = (chart.yscale == AxisScale::log ? log_ticks : linear_ticks)(ylimits, yticks);
+  for (auto& points : curves) {
+    for (ChartPoint& point : points)
+      if (!std::isnan(point.x)) point = {share_of(xlimits, point.x), share_of(ylimits, point.y)};
+    CurveLayout curve{.lines = lines_through(points), .points = {}};
+    std::copy_if(points.begin(), points.end(), std::back_inserter(curve.points), lies_in_plot);
+    layout.curves.push_back(std::move(curve));
+  }
+  return layout;
+}
+
+std::string clean_label(std::string_view label) {
+  std::string clean;
+  while (!label.empty()) {
+    const std::size_t length = utf8_length(label);
+    const auto first = static_cast<unsigned char>(label[0]);
+    const bool is_control = first < 0x20 || first == 0x7f ||
+                            (first == 0xc2 && length == 2 && static_cast<unsigned char>(label[1]) < 0xa0);
+    if (length == 0)
+      clean += "\xef\xbf\xbd";  // U+FFFD, the mark for what cannot be read
+    else if (is_control)
+      clean += ' ';
+    else
+      clean += label.substr(0, length);
+    label.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return clean;
+}
+
+int num_characters(std::string_view clean) {
+  return static_cast<int>(
+      std::count_if(clean.begin(), clean.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+}  // namespace kindling

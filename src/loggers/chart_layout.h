@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kindling/loggers/chart.h"
+
+// Where the parts of a chart stand, for every kind of drawing: in shares of the plot's width and height, (0,
+// 0) at the lower left.
+namespace kindling {
+
+struct ChartPoint {
+  double x = 0, y = 0;
+};
+
+struct ChartTick {
+  double at = 0;  // 0 to 1 along the axis
+  std::string text;
+};
+
+struct CurveLayout {
+  std::vector<std::vector<ChartPoint>> lines;  // what lies in the plot; one point alone is a line of one
+  std::vector<ChartPoint> points;              // those given that lie in the plot
+};
+
+struct ChartLayout {
+  std::vector<ChartTick> xticks, yticks;
+  std::vector<CurveLayout> curves;  // as in the chart
+};
+
+// About `xticks` and `yticks` ticks, at multiples of 1, 2 or 5 times a power of ten. Throws as to_svg().
+ChartLayout layout_of(const Chart& chart, int xticks, int yticks);
+
+// `label` as valid UTF-8 without control characters: safe in an XML file (escaped) and in a terminal.
+std::string clean_label(std::string_view label);
+int num_characters(std::string_view clean);  // code points
+
+}  // namespace kindling

@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+
+#include "loggers/chart_layout.h"
+
+namespace kindling {
+namespace {
+
+constexpr int kSmallestColumns = 24, kSmallestRows = 4;
+
+// Dots in cells of two by four, each cell a character of the block U+2800.
+class BrailleCanvas {
+ public:
+  BrailleCanvas(int columns, int rows)
+      : columns_(columns),
+        rows_(rows),
+        cells_(static_cast<std::size_t>(columns) * static_cast<std::size_t>(rows)) {}
+
+  void set(int x, int y) {  // in dots from the upper left
+    static constexpr unsigned kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    if (x < 0 || y < 0 || x >= 2 * columns_ || y >= 4 * rows_) return;
+    cells_[static_cast<std::size_t>(y / 4 * columns_ + x / 2)] |= kBits[y % 4][x % 2];
+  }
+
+  // Where a share of the plot stands, in dots and in cells.
+  int dot_x(double at) const { return static_cast<int>(std::lround(at * (2 * columns_ - 1))); }
+  int dot_y(double at) const { return static_cast<int>(std::lround((1 - at) * (4 * rows_ - 1))); }
+
+  int column_of(double at) const { return dot_x(at) / 2; }
+  int row_of(double at) const { return dot_y(at) / 4; }
+  int columns() const { return columns_; }
+  int rows() const { return rows_; }
+
+  std::string row(int number) const {
+    std::string text;
+    for (int column = 0; column < columns_; ++column) {
+      const unsigned dots = cells_[static_cast<std::size_t>(number * columns_ + column)];
+      if (dots == 0)
+        text += ' ';
+      else
+        text += {'\xe2', static_cast<char>(0xa0 | (dots >> 6)), static_cast<char>(0x80 | (dots & 0x3f))};
+    }
+    while (text.ends_with(' ')) text.pop_back();
+    return text;
+  }
+
+ private:
+  int columns_, rows_;
+  std::vector<unsigned> cells_;
+};
+
+// Whether the curve has ink at the n-th dot along its way.
+bool has_ink(std::size_t curve, int n) {
+  switch (curve % 4) {
+    case 0:
+      return true;
+    case 1:
+      return n % 10 < 6;
+    case 2:
+      return n % 4 == 0;
+    default:
+      return n % 12 < 6 || n % 12 == 8 || n % 12 == 9;
+  }
+}
+
+void draw_segment(BrailleCanvas& canvas, const ChartPoint& from, const ChartPoint& to, std::size_t curve,
+                  int& n) {
+  const int x0 = canvas.dot_x(from.x), y0 = canvas.dot_y(from.y);
+  const int dx = canvas.dot_x(to.x) - x0, dy = canvas.dot_y(to.y) - y0;
+  const int steps = std::max(std::abs(dx), std::abs(dy));
+  for (int i = 0; i <= steps; ++i) {
+    const double share = steps == 0 ? 0 : static_cast<double>(i) / steps;
+    if (has_ink(curve, n + i))
+      canvas.set(x0 + static_cast<int>(std::lround(share * dx)),
+                 y0 + static_cast<int>(std::lround(share * dy)));
+  }
+  n += steps;
+}
+
+void draw_curve(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t curve) {
+  int n = 0;
+  for (const auto& line : layout.lines) {
+    for (std::size_t i = 1; i < line.size(); ++i) draw_segment(canvas, line[i - 1], line[i], curve, n);
+    if (line.size() > 1) continue;
+    const int x = canvas.dot_x(line[0].x) & ~1,
+              y = canvas.dot_y(line[0].y);  // one dot alone would be overlooked
+    for (const int right : {0, 1})
+      for (const int down : {0, 1}) canvas.set(x + right, y + down);
+  }
+}
+
+std::string spaces(int count) { return std::string(static_cast<std::size_t>(std::max(count, 0)), ' '); }
+
+std::string centered(std::string_view label, int from, int width) {
+  const std::string clean = clean_label(label);
+  return spaces(from + (width - num_characters(clean)) / 2) + clean + '\n';
+}
+
+std::string plot_rows(const BrailleCanvas& canvas, const std::vector<ChartTick>& ticks, int margin) {
+  std::string text;
+  for (int row = 0; row < canvas.rows(); ++row) {
+    const auto tick = std::find_if(ticks.begin(), ticks.end(),
+                                   [&](const ChartTick& t) { return canvas.row_of(t.at) == row; });
+    const std::string label = tick == ticks.end() ? "" : tick->text;
+    text += spaces(margin - num_characters(label)) + label + (tick == ticks.end() ? " │" : " ┤");
+    text += canvas.row(row) + '\n';
+  }
+  return text;
+}
+
+// The lower axis, and below it the texts that have room.
+std::string lower_axis(const BrailleCanvas& canvas, const std::vector<ChartTick>& ticks, int margin) {
+  std::string labels = spaces(margin + 2);
+  std::vector<bool> has_tick(static_cast<std::size_t>(canvas.columns()));
+  int end = 0;  // of the labels so far, in characters
+  for (const ChartTick& tick : ticks) {
+    const int column = canvas.column_of(tick.at);
+    has_tick[static_cast<std::size_t>(column)] = true;
+    const int width = num_characters(tick.text);
+    const int start = std::clamp(margin + 2 + column - width / 2, 0, margin + 2 + canvas.columns() - width);
+    if (end > 0 && start <= end) continue;
+    labels.resize(static_cast<std::size_t>(start), ' ');
+    labels += tick.text;
+    end = start + width;
+  }
+  std::string axis = spaces(margin) + " └";
+  for (const bool tick : has_tick) axis += tick ? "┬" : "─";
+  return axis + '\n' + labels + '\n';
+}
+
+std::string text_legend(const Chart& chart, int columns) {
+  constexpr int kSample = 6;
+  std::string legend;
+  int used = columns;  // a first line is begun by the first label
+  for (std::size_t i = 0; i < chart.curves.size(); ++i) {
+    const std::string label = clean_label(chart.curves[i].label);
+    if (label.empty()) continue;
+    BrailleCanvas sample(kSample, 1);
+    for (int x = 0; x < 2 * kSample; ++x)
+      if (has_ink(i, x)) sample.set(x, 1);
+    std::string drawn = sample.row(0);
+    drawn += spaces(kSample - num_characters(drawn));
+    const int width = kSample + 1 + num_characters(label) + 3;
+    const bool is_new_line = used + width > columns;
+    if (is_new_line) used = 0;
+    legend += (legend.empty() ? "  " : is_new_line ? "\n  " : "   ") + drawn + ' ' + label;
+    used += width;
+  }
+  return legend.empty() ? legend : legend + '\n';
+}
+
+}  // namespace
+
+std::string to_text(const Chart& chart, int columns, int rows) {
+  columns = std::max(columns, kSmallestColumns);
+  rows = std::max(rows, kSmallestRows);
+  const ChartLayout layout = layout_of(chart, std::max(columns / 12, 2), std::max(rows / 3, 2));
+  int margin = 0;
+  for (const ChartTick& tick : layout.yticks) margin = std::max(margin, num_characters(tick.text));
+  const int width = columns - margin - 2;
+  BrailleCanvas canvas(width, rows);
+  for (std::size_t i = 0; i < layout.curves.size(); ++i) draw_curve(canvas, layout.curves[i], i);
+
+  std::string text;
+  if (!chart.title.empty()) text += centered(chart.title, margin + 2, width);
+  if (!chart.ylabel.empty()) text += ' ' + clean_label(chart.ylabel) + '\n';
+  text += plot_rows(canvas, layout.yticks, margin) + lower_axis(canvas, layout.xticks, margin);
+  if (!chart.xlabel.empty()) text += centered(chart.xlabel, margin + 2, width);
+  return text + text_legend(chart, columns);
+}
+
+}  // namespace kindling
