@@ -1,6 +1,7 @@
 #include "kindling/nn/classifier.h"
 
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/zeros.h>
 
 #include "kindling/metrics/accuracy.h"
 
@@ -24,8 +25,14 @@ at::Tensor Classifier::training_step(const Batch& batch) {
 
 void Classifier::validation_step(const Batch& batch) {
   const at::Tensor outputs = forward_inputs(batch);
-  log("val_loss", loss(outputs, batch.labels()));
-  log("val_acc", accuracy(outputs, batch.labels()));
+  plot("loss", loss(outputs, batch.labels()), /*train=*/false);
+  plot("acc", accuracy(outputs, batch.labels()), /*train=*/false);
+}
+
+std::vector<LayerRow> Classifier::layer_summary(at::IntArrayRef input_shape) {
+  const auto own = parameters();
+  const Device device = own.empty() || !own.front().defined() ? trainer().device() : own.front().device();
+  return kindling::layer_summary(*this, Batch{at::zeros(input_shape, at::device(device))});
 }
 
 void Classifier::test_step(const Batch& batch) {

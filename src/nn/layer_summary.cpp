@@ -1,9 +1,10 @@
 #include "kindling/nn/layer_summary.h"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/nn/modules/container/sequential.h>
 
 #include <map>
+
+#include "nn/evaluation_guard.h"
 
 namespace kindling {
 namespace {
@@ -19,19 +20,21 @@ std::string short_type(std::string name) {
 struct Shapes {
   std::vector<std::int64_t> input, output;
 };
+using ShapesByName = std::map<std::string, Shapes>;
 
-// By the name of the layer; empty unless the model is a Sequential with a name.
-std::map<std::string, Shapes> shapes_of(Module& model, const at::Tensor& input) {
-  std::map<std::string, Shapes> shapes;
+// By the names of the layers; empty unless the model's one child is a Sequential, whose layers are run one by
+// one.
+ShapesByName shapes_of(Module& model, const at::Tensor& input) {
+  ShapesByName shapes;
   const auto children = model.named_children();
   if (children.size() != 1) return shapes;
   auto* sequential = children[0].value()->as<torch::nn::SequentialImpl>();
   if (sequential == nullptr) return shapes;
   at::Tensor value = input;
-  std::size_t index = 0;
-  for (auto& layer : *sequential) {
-    const at::Tensor output = layer.forward(value);
-    shapes[children[0].key() + "." + std::to_string(index++)] = {value.sizes().vec(), output.sizes().vec()};
+  auto layer = sequential->begin();
+  for (const auto& child : sequential->named_children()) {
+    const at::Tensor output = (layer++)->forward(value);
+    shapes[children[0].key() + '.' + child.key()] = {value.sizes().vec(), output.sizes().vec()};
     value = output;
   }
   return shapes;
@@ -40,23 +43,21 @@ std::map<std::string, Shapes> shapes_of(Module& model, const at::Tensor& input) 
 }  // namespace
 
 std::vector<LayerRow> layer_summary(Module& model, const Batch& batch) {
-  const at::NoGradGuard no_grad;
-  const bool was_training = model.is_training();
-  model.eval();
+  const EvaluationGuard evaluation(model);
   model.forward_inputs(batch);
-  const auto shapes = shapes_of(model, batch.tensors().front());
-  model.train(was_training);
+  const ShapesByName shapes = shapes_of(model, batch.tensors().front());
 
   std::vector<LayerRow> rows;
   for (const auto& item : model.named_modules()) {
-    LayerRow row{
-        .name = item.key(), .type = short_type(item.value()->name()), .input_shape = {}, .output_shape = {}};
-    for (const auto& parameter : item.value()->parameters(/*recurse=*/false))
-      row.num_parameters += parameter.numel();
-    if (row.num_parameters == 0) continue;
-    if (const auto found = shapes.find(row.name); found != shapes.end()) {
+    const torch::nn::Module& layer = *item.value();
+    LayerRow row{.name = item.key(), .type = short_type(layer.name()), .input_shape = {}, .output_shape = {}};
+    for (const auto& parameter : layer.parameters(/*recurse=*/false)) row.num_parameters += parameter.numel();
+    const auto found = shapes.find(row.name);
+    if (found != shapes.end()) {
       row.input_shape = found->second.input;
       row.output_shape = found->second.output;
+    } else if (!layer.children().empty() && row.num_parameters == 0) {
+      continue;  // holds the layers that follow
     }
     rows.push_back(std::move(row));
   }

@@ -50,6 +50,7 @@ void show_layers(const std::vector<LayerRow>& layers, std::ostream& out) {
   line("layer", "in", "out", "params");
   std::int64_t total = 0;
   for (const auto& row : layers) {
+    if (row.num_parameters == 0) continue;
     line(row.name + " " + row.type, shape_text(row.input_shape), shape_text(row.output_shape),
          grouped(row.num_parameters));
     total += row.num_parameters;

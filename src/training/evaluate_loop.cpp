@@ -1,29 +1,13 @@
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 
 #include <limits>
 
 #include "kindling/tensors/move.h"
+#include "nn/evaluation_guard.h"
 #include "training/trainer_impl.h"
 
 namespace kindling {
 namespace {
-
-// Evaluation mode without gradients; gives the model its mode back, also when a step throws.
-class EvaluationGuard {
- public:
-  explicit EvaluationGuard(Module& model) : model_(model), was_training_(model.is_training()) {
-    model_.eval();
-  }
-  ~EvaluationGuard() { model_.train(was_training_); }
-  EvaluationGuard(const EvaluationGuard&) = delete;
-  EvaluationGuard& operator=(const EvaluationGuard&) = delete;
-
- private:
-  Module& model_;
-  bool was_training_;
-  at::NoGradGuard no_grad_;
-};
 
 // Sends what a model logs to another log while it lives.
 class LogGuard {

@@ -10,6 +10,15 @@
 
 namespace kindling {
 
+std::vector<at::Tensor> trainable_parameters(const Module& model) {
+  std::vector<at::Tensor> parameters;
+  std::set<const at::TensorImpl*> known;  // tied weights are registered twice and updated once, as in Python
+  for (const auto& parameter : model.parameters())
+    if (parameter.requires_grad() && known.insert(parameter.unsafeGetTensorImpl()).second)
+      parameters.push_back(parameter);
+  return parameters;
+}
+
 Step::Step(std::shared_ptr<Module> model, const TrainerOptions& options, DeviceLog& log)
     : model_(std::move(model)), options_(options), log_(log) {
   log_.column("train_loss");  // comes first in records
@@ -56,11 +65,7 @@ double Step::lr_at(std::int64_t step) const {
 }
 
 void Step::make_optimizer() {
-  std::vector<at::Tensor> parameters;
-  std::set<const at::TensorImpl*> known;  // tied weights are registered twice and updated once, as in Python
-  for (const auto& parameter : model_->parameters())
-    if (parameter.requires_grad() && known.insert(parameter.unsafeGetTensorImpl()).second)
-      parameters.push_back(parameter);
+  std::vector<at::Tensor> parameters = trainable_parameters(*model_);
   if (options_.optimizer)
     optimizer_ = options_.optimizer(std::move(parameters));
   else if (!(optimizer_ = model_->configure_optimizers()))

@@ -1,12 +1,16 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "kindling/metrics/device_log.h"
 #include "kindling/nn/module.h"
 #include "kindling/training/trainer_options.h"
 
 namespace kindling {
+
+// What an optimizer updates, each once.
+std::vector<at::Tensor> trainable_parameters(const Module& model);
 
 // One optimizer step of one model: forward, backward, clip, schedule, update, log. The one place that does.
 class Step {

@@ -35,6 +35,13 @@ void require_an_end(const TrainerOptions& options) {
                      .remedy = "for example max_epochs = 10"});
 }
 
+void require_prepared(const char* place, bool has_data, bool has_model) {
+  if (!has_data)
+    throw Error({.place = place, .found = "there is no data", .remedy = "call prepare_data(data) first"});
+  if (!has_model)
+    throw Error({.place = place, .found = "there is no model", .remedy = "call prepare_model(model) first"});
+}
+
 void put(Record& record, const std::string& name, double value) {
   for (auto& [known, old] : record.values)
     if (known == name) {
@@ -56,55 +63,70 @@ void put_counts(Record& record, const TransferCounts& counts) {
 
 FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& data) {
   require_an_end(options_);
-  data.prepare_data();
-  const auto train_loader = data.train_dataloader();
-  const auto val_loader = data.val_dataloader();
-  if (!train_loader)
-    throw DataError({.place = "Trainer::fit", .found = "the data has no train_dataloader()"});
-  train_loader->stage_for(device());
+  const FitEnd end{*this};
+  prepare_data(data);
   prepare_model(model);
-  state_->num_train_batches = num_batches_of(*train_loader, options_.limit_train_batches);
-  schedule_length_ = schedule_length(options_, state_->num_train_batches);
   for_each_callback([&](Callback& callback) { callback.on_fit_start(owner_, *model); });
-  sanity_check(data, val_loader.get());
+  sanity_check();
 
   FitResult result;
-  while (!is_done()) {
-    begin_epoch();
-    for_each_callback([&](Callback& callback) { callback.on_train_epoch_start(owner_, *model); });
-    train_epoch(data, *train_loader);
-    const Record record = close_epoch(data, val_loader.get());
-    for (const auto& logger : options_.loggers) logger->write(record);
-    result.metrics = Metrics(record.values.begin(), record.values.end());
-    for_each_callback([&](Callback& callback) { callback.on_epoch_end(owner_, *model, record); });
-    ++state_->epoch;
-  }
+  while (!is_done()) result.metrics = fit_epoch();
   result.status = stop_.stop_requested() ? FitStatus::stopped : FitStatus::finished;
   result.num_epochs = state_->epoch;
   result.global_step = state_->global_step;
-  stop_.reset();
   state_->log = nullptr;  // what a model logs from here on belongs to no loop
   for (const auto& logger : options_.loggers) logger->finish();
   for_each_callback([&](Callback& callback) { callback.on_fit_end(owner_, *model, result); });
   return result;
 }
 
-void Trainer::Impl::train_epoch(DataModule& data, DataLoader& loader) {
+Trainer::Impl::FitEnd::~FitEnd() {
+  impl.stop_.reset();
+  impl.state_->log = nullptr;
+  impl.data_ = nullptr;
+  impl.train_loader_ = impl.val_loader_ = nullptr;
+  impl.state_->num_train_batches = impl.schedule_length_ = 0;
+}
+
+void Trainer::Impl::prepare_data(DataModule& data) {
+  data.prepare_data();
+  train_loader_ = data.train_dataloader();
+  val_loader_ = data.val_dataloader();
+  if (!train_loader_)
+    throw DataError({.place = "Trainer::prepare_data", .found = "the data has no train_dataloader()"});
+  data_ = &data;
+  train_loader_->stage_for(device());
+  state_->num_train_batches = num_batches_of(*train_loader_, options_.limit_train_batches);
+  schedule_length_ = schedule_length(options_, state_->num_train_batches);
+}
+
+Metrics Trainer::Impl::fit_epoch() {
+  require_prepared("Trainer::fit_epoch", data_ != nullptr, step_.has_value());
+  Module& model = step_->model();
+  begin_epoch();
+  for_each_callback([&](Callback& callback) { callback.on_train_epoch_start(owner_, model); });
+  train_epoch();
+  const Record record = close_epoch();
+  for (const auto& logger : options_.loggers) logger->write(record);
+  for_each_callback([&](Callback& callback) { callback.on_epoch_end(owner_, model, record); });
+  ++state_->epoch;
+  begin_epoch();  // what is logged from here on belongs to the next one
+  return Metrics(record.values.begin(), record.values.end());
+}
+
+void Trainer::Impl::train_epoch() {
   Module& model = step_->model();
   model.train();
-  loader.start_epoch(state_->epoch);
+  train_loader_->start_epoch(state_->epoch);
   Batch batch;
-  while (state_->batch_index < state_->num_train_batches && !must_stop() && fetch(loader, data, batch)) {
+  while (state_->batch_index < state_->num_train_batches && !must_stop() && fetch(batch)) {
     train_step(batch);
     for_each_callback([&](Callback& callback) { callback.on_train_batch_end(owner_, model); });
   }
 }
 
 void Trainer::Impl::train_step(const Batch& batch) {
-  if (!step_)
-    throw Error({.place = "Trainer::train_step",
-                 .found = "there is no model",
-                 .remedy = "call prepare_model(model) first"});
+  require_prepared("Trainer::train_step", /*has_data=*/true, step_.has_value());
   step_->set_schedule_point(schedule_index(state_->global_step), schedule_length_);
   const bool is_watched = state_->batch_index < kWatchedSteps;
   step_->run(batch, is_watched);
@@ -114,10 +136,10 @@ void Trainer::Impl::train_step(const Batch& batch) {
   reporter_.after_step();
 }
 
-bool Trainer::Impl::fetch(DataLoader& loader, DataModule& data, Batch& batch) {
+bool Trainer::Impl::fetch(Batch& batch) {
   const auto start = Clock::now();
-  const bool found = loader.next(batch);
-  if (found) batch = data.on_after_batch_transfer(prepare_batch(std::move(batch)));
+  const bool found = train_loader_->next(batch);
+  if (found) batch = data_->on_after_batch_transfer(prepare_batch(std::move(batch)));
   data_wait_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
   return found;
 }
@@ -147,22 +169,26 @@ void Trainer::Impl::begin_epoch() {
 Trainer::Impl::Values Trainer::Impl::finish_epoch() {
   train_log_.move_to_host();
   reporter_.finish_epoch();
+  if (step_) step_->model().draw_epoch(train_log_, /*train=*/true);
   Values means = train_log_.means();
   std::erase_if(means,
                 [](const auto& mean) { return mean.first == "grad_norm"; });  // of steps, not of epochs
   return means;
 }
 
-Record Trainer::Impl::close_epoch(DataModule& data, DataLoader* val_loader) {
+Record Trainer::Impl::close_epoch() {
   Record record{.kind = Record::Kind::epoch,
                 .global_step = state_->global_step,
                 .epoch = state_->epoch + 1,
                 .values = finish_epoch()};
   const double train_seconds = progress().epoch_seconds;
-  if (val_loader != nullptr && !stop_.stop_requested() && options_.limit_val_batches.value_or(1) > 0)
+  if (val_loader_ && !stop_.stop_requested() && options_.limit_val_batches.value_or(1) > 0) {
+    Module& model = step_->model();
     for (const auto& [name, value] :
-         evaluate(step_->model(), data, *val_loader, options_.limit_val_batches, &Module::validation_step))
+         evaluate(model, *data_, *val_loader_, options_.limit_val_batches, &Module::validation_step))
       put(record, name, value);
+    model.draw_epoch(evaluation_log_, /*train=*/false);
+  }
   put(record, "lr", step_->lr());
   put(record, "epoch_time_s", progress().epoch_seconds);
   put(record, "samples_per_s", static_cast<double>(num_samples_) / train_seconds);
@@ -171,12 +197,12 @@ Record Trainer::Impl::close_epoch(DataModule& data, DataLoader* val_loader) {
   return record;
 }
 
-void Trainer::Impl::sanity_check(DataModule& data, DataLoader* val_loader) {
+void Trainer::Impl::sanity_check() {
   const std::int64_t steps = options_.limit_val_batches
                                  ? std::min(options_.num_sanity_val_steps, *options_.limit_val_batches)
                                  : options_.num_sanity_val_steps;
-  if (val_loader != nullptr && steps > 0)
-    evaluate(step_->model(), data, *val_loader, steps, &Module::validation_step);
+  if (val_loader_ && steps > 0)
+    evaluate(step_->model(), *data_, *val_loader_, steps, &Module::validation_step);
 }
 
 // In the unit of schedule_interval.

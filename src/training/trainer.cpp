@@ -5,6 +5,7 @@
 #include "device/libtorch_version.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/optim/clip.h"
 #include "kindling/tensors/move.h"
 #include "training/libtorch_errors.h"
 #include "training/trainer_impl.h"
@@ -76,7 +77,9 @@ void Trainer::Impl::attach(Module& model) {
 void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   attach(*model);
   state_->epoch = state_->global_step = 0;
-  state_->num_train_batches = schedule_length_ = 0;
+  ProgressBoard& board = model->board();
+  board.clear();
+  if (options_.max_epochs) board.options().xlim = {0, static_cast<double>(*options_.max_epochs)};
   step_.emplace(std::move(model), options_, train_log_);
   begin_epoch();
 }
@@ -157,8 +160,16 @@ at::Tensor Trainer::predict(std::shared_ptr<Module> model, DataModule& data) {
   });
 }
 
+void Trainer::prepare_data(DataModule& data) {
+  with_libtorch_errors("Trainer::prepare_data", [&] { impl_->prepare_data(data); });
+}
+
 void Trainer::prepare_model(std::shared_ptr<Module> model) {
   with_libtorch_errors("Trainer::prepare_model", [&] { impl_->prepare_model(std::move(model)); });
+}
+
+Metrics Trainer::fit_epoch() {
+  return with_libtorch_errors("Trainer::fit_epoch", [&] { return impl_->fit_epoch(); });
 }
 
 Batch Trainer::prepare_batch(Batch batch) const {
@@ -172,6 +183,15 @@ void Trainer::train_step(const Batch& batch) {
 
 Metrics Trainer::finish_epoch() {
   return with_libtorch_errors("Trainer::finish_epoch", [&] { return impl_->finish_own_epoch(); });
+}
+
+at::Tensor Trainer::clip_gradients(double gradient_clip_val, Module& model) const {
+  return with_libtorch_errors("Trainer::clip_gradients", [&] {
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& parameter : trainable_parameters(model))
+      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    return clip_grad_norm(gradients, gradient_clip_val);
+  });
 }
 
 void Trainer::log(std::string_view name, const at::Tensor& value) { impl_->log(name, value); }

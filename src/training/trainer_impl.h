@@ -30,7 +30,9 @@ class Trainer::Impl {
 
   // Gives the model its trainer and moves it, without starting an optimizer.
   void attach(Module& model);
+  void prepare_data(DataModule& data);
   void prepare_model(std::shared_ptr<Module> model);
+  Metrics fit_epoch();
   Batch prepare_batch(Batch batch) const;
   void train_step(const Batch& batch);
   void log(std::string_view name, const at::Tensor& value);
@@ -48,11 +50,18 @@ class Trainer::Impl {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Leaves nothing of a fit behind, however it ends: a stop request holds for one fit, data is borrowed for
+  // one.
+  struct FitEnd {
+    Impl& impl;
+    ~FitEnd();
+  };
+
   void begin_epoch();
-  void train_epoch(DataModule& data, DataLoader& loader);
-  Record close_epoch(DataModule& data, DataLoader* val_loader);
-  void sanity_check(DataModule& data, DataLoader* val_loader);
-  bool fetch(DataLoader& loader, DataModule& data, Batch& batch);
+  void train_epoch();
+  Record close_epoch();
+  void sanity_check();
+  bool fetch(Batch& batch);
   std::int64_t schedule_index(std::int64_t global_step) const;
   bool must_stop() const;
   bool is_done() const;
@@ -67,6 +76,8 @@ class Trainer::Impl {
   StopToken stop_;
   DeviceLog train_log_, evaluation_log_;
   StepReporter reporter_;
+  DataModule* data_ = nullptr;  // prepared
+  std::shared_ptr<DataLoader> train_loader_, val_loader_;
   std::optional<Step> step_;          // of the prepared model
   std::int64_t schedule_length_ = 0;  // of the run in its unit, 0 when unknown
 

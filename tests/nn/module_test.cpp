@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "kindling/base/error.h"
+#include "kindling/nn/lazy_linear.h"
+#include "kindling/nn/linear_regression.h"
+#include "kindling/nn/small_cnn.h"
+#include "kindling/tensors/move.h"
 #include "kindling/training/trainer.h"
+#include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
@@ -45,6 +50,46 @@ TEST(Module, LogsNothingOutsideOfATrainer) {
   const auto bare = std::make_shared<Bare>();
   EXPECT_NO_THROW(bare->log("x", at::ones({1})));
   EXPECT_FALSE(bare->trainer());
+}
+
+TEST(Module, PlotsNothingOutsideOfATrainer) {
+  const auto bare = std::make_shared<Bare>();
+  bare->plot("x", at::ones({1}), /*train=*/true);
+  EXPECT_TRUE(bare->board().chart().curves.empty());
+  EXPECT_EQ(bare->board().options().xlabel, "epoch");
+}
+
+class Initialized : public OnDevice {};
+KINDLING_RUN_ON_DEVICES(Initialized);
+
+TEST_P(Initialized, LazyLayersGetParametersAndEveryLayerItsInit) {
+  const auto model = std::make_shared<SmallCnn>();
+  move_to(*model, device_);
+  const at::Tensor images = at::rand({4, 1, 8, 8}).to(device_);
+  model->apply_init(Batch{images, at::zeros({4}, at::kLong).to(device_)}, [](torch::nn::Module& layer) {
+    if (auto* linear = layer.as<LazyLinearImpl>()) linear->weight.fill_(0.5);
+  });
+  EXPECT_TRUE(model->is_training());
+  int num_linear = 0;
+  for (const auto& item : model->named_parameters()) {
+    EXPECT_EQ(item.value().device(), device_) << item.key();
+    EXPECT_TRUE(item.value().requires_grad()) << item.key();
+    if (item.key().ends_with(".weight") && item.value().dim() == 2) {
+      EXPECT_TRUE(same(item.value(), at::full_like(item.value(), 0.5))) << item.key();
+      ++num_linear;
+    }
+  }
+  EXPECT_EQ(num_linear, 2);
+  for (const auto& item : model->named_buffers())
+    if (item.key().ends_with("running_mean")) {
+      EXPECT_TRUE(same(item.value(), at::zeros_like(item.value()))) << "the dry run has left a trace";
+    }
+}
+
+TEST(Module, InitIsOptional) {
+  const auto model = std::make_shared<LinearRegression>();
+  model->apply_init({at::ones({2, 3})});
+  EXPECT_EQ(model->parameters()[0].sizes(), (at::IntArrayRef{1, 3}));
 }
 
 TEST(TrainerView, IsEmptyWithoutATrainer) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "support/tensor_matchers.h"
 #include "training/small_fit.h"
@@ -89,6 +90,28 @@ TEST(RequestStop, HoldsForOneFit) {
   const FitResult second = trainer.fit(model, data);
   EXPECT_EQ(second.status, FitStatus::finished);
   EXPECT_EQ(second.global_step, 5);
+}
+
+TEST(RequestStop, IsForgottenWhenFitThrows) {
+  class StopAndThrow : public Callback {
+   public:
+    void on_train_batch_end(Trainer& trainer, Module&) override {
+      if (std::exchange(is_first_, false)) {
+        trainer.request_stop();
+        throw std::logic_error("enough");
+      }
+    }
+
+   private:
+    bool is_first_ = true;
+  };
+  TensorData data = ramp(4, 0, 2);
+  const auto model = std::make_shared<Slope>();
+  Trainer trainer({.max_epochs = 1, .callbacks = {std::make_shared<StopAndThrow>()}});
+  EXPECT_THROW(trainer.fit(model, data), std::logic_error);
+  EXPECT_FALSE(trainer.stop_token().stop_requested());
+  EXPECT_NO_THROW(model->log("x", at::ones({1})));
+  EXPECT_EQ(trainer.fit(model, data).global_step, 2);
 }
 
 // Lets another thread know that training runs.

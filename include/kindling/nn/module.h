@@ -2,10 +2,15 @@
 
 #include <torch/nn/module.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/metrics/progress_board.h"
 #include "kindling/nn/trainer_view.h"
 #include "kindling/optim/optimizer.h"
 #include "kindling/tensors/batch.h"
@@ -30,8 +35,8 @@ class KINDLING_API Module : public torch::nn::Module {
   // One batch → the scalar to minimise; the trainer logs it as train_loss. Default:
   // loss(forward_inputs(batch), labels).
   virtual at::Tensor training_step(const Batch& batch);
-  // One batch, without gradients, in evaluation mode; logs what is to be seen. Default: val_loss and
-  // test_loss.
+  // One batch, without gradients, in evaluation mode; logs what is to be seen. Defaults: plot the loss as
+  // val_loss; log test_loss.
   virtual void validation_step(const Batch& batch);
   virtual void test_step(const Batch& batch);
   // One batch → what predict() collects, [batch, …]. Default: forward_inputs(batch).
@@ -46,12 +51,30 @@ class KINDLING_API Module : public torch::nn::Module {
   // happens.
   void log(std::string_view name, const at::Tensor& value) const { view_.log(name, value); }
 
+  // Logs one number of a training or validation step as train_<key> or val_<key>, and has the trainer draw
+  // that name on the board, where train_loss always is. Drawn is what the epoch's log brings to the host
+  // anyway: a plot costs no copy and no wait. x counts epochs: epoch + batch_index / num_train_batches for a
+  // training batch, epoch + 1 for a validation. Sanity checks and evaluations outside of fit are not drawn.
+  void plot(std::string_view key, const at::Tensor& value, bool train);
+  // Points that an epoch gives to each curve, means over equally many batches; 0: none.
+  std::int64_t plot_train_per_epoch = 2, plot_valid_per_epoch = 1;
+  // Begun anew, with xlim from 0 to max_epochs, by Trainer::prepare_model. Copies of a model share it.
+  ProgressBoard& board();
+
+  // Gives lazy layers their parameters by a dry run of the inputs (on the model's device; a whole batch
+  // serves as well), without gradients and in evaluation mode, then applies `init` to every layer.
+  void apply_init(const Batch& inputs, const std::function<void(torch::nn::Module&)>& init = {});
+
   // What can be seen of the trainer; set by Trainer::prepare_model.
   const TrainerView& trainer() const noexcept { return view_; }
   void set_trainer(TrainerView view) { view_ = std::move(view); }
+  // For trainers: draws the plotted names of an epoch's log whose rows, one a batch, are on the host.
+  void draw_epoch(const DeviceLog& log, bool train);
 
  private:
   TrainerView view_;
+  std::vector<std::string> plotted_{"train_loss"};
+  std::shared_ptr<ProgressBoard> board_;
 };
 
 }  // namespace kindling

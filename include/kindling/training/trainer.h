@@ -55,19 +55,32 @@ class KINDLING_API Trainer {
   // The outputs of predict_step for every sample in order, [samples, …] on the CPU, moved there once.
   at::Tensor predict(std::shared_ptr<Module> model, DataModule& data);
 
-  // One level lower, for loops of your own; fit() is made of these.
+  // One level lower; fit() is made of these:
+  //
+  //   trainer.prepare_data(data); trainer.prepare_model(model);
+  //   while (…) trainer.fit_epoch();
+  //
+  // Gets the data ready and asks for its loaders. `data` is borrowed until the last fit_epoch().
+  void prepare_data(DataModule& data);
+  // Gives the model its trainer, begins its board with xlim {0, max_epochs}, starts a new optimizer and moves
+  // the model to gpus()[0] (without a card it stays where it is).
+  void prepare_model(std::shared_ptr<Module> model);
+  // One epoch of training and validation, with its records and callbacks; the values of the epoch record.
+  Metrics fit_epoch();
+
+  // And lower still, for batches from anywhere:
   //
   //   trainer.prepare_model(model);
   //   while (…) { trainer.train_step(trainer.prepare_batch(batch)); }   // no wait
   //   const Metrics means = trainer.finish_epoch();                     // moves the log once
   //
-  // Gives the model its trainer, starts a new optimizer for it and moves it to gpus()[0] (without a card it
-  // stays where it is).
-  void prepare_model(std::shared_ptr<Module> model);
   // Moves every tensor to gpus()[0] (without a card they stay). Pinned tensors are copied without a wait.
   Batch prepare_batch(Batch batch) const;
   // Forward, backward, clipping, learning rate, update, log: one optimizer step.
   void train_step(const Batch& batch);
+  // Scales the gradients of the model so that their common norm is at most gradient_clip_val, as train_step()
+  // does: for a step of one's own. Returns the norm before, on the device (undefined without gradients).
+  at::Tensor clip_gradients(double gradient_clip_val, Module& model) const;
   // Logs a number beside what the model logs, before the train_step it belongs to.
   void log(std::string_view name, const at::Tensor& value);
   // The weighted means of all that was logged since the last call; begins the next epoch.

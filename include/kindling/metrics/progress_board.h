@@ -1,0 +1,75 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/loggers/chart.h"
+#include "kindling/metrics/device_log.h"
+
+namespace kindling {
+
+struct ProgressBoardOptions {
+  std::string title{}, xlabel{}, ylabel{};
+  std::optional<std::array<double, 2>> xlim{}, ylim{};  // {low, high}; absent: what the curves need
+  AxisScale xscale = AxisScale::linear, yscale = AxisScale::linear;
+};
+
+// The textbook's board: curves that grow while a model trains. A point on a device stays there, copied within
+// it, until the board is redrawn; no host wait before. Used from one thread.
+class KINDLING_API ProgressBoard {
+ public:
+  explicit ProgressBoard(ProgressBoardOptions options = {});
+
+  // A point of the curve `label`. Of every_n consecutive ones the mean of both coordinates is drawn; what is
+  // short of that waits for more. A tensor has one element of any dtype and counts as float32 on a device.
+  // Throws DataError for another size and ConfigError for every_n < 1.
+  void draw(double x, double y, std::string_view label, std::int64_t every_n = 1);
+  void draw(double x, const at::Tensor& y, std::string_view label, std::int64_t every_n = 1);
+
+  // Brings the points that are still on devices to the host: one copy and one wait per device that has any.
+  void redraw();
+  // Forgets all points, keeps the options.
+  void clear();
+
+  // These redraw first; curves come in the order of their first points.
+  Chart chart();
+  std::string text(int columns = 72, int rows = 16);  // for a terminal, see to_text()
+  void write_svg(const std::filesystem::path& path);  // the file appears whole or not at all; throws Error
+
+  // To be read and changed at any time; they hold from the next drawing on.
+  ProgressBoardOptions& options() noexcept { return options_; }
+
+ private:
+  struct Line {
+    Curve curve{};
+    std::int64_t num_gathered = 0;  // towards the next mean
+    double sum_x = 0, sum_y = 0;
+  };
+  struct Point {
+    std::size_t line = 0;
+    double x = 0, y = 0;
+    std::int64_t every_n = 1;
+    DeviceLog* log = nullptr;  // where y still is, in this row; nullptr: y is here
+    std::int64_t row = 0;
+  };
+
+  Point point_of(double x, std::string_view label, std::int64_t every_n);
+  DeviceLog& log_on(Device device);
+  void place(const Point& point);
+
+  ProgressBoardOptions options_;
+  std::vector<Line> lines_;
+  std::vector<Point> waiting_;                    // all that came after the first one on a device
+  std::vector<std::unique_ptr<DeviceLog>> logs_;  // one per device that was drawn from
+};
+
+}  // namespace kindling

@@ -1,0 +1,94 @@
+#include "kindling/nn/layer_summary.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include "kindling/nn/classifier.h"
+#include "kindling/nn/lazy_linear.h"
+#include "kindling/nn/lenet.h"
+#include "kindling/tensors/move.h"
+#include "support/device_under_test.h"
+
+namespace kindling {
+namespace {
+
+// "net.0 Linear [4, 2] → [4, 3] 9", a line each.
+std::string text_of(const std::vector<LayerRow>& rows) {
+  std::ostringstream text;
+  for (const LayerRow& row : rows)
+    text << row.name << ' ' << row.type << ' ' << at::IntArrayRef(row.input_shape) << " → "
+         << at::IntArrayRef(row.output_shape) << ' ' << row.num_parameters << '\n';
+  return text.str();
+}
+
+class LayerSummary : public OnDevice {};
+KINDLING_RUN_ON_DEVICES(LayerSummary);
+
+TEST_P(LayerSummary, ListsEveryLayerOfAShape) {
+  const auto lenet = std::make_shared<Lenet>();
+  move_to(*lenet, device_);
+  lenet->forward(at::zeros({1, 1, 28, 28}).to(device_));
+  EXPECT_EQ(text_of(lenet->layer_summary({1, 1, 28, 28})),
+            "net.0 Conv2d [1, 1, 28, 28] → [1, 6, 28, 28] 156\n"
+            "net.1 Sigmoid [1, 6, 28, 28] → [1, 6, 28, 28] 0\n"
+            "net.2 AvgPool2d [1, 6, 28, 28] → [1, 6, 14, 14] 0\n"
+            "net.3 Conv2d [1, 6, 14, 14] → [1, 16, 10, 10] 2416\n"
+            "net.4 Sigmoid [1, 16, 10, 10] → [1, 16, 10, 10] 0\n"
+            "net.5 AvgPool2d [1, 16, 10, 10] → [1, 16, 5, 5] 0\n"
+            "net.6 Flatten [1, 16, 5, 5] → [1, 400] 0\n"
+            "net.7 Linear [1, 400] → [1, 120] 48120\n"
+            "net.8 Sigmoid [1, 120] → [1, 120] 0\n"
+            "net.9 Linear [1, 120] → [1, 84] 10164\n"
+            "net.10 Sigmoid [1, 84] → [1, 84] 0\n"
+            "net.11 Linear [1, 84] → [1, 10] 850\n");
+  EXPECT_TRUE(lenet->is_training());
+}
+
+// x + linear(x), as a layer.
+class BlockImpl : public torch::nn::Module {
+ public:
+  explicit BlockImpl(std::int64_t size) : linear(register_module("linear", LazyLinear(size))) {}
+  at::Tensor forward(const at::Tensor& x) { return x + linear->forward(x); }
+  LazyLinear linear;
+};
+TORCH_MODULE(Block);
+
+class WithBlock : public Classifier {
+ public:
+  WithBlock() : net(register_module("net", torch::nn::Sequential())) {
+    net->push_back("block", Block(3));
+    net->push_back(torch::nn::BatchNorm1d(3));
+    net->push_back(LazyLinear(2));
+  }
+  at::Tensor forward(const at::Tensor& x) override { return net->forward(x); }
+  torch::nn::Sequential net;
+};
+
+TEST(LayerSummaryOf, BlocksGivesLazyLayersTheirParametersAndLeavesNoTrace) {
+  const auto model = std::make_shared<WithBlock>();
+  EXPECT_EQ(text_of(model->layer_summary({4, 3})),
+            "net.block Block [4, 3] → [4, 3] 0\n"
+            "net.block.linear Linear [] → [] 12\n"
+            "net.1 BatchNorm1d [4, 3] → [4, 3] 6\n"
+            "net.2 Linear [4, 3] → [4, 2] 8\n");
+  EXPECT_EQ(model->named_buffers()["net.1.num_batches_tracked"].item<std::int64_t>(), 0);
+}
+
+// No Sequential: what a layer is given cannot be told.
+class TwoBranches : public Module {
+ public:
+  TwoBranches()
+      : left(register_module("left", LazyLinear(1))), right(register_module("right", LazyLinear(1))) {}
+  at::Tensor forward(const at::Tensor& x) override { return left->forward(x) + right->forward(x); }
+  LazyLinear left, right;
+};
+
+TEST(LayerSummaryOf, OtherModelsNamesLayersWithoutShapes) {
+  const auto model = std::make_shared<TwoBranches>();
+  EXPECT_EQ(text_of(layer_summary(*model, Batch{at::ones({2, 5})})),
+            "left Linear [] → [] 6\nright Linear [] → [] 6\n");
+}
+
+}  // namespace
+}  // namespace kindling
