@@ -90,11 +90,12 @@ Trainer::Impl::FitEnd::~FitEnd() {
 
 void Trainer::Impl::prepare_data(DataModule& data) {
   data.prepare_data();
-  train_loader_ = data.train_dataloader();
-  val_loader_ = data.val_dataloader();
-  if (!train_loader_)
+  auto loader = data.train_dataloader();
+  if (!loader)
     throw DataError({.place = "Trainer::prepare_data", .found = "the data has no train_dataloader()"});
   data_ = &data;
+  train_loader_ = std::move(loader);
+  val_loader_ = data.val_dataloader();
   train_loader_->stage_for(device());
   state_->num_train_batches = num_batches_of(*train_loader_, options_.limit_train_batches);
   schedule_length_ = schedule_length(options_, state_->num_train_batches);

@@ -35,7 +35,7 @@ testing::AssertionResult is_well_formed(const std::string& xml) {
   return testing::AssertionSuccess();
 }
 
-bool contains(const std::string& text, const std::string& part) {
+bool has_part(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -79,7 +79,7 @@ TEST(SvgChart, MapsPointsToThePlot) {
   Chart chart = chart_of({0, 10}, {0, 1});
   chart.xlim = {0, 10};
   chart.ylim = {0, 1};
-  EXPECT_TRUE(contains(to_svg(chart), "d=\"M80.0 300.0 L620.0 40.0\" fill")) << to_svg(chart);
+  EXPECT_TRUE(has_part(to_svg(chart), "d=\"M80.0 300.0 L620.0 40.0\" fill")) << to_svg(chart);
 }
 
 TEST(SvgChart, ClipsLinesAtTheLimits) {
@@ -87,8 +87,8 @@ TEST(SvgChart, ClipsLinesAtTheLimits) {
   chart.xlim = {0, 10};
   chart.ylim = {0, 1.5};  // reached at x = 7.5
   const std::string svg = to_svg(chart);
-  EXPECT_TRUE(contains(svg, "d=\"M80.0 213.3 L350.0 213.3 L485.0 40.0\" fill")) << svg;
-  EXPECT_TRUE(contains(svg, "cx=\"350.0\"")) << "the only point inside";
+  EXPECT_TRUE(has_part(svg, "d=\"M80.0 213.3 L350.0 213.3 L485.0 40.0\" fill")) << svg;
+  EXPECT_TRUE(has_part(svg, "cx=\"350.0\"")) << "the only point inside";
   EXPECT_EQ(svg.find("<circle"), svg.rfind("<circle"));
 }
 
@@ -97,7 +97,7 @@ TEST(SvgChart, DrawsDecadesAtEqualDistances) {
   chart.xlim = {1, 10000};
   chart.ylim = {0, 2};
   chart.xscale = AxisScale::log;
-  EXPECT_TRUE(contains(to_svg(chart), "d=\"M80.0 170.0 L350.0 170.0 L620.0 170.0\"")) << to_svg(chart);
+  EXPECT_TRUE(has_part(to_svg(chart), "d=\"M80.0 170.0 L350.0 170.0 L620.0 170.0\"")) << to_svg(chart);
 }
 
 TEST(SvgChart, LeavesGapsWhereThereIsNoNumber) {
@@ -105,12 +105,12 @@ TEST(SvgChart, LeavesGapsWhereThereIsNoNumber) {
       chart_of({0, 1, 2, 3, 4, 5, 6}, {1, 1, kNaN, 1, 1, std::numeric_limits<double>::infinity(), 1});
   chart.xlim = {0, 6};
   chart.ylim = {0, 2};
-  EXPECT_TRUE(contains(to_svg(chart), "d=\"M80.0 170.0 L170.0 170.0 M350.0 170.0 L440.0 170.0\""))
+  EXPECT_TRUE(has_part(to_svg(chart), "d=\"M80.0 170.0 L170.0 170.0 M350.0 170.0 L440.0 170.0\""))
       << to_svg(chart);
   chart.yscale = AxisScale::log;
   chart.ylim = {0.1, 10};
   chart.curves[0].y = {1, 1, 0, 1, 1, -3, 1};
-  EXPECT_TRUE(contains(to_svg(chart), "d=\"M80.0 170.0 L170.0 170.0 M350.0 170.0 L440.0 170.0\""))
+  EXPECT_TRUE(has_part(to_svg(chart), "d=\"M80.0 170.0 L170.0 170.0 M350.0 170.0 L440.0 170.0\""))
       << to_svg(chart);
 }
 
@@ -122,10 +122,10 @@ TEST(SvgChart, EscapesWhatLabelsHold) {
   chart.curves[0].label = "</text><script>";
   const std::string svg = to_svg(chart);
   EXPECT_TRUE(is_well_formed(svg));
-  EXPECT_TRUE(contains(svg, ">a &lt; b &amp;&amp; &quot;c&quot; &gt; d</text>"));
-  EXPECT_TRUE(contains(svg, "> [31m  red</text>"));
-  EXPECT_TRUE(contains(svg, ">\xef\xbf\xbd\xef\xbf\xbd bad, gut: \xc3\xbc</text>"));
-  EXPECT_TRUE(contains(svg, ">&lt;/text&gt;&lt;script&gt;</text>"));
+  EXPECT_TRUE(has_part(svg, ">a &lt; b &amp;&amp; &quot;c&quot; &gt; d</text>"));
+  EXPECT_TRUE(has_part(svg, "> [31m  red</text>"));
+  EXPECT_TRUE(has_part(svg, ">\xef\xbf\xbd\xef\xbf\xbd bad, gut: \xc3\xbc</text>"));
+  EXPECT_TRUE(has_part(svg, ">&lt;/text&gt;&lt;script&gt;</text>"));
 }
 
 TEST(SvgChart, LoadsNothingAndBringsItsOwnGround) {
@@ -133,9 +133,9 @@ TEST(SvgChart, LoadsNothingAndBringsItsOwnGround) {
   const std::string xmlns = " xmlns=\"http://www.w3.org/2000/svg\"";
   ASSERT_TRUE(svg.starts_with("<svg" + xmlns));
   svg.erase(4, xmlns.size());
-  EXPECT_FALSE(contains(svg, "http") || contains(svg, "href") || contains(svg, "script") ||
-               contains(svg, "url("));
-  EXPECT_TRUE(contains(svg, "<rect width=\"640\" height=\"370\" fill=\"#ffffff\"/>")) << svg;
+  EXPECT_FALSE(has_part(svg, "http") || has_part(svg, "href") || has_part(svg, "script") ||
+               has_part(svg, "url("));
+  EXPECT_TRUE(has_part(svg, "<rect width=\"640\" height=\"370\" fill=\"#ffffff\"/>")) << svg;
 }
 
 TEST(SvgChart, DrawsLittleData) {
@@ -144,13 +144,13 @@ TEST(SvgChart, DrawsLittleData) {
         chart_of({0, 1}, {0, 0}), chart_of({0, 1}, {-1e300, 1e300}), chart_of({0, 1}, {1e-300, 2e-300})}) {
     const std::string svg = to_svg(chart), text = to_text(chart);
     EXPECT_TRUE(is_well_formed(svg));
-    EXPECT_FALSE(contains(svg, "nan") || contains(svg, "inf")) << svg;
-    EXPECT_FALSE(contains(text, "nan") || contains(text, "inf")) << text;
+    EXPECT_FALSE(has_part(svg, "nan") || has_part(svg, "inf")) << svg;
+    EXPECT_FALSE(has_part(text, "nan") || has_part(text, "inf")) << text;
   }
   // A point alone and a constant stand in the middle.
-  EXPECT_TRUE(contains(to_svg(chart_of({3}, {7})), "<circle cx=\"350.0\" cy=\"170.0\""))
+  EXPECT_TRUE(has_part(to_svg(chart_of({3}, {7})), "<circle cx=\"350.0\" cy=\"170.0\""))
       << to_svg(chart_of({3}, {7}));
-  EXPECT_TRUE(contains(to_svg(chart_of({0, 1}, {5, 5})), " 170.0\" fill"));
+  EXPECT_TRUE(has_part(to_svg(chart_of({0, 1}, {5, 5})), " 170.0\" fill"));
 }
 
 TEST(SvgChart, StaysSmallForALongRun) {
@@ -166,7 +166,7 @@ TEST(SvgChart, StaysSmallForALongRun) {
 TEST(SvgChart, BeginsANewRowForALongLegend) {
   Chart chart;
   chart.curves = {{.label = std::string(40, 'a')}, {.label = std::string(40, 'b')}, {.label = ""}};
-  EXPECT_TRUE(contains(to_svg(chart), "height=\"390\""))
+  EXPECT_TRUE(has_part(to_svg(chart), "height=\"390\""))
       << "two rows for two long labels, none for an empty one";
 }
 
@@ -212,7 +212,7 @@ TEST(TextChart, KeepsToItsSizeAndSendsNoEscapes) {
   chart.title = "\x1b[2J";
   for (const int columns : {24, 72, 200}) {
     std::string text = to_text(chart, columns, 10);
-    EXPECT_FALSE(contains(text, "\x1b"));
+    EXPECT_FALSE(has_part(text, "\x1b"));
     for (std::size_t end = 0; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1))
       EXPECT_LE(num_characters(text.substr(0, end)), columns) << text;
   }

@@ -14,7 +14,7 @@ namespace kindling {
 namespace {
 
 // "net.0 Linear [4, 2] → [4, 3] 9", a line each.
-std::string text_of(const std::vector<LayerRow>& rows) {
+std::string layer_text(const std::vector<LayerRow>& rows) {
   std::ostringstream text;
   for (const LayerRow& row : rows)
     text << row.name << ' ' << row.type << ' ' << at::IntArrayRef(row.input_shape) << " → "
@@ -29,7 +29,7 @@ TEST_P(LayerSummary, ListsEveryLayerOfAShape) {
   const auto lenet = std::make_shared<Lenet>();
   move_to(*lenet, device_);
   lenet->forward(at::zeros({1, 1, 28, 28}).to(device_));
-  EXPECT_EQ(text_of(lenet->layer_summary({1, 1, 28, 28})),
+  EXPECT_EQ(layer_text(lenet->layer_summary({1, 1, 28, 28})),
             "net.0 Conv2d [1, 1, 28, 28] → [1, 6, 28, 28] 156\n"
             "net.1 Sigmoid [1, 6, 28, 28] → [1, 6, 28, 28] 0\n"
             "net.2 AvgPool2d [1, 6, 28, 28] → [1, 6, 14, 14] 0\n"
@@ -67,7 +67,7 @@ class WithBlock : public Classifier {
 
 TEST(LayerSummaryOf, BlocksGivesLazyLayersTheirParametersAndLeavesNoTrace) {
   const auto model = std::make_shared<WithBlock>();
-  EXPECT_EQ(text_of(model->layer_summary({4, 3})),
+  EXPECT_EQ(layer_text(model->layer_summary({4, 3})),
             "net.block Block [4, 3] → [4, 3] 0\n"
             "net.block.linear Linear [] → [] 12\n"
             "net.1 BatchNorm1d [4, 3] → [4, 3] 6\n"
@@ -86,7 +86,7 @@ class TwoBranches : public Module {
 
 TEST(LayerSummaryOf, OtherModelsNamesLayersWithoutShapes) {
   const auto model = std::make_shared<TwoBranches>();
-  EXPECT_EQ(text_of(layer_summary(*model, Batch{at::ones({2, 5})})),
+  EXPECT_EQ(layer_text(layer_summary(*model, Batch{at::ones({2, 5})})),
             "left Linear [] → [] 6\nright Linear [] → [] 6\n");
 }
 

@@ -4,6 +4,11 @@
 #include <gtest/gtest.h>
 #include <torch/optim.h>
 
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kindling/device/device.h"
 #include "kindling/optim/optimizer.h"
 #include "support/tensor_matchers.h"
 

@@ -66,6 +66,7 @@ class KINDLING_API Trainer {
   // the model to gpus()[0] (without a card it stays where it is).
   void prepare_model(std::shared_ptr<Module> model);
   // One epoch of training and validation, with its records and callbacks; the values of the epoch record.
+  // Throws Error when nothing has been prepared. A stop request is the caller's to heed.
   Metrics fit_epoch();
 
   // And lower still, for batches from anywhere:
