@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
+#include <sstream>
+
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/nn/lenet.h"

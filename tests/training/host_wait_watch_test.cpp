@@ -1,5 +1,6 @@
 #include "training/host_wait_watch.h"
 
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
 
