@@ -92,6 +92,14 @@ TEST(SvgChart, ClipsLinesAtTheLimits) {
   EXPECT_EQ(svg.find("<circle"), svg.rfind("<circle"));
 }
 
+TEST(SvgChart, BreaksLinesThatLeaveThePlot) {
+  Chart chart = chart_of({0, 5, 10}, {0.5, 5.5, 0.5});  // above 1 from x = 0.5 to 9.5
+  chart.xlim = {0, 10};
+  chart.ylim = {0, 1};
+  EXPECT_TRUE(has_part(to_svg(chart), "d=\"M80.0 170.0 L107.0 40.0 M593.0 40.0 L620.0 170.0\""))
+      << to_svg(chart);
+}
+
 TEST(SvgChart, DrawsDecadesAtEqualDistances) {
   Chart chart = chart_of({1, 100, 10000}, {1, 1, 1});
   chart.xlim = {1, 10000};
