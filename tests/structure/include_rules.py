@@ -5,7 +5,7 @@ from pathlib import Path
 
 # A room may include itself and the rooms before it.
 ROOMS = ("base formats config loggers device tensors graph distributed data metrics optim nn checkpoint training "
-         "program").split()
+         "measurements program").split()
 WITHOUT_LIBTORCH = ROOMS[:4]
 # Users like any other: they see the public headers.
 OUTSIDE = ("apps", "benchmarks")

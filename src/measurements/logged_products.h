@@ -1,0 +1,66 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kindling/device/transfer_counts.h"
+#include "kindling/metrics/device_log.h"
+#include "measurements/recorded_work.h"
+#include "measurements/timing.h"
+
+namespace kindling {
+
+// Exercise 3 of the textbook: products of two n×n matrices of float32, whose Frobenius norms the host wants.
+struct LoggedProductsOptions {
+  std::int64_t num_products = 1000;
+  std::int64_t n = 100;
+};
+
+class LoggedProducts {
+ public:
+  enum class Way {
+    one_at_a_time,  // the host reads each norm as soon as its product is started: a wait for each
+    kept,           // in a DeviceLog, which comes to the host once
+    preallocated,   // into memory that is there; as one recorded graph where the device has graphs
+    batched,        // all products by one operator, all norms by another
+  };
+  static constexpr std::array<Way, 4> kWays{Way::one_at_a_time, Way::kept, Way::preallocated, Way::batched};
+
+  LoggedProducts(Device device, const LoggedProductsOptions& options);
+
+  // The norms, in order, on the host. What it moves and how often it waits is counted in transfer_counts().
+  std::vector<float> run(Way way);
+  bool has_graph() const noexcept { return graph_ != nullptr; }
+
+ private:
+  std::vector<float> one_at_a_time();
+  std::vector<float> kept();
+  void into_norms();
+
+  Device device_;
+  at::Tensor a_, b_;                 // [products, n, n]
+  std::vector<at::Tensor> as_, bs_;  // their matrices
+  DeviceLog log_;
+  at::Tensor product_;                    // [n, n]
+  at::Tensor norms_;                      // [products]
+  std::vector<at::Tensor> single_norms_;  // its elements
+  std::unique_ptr<RecordedWork> graph_;
+};
+
+struct LogResult {
+  LoggedProducts::Way way{};
+  bool graph = false;
+  Timing time{};                  // of all products
+  TransferCounts counts{};        // of one run
+  double largest_difference = 0;  // relative, to the norms of the first way
+};
+
+// All four ways. Throws Error when their norms differ by more than 1e-4, relative.
+std::vector<LogResult> measure_log(Device device, const LoggedProductsOptions& options,
+                                   const TimingOptions& timing);
+
+}  // namespace kindling
