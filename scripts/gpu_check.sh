@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with a CUDA card: builds and runs the tests labelled `gpu`, in which waits inside whole epochs are errors of
-# LibTorch, and writes benchmarks/results/gpu_check_DATE.jsonl: one line per test with device, driver, LibTorch and date.
+# LibTorch, and writes benchmarks/results/gpu_check_DATE.jsonl: one line per test with device, driver, LibTorch and date, and then what
+# `kindling bench` measures.
 #
 # Installs nothing. LibTorch: LIBTORCH, else the `torch` of the Python on the PATH. Packages that the system lacks can lie unpacked
 # in .gpu-deps/root (dpkg -x), for machines without a network.
@@ -22,7 +23,7 @@ libtorch=$(python3 -c "import torch; print(torch.__version__)" 2>/dev/null || ec
 
 cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DLIBTORCH="$LIBTORCH" \
   -DCMAKE_PREFIX_PATH="$PWD/.gpu-deps/root/usr" -DKINDLING_BUILD_EXAMPLES=OFF -DKINDLING_BUILD_BENCHMARKS=OFF
-cmake --build build/gpu --target kindling_tests
+cmake --build build/gpu --target kindling_tests kindling_app
 
 results=benchmarks/results/gpu_check_$(date -u +%Y-%m-%d).jsonl
 mkdir -p benchmarks/results
@@ -38,5 +39,9 @@ for suite in json.load(open(report))["testsuites"]:
         print(json.dumps({"check": "gpu", "test": f"{suite['name']}.{test['name']}", "result": result, "seconds": test["time"],
                           "device": device, "driver": driver, "libtorch": libtorch, "date": date}))
 PYTHON
+for measurement in "matmul --time-budget 60" log pair transfer; do
+  # shellcheck disable=SC2086  # options are words of their own
+  build/gpu/bin/kindling bench $measurement --json >>"$results" || status=$?
+done
 echo "gpu_check: $(grep -c '"passed"' "$results") passed, $(grep -c '"failed"' "$results" || true) failed: $results"
 exit "$status"

@@ -25,8 +25,8 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const std::string_view key = override_key(word);
-    const bool is_value =
-        i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights");
+    const bool is_value = i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" ||
+                                    words[i - 1] == "--weights" || words[i - 1] == "--svg");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {
@@ -61,6 +61,44 @@ void add_run_options(CLI::App& command, Request& request) {
   command.footer("Any key of the config can be given as table.key=value or --table.key value.");
 }
 
+CLI::App& add_measurement(CLI::App& bench, Request& request, const char* name, const char* doc) {
+  CLI::App& command = *bench.add_subcommand(name, doc);
+  command.add_flag("--json", request.json, "as JSON, one object per line");
+  command.add_option("--svg", request.bench.svg, "draw a picture, too")->type_name("FILE");
+  command.add_option("--repeats", request.bench.repeats, "measured repeats of each (5)")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
+  command.add_option("--threads", request.bench.threads, "threads of operators on the CPU")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  return command;
+}
+
+void add_bench(CLI::App& app, Request& request) {
+  CLI::App& bench = *app.add_subcommand("bench", "what devices and transfers cost");
+  bench.require_subcommand(1);
+  BenchRequest& options = request.bench;
+  CLI::App& matmul = add_measurement(bench, request, "matmul", "matrix products from small to large");
+  matmul.add_option("--time-budget", options.time_budget_s, "for all of it, about (6)")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->type_name("SECONDS");
+  matmul.add_option("--max-n", options.max_n, "the largest matrix (16384)")
+      ->check(CLI::Range(16, 1 << 17))
+      ->type_name("N");
+  add_measurement(bench, request, "log", "1,000 numbers read one at a time, kept and moved once, batched");
+  add_measurement(bench, request, "pair", "two products on two devices at once, against in sequence on one")
+      .add_option("--n", options.n, "of the matrices (8192 on cards, 1024 on the CPU)")
+      ->check(CLI::Range(1, 1 << 17))
+      ->type_name("N");
+  CLI::App& transfer = add_measurement(bench, request, "transfer", "one large copy against many small ones");
+  transfer.add_option("--mib", options.mebibytes, "MiB in all (64)")
+      ->check(CLI::Range(1, 1 << 16))
+      ->type_name("N");
+  transfer.add_option("--pieces", options.pieces, "small copies, a power of two (16384)")
+      ->check(CLI::Range(2, 1 << 20))
+      ->type_name("N");
+}
+
 void add_commands(CLI::App& app, Request& request) {
   add_run_options(*app.add_subcommand("fit", "train a model"), request);
   for (const auto& [name, doc] : {std::pair{"validate", "evaluate a model on the validation data"},
@@ -72,6 +110,7 @@ void add_commands(CLI::App& app, Request& request) {
         ->type_name("RUN|FILE");
   }
   app.add_subcommand("devices", "the cards and the CPU")->add_flag("--json", request.json, "as JSON");
+  add_bench(app, request);
   app.add_subcommand("doctor", "versions, build, devices, threads, paths: for a bug report");
   app.add_subcommand("list", "what a config can name")
       ->add_option("what", request.listed)
@@ -98,7 +137,10 @@ ParsedCommandLine parse_command_line(int argc, char** argv) {
     parsed.exit_code = code == 0 ? 0 : 2;
     return parsed;
   }
-  parsed.request.command = app.get_subcommands().front()->get_name();
+  const CLI::App& command = *app.get_subcommands().front();
+  parsed.request.command = command.get_name();
+  if (!command.get_subcommands().empty())
+    parsed.request.bench.what = command.get_subcommands().front()->get_name();
   return parsed;
 }
 

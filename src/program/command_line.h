@@ -1,14 +1,28 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 namespace kindling {
 
+// What was asked of `kindling bench`.
+struct BenchRequest {
+  std::string what{};           // matmul, log, pair, transfer
+  std::filesystem::path svg{};  // empty: no picture
+  std::int64_t repeats = 5;
+  std::int64_t threads = 0;  // of operators; 0: as many as LibTorch takes, one for log
+  double time_budget_s = 6;
+  std::int64_t max_n = 16384;
+  std::int64_t n = 0;  // 0: by the devices
+  std::int64_t mebibytes = 64;
+  std::int64_t pieces = 16384;
+};
+
 // What was asked for on the command line.
 struct Request {
-  std::string command{};  // fit, validate, test, predict, devices, doctor, list
+  std::string command{};  // fit, validate, test, predict, devices, bench, doctor, list
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
   std::filesystem::path weights{};       // of --weights: a run's folder or a file
@@ -19,6 +33,7 @@ struct Request {
   bool print_config = false;
   bool check = false;
   bool json = false;
+  BenchRequest bench{};
 };
 
 struct ParsedCommandLine {

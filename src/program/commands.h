@@ -18,6 +18,7 @@ int validate_command(const CommandContext& context);
 int test_command(const CommandContext& context);
 int predict_command(const CommandContext& context);
 int devices_command(const CommandContext& context);
+int bench_command(const CommandContext& context);
 int doctor_command(const CommandContext& context);
 int list_command(const CommandContext& context);
 
