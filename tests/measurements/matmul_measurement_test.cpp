@@ -51,9 +51,12 @@ TEST_P(MatmulMeasurement, ChecksAProductAgainstFloat64) {
 }
 
 TEST_P(MatmulMeasurement, LeavesSettingsAndRandomStateAsTheyWere) {
+  using B = at::Float32Backend;
   at::Context& context = at::globalContext();
+  // LibTorch's defaults: no value that a measurement sets.
+  for (const B backend : {B::CUDA, B::MKLDNN})
+    context.setFloat32Precision(backend, at::Float32Op::MATMUL, at::Float32Precision::NONE);
   const auto settings = [&] {
-    using B = at::Float32Backend;
     return std::tuple(context.float32MatmulPrecision(),
                       context.float32Precision(B::CUDA, at::Float32Op::MATMUL),
                       context.float32Precision(B::MKLDNN, at::Float32Op::MATMUL), context.allowTF32CuBLAS());

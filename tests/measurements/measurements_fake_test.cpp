@@ -81,13 +81,5 @@ TEST(FakeTransferMeasurement, CountsAreTheDevices) {
       }
 }
 
-// Bytes that a card may write late are there when run() returns.
-TEST(FakeTransferMeasurement, WaitsForLateCopies) {
-  const fake::LateCopies late;
-  TransferRoute route({.from = fake::device(0), .pinned = true, .total_bytes = 4096, .num_copies = 8});
-  route.run();
-  EXPECT_TRUE(route.has_arrived());
-}
-
 }  // namespace
 }  // namespace kindling

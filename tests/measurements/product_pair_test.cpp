@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "measurements/operator_threads.h"
 #include "support/device_under_test.h"
 
@@ -36,6 +38,8 @@ TEST_P(PairMeasurement, LeavesTheNumberOfThreadsAsItWas) {
   const OperatorThreads three(3);
   measure();
   EXPECT_EQ(at::get_num_threads(), 3);
+  // LibTorch keeps one number per thread, and one for those to come.
+  EXPECT_EQ(std::async(std::launch::async, at::get_num_threads).get(), 3);
 }
 
 TEST(OperatorThreads, ComeBackAtTheEnd) {
