@@ -40,8 +40,6 @@ Structure list_structure(std::size_t size) {
 
 }  // namespace
 
-Batch::Batch() : structure_(list_structure(0)) {}
-
 Batch::Batch(std::vector<at::Tensor> tensors)
     : tensors_(std::move(tensors)), structure_(list_structure(tensors_.size())) {}
 
@@ -58,7 +56,7 @@ Batch Batch::list(const std::vector<Batch>& parts) {
   Batch batch;
   BatchStructure structure;
   for (const Batch& part : parts) {
-    structure.parts.push_back(part.structure_);
+    structure.parts.push_back(part.structure());
     batch.tensors_.insert(batch.tensors_.end(), part.tensors_.begin(), part.tensors_.end());
   }
   structure.num_leaves = batch.tensors_.size();
@@ -83,6 +81,11 @@ Batch Batch::map(const std::vector<std::pair<std::string, Batch>>& parts) {
   return batch;
 }
 
+const std::shared_ptr<const BatchStructure>& Batch::structure() const noexcept {
+  static const Structure empty = list_structure(0);
+  return structure_ ? structure_ : empty;
+}
+
 std::int64_t Batch::num_samples() const {
   if (tensors_.empty()) return 0;
   if (tensors_.front().dim() == 0) refuse("its first tensor has rank 0", "the samples along dimension 0");
@@ -90,12 +93,12 @@ std::int64_t Batch::num_samples() const {
 }
 
 std::size_t Batch::size() const noexcept {
-  return structure_->kind == BatchStructure::Kind::leaf ? 1 : structure_->parts.size();
+  return structure()->kind == BatchStructure::Kind::leaf ? 1 : structure()->parts.size();
 }
 
 void Batch::clear() noexcept {
   tensors_.clear();
-  structure_ = list_structure(0);
+  structure_.reset();
 }
 
 Batch::Location Batch::locate(std::size_t index) const {
@@ -108,7 +111,7 @@ Batch::Location Batch::locate(std::size_t index) const {
 }
 
 std::size_t Batch::index_of(std::string_view name) const {
-  const auto& names = structure_->names;
+  const auto& names = structure()->names;
   const auto found = std::find(names.begin(), names.end(), name);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
   std::string known;

@@ -9,18 +9,25 @@
 namespace kindling {
 namespace {
 
-// Sends what a model logs to another log while it lives.
+// Sends what a model logs to another log while it lives, and then gives the model back to the trainer that it
+// had: that one may be in the middle of a fit.
 class LogGuard {
  public:
-  LogGuard(TrainerState& state, DeviceLog& log) : state_(state), former_(state.log) {
+  LogGuard(Module& model, TrainerState& state, DeviceLog& log)
+      : model_(model), trainer_(model.trainer()), state_(state), former_(state.log) {
     log.clear();
     state_.log = &log;
   }
-  ~LogGuard() { state_.log = former_; }
+  ~LogGuard() {
+    state_.log = former_;
+    model_.set_trainer(trainer_);
+  }
   LogGuard(const LogGuard&) = delete;
   LogGuard& operator=(const LogGuard&) = delete;
 
  private:
+  Module& model_;
+  TrainerView trainer_;
   TrainerState& state_;
   DeviceLog* former_;
 };
@@ -30,7 +37,8 @@ class LogGuard {
 Trainer::Impl::Values Trainer::Impl::evaluate(Module& model, DataModule& data, DataLoader& loader,
                                               std::optional<std::int64_t> limit, EvaluationStep step) {
   const EvaluationGuard evaluation(model);
-  const LogGuard logging(*state_, evaluation_log_);
+  const LogGuard logging(model, *state_, evaluation_log_);
+  attach(model);
   const std::int64_t num_batches = limit.value_or(std::numeric_limits<std::int64_t>::max());
   loader.stage_for(device());
   loader.start_epoch(0);
@@ -46,7 +54,8 @@ Trainer::Impl::Values Trainer::Impl::evaluate(Module& model, DataModule& data, D
 
 at::Tensor Trainer::Impl::predict(Module& model, DataModule& data, DataLoader& loader) {
   const EvaluationGuard evaluation(model);
-  const LogGuard logging(*state_, evaluation_log_);
+  const LogGuard logging(model, *state_, evaluation_log_);
+  attach(model);
   const std::int64_t num_batches =
       options_.limit_predict_batches.value_or(std::numeric_limits<std::int64_t>::max());
   loader.stage_for(device());

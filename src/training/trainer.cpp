@@ -122,7 +122,9 @@ Trainer::Impl::Values Trainer::Impl::preview() {
   return values;
 }
 
-Trainer::Trainer(TrainerOptions options) : impl_(std::make_unique<Impl>(*this, std::move(options))) {}
+Trainer::Trainer(TrainerOptions options)
+    : impl_(with_libtorch_errors("Trainer",
+                                 [&] { return std::make_unique<Impl>(*this, std::move(options)); })) {}
 Trainer::~Trainer() = default;
 
 FitResult Trainer::fit(std::shared_ptr<Module> model, DataModule& data) {
@@ -133,7 +135,6 @@ Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
   return with_libtorch_errors("Trainer::validate", [&] {
     data.prepare_data();
     const auto loader = required(data.val_dataloader(), "Trainer::validate", "val_dataloader");
-    impl_->attach(*model);
     const auto means =
         impl_->evaluate(*model, data, *loader, options().limit_val_batches, &Module::validation_step);
     return Metrics(means.begin(), means.end());
@@ -144,7 +145,6 @@ Metrics Trainer::test(std::shared_ptr<Module> model, DataModule& data) {
   return with_libtorch_errors("Trainer::test", [&] {
     data.prepare_data();
     const auto loader = required(data.test_dataloader(), "Trainer::test", "test_dataloader");
-    impl_->attach(*model);
     const auto means =
         impl_->evaluate(*model, data, *loader, options().limit_test_batches, &Module::test_step);
     return Metrics(means.begin(), means.end());
@@ -155,7 +155,6 @@ at::Tensor Trainer::predict(std::shared_ptr<Module> model, DataModule& data) {
   return with_libtorch_errors("Trainer::predict", [&] {
     data.prepare_data();
     const auto loader = required(data.predict_dataloader(), "Trainer::predict", "predict_dataloader");
-    impl_->attach(*model);
     return impl_->predict(*model, data, *loader);
   });
 }
@@ -194,7 +193,14 @@ at::Tensor Trainer::clip_gradients(double gradient_clip_val, Module& model) cons
   });
 }
 
-void Trainer::log(std::string_view name, const at::Tensor& value) { impl_->log(name, value); }
+void Trainer::log(std::string_view name, const at::Tensor& value) {
+  with_libtorch_errors("Trainer::log", [&] { impl_->log(name, value); });
+}
+
+std::vector<std::pair<std::string, double>> Trainer::preview() {
+  return with_libtorch_errors("Trainer::preview", [&] { return impl_->preview(); });
+}
+
 void Trainer::request_stop() noexcept { impl_->stop().request_stop(); }
 StopToken Trainer::stop_token() const noexcept { return impl_->stop(); }
 const std::vector<Device>& Trainer::gpus() const noexcept { return impl_->gpus(); }
@@ -202,6 +208,5 @@ Device Trainer::device() const noexcept { return impl_->device(); }
 const TrainerOptions& Trainer::options() const noexcept { return impl_->options(); }
 TrainerProgress Trainer::progress() const { return impl_->progress(); }
 double Trainer::lr() const noexcept { return impl_->lr(); }
-std::vector<std::pair<std::string, double>> Trainer::preview() { return impl_->preview(); }
 
 }  // namespace kindling

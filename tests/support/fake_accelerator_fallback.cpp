@@ -313,10 +313,11 @@ void register_fallback(torch::Library& all_operators, torch::Library& aten) {
   const auto fallback = [] { return torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>(); };
   all_operators.fallback(fallback());
   // These have a composite form, which is taken before a fallback: it throws, rounds otherwise than the CPU
-  // does, or (index) copies indices and searches masks itself, so that they would be counted twice.
-  for (const char* name :
-       {"convolution", "convolution_overrideable", "convolution_backward",
-        "convolution_backward_overrideable", "native_layer_norm", "native_group_norm", "index.Tensor"}) {
+  // does, warns of a result that it resizes (the losses), or (index) copies indices and searches masks
+  // itself, so that they would be counted twice.
+  for (const char* name : {"convolution", "convolution_overrideable", "convolution_backward",
+                           "convolution_backward_overrideable", "native_layer_norm", "native_group_norm",
+                           "mse_loss", "smooth_l1_loss", "index.Tensor"}) {
     aten.impl(name, fallback());
   }
 }

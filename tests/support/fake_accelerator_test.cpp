@@ -367,6 +367,23 @@ TEST(MixedDevices, AllowNumbersAndIndicesFromTheCpu) {
   EXPECT_EQ(fake::counts().host_to_device_bytes, 16);
 }
 
+// Counts LibTorch's warnings while it lives.
+class Warnings : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override { ++count; }
+  int count = 0;
+};
+
+TEST(Losses, GiveNoWarningAndTheCpusNumber) {
+  Warnings warnings;
+  const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
+  const Tensor host = torch::linspace(-1, 1, 12).view({3, 4}), target = torch::zeros({3, 4});
+  const Tensor here = host.to(fake::device(0)), there = target.to(fake::device(0));
+  EXPECT_TRUE(torch::mse_loss(here, there).cpu().equal(torch::mse_loss(host, target)));
+  EXPECT_TRUE(torch::smooth_l1_loss(here, there).cpu().equal(torch::smooth_l1_loss(host, target)));
+  EXPECT_EQ(warnings.count, 0);
+}
+
 TEST(Counts, TellCopiesAndTheirBytes) {
   const Tensor host = torch::rand({10});
   fake::reset_counts();

@@ -104,5 +104,22 @@ TEST(Batch, ClearLetsGoOfTheTensors) {
   EXPECT_EQ(batch.size(), 0);
 }
 
+TEST(Batch, IsEmptyAfterItHasBeenMovedFrom) {
+  Batch batch = Batch::map({{"x", Batch::leaf(at::ones({2}))}});
+  const Batch moved = std::move(batch);
+  EXPECT_EQ(moved.size(), 1);
+  // NOLINTBEGIN(bugprone-use-after-move): that is what is promised
+  EXPECT_EQ(batch.size(), 0);
+  EXPECT_TRUE(batch.empty());
+  EXPECT_EQ(batch.num_samples(), 0);
+  EXPECT_EQ(batch.structure()->kind, BatchStructure::Kind::list);
+  EXPECT_EQ(Batch::list({batch}).size(), 1);  // a part without tensors
+  EXPECT_THROW(batch.part(0), DataError);
+  EXPECT_THROW(batch.part("x"), DataError);
+  // NOLINTEND(bugprone-use-after-move)
+  batch = Batch{at::ones({3})};
+  EXPECT_EQ(batch.num_samples(), 3);
+}
+
 }  // namespace
 }  // namespace kindling

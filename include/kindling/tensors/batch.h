@@ -27,10 +27,10 @@ struct BatchStructure {
 // A batch of samples: any number of tensors, each with the samples along dimension 0. By the textbook's
 // convention a list is [inputs..., labels]. Kept as one flat vector of tensors plus a shared description of
 // how they are nested, so that moving a batch is one loop and copying the description costs nothing. Copies
-// share the tensors.
+// share the tensors; a batch that has been moved from is empty.
 class KINDLING_API Batch {
  public:
-  Batch();
+  Batch() = default;
   // A list, by convention {inputs..., labels}.
   explicit Batch(std::vector<at::Tensor> tensors);
   Batch(std::initializer_list<at::Tensor> tensors);
@@ -43,7 +43,7 @@ class KINDLING_API Batch {
   // All tensors, depth first.
   std::span<const at::Tensor> tensors() const noexcept { return tensors_; }
   std::span<at::Tensor> tensors() noexcept { return tensors_; }
-  const std::shared_ptr<const BatchStructure>& structure() const noexcept { return structure_; }
+  const std::shared_ptr<const BatchStructure>& structure() const noexcept;
 
   // Number of samples: size(0) of the first tensor; 0 for an empty batch. Throws DataError for a tensor of
   // rank 0.
@@ -77,7 +77,7 @@ class KINDLING_API Batch {
   const at::Tensor& tensor_at(const Location& at) const;
 
   std::vector<at::Tensor> tensors_;
-  std::shared_ptr<const BatchStructure> structure_;
+  std::shared_ptr<const BatchStructure> structure_;  // null: an empty list
 };
 
 }  // namespace kindling

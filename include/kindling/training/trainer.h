@@ -36,7 +36,13 @@ struct TrainerProgress {
 // threads of their own.
 //
 // Between prepare_batch and the end of an epoch nothing reads a tensor on the host. Errors: ConfigError for
-// options, DataError, DeviceError; errors of LibTorch inside a step come as Error (nested: the original).
+// options, DataError, DeviceError; errors of LibTorch come as Error or DeviceError (nested: the original),
+// all others as they were thrown. After an error the trainer and the model can be used again.
+//
+// The process stays the caller's: no output, no exit, no signal handler, and no setting of LibTorch changes,
+// num_threads excepted. The order of the data has generators of its own. LibTorch's default generators, which
+// all threads share, give only what the model draws: first weights, dropout. Two trainers at once that both
+// draw from them are right, but not repeatable.
 class KINDLING_API Trainer {
  public:
   // Throws ConfigError for options out of range and DeviceError for require_gpus without the cards.
@@ -49,7 +55,8 @@ class KINDLING_API Trainer {
   // validates after every epoch when the data has a validation loader.
   FitResult fit(std::shared_ptr<Module> model, DataModule& data);
   // The means of what validation_step or test_step logs over the whole loader. Throw DataError when there is
-  // no loader.
+  // no loader. These and predict() leave the model as they found it, its device excepted, so that they may be
+  // called from a callback in the middle of a fit, of this trainer or of another.
   Metrics validate(std::shared_ptr<Module> model, DataModule& data);
   Metrics test(std::shared_ptr<Module> model, DataModule& data);
   // The outputs of predict_step for every sample in order, [samples, …] on the CPU, moved there once.
