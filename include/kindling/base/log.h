@@ -11,8 +11,10 @@
 // called, so that a host program's terminal stays its own. All functions may be called from any thread.
 namespace kindling {
 
+// In order of weight; as a threshold, off lets nothing through.
 enum class LogLevel { debug, info, warning, error, off };
 
+// Where messages go.
 struct LogOptions {
   LogLevel level = LogLevel::info;  // messages below it are dropped; off: silent
   bool to_stderr = false;           // lines such as "warning: text"
@@ -29,6 +31,7 @@ KINDLING_API void configure_log(const LogOptions& options);
 using LogObserver = std::function<void(LogLevel, const std::string&)>;
 KINDLING_API void set_log_observer(LogObserver observer);
 
+// Says something on a level; to nobody as long as the log is silent.
 KINDLING_API void log(LogLevel level, std::string_view message);
 inline void log_debug(std::string_view message) { log(LogLevel::debug, message); }
 inline void log_info(std::string_view message) { log(LogLevel::info, message); }

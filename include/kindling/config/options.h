@@ -43,6 +43,7 @@ using OptionPointer =
 template <class Value>
 concept OptionValue = std::constructible_from<OptionPointer, Value*>;
 
+// One option: a member and what to tell of it.
 template <class Struct, class Value>
 struct Field {
   const char* name;
@@ -50,6 +51,7 @@ struct Field {
   FieldNotes notes;
 };
 
+// A Field, its types deduced.
 template <class Struct, OptionValue Value>
 constexpr Field<Struct, Value> field(const char* name, Value Struct::*member, FieldNotes notes = {}) {
   return {name, member, notes};

@@ -49,6 +49,7 @@ class KINDLING_API DataLoader {
   // The next batch of the epoch; false after the last one (then `batch` is left alone).
   bool next(Batch& batch);
 
+  // One epoch, batch by batch, for range-based loops.
   class Iterator {
    public:
     using value_type = Batch;

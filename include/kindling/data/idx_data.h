@@ -21,8 +21,8 @@ struct IdxOptions {
                       {.doc = "[mean, std], after the division by 255"}));
 };
 
-// Any pair of IDX files. DataOptions::train and ::val are ranges of its samples; without `val` there is no
-// validation.
+// Any pair of IDX files. DataOptions::train and DataOptions::val are ranges of its samples; without `val`
+// there is no validation.
 class KINDLING_API IdxData : public ImageData {
  public:
   explicit IdxData(IdxOptions options, DataOptions data_options = {});

@@ -10,6 +10,7 @@
 
 namespace kindling {
 
+// Images and their classes, as they lie in files.
 struct LabelledImages {
   at::Tensor images;  // uint8 [n, channels, height, width]
   at::Tensor labels;  // uint8 or int64 [n]

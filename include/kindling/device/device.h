@@ -10,6 +10,7 @@
 
 namespace kindling {
 
+// LibTorch's own: a type and an index.
 using Device = c10::Device;
 
 // The CPU: all cores, all memory.

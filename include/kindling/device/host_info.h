@@ -16,6 +16,7 @@ struct HostInfo {
   std::int64_t memory_available_bytes = 0;
 };
 
+// Asked anew with every call.
 KINDLING_API HostInfo host_info();
 
 }  // namespace kindling

@@ -21,6 +21,7 @@ enum class IdxType : std::uint8_t {
   float64 = 0x0e,
 };
 
+// A file's contents.
 struct IdxArray {
   IdxType type = IdxType::uint8;
   std::vector<std::int64_t> shape;  // rank 1 or more

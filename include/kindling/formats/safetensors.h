@@ -15,11 +15,13 @@
 // values, little-endian and without gaps. All functions throw CheckpointError.
 namespace kindling {
 
+// The types that LibTorch has too.
 enum class TensorType { boolean, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64 };
 
 KINDLING_API std::size_t size_of(TensorType type);       // bytes of one value
 KINDLING_API std::string_view name_of(TensorType type);  // the format's name: "F32"
 
+// What the header says of one tensor.
 struct TensorEntry {
   std::string name;  // any UTF-8, also "/", "..", NUL: never use it as a path
   TensorType type = TensorType::float32;
@@ -27,8 +29,10 @@ struct TensorEntry {
   std::size_t begin = 0, end = 0;        // bytes, counted from the start of the file
 };
 
+// The free texts of the header, under "__metadata__".
 using Metadata = std::map<std::string, std::string>;
 
+// A file as it was read: its bytes, and where in them the tensors are.
 struct SafetensorsFile {
   Metadata metadata;
   std::vector<TensorEntry> tensors;  // in the order of their values in the file
@@ -45,6 +49,7 @@ struct SafetensorsFile {
 KINDLING_API SafetensorsFile read_safetensors(const std::filesystem::path& path);
 KINDLING_API SafetensorsFile parse_safetensors(std::string bytes, const std::string& place);
 
+// A tensor as a writer wants it.
 struct TensorToWrite {
   std::string name = {};
   TensorType type = TensorType::float32;

@@ -18,6 +18,7 @@ struct Curve {
   std::vector<double> x{}, y{};  // of equal length
 };
 
+// What to draw, in what frame.
 struct Chart {
   std::string title{}, xlabel{}, ylabel{};              // UTF-8; empty: not shown
   std::optional<std::array<double, 2>> xlim{}, ylim{};  // {low, high}; absent: what the curves need

@@ -11,6 +11,7 @@
 
 namespace kindling {
 
+// What kind of display to make.
 enum class ProgressMode {
   bar,    // one line, redrawn in place: for terminals
   plain,  // a line now and then, neither escapes nor carriage returns: for pipes
@@ -24,6 +25,7 @@ struct ProgressOptions {
   std::function<double()> clock = {};  // steady seconds; empty: the system's steady clock
 };
 
+// What there is to display.
 struct ProgressState {
   std::int64_t epoch = 1;        // from 1
   std::int64_t max_epochs = 0;   // 0: unknown

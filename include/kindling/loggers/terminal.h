@@ -5,6 +5,7 @@
 // What is at the other end of a file descriptor.
 namespace kindling {
 
+// Whether it is a terminal; the terminal's width.
 KINDLING_API bool is_terminal(int fd);
 KINDLING_API int terminal_width(int fd);  // columns; 80 when the terminal does not say or there is none
 

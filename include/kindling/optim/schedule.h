@@ -20,6 +20,7 @@ struct SchedulePoint {
 // The learning rate as a pure function of the step: nothing to save, nothing to restore.
 using Schedule = std::function<double(const SchedulePoint&)>;
 
+// What a schedule counts.
 enum class ScheduleInterval { step, epoch };
 
 // The names are those of torch.optim.lr_scheduler, and so are the values; T_max and total_iters default to

@@ -25,6 +25,7 @@ struct KINDLING_API StateDict {
   const at::Tensor* find(const std::string& name) const;  // nullptr: not there
 };
 
+// Those of a module.
 KINDLING_API StateDict state_dict(const torch::nn::Module& module);
 
 // Writes the values into the module's own parameters and buffers, which stay where they are and keep their

@@ -9,11 +9,13 @@ namespace kindling {
 // Names of logged values and their means.
 using Metrics = std::map<std::string, double>;
 
+// Why a fit ended.
 enum class FitStatus {
   finished,  // max_epochs or max_steps reached
   stopped,   // request_stop()
 };
 
+// What a fit came to.
 struct FitResult {
   FitStatus status = FitStatus::finished;
   Metrics metrics{};             // the values of the last epoch record
