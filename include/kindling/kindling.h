@@ -37,5 +37,7 @@
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/batch.h"
 #include "kindling/tensors/move.h"
+#include "kindling/tensors/parameters.h"
+#include "kindling/tensors/state_comparison.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"

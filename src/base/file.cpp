@@ -94,16 +94,22 @@ std::size_t read_some(const std::filesystem::path& path, int descriptor, char* o
   return static_cast<std::size_t>(got);
 }
 
+[[noreturn]] void refuse_kind(const std::filesystem::path& path, mode_t mode) {
+  throw Error({.place = path.string(),
+               .found = S_ISDIR(mode)    ? "it is a folder"
+                        : S_ISFIFO(mode) ? "it is a pipe"
+                                         : "it is a device or a socket",
+               .wanted = "a file",
+               .remedy = "check the path"});
+}
+
 // What the file system says about the size; 0 for pipes and for files that do not know it.
 std::size_t checked_size(const std::filesystem::path& path, int descriptor) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) fail(path, "examine", errno);
   if (S_ISREG(status.st_mode)) return static_cast<std::size_t>(status.st_size);
   if (S_ISFIFO(status.st_mode)) return 0;
-  throw Error({.place = path.string(),
-               .found = S_ISDIR(status.st_mode) ? "it is a folder" : "it is a device or a socket",
-               .wanted = "a file",
-               .remedy = "check the path"});
+  refuse_kind(path, status.st_mode);
 }
 
 [[noreturn]] void refuse_size(const std::filesystem::path& path, std::size_t max_bytes) {
@@ -171,6 +177,35 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) 
                  .found = "the file does not fit into memory",
                  .wanted = "",
                  .remedy = "free some memory or check that it is the right file"});
+  }
+}
+
+InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)), descriptor_(-1), size_(0) {
+  // A pipe without a writer would block.
+  Descriptor file(path_, O_RDONLY | O_NONBLOCK);
+  if (!file.ok()) fail(path_, "open", errno);
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) fail(path_, "examine", errno);
+  if (!S_ISREG(status.st_mode)) refuse_kind(path_, status.st_mode);
+  size_ = static_cast<std::size_t>(status.st_size);
+  descriptor_ = file.release();
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(std::size_t offset, void* out, std::size_t size) const {
+  for (auto* to = static_cast<char*>(out); size > 0;) {
+    const ssize_t got = ::pread(descriptor_, to, size, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path_, "read", errno);
+    if (got == 0)
+      throw Error({.place = path_.string() + ", byte " + std::to_string(offset),
+                   .found = "the file ends here",
+                   .wanted = std::to_string(size) + " more bytes",
+                   .remedy = "something has shortened it: get or save it again"});
+    to += got;
+    offset += static_cast<std::size_t>(got);
+    size -= static_cast<std::size_t>(got);
   }
 }
 

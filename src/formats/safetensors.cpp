@@ -112,14 +112,18 @@ std::optional<TensorType> type_named(std::string_view name) {
 }
 
 std::optional<std::size_t> bytes_of(TensorType type, std::span<const std::int64_t> shape) {
+  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
   std::size_t total = size_of(type);
+  bool is_empty = false;
   for (const std::int64_t size : shape) {
     if (size < 0) return std::nullopt;
-    const auto factor = static_cast<std::size_t>(size);
-    if (factor != 0 && total > std::numeric_limits<std::size_t>::max() / factor) return std::nullopt;
+    is_empty = is_empty || size == 0;
+    // Also for an empty tensor: its strides are products of its sizes.
+    const auto factor = static_cast<std::size_t>(std::max<std::int64_t>(size, 1));
+    if (total > kMost / factor) return std::nullopt;
     total *= factor;
   }
-  return total;
+  return is_empty ? 0 : total;
 }
 
 std::string serialize_safetensors(std::span<const TensorToWrite> tensors, const Metadata& metadata) {

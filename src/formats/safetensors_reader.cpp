@@ -31,13 +31,13 @@ constexpr std::size_t kMaxRank = 64;  // LibTorch's own limit
 //   { "__metadata__": {text: text …}, name: {"dtype": text, "shape": [n …], "data_offsets": [n, n]} … }
 class HeaderReader {
  public:
-  HeaderReader(std::string place, SafetensorsFile& file) : place_(std::move(place)), file_(file) {}
+  HeaderReader(std::string place, SafetensorsIndex& index) : place_(std::move(place)), index_(index) {}
 
   bool key(std::string& key) {
     key_ = std::move(key);
     if (state_ == State::root && !names_.insert(key_).second) refuse_here("the name appears twice");
     if (names_.size() > kMaxEntries) refuse_here("there are more than 100000 tensors");
-    if (state_ == State::metadata && file_.metadata.contains(key_)) refuse_here("the key appears twice");
+    if (state_ == State::metadata && index_.metadata.contains(key_)) refuse_here("the key appears twice");
     return true;
   }
 
@@ -64,8 +64,8 @@ class HeaderReader {
 
   bool string(std::string& text) {
     if (state_ == State::metadata) {
-      file_.metadata.emplace(key_, std::move(text));
-      if (file_.metadata.size() > kMaxEntries) refuse_here("there are more than 100000 entries");
+      index_.metadata.emplace(key_, std::move(text));
+      if (index_.metadata.size() > kMaxEntries) refuse_here("there are more than 100000 entries");
     } else if (state_ == State::tensor && key_ == "dtype" && !type_) {
       type_ = type_named(text);
       if (!type_) refuse_here("dtype " + json_string(text.substr(0, 20)) + " is not supported");
@@ -135,14 +135,14 @@ class HeaderReader {
     tensor_.shape.assign(shape_->begin(), shape_->end());
     tensor_.begin = (*offsets_)[0];
     tensor_.end = (*offsets_)[1];
-    file_.tensors.push_back(std::move(tensor_));
+    index_.tensors.push_back(std::move(tensor_));
     type_.reset();
     shape_.reset();
     offsets_.reset();
   }
 
   std::string place_;
-  SafetensorsFile& file_;
+  SafetensorsIndex& index_;
   State state_ = State::start;
   std::string key_;
   std::unordered_set<std::string> names_;
@@ -151,41 +151,43 @@ class HeaderReader {
   std::optional<std::vector<std::uint64_t>> shape_, offsets_;
 };
 
-std::size_t checked_header_bytes(const std::string& bytes, const std::string& place) {
-  if (bytes.size() < kLengthBytes) {
-    refuse(place + ", byte " + std::to_string(bytes.size()), "the file ends inside the header's length",
+// Of a file of `file_bytes` that starts with `start`.
+std::size_t checked_header_bytes(std::string_view start, std::size_t file_bytes, const std::string& place) {
+  if (file_bytes < kLengthBytes) {
+    refuse(place + ", byte " + std::to_string(file_bytes), "the file ends inside the header's length",
            "8 bytes");
   }
   std::uint64_t length = 0;
-  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(bytes[i]);
+  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(start[i]);
   if (length > kMaxHeaderBytes) {
     refuse(place + ", byte 0", "the header's length is " + std::to_string(length),
            "at most " + std::to_string(kMaxHeaderBytes));
   }
-  if (length > bytes.size() - kLengthBytes) {
-    refuse(place + ", byte " + std::to_string(bytes.size()), "the file ends inside the header",
+  if (length > file_bytes - kLengthBytes) {
+    refuse(place + ", byte " + std::to_string(file_bytes), "the file ends inside the header",
            std::to_string(length) + " bytes of header");
   }
   return static_cast<std::size_t>(length);
 }
 
-void read_header(std::string_view header, const std::string& place, SafetensorsFile& file) {
+void read_header(std::string_view header, const std::string& place, SafetensorsIndex& index) {
   if (!header.starts_with('{')) refuse(place + ", byte 8", "the header is no JSON object", "'{'");
   // The JSON parser takes a zero byte for the end and would leave the rest unseen.
   if (const std::size_t zero = header.find('\0'); zero != std::string_view::npos) {
     refuse(place + ", byte " + std::to_string(kLengthBytes + zero), "the header contains a zero byte");
   }
-  HeaderReader reader(place, file);
+  HeaderReader reader(place, index);
   nlohmann::json::sax_parse(header.begin(), header.end(), &reader);
 }
 
 // The values have to cover the rest of the file without gaps or overlaps, as the format demands.
-void check_layout(SafetensorsFile& file, const std::string& place, std::size_t data_start) {
+void check_layout(SafetensorsIndex& index, const std::string& place, std::size_t data_start,
+                  std::size_t file_bytes) {
   const auto by_offsets = [](const TensorEntry& entry) { return std::pair(entry.begin, entry.end); };
-  std::ranges::stable_sort(file.tensors, {}, by_offsets);
-  const std::size_t data_bytes = file.bytes.size() - data_start;
+  std::ranges::stable_sort(index.tensors, {}, by_offsets);
+  const std::size_t data_bytes = file_bytes - data_start;
   std::size_t reached = 0;
-  for (TensorEntry& entry : file.tensors) {
+  for (TensorEntry& entry : index.tensors) {
     const std::string where = place + ", tensor " + json_string(entry.name.substr(0, 100));
     const std::string offsets = "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]";
     if (entry.end < entry.begin || entry.end > data_bytes) {
@@ -213,30 +215,52 @@ void check_layout(SafetensorsFile& file, const std::string& place, std::size_t d
   }
 }
 
-}  // namespace
-
-const TensorEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto found = std::ranges::find(tensors, name, &TensorEntry::name);
-  return found == tensors.end() ? nullptr : &*found;
+SafetensorsIndex parsed_header(std::string_view header, std::size_t file_bytes, const std::string& place) {
+  SafetensorsIndex index;
+  read_header(header, place, index);
+  check_layout(index, place, kLengthBytes + header.size(), file_bytes);
+  return index;
 }
 
-SafetensorsFile parse_safetensors(std::string bytes, const std::string& place) {
-  SafetensorsFile file;
-  const std::size_t header_bytes = checked_header_bytes(bytes, place);
-  file.bytes = std::move(bytes);
-  read_header(std::string_view(file.bytes).substr(kLengthBytes, header_bytes), place, file);
-  check_layout(file, place, kLengthBytes + header_bytes);
-  return file;
-}
-
-SafetensorsFile read_safetensors(const std::filesystem::path& path) {
+// What cannot be opened or read is an error of this file of weights.
+template <class Call>
+void as_checkpoint_error(Call call) {
   try {
-    return parse_safetensors(read_file(path, std::numeric_limits<std::size_t>::max()), path.string());
+    call();
   } catch (const CheckpointError&) {
     throw;
   } catch (const Error& error) {
     throw CheckpointError(error.parts());
   }
+}
+
+}  // namespace
+
+const TensorEntry* SafetensorsIndex::find(std::string_view name) const {
+  const auto found = std::ranges::find(tensors, name, &TensorEntry::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+SafetensorsIndex parse_safetensors(std::string_view bytes, const std::string& place) {
+  const std::size_t header_bytes = checked_header_bytes(bytes, bytes.size(), place);
+  return parsed_header(bytes.substr(kLengthBytes, header_bytes), bytes.size(), place);
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
+  as_checkpoint_error([&] {
+    file_ = std::make_unique<const InputFile>(path);
+    std::string start(std::min(file_->size(), kLengthBytes), '\0');
+    file_->read(0, start.data(), start.size());
+    std::string header(checked_header_bytes(start, file_->size(), path.string()), '\0');
+    file_->read(kLengthBytes, header.data(), header.size());
+    index_ = parsed_header(header, file_->size(), path.string());
+  });
+}
+
+SafetensorsFile::~SafetensorsFile() = default;
+
+void SafetensorsFile::read(const TensorEntry& entry, void* out) const {
+  as_checkpoint_error([&] { file_->read(entry.begin, out, entry.end - entry.begin); });
 }
 
 }  // namespace kindling

@@ -93,8 +93,7 @@ std::string RunConfig::text() {
 std::shared_ptr<Module> RunConfig::make_model() const {
   at::manual_seed(static_cast<std::uint64_t>(run.seed));
   auto made = model_maker_->make();
-  if (model.init_weights)
-    load_state_dict(*made, load_safetensors(*model.init_weights), model.init_weights->string());
+  if (model.init_weights) load_weights(*made, *model.init_weights);
   return made;
 }
 

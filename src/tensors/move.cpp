@@ -23,9 +23,13 @@ void count_copy(const at::Tensor& from, Device to, bool waits) {
   if (waits) ++counts.host_waits;
 }
 
+// The host need not wait for a copy out of pinned memory; every other copy to or from the host waits.
+bool is_asynchronous(const at::Tensor& tensor, Device to) {
+  return tensor.device().is_cpu() && !to.is_cpu() && tensor.is_pinned();
+}
+
 at::Tensor transfer(const at::Tensor& tensor, Device device) {
-  // The host need not wait for a copy out of pinned memory; every other copy to or from the host waits.
-  const bool asynchronous = tensor.device().is_cpu() && !device.is_cpu() && tensor.is_pinned();
+  const bool asynchronous = is_asynchronous(tensor, device);
   count_copy(tensor, device, !asynchronous);
   return tensor.to(device, tensor.scalar_type(), asynchronous, /*copy=*/true);
 }
@@ -80,6 +84,16 @@ void move_to(torch::nn::Module& module, Device device) {
   for (const auto& tensor : module.parameters()) count(tensor);
   for (const auto& tensor : module.buffers()) count(tensor);
   if (moves) module.to(device);
+}
+
+void write_values(const at::Tensor& target, const at::Tensor& values) {
+  const at::NoGradGuard no_grad;
+  // Between devices LibTorch would convert first, in host memory: what is moved then is not what is counted.
+  const bool converts = values.scalar_type() != target.scalar_type();
+  const at::Tensor from = converts ? move_to(values, target.device()) : values;
+  const bool asynchronous = is_asynchronous(from, target.device());
+  count_copy(from, target.device(), !asynchronous);
+  target.copy_(from, asynchronous);
 }
 
 void require_same_device(const at::Tensor& a, const at::Tensor& b, const char* place) {

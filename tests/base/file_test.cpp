@@ -84,6 +84,30 @@ TEST(ReadFile, NamesPathReasonAndRemedy) {
             std::string::npos);
 }
 
+TEST(InputFile, IsReadInPieces) {
+  const Scratch scratch;
+  write_file_atomically(scratch / "x", "0123456789");
+  const InputFile file(scratch / "x");
+  EXPECT_EQ(file.size(), 10u);
+  std::string middle(4, ' ');
+  file.read(3, middle.data(), middle.size());
+  EXPECT_EQ(middle, "3456");
+  file.read(10, nullptr, 0);
+  const std::string text = error_text<Error>([&] { file.read(8, middle.data(), 4); });
+  EXPECT_NE(text.find("x, byte 10: the file ends here; wanted: 2 more bytes"), std::string::npos) << text;
+}
+
+TEST(InputFile, RefusesWhatIsNoRegularFile) {
+  const Scratch scratch;
+  ASSERT_EQ(::mkfifo((scratch / "pipe").c_str(), 0600), 0);
+  const auto refusal = [](const std::filesystem::path& path) {
+    return error_text<Error>([&] { const InputFile file(path); });
+  };
+  EXPECT_NE(refusal(scratch / "pipe").find("it is a pipe; wanted: a file"), std::string::npos);
+  EXPECT_NE(refusal(scratch.folder()).find("it is a folder"), std::string::npos);
+  EXPECT_NE(refusal(scratch / "no").find("No such file"), std::string::npos);
+}
+
 TEST(WriteFileAtomically, ReplacesAndLeavesNothingElse) {
   const Scratch scratch;
   write_file_atomically(scratch / "x", "old");

@@ -22,18 +22,22 @@ std::string refusal(const std::string& bytes) {
   return error_text<CheckpointError>([&] { parse_safetensors(bytes, "x"); });
 }
 
+std::string values_of(const TensorEntry& entry, const std::string& bytes) {
+  return bytes.substr(entry.begin, entry.end - entry.begin);
+}
+
 const std::string kTwoHeader =
     R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},"a":{"dtype":"I16","shape":[1,2],"data_offsets":[0,4]}})";
 const std::string kTwo = file_of(kTwoHeader, "wxyzAB");
 
 TEST(Safetensors, ReadsTensorsInTheOrderOfTheirValues) {
-  const SafetensorsFile file = parse_safetensors(kTwo, "x");
+  const SafetensorsIndex file = parse_safetensors(kTwo, "x");
   ASSERT_EQ(file.tensors.size(), 2u);
   EXPECT_EQ(file.tensors[0].name, "a");
   EXPECT_EQ(file.tensors[0].type, TensorType::int16);
   EXPECT_EQ(file.tensors[0].shape, (std::vector<std::int64_t>{1, 2}));
-  EXPECT_EQ(file.data(file.tensors[0]), "wxyz");
-  EXPECT_EQ(file.data(*file.find("b")), "AB");
+  EXPECT_EQ(values_of(file.tensors[0], kTwo), "wxyz");
+  EXPECT_EQ(values_of(*file.find("b"), kTwo), "AB");
   EXPECT_EQ(file.find("c"), nullptr);
   EXPECT_TRUE(file.metadata.empty());
 }
@@ -64,7 +68,8 @@ TEST(Safetensors, BringsBackEveryTypeAndShape) {
     tensors.push_back({"empty " + std::string(name_of(type)), type, {0, 3}, nullptr, 0});
   }
   const Metadata metadata = {{"format", "pt"}, {"grüße", std::string("\0\x01", 2)}};
-  const SafetensorsFile file = parse_safetensors(serialize_safetensors(tensors, metadata), "x");
+  const std::string bytes = serialize_safetensors(tensors, metadata);
+  const SafetensorsIndex file = parse_safetensors(bytes, "x");
   EXPECT_EQ(file.metadata, metadata);
   ASSERT_EQ(file.tensors.size(), tensors.size());
   for (const TensorToWrite& tensor : tensors) {
@@ -73,19 +78,51 @@ TEST(Safetensors, BringsBackEveryTypeAndShape) {
     EXPECT_EQ(entry->type, tensor.type);
     EXPECT_EQ(entry->shape, tensor.shape);
     EXPECT_EQ(entry->begin % size_of(entry->type), 0u) << tensor.name;
-    EXPECT_EQ(file.data(*entry), data.substr(0, tensor.size_bytes)) << tensor.name;
+    EXPECT_EQ(values_of(*entry, bytes), data.substr(0, tensor.size_bytes)) << tensor.name;
   }
 }
 
 TEST(Safetensors, WritesAndReadsFiles) {
   const Scratch scratch;
+  const float values[] = {1.5f, -2.0f};
+  const std::uint8_t byte = 7;
+  const std::vector<TensorToWrite> tensors = {{"n", TensorType::uint8, {}, &byte, 1},
+                                              {"w", TensorType::float32, {2}, values, 8}};
+  write_safetensors(scratch / "two.safetensors", tensors, {{"k", "v"}});
+  const SafetensorsFile file(scratch / "two.safetensors");
+  EXPECT_EQ(file.index().metadata, (Metadata{{"k", "v"}}));
+  ASSERT_EQ(file.index().tensors.size(), 2u);
+  float read[2] = {};
+  file.read(*file.index().find("w"), read);
+  EXPECT_EQ(read[0], 1.5f);
+  EXPECT_EQ(read[1], -2.0f);
   write_safetensors(scratch / "none.safetensors", {}, {});
-  const SafetensorsFile file = read_safetensors(scratch / "none.safetensors");
-  EXPECT_TRUE(file.tensors.empty());
-  EXPECT_EQ(file.bytes.size(), 16u);
-  EXPECT_NE(error_text<CheckpointError>([&] { read_safetensors(scratch / "no"); }).find("No such file"),
-            std::string::npos);
+  EXPECT_TRUE(SafetensorsFile(scratch / "none.safetensors").index().tensors.empty());
   EXPECT_THROW(write_safetensors(scratch / "no/x.safetensors", {}, {}), CheckpointError);
+}
+
+TEST(Safetensors, FilesThatCannotBeReadAreNamed) {
+  const Scratch scratch;
+  const auto open = [&](const std::string& name) {
+    return error_text<CheckpointError>([&] { const SafetensorsFile file(scratch / name); });
+  };
+  EXPECT_NE(open("no").find("No such file"), std::string::npos);
+  write_file_atomically(scratch / "short", kTwo.substr(0, 5));
+  EXPECT_NE(open("short").find("byte 5: the file ends inside the header's length"), std::string::npos);
+  write_file_atomically(scratch / "cut", kTwo.substr(0, 60));
+  EXPECT_NE(open("cut").find("byte 60: the file ends inside the header"), std::string::npos);
+  write_file_atomically(scratch / "values", kTwo.substr(0, kTwo.size() - 1));
+  EXPECT_NE(open("values").find("leave the file"), std::string::npos);
+}
+
+TEST(Safetensors, AFileThatIsCutWhileItIsOpenIsAnError) {
+  const Scratch scratch;
+  write_file_atomically(scratch / "two", kTwo);
+  const SafetensorsFile file(scratch / "two");
+  std::filesystem::resize_file(scratch / "two", kTwo.size() - 1);
+  char values[4];
+  const std::string text = error_text<CheckpointError>([&] { file.read(*file.index().find("b"), values); });
+  EXPECT_NE(text.find("the file ends here; wanted: 1 more bytes"), std::string::npos) << text;
 }
 
 TEST(Safetensors, RefusesEveryTruncation) {
@@ -181,6 +218,7 @@ TEST(Safetensors, RefusesOffsetsThatDoNotFit) {
       {one("U8", "[3]", "[0,3]"), "1 bytes belong to no tensor"},
       {one("F64", "[4611686018427387904,4611686018427387904]", "[0,4]"), "its shape overflows"},
       {one("I16", "[9223372036854775807,2,0]", "[0,0]", ""), "its shape overflows"},
+      {one("F32", "[0,4611686018427387904,4]", "[0,0]", ""), "its shape overflows"},
       {two("[0,2]", "[1,3]", "wxy"), "tensor \"b\": its data_offsets [1, 3] overlap others"},
       {two("[0,2]", "[0,2]"), "overlap others"},
       {two("[0,2]", "[3,5]", "wxyz!"),
@@ -193,7 +231,7 @@ TEST(Safetensors, SurvivesEveryFlippedBit) {
     std::string flipped = kTwo;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
     try {
-      for (const SafetensorsFile file = parse_safetensors(flipped, "x");
+      for (const SafetensorsIndex file = parse_safetensors(flipped, "x");
            const TensorEntry& entry : file.tensors) {
         EXPECT_LE(entry.end, flipped.size());
       }

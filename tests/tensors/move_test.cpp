@@ -119,6 +119,30 @@ TEST_P(Moves, GradientsFlowThroughACopy) {
   EXPECT_TRUE(same(host.grad(), at::full({2}, 3.f)));
 }
 
+TEST_P(Moves, ValuesAreWrittenIntoATensorThatExists) {
+  const at::Tensor target = at::zeros({2, 3}, at::device(device_));
+  const void* place = target.const_data_ptr();
+  const at::Tensor host = at::arange(6, at::kFloat).view({2, 3});
+  EXPECT_EQ(counted([&] { write_values(target, host); }), on_a_card({1, 24, 0, 0, 1}));
+  EXPECT_EQ(target.const_data_ptr(), place);
+  EXPECT_TRUE(same(target, host));
+  const at::Tensor back = at::empty({2, 3});
+  EXPECT_EQ(counted([&] { write_values(back, target); }), on_a_card({0, 0, 1, 24, 1}));
+  EXPECT_TRUE(same(back, host));
+}
+
+TEST_P(Moves, OperandsOnTwoDevicesAreRefusedWithTheRemedy) {
+  const at::Tensor x = at::ones({2}, at::device(device_));
+  const at::Tensor y = at::ones({2}, at::device(device_.is_cpu() ? Device(at::kMeta) : cpu()));
+  const std::string text = error_text<DeviceError>([&] { require_same_device(x, y, "x + y"); });
+  EXPECT_EQ(text, "x + y: one tensor is on " + device_.str() + ", the other on " + y.device().str() +
+                      "; wanted: both on the same device; move one with move_to(tensor, device) or let "
+                      "prepare_batch and prepare_model do it");
+  if (device_.is_cpu()) return;  // the meta device has no values
+  EXPECT_THROW(x + y, c10::Error);
+  EXPECT_TRUE(same(x + move_to(y, device_), at::full({2}, 2.f)));
+}
+
 TEST(Move, ModuleThatCannotBeClonedSaysWhatToDo) {
   struct Plain : torch::nn::Module {};
   const auto plain = std::make_shared<Plain>();

@@ -7,12 +7,31 @@
 
 #include "kindling/base/export.h"
 
-// Whole files in and out. All of it throws Error that names the path, the system's reason and what to do.
+// Files in and out. All of it throws Error that names the path, the system's reason and what to do.
 namespace kindling {
 
 // The bytes of a regular file or a pipe. Refuses folders and devices, and more than `max_bytes` before it
 // allocates for them.
 KINDLING_API std::string read_file(const std::filesystem::path& path, std::size_t max_bytes);
+
+// A regular file that is read in pieces: a large one needs no memory of its size. It may be used by several
+// threads at once.
+class KINDLING_API InputFile {
+ public:
+  explicit InputFile(std::filesystem::path path);  // refuses what is no regular file
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  std::size_t size() const noexcept { return size_; }  // bytes, when it was opened
+  // Copies `size` bytes from `offset` on. Throws when the file ends before.
+  void read(std::size_t offset, void* out, std::size_t size) const;
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+  std::size_t size_;
+};
 
 // After it returns, the file holds exactly `bytes`, a power loss notwithstanding; when it throws, the file is
 // what it was. Goes through `.name.tmp.<pid>` in the same folder, which must exist.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@
 // safetensors (github.com/huggingface/safetensors): 8 bytes header length, a JSON header, the tensors'
 // values, little-endian and without gaps. All functions throw CheckpointError.
 namespace kindling {
+
+class InputFile;
 
 // The types that LibTorch has too.
 enum class TensorType { boolean, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64 };
@@ -32,22 +35,33 @@ struct TensorEntry {
 // The free texts of the header, under "__metadata__".
 using Metadata = std::map<std::string, std::string>;
 
-// A file as it was read: its bytes, and where in them the tensors are.
-struct SafetensorsFile {
+// What a file holds. Everything has been checked: offsets lie inside the file, sizes fit type and shape.
+struct SafetensorsIndex {
   Metadata metadata;
   std::vector<TensorEntry> tensors;  // in the order of their values in the file
-  std::string bytes;                 // the whole file
 
-  // A view into `bytes`. Foreign files may be unaligned: copy the values out rather than cast.
-  std::string_view data(const TensorEntry& entry) const {
-    return std::string_view(bytes).substr(entry.begin, entry.end - entry.begin);
-  }
   KINDLING_API const TensorEntry* find(std::string_view name) const;  // nullptr: no such tensor
 };
 
-// Everything is checked: what is returned has offsets inside the file and sizes that fit type and shape.
-KINDLING_API SafetensorsFile read_safetensors(const std::filesystem::path& path);
-KINDLING_API SafetensorsFile parse_safetensors(std::string bytes, const std::string& place);
+// Of a whole file in memory.
+KINDLING_API SafetensorsIndex parse_safetensors(std::string_view bytes, const std::string& place);
+
+// An open file: its index is in memory, its values are read a tensor at a time.
+class KINDLING_API SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  const SafetensorsIndex& index() const noexcept { return index_; }
+  // Copies the values of an entry of the index: entry.end - entry.begin bytes, little-endian, in row order.
+  void read(const TensorEntry& entry, void* out) const;
+
+ private:
+  std::unique_ptr<const InputFile> file_;
+  SafetensorsIndex index_;
+};
 
 // A tensor as a writer wants it.
 struct TensorToWrite {

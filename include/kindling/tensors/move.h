@@ -32,6 +32,10 @@ KINDLING_API Batch move_to(Batch batch, Device device);
 // Parameters and buffers are replaced inside the module; those that are there already are left alone.
 KINDLING_API void move_to(torch::nn::Module& module, Device device);
 
+// Writes the values into a tensor of the same shape, which keeps its place, device, dtype and requires_grad.
+// Autograd does not see it.
+KINDLING_API void write_values(const at::Tensor& target, const at::Tensor& values);
+
 // Throws DeviceError that names both devices and the remedy unless a and b are on the same device.
 KINDLING_API void require_same_device(const at::Tensor& a, const at::Tensor& b, const char* place);
 

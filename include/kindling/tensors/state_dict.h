@@ -29,10 +29,15 @@ struct KINDLING_API StateDict {
 KINDLING_API StateDict state_dict(const torch::nn::Module& module);
 
 // Writes the values into the module's own parameters and buffers, which stay where they are and keep their
-// dtype. Lazy layers take their shape from the values. Throws CheckpointError that lists every missing name,
-// unexpected name and wrong shape (then nothing has been changed).
+// dtype. Lazy layers take their shape from the values and are made on the CPU. Throws CheckpointError that
+// lists every missing name, unexpected name and wrong shape (then nothing has been changed).
 KINDLING_API void load_state_dict(torch::nn::Module& module, const StateDict& state,
                                   const std::string& place = "state_dict");
+
+// The same from a safetensors file, straight to where the parameters are: no more than one tensor is held in
+// host memory on the way, and none when it is read into a parameter on the CPU. Everything is checked before
+// the first write; only a disk that fails in between leaves the model half loaded. Throws CheckpointError.
+KINDLING_API void load_weights(torch::nn::Module& module, const std::filesystem::path& path);
 
 // safetensors files, readable by Python's `safetensors`. Tensors of any device and layout are written; they
 // are read to the CPU. Both throw CheckpointError; a file that exists is replaced atomically.
