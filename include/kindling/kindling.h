@@ -13,6 +13,7 @@
 #include "kindling/data/idx_data.h"
 #include "kindling/data/synthetic_regression.h"
 #include "kindling/device/device.h"
+#include "kindling/device/device_memory.h"
 #include "kindling/device/transfer_counts.h"
 #include "kindling/loggers/chart.h"
 #include "kindling/loggers/csv_logger.h"

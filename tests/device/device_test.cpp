@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "kindling/base/error.h"
@@ -68,6 +69,30 @@ TEST_F(WithoutCards, AReasonIsGiven) {
                      reason == "the driver reports no usable card" ||
                      reason.starts_with("hidden by CUDA_VISIBLE_DEVICES");
   EXPECT_TRUE(known) << reason;
+}
+
+// The textbook's names for the device under test.
+class NamedDevice : public OnDevice {};
+KINDLING_RUN_ON_DEVICES(NamedDevice);
+
+TEST_P(NamedDevice, CpuOrGpuGivesIt) {
+  EXPECT_EQ(device_.is_cpu() ? cpu() : gpu(device_.index()), device_);
+  EXPECT_EQ(gpu() == device_, device_.index() == 0);
+}
+
+TEST_P(NamedDevice, IsCounted) {
+  if (device_.is_cpu()) GTEST_SKIP() << "num_gpus() counts cards";
+  EXPECT_GT(num_gpus(), device_.index());
+}
+
+TEST_P(NamedDevice, IsTriedBeforeTheCpu) {
+  EXPECT_EQ(try_gpu(device_.is_cpu() ? num_gpus() : device_.index()), device_);
+}
+
+TEST_P(NamedDevice, IsAmongAllWhenItIsACard) {
+  const auto all = try_all_gpus();
+  const bool is_listed = std::find(all.begin(), all.end(), device_) != all.end();
+  EXPECT_EQ(is_listed, !device_.is_cpu() || num_gpus() == 0);
 }
 
 class TensorsOnDevice : public OnDevice {};

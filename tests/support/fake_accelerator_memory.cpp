@@ -58,6 +58,8 @@ class Arena {
     free_[std::bit_ceil(std::max(nbytes, kSmallestBlock))].push_back(data);
   }
 
+  size_t used() const { return used_; }
+
   void set_reachable(bool reachable) const {
     if (committed_ == 0) return;
     const int failed = mprotect(base_, committed_, reachable ? PROT_READ | PROT_WRITE : PROT_NONE);
@@ -112,6 +114,12 @@ void release(void* data) {
   memory().sizes.erase(block);
 }
 
+// What blocks have taken so far, given back or not.
+size_t reserved_bytes(c10::DeviceIndex index) {
+  const std::lock_guard lock(memory().mutex);
+  return memory().arenas.at(index).used();
+}
+
 class DeviceMemory final : public c10::DeviceAllocator {
  public:
   at::DataPtr allocate(size_t nbytes) override { return allocate_on(current_device(), nbytes); }
@@ -129,6 +137,7 @@ class DeviceMemory final : public c10::DeviceAllocator {
     const Counts now = counts();
     stats.allocated_bytes[0].current = now.live_bytes.at(index);
     stats.allocated_bytes[0].peak = now.peak_bytes.at(index);
+    stats.reserved_bytes[0].current = static_cast<int64_t>(reserved_bytes(index));
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex /*index*/) override {}
@@ -137,7 +146,7 @@ class DeviceMemory final : public c10::DeviceAllocator {
     ledger().counts.peak_bytes.at(index) = ledger().counts.live_bytes.at(index);
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
-    return {kArenaBytes - static_cast<size_t>(counts().live_bytes.at(index)), kArenaBytes};
+    return {kArenaBytes - reserved_bytes(index), kArenaBytes};
   }
 };
 
