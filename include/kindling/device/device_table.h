@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/device/device.h"
+#include "kindling/device/host_info.h"
+
+namespace kindling {
+
+struct ProcessInfo {
+  std::int64_t pid = 0;                        // as the host of the driver counts, also inside a container
+  std::optional<std::string> name{};           // its command
+  std::optional<std::int64_t> memory_bytes{};  // of the card
+};
+
+// A card of the machine. What cannot be read is absent.
+struct CardInfo {
+  std::int64_t index = 0;             // as nvidia-smi counts
+  std::optional<Device> device{};     // as LibTorch counts; absent when the card is hidden from this process
+  std::string why_not_usable{};       // a clause; empty: `device` can be used
+  std::optional<std::string> name{};  // "NVIDIA H200"
+  std::string uuid{};                 // "GPU-…", as CUDA_VISIBLE_DEVICES may name it
+  std::string pci_bus_id{};           // "00000000:3B:00.0"
+  std::optional<std::int64_t> memory_used_bytes{}, memory_total_bytes{};
+  std::optional<std::int64_t> temperature_celsius{};
+  std::optional<double> power_watts{}, power_limit_watts{};
+  std::optional<std::int64_t> utilization_percent{};  // share of the last moments in which a kernel ran
+  std::optional<std::vector<ProcessInfo>> processes{};
+};
+
+struct DeviceTable {
+  std::string driver_version{};  // "580.95.05"; empty: unknown
+  std::string cuda_version{};    // the newest that the driver can run, "13.0"; empty: unknown
+  std::vector<CardInfo> cards{};
+  HostInfo host{};     // the CPU
+  std::string note{};  // why there are no cards or no readings, one line; empty: there are
+};
+
+// The cards and the CPU, now. CUDA's cards are read through NVIDIA's management library (NVML), which is
+// opened for the call: also those that LibTorch cannot use. Any other accelerator is listed with what
+// LibTorch knows. Never throws for a card or library that is missing.
+//
+// `device` is as the CUDA driver counts when LibTorch has started it. Otherwise CUDA_VISIBLE_DEVICES is read
+// by CUDA's rules, in the order of the PCI bus (CUDA's own when all cards are of one kind or
+// CUDA_DEVICE_ORDER is PCI_BUS_ID); a slice ("MIG-…") ends that list, for only the driver knows whose it is.
+KINDLING_API DeviceTable device_table();
+
+}  // namespace kindling

@@ -1,0 +1,74 @@
+#include "kindling/device/device_table.h"
+
+#include <ATen/DeviceAccelerator.h>
+
+#include <cstdlib>
+
+#include "device/cuda_order.h"
+#include "device/nvml.h"
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+// What LibTorch knows of the cards that it can use.
+std::vector<CardInfo> cards_of_libtorch() {
+  std::vector<CardInfo> cards;
+  for (std::int64_t i = 0; i < num_gpus(); ++i) {
+    CardInfo card{.index = i, .device = gpu(i)};
+    try {
+      const auto [free, total] = at::accelerator::getMemoryInfo(static_cast<c10::DeviceIndex>(i));
+      card.memory_used_bytes = static_cast<std::int64_t>(total - free);
+      card.memory_total_bytes = static_cast<std::int64_t>(total);
+    } catch (const c10::Error&) {
+      // This accelerator does not tell, or the card is lost: the row stays.
+    }
+    cards.push_back(std::move(card));
+  }
+  return cards;
+}
+
+void tell_which_are_usable(std::vector<CardInfo>& cards) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const auto driver_order = cuda_order_of_driver(cards);
+  const CudaOrder order = driver_order ? *driver_order : cuda_order_of_list(cards, visible);
+  const std::int64_t num_usable = num_gpus();
+  for (std::size_t i = 0; i < cards.size(); ++i) {
+    if (order[i]) cards[i].device = Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(*order[i]));
+    if (order[i] && *order[i] >= num_usable)
+      cards[i].why_not_usable = why_no_more_gpus();
+    else if (!order[i])
+      cards[i].why_not_usable = visible != nullptr
+                                    ? std::string("hidden by CUDA_VISIBLE_DEVICES=\"") + visible + "\""
+                                    : "the CUDA driver does not offer it";
+  }
+}
+
+}  // namespace
+
+DeviceTable device_table() {
+  DeviceTable table;
+  table.host = host_info();
+  const std::int64_t num_usable = num_gpus();  // before NVML: starts the driver where LibTorch has CUDA
+  const auto accelerator = at::accelerator::getAccelerator();
+  if (accelerator && *accelerator != c10::DeviceType::CUDA) {
+    table.cards = cards_of_libtorch();
+    return table;
+  }
+  try {
+    const Nvml nvml;
+    table.driver_version = nvml.driver_version();
+    table.cuda_version = nvml.cuda_version();
+    table.cards = nvml.cards();
+    tell_which_are_usable(table.cards);
+    if (table.cards.empty()) table.note = "no card can be used: the NVIDIA driver reports none";
+  } catch (const DeviceError& error) {
+    table.cards = cards_of_libtorch();
+    table.note = num_usable > 0
+                     ? "the cards cannot be read: NVML: " + error.parts().found
+                     : "no card can be used: " + why_no_more_gpus() + "; NVML: " + error.parts().found;
+  }
+  return table;
+}
+
+}  // namespace kindling
