@@ -1,5 +1,7 @@
 #include "training/step.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <set>
 
 #include "kindling/base/error.h"
@@ -25,6 +27,7 @@ Step::Step(std::shared_ptr<Module> model, const TrainerOptions& options, DeviceL
 }
 
 void Step::run(const Batch& batch, bool is_watched) {
+  const at::AutoGradMode gradients(true);  // the caller may have switched them off
   if (optimizer_) optimizer_->zero_grad();
   const at::Tensor loss =
       is_watched && !warned_of_wait_ ? watched_training_step(batch) : model_->training_step(batch);

@@ -105,6 +105,7 @@ Metrics Trainer::Impl::fit_epoch() {
   require_prepared("Trainer::fit_epoch", data_ != nullptr, step_.has_value());
   Module& model = step_->model();
   begin_epoch();
+  model.train();  // before the callbacks, which may freeze a layer
   for_each_callback([&](Callback& callback) { callback.on_train_epoch_start(owner_, model); });
   train_epoch();
   const Record record = close_epoch();
@@ -117,7 +118,6 @@ Metrics Trainer::Impl::fit_epoch() {
 
 void Trainer::Impl::train_epoch() {
   Module& model = step_->model();
-  model.train();
   train_loader_->start_epoch(state_->epoch);
   Batch batch;
   while (state_->batch_index < state_->num_train_batches && !must_stop() && fetch(batch)) {

@@ -52,6 +52,25 @@ TEST(Callback, IsCalledInOrder) {
                                       "batch_end 2/4", "record 2", "epoch_end 1 2", "finish", "fit_end 2"}));
 }
 
+// Keeps a layer in evaluation mode while the rest of the model trains, as fine-tuning does with batch norm.
+class Freeze : public Callback {
+ public:
+  void on_train_epoch_start(Trainer&, Module& model) override { model.children().at(0)->eval(); }
+  void on_train_batch_end(Trainer&, Module& model) override {
+    modes.emplace_back(model.is_training(), model.children().at(0)->is_training());
+  }
+  std::vector<std::pair<bool, bool>> modes;
+};
+
+TEST(Callback, MayFreezeALayerForAnEpoch) {
+  const auto freeze = std::make_shared<Freeze>();
+  const auto model = std::make_shared<Slope>();
+  model->register_module("norm", torch::nn::BatchNorm1d(1));
+  TensorData data = ramp(2, 2, 2);
+  Trainer({.max_epochs = 2, .callbacks = {freeze}}).fit(model, data);
+  EXPECT_EQ(freeze->modes, (std::vector<std::pair<bool, bool>>{{true, false}, {true, false}}));
+}
+
 class StopAt : public Callback {
  public:
   explicit StopAt(std::int64_t step) : step_(step) {}

@@ -77,8 +77,8 @@ TEST_P(LeftBehind, IsNothingAfterTwoHundredFits) {
   EXPECT_EQ(after.threads, before.threads);
   if (KINDLING_TEST_COUNTS_MEMORY) {
     // The smallest thing that a Trainer could leave, its log of 16 KiB, would make 3.2 MB; what LibTorch and
-    // the C library keep to themselves has been seen to move by less than 10 KB.
-    EXPECT_LE(after.heap_bytes - before.heap_bytes, 64 << 10);
+    // the C library keep to themselves, a cache for each thread for instance, has been seen to move by 144 KB.
+    EXPECT_LE(after.heap_bytes - before.heap_bytes, 1 << 20);
     // One model with gradients and Adam's state has 304 KB, 60 MB in all; freed memory that the C library has
     // not given back has been seen to grow by 0.3 MB.
     EXPECT_LE(after.resident_bytes - before.resident_bytes, 8 << 20);

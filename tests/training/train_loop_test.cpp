@@ -55,6 +55,15 @@ TEST_P(Fit, MatchesTheStepsDoneByHand) {
   EXPECT_EQ(data.num_preparations, 1);
 }
 
+TEST_P(Fit, TrainsWhereTheCallerHasSwitchedGradientsOff) {
+  const at::NoGradGuard no_grad;
+  TensorData data = ramp(5, 2, 2);
+  Trainer trainer(options(1));
+  trainer.fit(model_, data);
+  EXPECT_TRUE(same(model_->weight.detach(), at::tensor({0.875f})));  // as with gradients
+  EXPECT_FALSE(at::GradMode::is_enabled());
+}
+
 TEST_P(Fit, ClipsToTheNorm) {
   TensorData data = ramp(5, 0, 2);
   TrainerOptions clipped = options(1);
@@ -202,9 +211,10 @@ TEST(TrainerLimits, StepsEndInTheMiddleOfAnEpoch) {
 TEST(TrainerErrors, WithoutAnEndThereIsNoFit) {
   TensorData data = ramp(2, 0, 2);
   const std::string text = error_text<ConfigError>([&] { Trainer().fit(std::make_shared<Slope>(), data); });
-  EXPECT_EQ(text,
-            "Trainer::fit: neither max_epochs nor max_steps is set; wanted: at least one of them; for example "
-            "max_epochs = 10");
+  EXPECT_EQ(
+      text,
+      "Trainer::fit: neither max_epochs nor max_steps is set; wanted: at least one of them; for example "
+      "max_epochs = 10");
 }
 
 TEST(TrainerErrors, OptionsOutOfRangeAreRefused) {
