@@ -2,6 +2,9 @@
 
 #include <ATen/ops/mse_loss.h>
 
+#include <sstream>
+
+#include "kindling/base/error.h"
 #include "kindling/nn/lazy_linear.h"
 
 namespace kindling {
@@ -11,7 +14,24 @@ LinearRegression::LinearRegression(LinearRegressionOptions options)
 
 at::Tensor LinearRegression::forward(const at::Tensor& inputs) { return net->forward(inputs); }
 
+namespace {
+
+// Shapes [n, 1] and [n] would be broadcast to [n, n], and every output compared with every label.
+[[noreturn]] void refuse_labels(at::IntArrayRef outputs, at::IntArrayRef labels) {
+  std::ostringstream found;
+  found << "the labels have the shape " << labels;
+  std::ostringstream wanted;
+  wanted << "that of the outputs, " << outputs;
+  throw DataError({.place = "LinearRegression::loss",
+                   .found = found.str(),
+                   .wanted = wanted.str(),
+                   .remedy = "reshape the labels where they are made, such as labels.unsqueeze(1)"});
+}
+
+}  // namespace
+
 at::Tensor LinearRegression::loss(const at::Tensor& outputs, const at::Tensor& labels) {
+  if (outputs.sizes() != labels.sizes()) refuse_labels(outputs.sizes(), labels.sizes());
   return at::mse_loss(outputs, labels);
 }
 

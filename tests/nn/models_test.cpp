@@ -9,6 +9,7 @@
 #include "kindling/nn/small_cnn.h"
 #include "kindling/nn/softmax_regression.h"
 #include "support/device_under_test.h"
+#include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {
@@ -93,6 +94,13 @@ TEST(Mlp, HidesNothingWithoutWidths) {
 TEST(Mlp, OptionsOutOfRangeAreRefused) {
   EXPECT_THROW(Mlp(MlpOptions{.hidden = {0}}), ConfigError);
   EXPECT_THROW(SmallCnn(SmallCnnOptions{.dropout = 1}), ConfigError);
+}
+
+TEST(LinearRegression, RefusesLabelsThatWouldBeBroadcast) {
+  LinearRegression model;
+  const std::string text = error_text<DataError>([&] { model.loss(at::zeros({3, 1}), at::zeros({3})); });
+  EXPECT_NE(text.find("the labels have the shape [3]"), std::string::npos) << text;
+  EXPECT_NE(text.find("[3, 1]"), std::string::npos) << text;
 }
 
 TEST(LinearRegression, LossIsTheMeanSquare) {
