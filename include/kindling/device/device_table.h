@@ -11,6 +11,7 @@
 
 namespace kindling {
 
+// A process that uses a card.
 struct ProcessInfo {
   std::int64_t pid = 0;                        // as the host of the driver counts, also inside a container
   std::optional<std::string> name{};           // its command
@@ -32,6 +33,7 @@ struct CardInfo {
   std::optional<std::vector<ProcessInfo>> processes{};
 };
 
+// What device_table() finds.
 struct DeviceTable {
   std::string driver_version{};  // "580.95.05"; empty: unknown
   std::string cuda_version{};    // the newest that the driver can run, "13.0"; empty: unknown
