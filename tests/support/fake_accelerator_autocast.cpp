@@ -8,10 +8,7 @@ namespace kindling::fake {
 
 void register_autocast(torch::Library& all_operators,
                        torch::Library& m) {  // `m` is the name LibTorch's macros use
-  using at::Scalar;
-  using at::ScalarType;
-  using at::Tensor;
-  using c10::IntArrayRef;
+  using namespace at;  // the macros name its types without it, other ones in each version
   all_operators.fallback(torch::CppFunction::makeFallthrough());
 #define KINDLING_LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
 #define KINDLING_FP32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
