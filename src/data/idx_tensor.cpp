@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kindling/base/error.h"
+#include "tensors/shape_text.h"
 
 namespace kindling {
 namespace {
@@ -27,17 +28,13 @@ at::ScalarType scalar_type(IdxType type) {
   throw DataError({.found = "IDX: unknown type"});
 }
 
-std::string shape_text(const at::Tensor& tensor) {
-  std::string text = std::string(c10::toString(tensor.scalar_type())) + " [";
-  for (std::int64_t i = 0; i < tensor.dim(); ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(tensor.size(i));
-  return text + "]";
-}
-
 void require_uint8(const at::Tensor& tensor, bool right_rank, const std::filesystem::path& file,
                    const char* wanted) {
   if (tensor.scalar_type() == at::kByte && right_rank) return;
-  throw DataError({.place = file.string(), .found = "the array is " + shape_text(tensor), .wanted = wanted});
+  throw DataError(
+      {.place = file.string(),
+       .found = std::string("the array is ") + c10::toString(tensor.scalar_type()) + " " + shape_text(tensor),
+       .wanted = wanted});
 }
 
 }  // namespace

@@ -2,10 +2,9 @@
 
 #include <ATen/ops/mse_loss.h>
 
-#include <sstream>
-
 #include "kindling/base/error.h"
 #include "kindling/nn/lazy_linear.h"
+#include "tensors/shape_text.h"
 
 namespace kindling {
 
@@ -17,21 +16,17 @@ at::Tensor LinearRegression::forward(const at::Tensor& inputs) { return net->for
 namespace {
 
 // Shapes [n, 1] and [n] would be broadcast to [n, n], and every output compared with every label.
-[[noreturn]] void refuse_labels(at::IntArrayRef outputs, at::IntArrayRef labels) {
-  std::ostringstream found;
-  found << "the labels have the shape " << labels;
-  std::ostringstream wanted;
-  wanted << "that of the outputs, " << outputs;
+[[noreturn]] void refuse_labels(const at::Tensor& outputs, const at::Tensor& labels) {
   throw DataError({.place = "LinearRegression::loss",
-                   .found = found.str(),
-                   .wanted = wanted.str(),
+                   .found = "the labels have the shape " + shape_text(labels),
+                   .wanted = "that of the outputs, " + shape_text(outputs),
                    .remedy = "reshape the labels where they are made, such as labels.unsqueeze(1)"});
 }
 
 }  // namespace
 
 at::Tensor LinearRegression::loss(const at::Tensor& outputs, const at::Tensor& labels) {
-  if (outputs.sizes() != labels.sizes()) refuse_labels(outputs.sizes(), labels.sizes());
+  if (outputs.sizes() != labels.sizes()) refuse_labels(outputs, labels);
   return at::mse_loss(outputs, labels);
 }
 

@@ -5,6 +5,7 @@
 #include "kindling/base/error.h"
 #include "kindling/config/suggest.h"
 #include "kindling/tensors/move.h"
+#include "tensors/shape_text.h"
 #include "tensors/state_fit.h"
 
 namespace kindling {

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "kindling/tensors/move.h"
-#include "tensors/state_fit.h"
+#include "tensors/shape_text.h"
 
 namespace kindling {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/tensors/move.h"
+#include "tensors/shape_text.h"
 #include "tensors/state_fit.h"
 
 namespace kindling {
@@ -44,12 +45,6 @@ std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::
     layers.emplace_back(item.key().empty() ? "weight" : item.key() + ".weight", lazy);
   }
   return layers;
-}
-
-std::string shape_text(const at::Tensor& tensor) {
-  std::string text = "[";
-  for (const auto size : tensor.sizes()) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
 }
 
 const at::Tensor* StateDict::find(const std::string& name) const {

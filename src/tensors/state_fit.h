@@ -17,7 +17,4 @@ std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::
 // CheckpointError that lists every misfit; then nothing has been changed.
 StateDict fitted_state(torch::nn::Module& module, const StateDict& values, const std::string& place);
 
-// "[2, 3]"
-std::string shape_text(const at::Tensor& tensor);
-
 }  // namespace kindling
