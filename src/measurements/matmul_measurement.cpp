@@ -8,7 +8,7 @@
 #include <chrono>
 
 #include "kindling/base/error.h"
-#include "kindling/base/json.h"
+#include "kindling/base/number_text.h"
 #include "kindling/device/host_info.h"
 #include "measurements/float32_products.h"
 #include "measurements/noise.h"
