@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "config/raw_scan.h"
+#include "base/utf8.h"
 #include "config/toml_parser.h"
 #include "config/toml_text.h"
 #include "kindling/base/error.h"
@@ -17,6 +17,16 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// A value that is no TOML is taken as it is: as a string of TOML's all the same.
+void check_text(std::string_view text, const ConfigSource& source) {
+  for_each_character(text, [&](const Utf8Character& character, std::string_view) {
+    const bool is_control = character.is_control() && character.code != '\t';
+    if (character.bytes > 0 && !is_control) return;
+    throw ConfigError({.place = source.name,
+                       .found = is_control ? "there is a control character" : "the text is no UTF-8"});
+  });
 }
 
 // The parts of "trainer.max_epochs".
@@ -81,9 +91,7 @@ ConfigNode value_of(std::string_view text, const ConfigSource& source) {
 }  // namespace
 
 ConfigTable parse_override(const std::string& assignment, const ConfigSource& source) {
-  if (const auto finding = find_forbidden_byte(assignment)) {
-    throw ConfigError({.place = source.name, .found = finding->text});
-  }
+  check_text(assignment, source);
   const std::size_t equals = assignment.find('=');
   if (equals == std::string::npos) {
     throw ConfigError({.place = source.name, .found = "there is no '='", .wanted = "table.key=value"});

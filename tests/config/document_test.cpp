@@ -204,8 +204,8 @@ TEST(ConfigDocument, RefusesWhatNestsDeeperThan64) {
        {array(65), key(65), tables(65), key(100'000), array(100'000), tables(100'000),
         "[x" + repeat_text(".x", 64) + "]", "[x" + repeat_text(".x", 100'000) + "]",
         "[[x" + repeat_text(".'x'", 63) + "]]", "[y.y]\n" + key(63), "x = {a = 1, " + key(100'000) + "}",
-        "x.x.x = " + repeat_text("[", 63), "\xEF\xBB\xBF" + key(65),
-        "x = [\"\"\"a\"\"\"\", {" + key(64) + "}]"}) {
+        "x.x." + array(63), "\xEF\xBB\xBF" + key(65), "x = [\"\"\"a\"\"\"\", {" + key(64) + "}]",
+        "x = " + repeat_text("{x" + repeat_text(".x", 64) + " = ", 64) + "1" + repeat_text("}", 64)}) {
     EXPECT_NE(parse_error(text).find(deeper), std::string::npos) << text.substr(0, 80);
   }
 }
@@ -216,7 +216,9 @@ TEST(ConfigDocument, CountsNoBracketsInStringsAndComments) {
        {"# " + many, "a = \"" + many + "\"", "a = '" + many + "'",
         "a = \"\"\"\n" + many + "\"\" \\\"\"\"\"\" # " + many, "a = '''\n" + many + "''\n'''",
         "\"" + many + "\" = 1", "a = \"\\\"" + many + "\"", "a = [ # " + many + "\n 1, ' " + many + "']",
-        repeat_text("a = [[1.5]]\n[b]\n[c]\n", 1) + "d = {e = 1}"}) {
+        repeat_text("a = [[1.5]]\n[b]\n[c]\n", 1) + "d = {e = 1}", "a = '" + repeat_text(".", 100) + "'",
+        "a = \"\\\"" + repeat_text(".", 100) + "\" # " + repeat_text(".", 100),
+        "a = [" + repeat_text("1.5, ", 100) + "]"}) {
     EXPECT_EQ(parse_error(text), "") << text.substr(0, 40);
   }
   EXPECT_EQ(parse_error("a = [" + repeat_text("[1.5, {b.c = 2.5}], ", 100) + "]"), "");
