@@ -8,9 +8,9 @@
 namespace kindling {
 
 template <class Product>
-std::unique_ptr<Maker<Product>> RunConfig::choose(ConfigReader& reader, const std::string& table,
-                                                  const Catalog<Product>& catalog,
-                                                  const std::string& default_name) {
+std::optional<Maker<Product>> RunConfig::choose(ConfigReader& reader, const std::string& table,
+                                                const Catalog<Product>& catalog,
+                                                const std::string& default_name) {
   const std::string key = table + ".name";
   const std::string name = reader.read_name(key).value_or(default_name);
   if (catalog.has(name)) return catalog.maker(name);
@@ -18,7 +18,7 @@ std::unique_ptr<Maker<Product>> RunConfig::choose(ConfigReader& reader, const st
   reader.error(
       key, name.empty() ? "'" + key + "' is missing" : "unknown name '" + name + "' in '" + key + "'", names);
   reader.skip(table);
-  return nullptr;
+  return std::nullopt;
 }
 
 RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
@@ -100,14 +100,14 @@ std::shared_ptr<Module> RunConfig::make_model() const {
 std::shared_ptr<DataModule> RunConfig::make_data() const {
   DataOptions options = data_;
   options.seed = run.seed;
-  return (*data_maker_->make())(options);
+  return data_maker_->make()(options);
 }
 
 TrainerOptions RunConfig::trainer_options() const {
   TrainerOptions options = trainer_;
-  if (optimizer_maker_) options.optimizer = *optimizer_maker_->make();
+  if (optimizer_maker_) options.optimizer = optimizer_maker_->make();
   if (schedule_maker_) {
-    options.schedule = with_warmup(*schedule_maker_->make(), warmup_);
+    options.schedule = with_warmup(schedule_maker_->make(), warmup_);
     options.schedule_interval =
         schedule_.interval == "epoch" ? ScheduleInterval::epoch : ScheduleInterval::step;
   }

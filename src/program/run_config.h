@@ -91,8 +91,8 @@ class RunConfig {
 
  private:
   template <class Product>
-  std::unique_ptr<Maker<Product>> choose(ConfigReader& reader, const std::string& table,
-                                         const Catalog<Product>& catalog, const std::string& default_name);
+  std::optional<Maker<Product>> choose(ConfigReader& reader, const std::string& table,
+                                       const Catalog<Product>& catalog, const std::string& default_name);
   void check_name(ConfigReader& reader) const;
 
   NameOption data_name_, optimizer_name_;
@@ -100,10 +100,10 @@ class RunConfig {
   ScheduleOptions schedule_;
   WarmupOptions warmup_;
   TrainerOptions trainer_;
-  std::unique_ptr<Maker<Module>> model_maker_;
-  std::unique_ptr<Maker<Registry::DataFactory>> data_maker_;
-  std::unique_ptr<Maker<OptimizerFactory>> optimizer_maker_;  // nullptr: the model's own
-  std::unique_ptr<Maker<Schedule>> schedule_maker_;           // nullptr: none
+  std::optional<Maker<std::shared_ptr<Module>>> model_maker_;
+  std::optional<Maker<Registry::DataFactory>> data_maker_;
+  std::optional<Maker<OptimizerFactory>> optimizer_maker_;  // absent: the model's own
+  std::optional<Maker<Schedule>> schedule_maker_;           // absent: none
 };
 
 }  // namespace kindling

@@ -25,18 +25,20 @@ struct SampleSquare : SampleShape {
   double side;
 };
 
-Catalog<SampleShape> shape_catalog() {
-  Catalog<SampleShape> catalog("shape");
-  catalog.add<SampleSquare, SampleSquareOptions>("square", "four equal sides");
+Catalog<std::shared_ptr<SampleShape>> shape_catalog() {
+  Catalog<std::shared_ptr<SampleShape>> catalog("shape");
+  const auto make = [](const SampleSquareOptions& options) {
+    return std::make_shared<SampleSquare>(options);
+  };
+  catalog.add("square", "four equal sides", SampleSquareOptions{}, make);
   catalog.add("unit_square", "side 1", NoOptions{},
               [](const NoOptions&) { return std::make_shared<SampleSquare>(SampleSquareOptions{}); });
-  catalog.add("big_square", "side 10 by default", SampleSquareOptions{.side = 10},
-              [](const SampleSquareOptions& options) { return std::make_shared<SampleSquare>(options); });
+  catalog.add("big_square", "side 10 by default", SampleSquareOptions{.side = 10}, make);
   return catalog;
 }
 
 TEST(Catalog, ListsWhatWasAdded) {
-  const Catalog<SampleShape> catalog = shape_catalog();
+  const Catalog<std::shared_ptr<SampleShape>> catalog = shape_catalog();
   EXPECT_EQ(catalog.names(), (std::vector<std::string>{"big_square", "square", "unit_square"}));
   EXPECT_EQ(catalog.doc("square"), "four equal sides");
   EXPECT_TRUE(catalog.has("square"));
@@ -47,23 +49,31 @@ TEST(Catalog, MakesProductsFromOptionsReadFromAConfig) {
   const auto maker = shape_catalog().maker("square");
   const ConfigDocument document = ConfigDocument::parse("[shape]\nside = 3", "a.toml", "");
   ConfigReader reader(document);
-  reader.read("shape", maker->options());
+  reader.read("shape", maker.options());
   reader.finish();
-  EXPECT_EQ(maker->make()->area(), 9.0);
+  EXPECT_EQ(maker.make()->area(), 9.0);
 }
 
 TEST(Catalog, KeepsDefaultsPerEntryAndPerMaker) {
-  const Catalog<SampleShape> catalog = shape_catalog();
+  const Catalog<std::shared_ptr<SampleShape>> catalog = shape_catalog();
   const auto changed = catalog.maker("big_square");
-  *std::get<double*>(changed->options().refs()[0].value) = 2;
-  EXPECT_EQ(changed->make()->area(), 4.0);
-  EXPECT_EQ(catalog.maker("big_square")->make()->area(), 100.0);
-  EXPECT_EQ(catalog.maker("unit_square")->make()->area(), 1.0);
+  *std::get<double*>(changed.options().refs()[0].value) = 2;
+  EXPECT_EQ(changed.make()->area(), 4.0);
+  EXPECT_EQ(catalog.maker("big_square").make()->area(), 100.0);
+  EXPECT_EQ(catalog.maker("unit_square").make()->area(), 1.0);
+}
+
+TEST(Catalog, MakesValuesToo) {
+  Catalog<std::function<double(double)>> catalog("function");
+  catalog.add("scale", "times side", SampleSquareOptions{.side = 3}, [](const SampleSquareOptions& options) {
+    return [side = options.side](double x) { return side * x; };
+  });
+  EXPECT_EQ(catalog.maker("scale").make()(2), 6.0);
 }
 
 TEST(Catalog, RefusesANameTwice) {
-  Catalog<SampleShape> catalog = shape_catalog();
-  EXPECT_THROW((catalog.add<SampleSquare, SampleSquareOptions>("square", "again")), ConfigError);
+  Catalog<std::shared_ptr<SampleShape>> catalog = shape_catalog();
+  EXPECT_THROW(catalog.add("square", "again", NoOptions{}, [](NoOptions) { return nullptr; }), ConfigError);
   EXPECT_EQ(catalog.doc("square"), "four equal sides");
 }
 

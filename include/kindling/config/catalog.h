@@ -14,37 +14,29 @@
 
 namespace kindling {
 
-// Holds the options of one product until it is made.
+// One product whose options are not yet decided. Copies share the options.
 template <class Product>
-class Maker {
- public:
-  virtual ~Maker() = default;
-  // Points into the maker.
-  virtual OptionSet options() = 0;
-  virtual std::shared_ptr<Product> make() const = 0;
+struct Maker {
+  std::function<OptionSet()> options;  // to be read into; they live as long as the maker or a copy of it
+  std::function<Product()> make;       // from the options as they are
 };
 
-// The products that a config can name ("mlp", "lenet"), each with its options. Filled explicitly, before use;
-// reading it from several threads is fine.
+// The products that a config can name ("mlp", "lenet"), each with its options. `Product` is what is made:
+// std::shared_ptr<Module>, a function. Filled explicitly, before use; reading it from several threads is
+// fine.
 template <class Product>
 class Catalog {
  public:
   // `kind` is what messages call a product: "model".
   explicit Catalog(std::string kind) : kind_(std::move(kind)) {}
 
-  // A product made by std::make_shared<T>(options).
-  template <class T, OptionStruct Options>
-  void add(std::string name, std::string doc) {
-    add(std::move(name), std::move(doc), Options{},
-        [](const Options& options) { return std::make_shared<T>(options); });
-  }
-
-  // A product made by factory(options), which returns a std::shared_ptr<Product>.
-  // Both throw ConfigError when the name is taken.
+  // factory(options) makes the product. Throws ConfigError when the name is taken.
   template <OptionStruct Options, class Factory>
   void add(std::string name, std::string doc, Options defaults, Factory factory) {
     auto new_maker = [defaults = std::move(defaults), factory = std::move(factory)] {
-      return std::make_unique<MakerOf<Options, Factory>>(defaults, factory);
+      const auto options = std::make_shared<Options>(defaults);
+      return Maker<Product>{.options = [options] { return OptionSet::of(*options); },
+                            .make = [options, factory]() -> Product { return factory(*options); }};
     };
     const auto [entry, added] = entries_.try_emplace(name, Entry{std::move(doc), std::move(new_maker)});
     if (!added) throw ConfigError({.place = kind_ + " '" + name + "'", .found = "the name is added twice"});
@@ -61,24 +53,12 @@ class Catalog {
 
   // Both throw ConfigError, with the nearest name and all names, when there is no such product.
   const std::string& doc(std::string_view name) const { return at(name).doc; }
-  std::unique_ptr<Maker<Product>> maker(std::string_view name) const { return at(name).new_maker(); }
+  Maker<Product> maker(std::string_view name) const { return at(name).new_maker(); }
 
  private:
-  template <class Options, class Factory>
-  class MakerOf : public Maker<Product> {
-   public:
-    MakerOf(Options options, Factory factory) : options_(std::move(options)), factory_(std::move(factory)) {}
-    OptionSet options() override { return OptionSet::of(options_); }
-    std::shared_ptr<Product> make() const override { return factory_(options_); }
-
-   private:
-    Options options_;
-    Factory factory_;
-  };
-
   struct Entry {
     std::string doc;
-    std::function<std::unique_ptr<Maker<Product>>()> new_maker;
+    std::function<Maker<Product>()> new_maker;
   };
 
   const Entry& at(std::string_view name) const {

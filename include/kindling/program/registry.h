@@ -46,13 +46,12 @@ class Registry {
   template <class T, OptionStruct Options = NoOptions>
   void data(std::string name, std::string doc = "") {
     data_modules.add(std::move(name), std::move(doc), Options{}, [](const Options& options) {
-      return std::make_shared<DataFactory>(
-          [options](const DataOptions& shared) -> std::shared_ptr<DataModule> {
-            if constexpr (std::is_same_v<Options, NoOptions>)
-              return static_cast<void>(options), std::make_shared<T>(shared);
-            else
-              return std::make_shared<T>(options, shared);
-          });
+      return [options](const DataOptions& shared) -> std::shared_ptr<DataModule> {
+        if constexpr (std::is_same_v<Options, NoOptions>)
+          return static_cast<void>(options), std::make_shared<T>(shared);
+        else
+          return std::make_shared<T>(options, shared);
+      };
     });
   }
 
@@ -60,21 +59,19 @@ class Registry {
   template <class T, OptionStruct Options>
   void optimizer(std::string name, std::string doc = "") {
     optimizers.add(std::move(name), std::move(doc), Options{}, [](const Options& options) {
-      return std::make_shared<OptimizerFactory>(
-          [options](std::vector<at::Tensor> parameters) -> std::unique_ptr<Optimizer> {
-            return std::make_unique<T>(std::move(parameters), options);
-          });
+      return [options](std::vector<at::Tensor> parameters) -> std::unique_ptr<Optimizer> {
+        return std::make_unique<T>(std::move(parameters), options);
+      };
     });
   }
 
   // make(Options) → Schedule.
   template <OptionStruct Options>
   void schedule(std::string name, std::string doc, Schedule (*make)(Options)) {
-    schedules.add(std::move(name), std::move(doc), Options{},
-                  [make](const Options& options) { return std::make_shared<Schedule>(make(options)); });
+    schedules.add(std::move(name), std::move(doc), Options{}, make);
   }
 
-  Catalog<Module> models{"model"};
+  Catalog<std::shared_ptr<Module>> models{"model"};
   Catalog<DataFactory> data_modules{"data set"};
   Catalog<OptimizerFactory> optimizers{"optimizer"};
   Catalog<Schedule> schedules{"schedule"};
