@@ -50,7 +50,7 @@ constexpr std::size_t kNarrowest = 8;  // of a column of the user's
 }  // namespace
 
 EpochTable::EpochTable(std::ostream& out, EpochTableOptions options)
-    : out_(out), options_(std::move(options)) {}
+    : out_(out), options_(std::move(options)), best_(options_.higher_is_better) {}
 
 void EpochTable::write(const Record& record) {
   if (record.kind != Record::Kind::epoch) return;
@@ -60,7 +60,8 @@ void EpochTable::write(const Record& record) {
     for (const TextColumn& column : columns_) titles.push_back(column.title + ' ');
     out_ << table_line(columns_, titles, " ") << '\n';
   }
-  const bool best = is_best(record);
+  const double* const monitored = record.find(options_.monitor);
+  const bool best = monitored != nullptr && best_.update(*monitored);
   std::vector<std::string> cells{std::to_string(record.epoch) + ' '};
   for (const std::string& name : names_) {
     const double* const value = record.find(name);
@@ -87,14 +88,6 @@ void EpochTable::choose_columns(const Record& first) {
     if (!known && !bookkeeping) add(name, name, std::max(display_width(one_line(name)), kNarrowest));
   }
   columns_.emplace_back();
-}
-
-bool EpochTable::is_best(const Record& record) {
-  const double* const value = record.find(options_.monitor);
-  if (value == nullptr || std::isnan(*value)) return false;
-  if (best_ && !(options_.higher_is_better ? *value > *best_ : *value < *best_)) return false;
-  best_ = *value;
-  return true;
 }
 
 }  // namespace kindling

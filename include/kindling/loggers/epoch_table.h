@@ -1,11 +1,11 @@
 #pragma once
 
 #include <iosfwd>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "kindling/base/text.h"
+#include "kindling/loggers/best_so_far.h"
 #include "kindling/loggers/logger.h"
 
 namespace kindling {
@@ -28,13 +28,12 @@ class KINDLING_API EpochTable : public Logger {
 
  private:
   void choose_columns(const Record& first);
-  bool is_best(const Record& record);
 
   std::ostream& out_;
   EpochTableOptions options_;
   std::vector<TextColumn> columns_;  // the epoch, each name, "* best"
   std::vector<std::string> names_;
-  std::optional<double> best_;
+  BestSoFar best_;
 };
 
 }  // namespace kindling
