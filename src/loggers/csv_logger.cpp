@@ -3,30 +3,37 @@
 #include <algorithm>
 #include <utility>
 
+#include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/formats/csv.h"
 
 namespace kindling {
+namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{1} << 40;  // beyond what a training could have written
+
+}  // namespace
 
 CsvLogger::CsvLogger(std::filesystem::path path) : path_(std::move(path)) {}
 
 void CsvLogger::write(const Record& record) {
   if (record.kind != Record::Kind::epoch) return;
-  const bool wider = add_new_columns(record);
-  rows_.push_back(record);
-  if (wider || !file_) {
-    rewrite();
-  } else {
-    file_->append(line_of(record));
-  }
-}
-
-bool CsvLogger::add_new_columns(const Record& record) {
-  const std::size_t before = columns_.size();
+  const std::string old_header = header();
+  const std::size_t old_size = columns_.size();
   for (const auto& [name, value] : record.values) {
     if (std::ranges::find(columns_, name) == columns_.end()) columns_.push_back(name);
   }
-  return columns_.size() > before;
+  if (!file_ || columns_.size() > old_size) {
+    write_file_atomically(path_, file_ ? widened(old_header, columns_.size() - old_size) : header());
+    file_.emplace(path_);  // anew: the name now belongs to another file
+  }
+  file_->append(line_of(record));
+}
+
+std::string CsvLogger::header() const {
+  std::vector<std::string> fields = {"epoch", "global_step"};
+  fields.insert(fields.end(), columns_.begin(), columns_.end());
+  return csv_line(fields);
 }
 
 std::string CsvLogger::line_of(const Record& record) const {
@@ -38,13 +45,21 @@ std::string CsvLogger::line_of(const Record& record) const {
   return csv_line(fields);
 }
 
-void CsvLogger::rewrite() {
-  std::vector<std::string> header = {"epoch", "global_step"};
-  header.insert(header.end(), columns_.begin(), columns_.end());
-  std::string text = csv_line(header);
-  for (const Record& row : rows_) text += line_of(row);
-  write_file_atomically(path_, text);
-  file_.emplace(path_);  // anew: the name now belongs to another file
+// The table as the file has it, under a new header. Rows hold nothing but numbers: each line is one.
+std::string CsvLogger::widened(const std::string& old_header, std::size_t num_new) const {
+  const std::string table = read_file(path_, kMaxBytes);
+  if (!table.starts_with(old_header)) {
+    throw Error({.place = path_.string(),
+                 .found = "the file has been changed by somebody else",
+                 .wanted = "the table as it was written",
+                 .remedy = "take a copy to work on while a training runs"});
+  }
+  std::string text = header();
+  for (const char c : std::string_view(table).substr(old_header.size())) {
+    if (c == '\n') text.append(num_new, ',');
+    text += c;
+  }
+  return text;
 }
 
 }  // namespace kindling

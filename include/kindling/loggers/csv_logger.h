@@ -11,22 +11,21 @@
 namespace kindling {
 
 // One row per epoch, for pandas and spreadsheets: epoch, global_step, then the names in order of appearance.
-// A name that appears later widens the table, for which the file is rewritten atomically; a missing value is
-// an empty cell. The first row replaces a file of an earlier run. Step records are skipped.
+// A name that appears later widens the table, for which the file is read again and rewritten atomically; a
+// missing value is an empty cell. The first row replaces a file of an earlier run. Step records are skipped.
 class KINDLING_API CsvLogger : public Logger {
  public:
   explicit CsvLogger(std::filesystem::path path);
   void write(const Record& record) override;
 
  private:
-  bool add_new_columns(const Record& record);
+  std::string header() const;
   std::string line_of(const Record& record) const;
-  void rewrite();
+  std::string widened(const std::string& old_header, std::size_t num_new) const;
 
   std::filesystem::path path_;
   std::vector<std::string> columns_;  // after epoch and global_step
-  std::vector<Record> rows_;
-  std::optional<AppendFile> file_;  // from the first row on
+  std::optional<AppendFile> file_;    // from the first row on
 };
 
 }  // namespace kindling
