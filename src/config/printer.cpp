@@ -62,14 +62,13 @@ std::string assignment(const OptionRef& option) {
   return key + " = " + *value;
 }
 
-// "norm of the gradients; [unit]; >= 0"
+// "norm of the gradients; >= 0"
 std::string comment(const FieldNotes& notes) {
   std::string choices;
   for (const std::string& choice : config::choices_of(notes)) {
     choices += (choices.empty() ? "" : " | ") + config::toml_text(choice);
   }
   std::string text = notes.doc;
-  if (*notes.unit != '\0') text += (text.empty() ? "[" : " [") + std::string(notes.unit) + "]";
   for (const std::string& part : {config::range_text(notes), choices}) {
     if (!part.empty()) text += (text.empty() ? "" : "; ") + part;
   }

@@ -78,22 +78,4 @@ std::size_t GzipReader::read(char* out, std::size_t size) {
   return filled;
 }
 
-std::string gunzip(std::string_view bytes, const std::string& place, std::size_t max_bytes) {
-  GzipReader reader(bytes, place);
-  std::string content;
-  std::size_t filled = 0;
-  while (filled == content.size()) {
-    if (filled > max_bytes) {
-      throw DataError({.place = place,
-                       .found = "the gzip file unpacks to more than " + std::to_string(max_bytes) + " bytes",
-                       .wanted = "",
-                       .remedy = "check that it is the right file"});
-    }
-    content.resize(std::min(std::max<std::size_t>(2 * filled, 4096), max_bytes) + 1);
-    filled += reader.read(content.data() + filled, content.size() - filled);
-  }
-  content.resize(filled);
-  return content;
-}
-
 }  // namespace kindling

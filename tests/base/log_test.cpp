@@ -33,7 +33,7 @@ TEST_F(Log, IsSilentByDefault) {
 TEST_F(Log, WritesPlainLinesToStderr) {
   testing::internal::CaptureStderr();
   configure_log({.to_stderr = true});
-  log_debug("too fine");
+  log(LogLevel::debug, "too fine");
   log_info("{} is no placeholder");
   log_warning("text");
   log_error("worse");

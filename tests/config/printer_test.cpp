@@ -26,7 +26,7 @@ struct PrintedNetOptions {
       kindling::field("hidden", &PrintedNetOptions::hidden, {.doc = "widths of the hidden layers", .min = 1}),
       kindling::field("lr", &PrintedNetOptions::lr,
                       {.doc = "learning rate", .min = 0, .max = 1, .min_excluded = true}),
-      kindling::field("max_time", &PrintedNetOptions::max_time, {.doc = "stops after it", .unit = "s"}),
+      kindling::field("max_time", &PrintedNetOptions::max_time, {.doc = "stops after it, in seconds"}),
       kindling::field("mode", &PrintedNetOptions::mode, {.choices = "norm|value"}));
 };
 
@@ -40,7 +40,7 @@ struct EveryTypePrinted {
   std::vector<std::string> texts{};
   std::array<double, 2> betas{0.9, 0.999};
   std::optional<bool> maybe_flag{};
-  std::optional<std::vector<std::int64_t>> maybe_counts{};
+  std::optional<std::array<std::int64_t, 2>> maybe_counts{};
   std::optional<std::filesystem::path> maybe_file{};
   bool operator==(const EveryTypePrinted&) const = default;
 
@@ -84,13 +84,13 @@ TEST(PrintConfig, CommentsEachKeyAndPutsTheTopFirst) {
             "[net]\n"
             "hidden = [256, 10]  # widths of the hidden layers; >= 1\n"
             "lr = 0.001          # learning rate; > 0 and <= 1\n"
-            "# max_time =        # stops after it [s]\n"
+            "# max_time =        # stops after it, in seconds\n"
             "mode = \"norm\"       # \"norm\" | \"value\"\n"
             "\n"
             "# [off]\n"
             "# hidden = [256, 10]  # widths of the hidden layers; >= 1\n"
             "# lr = 0.001          # learning rate; > 0 and <= 1\n"
-            "# # max_time =        # stops after it [s]\n"
+            "# # max_time =        # stops after it, in seconds\n"
             "# mode = \"norm\"       # \"norm\" | \"value\"\n");
 }
 
@@ -118,7 +118,7 @@ TEST(PrintConfig, RoundTripsStringsOfAnyCharacters) {
 TEST(PrintConfig, RoundTripsSetOptionals) {
   const EveryTypePrinted options{.file = "/x/ y\"",
                                  .maybe_flag = false,
-                                 .maybe_counts = std::vector<std::int64_t>{},
+                                 .maybe_counts = std::array<std::int64_t, 2>{0, 5},
                                  .maybe_file = "/z"};
   EXPECT_TRUE(reread(options) == options);
 }

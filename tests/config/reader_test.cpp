@@ -44,8 +44,6 @@ struct EveryTypeRead {
   std::optional<double> maybe_rate{};
   std::optional<std::string> maybe_text{};
   std::optional<std::filesystem::path> maybe_file{};
-  std::optional<std::vector<std::int64_t>> maybe_counts{};
-  std::optional<std::vector<double>> maybe_rates{};
   std::optional<std::array<std::int64_t, 2>> maybe_range{};
   std::optional<std::array<double, 2>> maybe_betas{};
   bool operator==(const EveryTypeRead&) const = default;
@@ -61,8 +59,6 @@ struct EveryTypeRead {
       kindling::field("maybe_rate", &EveryTypeRead::maybe_rate),
       kindling::field("maybe_text", &EveryTypeRead::maybe_text),
       kindling::field("maybe_file", &EveryTypeRead::maybe_file),
-      kindling::field("maybe_counts", &EveryTypeRead::maybe_counts),
-      kindling::field("maybe_rates", &EveryTypeRead::maybe_rates),
       kindling::field("maybe_range", &EveryTypeRead::maybe_range),
       kindling::field("maybe_betas", &EveryTypeRead::maybe_betas));
 };
@@ -152,8 +148,6 @@ TEST(ConfigReader, ReadsEveryType) {
                                .maybe_rate = 0.5,
                                .maybe_text = "",
                                .maybe_file = "/base/g",
-                               .maybe_counts = std::vector<std::int64_t>{},
-                               .maybe_rates = std::vector<double>{1},
                                .maybe_range = std::array<std::int64_t, 2>{1, 2},
                                .maybe_betas = std::array<double, 2>{1, 2}};
   const std::string text = reading_error(R"(
@@ -172,8 +166,6 @@ maybe_count = 3
 maybe_rate = 0.5
 maybe_text = ""
 maybe_file = "g"
-maybe_counts = []
-maybe_rates = [1]
 maybe_range = [1, 2]
 maybe_betas = [1, 2]
 )",
@@ -196,8 +188,8 @@ TEST(ConfigReader, SaysWhatWasExpectedAndFound) {
   EXPECT_EQ(one_value("rate = nan"), "'rate': expected a finite number, found nan");
   EXPECT_EQ(one_value("maybe_rate = inf"), "'maybe_rate': expected a finite number, found inf");
   EXPECT_EQ(one_value("counts = 3"), "'counts': expected an array of integers, found the integer 3");
-  EXPECT_EQ(one_value("maybe_rates = [1, 'x']"),
-            "'maybe_rates[1]': expected a number, found the string \"x\"");
+  EXPECT_EQ(one_value("maybe_betas = [1, 'x']"),
+            "'maybe_betas[1]': expected a number, found the string \"x\"");
   EXPECT_EQ(one_value("betas = [1]"), "'betas': expected an array of 2 numbers, found an array of 1 value");
   EXPECT_EQ(one_value("[text]\nx = 1"), "'text': expected a string, found a table");
   EXPECT_EQ(one_value("flag = \"" + std::string(1000, 'x') + "\""),

@@ -11,8 +11,15 @@ namespace {
 
 constexpr std::size_t kMax = 1 << 20;
 
-std::string gzip_refusal(const std::string& bytes, std::size_t max_bytes = kMax) {
-  return error_text<DataError>([&] { gunzip(bytes, "x.gz", max_bytes); });
+std::string unpacked(const std::string& bytes) {
+  std::string content(kMax, '\0');
+  GzipReader reader(bytes, "x.gz");
+  content.resize(reader.read(content.data(), content.size()));
+  return content;
+}
+
+std::string gzip_refusal(const std::string& bytes) {
+  return error_text<DataError>([&] { unpacked(bytes); });
 }
 
 std::string counting(std::size_t size) {
@@ -21,25 +28,17 @@ std::string counting(std::size_t size) {
   return text.substr(0, size);
 }
 
-TEST(Gunzip, ReturnsTheContent) {
-  EXPECT_EQ(gunzip(gzip_bytes("hello"), "x.gz", kMax), "hello");
-  EXPECT_EQ(gunzip(gzip_bytes(""), "x.gz", kMax), "");
-  EXPECT_EQ(gunzip(gzip_bytes(counting(100'000)), "x.gz", kMax), counting(100'000));
+TEST(GzipReader, ReturnsTheContent) {
+  EXPECT_EQ(unpacked(gzip_bytes("hello")), "hello");
+  EXPECT_EQ(unpacked(gzip_bytes("")), "");
+  EXPECT_EQ(unpacked(gzip_bytes(counting(100'000))), counting(100'000));
 }
 
-TEST(Gunzip, JoinsMembersInARow) {
-  EXPECT_EQ(gunzip(gzip_bytes("one ") + gzip_bytes("two"), "x.gz", kMax), "one two");
+TEST(GzipReader, JoinsMembersInARow) {
+  EXPECT_EQ(unpacked(gzip_bytes("one ") + gzip_bytes("two")), "one two");
 }
 
-TEST(Gunzip, TakesExactlyTheMaximumAndRefusesABomb) {
-  const std::string bomb = gzip_bytes(std::string(1'000'000, 'x'));
-  EXPECT_EQ(gunzip(bomb, "x.gz", 1'000'000).size(), 1'000'000u);
-  EXPECT_NE(gzip_refusal(bomb, 999'999).find("unpacks to more than 999999 bytes"), std::string::npos);
-  EXPECT_EQ(gunzip(gzip_bytes(""), "x.gz", 0), "");
-  EXPECT_NE(gzip_refusal(gzip_bytes("1"), 0).find("more than 0 bytes"), std::string::npos);
-}
-
-TEST(Gunzip, RefusesEveryTruncation) {
+TEST(GzipReader, RefusesEveryTruncation) {
   const std::string whole = gzip_bytes("hello hello hello");
   for (std::size_t length = 0; length < whole.size(); ++length) {
     EXPECT_EQ(
@@ -49,24 +48,25 @@ TEST(Gunzip, RefusesEveryTruncation) {
   }
 }
 
-TEST(Gunzip, SeesEveryFlippedBitThatMatters) {
+TEST(GzipReader, SeesEveryFlippedBitThatMatters) {
   const std::string whole = gzip_bytes("hello hello hello");
   for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string flipped = whole;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
     try {
-      EXPECT_EQ(gunzip(flipped, "x.gz", kMax), "hello hello hello") << "bit " << bit;
+      EXPECT_EQ(unpacked(flipped), "hello hello hello") << "bit " << bit;
     } catch (const DataError&) {
     }
   }
 }
 
-TEST(Gunzip, NamesWhatIsWrong) {
+TEST(GzipReader, NamesWhatIsWrong) {
   std::string checksum = gzip_bytes("hello");
   checksum[checksum.size() - 8] ^= 1;
   EXPECT_NE(gzip_refusal(checksum).find("incorrect data check"), std::string::npos);
   EXPECT_NE(gzip_refusal("hello, world").find("incorrect header check"), std::string::npos);
-  EXPECT_NE(gzip_refusal(gzip_bytes("hello") + "abc").find("3 bytes follow after the end"), std::string::npos);
+  EXPECT_NE(gzip_refusal(gzip_bytes("hello") + "abc").find("3 bytes follow after the end"),
+            std::string::npos);
 }
 
 TEST(GzipReader, ReadsPieceByPiece) {

@@ -33,7 +33,6 @@ KINDLING_API void set_log_observer(LogObserver observer);
 
 // Says something on a level; to nobody as long as the log is silent.
 KINDLING_API void log(LogLevel level, std::string_view message);
-inline void log_debug(std::string_view message) { log(LogLevel::debug, message); }
 inline void log_info(std::string_view message) { log(LogLevel::info, message); }
 inline void log_warning(std::string_view message) { log(LogLevel::warning, message); }
 inline void log_error(std::string_view message) { log(LogLevel::error, message); }

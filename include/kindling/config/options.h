@@ -19,8 +19,7 @@ namespace kindling {
 
 // What a field list says about one option besides its name and its member.
 struct FieldNotes {
-  const char* doc = "";   // one clause, no full stop: "widths of the hidden layers"
-  const char* unit = "";  // "s", "MiB", "epochs"
+  const char* doc = "";  // one clause, no full stop: "widths of the hidden layers"
   // Range of a number, or of each number of an array; the bounds themselves are allowed unless excluded.
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -36,8 +35,7 @@ using OptionPointer =
                  std::vector<std::int64_t>*, std::vector<double>*, std::vector<std::string>*,
                  std::array<std::int64_t, 2>*, std::array<double, 2>*, std::optional<bool>*,
                  std::optional<std::int64_t>*, std::optional<double>*, std::optional<std::string>*,
-                 std::optional<std::filesystem::path>*, std::optional<std::vector<std::int64_t>>*,
-                 std::optional<std::vector<double>>*, std::optional<std::array<std::int64_t, 2>>*,
+                 std::optional<std::filesystem::path>*, std::optional<std::array<std::int64_t, 2>>*,
                  std::optional<std::array<double, 2>>*>;
 
 template <class Value>

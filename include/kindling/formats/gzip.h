@@ -14,10 +14,7 @@ namespace kindling {
 // Whether the bytes begin as a gzip file does.
 KINDLING_API bool is_gzip(std::string_view bytes);
 
-// Everything at once. Refuses more than `max_bytes` of content, having allocated no more than twice that.
-KINDLING_API std::string gunzip(std::string_view bytes, const std::string& place, std::size_t max_bytes);
-
-// Piece by piece, for a reader whose header tells how much may follow. Keeps a view of `bytes`.
+// Reads piece by piece: who reads decides how much memory a bomb may take. Keeps a view of `bytes`.
 class KINDLING_API GzipReader {
  public:
   GzipReader(std::string_view bytes, std::string place);
