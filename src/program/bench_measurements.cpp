@@ -90,11 +90,7 @@ const char* name_of(LoggedProducts::Way way) {
 }
 
 void put_counts(Json& result, const TransferCounts& counts) {
-  result["host_waits"] = counts.host_waits;
-  result["device_to_host_copies"] = counts.device_to_host_copies;
-  result["device_to_host_bytes"] = counts.device_to_host_bytes;
-  result["host_to_device_copies"] = counts.host_to_device_copies;
-  result["host_to_device_bytes"] = counts.host_to_device_bytes;
+  for (const auto& [name, count] : TransferCounts::kNames) result[name] = counts.*count;
 }
 
 void add_log_rows(Device device, const std::vector<LogResult>& measured, BenchReport& report) {
