@@ -65,7 +65,7 @@ CLI::App& add_measurement(CLI::App& bench, Request& request, const char* name, c
   CLI::App& command = *bench.add_subcommand(name, doc);
   command.add_flag("--json", request.json, "as JSON, one object per line");
   command.add_option("--svg", request.bench.svg, "draw a picture, too")->type_name("FILE");
-  command.add_option("--repeats", request.bench.repeats, "measured repeats of each (5)")
+  command.add_option("--repeats", request.bench.timing.repeats, "measured repeats of each (5)")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
   command.add_option("--threads", request.bench.threads, "threads of operators on the CPU")
@@ -79,10 +79,10 @@ void add_bench(CLI::App& app, Request& request) {
   bench.require_subcommand(1);
   BenchRequest& options = request.bench;
   CLI::App& matmul = add_measurement(bench, request, "matmul", "matrix products from small to large");
-  matmul.add_option("--time-budget", options.time_budget_s, "for all of it, about (6)")
+  matmul.add_option("--time-budget", options.matmul.time_budget_s, "for all of it, about (6)")
       ->check(CLI::Range(0.1, 86400.0))
       ->type_name("SECONDS");
-  matmul.add_option("--max-n", options.max_n, "the largest matrix (16384)")
+  matmul.add_option("--max-n", options.matmul.max_n, "the largest matrix (16384)")
       ->check(CLI::Range(16, 1 << 17))
       ->type_name("N");
   add_measurement(bench, request, "log", "1,000 numbers read one at a time, kept and moved once, batched");
@@ -91,10 +91,10 @@ void add_bench(CLI::App& app, Request& request) {
       ->check(CLI::Range(1, 1 << 17))
       ->type_name("N");
   CLI::App& transfer = add_measurement(bench, request, "transfer", "one large copy against many small ones");
-  transfer.add_option("--mib", options.mebibytes, "MiB in all (64)")
+  transfer.add_option("--mib", options.transfer.mebibytes, "MiB in all (64)")
       ->check(CLI::Range(1, 1 << 16))
       ->type_name("N");
-  transfer.add_option("--pieces", options.pieces, "small copies, a power of two (16384)")
+  transfer.add_option("--pieces", options.transfer.pieces, "small copies, a power of two (16384)")
       ->check(CLI::Range(2, 1 << 20))
       ->type_name("N");
 }
