@@ -17,7 +17,7 @@ for source in src/base/*.cpp src/formats/*.cpp src/config/*.cpp; do
 done
 for source in tests/fuzz/*_fuzzer.cpp; do
   fuzzer=build/fuzz/$(basename "$source" .cpp)
-  clang++ "${flags[@]}" -fsanitize=fuzzer "$source" "${objects[@]}" -lspdlog -lfmt -lz -o "$fuzzer"
+  clang++ "${flags[@]}" -fsanitize=fuzzer "$source" "${objects[@]}" -lspdlog -lfmt -lz -lutf8proc -o "$fuzzer"
   mkdir -p "$fuzzer.corpus"
   echo "fuzz: $fuzzer for $seconds s"
   "$fuzzer" -max_total_time="$seconds" -rss_limit_mb=1024 -timeout=10 -artifact_prefix="$fuzzer." -verbosity=0 \

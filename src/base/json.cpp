@@ -1,21 +1,10 @@
 #include "kindling/base/json.h"
 
-#include <array>
-#include <charconv>
 #include <cmath>
 
-namespace kindling {
+#include "kindling/base/number_text.h"
 
-std::string number_text(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  const bool whole = std::trunc(value) == value && std::abs(value) < 9007199254740992.0;
-  std::array<char, 32> text;
-  const auto result =
-      whole ? std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed)
-            : std::to_chars(text.data(), text.data() + text.size(), value);
-  return std::string(text.data(), result.ptr);
-}
+namespace kindling {
 
 std::string json_number(double value) { return std::isfinite(value) ? number_text(value) : "null"; }
 

@@ -10,8 +10,8 @@
 #include "config/config_tree.h"
 #include "config/override_parser.h"
 #include "config/toml_parser.h"
-#include "config/toml_text.h"
 #include "kindling/base/error.h"
+#include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
@@ -61,7 +61,7 @@ ConfigDocument ConfigDocument::load(const std::filesystem::path& file) {
 ConfigDocument ConfigDocument::parse(std::string_view text, std::string_view name,
                                      std::filesystem::path base_dir) {
   const auto source = std::make_shared<const ConfigSource>(
-      ConfigSource{config::shown_line(name), std::move(base_dir), std::string(text)});
+      ConfigSource{one_line(name), std::move(base_dir), std::string(text)});
   ConfigDocument document;
   document.tree_->root = config::parse_toml(*source);
   document.tree_->sources.push_back(source);
@@ -76,7 +76,7 @@ void ConfigDocument::merge(ConfigDocument later) {
 void ConfigDocument::set(std::string_view assignment) {
   const std::string text(assignment);
   const auto source = std::make_shared<const ConfigSource>(
-      ConfigSource{"command line: " + config::shown_line(text), std::filesystem::current_path()});
+      ConfigSource{"command line: " + one_line(text), std::filesystem::current_path()});
   merge_tables(tree_->root, config::parse_override(text, *source));
   tree_->sources.push_back(source);
 }

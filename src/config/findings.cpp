@@ -5,8 +5,9 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "config/toml_text.h"
+#include "base/utf8.h"
 #include "kindling/base/error.h"
+#include "kindling/base/text.h"
 
 namespace kindling::config {
 namespace {
@@ -46,7 +47,7 @@ std::string head_of(const Finding& finding) {
 std::string snippet_of(const Finding& finding, std::string_view line) {
   const std::string number = std::to_string(finding.place.line);
   const std::size_t width = std::max<std::size_t>(5, number.size());
-  std::string text = std::string(width - number.size(), ' ') + number + " | " + shown_line(line) + '\n';
+  std::string text = std::string(width - number.size(), ' ') + number + " | " + one_line(line) + '\n';
   text += std::string(width, ' ') + " | " + std::string(finding.place.column - 1, ' ') + '^';
   text += std::string(std::max<std::size_t>(1, finding.place.length) - 1, '~');
   return text + (finding.hint.empty() ? "" : " " + finding.hint) + '\n';
@@ -65,9 +66,7 @@ ConfigPlace place_at(const ConfigSource& source, std::size_t offset) {
   const std::string_view before = std::string_view(source.text).substr(0, offset);
   const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
   std::size_t column = 1;
-  for (std::size_t at = line_start; at < before.size(); ++column) {
-    at += std::max<std::size_t>(1, utf8_sequence(before, at));
-  }
+  for_each_character(before.substr(line_start), [&](const Utf8Character&, std::string_view) { ++column; });
   const auto line = 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
   return {.source = &source, .line = line, .column = column};
 }

@@ -4,16 +4,12 @@
 #include <string_view>
 
 #include "config/toml_text.h"
+#include "kindling/base/number_text.h"
 
 namespace kindling::config {
 namespace {
 
-std::string bound_text(double bound) {
-  const bool whole = std::abs(bound) < 1e15 && bound == std::floor(bound);
-  return whole ? std::to_string(static_cast<std::int64_t>(bound)) : toml_text(bound);
-}
-
-std::string number_text(const std::string& noun, const FieldNotes& notes) {
+std::string with_range(const std::string& noun, const FieldNotes& notes) {
   const std::string range = range_text(notes);
   return range.empty() ? noun : noun + " " + range;
 }
@@ -32,9 +28,9 @@ std::vector<std::string> choices_of(const FieldNotes& notes) {
 
 std::string range_text(const FieldNotes& notes) {
   std::string text;
-  if (std::isfinite(notes.min)) text = (notes.min_excluded ? "> " : ">= ") + bound_text(notes.min);
+  if (std::isfinite(notes.min)) text = (notes.min_excluded ? "> " : ">= ") + number_text(notes.min);
   if (!std::isfinite(notes.max)) return text;
-  return text + (text.empty() ? "" : " and ") + (notes.max_excluded ? "< " : "<= ") + bound_text(notes.max);
+  return text + (text.empty() ? "" : " and ") + (notes.max_excluded ? "< " : "<= ") + number_text(notes.max);
 }
 
 bool in_range(double value, const FieldNotes& notes) {
@@ -55,12 +51,12 @@ std::string wanted_text<bool>(const FieldNotes&) {
 
 template <>
 std::string wanted_text<std::int64_t>(const FieldNotes& notes) {
-  return number_text("an integer", notes);
+  return with_range("an integer", notes);
 }
 
 template <>
 std::string wanted_text<double>(const FieldNotes& notes) {
-  return number_text("a number", notes);
+  return with_range("a number", notes);
 }
 
 template <>

@@ -8,6 +8,7 @@
 #include "config/option_checks.h"
 #include "config/toml_text.h"
 #include "kindling/base/error.h"
+#include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
@@ -72,12 +73,12 @@ std::string comment(const FieldNotes& notes) {
   for (const std::string& part : {config::range_text(notes), choices}) {
     if (!part.empty()) text += (text.empty() ? "" : "; ") + part;
   }
-  return config::shown_line(text);
+  return one_line(text);
 }
 
 std::vector<std::string> section_lines(const ConfigSection& section) {
   std::vector<std::string> lines;
-  if (!section.doc.empty()) lines.push_back("# " + config::shown_line(section.doc));
+  if (!section.doc.empty()) lines.push_back("# " + one_line(section.doc));
   if (!section.table.empty()) lines.push_back("[" + section.table + "]");
   std::vector<std::pair<std::string, std::string>> rows;
   std::size_t width = 0;

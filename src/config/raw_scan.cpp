@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/utf8.h"
 #include "config/toml_text.h"
 
 namespace kindling::config {
@@ -153,7 +154,7 @@ class RawScan {
 
 std::optional<RawFinding> find_forbidden_byte(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t bytes = utf8_sequence(text, at);
+    const std::size_t bytes = first_character(text.substr(at)).bytes;
     const auto first = static_cast<unsigned char>(text[at]);
     const bool line_end = first == '\n' || text.substr(at, 2) == "\r\n";
     if (bytes == 0) return RawFinding{at, "the text is no UTF-8"};

@@ -10,7 +10,7 @@
 #include "config/findings.h"
 #include "config/toml_text.h"
 #include "config/value_reader.h"
-#include "kindling/config/suggest.h"
+#include "kindling/base/suggest.h"
 
 namespace kindling {
 namespace {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -8,8 +7,6 @@
 
 namespace kindling::config {
 
-// The bytes of the well-formed UTF-8 sequence at `at`; 0 when there is none.
-std::size_t utf8_sequence(std::string_view text, std::size_t at);
 bool is_utf8(std::string_view text);
 
 // Values as TOML writes them; reading them back gives equal values. Control characters are escaped, so the
@@ -23,9 +20,5 @@ std::string toml_text(const std::filesystem::path& value);
 
 // A key, quoted where it must be.
 std::string toml_key(std::string_view key);
-
-// Text from outside as one line of a message: one column for each character, '?' for a control character or a
-// broken byte.
-std::string shown_line(std::string_view text);
 
 }  // namespace kindling::config

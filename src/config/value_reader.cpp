@@ -6,7 +6,7 @@
 
 #include "config/option_checks.h"
 #include "config/toml_text.h"
-#include "kindling/config/suggest.h"
+#include "kindling/base/suggest.h"
 
 namespace kindling::config {
 namespace {

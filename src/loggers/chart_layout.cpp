@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "kindling/base/error.h"
-#include "kindling/base/json.h"
-#include "loggers/display_text.h"
+#include "kindling/base/number_text.h"
 
 namespace kindling {
 namespace {
@@ -175,21 +174,6 @@ std::vector<std::vector<ChartPoint>> lines_through(const std::vector<ChartPoint>
   return lines;
 }
 
-// The length of the valid UTF-8 sequence at the start of `text`, 0 if it is none (RFC 3629).
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const bool too_long = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xf0 && byte(1) < 0x90);
-  const bool no_character = (lead == 0xed && byte(1) >= 0xa0) || (lead == 0xf4 && byte(1) >= 0x90) ||
-                            (lead == 0xef && byte(1) == 0xbf && byte(2) >= 0xbe);
-  return too_long || no_character ? 0 : length;
-}
-
 }  // namespace
 
 ChartLayout layout_of(const Chart& chart, int xticks, int yticks) {
@@ -210,29 +194,6 @@ ChartLayout layout_of(const Chart& chart, int xticks, int yticks) {
     layout.curves.push_back(std::move(curve));
   }
   return layout;
-}
-
-std::string clean_label(std::string_view label) {
-  std::string clean;
-  while (!label.empty()) {
-    const std::size_t length = utf8_length(label);
-    const auto first = static_cast<unsigned char>(label[0]);
-    const bool is_control = first < 0x20 || first == 0x7f ||
-                            (first == 0xc2 && length == 2 && static_cast<unsigned char>(label[1]) < 0xa0);
-    if (length == 0)
-      clean += "\xef\xbf\xbd";  // U+FFFD, the mark for what cannot be read
-    else if (is_control)
-      clean += ' ';
-    else
-      clean += label.substr(0, length);
-    label.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return clean;
-}
-
-int num_characters(std::string_view clean) {
-  return static_cast<int>(
-      std::count_if(clean.begin(), clean.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 }  // namespace kindling

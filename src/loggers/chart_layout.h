@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "kindling/loggers/chart.h"
@@ -31,9 +30,5 @@ struct ChartLayout {
 
 // About `xticks` and `yticks` ticks, at multiples of 1, 2 or 5 times a power of ten. Throws as to_svg().
 ChartLayout layout_of(const Chart& chart, int xticks, int yticks);
-
-// `label` as valid UTF-8 without control characters: safe in an XML file (escaped) and in a terminal.
-std::string clean_label(std::string_view label);
-int num_characters(std::string_view clean);  // code points
 
 }  // namespace kindling

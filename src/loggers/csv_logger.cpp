@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kindling/base/json.h"
+#include "kindling/base/number_text.h"
 #include "kindling/formats/csv.h"
 
 namespace kindling {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "loggers/display_text.h"
+#include "kindling/base/number_text.h"
 
 namespace kindling {
 namespace {
@@ -36,26 +36,16 @@ constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10,
                                                 {"lr", "lr", 7, other_text}}};
 
 // For the files, not for the eye.
-constexpr std::array<std::string_view, 7> kBookkeeping = {"samples_per_s",        "data_wait_share",
-                                                          "host_waits",           "device_to_host_copies",
-                                                          "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes"};
+constexpr std::array<std::string_view, 7> kBookkeeping = {
+    "samples_per_s",        "data_wait_share",       "host_waits",          "device_to_host_copies",
+    "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes"};
 
 std::string text_of(std::string_view name, double value) {
   const auto known = std::ranges::find(kKnown, name, &KnownColumn::name);
   return known == kKnown.end() ? other_text(value) : known->text(value);
 }
 
-// A cell ends with the place for the star.
-std::string cell(const std::string& text, std::size_t width, char mark = ' ') {
-  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text + mark;
-}
-
-void print_row(std::ostream& out, std::string row) {
-  row.erase(row.find_last_not_of(' ') + 1);
-  out << row << '\n' << std::flush;
-}
-
-constexpr std::string_view kEpochTitle = "epoch";
+constexpr std::size_t kNarrowest = 8;  // of a column of the user's
 
 }  // namespace
 
@@ -66,30 +56,37 @@ void EpochTable::write(const Record& record) {
   if (record.kind != Record::Kind::epoch) return;
   if (columns_.empty()) {
     choose_columns(record);
-    std::string titles = cell(std::string(kEpochTitle), kEpochTitle.size());
-    for (const Column& column : columns_) titles += " " + cell(column.title, column.width);
-    print_row(out_, titles);
+    std::vector<std::string> titles;
+    for (const TextColumn& column : columns_) titles.push_back(column.title + ' ');
+    out_ << table_line(columns_, titles, " ") << '\n';
   }
   const bool best = is_best(record);
-  std::string row = cell(std::to_string(record.epoch), kEpochTitle.size());
-  for (const Column& column : columns_) {
-    const double* const value = record.find(column.name);
-    const char mark = best && column.name == options_.monitor ? '*' : ' ';
-    row += " " + cell(value != nullptr ? text_of(column.name, *value) : "", column.width, mark);
+  std::vector<std::string> cells{std::to_string(record.epoch) + ' '};
+  for (const std::string& name : names_) {
+    const double* const value = record.find(name);
+    cells.push_back((value != nullptr ? text_of(name, *value) : "") +
+                    (best && name == options_.monitor ? '*' : ' '));
   }
-  print_row(out_, best ? row + "  * best" : row);
+  cells.emplace_back(best ? " * best" : "");
+  out_ << table_line(columns_, cells, " ") << '\n' << std::flush;
 }
 
+// Each has one place more than its numbers need, for the star.
 void EpochTable::choose_columns(const Record& first) {
+  columns_ = {{.title = "epoch", .right = true, .width = 6}};
+  const auto add = [&](std::string_view name, std::string_view title, std::size_t width) {
+    names_.emplace_back(name);
+    columns_.push_back({.title = one_line(title), .right = true, .width = width + 1});
+  };
   for (const KnownColumn& known : kKnown) {
-    if (first.find(known.name) == nullptr) continue;
-    columns_.push_back({std::string(known.name), std::string(known.title), known.width});
+    if (first.find(known.name) != nullptr) add(known.name, known.title, known.width);
   }
   for (const auto& [name, value] : first.values) {
     const bool known = std::ranges::find(kKnown, name, &KnownColumn::name) != kKnown.end();
     const bool bookkeeping = std::ranges::find(kBookkeeping, name) != kBookkeeping.end();
-    if (!known && !bookkeeping) columns_.push_back({name, name, std::max<std::size_t>(name.size(), 8)});
+    if (!known && !bookkeeping) add(name, name, std::max(display_width(one_line(name)), kNarrowest));
   }
+  columns_.emplace_back();
 }
 
 bool EpochTable::is_best(const Record& record) {

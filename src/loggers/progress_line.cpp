@@ -6,7 +6,8 @@
 #include <ostream>
 #include <string_view>
 
-#include "loggers/display_text.h"
+#include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
@@ -52,15 +53,9 @@ std::vector<std::string> parts_of(const ProgressState& state, bool bar) {
     time += "<" + clock_text(static_cast<double>(state.num_batches - state.batch) / rate);
   parts.push_back(time);
   parts.push_back(short_text(rate, 3) + " it/s");
-  for (const auto& [name, value] : state.values) parts.push_back(name + " " + short_text(value, 3));
+  for (const auto& [name, value] : state.values) parts.push_back(one_line(name) + " " + short_text(value, 3));
   if (state.data_share >= 0) parts.push_back("data " + fixed_text(100 * state.data_share, 0) + "%");
   return parts;
-}
-
-// Columns of UTF-8 text without wide characters: every byte that is no continuation.
-int columns_of(std::string_view text) {
-  return static_cast<int>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 std::string with_green_bar(std::string text) {
@@ -74,12 +69,10 @@ std::string with_green_bar(std::string text) {
 
 std::string progress_text(const ProgressState& state, int width, bool bar) {
   std::string text;
-  int columns = 0;
   for (const std::string& part : parts_of(state, bar)) {
-    const std::string piece = (text.empty() ? "" : "  ") + part;
-    columns += columns_of(piece);
-    if (columns > width) break;
-    text += piece;
+    const std::string longer = text + (text.empty() ? "" : "  ") + part;
+    if (display_width(longer) > static_cast<std::size_t>(width)) break;
+    text = longer;
   }
   return text;
 }

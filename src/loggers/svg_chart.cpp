@@ -2,8 +2,9 @@
 #include <array>
 #include <string_view>
 
+#include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
 #include "loggers/chart_layout.h"
-#include "loggers/display_text.h"
 
 namespace kindling {
 namespace {
@@ -22,7 +23,7 @@ constexpr std::array<std::string_view, 4> kDashes{"", "6 3", "1.5 2.5", "6 3 1.5
 
 std::string xml_text(std::string_view label) {
   std::string text;
-  for (const char c : clean_label(label)) {
+  for (const char c : one_line(label)) {
     if (c == '&')
       text += "&amp;";
     else if (c == '<')
@@ -125,8 +126,9 @@ std::string svg_legend(const Chart& chart, double& height) {
   double x = kSvgWidth;  // a first row is begun by the first label
   for (std::size_t i = 0; i < chart.curves.size(); ++i) {
     if (chart.curves[i].label.empty()) continue;
-    const double width =
-        kLegendSample + 6 + kCharacter * num_characters(clean_label(chart.curves[i].label)) + 18;
+    const double width = kLegendSample + 6 +
+                         kCharacter * static_cast<double>(display_width(one_line(chart.curves[i].label))) +
+                         18;
     if (x + width > kSvgWidth) {
       x = kLeft;
       height += kLegendRow;

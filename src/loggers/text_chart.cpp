@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "kindling/base/text.h"
 #include "loggers/chart_layout.h"
 
 namespace kindling {
@@ -93,9 +94,11 @@ void draw_curve(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t cu
 
 std::string spaces(int count) { return std::string(static_cast<std::size_t>(std::max(count, 0)), ' '); }
 
+int columns_of(std::string_view text) { return static_cast<int>(display_width(text)); }
+
 std::string centered(std::string_view label, int from, int width) {
-  const std::string clean = clean_label(label);
-  return spaces(from + (width - num_characters(clean)) / 2) + clean + '\n';
+  const std::string clean = one_line(label);
+  return spaces(from + (width - columns_of(clean)) / 2) + clean + '\n';
 }
 
 std::string plot_rows(const BrailleCanvas& canvas, const std::vector<ChartTick>& ticks, int margin) {
@@ -104,7 +107,7 @@ std::string plot_rows(const BrailleCanvas& canvas, const std::vector<ChartTick>&
     const auto tick = std::find_if(ticks.begin(), ticks.end(),
                                    [&](const ChartTick& t) { return canvas.row_of(t.at) == row; });
     const std::string label = tick == ticks.end() ? "" : tick->text;
-    text += spaces(margin - num_characters(label)) + label + (tick == ticks.end() ? " │" : " ┤");
+    text += padded(label, static_cast<std::size_t>(margin), true) + (tick == ticks.end() ? " │" : " ┤");
     text += canvas.row(row) + '\n';
   }
   return text;
@@ -118,7 +121,7 @@ std::string lower_axis(const BrailleCanvas& canvas, const std::vector<ChartTick>
   for (const ChartTick& tick : ticks) {
     const int column = canvas.column_of(tick.at);
     has_tick[static_cast<std::size_t>(column)] = true;
-    const int width = num_characters(tick.text);
+    const int width = columns_of(tick.text);
     const int start = std::clamp(margin + 2 + column - width / 2, 0, margin + 2 + canvas.columns() - width);
     if (end > 0 && start <= end) continue;
     labels.resize(static_cast<std::size_t>(start), ' ');
@@ -135,14 +138,13 @@ std::string text_legend(const Chart& chart, int columns) {
   std::string legend;
   int used = columns;  // a first line is begun by the first label
   for (std::size_t i = 0; i < chart.curves.size(); ++i) {
-    const std::string label = clean_label(chart.curves[i].label);
+    const std::string label = one_line(chart.curves[i].label);
     if (label.empty()) continue;
     BrailleCanvas sample(kSample, 1);
     for (int x = 0; x < 2 * kSample; ++x)
       if (has_ink(i, x)) sample.set(x, 1);
-    std::string drawn = sample.row(0);
-    drawn += spaces(kSample - num_characters(drawn));
-    const int width = kSample + 1 + num_characters(label) + 3;
+    const std::string drawn = padded(sample.row(0), kSample);
+    const int width = kSample + 1 + columns_of(label) + 3;
     const bool is_new_line = used + width > columns;
     if (is_new_line) used = 0;
     legend += (legend.empty() ? "  " : is_new_line ? "\n  " : "   ") + drawn + ' ' + label;
@@ -158,14 +160,14 @@ std::string to_text(const Chart& chart, int columns, int rows) {
   rows = std::max(rows, kSmallestRows);
   const ChartLayout layout = layout_of(chart, std::max(columns / 12, 2), std::max(rows / 3, 2));
   int margin = 0;
-  for (const ChartTick& tick : layout.yticks) margin = std::max(margin, num_characters(tick.text));
+  for (const ChartTick& tick : layout.yticks) margin = std::max(margin, columns_of(tick.text));
   const int width = columns - margin - 2;
   BrailleCanvas canvas(width, rows);
   for (std::size_t i = 0; i < layout.curves.size(); ++i) draw_curve(canvas, layout.curves[i], i);
 
   std::string text;
   if (!chart.title.empty()) text += centered(chart.title, margin + 2, width);
-  if (!chart.ylabel.empty()) text += ' ' + clean_label(chart.ylabel) + '\n';
+  if (!chart.ylabel.empty()) text += ' ' + one_line(chart.ylabel) + '\n';
   text += plot_rows(canvas, layout.yticks, margin) + lower_axis(canvas, layout.xticks, margin);
   if (!chart.xlabel.empty()) text += centered(chart.xlabel, margin + 2, width);
   return text + text_legend(chart, columns);

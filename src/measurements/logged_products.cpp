@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "kindling/base/error.h"
-#include "kindling/base/json.h"
+#include "kindling/base/number_text.h"
 #include "kindling/tensors/move.h"
 #include "measurements/measurements.h"
 #include "measurements/noise.h"

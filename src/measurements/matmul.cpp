@@ -13,7 +13,7 @@
 
 #include "device/float32_products.h"
 #include "kindling/base/error.h"
-#include "kindling/base/json.h"
+#include "kindling/base/number_text.h"
 #include "kindling/device/device_memory.h"
 #include "measurements/measurements.h"
 #include "measurements/noise.h"

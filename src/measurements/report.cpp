@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <ostream>
 
+#include "kindling/base/text.h"
 #include "kindling/base/version.h"
 #include "kindling/device/device_table.h"
 
@@ -31,31 +32,17 @@ std::string text_of(const BenchField& field) {
   return field.value.is_number_float() ? rounded_text(field.value.get<double>()) : field.value.dump();
 }
 
-// Characters, not bytes: the texts have "µ" and "…".
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 // Words to the left, numbers to the right.
-std::string padded(const std::string& cell, std::size_t width, bool right) {
-  const std::string space(width - std::min(width, width_of(cell)), ' ');
-  return right ? space + cell : cell + space;
-}
-
-void print_rows(const std::vector<BenchRow>& rows, std::ostream& out) {
-  std::vector<std::string> lines(rows.size() + 1);
-  for (std::size_t i = 0; i < rows.front().size(); ++i) {
+std::string table_of(const std::vector<BenchRow>& rows) {
+  std::vector<TextColumn> columns;
+  std::vector<std::vector<std::string>> cells(rows.size());
+  for (std::size_t i = 0; !rows.empty() && i < rows.front().size(); ++i) {
     const BenchField& first = rows.front()[i];
     if (first.title.empty()) continue;
-    std::size_t width = width_of(first.title);
-    for (const BenchRow& row : rows) width = std::max(width, width_of(text_of(row[i])));
-    for (std::size_t line = 0; line < lines.size(); ++line)
-      lines[line] +=
-          (lines[line].empty() ? "" : "   ") +
-          padded(line == 0 ? first.title : text_of(rows[line - 1][i]), width, !first.value.is_string());
+    columns.push_back({.title = first.title, .right = !first.value.is_string()});
+    for (std::size_t row = 0; row < rows.size(); ++row) cells[row].push_back(text_of(rows[row][i]));
   }
-  for (const std::string& line : lines) out << line.substr(0, line.find_last_not_of(' ') + 1) << "\n";
+  return table_text(std::move(columns), cells);
 }
 
 void put_machine(Json& line) {
@@ -133,7 +120,7 @@ void print_table(const BenchReport& report, std::ostream& out) {
   const int threads = at::get_num_threads();
   out << report.title << " · " << device_name(cpu()) << ", " << threads
       << (threads == 1 ? " thread" : " threads") << " · LibTorch " << TORCH_VERSION << "\n";
-  if (!report.rows.empty()) print_rows(report.rows, out);
+  out << table_of(report.rows);
   for (const std::string& note : report.notes) out << note << "\n";
 }
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kindling/base/error.h"
-#include "kindling/base/json.h"
+#include "kindling/base/number_text.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"

@@ -3,7 +3,7 @@
 #include <torch/nn/module.h>
 
 #include "kindling/base/error.h"
-#include "kindling/config/suggest.h"
+#include "kindling/base/suggest.h"
 #include "kindling/tensors/move.h"
 #include "tensors/shape_text.h"
 #include "tensors/state_fit.h"

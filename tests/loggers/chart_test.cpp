@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "kindling/base/error.h"
+#include "kindling/base/text.h"
 #include "loggers/chart_layout.h"
 
 namespace kindling {
@@ -222,7 +223,7 @@ TEST(TextChart, KeepsToItsSizeAndSendsNoEscapes) {
     std::string text = to_text(chart, columns, 10);
     EXPECT_FALSE(has_part(text, "\x1b"));
     for (std::size_t end = 0; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1))
-      EXPECT_LE(num_characters(text.substr(0, end)), columns) << text;
+      EXPECT_LE(display_width(text.substr(0, end)), static_cast<std::size_t>(columns)) << text;
   }
 }
 

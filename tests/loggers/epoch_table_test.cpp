@@ -62,6 +62,22 @@ TEST(EpochTable, NeverCallsNanTheBest) {
   EXPECT_EQ(out.str(), "epoch  val loss\n    1       nan\n    2    2.0000*  * best\n    3    2.0000\n");
 }
 
+TEST(EpochTable, AlignsNamesOfWideCharactersAndCombiningMarks) {
+  std::ostringstream out;
+  EpochTable table(out, {.monitor = "困惑度指标", .higher_is_better = true});
+  table.write(epoch(1, {{"困惑度指标", 41.25}, {"pre\xcc\x81\x63ision", 0.5}, {"x", 1}}));
+  EXPECT_EQ(out.str(),
+            "epoch  困惑度指标  pre\xcc\x81\x63ision         x\n"
+            "    1       41.25*       0.5         1   * best\n");
+}
+
+TEST(EpochTable, ShowsADivergedLossWithoutASign) {
+  std::ostringstream out;
+  EpochTable table(out);
+  table.write(epoch(1, {{"train_loss", -std::nan("")}, {"x", -std::nan("")}}));
+  EXPECT_EQ(out.str(), "epoch  train loss         x\n    1         nan       nan\n");
+}
+
 TEST(EpochTable, IgnoresSteps) {
   std::ostringstream out;
   EpochTable table(out);

@@ -18,13 +18,25 @@ TEST(JsonlLogger, WritesOneObjectALine) {
   logger.write({.kind = Record::Kind::epoch,
                 .global_step = 1000000,
                 .epoch = 2,
-                .values = {{"val_loss", std::nan("")}, {"host_waits", 0}, {"my \"name\"", 2.5e-8}}});
+                .values = {{"val_loss", -std::nan("")}, {"host_waits", 0}, {"my \"name\"", 2.5e-8}}});
   EXPECT_EQ(
       read_file(scratch / "metrics.jsonl", 1000),
       R"({"global_step": 3, "epoch": 1, "train_loss_step": 0.1})"
       "\n"
       R"({"epoch": 2, "global_step": 1000000, "val_loss": null, "host_waits": 0, "my \"name\"": 2.5e-08})"
       "\n");
+}
+
+TEST(JsonlLogger, KeepsEveryDigit) {
+  const Scratch scratch;
+  JsonlLogger(scratch / "metrics.jsonl")
+      .write({.kind = Record::Kind::step,
+              .global_step = 1,
+              .epoch = 1,
+              .values = {{"a", 1.0 / 3}, {"b", 16777217}}});
+  EXPECT_EQ(read_file(scratch / "metrics.jsonl", 1000),
+            R"({"global_step": 1, "epoch": 1, "a": 0.3333333333333333, "b": 16777217})"
+            "\n");
 }
 
 TEST(JsonlLogger, ContinuesAFile) {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <sstream>
+
+#include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
@@ -22,12 +25,6 @@ ProgressState middle() {
 const std::string kMiddle =
     "epoch 2/3  ━━━━━━━━━─────  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%";
 
-std::size_t columns_of(const std::string& text) {
-  std::size_t columns = 0;
-  for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
-  return columns;
-}
-
 TEST(ProgressText, TellsWhereTheRunIs) {
   EXPECT_EQ(progress_text(middle(), 200, true), kMiddle);
   EXPECT_EQ(progress_text(middle(), 200, false),
@@ -35,14 +32,28 @@ TEST(ProgressText, TellsWhereTheRunIs) {
 }
 
 TEST(ProgressText, DropsPartsFromTheRightToFitTheWidth) {
-  EXPECT_EQ(columns_of(kMiddle), 96u);
+  EXPECT_EQ(display_width(kMiddle), 96u);
   EXPECT_EQ(progress_text(middle(), 96, true), kMiddle);
   EXPECT_EQ(progress_text(middle(), 95, true), kMiddle.substr(0, kMiddle.find("  data")));
   for (int width = 0; width < 100; ++width) {
     const std::string text = progress_text(middle(), width, true);
-    EXPECT_LE(columns_of(text), static_cast<std::size_t>(width));
+    EXPECT_LE(display_width(text), static_cast<std::size_t>(width));
     EXPECT_TRUE(kMiddle.starts_with(text));
   }
+}
+
+TEST(ProgressText, CountsTheColumnsOfANameInChinese) {
+  ProgressState state;
+  state.values = {{"损失", 0.5}};
+  const std::string whole = "epoch 1  0  00:00  0 it/s  损失 0.5";
+  EXPECT_EQ(progress_text(state, 35, true), whole);
+  EXPECT_EQ(progress_text(state, 34, true), "epoch 1  0  00:00  0 it/s");
+}
+
+TEST(ProgressText, ShowsADivergedLossWithoutASign) {
+  ProgressState state;
+  state.values = {{"loss", -std::nan("")}};
+  EXPECT_EQ(progress_text(state, 80, true), "epoch 1  0  00:00  0 it/s  loss nan");
 }
 
 TEST(ProgressText, LeavesOutWhatIsUnknown) {

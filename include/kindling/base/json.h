@@ -8,10 +8,6 @@
 // Text of single JSON values, for writers that need no document.
 namespace kindling {
 
-// The shortest text that reads back as the same double; whole numbers below 2^53 carry neither fraction nor
-// exponent ("1000000"); "nan", "inf", "-inf".
-KINDLING_API std::string number_text(double value);
-
 // number_text, with null for what JSON has no number for (NaN, infinities).
 KINDLING_API std::string json_number(double value);
 

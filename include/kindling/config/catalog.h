@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
 #include "kindling/config/options.h"
-#include "kindling/config/suggest.h"
 
 namespace kindling {
 

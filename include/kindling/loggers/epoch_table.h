@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kindling/base/text.h"
 #include "kindling/loggers/logger.h"
 
 namespace kindling {
@@ -26,17 +27,13 @@ class KINDLING_API EpochTable : public Logger {
   void write(const Record& record) override;
 
  private:
-  struct Column {
-    std::string name, title;
-    std::size_t width;
-  };
-
   void choose_columns(const Record& first);
   bool is_best(const Record& record);
 
   std::ostream& out_;
   EpochTableOptions options_;
-  std::vector<Column> columns_;
+  std::vector<TextColumn> columns_;  // the epoch, each name, "* best"
+  std::vector<std::string> names_;
   std::optional<double> best_;
 };
 

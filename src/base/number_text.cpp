@@ -1,15 +1,15 @@
-#include "loggers/display_text.h"
+#include "kindling/base/number_text.h"
 
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 
 namespace kindling {
 namespace {
 
 constexpr double kTooLargeForFixed = 1e15;
+constexpr double kWholeBelow = 9007199254740992.0;  // 2^53: every whole number below has a double of its own
 
 template <class... Format>
 std::string chars_of(double value, Format... format) {
@@ -31,14 +31,20 @@ std::string two_digits(std::int64_t number) { return (number < 10 ? "0" : "") + 
 
 }  // namespace
 
+std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";  // whatever its sign
+  const bool whole = std::trunc(value) == value && std::abs(value) < kWholeBelow;
+  return whole ? chars_of(value, std::chars_format::fixed) : chars_of(value);
+}
+
 std::string fixed_text(double value, int decimals) {
-  if (!std::isfinite(value)) return chars_of(value);
+  if (!std::isfinite(value)) return number_text(value);
   if (std::abs(value) >= kTooLargeForFixed) return short_text(value, decimals);
   return chars_of(value, std::chars_format::fixed, decimals);
 }
 
 std::string short_text(double value, int digits) {
-  if (!std::isfinite(value)) return chars_of(value);
+  if (!std::isfinite(value)) return number_text(value);
   if (std::abs(value) >= std::pow(10, digits - 1) && std::abs(value) < 1e6) return fixed_text(value, 0);
   const std::string scientific = chars_of(value, std::chars_format::scientific, digits - 1);
   double rounded = 0;  // to drop the zeros at the end: 1.00e-03 → 1e-03

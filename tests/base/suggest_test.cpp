@@ -1,4 +1,4 @@
-#include "kindling/config/suggest.h"
+#include "kindling/base/suggest.h"
 
 #include <gtest/gtest.h>
 

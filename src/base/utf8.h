@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace kindling {
+
+struct Utf8Character {
+  std::size_t bytes = 0;   // 0: the text is empty, or begins with no UTF-8
+  std::int32_t code = -1;  // the code point
+
+  // C0, DEL and C1, which some terminals obey too.
+  bool is_control() const { return (code >= 0 && code < 0x20) || (code >= 0x7F && code < 0xA0); }
+};
+
+// The first character of a text.
+Utf8Character first_character(std::string_view text);
+
+// Calls visit(character, its bytes) for each character. A byte that begins none is one of `bytes` 0.
+template <class Visit>
+void for_each_character(std::string_view text, Visit&& visit) {
+  while (!text.empty()) {
+    const Utf8Character character = first_character(text);
+    const std::string_view bytes = text.substr(0, character.bytes == 0 ? 1 : character.bytes);
+    visit(character, bytes);
+    text.remove_prefix(bytes.size());
+  }
+}
+
+}  // namespace kindling
