@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
 #include "kindling/base/version.h"
 
 namespace kindling {
@@ -118,6 +120,22 @@ void add_commands(CLI::App& app, Request& request) {
       ->check(CLI::IsMember({"models", "datasets", "optimizers", "schedules"}));
 }
 
+// A wrong word where a subcommand is wanted, said with the nearest one.
+void check_subcommand(const CLI::App& app, std::span<const std::string> words) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!words.empty() && command->get_name() == words[0])
+      return check_subcommand(*command, words.subspan(1));
+    names.push_back(command->get_name());
+  }
+  if (names.empty() || words.empty() || words[0].starts_with("-")) return;
+  const std::string close = nearest(words[0], names);
+  throw ConfigError({.place = app.get_name(),
+                     .found = "there is no command '" + words[0] + "'",
+                     .wanted = "one of " + list_names(names),
+                     .remedy = close.empty() ? "" : "did you mean '" + close + "'?"});
+}
+
 }  // namespace
 
 ParsedCommandLine parse_command_line(int argc, char** argv) {
@@ -129,6 +147,7 @@ ParsedCommandLine parse_command_line(int argc, char** argv) {
   app.set_version_flag("--version", std::string("kindling ") + version());
   app.require_subcommand(1);
   add_commands(app, parsed.request);
+  check_subcommand(app, words);
   try {
     std::reverse(words.begin(), words.end());  // the parser takes them from the back
     app.parse(words);
