@@ -3,9 +3,8 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <charconv>
 #include <cstdio>
-#include <string_view>
+#include <sstream>
 
 namespace kindling {
 namespace {
@@ -43,18 +42,12 @@ std::optional<std::vector<std::string>> bus_ids_of_driver(const char* path) {
 }
 
 // The card that one entry of CUDA_VISIBLE_DEVICES names: its number, or the beginning of one card's UUID.
-std::optional<std::size_t> card_named(std::string_view entry, std::span<const CardInfo> cards) {
-  const auto first = entry.find_first_not_of(" \t");
-  entry =
-      first == std::string_view::npos ? "" : entry.substr(first, entry.find_last_not_of(" \t") + 1 - first);
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
-  if (error == std::errc() && end == entry.data() + entry.size())
-    return number < cards.size() ? std::optional(number) : std::nullopt;
-  if (!entry.starts_with("GPU-")) return std::nullopt;
+std::optional<std::size_t> card_named(const std::string& entry, std::span<const CardInfo> cards) {
+  std::string name;
+  std::istringstream(entry) >> name;  // spaces around it do not count
   std::optional<std::size_t> found;
   for (std::size_t i = 0; i < cards.size(); ++i) {
-    if (!cards[i].uuid.starts_with(entry)) continue;
+    if (name != std::to_string(i) && !(name.starts_with("GPU-") && cards[i].uuid.starts_with(name))) continue;
     if (found) return std::nullopt;  // two begin so
     found = i;
   }
@@ -76,20 +69,19 @@ std::optional<CudaOrder> cuda_order_of_driver(std::span<const CardInfo> cards, c
 
 CudaOrder cuda_order_of_list(std::span<const CardInfo> cards, const char* visible) {
   CudaOrder order(cards.size());
+  std::int64_t next = 0;
   if (visible == nullptr) {
-    for (std::size_t i = 0; i < cards.size(); ++i) order[i] = static_cast<std::int64_t>(i);
+    for (auto& number : order) number = next++;
     return order;
   }
-  std::int64_t next = 0;
-  for (std::string_view rest = visible;;) {
-    const auto comma = rest.find(',');
-    const auto card = card_named(rest.substr(0, comma), cards);
-    if (!card) return order;
+  std::istringstream entries(visible);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const auto card = card_named(entry, cards);
+    if (!card) break;
     if (order[*card]) return CudaOrder(cards.size());
     order[*card] = next++;
-    if (comma == std::string_view::npos) return order;
-    rest.remove_prefix(comma + 1);
   }
+  return order;
 }
 
 }  // namespace kindling

@@ -4,13 +4,10 @@
 
 #include <array>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "kindling/device/transfer_counts.h"
+#include "graph/recorded_work.h"
 #include "kindling/metrics/device_log.h"
-#include "measurements/recorded_work.h"
-#include "measurements/timing.h"
 
 namespace kindling {
 
@@ -50,17 +47,5 @@ class LoggedProducts {
   std::vector<at::Tensor> single_norms_;  // its elements
   std::unique_ptr<RecordedWork> graph_;
 };
-
-struct LogResult {
-  LoggedProducts::Way way{};
-  bool graph = false;
-  Timing time{};                  // of all products
-  TransferCounts counts{};        // of one run
-  double largest_difference = 0;  // relative, to the norms of the first way
-};
-
-// All four ways. Throws Error when their norms differ by more than 1e-4, relative.
-std::vector<LogResult> measure_log(Device device, const LoggedProductsOptions& options,
-                                   const TimingOptions& timing);
 
 }  // namespace kindling

@@ -1,18 +1,30 @@
 #include <iostream>
-#include <map>
 
+#include "device/operator_threads.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/device/host_info.h"
-#include "measurements/operator_threads.h"
-#include "program/bench_report.h"
 #include "program/commands.h"
 
 namespace kindling {
 namespace {
 
-// The products of log are too small to be shared among threads: they would mostly wait for each other.
-std::int64_t default_threads(const BenchRequest& request) {
+std::vector<Device> cpu_and_first_gpu() {
+  std::vector<Device> devices{cpu()};
+  if (num_gpus() > 0) devices.push_back(gpu());
+  return devices;
+}
+
+BenchReport measure(const BenchRequest& request) {
+  if (request.what == "matmul") return measure_matmul(cpu_and_first_gpu(), request.matmul, request.timing);
+  if (request.what == "log") return measure_log(cpu_and_first_gpu(), request.timing);
+  if (request.what == "pair") return measure_pair(first_gpus(-1), request.n, request.timing);
+  return measure_transfer(try_gpu(), request.transfer, request.timing);
+}
+
+std::int64_t threads_of(const BenchRequest& request) {
+  if (request.threads > 0) return request.threads;
+  // The products of log are too small to be shared among threads: they would mostly wait for each other.
   return request.what == "log" ? 1 : host_info().num_threads;
 }
 
@@ -29,15 +41,12 @@ void check_svg_path(const std::filesystem::path& file) {
 }  // namespace
 
 int bench_command(const CommandContext& context) {
-  static const std::map<std::string, BenchReport (*)(const BenchRequest&)> measurements{
-      {"matmul", bench_matmul}, {"log", bench_log}, {"pair", bench_pair}, {"transfer", bench_transfer}};
   const BenchRequest& request = context.request.bench;
   check_svg_path(request.svg);
-  const OperatorThreads threads(
-      static_cast<int>(request.threads > 0 ? request.threads : default_threads(request)));
-  const BenchReport report = measurements.at(request.what)(request);
+  const OperatorThreads threads(static_cast<int>(threads_of(request)));
+  const BenchReport report = measure(request);
   if (context.request.json)
-    print_json_lines(report, request, std::cout);
+    print_json_lines(report, request.what, std::cout);
   else
     print_table(report, std::cout);
   if (!request.svg.empty()) write_file_atomically(request.svg, to_svg(report.chart));

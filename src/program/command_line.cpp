@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
 #include "kindling/base/version.h"
 
 namespace kindling {
@@ -65,7 +67,7 @@ CLI::App& add_measurement(CLI::App& bench, Request& request, const char* name, c
   CLI::App& command = *bench.add_subcommand(name, doc);
   command.add_flag("--json", request.json, "as JSON, one object per line");
   command.add_option("--svg", request.bench.svg, "draw a picture, too")->type_name("FILE");
-  command.add_option("--repeats", request.bench.repeats, "measured repeats of each (5)")
+  command.add_option("--repeats", request.bench.timing.repeats, "measured repeats of each (5)")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");
   command.add_option("--threads", request.bench.threads, "threads of operators on the CPU")
@@ -79,10 +81,10 @@ void add_bench(CLI::App& app, Request& request) {
   bench.require_subcommand(1);
   BenchRequest& options = request.bench;
   CLI::App& matmul = add_measurement(bench, request, "matmul", "matrix products from small to large");
-  matmul.add_option("--time-budget", options.time_budget_s, "for all of it, about (6)")
+  matmul.add_option("--time-budget", options.matmul.time_budget_s, "for all of it, about (6)")
       ->check(CLI::Range(0.1, 86400.0))
       ->type_name("SECONDS");
-  matmul.add_option("--max-n", options.max_n, "the largest matrix (16384)")
+  matmul.add_option("--max-n", options.matmul.max_n, "the largest matrix (16384)")
       ->check(CLI::Range(16, 1 << 17))
       ->type_name("N");
   add_measurement(bench, request, "log", "1,000 numbers read one at a time, kept and moved once, batched");
@@ -91,10 +93,10 @@ void add_bench(CLI::App& app, Request& request) {
       ->check(CLI::Range(1, 1 << 17))
       ->type_name("N");
   CLI::App& transfer = add_measurement(bench, request, "transfer", "one large copy against many small ones");
-  transfer.add_option("--mib", options.mebibytes, "MiB in all (64)")
+  transfer.add_option("--mib", options.transfer.mebibytes, "MiB in all (64)")
       ->check(CLI::Range(1, 1 << 16))
       ->type_name("N");
-  transfer.add_option("--pieces", options.pieces, "small copies, a power of two (16384)")
+  transfer.add_option("--pieces", options.transfer.pieces, "small copies, a power of two (16384)")
       ->check(CLI::Range(2, 1 << 20))
       ->type_name("N");
 }
@@ -118,6 +120,22 @@ void add_commands(CLI::App& app, Request& request) {
       ->check(CLI::IsMember({"models", "datasets", "optimizers", "schedules"}));
 }
 
+// A wrong word where a subcommand is wanted, said with the nearest one.
+void check_subcommand(const CLI::App& app, std::span<const std::string> words) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!words.empty() && command->get_name() == words[0])
+      return check_subcommand(*command, words.subspan(1));
+    names.push_back(command->get_name());
+  }
+  if (names.empty() || words.empty() || words[0].starts_with("-")) return;
+  const std::string close = nearest(words[0], names);
+  throw ConfigError({.place = app.get_name(),
+                     .found = "there is no command '" + words[0] + "'",
+                     .wanted = "one of " + list_names(names),
+                     .remedy = close.empty() ? "" : "did you mean '" + close + "'?"});
+}
+
 }  // namespace
 
 ParsedCommandLine parse_command_line(int argc, char** argv) {
@@ -129,6 +147,7 @@ ParsedCommandLine parse_command_line(int argc, char** argv) {
   app.set_version_flag("--version", std::string("kindling ") + version());
   app.require_subcommand(1);
   add_commands(app, parsed.request);
+  check_subcommand(app, words);
   try {
     std::reverse(words.begin(), words.end());  // the parser takes them from the back
     app.parse(words);

@@ -5,19 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "measurements/measurements.h"
+
 namespace kindling {
 
 // What was asked of `kindling bench`.
 struct BenchRequest {
   std::string what{};           // matmul, log, pair, transfer
   std::filesystem::path svg{};  // empty: no picture
-  std::int64_t repeats = 5;
-  std::int64_t threads = 0;  // of operators; 0: as many as LibTorch takes, one for log
-  double time_budget_s = 6;
-  std::int64_t max_n = 16384;
-  std::int64_t n = 0;  // 0: by the devices
-  std::int64_t mebibytes = 64;
-  std::int64_t pieces = 16384;
+  std::int64_t threads = 0;     // of operators; 0: as many as LibTorch takes, one for log
+  TimingOptions timing{};
+  MatmulOptions matmul{};
+  std::int64_t n = 0;  // of pair; 0: by the devices
+  TransferOptions transfer{};
 };
 
 // What was asked for on the command line.

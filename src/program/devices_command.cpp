@@ -1,11 +1,11 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
 #include "kindling/device/device_table.h"
 #include "program/commands.h"
 
@@ -13,6 +13,8 @@ namespace kindling {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
 template <class Value>
 ordered_json json_or_null(const std::optional<Value>& value) {
@@ -70,38 +72,35 @@ void print_json(const DeviceTable& table) {
   std::cout << json.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
 }
 
-// A box of 100 columns: card, device, name, temperature, power, memory, utilisation; and the one below it.
-constexpr std::size_t kCardWidths[] = {4, 7, 30, 5, 11, 17, 4};
-constexpr std::size_t kCpuWidths[] = {4, 7, 30 + 5 + 11 + 2 * 3, 17, 4};
-constexpr std::size_t kProcessWidths[] = {4, 7, 59, 17};
+// A box of 100 columns, and the one below it.
+const std::vector<TextColumn> kCardColumns{{"card", true, 4}, {"device", false, 7}, {"name", false, 30},
+                                           {"temp", true, 5}, {"power", true, 11},  {"memory", true, 17},
+                                           {"util", true, 4}};
+const std::vector<TextColumn> kCpuColumns{
+    {"", true, 4}, {"", false, 7}, {"", false, 30 + 5 + 11 + 2 * 3}, {"", true, 17}, {"", true, 4}};
+const std::vector<TextColumn> kProcessColumns{
+    {"card", true, 4}, {"pid", true, 7}, {"process", false, 59}, {"memory", true, 17}};
 
-struct TextCell {
-  std::string text;
-  bool is_left = false;
-};
-
-std::string fitted(TextCell cell, std::size_t width) {
-  for (char& c : cell.text) c = static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? '?' : c;
-  if (cell.text.size() > width) return cell.text.substr(0, width - 3) + "...";
-  const std::string space(width - cell.text.size(), ' ');
-  return cell.is_left ? cell.text + space : space + cell.text;
-}
-
-void print_rule(std::span<const std::size_t> widths) {
-  for (const std::size_t width : widths) std::cout << "+" << std::string(width + 2, '-');
+void print_rule(const std::vector<TextColumn>& columns) {
+  for (const TextColumn& column : columns) std::cout << "+" << std::string(column.width + 2, '-');
   std::cout << "+\n";
 }
 
-void print_row(std::span<const std::size_t> widths, const std::vector<TextCell>& cells) {
-  for (std::size_t i = 0; i < cells.size(); ++i) std::cout << "| " << fitted(cells[i], widths[i]) << " ";
-  std::cout << "|\n";
+// Names of cards and processes are foreign bytes.
+void print_row(const std::vector<TextColumn>& columns, std::vector<std::string> cells) {
+  for (std::size_t i = 0; i < cells.size(); ++i) cells[i] = shortened(one_line(cells[i]), columns[i].width);
+  std::cout << "| " << table_line(columns, cells, " | ") << " |\n";
 }
 
-std::string number_or_dash(const std::optional<double>& value, int digits) {
-  if (!value) return "-";
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(digits) << *value;
-  return text.str();
+void print_titles(const std::vector<TextColumn>& columns) {
+  std::vector<std::string> titles;
+  for (const TextColumn& column : columns) titles.push_back(column.title);
+  print_row(columns, titles);
+  print_rule(columns);
+}
+
+std::string number_or_dash(const std::optional<double>& value, int digits, const char* unit = "") {
+  return value ? fixed_text(*value, digits) + unit : "-";
 }
 
 // "76/700 W"; "-" when neither is known.
@@ -111,24 +110,21 @@ std::string share(const std::optional<double>& part, const std::optional<double>
   return number_or_dash(part, digits) + "/" + number_or_dash(whole, digits) + unit;
 }
 
-std::optional<double> gib(const std::optional<std::int64_t>& bytes) {
-  return bytes ? std::optional(static_cast<double>(*bytes) / (1 << 30)) : std::nullopt;
+std::optional<double> scaled(const std::optional<std::int64_t>& bytes, double unit) {
+  return bytes ? std::optional(static_cast<double>(*bytes) / unit) : std::nullopt;
 }
 
 std::string memory_text(const std::optional<std::int64_t>& used, const std::optional<std::int64_t>& total) {
-  return share(gib(used), gib(total), 1, " GiB");
+  return share(scaled(used, kGiB), scaled(total, kGiB), 1, " GiB");
 }
 
 void print_card(const CardInfo& card) {
   const std::string device = !card.device ? "hidden" : card.device->str();
-  print_row(kCardWidths,
-            {{std::to_string(card.index)},
-             {device + (card.why_not_usable.empty() ? "" : "*"), true},
-             {card.name.value_or("-"), true},
-             {number_or_dash(card.temperature_celsius, 0) + (card.temperature_celsius ? " C" : "")},
-             {share(card.power_watts, card.power_limit_watts, 0, " W")},
-             {memory_text(card.memory_used_bytes, card.memory_total_bytes)},
-             {number_or_dash(card.utilization_percent, 0) + (card.utilization_percent ? "%" : "")}});
+  print_row(kCardColumns, {std::to_string(card.index), device + (card.why_not_usable.empty() ? "" : "*"),
+                           card.name.value_or("-"), number_or_dash(card.temperature_celsius, 0, " C"),
+                           share(card.power_watts, card.power_limit_watts, 0, " W"),
+                           memory_text(card.memory_used_bytes, card.memory_total_bytes),
+                           number_or_dash(card.utilization_percent, 0, "%")});
 }
 
 std::string counted(std::int64_t count, const std::string& noun) {
@@ -138,47 +134,33 @@ std::string counted(std::int64_t count, const std::string& noun) {
 void print_cpu(const HostInfo& host) {
   const std::string counts =
       ", " + counted(host.num_cores, "core") + ", " + counted(host.num_threads, "thread");
-  std::string model = host.cpu_model;
-  if (model.size() + counts.size() > kCpuWidths[2])
-    model = fitted({model, true}, kCpuWidths[2] - counts.size());
-  print_row(kCpuWidths,
-            {{""},
-             {"cpu", true},
-             {model + counts, true},
-             {memory_text(host.memory_total_bytes - host.memory_available_bytes, host.memory_total_bytes)},
-             {"-"}});
+  print_row(
+      kCpuColumns,
+      {"", "cpu", shortened(host.cpu_model, kCpuColumns[2].width - counts.size()) + counts,
+       memory_text(host.memory_total_bytes - host.memory_available_bytes, host.memory_total_bytes), "-"});
 }
 
 void print_processes(const std::vector<CardInfo>& cards) {
-  print_row(kProcessWidths, {{"card"}, {"pid"}, {"process", true}, {"memory"}});
-  print_rule(kProcessWidths);
+  print_titles(kProcessColumns);
   for (const CardInfo& card : cards) {
     const std::string index = std::to_string(card.index);
-    if (!card.processes) print_row(kProcessWidths, {{index}, {"-"}, {"-", true}, {"-"}});
-    for (const ProcessInfo& process : card.processes.value_or(std::vector<ProcessInfo>{})) {
-      const auto mib = process.memory_bytes
-                           ? std::optional(static_cast<double>(*process.memory_bytes) / (1 << 20))
-                           : std::nullopt;
-      print_row(kProcessWidths, {{index},
-                                 {std::to_string(process.pid)},
-                                 {process.name.value_or("-"), true},
-                                 {number_or_dash(mib, 0) + (mib ? " MiB" : "")}});
-    }
+    if (!card.processes) print_row(kProcessColumns, {index, "-", "-", "-"});
+    for (const ProcessInfo& process : card.processes.value_or(std::vector<ProcessInfo>{}))
+      print_row(kProcessColumns, {index, std::to_string(process.pid), process.name.value_or("-"),
+                                  number_or_dash(scaled(process.memory_bytes, kMiB), 0, " MiB")});
   }
-  print_rule(kProcessWidths);
+  print_rule(kProcessColumns);
 }
 
 void print_table(const DeviceTable& table) {
   const auto known = [](const std::string& text) { return text.empty() ? "-" : text; };
   std::cout << "driver " << known(table.driver_version) << "   CUDA " << known(table.cuda_version)
             << "   LibTorch " << TORCH_VERSION << "\n";
-  print_rule(kCardWidths);
-  print_row(kCardWidths,
-            {{"card"}, {"device", true}, {"name", true}, {"temp"}, {"power"}, {"memory"}, {"util"}});
-  print_rule(kCardWidths);
+  print_rule(kCardColumns);
+  print_titles(kCardColumns);
   for (const CardInfo& card : table.cards) print_card(card);
   print_cpu(table.host);
-  print_rule(kCpuWidths);
+  print_rule(kCpuColumns);
   const auto has_rows = [](const CardInfo& card) { return !card.processes || !card.processes->empty(); };
   if (std::ranges::any_of(table.cards, has_rows))
     print_processes(table.cards);

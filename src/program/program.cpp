@@ -1,7 +1,11 @@
 #include "kindling/program/program.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <iostream>
 #include <map>
+#include <system_error>
 
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -18,6 +22,18 @@ int run(const CommandContext& context) {
   return commands.at(context.request.command)(context);
 }
 
+// What a command has printed has arrived, or is an error.
+void require_written_output() {
+  if (std::cout.flush()) return;
+  std::cout.clear();
+  // Why that failed may be long gone; another write meets the same reason.
+  const bool fails = ::write(STDOUT_FILENO, "\n", 1) < 0;
+  throw Error({.place = "stdout",
+               .found = "the output cannot be written: " +
+                        (fails ? std::generic_category().message(errno) : "a part of it is lost"),
+               .remedy = "make room, or write it elsewhere"});
+}
+
 int say(int exit_code, const char* text) {
   std::cout << std::flush;
   std::cerr << text << "\n";
@@ -29,9 +45,13 @@ int say(int exit_code, const char* text) {
 int run_program(int argc, char** argv, const Registry& registry) {
   try {
     const ParsedCommandLine parsed = parse_command_line(argc, argv);
-    if (parsed.exit_code >= 0) return parsed.exit_code;
     configure_log({.level = LogLevel::warning, .to_stderr = true, .file = {}});
-    return run({.request = parsed.request, .registry = registry, .argc = argc, .argv = argv});
+    const int exit_code =
+        parsed.exit_code >= 0
+            ? parsed.exit_code
+            : run({.request = parsed.request, .registry = registry, .argc = argc, .argv = argv});
+    require_written_output();
+    return exit_code;
   } catch (const ConfigError& error) {
     return say(2, error.what());
   } catch (const DataError& error) {

@@ -14,6 +14,8 @@ class StopOnSignal {
 
   // The signal that came, 0 for none.
   int signal() const noexcept;
+  // Of a program that ends because of it, as shells count; 0 without one.
+  int exit_code() const noexcept { return signal() == 0 ? 0 : 128 + signal(); }
 };
 
 }  // namespace kindling

@@ -111,6 +111,18 @@ TEST(TransferCounts, DifferenceIsTakenMemberByMember) {
   EXPECT_EQ(later - earlier, (TransferCounts{4, 32, 2, 20, 1}));
 }
 
+TEST(TransferCounts, NamesEveryMember) {
+  const TransferCounts counts{1, 2, 3, 4, 5};
+  std::vector<std::pair<std::string, std::int64_t>> named;
+  for (const auto& [name, count] : TransferCounts::kNames) named.emplace_back(name, counts.*count);
+  EXPECT_EQ(named, (std::vector<std::pair<std::string, std::int64_t>>{{"host_waits", 5},
+                                                                      {"device_to_host_copies", 3},
+                                                                      {"device_to_host_bytes", 4},
+                                                                      {"host_to_device_copies", 1},
+                                                                      {"host_to_device_bytes", 2}}));
+  EXPECT_EQ(named.size() * sizeof(std::int64_t), sizeof(TransferCounts));  // a new one is named here, too
+}
+
 TEST(TransferCounts, AreOfTheCallingThread) {
   const TransferCounts before = transfer_counts();
   std::thread([] {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "measurements/measurements.h"
 #include "support/device_under_test.h"
 
 namespace kindling {
@@ -34,18 +35,22 @@ TEST_P(LogMeasurement, NormsAreThoseOfProducts) {
 }
 
 TEST_P(LogMeasurement, OneAtATimeWaitsForEachAndTheOthersOnce) {
-  const auto measured = measure_log(device_, {.num_products = 30, .n = 8}, {.warm_up = 0, .repeats = 1});
-  ASSERT_EQ(measured.size(), 4u);
+  const BenchReport report = measure_log({device_}, {.warm_up = 0, .repeats = 1});
+  ASSERT_EQ(report.rows.size(), 4u);
   const bool moves = !device_.is_cpu();
-  for (const auto& m : measured) {
-    const std::int64_t moves_wanted = !moves ? 0 : m.way == LoggedProducts::Way::one_at_a_time ? 30 : 1;
-    EXPECT_EQ(m.counts.device_to_host_copies, moves_wanted);
-    EXPECT_EQ(m.counts.host_waits, moves_wanted);
-    EXPECT_EQ(m.counts.device_to_host_bytes, moves ? 30 * 4 : 0);
-    EXPECT_EQ(m.counts.host_to_device_copies, 0);
-    EXPECT_LE(m.largest_difference, 1e-4);
-    EXPECT_EQ(m.graph && !device_.is_cuda(), false);
+  for (const BenchRow& row : report.rows) {
+    const auto result = json_of(row);
+    const int moves_wanted = !moves ? 0 : result["variant"] == "one at a time to the host" ? 1000 : 1;
+    EXPECT_EQ(result["device_to_host_copies"], moves_wanted);
+    EXPECT_EQ(result["host_waits"], moves_wanted);
+    EXPECT_EQ(result["device_to_host_bytes"], moves ? 1000 * 4 : 0);
+    EXPECT_EQ(result["host_to_device_copies"], 0);
+    EXPECT_LE(result["largest_difference"], 1e-4);
+    EXPECT_EQ(result["graph"],
+              device_.is_cuda() && result["variant"] == "preallocated" && why_no_graph(device_).empty());
   }
+  ASSERT_EQ(report.chart.curves.size(), 1u);
+  EXPECT_EQ(report.chart.curves[0].x, (std::vector<double>{1, 2, 3, 4}));
 }
 
 TEST_P(LogMeasurement, MeasuresAgainAndAgainTheSame) {

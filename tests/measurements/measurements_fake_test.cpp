@@ -3,8 +3,8 @@
 
 #include "fake_accelerator.h"
 #include "measurements/logged_products.h"
-#include "measurements/product_pair.h"
-#include "measurements/transfer_measurement.h"
+#include "measurements/measurements.h"
+#include "measurements/transfer_route.h"
 
 namespace kindling {
 namespace {
@@ -47,9 +47,7 @@ TEST(FakeLogMeasurement, PreallocatedNeedsNoMemory) {
 
 TEST(FakePairMeasurement, QueuesBothProductsWithoutAWait) {
   fake::reset_counts();
-  const auto cards = std::vector<Device>{fake::device(0), fake::device(1)};
-  const PairResult measured = measure_pair(cards, 8, {.warm_up = 0, .repeats = 3});
-  EXPECT_EQ(measured.places, cards);
+  measure_pair({fake::device(0), fake::device(1)}, 8, {.warm_up = 0, .repeats = 3});
   // Three repeats of two products each way.
   EXPECT_EQ(fake::operator_calls("aten::mm"), 12);
   // Both cards before and after each of six repeats; and the four products that are compared at the end.

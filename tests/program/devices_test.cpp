@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "kindling/base/text.h"
 #include "kindling/device/device.h"
 
 namespace kindling {
@@ -49,22 +50,23 @@ class DevicesCommand : public testing::Test {
 TEST_F(DevicesCommand, DrawsATableOf100Columns) {
   const std::string output = run("");
   EXPECT_TRUE(output.starts_with("driver 580.95.05   CUDA 13.0   LibTorch 2.")) << output;
-  EXPECT_EQ(rows(output), (std::vector<std::string>{"| card | device  | name                           |  "
-                                                    "temp |       power |            memory | util |",
-                                                    "|    0 | cuda:0* | NVIDIA H200                    |  41 "
-                                                    "C |   512/700 W |    70.0/140.0 GiB |  97% |",
-                                                    "|    1 | cuda:1* | NVIDIA RTX 6000 Ada Generation |  33 "
-                                                    "C |    28/300 W |      0.5/48.0 GiB |   0% |",
-                                                    "| card |     pid | process                              "
-                                                    "                       |            memory |",
-                                                    "|    0 |   31337 | /usr/bin/kindling\xff                "
-                                                    "                          |         71168 MiB |",
-                                                    "|    0 |    4242 | -                                    "
-                                                    "                       |                 - |"}))
+  EXPECT_EQ(rows(output),
+            (std::vector<std::string>{"| card | device  | name                           |  "
+                                      "temp |       power |            memory | util |",
+                                      "|    0 | cuda:0* | NVIDIA H200                    |  41 "
+                                      "C |   512/700 W |    70.0/140.0 GiB |  97% |",
+                                      "|    1 | cuda:1* | NVIDIA RTX 6000 Ada Generation |  33 "
+                                      "C |    28/300 W |      0.5/48.0 GiB |   0% |",
+                                      "| card |     pid | process                              "
+                                      "                       |            memory |",
+                                      "|    0 |   31337 | /usr/bin/kindling\xEF\xBF\xBD                "
+                                      "                          |         71168 MiB |",
+                                      "|    0 |    4242 | -                                    "
+                                      "                       |                 - |"}))
       << output;
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);)
-    EXPECT_EQ(line.size() == 100, line.starts_with("+") || line.starts_with("|")) << line;
+    EXPECT_EQ(display_width(line) == 100, line.starts_with("+") || line.starts_with("|")) << line;
   EXPECT_NE(output.find("| cpu     |"), std::string::npos) << output;
 }
 

@@ -25,6 +25,34 @@ TEST(HostWaitWatch, NamesTheFirstOperatorThatWaits) {
   EXPECT_EQ(watch.found(), "aten::nonzero");
 }
 
+struct WaitingCall {
+  const char* name;
+  void (*call)(const at::Tensor& x);
+};
+
+class WaitingOperator : public testing::TestWithParam<WaitingCall> {};
+
+TEST_P(WaitingOperator, IsNoticed) {
+  const at::Tensor x = at::ones({1}, at::kLong);
+  const HostWaitWatch watch;
+  GetParam().call(x);
+  EXPECT_EQ(watch.found(), std::string("aten::") + GetParam().name);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WaitingOperator,
+    testing::Values(WaitingCall{"item", [](const at::Tensor& x) { (void)x.item(); }},
+                    WaitingCall{"_local_scalar_dense",
+                                [](const at::Tensor& x) { (void)at::_local_scalar_dense(x); }},
+                    WaitingCall{"is_nonzero", [](const at::Tensor& x) { (void)x.is_nonzero(); }},
+                    WaitingCall{"equal", [](const at::Tensor& x) { (void)x.equal(x); }},
+                    WaitingCall{"nonzero", [](const at::Tensor& x) { (void)x.nonzero(); }},
+                    WaitingCall{"masked_select", [](const at::Tensor& x) { (void)x.masked_select(x.gt(0)); }},
+                    WaitingCall{"_unique2", [](const at::Tensor& x) { (void)at::_unique2(x); }},
+                    WaitingCall{"bincount", [](const at::Tensor& x) { (void)x.bincount(); }},
+                    WaitingCall{"allclose", [](const at::Tensor& x) { (void)x.allclose(x); }}),
+    [](const auto& info) { return info.param.name; });
+
 TEST(HostWaitWatch, EndsWithItsScope) {
   { const HostWaitWatch watch; }
   EXPECT_EQ(at::ones({1}).item<float>(), 1);  // a callback left behind would write into what is gone

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <utility>
 
 #include "kindling/base/export.h"
 
@@ -15,12 +17,17 @@ struct TransferCounts {
   std::int64_t device_to_host_bytes = 0;
   std::int64_t host_waits = 0;
 
+  // What logs and reports call them, in their order.
+  static constexpr std::array<std::pair<const char*, std::int64_t TransferCounts::*>, 5> kNames{{
+      {"host_waits", &TransferCounts::host_waits},
+      {"device_to_host_copies", &TransferCounts::device_to_host_copies},
+      {"device_to_host_bytes", &TransferCounts::device_to_host_bytes},
+      {"host_to_device_copies", &TransferCounts::host_to_device_copies},
+      {"host_to_device_bytes", &TransferCounts::host_to_device_bytes},
+  }};
+
   friend TransferCounts operator-(TransferCounts a, const TransferCounts& b) {
-    a.host_to_device_copies -= b.host_to_device_copies;
-    a.host_to_device_bytes -= b.host_to_device_bytes;
-    a.device_to_host_copies -= b.device_to_host_copies;
-    a.device_to_host_bytes -= b.device_to_host_bytes;
-    a.host_waits -= b.host_waits;
+    for (const auto& [name, count] : kNames) a.*count -= b.*count;
     return a;
   }
   friend bool operator==(const TransferCounts&, const TransferCounts&) = default;

@@ -1,4 +1,4 @@
-#include "measurements/operator_threads.h"
+#include "device/operator_threads.h"
 
 #include <ATen/Parallel.h>
 

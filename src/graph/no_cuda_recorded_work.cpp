@@ -1,4 +1,4 @@
-#include "measurements/recorded_work.h"
+#include "graph/recorded_work.h"
 
 namespace kindling {
 

@@ -4,12 +4,13 @@
 #include <memory>
 #include <string>
 
+#include "kindling/base/export.h"
 #include "kindling/device/device.h"
 
 namespace kindling {
 
 // Work of a card that has been recorded once and is started again as a whole, by one call of the host.
-class RecordedWork {
+class KINDLING_API RecordedWork {
  public:
   virtual ~RecordedWork() = default;
   // Queues everything on the device's current stream; does not wait.
@@ -18,9 +19,9 @@ class RecordedWork {
 
 // Runs `work` once to warm up and once more to record it; nothing where the device has no graphs (see
 // why_no_graph). What `work` reads and writes must stay where it is.
-std::unique_ptr<RecordedWork> record_work(Device device, const std::function<void()>& work);
+KINDLING_API std::unique_ptr<RecordedWork> record_work(Device device, const std::function<void()>& work);
 
 // Empty where record_work records, else why not: "the CPU has none", ….
-std::string why_no_graph(Device device);
+KINDLING_API std::string why_no_graph(Device device);
 
 }  // namespace kindling

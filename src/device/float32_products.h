@@ -2,16 +2,14 @@
 
 #include <ATen/Context.h>
 
-#include <string>
-
-#include "kindling/device/device.h"
+#include "kindling/base/export.h"
 
 namespace kindling {
 
 // How LibTorch multiplies float32 matrices while this lives: in full float32, or with TF32 (inputs rounded to
 // a mantissa of 10 bits) where the hardware has it. The setting is the process's; what it was comes back at
 // the end.
-class Float32Products {
+class KINDLING_API Float32Products {
  public:
   enum class Precision { full, tf32 };
 
@@ -24,14 +22,5 @@ class Float32Products {
   at::Float32MatmulPrecision before_;
   at::Float32Precision cuda_before_, onednn_before_;
 };
-
-// Whether float32 products are really made with TF32 when it is asked for: tells by a product of numbers that
-// TF32 cannot hold.
-bool has_tf32(Device device);
-
-// The library that multiplies matrices on the device, with its version or setting where LibTorch tells:
-// "Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605; Intel(R) MKL-DNN v3.12.0",
-// "Cublas".
-std::string matrix_library(Device device);
 
 }  // namespace kindling

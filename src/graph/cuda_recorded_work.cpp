@@ -3,7 +3,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "measurements/recorded_work.h"
+#include "graph/recorded_work.h"
 
 namespace kindling {
 namespace {

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kindling {
+
+// Where the program runs, one line each: versions, libraries, the CPU, memory and cards.
+std::vector<std::pair<std::string, std::string>> environment_facts();
+
+}  // namespace kindling
