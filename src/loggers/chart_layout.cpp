@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNowhere = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLargestDrawn = 1e300;  // so that differences stay finite
-constexpr double kLargestPlace = 1e6;    // plots away: beyond, a line's direction no longer matters
+constexpr double kLargestPlace = 1e4;    // plots away: beyond, a line's direction no longer matters
 constexpr double kMargin = 0.05;         // of a span that the curves decide, on each side
 constexpr double kSmallestSpan = 1e-9;   // of the values: narrower axes would show rounding errors
 
@@ -142,35 +142,19 @@ bool lies_in_plot(const ChartPoint& point) {
   return point.x >= 0 && point.x <= 1 && point.y >= 0 && point.y <= 1;
 }
 
-// The part of the segment a–b inside the plot (Liang, Barsky 1984).
-std::optional<std::pair<ChartPoint, ChartPoint>> clipped(const ChartPoint& a, const ChartPoint& b) {
-  const double dx = b.x - a.x, dy = b.y - a.y;
-  double from = 0, to = 1;
-  for (const auto& [slope, distance] : {std::pair{-dx, a.x}, {dx, 1 - a.x}, {-dy, a.y}, {dy, 1 - a.y}}) {
-    if (slope == 0 && distance < 0) return std::nullopt;
-    if (slope < 0) from = std::max(from, distance / slope);
-    if (slope > 0) to = std::min(to, distance / slope);
-  }
-  if (from > to) return std::nullopt;
-  const auto along = [&](double t) { return t == 1 ? b : ChartPoint{a.x + t * dx, a.y + t * dy}; };
-  return std::pair{along(from), along(to)};
-}
-
+// Broken where there is no number.
 std::vector<std::vector<ChartPoint>> lines_through(const std::vector<ChartPoint>& points) {
-  std::vector<std::vector<ChartPoint>> lines;
-  const auto is_break = [&](std::size_t i) { return i >= points.size() || std::isnan(points[i].x); };
-  bool goes_on = false;  // the last line ends at the previous point
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (is_break(i) || i == 0 || is_break(i - 1)) {
-      if (!is_break(i) && is_break(i + 1) && lies_in_plot(points[i])) lines.push_back({points[i]});
-      goes_on = false;
-      continue;
+  std::vector<std::vector<ChartPoint>> lines(1);
+  for (const ChartPoint& point : points) {
+    if (!std::isnan(point.x)) {
+      lines.back().push_back(point);
+    } else if (!lines.back().empty()) {
+      lines.emplace_back();
     }
-    const auto piece = clipped(points[i - 1], points[i]);
-    if (piece && !goes_on) lines.push_back({piece->first});
-    if (piece) lines.back().push_back(piece->second);
-    goes_on = piece && lies_in_plot(points[i]);
   }
+  std::erase_if(lines, [](const auto& line) {
+    return line.empty() || (line.size() == 1 && !lies_in_plot(line.front()));
+  });
   return lines;
 }
 

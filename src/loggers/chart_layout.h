@@ -19,8 +19,9 @@ struct ChartTick {
 };
 
 struct CurveLayout {
-  std::vector<std::vector<ChartPoint>> lines;  // what lies in the plot; one point alone is a line of one
-  std::vector<ChartPoint> points;              // those given that lie in the plot
+  std::vector<std::vector<ChartPoint>>
+      lines;                       // may leave the plot; one point alone, in the plot, is a line of one
+  std::vector<ChartPoint> points;  // those given that lie in the plot
 };
 
 struct ChartLayout {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string_view>
 
 #include "kindling/base/number_text.h"
@@ -98,26 +99,45 @@ std::string stroke_of(std::size_t curve) {
   return style;
 }
 
-std::string svg_curve(const CurveLayout& curve, std::size_t number) {
-  std::string path, markers;
+std::string svg_line_of(const CurveLayout& curve, std::size_t number) {
+  std::string path;
+  for (const auto& line : curve.lines) {
+    if (line.size() > 1) path += (path.empty() ? "" : " ") + path_through(line);
+  }
+  if (path.empty()) return "";
+  return "<path d=\"" + path + "\" fill=\"none\" stroke-width=\"1.8\"" + stroke_of(number) + "/>\n";
+}
+
+// Of all points of a short curve; of a long one only where a point stands alone.
+std::string svg_markers(const CurveLayout& curve, std::size_t number) {
+  std::string markers;
   const auto mark = [&](const ChartPoint& point) {
     markers += "<circle cx=\"" + pixels(pixel_x(point.x)) + "\" cy=\"" + pixels(pixel_y(point.y)) +
                "\" r=\"2.5\"/>\n";
   };
-  const bool has_markers = curve.points.size() <= kMostMarkers;
-  if (has_markers) std::for_each(curve.points.begin(), curve.points.end(), mark);
-  for (const auto& line : curve.lines) {
-    if (line.size() > 1)
-      path += (path.empty() ? "" : " ") + path_through(line);
-    else if (!has_markers)
-      mark(line.front());
+  if (curve.points.size() <= kMostMarkers) {
+    std::for_each(curve.points.begin(), curve.points.end(), mark);
+  } else {
+    for (const auto& line : curve.lines) {
+      if (line.size() == 1) mark(line.front());
+    }
   }
-  std::string element;
-  if (!path.empty())
-    element += "<path d=\"" + path + "\" fill=\"none\" stroke-width=\"1.8\"" + stroke_of(number) + "/>\n";
-  if (markers.empty()) return element;
-  return element + "<g fill=\"" + std::string(kColors[number % kColors.size()]) + "\">\n" + markers +
-         "</g>\n";
+  if (markers.empty()) return "";
+  return "<g fill=\"" + std::string(kColors[number % kColors.size()]) + "\">\n" + markers + "</g>\n";
+}
+
+// The lines end where the plot does. The name of the clip is the curves' own, should a page hold several
+// charts.
+std::string svg_curves(const std::vector<CurveLayout>& curves) {
+  std::string lines, markers;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    lines += svg_line_of(curves[i], i);
+    markers += svg_markers(curves[i], i);
+  }
+  const std::string name = "plot-" + std::to_string(std::hash<std::string>()(lines));
+  return "<clipPath id=\"" + name + "\"><rect x=\"" + pixels(kLeft - 1) + "\" y=\"" + pixels(kTop - 1) +
+         "\" width=\"" + pixels(kRight - kLeft + 2) + "\" height=\"" + pixels(kBottom - kTop + 2) +
+         "\"/></clipPath>\n<g clip-path=\"url(#" + name + ")\">\n" + lines + "</g>\n" + markers;
 }
 
 // Samples and labels in rows from the left; `height` is where the next row would begin.
@@ -153,9 +173,7 @@ std::string to_svg(const Chart& chart) {
                     fixed_text(kSvgWidth, 0) + ' ' + fixed_text(height, 0) +
                     "\" font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222222\">\n";
   svg += "<rect width=\"" + size + "\" fill=\"#ffffff\"/>\n";
-  svg += svg_axes(chart, layout);
-  for (std::size_t i = 0; i < layout.curves.size(); ++i) svg += svg_curve(layout.curves[i], i);
-  return svg + legend + "</svg>\n";
+  return svg + svg_axes(chart, layout) + svg_curves(layout.curves) + legend + "</svg>\n";
 }
 
 }  // namespace kindling

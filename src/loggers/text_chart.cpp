@@ -80,10 +80,27 @@ void draw_segment(BrailleCanvas& canvas, const ChartPoint& from, const ChartPoin
   n += steps;
 }
 
+// The part of the segment a–b inside the plot (Liang, Barsky 1984).
+std::optional<std::pair<ChartPoint, ChartPoint>> clipped(const ChartPoint& a, const ChartPoint& b) {
+  const double dx = b.x - a.x, dy = b.y - a.y;
+  double from = 0, to = 1;
+  for (const auto& [slope, distance] : {std::pair{-dx, a.x}, {dx, 1 - a.x}, {-dy, a.y}, {dy, 1 - a.y}}) {
+    if (slope == 0 && distance < 0) return std::nullopt;
+    if (slope < 0) from = std::max(from, distance / slope);
+    if (slope > 0) to = std::min(to, distance / slope);
+  }
+  if (from > to) return std::nullopt;
+  const auto along = [&](double t) { return t == 1 ? b : ChartPoint{a.x + t * dx, a.y + t * dy}; };
+  return std::pair{along(from), along(to)};
+}
+
 void draw_curve(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t curve) {
   int n = 0;
   for (const auto& line : layout.lines) {
-    for (std::size_t i = 1; i < line.size(); ++i) draw_segment(canvas, line[i - 1], line[i], curve, n);
+    for (std::size_t i = 1; i < line.size(); ++i) {
+      const auto piece = clipped(line[i - 1], line[i]);
+      if (piece) draw_segment(canvas, piece->first, piece->second, curve, n);
+    }
     if (line.size() > 1) continue;
     const int x = canvas.dot_x(line[0].x) & ~1,
               y = canvas.dot_y(line[0].y);  // one dot alone would be overlooked

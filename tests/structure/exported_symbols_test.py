@@ -5,7 +5,7 @@ import re
 import subprocess
 import unittest
 
-FOREIGN = re.compile(r"(?<!\d)(3fmt|6spdlog|8nlohmann|4toml|3CLI)")  # as in mangled names
+FOREIGN = re.compile(r"(?<!\d)(3fmt|6spdlog|8nlohmann|4toml|3CLI)|^utf8proc_")  # as in mangled names
 
 
 def exported_symbols(library):
@@ -23,6 +23,7 @@ class SharedLibrary(unittest.TestCase):
     def test_would_notice_a_foreign_name(self):
         self.assertTrue(FOREIGN.search("_ZTVN6spdlog6loggerE"))
         self.assertTrue(FOREIGN.search("_ZN3fmt2v912format_errorD1Ev"))
+        self.assertTrue(FOREIGN.search("utf8proc_charwidth"))
         self.assertFalse(FOREIGN.search("_ZN8kindling5ErrorD1Ev"))
 
 
