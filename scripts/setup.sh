@@ -16,6 +16,9 @@ readonly torch_version=2.13.0
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libutf8proc-dev)
 readonly test_packages=(libgtest-dev doxygen clang)  # clang builds the consumer tests a second time
 
+# Paths below the repository count relative to it, so that ccache knows a file again in another clone or build folder.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$kindling_root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
+
 say() { printf 'kindling: %s\n' "$*" >&2; }
 
 stop() {
@@ -137,7 +140,7 @@ python_with_venv() {
 pip_install() {
   local index=()
   if [ -n "${KINDLING_TORCH_INDEX:-}" ]; then index=(--index-url "$KINDLING_TORCH_INDEX"); fi
-  run_logged pip "$deps/venv/bin/python" -m pip install --quiet --progress-bar off --no-input \
+  run_logged pip "$deps/venv/bin/python" -m pip install --quiet --progress-bar off --no-input --no-compile \
     --disable-pip-version-check --retries 2 "${index[@]}" "$@"
 }
 
@@ -148,8 +151,8 @@ install_libtorch() {
     say "installing LibTorch: torch==$torch_version with pip into $deps/venv (1 GB on disk; a CUDA build: several)"
     run_logged pip "$python" -m venv --clear "$deps/venv" ||
       stop "$python could not make a virtual environment in $deps/venv (all it said is in $deps/pip.log)"
-    # An exact CPU file first: where an index offers both, pip alone would take CUDA's.
-    pip_install "torch==$torch_version+cpu" || pip_install "torch==$torch_version" || {
+    # An exact CPU file first: where an index offers both, pip alone would take CUDA's. Its C++ part needs no other package.
+    pip_install --no-deps "torch==$torch_version+cpu" || pip_install "torch==$torch_version" || {
       tail -n 3 "$deps/pip.log" >&2
       stop "pip could not install torch==$torch_version (all it said is in $deps/pip.log); KINDLING_TORCH_INDEX names" \
         "another package index, LIBTORCH an unpacked LibTorch"
@@ -186,11 +189,11 @@ find_libtorch() {
 
 # --- Build folders ---------------------------------------------------------------------------------------------------
 
-# A compiler takes up to 1.4 GB here: not more of them than fit into memory.
+# A compiler takes up to 2 GB here: not more of them than fit into memory.
 limit_jobs() {
   local fit cores
   cores=$(nproc)
-  fit=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo)
+  fit=$(awk '/^MemAvailable:/ { print int($2 / 2000000) }' /proc/meminfo)
   if [ "$fit" -lt 1 ]; then fit=1; fi
   export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$((fit < cores ? fit : cores))}
 }

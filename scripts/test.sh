@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Sets everything up, builds and runs all tests: with the flags of a release, then the unit tests under sanitizers.
+# Sets everything up, builds and runs all tests: with the flags of a release, then the unit tests under sanitizers. Ends with what each
+# part took, why tests were skipped, and the numbers of ctest's entries that passed and failed; among the skipped each test
+# inside of an entry counts too.
 #
 #   ./scripts/test.sh [--no-sanitizers]
 #
@@ -18,24 +20,65 @@ done
 shared=$(realpath -m "${KINDLING_SHARED:-$kindling_root/../shared}")
 export KINDLING_SHARED=$shared
 
-# run_tests PRESET: adds what ctest counted to passed, failed and skipped.
+# Sets processor_seconds: those of all commands that this shell has waited for.
+read_processor_seconds() {
+  times >"$deps/times"  # in a command substitution they would be that of its own shell
+  processor_seconds=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] } print int(s) }' "$deps/times")
+}
+
+# timed PART COMMAND...: adds a line to parts.
+timed() {
+  local before wall=$SECONDS
+  read_processor_seconds
+  before=$processor_seconds
+  "${@:2}"
+  read_processor_seconds
+  parts+=("$(printf '%-14s %5d s %5d s of processors' "$1" $((SECONDS - wall)) $((processor_seconds - before)))")
+}
+
+set_up() {
+  need_build_packages "${test_packages[@]}"
+  find_libtorch
+  limit_jobs
+}
+
+# build_all PRESET: a warning counts as a test that failed. ccache repeats those of the objects that it keeps.
+build_all() {
+  local log=$kindling_root/build/$1/build.log
+  build "$1" 2>&1 | tee "$log" >&2
+  if grep -q ': warning: ' "$log"; then
+    say "the compiler has warned, see $log"
+    failed=$((failed + 1))
+  fi
+}
+
+# run_tests PRESET: adds what ctest counted to passed, failed and skipped, and the reasons to skip_reasons.
 run_tests() {
-  local log=$kindling_root/build/$1/tests.log total failures skips
+  local folder=$kindling_root/build/$1 log total failures skips
+  log=$folder/tests.log
   say "running the tests of build/$1"
   (cd "$kindling_root" && ctest --preset "$1" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL") 2>&1 | tee "$log" || true
   read -r failures total < <(sed -n 's/^.*tests passed, \([0-9]*\) tests\{0,1\} failed out of \([0-9]*\)$/\1 \2/p' "$log") ||
     stop "ctest did not come to its end in build/$1"
   skips=$(grep -cE '^[[:space:]]+[0-9]+ - .*\(Skipped\)$' "$log" || true)
-  failed=$((failed + failures)) skipped=$((skipped + skips)) passed=$((passed + total - failures - skips))
+  failed=$((failed + failures)) passed=$((passed + total - failures - skips))
+  # Inside of an entry GoogleTest skips tests, each of which says why in the line behind its own.
+  log=$folder/Testing/Temporary/LastTest.log
+  skipped=$((skipped + skips + $(grep -cE '^\[  SKIPPED \] .* \([0-9]+ ms\)$' "$log" || true)))
+  skip_reasons+=$(sed -n '/: Skipped$/{n;p}' "$log")$'\n'
 }
 
-need_build_packages "${test_packages[@]}"
-find_libtorch
-passed=0 failed=0 skipped=0
+mkdir -p "$deps"
+passed=0 failed=0 skipped=0 skip_reasons='' parts=()
+timed 'set up' set_up
 for preset in "${presets[@]}"; do
-  configure "$preset" "KINDLING_SHARED:PATH=$shared"
-  build "$preset"
-  run_tests "$preset"
+  timed "$preset configure" configure "$preset" "KINDLING_SHARED:PATH=$shared"
+  timed "$preset build" build_all "$preset"
+  timed "$preset tests" run_tests "$preset"
 done
+read_processor_seconds
+parts+=("$(printf '%-14s %5d s %5d s of processors' all "$SECONDS" "$processor_seconds")")
+grep . <<<"$skip_reasons" | sort | uniq -c | sed 's/^ */skipped /' || true
+printf '%s\n' "${parts[@]}"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
