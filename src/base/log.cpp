@@ -28,21 +28,9 @@ LogState& state() {
   return *instance;
 }
 
-spdlog::level::level_enum spdlog_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::debug:
-      return spdlog::level::debug;
-    case LogLevel::info:
-      return spdlog::level::info;
-    case LogLevel::warning:
-      return spdlog::level::warn;
-    case LogLevel::error:
-      return spdlog::level::err;
-    case LogLevel::off:
-      break;
-  }
-  return spdlog::level::off;
-}
+// In the order of LogLevel.
+constexpr spdlog::level::level_enum kSpdlogLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                       spdlog::level::warn, spdlog::level::err};
 
 spdlog::sink_ptr stderr_sink(bool color) {
   spdlog::sink_ptr sink;
@@ -105,7 +93,8 @@ void log(LogLevel level, std::string_view message) {
     logger = state().logger;
     observer = state().observer;
   }
-  if (logger) logger->log(spdlog_level(level), spdlog::string_view_t(message.data(), message.size()));
+  const spdlog::string_view_t text(message.data(), message.size());
+  if (logger) logger->log(kSpdlogLevels[static_cast<std::size_t>(level)], text);
   if (observer) (*observer)(level, std::string(message));
 }
 

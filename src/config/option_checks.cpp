@@ -7,14 +7,6 @@
 #include "kindling/base/number_text.h"
 
 namespace kindling::config {
-namespace {
-
-std::string with_range(const std::string& noun, const FieldNotes& notes) {
-  const std::string range = range_text(notes);
-  return range.empty() ? noun : noun + " " + range;
-}
-
-}  // namespace
 
 std::vector<std::string> choices_of(const FieldNotes& notes) {
   std::vector<std::string> choices;
@@ -44,33 +36,12 @@ bool is_choice(const std::string& value, const FieldNotes& notes) {
   return choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end();
 }
 
-template <>
-std::string wanted_text<bool>(const FieldNotes&) {
-  return "true or false";
-}
-
-template <>
-std::string wanted_text<std::int64_t>(const FieldNotes& notes) {
-  return with_range("an integer", notes);
-}
-
-template <>
-std::string wanted_text<double>(const FieldNotes& notes) {
-  return with_range("a number", notes);
-}
-
-template <>
-std::string wanted_text<std::string>(const FieldNotes& notes) {
+std::string wanted_string(const FieldNotes& notes) {
   std::string text;
   for (const std::string& choice : choices_of(notes)) {
     text += (text.empty() ? "one of " : ", ") + toml_text(choice);
   }
   return text.empty() ? "a string" : text;
-}
-
-template <>
-std::string wanted_text<std::filesystem::path>(const FieldNotes&) {
-  return "a path";
 }
 
 }  // namespace kindling::config

@@ -17,6 +17,9 @@ std::vector<std::string> choices_of(const FieldNotes& notes);
 // ">= 1", "> 0 and < 1"; empty for no range.
 std::string range_text(const FieldNotes& notes);
 
+// "a string", or the choices.
+std::string wanted_string(const FieldNotes& notes);
+
 bool in_range(double value, const FieldNotes& notes);
 bool is_choice(const std::string& value, const FieldNotes& notes);
 
@@ -49,19 +52,16 @@ bool allowed(const Scalar& value, const FieldNotes& notes) {
   }
 }
 
-// What a scalar of this type should be: "an integer >= 1". Specialised for all scalars.
+// What a scalar of this type should be: "an integer >= 1", "one of \"norm\", \"value\"".
 template <class Scalar>
-std::string wanted_text(const FieldNotes& notes);
-template <>
-std::string wanted_text<bool>(const FieldNotes& notes);
-template <>
-std::string wanted_text<std::int64_t>(const FieldNotes& notes);
-template <>
-std::string wanted_text<double>(const FieldNotes& notes);
-template <>
-std::string wanted_text<std::string>(const FieldNotes& notes);
-template <>
-std::string wanted_text<std::filesystem::path>(const FieldNotes& notes);
+std::string wanted_text(const FieldNotes& notes) {
+  if constexpr (std::is_same_v<Scalar, bool>) return "true or false";
+  if constexpr (std::is_same_v<Scalar, std::filesystem::path>) return "a path";
+  if constexpr (std::is_same_v<Scalar, std::string>) return wanted_string(notes);
+  const std::string range = range_text(notes);
+  return std::string(std::is_integral_v<Scalar> ? "an integer" : "a number") + (range.empty() ? "" : " ") +
+         range;
+}
 
 // What should be in place of a value that is not allowed.
 template <class Scalar>

@@ -95,11 +95,22 @@ void ProgressBoard::place(const Point& point) {
   Line& line = lines_[point.line];
   line.sum_x += point.x;
   line.sum_y += point.y;
-  if (++line.num_gathered < point.every_n) return;
+  if (++line.num_gathered < point.every_n * line.num_merged) return;
   line.curve.x.push_back(line.sum_x / static_cast<double>(line.num_gathered));
   line.curve.y.push_back(line.sum_y / static_cast<double>(line.num_gathered));
   line.num_gathered = 0;
   line.sum_x = line.sum_y = 0;
+  if (line.curve.x.size() == kMaxPoints) thin(line);
+}
+
+void ProgressBoard::thin(Line& line) {
+  for (std::vector<double>* values : {&line.curve.x, &line.curve.y}) {
+    for (std::size_t i = 0; i < kMaxPoints / 2; ++i) {
+      (*values)[i] = ((*values)[2 * i] + (*values)[2 * i + 1]) / 2;
+    }
+    values->resize(kMaxPoints / 2);
+  }
+  line.num_merged *= 2;
 }
 
 }  // namespace kindling

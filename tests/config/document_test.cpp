@@ -204,7 +204,8 @@ TEST(ConfigDocument, RefusesWhatNestsDeeperThan64) {
        {array(65), key(65), tables(65), key(100'000), array(100'000), tables(100'000),
         "[x" + repeat_text(".x", 64) + "]", "[x" + repeat_text(".x", 100'000) + "]",
         "[[x" + repeat_text(".'x'", 63) + "]]", "[y.y]\n" + key(63), "x = {a = 1, " + key(100'000) + "}",
-        "x.x." + array(63), "\xEF\xBB\xBF" + key(65), "x = [\"\"\"a\"\"\"\", {" + key(64) + "}]",
+        "x.x." + array(63), key(500'000), "[x" + repeat_text(".x", 500'000) + "]", "\xEF\xBB\xBF" + key(65),
+        "x = [\"\"\"a\"\"\"\", {" + key(64) + "}]",
         "x = " + repeat_text("{x" + repeat_text(".x", 64) + " = ", 64) + "1" + repeat_text("}", 64)}) {
     EXPECT_NE(parse_error(text).find(deeper), std::string::npos) << text.substr(0, 80);
   }

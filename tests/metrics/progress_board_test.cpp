@@ -66,17 +66,17 @@ TEST_P(Board, DrawsTheTextbooksSine) {
 TEST_P(Board, MovesInOneCopyAndOnlyWhatIsNew) {
   const bool is_cpu = device_.is_cpu();
   const TransferCounts start = transfer_counts();
-  for (int i = 0; i < 5000; ++i) board_.draw(i, here(i), i % 2 == 0 ? "even" : "odd");
+  for (int i = 0; i < 4000; ++i) board_.draw(i, here(i), i % 2 == 0 ? "even" : "odd");
   EXPECT_EQ((transfer_counts() - start).device_to_host_copies, 0);
   EXPECT_EQ((transfer_counts() - start).host_waits, 0);
   board_.redraw();
   const TransferCounts drawn = transfer_counts() - start;
   EXPECT_EQ(drawn.device_to_host_copies, is_cpu ? 0 : 1);
-  EXPECT_EQ(drawn.device_to_host_bytes, is_cpu ? 0 : 5000 * 4);
+  EXPECT_EQ(drawn.device_to_host_bytes, is_cpu ? 0 : 4000 * 4);
   EXPECT_EQ(drawn.host_waits, is_cpu ? 0 : 1);
   board_.redraw();
   EXPECT_EQ(transfer_counts() - start, drawn) << "nothing new, nothing moved";
-  EXPECT_EQ(board_.chart().curves[1].y.back(), 4999);
+  EXPECT_EQ(board_.chart().curves[1].y.back(), 3999);
 }
 
 TEST_P(Board, ValueIsTheOneAtTheTimeOfDrawing) {
@@ -136,6 +136,40 @@ TEST(ProgressBoard, NumbersOfTheHostKeepTheirPrecision) {
   board.draw(0.1, 1. / 3, "y");
   board.draw(0.2, at::full({}, 1. / 3, at::kDouble), "y");
   EXPECT_EQ(board.chart().curves[0].y, (Numbers{1. / 3, 1. / 3}));
+}
+
+TEST(ProgressBoard, MergesNeighboursOfAFullCurve) {
+  ProgressBoard board;
+  for (int i = 0; i < 2047; ++i) board.draw(i, 2. * i, "y");
+  EXPECT_EQ(board.chart().curves[0].x.size(), 2047U);
+  EXPECT_EQ(board.chart().curves[0].x.back(), 2046);
+  board.draw(2047, 4094., "y");
+  Curve curve = board.chart().curves[0];
+  EXPECT_EQ(curve.x.size(), 1024U);
+  EXPECT_EQ(curve.x.front(), 0.5);
+  EXPECT_EQ(curve.y.front(), 1);
+  EXPECT_EQ(curve.x.back(), 2046.5);
+  board.draw(2048, 1., "y");
+  EXPECT_EQ(board.chart().curves[0].x.size(), 1024U);
+  board.draw(2049, 3., "y");
+  curve = board.chart().curves[0];
+  EXPECT_EQ(curve.x.back(), 2048.5);
+  EXPECT_EQ(curve.y.back(), 2);
+}
+
+TEST(ProgressBoard, StaysSmallInALongRun) {
+  ProgressBoard board;
+  for (int i = 0; i < 200'000; ++i) {
+    board.draw(i, 0.5 * i - 7, "every");
+    board.draw(i, 0.5 * i - 7, "every third", 3);
+  }
+  for (const Curve& curve : board.chart().curves) {
+    EXPECT_GE(curve.x.size(), 1024U);
+    EXPECT_LT(curve.x.size(), ProgressBoard::kMaxPoints);
+    EXPECT_LT(curve.x.front(), 200'000 / 1024);
+    EXPECT_GT(curve.x.back(), 200'000 - 2 * 200'000 / 1024);
+    for (std::size_t i = 0; i < curve.x.size(); ++i) EXPECT_EQ(curve.y[i], 0.5 * curve.x[i] - 7) << i;
+  }
 }
 
 TEST(ProgressBoard, ShowsItselfAsTextAndAsAFile) {

@@ -24,9 +24,13 @@ struct ProgressBoardOptions {
 };
 
 // The textbook's board: curves that grow while a model trains. A point on a device stays there, copied within
-// it, until the board is redrawn; no host wait before. Used from one thread.
+// it, until the board is redrawn; no host wait before. A curve that reaches kMaxPoints points is thinned:
+// neighbours are merged into their means, and from then on twice as many draws make a point. Used from one
+// thread.
 class KINDLING_API ProgressBoard {
  public:
+  static constexpr std::size_t kMaxPoints = 2048;  // more than a screen can show; a curve has fewer
+
   explicit ProgressBoard(ProgressBoardOptions options = {});
 
   // A point of the curve `label`. Of every_n consecutive ones the mean of both coordinates is drawn; what is
@@ -53,6 +57,7 @@ class KINDLING_API ProgressBoard {
     Curve curve{};
     std::int64_t num_gathered = 0;  // towards the next mean
     double sum_x = 0, sum_y = 0;
+    std::int64_t num_merged = 1;  // points as they were drawn, in each of the curve's
   };
   struct Point {
     std::size_t line = 0;
@@ -65,6 +70,7 @@ class KINDLING_API ProgressBoard {
   Point point_of(double x, std::string_view label, std::int64_t every_n);
   DeviceLog& log_on(Device device);
   void place(const Point& point);
+  static void thin(Line& line);
 
   ProgressBoardOptions options_;
   std::vector<Line> lines_;
