@@ -1,25 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "kindling/device/device_table.h"
 
 namespace kindling {
 
-// For each card, the number under which CUDA counts it in this process; nullopt: hidden from it.
-using CudaOrder = std::vector<std::optional<std::int64_t>>;
-
-// As the CUDA driver itself counts; nullopt when this process has not started it (it is not started here).
-std::optional<CudaOrder> cuda_order_of_driver(std::span<const CardInfo> cards,
-                                              const char* library = "libcuda.so.1");
-
-// As `visible`, the text of CUDA_VISIBLE_DEVICES (nullptr: not set), says for cards in the order of the PCI
-// bus: a list of numbers and of beginnings of UUIDs. What is no card ends the list ("-1" is the usual way);
-// naming a card twice hides all.
-CudaOrder cuda_order_of_list(std::span<const CardInfo> cards, const char* visible);
+// Gives each card its `device`, as the CUDA driver counts in this process, or says why it cannot be used.
+// `num_usable` cards can be. A driver that this process has not started is not started here, and offers none.
+void number_cards(std::vector<CardInfo>& cards, std::int64_t num_usable,
+                  const char* library = "libcuda.so.1");
 
 }  // namespace kindling

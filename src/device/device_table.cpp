@@ -2,8 +2,6 @@
 
 #include <ATen/DeviceAccelerator.h>
 
-#include <cstdlib>
-
 #include "device/cuda_order.h"
 #include "device/nvml.h"
 #include "kindling/base/error.h"
@@ -28,22 +26,6 @@ std::vector<CardInfo> cards_of_libtorch() {
   return cards;
 }
 
-void tell_which_are_usable(std::vector<CardInfo>& cards) {
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const auto driver_order = cuda_order_of_driver(cards);
-  const CudaOrder order = driver_order ? *driver_order : cuda_order_of_list(cards, visible);
-  const std::int64_t num_usable = num_gpus();
-  for (std::size_t i = 0; i < cards.size(); ++i) {
-    if (order[i]) cards[i].device = Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(*order[i]));
-    if (order[i] && *order[i] >= num_usable)
-      cards[i].why_not_usable = why_no_more_gpus();
-    else if (!order[i])
-      cards[i].why_not_usable = visible != nullptr
-                                    ? std::string("hidden by CUDA_VISIBLE_DEVICES=\"") + visible + "\""
-                                    : "the CUDA driver does not offer it";
-  }
-}
-
 }  // namespace
 
 DeviceTable device_table() {
@@ -60,7 +42,7 @@ DeviceTable device_table() {
     table.driver_version = nvml.driver_version();
     table.cuda_version = nvml.cuda_version();
     table.cards = nvml.cards();
-    tell_which_are_usable(table.cards);
+    number_cards(table.cards, num_usable);
     if (table.cards.empty()) table.note = "no card can be used: the NVIDIA driver reports none";
   } catch (const DeviceError& error) {
     table.cards = cards_of_libtorch();

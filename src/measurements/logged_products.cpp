@@ -50,9 +50,10 @@ const char* name_of(LoggedProducts::Way way) {
 }
 
 // The times are those of all products, the counts those of one run.
-void add_ways(Device device, const TimingOptions& timing, BenchReport& report) {
+void add_ways(Device device, const LoggedProductsOptions& options, const TimingOptions& timing,
+              BenchReport& report) {
   const BenchRow device_fields = fields_of(device, "device");
-  LoggedProducts products(device, {});
+  LoggedProducts products(device, options);
   const std::vector<float> expected = products.run(LoggedProducts::Way::one_at_a_time);
   double first_s = 0;
   for (const LoggedProducts::Way way : LoggedProducts::kWays) {
@@ -142,14 +143,15 @@ void LoggedProducts::into_norms() {
   }
 }
 
-BenchReport measure_log(const std::vector<Device>& devices, const TimingOptions& timing) {
+BenchReport measure_log(const std::vector<Device>& devices, const LoggedProductsOptions& options,
+                        const TimingOptions& timing) {
   BenchReport report{.title = "1,000 products of 100 x 100 and their Frobenius norms",
                      .chart = {.title = "1,000 norms for the host",
                                .xlabel = "variant: 1 one at a time, 2 kept, 3 preallocated, 4 batched",
                                .ylabel = "ms",
                                .yscale = AxisScale::log}};
   for (const Device device : devices) {
-    add_ways(device, timing, report);
+    add_ways(device, options, timing, report);
     if (const std::string why = why_no_graph(device); !why.empty())
       report.notes.push_back(device.str() + ": no graph was recorded, " + why);
   }

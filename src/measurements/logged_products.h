@@ -8,15 +8,11 @@
 
 #include "graph/recorded_work.h"
 #include "kindling/metrics/device_log.h"
+#include "measurements/measurements.h"
 
 namespace kindling {
 
-// Exercise 3 of the textbook: products of two n×n matrices of float32, whose Frobenius norms the host wants.
-struct LoggedProductsOptions {
-  std::int64_t num_products = 1000;
-  std::int64_t n = 100;
-};
-
+// Products of two n×n matrices of float32, whose Frobenius norms the host wants.
 class LoggedProducts {
  public:
   enum class Way {

@@ -151,14 +151,14 @@ void measure_series(const MatmulSeries& series, const MatmulOptions& options, co
 void add_crossovers(const std::vector<MatmulSeries>& all, BenchReport& report) {
   std::string line = "crossover, the n from which the card stays faster:";
   nlohmann::ordered_json& sizes = report.summary["crossover"];
-  for (const MatmulSeries& card : all) {
-    if (card.device.is_cpu()) continue;
-    const std::string& name = card.precision.name;
-    const Curve host = report.curve("cpu " + (name == "tf32" ? "fp32" : name));
-    const auto n = crossover(host, report.curve(card.label()));
-    sizes[name] = n ? nlohmann::ordered_json(*n) : nullptr;
-    line += " " + name + " " + (n ? std::to_string(*n) : "-");
-  }
+  for (const MatmulSeries& card : all)
+    for (const MatmulSeries& host : all) {
+      const std::string& name = card.precision.name;
+      if (card.device.is_cpu() || host.label() != "cpu " + (name == "tf32" ? "fp32" : name)) continue;
+      const auto n = crossover(report.curve(host.label()), report.curve(card.label()));
+      sizes[name] = n ? nlohmann::ordered_json(*n) : nullptr;
+      line += " " + name + " " + (n ? std::to_string(*n) : "-");
+    }
   report.notes.insert(report.notes.begin(), sizes.is_null() ? line + " -" : line);
 }
 

@@ -17,7 +17,7 @@ std::vector<Device> cpu_and_first_gpu() {
 
 BenchReport measure(const BenchRequest& request) {
   if (request.what == "matmul") return measure_matmul(cpu_and_first_gpu(), request.matmul, request.timing);
-  if (request.what == "log") return measure_log(cpu_and_first_gpu(), request.timing);
+  if (request.what == "log") return measure_log(cpu_and_first_gpu(), {}, request.timing);
   if (request.what == "pair") return measure_pair(first_gpus(-1), request.n, request.timing);
   return measure_transfer(try_gpu(), request.transfer, request.timing);
 }

@@ -119,9 +119,9 @@ std::string memory_text(const std::optional<std::int64_t>& used, const std::opti
 }
 
 void print_card(const CardInfo& card) {
-  const std::string device = !card.device ? "hidden" : card.device->str();
-  print_row(kCardColumns, {std::to_string(card.index), device + (card.why_not_usable.empty() ? "" : "*"),
-                           card.name.value_or("-"), number_or_dash(card.temperature_celsius, 0, " C"),
+  const std::string device = card.device ? card.device->str() : "-*";
+  print_row(kCardColumns, {std::to_string(card.index), device, card.name.value_or("-"),
+                           number_or_dash(card.temperature_celsius, 0, " C"),
                            share(card.power_watts, card.power_limit_watts, 0, " W"),
                            memory_text(card.memory_used_bytes, card.memory_total_bytes),
                            number_or_dash(card.utilization_percent, 0, "%")});

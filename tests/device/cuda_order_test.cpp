@@ -10,49 +10,28 @@ namespace {
 
 std::vector<CardInfo> three_cards() {
   std::vector<CardInfo> cards(3);
-  cards[0].uuid = "GPU-1111aaaa-0";
-  cards[1].uuid = "GPU-1111bbbb-1";
-  cards[2].uuid = "GPU-2222cccc-2";
   cards[0].pci_bus_id = "00000000:18:00.0";
   cards[1].pci_bus_id = "00000000:3B:00.0";
   cards[2].pci_bus_id = "00000001:3B:00.0";
   return cards;
 }
 
-constexpr std::nullopt_t kHidden = std::nullopt;
-
-TEST(CudaOrder, IsThatOfTheBusWithoutAList) {
-  EXPECT_EQ(cuda_order_of_list(three_cards(), nullptr), (CudaOrder{0, 1, 2}));
+// "0" for cuda:0, else why the card cannot be used.
+std::vector<std::string> numbers(std::int64_t num_usable) {
+  auto cards = three_cards();
+  number_cards(cards, num_usable, kStandInCuda.c_str());
+  std::vector<std::string> numbers;
+  for (const CardInfo& card : cards) {
+    EXPECT_EQ(card.device.has_value(), card.why_not_usable.empty());
+    numbers.push_back(card.device ? std::to_string(card.device->index()) : card.why_not_usable);
+  }
+  return numbers;
 }
 
-TEST(CudaOrder, FollowsCudaVisibleDevices) {
-  const struct {
-    const char* visible;
-    CudaOrder order;
-  } cases[] = {
-      {"2,0", {1, kHidden, 0}},
-      {"1", {kHidden, 0, kHidden}},
-      {" 1 , 2 ", {kHidden, 0, 1}},
-      {"", {kHidden, kHidden, kHidden}},
-      {"-1", {kHidden, kHidden, kHidden}},
-      {"0,-1,1", {0, kHidden, kHidden}},  // what is no card ends the list
-      {"2,7,0", {kHidden, kHidden, 0}},
-      {"1,,0", {kHidden, 0, kHidden}},
-      {"0,1,0", {kHidden, kHidden, kHidden}},  // a card twice: CUDA offers none
-      {"GPU-2222cccc-2,GPU-1111aaaa-0", {1, kHidden, 0}},
-      {"GPU-22,GPU-1111b", {kHidden, 1, 0}},
-      {"GPU-1111", {kHidden, kHidden, kHidden}},  // two begin so
-      {"GPU-9", {kHidden, kHidden, kHidden}},
-      {"GPU-2,0", {1, kHidden, 0}},
-      {"MIG-1111aaaa-0", {kHidden, kHidden, kHidden}},
-      {"18446744073709551616", {kHidden, kHidden, kHidden}},
-      {"one", {kHidden, kHidden, kHidden}},
-  };
-  for (const auto& [visible, order] : cases)
-    EXPECT_EQ(cuda_order_of_list(three_cards(), visible), order) << "'" << visible << "'";
-}
+using Numbers = std::vector<std::string>;
+const std::string kNotOffered = "the CUDA driver does not offer it";
 
-class CudaDriver : public testing::Test {
+class CardNumbers : public testing::Test {
  protected:
   void SetUp() override {
     library_ = ::dlopen(kStandInCuda.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -64,28 +43,35 @@ class CudaDriver : public testing::Test {
   void* library_ = nullptr;
 };
 
-TEST_F(CudaDriver, IsMatchedByPciBusId) {
+TEST_F(CardNumbers, AreThoseOfTheDriverByPciAddress) {
   const Environment order("KINDLING_STAND_IN_CUDA", "0001:3b:00.0,0000:18:00.0");
-  EXPECT_EQ(cuda_order_of_driver(three_cards(), kStandInCuda.c_str()), (CudaOrder{1, kHidden, 0}));
+  EXPECT_EQ(numbers(2), (Numbers{"1", kNotOffered, "0"}));
 }
 
-TEST_F(CudaDriver, MayCountSlicesOfACard) {
+TEST_F(CardNumbers, OfACardInSlicesIsTheFirst) {
   const Environment order("KINDLING_STAND_IN_CUDA", "0000:3b:00.0,0000:18:00.0,0000:18:00.0");
-  EXPECT_EQ(cuda_order_of_driver(three_cards(), kStandInCuda.c_str()), (CudaOrder{1, 0, kHidden}));
+  EXPECT_EQ(numbers(3), (Numbers{"1", "0", kNotOffered}));
 }
 
-TEST_F(CudaDriver, MayOfferNoCard) {
-  const Environment order("KINDLING_STAND_IN_CUDA", "");
-  EXPECT_EQ(cuda_order_of_driver(three_cards(), kStandInCuda.c_str()),
-            (CudaOrder{kHidden, kHidden, kHidden}));
+TEST_F(CardNumbers, NameWhatHidesACard) {
+  const Environment visible("CUDA_VISIBLE_DEVICES", "2"), order("KINDLING_STAND_IN_CUDA", "0001:3b:00.0");
+  const std::string hidden = "hidden by CUDA_VISIBLE_DEVICES=\"2\"";
+  EXPECT_EQ(numbers(1), (Numbers{hidden, hidden, "0"}));
 }
 
-TEST_F(CudaDriver, IsNotAskedBeforeItHasBeenStarted) {
-  EXPECT_EQ(cuda_order_of_driver(three_cards(), kStandInCuda.c_str()), std::nullopt);
+TEST_F(CardNumbers, AreOnlyGivenToCardsThatCanBeUsed) {
+  const Environment order("KINDLING_STAND_IN_CUDA", "0000:18:00.0,0000:3b:00.0");
+  const std::string why = why_no_more_gpus();
+  EXPECT_EQ(numbers(1), (Numbers{"0", why, kNotOffered}));
+  EXPECT_EQ(numbers(0), (Numbers{why, why, why}));
 }
 
-TEST(CudaOrder, DriverIsNotLoadedForTheQuestion) {
-  EXPECT_EQ(cuda_order_of_driver(three_cards(), kStandInCuda.c_str()), std::nullopt);
+TEST_F(CardNumbers, AreNotGivenBeforeTheDriverHasBeenStarted) {
+  EXPECT_EQ(numbers(3), (Numbers{kNotOffered, kNotOffered, kNotOffered}));
+}
+
+TEST(CardNumbersWithoutDriver, DoNotLoadItForTheQuestion) {
+  EXPECT_EQ(numbers(3), (Numbers{kNotOffered, kNotOffered, kNotOffered}));
   EXPECT_EQ(::dlopen(kStandInCuda.c_str(), RTLD_LAZY | RTLD_NOLOAD), nullptr);
 }
 

@@ -21,7 +21,7 @@ struct ProcessInfo {
 // A card of the machine. What cannot be read is absent.
 struct CardInfo {
   std::int64_t index = 0;             // as nvidia-smi counts
-  std::optional<Device> device{};     // as LibTorch counts; absent when the card is hidden from this process
+  std::optional<Device> device{};     // as LibTorch counts; absent when it cannot be used
   std::string why_not_usable{};       // a clause; empty: `device` can be used
   std::optional<std::string> name{};  // "NVIDIA H200"
   std::string uuid{};                 // "GPU-…", as CUDA_VISIBLE_DEVICES may name it
@@ -46,9 +46,8 @@ struct DeviceTable {
 // opened for the call: also those that LibTorch cannot use. Any other accelerator is listed with what
 // LibTorch knows. Never throws for a card or library that is missing.
 //
-// `device` is as the CUDA driver counts when LibTorch has started it. Otherwise CUDA_VISIBLE_DEVICES is read
-// by CUDA's rules, in the order of the PCI bus (CUDA's own when all cards are of one kind or
-// CUDA_DEVICE_ORDER is PCI_BUS_ID); a slice ("MIG-…") ends that list, for only the driver knows whose it is.
+// `device` is as the CUDA driver counts, which is asked for the PCI addresses of its cards:
+// CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER change its order.
 KINDLING_API DeviceTable device_table();
 
 }  // namespace kindling
