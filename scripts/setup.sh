@@ -189,11 +189,11 @@ find_libtorch() {
 
 # --- Build folders ---------------------------------------------------------------------------------------------------
 
-# A compiler takes up to 2 GB here: not more of them than fit into memory.
+# A compiler takes up to 2.3 GB here: not more of them than fit into memory.
 limit_jobs() {
   local fit cores
   cores=$(nproc)
-  fit=$(awk '/^MemAvailable:/ { print int($2 / 2000000) }' /proc/meminfo)
+  fit=$(awk '/^MemAvailable:/ { print int($2 / 2300000) }' /proc/meminfo)
   if [ "$fit" -lt 1 ]; then fit=1; fi
   export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$((fit < cores ? fit : cores))}
 }
