@@ -32,7 +32,7 @@ LogState& state() {
 constexpr spdlog::level::level_enum kSpdlogLevels[] = {spdlog::level::debug, spdlog::level::info,
                                                        spdlog::level::warn, spdlog::level::err};
 
-spdlog::sink_ptr stderr_sink(bool color) {
+spdlog::sink_ptr stderr_sink(bool color, LogLevel level) {
   spdlog::sink_ptr sink;
   if (color) {
     sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(spdlog::color_mode::always);
@@ -40,6 +40,7 @@ spdlog::sink_ptr stderr_sink(bool color) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   }
   sink->set_pattern("%^%l:%$ %v");
+  sink->set_level(kSpdlogLevels[static_cast<std::size_t>(level)]);
   return sink;
 }
 
@@ -59,7 +60,7 @@ spdlog::sink_ptr file_sink(const std::filesystem::path& file) {
 // Owned here: neither spdlog's default logger nor its registry, which belong to the host program.
 std::shared_ptr<spdlog::logger> make_logger(const LogOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
-  if (options.to_stderr) sinks.push_back(stderr_sink(options.color));
+  if (options.to_stderr) sinks.push_back(stderr_sink(options.color, options.stderr_level));
   if (!options.file.empty()) sinks.push_back(file_sink(options.file));
   if (sinks.empty()) return nullptr;
   auto logger = std::make_shared<spdlog::logger>("kindling", sinks.begin(), sinks.end());

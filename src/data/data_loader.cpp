@@ -12,13 +12,20 @@
 #include <optional>
 
 #include "kindling/base/error.h"
+#include "tensors/shape_text.h"
 
 namespace kindling {
+namespace {
+
+constexpr std::size_t kMostHostBuffers = 4;
+
+}  // namespace
 
 // One batch's memory, and when the card will have read it.
 struct DataLoader::Buffer {
-  Batch batch;
-  std::optional<c10::Event> read;
+  Device device;  // that its batches go to
+  Batch batch{};
+  std::optional<c10::Event> read{};
   bool is_given = false;  // to a caller, and not known to have come back
 
   bool is_held() const {
@@ -27,7 +34,7 @@ struct DataLoader::Buffer {
     return false;
   }
 
-  bool is_free(Device device) {
+  bool is_free() {
     if (is_held()) return false;
     if (device.is_cpu()) return true;
     // Only now that nobody holds the batch are all copies out of it queued, on the card's current stream.
@@ -52,7 +59,7 @@ struct DataLoader::Buffer {
 };
 
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
-    : dataset_(std::move(dataset)), options_(options), device_(cpu()) {
+    : dataset_(std::move(dataset)), options_(options), cursor_(*this) {
   if (options_.batch_size < 1)
     throw DataError({.place = "DataLoader",
                      .found = "batch_size is " + std::to_string(options_.batch_size),
@@ -74,62 +81,104 @@ std::int64_t DataLoader::num_batches() const noexcept {
   return options_.drop_last ? n / size : (n + size - 1) / size;
 }
 
-void DataLoader::stage_for(Device device) {
-  if (device == device_) return;
-  device_ = device;
-  buffers_.clear();
-}
-
-bool DataLoader::uses_views() const { return !options_.shuffle && device_.is_cpu(); }
-
 void DataLoader::start_epoch(std::int64_t epoch) {
   next_epoch_ = epoch + 1;
-  batch_index_ = 0;
-  if (uses_views()) return;
-  if (options_.shuffle) {
-    const auto seed = static_cast<std::uint64_t>(options_.seed + epoch);
-    order_ = at::randperm(dataset_->size(), at::make_generator<at::CPUGeneratorImpl>(seed), at::kLong);
-  } else if (!order_.defined()) {
-    order_ = at::arange(dataset_->size(), at::kLong);
-  }
+  cursor_.seek(epoch);
 }
+
+bool DataLoader::next(Batch& batch) { return cursor_.next(batch); }
 
 DataLoader::Iterator DataLoader::begin() {
-  start_epoch(next_epoch_);
-  return Iterator(*this);
+  Cursor cursor = cursor_;  // where the batches go
+  cursor.seek(next_epoch_++);
+  return Iterator(std::move(cursor));
 }
 
-bool DataLoader::next(Batch& batch) {
-  if (!uses_views() && !order_.defined()) start_epoch(next_epoch_);
-  if (batch_index_ >= num_batches()) return false;
-  const std::int64_t begin = batch_index_ * options_.batch_size;
-  const std::int64_t count = std::min(options_.batch_size, dataset_->size() - begin);
-  if (uses_views()) {
-    const auto index = static_cast<std::size_t>(batch_index_);
-    if (index == views_.size()) views_.push_back(dataset_->slice(begin, begin + count));
-    batch = views_[index];
-  } else {
-    batch.clear();  // the caller's hold on the former buffer ends here
-    gather(begin, count, batch);
-  }
-  ++batch_index_;
-  return true;
-}
-
-void DataLoader::gather(std::int64_t begin, std::int64_t count, Batch& batch) {
-  Buffer& buffer = free_buffer();
-  dataset_->gather(order_.narrow(0, begin, count), buffer.batch);
-  if (!device_.is_cpu()) buffer.pin();
+void DataLoader::gather(const at::Tensor& indices, Device device, Batch& batch) {
+  batch.clear();  // the caller's hold on the former buffer ends here
+  Buffer& buffer = free_buffer(device);
+  dataset_->gather(indices, buffer.batch);
+  for (const at::Tensor& tensor : buffer.batch.tensors())
+    if (tensor.dim() == 0 || tensor.size(0) != indices.size(0))
+      throw DataError({.place = "Dataset::gather",
+                       .found = "a tensor of the shape " + shape_text(tensor) + " for " +
+                                std::to_string(indices.size(0)) + " indices",
+                       .wanted = "as many samples as indices, along dimension 0"});
+  if (!device.is_cpu()) buffer.pin();
   buffer.is_given = true;
   batch = buffer.batch;
 }
 
-DataLoader::Buffer& DataLoader::free_buffer() {
-  for (auto& buffer : buffers_)
-    if (buffer->is_free(device_)) return *buffer;
+DataLoader::Buffer& DataLoader::free_buffer(Device device) {
+  std::size_t num_held = 0;
+  for (auto& buffer : buffers_) {
+    if (buffer->device != device) continue;
+    if (buffer->is_free()) return *buffer;
+    ++num_held;
+  }
+  // A set may give tensors that stay in use, such as parts of its own: then there is nothing to use again,
+  // nor to keep.
+  if (device.is_cpu() && num_held >= kMostHostBuffers)
+    buffers_.erase(std::ranges::find(buffers_, device, [](const auto& buffer) { return buffer->device; }));
   // Rather one more buffer than a wait; a card's queue of work bounds how many there can be.
-  buffers_.push_back(std::make_unique<Buffer>());
-  return *buffers_.back();
+  return *buffers_.emplace_back(std::make_unique<Buffer>(Buffer{.device = device}));
+}
+
+DataLoader::Cursor::Cursor(DataLoader& loader) : loader_(&loader), device_(cpu()) {}
+
+void DataLoader::Cursor::shard(std::int64_t rank, std::int64_t size) {
+  if (size < 1 || rank < 0 || rank >= size)
+    throw DataError({.place = "shard",
+                     .found = "rank " + std::to_string(rank) + " of " + std::to_string(size),
+                     .wanted = "0 <= rank < size"});
+  rank_ = rank;
+  num_ranks_ = size;
+}
+
+std::int64_t DataLoader::Cursor::num_samples() const noexcept {
+  const std::int64_t n = loader_->dataset_->size();
+  return loader_->options_.drop_last ? n / num_ranks_ : (n + num_ranks_ - 1) / num_ranks_;
+}
+
+std::int64_t DataLoader::Cursor::num_batches() const noexcept {
+  const std::int64_t n = num_samples(), size = loader_->options_.batch_size;
+  return loader_->options_.drop_last ? n / size : (n + size - 1) / size;
+}
+
+bool DataLoader::Cursor::uses_views() const {
+  return !loader_->options_.shuffle && device_.is_cpu() && num_ranks_ == 1 && loader_->dataset_->has_views();
+}
+
+void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
+  batch_index_ = batch;
+  if (uses_views()) return;
+  const std::int64_t n = loader_->dataset_->size();
+  if (loader_->options_.shuffle) {
+    const auto seed = static_cast<std::uint64_t>(loader_->options_.seed + epoch);
+    order_ = at::randperm(n, at::make_generator<at::CPUGeneratorImpl>(seed), at::kLong);
+  } else if (!order_.defined() || num_ranks_ > 1) {
+    order_ = at::arange(n, at::kLong);
+  }
+  if (num_ranks_ > 1)
+    order_ = order_.index_select(0, at::arange(num_samples()).mul_(num_ranks_).add_(rank_).remainder_(n));
+}
+
+bool DataLoader::Cursor::next(Batch& batch) {
+  if (!uses_views() && !order_.defined()) seek(0, batch_index_);
+  if (batch_index_ >= num_batches()) return false;
+  const std::int64_t size = loader_->options_.batch_size, begin = batch_index_ * size;
+  const std::int64_t count = std::min(size, num_samples() - begin);
+  if (uses_views()) {
+    auto& views = loader_->views_;
+    if (views.empty()) views.resize(static_cast<std::size_t>(num_batches()));
+    Batch& view = views[static_cast<std::size_t>(batch_index_)];
+    if (view.empty()) view = loader_->dataset_->slice(begin, begin + count);
+    batch = view;
+  } else {
+    loader_->gather(order_.narrow(0, begin, count), device_, batch);
+  }
+  ++batch_index_;
+  return true;
 }
 
 }  // namespace kindling

@@ -25,12 +25,21 @@ DataModule::DataModule(DataOptions options) : options_(std::move(options)) { val
 
 DataModule::~DataModule() = default;
 
+void DataModule::prepare() {
+  if (is_prepared_) return;
+  prepare_data();
+  is_prepared_ = true;
+}
+
 std::shared_ptr<DataLoader> DataModule::get_tensorloader(std::vector<at::Tensor> tensors, bool train) const {
-  return std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(tensors)),
-                                      DataLoaderOptions{.batch_size = options_.batch_size,
-                                                        .shuffle = train && options_.shuffle,
-                                                        .drop_last = train && options_.drop_last,
-                                                        .seed = options_.seed});
+  auto loader = std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(tensors)),
+                                             DataLoaderOptions{.batch_size = options_.batch_size,
+                                                               .shuffle = train && options_.shuffle,
+                                                               .drop_last = train && options_.drop_last,
+                                                               .seed = options_.seed});
+  std::shared_ptr<DataLoader>& latest = latest_[train ? 1 : 0];
+  if (latest) loader->set_next_epoch(latest->next_epoch());
+  return latest = std::move(loader);
 }
 
 std::shared_ptr<DataLoader> DataModule::train_loader_of(const std::vector<at::Tensor>& train) {

@@ -28,7 +28,7 @@ double steady_seconds() {
 
 std::string bar_text(const ProgressState& state) {
   const std::int64_t done =
-      std::clamp<std::int64_t>(kBarColumns * state.batch / state.num_batches, 0, kBarColumns);
+      std::clamp<std::int64_t>(kBarColumns * state.at.batch / state.num_batches, 0, kBarColumns);
   std::string bar;
   for (std::int64_t i = 0; i < kBarColumns; ++i) bar += i < done ? kDone : kOpen;
   return bar;
@@ -39,18 +39,18 @@ std::string of_total(std::int64_t part, std::int64_t total) {
 }
 
 std::vector<std::string> parts_of(const ProgressState& state, bool bar) {
-  std::vector<std::string> parts = {"epoch " + of_total(state.epoch, state.max_epochs)};
+  std::vector<std::string> parts = {"epoch " + of_total(state.at.epoch + 1, state.max_epochs)};
   if (state.max_epochs <= 0 && state.max_steps > 0) {
-    parts.push_back("step " + of_total(state.global_step, state.max_steps));
+    parts.push_back("step " + of_total(state.at.global_step, state.max_steps));
   }
   const bool has_end = state.num_batches > 0;
   if (bar && has_end) parts.push_back(bar_text(state));
-  parts.push_back(of_total(state.batch, state.num_batches));
-  if (has_end) parts.push_back(std::to_string(100 * state.batch / state.num_batches) + "%");
-  const double rate = state.elapsed_s > 0 ? static_cast<double>(state.batch) / state.elapsed_s : 0;
+  parts.push_back(of_total(state.at.batch, state.num_batches));
+  if (has_end) parts.push_back(std::to_string(100 * state.at.batch / state.num_batches) + "%");
+  const double rate = state.elapsed_s > 0 ? static_cast<double>(state.at.batch) / state.elapsed_s : 0;
   std::string time = clock_text(state.elapsed_s);
   if (has_end && rate > 0)
-    time += "<" + clock_text(static_cast<double>(state.num_batches - state.batch) / rate);
+    time += "<" + clock_text(static_cast<double>(state.num_batches - state.at.batch) / rate);
   parts.push_back(time);
   parts.push_back(short_text(rate, 3) + " it/s");
   for (const auto& [name, value] : state.values) parts.push_back(one_line(name) + " " + short_text(value, 3));

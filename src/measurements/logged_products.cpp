@@ -127,7 +127,7 @@ std::vector<float> LoggedProducts::kept() {
   const std::size_t column = log_.column("norm");
   for (std::size_t i = 0; i < as_.size(); ++i) {
     log_.mark(column, at::linalg_vector_norm(at::mm(as_[i], bs_[i])));
-    log_.write_row(1);
+    log_.append({.global_step = static_cast<std::int64_t>(i), .batch = static_cast<std::int64_t>(i)});
   }
   log_.move_to_host();
   std::vector<float> norms;

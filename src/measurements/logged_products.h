@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graph/recorded_work.h"
-#include "kindling/metrics/device_log.h"
+#include "kindling/metrics/epoch_log.h"
 #include "measurements/measurements.h"
 
 namespace kindling {
@@ -17,7 +17,7 @@ class LoggedProducts {
  public:
   enum class Way {
     one_at_a_time,  // the host reads each norm as soon as its product is started: a wait for each
-    kept,           // in a DeviceLog, which comes to the host once
+    kept,           // in an EpochLog, which comes to the host once
     preallocated,   // into memory that is there; as one recorded graph where the device has graphs
     batched,        // all products by one operator, all norms by another
   };
@@ -37,7 +37,7 @@ class LoggedProducts {
   Device device_;
   at::Tensor a_, b_;                 // [products, n, n]
   std::vector<at::Tensor> as_, bs_;  // their matrices
-  DeviceLog log_;
+  EpochLog log_;
   at::Tensor product_;                    // [n, n]
   at::Tensor norms_;                      // [products]
   std::vector<at::Tensor> single_norms_;  // its elements

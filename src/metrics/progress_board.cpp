@@ -33,8 +33,8 @@ void ProgressBoard::draw(double x, const at::Tensor& y, std::string_view label, 
   Point point = point_of(x, label, every_n);
   point.log = &log_on(y.device());
   point.row = point.log->num_rows();
-  point.log->mark("y", y);
-  point.log->write_row(1);
+  point.log->mark(point.log->column("y"), y);
+  point.log->append({.global_step = point.row, .batch = point.row});
   waiting_.push_back(point);
 }
 
@@ -85,10 +85,10 @@ ProgressBoard::Point ProgressBoard::point_of(double x, std::string_view label, s
   return {.line = number, .x = x, .every_n = every_n};
 }
 
-DeviceLog& ProgressBoard::log_on(Device device) {
+EpochLog& ProgressBoard::log_on(Device device) {
   for (const auto& log : logs_)
     if (log->device() == device) return *log;
-  return *logs_.emplace_back(std::make_unique<DeviceLog>(device));
+  return *logs_.emplace_back(std::make_unique<EpochLog>(device));
 }
 
 void ProgressBoard::place(const Point& point) {

@@ -7,6 +7,8 @@
 
 namespace kindling {
 
+Classifier::Classifier() { add_metric("acc", std::make_shared<Accuracy>()); }
+
 Classifier::~Classifier() = default;
 
 at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels) {
@@ -17,28 +19,10 @@ at::Tensor Classifier::accuracy(const at::Tensor& outputs, const at::Tensor& lab
   return kindling::accuracy(outputs, labels);
 }
 
-at::Tensor Classifier::training_step(const Batch& batch) {
-  const at::Tensor outputs = forward_inputs(batch);
-  log("train_acc", accuracy(outputs, batch.labels()));
-  return loss(outputs, batch.labels());
-}
-
-void Classifier::validation_step(const Batch& batch) {
-  const at::Tensor outputs = forward_inputs(batch);
-  plot("loss", loss(outputs, batch.labels()), /*train=*/false);
-  plot("acc", accuracy(outputs, batch.labels()), /*train=*/false);
-}
-
 std::vector<LayerRow> Classifier::layer_summary(at::IntArrayRef input_shape) {
   const auto own = parameters();
   const Device device = own.empty() || !own.front().defined() ? trainer().device() : own.front().device();
   return kindling::layer_summary(*this, Batch{at::zeros(input_shape, at::device(device))});
-}
-
-void Classifier::test_step(const Batch& batch) {
-  const at::Tensor outputs = forward_inputs(batch);
-  log("test_loss", loss(outputs, batch.labels()));
-  log("test_acc", accuracy(outputs, batch.labels()));
 }
 
 }  // namespace kindling

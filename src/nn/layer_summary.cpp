@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "nn/evaluation_guard.h"
+#include "kindling/nn/evaluation_guard.h"
 
 namespace kindling {
 namespace {

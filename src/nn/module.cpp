@@ -3,12 +3,10 @@
 #include <algorithm>
 
 #include "kindling/base/error.h"
-#include "nn/evaluation_guard.h"
+#include "kindling/nn/evaluation_guard.h"
 
 namespace kindling {
 namespace {
-
-constexpr std::string_view kTrainPrefix = "train_", kValidPrefix = "val_";
 
 [[noreturn]] void refuse(const torch::nn::Module& module, const char* method, const char* remedy) {
   throw Error(
@@ -29,45 +27,70 @@ at::Tensor Module::loss(const at::Tensor&, const at::Tensor&) {
   refuse(*this, "loss", "override loss() or the steps that call it");
 }
 
-at::Tensor Module::training_step(const Batch& batch) { return loss(forward_inputs(batch), batch.labels()); }
-
-void Module::validation_step(const Batch& batch) {
-  plot("loss", loss(forward_inputs(batch), batch.labels()), /*train=*/false);
+at::Tensor Module::training_step(const Batch& batch) {
+  const at::Tensor outputs = forward_inputs(batch);
+  measure(Stage::train, outputs, batch.labels());
+  return loss(outputs, batch.labels());
 }
 
-void Module::test_step(const Batch& batch) { log("test_loss", loss(forward_inputs(batch), batch.labels())); }
+void Module::validation_step(const Batch& batch) {
+  const at::Tensor outputs = forward_inputs(batch);
+  plot("loss", loss(outputs, batch.labels()), /*train=*/false);
+  measure(Stage::val, outputs, batch.labels());
+}
+
+void Module::test_step(const Batch& batch) {
+  const at::Tensor outputs = forward_inputs(batch);
+  log("test_loss", loss(outputs, batch.labels()));
+  measure(Stage::test, outputs, batch.labels());
+}
 
 at::Tensor Module::predict_step(const Batch& batch) { return forward_inputs(batch); }
 
 std::unique_ptr<Optimizer> Module::configure_optimizers() { return nullptr; }
 
+void Module::log(std::string_view name, const at::Tensor& value, ValueOptions options) const {
+  if (EpochLog* const to = view_.log()) to->mark(to->column(name), value, options);
+}
+
+void Module::log(std::string_view name, double value, ValueOptions options) const {
+  if (EpochLog* const to = view_.log()) to->mark(to->column(name), value, options);
+}
+
+void Module::add_metric(std::string name, std::shared_ptr<const Metric> metric) {
+  std::erase_if(metrics_, [&](const NamedMetric& known) { return known.name == name; });
+  metrics_.push_back({std::move(metric), name, {"train_" + name, "val_" + name, "test_" + name}});
+  plotted_.push_back("val_" + name);
+}
+
+std::shared_ptr<const Metric> Module::metric_of(std::string_view logged_name) const {
+  for (const NamedMetric& known : metrics_)
+    if (std::ranges::find(known.logged_as, logged_name) != known.logged_as.end()) return known.metric;
+  return nullptr;
+}
+
+void Module::measure(Stage stage, const at::Tensor& outputs, const at::Tensor& labels) {
+  EpochLog* const to = view_.log();
+  if (to == nullptr) return;
+  const at::NoGradGuard no_grad;
+  for (const NamedMetric& known : metrics_)
+    to->mark(known.logged_as[static_cast<std::size_t>(stage)], known.metric,
+             known.metric->update(outputs, labels));
+}
+
 void Module::plot(std::string_view key, const at::Tensor& value, bool train) {
-  const std::string name = std::string(train ? kTrainPrefix : kValidPrefix).append(key);
-  if (std::find(plotted_.begin(), plotted_.end(), name) == plotted_.end()) plotted_.push_back(name);
+  const std::string name = (train ? "train_" : "val_") + std::string(key);
+  if (!is_plotted(name)) plotted_.push_back(name);
   log(name, value);
+}
+
+bool Module::is_plotted(std::string_view name) const {
+  return std::ranges::find(plotted_, name) != plotted_.end();
 }
 
 ProgressBoard& Module::board() {
   if (!board_) board_ = std::make_shared<ProgressBoard>(ProgressBoardOptions{.xlabel = "epoch"});
   return *board_;
-}
-
-void Module::draw_epoch(const DeviceLog& log, bool train) {
-  const std::int64_t per_epoch = train ? plot_train_per_epoch : plot_valid_per_epoch;
-  const std::int64_t known_batches = train ? view_.num_train_batches() : 0;
-  const std::int64_t num_batches = known_batches > 0 ? known_batches : log.num_rows();
-  if (per_epoch < 1 || num_batches == 0) return;
-  const auto epoch = static_cast<double>(view_.epoch());
-  for (std::size_t column = 0; column < log.names().size(); ++column) {
-    const std::string& name = log.names()[column];
-    if (!name.starts_with(train ? kTrainPrefix : kValidPrefix)) continue;
-    if (std::find(plotted_.begin(), plotted_.end(), name) == plotted_.end()) continue;
-    for (std::int64_t row = 0; row < log.num_rows(); ++row)
-      if (const auto value = log.value(row, column)) {
-        const double share = train ? static_cast<double>(row) / static_cast<double>(num_batches) : 1;
-        board().draw(epoch + share, *value, name, std::max<std::int64_t>(num_batches / per_epoch, 1));
-      }
-  }
 }
 
 void Module::apply_init(const Batch& inputs, const std::function<void(torch::nn::Module&)>& init) {

@@ -1,20 +1,78 @@
 #include "kindling/optim/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+
+#include <map>
+#include <set>
 
 #include "kindling/base/error.h"
+#include "kindling/tensors/move.h"
+#include "tensors/shape_text.h"
 
 namespace kindling {
+namespace {
 
-Optimizer::Optimizer(std::vector<at::Tensor> parameters, double lr)
-    : parameters_(std::move(parameters)), lr_(lr) {
-  if (parameters_.empty())
-    throw ConfigError({.place = "optimizer",
-                       .found = "the model has no parameters to train",
-                       .wanted = "at least one parameter with requires_grad"});
+// The first name of each tensor: tied weights are registered twice and updated once, as in Python.
+std::vector<std::pair<std::string, at::Tensor>> distinct_parameters(const torch::nn::Module& model) {
+  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  std::set<const at::TensorImpl*> known;
+  for (const auto& item : model.named_parameters())
+    if (item.value().defined() && known.insert(item.value().unsafeGetTensorImpl()).second)
+      parameters.emplace_back(item.key(), item.value());
+  return parameters;
+}
+
+[[noreturn]] void refuse(const char* found, const char* wanted) {
+  throw ConfigError({.place = "optimizer", .found = found, .wanted = wanted});
+}
+
+}  // namespace
+
+ParameterGroups::ParameterGroups(const torch::nn::Module& model) : groups_(1) {
+  for (auto& [name, parameter] : distinct_parameters(model)) {
+    groups_[0].names.push_back(name);
+    groups_[0].parameters.push_back(parameter);
+  }
+}
+
+ParameterGroups::ParameterGroups(std::vector<at::Tensor> parameters) : groups_(1) {
+  groups_[0].parameters = std::move(parameters);
+}
+
+ParameterGroups::ParameterGroups(std::initializer_list<at::Tensor> parameters)
+    : ParameterGroups(std::vector<at::Tensor>(parameters)) {}
+
+ParameterGroups::operator std::vector<at::Tensor>() const {
+  std::vector<at::Tensor> all;
+  for (const ParameterGroup& group : groups_)
+    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+  return all;
+}
+
+Optimizer::Optimizer(ParameterGroups groups, double lr, double weight_decay) : groups_(groups.groups()) {
+  std::set<const at::TensorImpl*> known;
+  for (ParameterGroup& group : groups_) {
+    if (!group.names.empty() && group.names.size() != group.parameters.size())
+      refuse("a group has more or fewer names than parameters", "one name per parameter, or none");
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      if (!known.insert(group.parameters[i].unsafeGetTensorImpl()).second)
+        refuse("a parameter is given twice", "each parameter in one group, once");
+      names_.push_back(group.names.empty() ? std::to_string(names_.size()) : group.names[i]);
+      parameters_.push_back(group.parameters[i]);
+    }
+    if (!group.lr) group.lr = lr;
+    if (!group.weight_decay) group.weight_decay = weight_decay;
+    rates_.push_back({*group.lr});
+  }
+  if (parameters_.empty()) refuse("the model has no parameters to train", "at least one parameter");
 }
 
 Optimizer::~Optimizer() = default;
+
+void Optimizer::set_lr(double lr) {
+  for (LearningRate& rate : rates_) rate = {lr, {}};
+}
 
 std::span<const at::Tensor> Optimizer::gradients() {
   gradients_.clear();
@@ -28,18 +86,94 @@ std::span<const at::Tensor> Optimizer::gradients() {
   return gradients_;
 }
 
-void Optimizer::step() {
+void Optimizer::step(const StepOptions& options) {
   gradients();
-  if (!active_.empty()) {
-    const at::NoGradGuard no_grad;
-    update(active_, gradients_);
+  const at::NoGradGuard no_grad;
+  std::size_t first = 0, end_of_group = 0;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    end_of_group += groups_[group].parameters.size();
+    std::size_t end = first;
+    while (end < active_.size() && active_[end] < end_of_group) ++end;
+    if (end == first) continue;
+    Update part{.active = std::span(active_).subspan(first, end - first),
+                .parameters = {},
+                .gradients = at::TensorList(gradients_).slice(first, end - first),
+                .lr = rates_[group],
+                .weight_decay = *groups_[group].weight_decay,
+                .options = options};
+    part.parameters = active_of(parameters_, part, chosen_);
+    update(part);
+    first = end;
   }
   gradients_.clear();
+  chosen_.clear();
 }
 
 void Optimizer::zero_grad() {
   gradients_.clear();
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
+}
+
+at::TensorList Optimizer::active_of(const std::vector<at::Tensor>& all, const Update& update,
+                                    std::vector<at::Tensor>& chosen) {
+  const auto active = update.active;
+  if (active.back() - active.front() + 1 == active.size())
+    return at::TensorList(all).slice(active.front(), active.size());
+  chosen.clear();
+  for (const std::size_t i : active) chosen.push_back(all[i]);
+  return chosen;
+}
+
+std::vector<at::Tensor>& Optimizer::add_state(std::string name) {
+  return states_.emplace_back(State{std::move(name), std::vector<at::Tensor>(parameters_.size())}).tensors;
+}
+
+void Optimizer::take_names(const torch::nn::Module& model) {
+  std::map<const at::TensorImpl*, std::string> of;
+  for (const auto& [name, parameter] : distinct_parameters(model)) of[parameter.unsafeGetTensorImpl()] = name;
+  std::size_t i = 0;
+  for (ParameterGroup& group : groups_) {
+    const bool has_names = !group.names.empty();
+    for (const at::Tensor& parameter : group.parameters) {
+      const auto known = of.find(parameter.unsafeGetTensorImpl());
+      if (!has_names && known != of.end()) names_[i] = known->second;
+      if (!has_names) group.names.push_back(names_[i]);
+      ++i;
+    }
+  }
+}
+
+StateDict Optimizer::state_dict() const {
+  StateDict saved;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    for (const State& state : states_)
+      if (state.tensors[i].defined())
+        saved.tensors.emplace_back(names_[i] + "." + state.name, state.tensors[i]);
+  return saved;
+}
+
+void Optimizer::load_state_dict(const StateDict& saved) {
+  std::map<std::string, std::pair<std::size_t, State*>> places;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    for (State& state : states_) places[names_[i] + "." + state.name] = {i, &state};
+  std::string misfits;
+  for (const auto& [name, values] : saved.tensors) {
+    const auto place = places.find(name);
+    if (place == places.end())
+      misfits += (misfits.empty() ? "'" : ", '") + name + "' is not part of its state";
+    else if (values.dim() > 0 && values.sizes() != parameters_[place->second.first].sizes())
+      misfits += (misfits.empty() ? "'" : ", '") + name + "' has the shape " + shape_text(values);
+  }
+  if (!misfits.empty())
+    throw CheckpointError({.place = "optimizer",
+                           .found = "the state does not fit: " + misfits,
+                           .wanted = "the state of the same optimizer of the same model"});
+  for (State& state : states_) state.tensors.assign(parameters_.size(), {});
+  for (const auto& [name, values] : saved.tensors) {
+    const auto& [parameter, state] = places.at(name);
+    state->tensors[parameter] = copy_to(values.detach(), parameters_[parameter].device());
+  }
+  state_loaded();
 }
 
 }  // namespace kindling

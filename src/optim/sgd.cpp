@@ -1,54 +1,72 @@
 #include "kindling/optim/sgd.h"
 
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
 
 #include "kindling/base/error.h"
 
 namespace kindling {
 
-Sgd::Sgd(std::vector<at::Tensor> parameters, SgdOptions options)
-    : Optimizer(std::move(parameters), options.lr), options_(options) {
+Sgd::Sgd(ParameterGroups parameters, SgdOptions options)
+    : Optimizer(std::move(parameters), options.lr, options.weight_decay),
+      options_(options),
+      buffers_(add_state("momentum_buffer")) {
   validate(options_, "sgd");
   if (options_.nesterov && (options_.momentum <= 0 || options_.dampening != 0))
     throw ConfigError({.place = "sgd",
                        .found = "nesterov without momentum or with dampening",
                        .wanted = "momentum > 0 and dampening = 0"});
-  if (options_.momentum != 0) buffers_.resize(this->parameters().size());
 }
 
-void Sgd::update(std::span<const std::size_t> active, at::TensorList gradients) {
-  const bool all = active.size() == parameters().size();
-  if (all && buffers_.empty())
-    apply(parameters(), gradients, {}, false);
-  else if (all && num_started_ == parameters().size())
-    apply(parameters(), gradients, buffers_, false);
-  else
-    update_part(active, gradients);
+void Sgd::update(const Update& update) {
+  if (options_.momentum == 0) return apply(update, {}, false);
+  if (options_.dampening != 0 && update.options.found_inf.defined())
+    throw ConfigError({.place = "sgd",
+                       .found = "dampening in a step that may be left out",
+                       .wanted = "dampening = 0 with a gradient scaler"});
+  const auto has_started = [&](std::size_t i) { return buffers_[i].defined(); };
+  if (!std::ranges::all_of(update.active, has_started)) return start_some(update);
+  std::vector<at::Tensor> chosen;
+  apply(update, active_of(buffers_, update, chosen), false);
 }
 
-// Those that meet their first gradient start their buffer with it; the operator takes one kind at a time.
-void Sgd::update_part(std::span<const std::size_t> active, at::TensorList gradients) {
+// Those that meet their first gradient start their buffer with it; the operator takes one kind at a time. A
+// step that is left out leaves the zeros, which begin in the same way as long as there is no dampening.
+void Sgd::start_some(const Update& update) {
   Lists first, later;
-  for (std::size_t i = 0; i < active.size(); ++i) {
-    const at::Tensor& parameter = parameters()[active[i]];
-    const bool starts = !buffers_.empty() && !buffers_[active[i]].defined();
-    if (starts) {
-      buffers_[active[i]] = at::empty_like(parameter.detach());
-      ++num_started_;
-    }
-    Lists& lists = starts ? first : later;
-    lists.parameters.push_back(parameter);
-    lists.gradients.push_back(gradients[i]);
-    if (!buffers_.empty()) lists.buffers.push_back(buffers_[active[i]]);
+  for (std::size_t i = 0; i < update.active.size(); ++i) {
+    at::Tensor& buffer = buffers_[update.active[i]];
+    Lists& lists = buffer.defined() ? later : first;
+    if (!buffer.defined()) buffer = at::zeros_like(update.parameters[i].detach());
+    lists.parameters.push_back(update.parameters[i]);
+    lists.gradients.push_back(update.gradients[i]);
+    lists.buffers.push_back(buffer);
   }
-  if (!first.parameters.empty()) apply(first.parameters, first.gradients, first.buffers, true);
-  if (!later.parameters.empty()) apply(later.parameters, later.gradients, later.buffers, false);
+  for (const Lists* lists : {&first, &later}) {
+    if (lists->parameters.empty()) continue;
+    Update part = update;
+    part.parameters = lists->parameters;
+    part.gradients = lists->gradients;
+    apply(part, lists->buffers, lists == &first);
+  }
 }
 
-void Sgd::apply(at::TensorList parameters, at::TensorList gradients, at::TensorList buffers, bool first) {
-  at::_fused_sgd_(parameters, gradients, buffers, options_.weight_decay, options_.momentum, lr(),
-                  options_.dampening, options_.nesterov, /*maximize=*/false, first);
+void Sgd::apply(const Update& update, at::TensorList buffers, bool first) {
+  const auto& [grad_scale, found_inf] = update.options;
+  const auto optional_of = [](const at::Tensor& tensor) {
+    return tensor.defined() ? std::optional(tensor) : std::nullopt;
+  };
+  const auto apply_with = [&](const auto& lr) {
+    at::_fused_sgd_(update.parameters, update.gradients, buffers, update.weight_decay, options_.momentum, lr,
+                    options_.dampening, options_.nesterov, /*maximize=*/false, first, optional_of(grad_scale),
+                    optional_of(found_inf));
+  };
+  if (update.lr.tensor.defined())
+    apply_with(update.lr.tensor);
+  else
+    apply_with(update.lr.number);
 }
 
 }  // namespace kindling

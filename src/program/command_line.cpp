@@ -117,7 +117,8 @@ void add_commands(CLI::App& app, Request& request) {
   app.add_subcommand("list", "what a config can name")
       ->add_option("what", request.listed)
       ->required()
-      ->check(CLI::IsMember({"models", "datasets", "optimizers", "schedules"}));
+      ->check(CLI::IsMember(
+          {"models", "datasets", "optimizers", "schedules", "metrics", "callbacks", "loggers"}));
 }
 
 // A wrong word where a subcommand is wanted, said with the nearest one.

@@ -26,7 +26,7 @@ struct Request {
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
   std::filesystem::path weights{};       // of --weights: a run's folder or a file
-  std::string listed{};                  // models, datasets, optimizers, schedules
+  std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers
   std::string color = "auto";
   std::string progress = "auto";
   bool quiet = false;

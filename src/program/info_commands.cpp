@@ -26,6 +26,9 @@ int doctor_command(const CommandContext&) {
 int list_command(const CommandContext& context) {
   const std::string& what = context.request.listed;
   if (what == "models") print_names(context.registry.models);
+  if (what == "metrics") print_names(context.registry.metrics);
+  if (what == "callbacks") print_names(context.registry.callbacks);
+  if (what == "loggers") print_names(context.registry.loggers);
   if (what == "datasets") print_names(context.registry.data_modules);
   if (what == "optimizers") print_names(context.registry.optimizers);
   if (what == "schedules") print_names(context.registry.schedules);

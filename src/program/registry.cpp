@@ -3,6 +3,7 @@
 #include "kindling/data/digits.h"
 #include "kindling/data/idx_data.h"
 #include "kindling/data/synthetic_regression.h"
+#include "kindling/metrics/accuracy.h"
 #include "kindling/nn/lenet.h"
 #include "kindling/nn/linear_regression.h"
 #include "kindling/nn/mlp.h"
@@ -22,6 +23,8 @@ void register_builtin(Registry& registry) {
   registry.model<Lenet, LenetOptions>("lenet", "the textbook's LeNet-5");
   registry.model<SmallCnn, SmallCnnOptions>("small_cnn",
                                             "convolutions with batch normalization, for small images");
+
+  registry.metric<Accuracy>("accuracy", "share of samples whose largest output stands at their label");
 
   registry.data<Digits>("digits", "1,797 handwritten digits of 8 x 8 pixels, part of the program");
   registry.data<SyntheticRegression, SyntheticRegressionOptions>("synthetic_regression",

@@ -2,7 +2,7 @@
 
 #include <ATen/Context.h>
 
-#include "kindling/config/printer.h"
+#include "kindling/base/suggest.h"
 #include "kindling/tensors/state_dict.h"
 
 namespace kindling {
@@ -21,40 +21,63 @@ std::optional<Maker<Product>> RunConfig::choose(ConfigReader& reader, const std:
   return std::nullopt;
 }
 
+template <class Product>
+std::vector<Maker<Product>> RunConfig::choose_all(ConfigReader& reader, const std::string& prefix,
+                                                  const Catalog<Product>& catalog) {
+  std::vector<Maker<Product>> chosen;
+  for (const std::string& name : catalog.names()) {
+    if (!reader.has(prefix + "." + name)) continue;
+    table(reader, prefix + "." + name, {chosen.emplace_back(catalog.maker(name)).options()});
+  }
+  return chosen;
+}
+
+void RunConfig::table(ConfigReader& reader, const std::string& name,
+                      std::initializer_list<OptionSet> options) {
+  ConfigSection& section = tables_.emplace_back(ConfigSection{.table = name});
+  for (const OptionSet& set : options) {
+    reader.read(name, set);
+    section.options.append(set);
+  }
+}
+
 RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
                      const std::string& default_name) {
   ConfigReader reader(document);
-  reader.read("", OptionSet::of(run));
+  table(reader, "", {OptionSet::of(run)});
   if (run.name.empty()) run.name = default_name;
   check_name(reader);
   if ((model_maker_ = choose(reader, "model", registry.models, ""))) {
-    reader.read("model", OptionSet::of(model));
-    reader.read("model", model_maker_->options());
+    table(reader, "model", {OptionSet::of(model), model_maker_->options()});
+    choose_metrics(reader, registry);
   }
-  if ((data_maker_ = choose(reader, "data", registry.data_modules, ""))) {
-    reader.read("data", OptionSet::of(data_name_));
-    reader.read("data", OptionSet::of(data_));
-    reader.read("data", data_maker_->options());
-  }
-  if (reader.has("optimizer")) {
-    optimizer_name_.name = "adam";
-    if ((optimizer_maker_ = choose(reader, "optimizer", registry.optimizers, "adam"))) {
-      reader.read("optimizer", OptionSet::of(optimizer_name_));
-      reader.read("optimizer", optimizer_maker_->options());
-    }
-  }
+  if ((data_maker_ = choose(reader, "data", registry.data_modules, "")))
+    table(reader, "data", {OptionSet::of(data_name_), OptionSet::of(data_), data_maker_->options()});
+  if (reader.has("optimizer") &&
+      (optimizer_maker_ = choose(reader, "optimizer", registry.optimizers, optimizer_name_.name)))
+    table(reader, "optimizer", {OptionSet::of(optimizer_name_), optimizer_maker_->options()});
   if (reader.has("schedule") &&
-      (schedule_maker_ = choose(reader, "schedule", registry.schedules, "constant"))) {
-    reader.read("schedule", OptionSet::of(schedule_));
-    reader.read("schedule", OptionSet::of(warmup_));
-    reader.read("schedule", schedule_maker_->options());
-  }
-  reader.read("trainer", OptionSet::of(trainer_));
+      (schedule_maker_ = choose(reader, "schedule", registry.schedules, schedule_.name)))
+    table(reader, "schedule", {OptionSet::of(schedule_), OptionSet::of(warmup_), schedule_maker_->options()});
+  table(reader, "trainer", {OptionSet::of(trainer_)});
   if (!trainer_.max_epochs && !trainer_.max_steps && !reader.has("trainer.max_epochs") &&
       !reader.has("trainer.max_steps"))
     reader.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");
-  reader.read("run", OptionSet::of(folder));
+  callback_makers_ = choose_all(reader, "callbacks", registry.callbacks);
+  logger_makers_ = choose_all(reader, "loggers", registry.loggers);
+  table(reader, "run", {OptionSet::of(folder)});
   reader.finish();
+}
+
+void RunConfig::choose_metrics(ConfigReader& reader, const Registry& registry) {
+  const auto names = registry.metrics.names();
+  for (const std::string& name : model.metrics) {
+    if (registry.metrics.has(name))
+      metric_makers_.push_back(registry.metrics.maker(name));
+    else
+      reader.error("model.metrics",
+                   "unknown name '" + name + "' in 'model.metrics': expected " + list_names(names));
+  }
 }
 
 // The name becomes a folder.
@@ -65,34 +88,11 @@ void RunConfig::check_name(ConfigReader& reader) const {
                  "'name' becomes a folder: expected at most 200 characters and neither '/', '\\' nor NUL");
 }
 
-std::string RunConfig::text() {
-  const auto joined = [](OptionSet first, std::initializer_list<OptionSet> others) {
-    for (const auto& other : others) first.append(other);
-    return first;
-  };
-  std::vector<ConfigSection> sections{
-      {.table = "", .doc = "", .options = OptionSet::of(run)},
-      {.table = "model", .doc = "", .options = joined(OptionSet::of(model), {model_maker_->options()})},
-      {.table = "data",
-       .doc = "",
-       .options = joined(OptionSet::of(data_name_), {OptionSet::of(data_), data_maker_->options()})}};
-  if (optimizer_maker_)
-    sections.push_back({.table = "optimizer",
-                        .doc = "",
-                        .options = joined(OptionSet::of(optimizer_name_), {optimizer_maker_->options()})});
-  if (schedule_maker_)
-    sections.push_back(
-        {.table = "schedule",
-         .doc = "",
-         .options = joined(OptionSet::of(schedule_), {OptionSet::of(warmup_), schedule_maker_->options()})});
-  sections.push_back({.table = "trainer", .doc = "", .options = OptionSet::of(trainer_)});
-  sections.push_back({.table = "run", .doc = "", .options = OptionSet::of(folder)});
-  return print_config(sections);
-}
-
 std::shared_ptr<Module> RunConfig::make_model() const {
   at::manual_seed(static_cast<std::uint64_t>(run.seed));
   auto made = model_maker_->make();
+  for (std::size_t i = 0; i < metric_makers_.size(); ++i)
+    made->add_metric(model.metrics[i], metric_makers_[i].make());
   if (model.init_weights) load_weights(*made, *model.init_weights);
   return made;
 }
@@ -105,6 +105,7 @@ std::shared_ptr<DataModule> RunConfig::make_data() const {
 
 TrainerOptions RunConfig::trainer_options() const {
   TrainerOptions options = trainer_;
+  for (const auto& maker : callback_makers_) options.callbacks.push_back(maker.make());
   if (optimizer_maker_) options.optimizer = optimizer_maker_->make();
   if (schedule_maker_) {
     options.schedule = with_warmup(schedule_maker_->make(), warmup_);
@@ -112,6 +113,12 @@ TrainerOptions RunConfig::trainer_options() const {
         schedule_.interval == "epoch" ? ScheduleInterval::epoch : ScheduleInterval::step;
   }
   return options;
+}
+
+std::vector<std::shared_ptr<Logger>> RunConfig::make_loggers(const std::filesystem::path& run_folder) const {
+  std::vector<std::shared_ptr<Logger>> loggers;
+  for (const auto& maker : logger_makers_) loggers.push_back(maker.make()(run_folder));
+  return loggers;
 }
 
 }  // namespace kindling

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kindling/config/document.h"
+#include "kindling/config/printer.h"
 #include "kindling/config/reader.h"
 #include "kindling/program/registry.h"
 #include "kindling/training/trainer_options.h"
@@ -29,11 +31,13 @@ struct RunOptions {
 struct ModelOptions {
   std::string name{};
   std::optional<std::filesystem::path> init_weights{};
+  std::vector<std::string> metrics{};
 
-  static constexpr auto fields =
-      kindling::fields(kindling::field("name", &ModelOptions::name, {.doc = "see `kindling list models`"}),
-                       kindling::field("init_weights", &ModelOptions::init_weights,
-                                       {.doc = "safetensors file to start from"}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("name", &ModelOptions::name, {.doc = "see `kindling list models`"}),
+      kindling::field("init_weights", &ModelOptions::init_weights, {.doc = "safetensors file to start from"}),
+      kindling::field("metrics", &ModelOptions::metrics,
+                      {.doc = "beside the model's own; see `kindling list metrics`"}));
 };
 
 // A name that chooses what else a table may hold.
@@ -77,33 +81,46 @@ class RunConfig {
   RunConfig& operator=(const RunConfig&) = delete;
 
   // The resolved config as TOML.
-  std::string text();
+  std::string text() const { return print_config(tables_); }
 
   // Seeds LibTorch's generators, then makes the model, from init_weights when given.
   std::shared_ptr<Module> make_model() const;
   std::shared_ptr<DataModule> make_data() const;
-  // Without callbacks and loggers.
+  // With the callbacks of the config, without loggers.
   TrainerOptions trainer_options() const;
+  // Those of the config; a path of the run's folder.
+  std::vector<std::shared_ptr<Logger>> make_loggers(const std::filesystem::path& run_folder) const;
 
   RunOptions run;
   ModelOptions model;
   RunFolderOptions folder;
 
  private:
+  // Reads a table, which text() prints from then on.
+  void table(ConfigReader& reader, const std::string& name, std::initializer_list<OptionSet> options);
   template <class Product>
   std::optional<Maker<Product>> choose(ConfigReader& reader, const std::string& table,
                                        const Catalog<Product>& catalog, const std::string& default_name);
+  // Those that have a table of their own, PREFIX.NAME.
+  template <class Product>
+  std::vector<Maker<Product>> choose_all(ConfigReader& reader, const std::string& prefix,
+                                         const Catalog<Product>& catalog);
   void check_name(ConfigReader& reader) const;
+  void choose_metrics(ConfigReader& reader, const Registry& registry);
 
-  NameOption data_name_, optimizer_name_;
+  NameOption data_name_, optimizer_name_{"adam"};
   DataOptions data_;
   ScheduleOptions schedule_;
   WarmupOptions warmup_;
   TrainerOptions trainer_;
   std::optional<Maker<std::shared_ptr<Module>>> model_maker_;
   std::optional<Maker<Registry::DataFactory>> data_maker_;
-  std::optional<Maker<OptimizerFactory>> optimizer_maker_;  // absent: the model's own
-  std::optional<Maker<Schedule>> schedule_maker_;           // absent: none
+  std::optional<Maker<OptimizerFactory>> optimizer_maker_;           // absent: the model's own
+  std::optional<Maker<Schedule>> schedule_maker_;                    // absent: none
+  std::vector<Maker<std::shared_ptr<const Metric>>> metric_makers_;  // of model.metrics
+  std::vector<Maker<std::shared_ptr<Callback>>> callback_makers_;
+  std::vector<Maker<Registry::LoggerFactory>> logger_makers_;
+  std::vector<ConfigSection> tables_;
 };
 
 }  // namespace kindling

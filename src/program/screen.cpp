@@ -8,6 +8,8 @@
 #include <iostream>
 #include <sstream>
 
+#include "kindling/base/text.h"
+#include "kindling/device/host_info.h"
 #include "kindling/loggers/terminal.h"
 #include "kindling/training/trainer.h"
 
@@ -40,22 +42,26 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 void show_layers(const std::vector<LayerRow>& layers, std::ostream& out) {
-  std::size_t width = 16;
-  for (const auto& row : layers) width = std::max(width, row.name.size() + row.type.size() + 2);
-  const auto line = [&](const std::string& name, const std::string& in, const std::string& result,
-                        const std::string& count) {
-    out << "   " << std::left << std::setw(static_cast<int>(width)) << name << std::setw(18) << in
-        << std::setw(18) << result << std::right << std::setw(12) << count << "\n";
-  };
-  line("layer", "in", "out", "params");
+  std::vector<std::vector<std::string>> rows;
   std::int64_t total = 0;
   for (const auto& row : layers) {
     if (row.num_parameters == 0) continue;
-    line(row.name + " " + row.type, shape_text(row.input_shape), shape_text(row.output_shape),
-         grouped(row.num_parameters));
+    rows.push_back({"  " + row.name + " " + row.type, shape_text(row.input_shape),
+                    shape_text(row.output_shape), grouped(row.num_parameters)});
     total += row.num_parameters;
   }
-  out << "   total " << grouped(total) << " params\n";
+  out << table_text({{.title = "   layer", .width = 19},
+                     {.title = "in", .width = 15},
+                     {.title = "out", .width = 15},
+                     {.title = "params", .right = true, .width = 9}},
+                    rows)
+      << "   total " << grouped(total) << " params\n";
+}
+
+std::string device_text(Device device) {
+  if (!device.is_cpu()) return device.str();
+  const HostInfo host = host_info();
+  return "cpu  " + host.cpu_model + "  " + std::to_string(host.memory_total_bytes >> 30) + " GiB";
 }
 
 std::string duration_text(double seconds) {
@@ -73,33 +79,33 @@ std::string title(std::string name) {
 
 }  // namespace
 
-Screen::Screen(const Request& request, EpochTableOptions table)
-    : quiet_(request.quiet),
-      monitored_(table),
-      table_(std::cout, table),
-      progress_(std::cerr, progress_options(request)) {}
+Screen::Screen(const Request& request, Heading heading, EpochTableOptions monitored)
+    : heading_(std::move(heading)),
+      quiet_(request.quiet),
+      monitored_(monitored.monitor),
+      table_(std::cout, monitored),
+      progress_(std::cerr, progress_options(request)),
+      best_(monitored.higher_is_better) {}
 
-void Screen::show_heading(const Heading& heading) {
+void Screen::on_fit_start(Trainer& trainer, Module&) {
+  const auto layers = trainer.layer_summary(trainer.model(), *trainer.data());
   if (quiet_) return;
-  std::cout << "config   " << heading.configs << "   run  " << heading.run << "   seed " << heading.seed
+  std::cout << "config   " << heading_.configs << "   run  " << heading_.run << "   seed " << heading_.seed
             << "\n"
-            << "device   " << heading.device << "   precision 32-true   LibTorch " << TORCH_VERSION_MAJOR
-            << "." << TORCH_VERSION_MINOR << "\n";
-  show_layers(heading.layers, std::cout);
+            << "device   " << device_text(trainer.device()) << "   precision 32-true   LibTorch "
+            << TORCH_VERSION_MAJOR << "." << TORCH_VERSION_MINOR << "\n";
+  show_layers(layers, std::cout);
   std::cout << std::flush;
 }
 
 void Screen::on_train_batch_end(Trainer& trainer, Module&) {
   if (!progress_.due()) return;
   const TrainerProgress at = trainer.progress();
-  ProgressState state{.epoch = at.epoch + 1,
+  ProgressState state{.at = at,
                       .max_epochs = trainer.options().max_epochs.value_or(0),
-                      .batch = at.batch_index,
                       .num_batches = at.num_train_batches,
-                      .global_step = at.global_step,
                       .max_steps = trainer.options().max_steps.value_or(0),
                       .elapsed_s = at.epoch_seconds,
-                      .values = {},
                       .data_share = at.data_wait_seconds / at.epoch_seconds};
   for (const auto& [name, value] : trainer.preview())
     if (name.starts_with("train_")) state.values.emplace_back(name.substr(6), value);
@@ -108,23 +114,23 @@ void Screen::on_train_batch_end(Trainer& trainer, Module&) {
 
 void Screen::on_epoch_end(Trainer&, Module&, const Record& record) {
   if (const double* seconds = record.find("epoch_time_s")) total_seconds_ += *seconds;
-  if (const double* value = record.find(monitored_.monitor)) {
-    const bool better =
-        !best_ || (monitored_.higher_is_better ? *value > best_->value : *value < best_->value);
-    if (better) best_ = {*value, record.epoch};
-  }
+  const double* value = record.find(monitored_);
+  if (value != nullptr && best_.update(*value)) best_epoch_ = record.epoch;
   progress_.clear();
   if (!quiet_) table_.write(record);
 }
 
-void Screen::show_end(const FitResult& result, const std::string& run_folder) {
+void Screen::on_fit_end(Trainer&, Module&, const FitResult& result) {
   progress_.clear();
-  std::cout << (result.status == FitStatus::finished ? "done in " : "stopped after ")
-            << duration_text(total_seconds_);
-  if (best_)
-    std::cout << "   best " << title(monitored_.monitor) << " " << std::fixed << std::setprecision(4)
-              << best_->value << " @ epoch " << best_->epoch;
-  std::cout << "   " << run_folder << "\n" << std::flush;
+  if (result.status == FitStatus::failed) return;
+  const std::string_view how = result.status == FitStatus::finished   ? "done in "
+                               : result.status == FitStatus::diverged ? "diverged after "
+                                                                      : "stopped after ";
+  std::cout << how << duration_text(total_seconds_);
+  if (best_.value())
+    std::cout << "   best " << title(monitored_) << " " << std::fixed << std::setprecision(4)
+              << *best_.value() << " @ epoch " << best_epoch_;
+  std::cout << "   " << heading_.run << "\n" << std::flush;
 }
 
 }  // namespace kindling

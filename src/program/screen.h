@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kindling/loggers/best_so_far.h"
 #include "kindling/loggers/epoch_table.h"
 #include "kindling/loggers/progress_line.h"
 #include "kindling/nn/layer_summary.h"
@@ -13,41 +14,37 @@
 
 namespace kindling {
 
-// The lines above the table.
+// What the lines above the table tell beside device and layers.
 struct Heading {
   std::string configs{};  // "digits.toml + 1 override"
   std::string run{};      // the run's folder
   std::int64_t seed = 0;
-  std::string device{};  // "cpu  AMD EPYC …  24 GiB"
-  std::vector<LayerRow> layers{};
 };
 
 // What a person sees of a fit: heading, epoch table and last line on stdout, the progress line on stderr.
 // Never reads a tensor.
 class Screen : public Callback {
  public:
-  Screen(const Request& request, EpochTableOptions table);
+  Screen(const Request& request, Heading heading, EpochTableOptions monitored);
 
-  void show_heading(const Heading& heading);
-  void show_end(const FitResult& result, const std::string& run_folder);
-
+  void on_fit_start(Trainer& trainer, Module& model) override;
   void on_train_batch_end(Trainer& trainer, Module& model) override;
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
+  void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
 
   // The best epoch by the monitored value.
-  struct Best {
-    double value;
-    std::int64_t epoch;
-  };
-  const std::optional<Best>& best() const noexcept { return best_; }
-  const EpochTableOptions& monitored() const noexcept { return monitored_; }
+  const std::optional<double>& best_value() const noexcept { return best_.value(); }
+  std::int64_t best_epoch() const noexcept { return best_epoch_; }
+  const std::string& monitored() const noexcept { return monitored_; }
 
  private:
+  Heading heading_;
   bool quiet_;
-  EpochTableOptions monitored_;
+  std::string monitored_;
   EpochTable table_;
   ProgressLine progress_;
-  std::optional<Best> best_;
+  BestSoFar best_;
+  std::int64_t best_epoch_ = 0;
   double total_seconds_ = 0;
 };
 

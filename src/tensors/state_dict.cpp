@@ -53,6 +53,13 @@ const at::Tensor* StateDict::find(const std::string& name) const {
   return nullptr;
 }
 
+StateDict copy_to(const StateDict& state, Device device) {
+  StateDict copy{.tensors = {}, .metadata = state.metadata};
+  for (const auto& [name, tensor] : state.tensors)
+    copy.tensors.emplace_back(name, copy_to(tensor.detach(), device));
+  return copy;
+}
+
 StateDict state_dict(const torch::nn::Module& module) {
   StateDict state;
   for (const auto& item : module.named_parameters())

@@ -1,71 +1,46 @@
+#include "training/evaluate_loop.h"
+
 #include <ATen/ops/cat.h>
 
-#include <limits>
+#include <utility>
 
 #include "kindling/tensors/move.h"
-#include "nn/evaluation_guard.h"
-#include "training/trainer_impl.h"
 
 namespace kindling {
-namespace {
 
-// Sends what a model logs to another log while it lives, and then gives the model back to the trainer that it
-// had: that one may be in the middle of a fit.
-class LogGuard {
- public:
-  LogGuard(Module& model, TrainerState& state, DeviceLog& log)
-      : model_(model), trainer_(model.trainer()), state_(state), former_(state.log) {
-    log.clear();
-    state_.log = &log;
-  }
-  ~LogGuard() {
-    state_.log = former_;
-    model_.set_trainer(trainer_);
-  }
-  LogGuard(const LogGuard&) = delete;
-  LogGuard& operator=(const LogGuard&) = delete;
-
- private:
-  Module& model_;
-  TrainerView trainer_;
-  TrainerState& state_;
-  DeviceLog* former_;
-};
-
-}  // namespace
-
-Trainer::Impl::Values Trainer::Impl::evaluate(Module& model, DataModule& data, DataLoader& loader,
-                                              std::optional<std::int64_t> limit, EvaluationStep step) {
-  const EvaluationGuard evaluation(model);
-  const LogGuard logging(model, *state_, evaluation_log_);
-  attach(model);
-  const std::int64_t num_batches = limit.value_or(std::numeric_limits<std::int64_t>::max());
-  loader.stage_for(device());
-  loader.start_epoch(0);
-  Batch batch;
-  for (std::int64_t i = 0; i < num_batches && loader.next(batch); ++i) {
-    batch = data.on_after_batch_transfer(prepare_batch(std::move(batch)));
-    (model.*step)(batch);
-    evaluation_log_.write_row(static_cast<double>(batch.num_samples()));
-  }
-  evaluation_log_.move_to_host();
-  return evaluation_log_.means();
+EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainerInfo>& info, EpochLog& log)
+    : evaluation_(model),
+      model_(model),
+      former_trainer_(model.trainer()),
+      info_(info),
+      former_log_(std::exchange(info->log, &log)) {
+  attach(model_, info_);
 }
 
-at::Tensor Trainer::Impl::predict(Module& model, DataModule& data, DataLoader& loader) {
-  const EvaluationGuard evaluation(model);
-  const LogGuard logging(model, *state_, evaluation_log_);
-  attach(model);
-  const std::int64_t num_batches =
-      options_.limit_predict_batches.value_or(std::numeric_limits<std::int64_t>::max());
-  loader.stage_for(device());
-  loader.start_epoch(0);
+EvaluationScope::~EvaluationScope() {
+  info_->log = former_log_;
+  model_.set_trainer(former_trainer_);
+}
+
+bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, EpochLog& log,
+                   const StopToken* stop) {
+  log.clear();
+  source.seek(0);
+  Batch batch;
+  for (std::int64_t i = 0; source.next(batch); ++i) {
+    if (stop != nullptr && stop->stop_requested()) return false;
+    (model.*step)(batch);
+    log.append({.batch = i, .weight = static_cast<double>(batch.num_samples())});
+  }
+  log.move_to_host();
+  return true;
+}
+
+at::Tensor predict_loop(Module& model, BatchSource& source) {
+  source.seek(0);
   std::vector<at::Tensor> outputs;
   Batch batch;
-  for (std::int64_t i = 0; i < num_batches && loader.next(batch); ++i) {
-    batch = data.on_after_batch_transfer(prepare_batch(std::move(batch)));
-    outputs.push_back(model.predict_step(batch));
-  }
+  while (source.next(batch)) outputs.push_back(model.predict_step(batch));
   return move_to(at::cat(outputs), cpu());
 }
 

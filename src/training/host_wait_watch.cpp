@@ -29,7 +29,7 @@ bool waits_for_a_copy(const at::RecordFunction& call) {
 }  // namespace
 
 HostWaitWatch::HostWaitWatch()
-    : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&HostWaitWatch::on_operator)
+    : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&on_operator, &on_end)
                                              .needsInputs(true)
                                              .scopes({at::RecordScope::FUNCTION}))) {
   current_watch = this;
@@ -42,10 +42,17 @@ HostWaitWatch::~HostWaitWatch() {
 
 std::unique_ptr<at::ObserverContext> HostWaitWatch::on_operator(const at::RecordFunction& call) {
   if (current_watch == nullptr || !current_watch->found_.empty()) return nullptr;
-  const bool waits =
-      std::ranges::find(kWaitingOperators, std::string_view(call.name())) != kWaitingOperators.end();
+  const std::string_view name = call.name();
+  int& depth = current_watch->depth_in_fused_;
+  if (depth > 0 || name.starts_with("aten::_fused_")) ++depth;
+  if (depth > 0) return nullptr;
+  const bool waits = std::ranges::find(kWaitingOperators, name) != kWaitingOperators.end();
   if (waits || waits_for_a_copy(call)) current_watch->found_ = call.name();
   return nullptr;
+}
+
+void HostWaitWatch::on_end(const at::RecordFunction&, at::ObserverContext*) {
+  if (current_watch != nullptr && current_watch->depth_in_fused_ > 0) --current_watch->depth_in_fused_;
 }
 
 }  // namespace kindling

@@ -17,7 +17,7 @@ std::vector<CardInfo> three_cards() {
 }
 
 // "0" for cuda:0, else why the card cannot be used.
-std::vector<std::string> numbers(std::int64_t num_usable) {
+std::vector<std::string> card_numbers(std::int64_t num_usable) {
   auto cards = three_cards();
   number_cards(cards, num_usable, kStandInCuda.c_str());
   std::vector<std::string> numbers;
@@ -28,7 +28,7 @@ std::vector<std::string> numbers(std::int64_t num_usable) {
   return numbers;
 }
 
-using Numbers = std::vector<std::string>;
+using CardNumbersOf = std::vector<std::string>;
 const std::string kNotOffered = "the CUDA driver does not offer it";
 
 class CardNumbers : public testing::Test {
@@ -45,33 +45,33 @@ class CardNumbers : public testing::Test {
 
 TEST_F(CardNumbers, AreThoseOfTheDriverByPciAddress) {
   const Environment order("KINDLING_STAND_IN_CUDA", "0001:3b:00.0,0000:18:00.0");
-  EXPECT_EQ(numbers(2), (Numbers{"1", kNotOffered, "0"}));
+  EXPECT_EQ(card_numbers(2), (CardNumbersOf{"1", kNotOffered, "0"}));
 }
 
 TEST_F(CardNumbers, OfACardInSlicesIsTheFirst) {
   const Environment order("KINDLING_STAND_IN_CUDA", "0000:3b:00.0,0000:18:00.0,0000:18:00.0");
-  EXPECT_EQ(numbers(3), (Numbers{"1", "0", kNotOffered}));
+  EXPECT_EQ(card_numbers(3), (CardNumbersOf{"1", "0", kNotOffered}));
 }
 
 TEST_F(CardNumbers, NameWhatHidesACard) {
   const Environment visible("CUDA_VISIBLE_DEVICES", "2"), order("KINDLING_STAND_IN_CUDA", "0001:3b:00.0");
   const std::string hidden = "hidden by CUDA_VISIBLE_DEVICES=\"2\"";
-  EXPECT_EQ(numbers(1), (Numbers{hidden, hidden, "0"}));
+  EXPECT_EQ(card_numbers(1), (CardNumbersOf{hidden, hidden, "0"}));
 }
 
 TEST_F(CardNumbers, AreOnlyGivenToCardsThatCanBeUsed) {
   const Environment order("KINDLING_STAND_IN_CUDA", "0000:18:00.0,0000:3b:00.0");
   const std::string why = why_no_more_gpus();
-  EXPECT_EQ(numbers(1), (Numbers{"0", why, kNotOffered}));
-  EXPECT_EQ(numbers(0), (Numbers{why, why, why}));
+  EXPECT_EQ(card_numbers(1), (CardNumbersOf{"0", why, kNotOffered}));
+  EXPECT_EQ(card_numbers(0), (CardNumbersOf{why, why, why}));
 }
 
 TEST_F(CardNumbers, AreNotGivenBeforeTheDriverHasBeenStarted) {
-  EXPECT_EQ(numbers(3), (Numbers{kNotOffered, kNotOffered, kNotOffered}));
+  EXPECT_EQ(card_numbers(3), (CardNumbersOf{kNotOffered, kNotOffered, kNotOffered}));
 }
 
 TEST(CardNumbersWithoutDriver, DoNotLoadItForTheQuestion) {
-  EXPECT_EQ(numbers(3), (Numbers{kNotOffered, kNotOffered, kNotOffered}));
+  EXPECT_EQ(card_numbers(3), (CardNumbersOf{kNotOffered, kNotOffered, kNotOffered}));
   EXPECT_EQ(::dlopen(kStandInCuda.c_str(), RTLD_LAZY | RTLD_NOLOAD), nullptr);
 }
 

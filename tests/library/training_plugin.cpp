@@ -106,7 +106,7 @@ __attribute__((visibility("default"))) int plugin_train() {
   stopped.callbacks = {std::make_shared<Interruption>(false)};
   expected += fit(stopped).status == kd::FitStatus::stopped;
   parts->model->reads_its_loss = true;
-  expected += fit(two_epochs()).num_epochs == 2;
+  expected += fit(two_epochs()).progress.epoch == 2;
   parts->model->reads_its_loss = false;
   kd::Trainer trainer(two_epochs());
   expected += trainer.validate(parts->model, parts->data).count("val_loss") == 1;

@@ -12,9 +12,9 @@ namespace {
 
 ProgressState middle() {
   ProgressState state;
-  state.epoch = 2;
+  state.at.epoch = 1;
   state.max_epochs = 3;
-  state.batch = 612;
+  state.at.batch = 612;
   state.num_batches = 938;
   state.elapsed_s = 7.277;
   state.values = {{"loss", 0.08123}, {"acc", 0.975}};
@@ -58,17 +58,17 @@ TEST(ProgressText, ShowsADivergedLossWithoutASign) {
 
 TEST(ProgressText, LeavesOutWhatIsUnknown) {
   ProgressState state;
-  state.global_step = 40;
+  state.at.global_step = 40;
   state.max_steps = 120;
-  state.batch = 40;
+  state.at.batch = 40;
   EXPECT_EQ(progress_text(state, 200, true), "epoch 1  step 40/120  40  00:00  0 it/s");
 }
 
 TEST(ProgressText, DrawsEmptyAndFullBars) {
   ProgressState state = middle();
-  state.batch = 0;
+  state.at.batch = 0;
   EXPECT_EQ(progress_text(state, 40, true), "epoch 2/3  ──────────────  0/938  0%");
-  state.batch = 938;
+  state.at.batch = 938;
   EXPECT_EQ(progress_text(state, 40, true), "epoch 2/3  ━━━━━━━━━━━━━━  938/938  100%");
 }
 

@@ -54,8 +54,9 @@ class SignDescent : public Optimizer {
   using Optimizer::Optimizer;
 
  protected:
-  void update(std::span<const std::size_t> active, at::TensorList gradients) override {
-    for (std::size_t i = 0; i < active.size(); ++i) parameters()[active[i]].sub_(gradients[i].sign(), lr());
+  void update(const Update& update) override {
+    for (std::size_t i = 0; i < update.parameters.size(); ++i)
+      update.parameters[i].sub_(update.gradients[i].sign(), update.lr.number);
   }
 };
 

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
+#include "support/scratch.h"
 #include "support/tensor_matchers.h"
 #include "training/small_fit.h"
 
@@ -20,18 +22,35 @@ class Diary : public Callback, public Logger {
   void on_fit_start(Trainer& trainer, Module&) override {
     note("fit_start " + std::to_string(trainer.progress().num_train_batches));
   }
-  void on_train_epoch_start(Trainer& trainer, Module&) override {
-    note("epoch_start " + std::to_string(trainer.progress().epoch));
+  void on_train_epoch_start(Trainer& trainer, Module& model) override {
+    note("epoch_start " + std::to_string(trainer.progress().epoch) + mode(model));
+  }
+  void on_before_optimizer_step(Trainer&, Module&, Optimizer& optimizer) override {
+    note("before_step " + std::to_string(optimizer.gradients().size()));
+    weight_ = optimizer.parameters()[0].detach().clone();
+  }
+  void on_after_optimizer_step(Trainer&, Module&, Optimizer& optimizer) override {
+    note("after_step " + std::to_string(optimizer.gradients().size()));
+    EXPECT_FALSE(same(weight_, optimizer.parameters()[0].detach()));
+  }
+  void on_validation_start(Trainer&, Module& model) override { note("validation" + mode(model)); }
+  void on_validation_end(Trainer&, Module& model) override { note("validation_end" + mode(model)); }
+  void on_epoch_record(Trainer&, Module&, Record& record) override {
+    note("epoch_record " + std::to_string(record.epoch));
+  }
+  void on_exception(Trainer&, Module&, const std::exception& error) override {
+    note(std::string("exception ") + error.what());
   }
   void on_train_batch_end(Trainer& trainer, Module&) override {
-    note("batch_end " + std::to_string(trainer.progress().batch_index) + "/" +
+    note("batch_end " + std::to_string(trainer.progress().batch) + "/" +
          std::to_string(trainer.progress().global_step));
   }
   void on_epoch_end(Trainer& trainer, Module&, const Record& record) override {
     note("epoch_end " + std::to_string(trainer.progress().epoch) + " " + std::to_string(record.epoch));
   }
   void on_fit_end(Trainer&, Module&, const FitResult& result) override {
-    note("fit_end " + std::to_string(result.num_epochs));
+    note("fit_end " + std::to_string(result.progress.epoch) +
+         (result.status == FitStatus::failed ? " failed" : ""));
   }
   void write(const Record& record) override { note("record " + std::to_string(record.epoch)); }
   void finish() override { note("finish"); }
@@ -39,17 +58,45 @@ class Diary : public Callback, public Logger {
   std::vector<std::string> notes;
 
  private:
+  static std::string mode(const Module& model) { return model.is_training() ? " train" : " eval"; }
   void note(std::string text) { notes.push_back(std::move(text)); }
+
+  at::Tensor weight_;
 };
 
 TEST(Callback, IsCalledInOrder) {
   const auto diary = std::make_shared<Diary>();
   TensorData data = ramp(3, 2, 2);
   Trainer({.max_epochs = 2, .callbacks = {diary}, .loggers = {diary}}).fit(std::make_shared<Slope>(), data);
-  EXPECT_EQ(diary->notes,
-            (std::vector<std::string>{"fit_start 2", "epoch_start 0", "batch_end 1/1", "batch_end 2/2",
-                                      "record 1", "epoch_end 0 1", "epoch_start 1", "batch_end 1/3",
-                                      "batch_end 2/4", "record 2", "epoch_end 1 2", "finish", "fit_end 2"}));
+  EXPECT_EQ(diary->notes, (std::vector<std::string>{"fit_start 2",
+                                                    "validation eval",
+                                                    "validation_end eval",  // the sanity check
+                                                    "epoch_start 0 train",
+                                                    "before_step 1",
+                                                    "after_step 1",
+                                                    "batch_end 1/1",
+                                                    "before_step 1",
+                                                    "after_step 1",
+                                                    "batch_end 2/2",
+                                                    "validation eval",
+                                                    "validation_end eval",
+                                                    "epoch_record 1",
+                                                    "record 1",
+                                                    "epoch_end 1 1",
+                                                    "epoch_start 1 train",
+                                                    "before_step 1",
+                                                    "after_step 1",
+                                                    "batch_end 1/3",
+                                                    "before_step 1",
+                                                    "after_step 1",
+                                                    "batch_end 2/4",
+                                                    "validation eval",
+                                                    "validation_end eval",
+                                                    "epoch_record 2",
+                                                    "record 2",
+                                                    "epoch_end 2 2",
+                                                    "finish",
+                                                    "fit_end 2"}));
 }
 
 // Keeps a layer in evaluation mode while the rest of the model trains, as fine-tuning does with batch norm.
@@ -92,23 +139,65 @@ TEST(RequestStop, EndsAfterTheStepWithoutValidation) {
                    .loggers = {logger}});
   const FitResult result = trainer.fit(model, data);
   EXPECT_EQ(result.status, FitStatus::stopped);
-  EXPECT_EQ(result.global_step, 7);
-  EXPECT_EQ(result.num_epochs, 2);
-  EXPECT_EQ(model->num_val_batches, 2);  // after the first epoch only
-  ASSERT_EQ(logger->records().size(), 2);
-  EXPECT_EQ(logger->records()[1].global_step, 7);
-  EXPECT_EQ(logger->records()[1].find("val_loss"), nullptr);
+  EXPECT_EQ(result.progress.global_step, 7);
+  EXPECT_EQ(result.reason, FitReason::requested);
+  EXPECT_EQ(result.progress, (Progress{.epoch = 1, .batch = 2, .global_step = 7}));
+  EXPECT_EQ(model->num_val_batches, 2);    // after the first epoch only
+  ASSERT_EQ(logger->records().size(), 1);  // the epoch that was cut has no record
+  EXPECT_EQ(logger->records()[0].global_step, 5);
+  EXPECT_EQ(result.metrics.at("val_loss"), *logger->records()[0].find("val_loss"));
+}
+
+TEST(RequestStop, EndsAValidationAfterTheBatch) {
+  class StopInValidation : public Slope {
+   public:
+    void validation_step(const Batch& batch) override {
+      Slope::validation_step(batch);
+      if (num_val_batches == 2) token.request_stop(FitReason::early_stop);
+    }
+    StopToken token;
+  };
+  class EpochEnds : public Callback {
+   public:
+    void on_epoch_end(Trainer&, Module&, const Record&) override { ++num; }
+    int num = 0;
+  };
+  const auto model = std::make_shared<StopInValidation>();
+  const auto ends = std::make_shared<EpochEnds>();
+  TensorData data = ramp(9, 8, 2);
+  Trainer trainer({.max_epochs = 5, .num_sanity_val_steps = 0, .callbacks = {ends}});
+  model->token = trainer.stop_token();
+  const FitResult result = trainer.fit(model, data);
+  EXPECT_EQ(result.reason, FitReason::early_stop);
+  EXPECT_EQ(result.status, FitStatus::stopped);
+  EXPECT_EQ(model->num_val_batches, 2);
+  EXPECT_EQ(result.progress,
+            (Progress{.epoch = 0, .batch = 5, .global_step = 5, .phase = Phase::validation}));
+  EXPECT_EQ(ends->num, 0);
+  EXPECT_TRUE(result.metrics.empty());
+}
+
+TEST(RequestStop, FromTheEndOfAnEpochKeepsItsRecord) {
+  class StopAfterAnEpoch : public Callback {
+   public:
+    void on_epoch_end(Trainer& trainer, Module&, const Record&) override { trainer.request_stop(); }
+  };
+  TensorData data = ramp(4, 2, 2);
+  const FitResult result = Trainer({.max_epochs = 5, .callbacks = {std::make_shared<StopAfterAnEpoch>()}})
+                               .fit(std::make_shared<Slope>(), data);
+  EXPECT_EQ(result.progress, (Progress{.epoch = 1, .batch = 0, .global_step = 2}));
+  EXPECT_TRUE(result.metrics.contains("val_loss"));
 }
 
 TEST(RequestStop, HoldsForOneFit) {
   TensorData data = ramp(9, 0, 2);
   const auto model = std::make_shared<Slope>();
   Trainer trainer({.max_epochs = 1});
-  trainer.request_stop();
-  EXPECT_EQ(trainer.fit(model, data).global_step, 0);
+  trainer.request_stop();  // before the fit: it ends before its first step
+  EXPECT_EQ(trainer.fit(model, data).progress.global_step, 0);
   const FitResult second = trainer.fit(model, data);
   EXPECT_EQ(second.status, FitStatus::finished);
-  EXPECT_EQ(second.global_step, 5);
+  EXPECT_EQ(second.progress.global_step, 5);
 }
 
 TEST(RequestStop, IsForgottenWhenFitThrows) {
@@ -130,7 +219,7 @@ TEST(RequestStop, IsForgottenWhenFitThrows) {
   EXPECT_THROW(trainer.fit(model, data), std::logic_error);
   EXPECT_FALSE(trainer.stop_token().stop_requested());
   EXPECT_NO_THROW(model->log("x", at::ones({1})));
-  EXPECT_EQ(trainer.fit(model, data).global_step, 2);
+  EXPECT_EQ(trainer.fit(model, data).progress.global_step, 2);
 }
 
 // Lets another thread know that training runs.
@@ -163,7 +252,76 @@ TEST(RequestStop, MayComeFromAnotherThread) {
   const FitResult result = trainer.fit(std::make_shared<Slope>(), data);
   stopper.join();
   EXPECT_EQ(result.status, FitStatus::stopped);
-  EXPECT_GE(result.global_step, 1);
+  EXPECT_GE(result.progress.global_step, 1);
+}
+
+TEST(Callback, HearsOfAnErrorAndOfTheEnd) {
+  class Thrower : public Slope {
+   public:
+    at::Tensor training_step(const Batch& batch) override {
+      if (trainer().global_step() == 1) throw std::logic_error("enough");
+      return Slope::training_step(batch);
+    }
+  };
+  const auto diary = std::make_shared<Diary>();
+  TensorData data = ramp(4, 0, 2);
+  Trainer trainer({.max_epochs = 2, .callbacks = {diary}, .loggers = {diary}});
+  EXPECT_THROW(trainer.fit(std::make_shared<Thrower>(), data), std::logic_error);
+  EXPECT_EQ(diary->notes,
+            (std::vector<std::string>{"fit_start 2", "epoch_start 0 train", "before_step 1", "after_step 1",
+                                      "batch_end 1/1", "exception enough", "finish", "fit_end 0 failed"}));
+}
+
+TEST(Callback, AnErrorOfTheEndDoesNotHideTheFirst) {
+  class Worse : public Callback, public Logger {
+   public:
+    void on_train_batch_end(Trainer&, Module&) override { throw std::logic_error("the first"); }
+    void on_exception(Trainer&, Module&, const std::exception&) override {
+      throw std::runtime_error("second");
+    }
+    void on_fit_end(Trainer&, Module&, const FitResult&) override { throw std::runtime_error("third"); }
+    void write(const Record&) override {}
+    void finish() override { throw std::runtime_error("fourth"); }
+  };
+  const auto worse = std::make_shared<Worse>();
+  TensorData data = ramp(4, 0, 2);
+  Trainer trainer({.max_epochs = 2, .callbacks = {worse}, .loggers = {worse}});
+  EXPECT_EQ(error_text<std::logic_error>([&] { trainer.fit(std::make_shared<Slope>(), data); }), "the first");
+}
+
+TEST(Callback, MayAddToTheRecordBeforeTheLoggersHaveIt) {
+  class Perplexity : public Callback {
+   public:
+    void on_epoch_record(Trainer&, Module&, Record& record) override {
+      if (const double* loss = record.find("val_loss"))
+        record.values.emplace_back("perplexity", std::exp(*loss));
+    }
+  };
+  const auto logger = std::make_shared<MemoryLogger>();
+  TensorData data = ramp(4, 2, 2);
+  const FitResult result =
+      Trainer({.max_epochs = 1, .callbacks = {std::make_shared<Perplexity>()}, .loggers = {logger}})
+          .fit(std::make_shared<Slope>(), data);
+  EXPECT_EQ(value_of(logger->records().at(0), "perplexity"),
+            std::exp(value_of(logger->records()[0], "val_loss")));
+  EXPECT_TRUE(result.metrics.contains("perplexity"));
+}
+
+TEST(Callback, FindsModelAndDataAtTheTrainer) {
+  class Looker : public Callback {
+   public:
+    void on_train_epoch_start(Trainer& trainer, Module& model) override {
+      EXPECT_EQ(trainer.model().get(), &model);
+      data = trainer.data();
+    }
+    DataModule* data = nullptr;
+  };
+  const auto looker = std::make_shared<Looker>();
+  TensorData data = ramp(4, 0, 2);
+  Trainer trainer({.max_epochs = 1, .callbacks = {looker}});
+  trainer.fit(std::make_shared<Slope>(), data);
+  EXPECT_EQ(looker->data, &data);
+  EXPECT_EQ(trainer.data(), nullptr) << "borrowed for the fit";
 }
 
 TEST(Callback, WhatItThrowsReachesTheCaller) {

@@ -27,7 +27,7 @@ class Counter : public Callback {
   void on_train_epoch_start(Trainer&, Module&) override { look(); }
   void on_train_batch_end(Trainer& trainer, Module&) override {
     const auto progress = trainer.progress();
-    if (progress.batch_index == progress.num_train_batches) loops.push_back(look());
+    if (progress.batch == progress.num_train_batches) loops.push_back(look());
   }
   void on_epoch_end(Trainer&, Module&, const Record& record) override {
     ends.push_back(look());

@@ -186,10 +186,10 @@ TEST_P(ForeignErrors, AreTranslatedAtEveryOtherEntryPoint) {
     return translated([&] { call(planted.trainer); });
   };
   const Batch batch{at::ones({2, 1}), at::ones({2, 1})};
-  EXPECT_EQ(text("loss", [&](Trainer& t) { t.validate(planted.model, planted.data); }),
-            "Trainer::validate: planted");
   EXPECT_EQ(text("prepare_data", [&](Trainer& t) { t.test(planted.model, planted.data); }),
             "Trainer::test: planted");
+  EXPECT_EQ(text("loss", [&](Trainer& t) { t.validate(planted.model, planted.data); }),
+            "Trainer::validate: planted");
   EXPECT_EQ(text("predict_step", [&](Trainer& t) { t.predict(planted.model, planted.data); }),
             "Trainer::predict: planted");
   planted.trainer.prepare_model(planted.model);
@@ -232,7 +232,7 @@ void expect_whole_fit(Planted& planted) {
   const std::size_t records_before = planted.callback->records.size();
   const FitResult result = planted.fit();
   EXPECT_EQ(result.status, FitStatus::finished);
-  EXPECT_EQ(result.global_step, 6);
+  EXPECT_EQ(result.progress.global_step, 6);
   EXPECT_EQ(planted.callback->records.size() - records_before, 8);  // three steps and an epoch, twice
   // Epoch losses are the mean of |w - 2|·x; w grows by 0.01 of the mean x, 0.5, 2.5, 4.5, in each step.
   const auto& records = planted.callback->records;

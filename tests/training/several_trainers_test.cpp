@@ -122,8 +122,8 @@ TEST_P(SeveralTrainers, KeepLogsApartInOwnLoopsStepByStep) {
     one.train_step(one.prepare_batch({at::ones({1, 1}), at::full({1, 1}, i)}));
     other.train_step(other.prepare_batch({at::ones({1, 1}), at::full({1, 1}, 10.0 * i)}));
   }
-  EXPECT_EQ(one.finish_epoch(), (Metrics{{"train_loss", 2}}));
-  EXPECT_EQ(other.finish_epoch(), (Metrics{{"train_loss", 20}}));
+  EXPECT_EQ(one.finish_epoch().at("train_loss"), 2);
+  EXPECT_EQ(other.finish_epoch().at("train_loss"), 20);
 }
 
 TEST_P(SeveralTrainers, LeaveTheDefaultGeneratorsToTheModels) {
@@ -186,17 +186,17 @@ class StopFromAThread : public OnDevice {
 TEST_P(StopFromAThread, EndsWithTheStepThatRuns) {
   const FitResult result = stopped(Meeting::Place::training, 5);
   EXPECT_EQ(result.status, FitStatus::stopped);
-  EXPECT_EQ(result.global_step, 5);
+  EXPECT_EQ(result.progress.global_step, 5);
 }
 
 TEST_P(StopFromAThread, BeginsNoStepAfterValidation) {
   const FitResult result = stopped(Meeting::Place::validation, 3);  // the first one after an epoch
   EXPECT_EQ(result.status, FitStatus::stopped);
-  EXPECT_EQ(result.global_step, 3);
+  EXPECT_EQ(result.progress.global_step, 3);
 }
 
 TEST_P(StopFromAThread, BeginsNoStepAfterTheSanityCheck) {
-  EXPECT_EQ(stopped(Meeting::Place::validation, 1).global_step, 0);
+  EXPECT_EQ(stopped(Meeting::Place::validation, 1).progress.global_step, 0);
 }
 
 // Has everything that inference could disturb: a random stream, running means, a layer with a mode of its

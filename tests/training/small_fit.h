@@ -106,6 +106,16 @@ inline std::vector<std::string> names_of(const Record& record) {
   return names;
 }
 
+// Everything but clocks and transfer counts.
+inline NamedValues numbers_of(const Record& record) {
+  NamedValues numbers;
+  for (const auto& [name, value] : record.values)
+    if (!name.starts_with("host") && !name.starts_with("device") && name != "epoch_time_s" &&
+        name != "samples_per_s" && name != "data_wait_share")
+      numbers.emplace_back(name, value);
+  return numbers;
+}
+
 inline double value_of(const Record& record, const std::string& name) {
   const double* value = record.find(name);
   return value == nullptr ? std::nan("") : *value;

@@ -19,7 +19,7 @@ class NoWaitInsideTheLoop : public Callback {
   void on_train_batch_end(Trainer& trainer, Module&) override {
     ++num_steps;
     const TrainerProgress at = trainer.progress();
-    if (at.batch_index == at.num_train_batches) set(c10::cuda::SyncDebugMode::L_DISABLED);
+    if (at.batch == at.num_train_batches) set(c10::cuda::SyncDebugMode::L_DISABLED);
   }
 
   int num_steps = 0;

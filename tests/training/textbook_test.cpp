@@ -144,7 +144,7 @@ TEST_P(TextbookTrainer, FitIsMadeOfItsParts) {
   EXPECT_TRUE(same(model->weight, model_->weight));
   EXPECT_EQ(metrics.at("train_loss"), result.metrics.at("train_loss"));
   EXPECT_EQ(metrics.at("val_loss"), result.metrics.at("val_loss"));
-  EXPECT_EQ(parts.progress().global_step, result.global_step);
+  EXPECT_EQ(parts.progress().global_step, result.progress.global_step);
   EXPECT_EQ(model->board().chart().curves.at(0).y, model_->board().chart().curves.at(0).y);
 }
 

@@ -31,8 +31,8 @@ TEST_P(Fit, FindsTheTrueWeights) {
   Trainer trainer({.max_epochs = 3, .num_gpus = num_gpus_wanted(), .optimizer = sgd(0.03)});
   const FitResult result = trainer.fit(model, data);
   EXPECT_EQ(result.status, FitStatus::finished);
-  EXPECT_EQ(result.num_epochs, 3);
-  EXPECT_EQ(result.global_step, 3 * 32);
+  EXPECT_EQ(result.progress.epoch, 3);
+  EXPECT_EQ(result.progress.global_step, 3 * 32);
   // Noise of deviation 0.01 on 1000 samples moves the optimum by about 0.01 / √1000 = 0.0003; the rest is
   // the distance left after 96 steps of rate 0.03: (1 - 2·0.03)^96 · 4 = 0.01.
   EXPECT_TRUE(close(model->parameters()[0], at::tensor({2.f, -3.4f}).unsqueeze(0), 0.01));
@@ -89,14 +89,14 @@ TEST_P(Fit, OwnLoopGivesTheSameWeights) {
   Metrics means;
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
     for (const Batch& batch : *same_data.train_dataloader()) own.train_step(own.prepare_batch(batch));
-    EXPECT_EQ(own.progress().batch_index, 4);
+    EXPECT_EQ(own.progress().batch, 4);
     means = own.finish_epoch();
   }
   EXPECT_TRUE(same(model->weight, model_->weight));
   EXPECT_EQ(means.at("train_loss"), result.metrics.at("train_loss"));
   EXPECT_EQ(own.progress().epoch, 2);
   EXPECT_EQ(own.progress().global_step, 8);
-  EXPECT_EQ(own.progress().batch_index, 0);
+  EXPECT_EQ(own.progress().batch, 0);
   EXPECT_EQ(own.lr(), fitting.lr());
 }
 
@@ -161,7 +161,7 @@ TEST_P(Fit, SecondFitGoesOnFromTheWeightsWithFreshCounters) {
   Trainer trainer(options(1));
   trainer.fit(model_, data);
   const FitResult second = trainer.fit(model_, data);
-  EXPECT_EQ(second.global_step, 1);
+  EXPECT_EQ(second.progress.global_step, 1);
   EXPECT_TRUE(same(model_->weight, at::tensor({0.125f})));
 }
 
@@ -179,8 +179,8 @@ Limits run_with(TrainerOptions options) {
   options.optimizer = sgd(0.01);
   options.loggers = {logger};
   const FitResult result = Trainer(options).fit(model, data);
-  EXPECT_EQ(result.global_step, static_cast<std::int64_t>(model->train_sizes.size()));
-  return {model->train_sizes, model->num_val_batches, result.num_epochs,
+  EXPECT_EQ(result.progress.global_step, static_cast<std::int64_t>(model->train_sizes.size()));
+  return {model->train_sizes, model->num_val_batches, result.progress.epoch,
           static_cast<std::int64_t>(logger->records().size())};
 }
 

@@ -30,8 +30,22 @@ TEST(FakeTrainer, SaysWhenThereAreFewerCardsThanAsked) {
   set_log_observer({});
   EXPECT_EQ(trainer.gpus().size(), 2);
   EXPECT_EQ(messages,
-            std::vector<std::string>{"num_gpus = 5, but only 2 can be seen: training goes on on 2 cards"});
+            (std::vector<std::string>{
+                "num_gpus = 5: training runs on the first card alone, the others stay unused (no data "
+                "parallel yet)",
+                "num_gpus = 5, but only 2 can be seen: training goes on on the first card"}));
   EXPECT_THROW(Trainer({.max_epochs = 1, .num_gpus = 5, .require_gpus = true}), DeviceError);
+}
+
+TEST(FakeTrainer, SaysThatTheSecondCardStaysUnused) {
+  std::vector<std::string> messages;
+  set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
+  Trainer({.max_epochs = 1, .num_gpus = 1});
+  EXPECT_TRUE(messages.empty());
+  Trainer({.max_epochs = 1, .num_gpus = 2});
+  set_log_observer({});
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_NE(messages[0].find("num_gpus = 2: training runs on the first card alone"), std::string::npos);
 }
 
 TEST(FakeTrainer, MixedDevicesAreAnErrorThatNamesBoth) {

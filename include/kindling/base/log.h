@@ -16,10 +16,11 @@ enum class LogLevel { debug, info, warning, error, off };
 
 // Where messages go.
 struct LogOptions {
-  LogLevel level = LogLevel::info;  // messages below it are dropped; off: silent
-  bool to_stderr = false;           // lines such as "warning: text"
-  bool color = false;               // colours the level of the stderr lines
-  std::filesystem::path file = {};  // appended to, with timestamps; empty: no file
+  LogLevel level = LogLevel::info;          // messages below it are dropped; off: silent
+  bool to_stderr = false;                   // lines such as "warning: text"
+  LogLevel stderr_level = LogLevel::debug;  // of those, messages below it stay out of stderr
+  bool color = false;                       // colours the level of the stderr lines
+  std::filesystem::path file = {};          // appended to, with timestamps; empty: no file
 };
 
 // Replaces the whole configuration, the observer excepted. Throws Error when the file cannot be opened; the

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -21,12 +22,13 @@ struct DataLoaderOptions {
 };
 
 // Makes batches of a data set: one indexed copy per tensor and batch into a buffer that is used again when
-// nobody else holds it any more. Without shuffling, on the CPU, batches are views into the data (cut once):
-// do not write into them.
+// nobody else holds it any more. Without shuffling, on the CPU, batches of tensors in memory are views into
+// the data (cut once): do not write into them.
 //
 //   for (const Batch& batch : loader) …                    one epoch; each loop is the next epoch
 //   loader.start_epoch(e); while (loader.next(batch)) …    the same with the epoch chosen
 //
+// The loader must outlive the loop: `for (… : *data.train_dataloader())` keeps nobody else's loader alive.
 // Used from one thread.
 class KINDLING_API DataLoader {
  public:
@@ -40,13 +42,40 @@ class KINDLING_API DataLoader {
   const Dataset& dataset() const noexcept { return *dataset_; }
   const DataLoaderOptions& options() const noexcept { return options_; }
 
-  // Where the batches will go. For a card they are gathered in pinned memory, so that their copies need no
-  // wait; a buffer is written again only after the card has read it (an event on its current stream tells,
-  // asked and never waited for).
-  void stage_for(Device device);
+  // A place in the data. Any number of them may be at work on a loader, which must outlive them.
+  class KINDLING_API Cursor {
+   public:
+    explicit Cursor(DataLoader& loader);
 
+    // Where the batches will go. For a card they are gathered in pinned memory, so that their copies need no
+    // wait; a buffer is written again only after the card has read it (an event on its current stream tells,
+    // asked and never waited for).
+    void stage_for(Device device) { device_ = device; }
+    // Takes the samples rank, rank + size, rank + 2·size, … of each epoch's order; the first ones once more
+    // where they are fewer than others have, so that all ranks have equally many. Holds from the next seek()
+    // on.
+    void shard(std::int64_t rank, std::int64_t size);
+    // The next batch is number `batch` of an epoch.
+    void seek(std::int64_t epoch, std::int64_t batch = 0);
+    // The next batch of the epoch; false after the last one (then `batch` is left alone). Throws DataError
+    // for a data set that gives another number of samples than it was asked for.
+    bool next(Batch& batch);
+    std::int64_t num_batches() const noexcept;
+
+   private:
+    bool uses_views() const;
+    std::int64_t num_samples() const noexcept;
+
+    DataLoader* loader_;
+    Device device_;
+    std::int64_t rank_ = 0, num_ranks_ = 1;
+    at::Tensor order_;  // int64 [num_samples()] of this epoch; undefined before the first seek()
+    std::int64_t batch_index_ = 0;
+  };
+
+  // Those of the loader's own cursor.
+  void stage_for(Device device) { cursor_.stage_for(device); }
   void start_epoch(std::int64_t epoch);
-  // The next batch of the epoch; false after the last one (then `batch` is left alone).
   bool next(Batch& batch);
 
   // One epoch, batch by batch, for range-based loops.
@@ -54,38 +83,40 @@ class KINDLING_API DataLoader {
    public:
     using value_type = Batch;
     using difference_type = std::ptrdiff_t;
-    explicit Iterator(DataLoader& loader) : loader_(&loader) { ++*this; }
+    explicit Iterator(Cursor cursor) : cursor_(std::move(cursor)) { ++*this; }
     const Batch& operator*() const { return batch_; }
     Iterator& operator++() {
       batch_.clear();  // gives the buffer back before the next one is asked for
-      if (!loader_->next(batch_)) loader_ = nullptr;
+      is_at_end_ = !cursor_.next(batch_);
       return *this;
     }
     void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return it.loader_ == nullptr; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return it.is_at_end_; }
 
    private:
-    DataLoader* loader_;
+    Cursor cursor_;
     Batch batch_;
+    bool is_at_end_ = false;
   };
   Iterator begin();
   std::default_sentinel_t end() const noexcept { return {}; }
 
+  // The epoch that the next loop begins.
+  std::int64_t next_epoch() const noexcept { return next_epoch_; }
+  void set_next_epoch(std::int64_t epoch) noexcept { next_epoch_ = epoch; }
+
  private:
   struct Buffer;
 
-  bool uses_views() const;
-  Buffer& free_buffer();
-  void gather(std::int64_t begin, std::int64_t count, Batch& batch);
+  Buffer& free_buffer(Device device);
+  void gather(const at::Tensor& indices, Device device, Batch& batch);
 
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;
-  Device device_;
-  at::Tensor order_;          // int64 [n] of this epoch
-  std::vector<Batch> views_;  // of every batch, when they are views
+  std::vector<Batch> views_;  // of every batch, when the set has views
   std::vector<std::unique_ptr<Buffer>> buffers_;
+  Cursor cursor_;
   std::int64_t next_epoch_ = 0;
-  std::int64_t batch_index_ = 0;
 };
 
 }  // namespace kindling

@@ -37,14 +37,16 @@ struct DataOptions {
           {.doc = "[first, end) of the validation samples; absent: the set's own split", .min = 0}));
 };
 
-// Data and how to make batches of it. Loaders are made when first asked for and stay the same ones.
+// Data and how to make batches of it.
 class KINDLING_API DataModule {
  public:
   explicit DataModule(DataOptions options = {});
   virtual ~DataModule();
 
-  // Called once before the loaders are asked for: open and check files here. Throws DataError.
+  // Opens and checks files before the loaders are asked for. prepare() calls it, once for this object (again
+  // only after it has thrown), and is what trainers call. Throws DataError.
   virtual void prepare_data() {}
+  void prepare();
 
   virtual std::shared_ptr<DataLoader> train_dataloader() = 0;
   virtual std::shared_ptr<DataLoader> val_dataloader() { return nullptr; }  // nullptr: no validation
@@ -55,7 +57,9 @@ class KINDLING_API DataModule {
   // the host.
   virtual Batch on_after_batch_transfer(Batch batch) { return batch; }
 
-  // A loader over tensors ([n, …] each, CPU): shuffled for training, in order otherwise.
+  // A loader over tensors ([n, …] each, CPU): shuffled for training, in order otherwise. The data module
+  // keeps the latest of each kind, and the next one goes on with its epochs: a loop over
+  // `*train_dataloader()` is safe and has another order in every epoch.
   std::shared_ptr<DataLoader> get_tensorloader(std::vector<at::Tensor> tensors, bool train) const;
 
   const DataOptions& options() const noexcept { return options_; }
@@ -68,7 +72,9 @@ class KINDLING_API DataModule {
 
  private:
   DataOptions options_;
+  bool is_prepared_ = false;
   std::shared_ptr<DataLoader> train_loader_, val_loader_;
+  mutable std::shared_ptr<DataLoader> latest_[2];  // of get_tensorloader: in order, for training
 };
 
 }  // namespace kindling

@@ -22,7 +22,10 @@ class KINDLING_API Dataset {
   // write, or replace its tensors).
   virtual void gather(const at::Tensor& indices, Batch& batch) const = 0;
 
-  // The samples begin…end-1 in file order. The default gathers them; a set that holds tensors returns views.
+  // Whether slice() gives views of tensors that the set holds. Then batches in order, on the CPU, are cut
+  // once and kept; otherwise every batch is gathered when its turn comes.
+  virtual bool has_views() const { return false; }
+  // The samples begin…end-1 in file order. The default gathers them.
   virtual Batch slice(std::int64_t begin, std::int64_t end) const;
 };
 
@@ -35,6 +38,7 @@ class KINDLING_API TensorDataset : public Dataset {
 
   std::int64_t size() const override;
   void gather(const at::Tensor& indices, Batch& batch) const override;
+  bool has_views() const override { return true; }
   Batch slice(std::int64_t begin, std::int64_t end) const override;
 
   const std::vector<at::Tensor>& tensors() const noexcept { return tensors_; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/loggers/progress.h"
 
 namespace kindling {
 
@@ -27,11 +28,9 @@ struct ProgressOptions {
 
 // What there is to display.
 struct ProgressState {
-  std::int64_t epoch = 1;        // from 1
-  std::int64_t max_epochs = 0;   // 0: unknown
-  std::int64_t batch = 0;        // batches of this epoch done
-  std::int64_t num_batches = 0;  // of this epoch; 0: unknown
-  std::int64_t global_step = 0;
+  Progress at = {};
+  std::int64_t max_epochs = 0;                              // 0: unknown
+  std::int64_t num_batches = 0;                             // of this epoch; 0: unknown
   std::int64_t max_steps = 0;                               // 0: unknown
   double elapsed_s = 0;                                     // since this epoch began
   std::vector<std::pair<std::string, double>> values = {};  // shown in this order: {"loss", 0.0812}

@@ -13,7 +13,7 @@
 
 #include "kindling/base/export.h"
 #include "kindling/loggers/chart.h"
-#include "kindling/metrics/device_log.h"
+#include "kindling/metrics/epoch_log.h"
 
 namespace kindling {
 
@@ -63,19 +63,19 @@ class KINDLING_API ProgressBoard {
     std::size_t line = 0;
     double x = 0, y = 0;
     std::int64_t every_n = 1;
-    DeviceLog* log = nullptr;  // where y still is, in this row; nullptr: y is here
+    EpochLog* log = nullptr;  // where y still is, in this row; nullptr: y is here
     std::int64_t row = 0;
   };
 
   Point point_of(double x, std::string_view label, std::int64_t every_n);
-  DeviceLog& log_on(Device device);
+  EpochLog& log_on(Device device);
   void place(const Point& point);
   static void thin(Line& line);
 
   ProgressBoardOptions options_;
   std::vector<Line> lines_;
-  std::vector<Point> waiting_;                    // all that came after the first one on a device
-  std::vector<std::unique_ptr<DeviceLog>> logs_;  // one per device that was drawn from
+  std::vector<Point> waiting_;                   // all that came after the first one on a device
+  std::vector<std::unique_ptr<EpochLog>> logs_;  // one per device that was drawn from
 };
 
 }  // namespace kindling

@@ -11,9 +11,10 @@
 namespace kindling {
 
 // A module whose outputs [batch, classes] are logits for labels [batch] (int64). Cross-entropy is the loss;
-// train_acc, val_acc and test_acc are logged beside it, val_acc is plotted too.
+// the accuracy is its first metric, `acc`.
 class KINDLING_API Classifier : public Module {
  public:
+  Classifier();
   ~Classifier() override;
 
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
@@ -23,9 +24,8 @@ class KINDLING_API Classifier : public Module {
   // The layers and their shapes for an input [batch, …] of float zeros; see kindling::layer_summary.
   std::vector<LayerRow> layer_summary(at::IntArrayRef input_shape);
 
-  at::Tensor training_step(const Batch& batch) override;
-  void validation_step(const Batch& batch) override;
-  void test_step(const Batch& batch) override;
+  // The validation accuracy, higher is better.
+  Monitor monitor() const override { return {.name = "val_acc", .higher_is_better = true}; }
 };
 
 }  // namespace kindling

@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/metrics/metric.h"
 #include "kindling/metrics/progress_board.h"
 #include "kindling/nn/trainer_view.h"
 #include "kindling/optim/optimizer.h"
@@ -33,10 +35,10 @@ class KINDLING_API Module : public torch::nn::Module {
   virtual at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels);
 
   // One batch → the scalar to minimise; the trainer logs it as train_loss. Default:
-  // loss(forward_inputs(batch), labels).
+  // loss(forward_inputs(batch), labels), and the model's metrics.
   virtual at::Tensor training_step(const Batch& batch);
   // One batch, without gradients, in evaluation mode; logs what is to be seen. Defaults: plot the loss as
-  // val_loss; log test_loss.
+  // val_loss; log test_loss; both with the model's metrics.
   virtual void validation_step(const Batch& batch);
   virtual void test_step(const Batch& batch);
   // One batch → what predict() collects, [batch, …]. Default: forward_inputs(batch).
@@ -47,15 +49,34 @@ class KINDLING_API Module : public torch::nn::Module {
   virtual std::unique_ptr<Optimizer> configure_optimizers();
 
   // Logs one number of a step, on any device, without reading it: the trainer writes it into its log on the
-  // device and reports the mean over the epoch, weighted by samples. Outside of a trainer's loops nothing
-  // happens.
-  void log(std::string_view name, const at::Tensor& value) const { view_.log(name, value); }
+  // device and reports the mean over the epoch, weighted by the samples of the batches unless a weight is
+  // given. Outside of a trainer's loops nothing happens.
+  void log(std::string_view name, const at::Tensor& value, ValueOptions options = {}) const;
+  void log(std::string_view name, double value, ValueOptions options = {}) const;
+
+  // Has the default steps measure a metric: as train_<name>, val_<name> (which is drawn) and test_<name>. A
+  // second one of this name replaces the first.
+  void add_metric(std::string name, std::shared_ptr<const Metric> metric);
+  // The metric whose values are logged under this name ("val_acc"); nullptr: none.
+  std::shared_ptr<const Metric> metric_of(std::string_view logged_name) const;
+  // Adds a batch to the model's metrics, for steps of one's own.
+  enum class Stage { train, val, test };
+  void measure(Stage stage, const at::Tensor& outputs, const at::Tensor& labels);
+
+  // The value that tells how good the model is, for screens, stopping and keeping the best. Default: the
+  // validation loss.
+  struct Monitor {
+    std::string name = "val_loss";
+    bool higher_is_better = false;
+  };
+  virtual Monitor monitor() const { return {}; }
 
   // Logs one number of a training or validation step as train_<key> or val_<key>, and has the trainer draw
   // that name on the board, where train_loss always is. Drawn is what the epoch's log brings to the host
   // anyway: a plot costs no copy and no wait. x counts epochs: epoch + batch_index / num_train_batches for a
   // training batch, epoch + 1 for a validation. Sanity checks and evaluations outside of fit are not drawn.
   void plot(std::string_view key, const at::Tensor& value, bool train);
+  bool is_plotted(std::string_view name) const;
   // Points that an epoch gives to each curve, means over equally many batches; 0: none.
   std::int64_t plot_train_per_epoch = 2, plot_valid_per_epoch = 1;
   // Begun anew, with xlim from 0 to max_epochs, by Trainer::prepare_model. Copies of a model share it.
@@ -68,11 +89,16 @@ class KINDLING_API Module : public torch::nn::Module {
   // What can be seen of the trainer; set by Trainer::prepare_model.
   const TrainerView& trainer() const noexcept { return view_; }
   void set_trainer(TrainerView view) { view_ = std::move(view); }
-  // For trainers: draws the plotted names of an epoch's log whose rows, one a batch, are on the host.
-  void draw_epoch(const DeviceLog& log, bool train);
 
  private:
+  struct NamedMetric {
+    std::shared_ptr<const Metric> metric;
+    std::string name;
+    std::array<std::string, 3> logged_as;  // by stage
+  };
+
   TrainerView view_;
+  std::vector<NamedMetric> metrics_;
   std::vector<std::string> plotted_{"train_loss"};
   std::shared_ptr<ProgressBoard> board_;
 };

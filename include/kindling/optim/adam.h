@@ -30,30 +30,34 @@ struct AdamOptions {
       kindling::field("amsgrad", &AdamOptions::amsgrad, {.doc = "keep the largest second moment"}));
 };
 
-// Adam (Kingma, Ba, 2015, algorithm 1) in one fused operator for all parameters.
+// Adam (Kingma, Ba, 2015, algorithm 1) in one fused operator for all parameters of a group. Its state:
+// `exp_avg`, `exp_avg_sq`, `max_exp_avg_sq` (amsgrad), `step` (float32 scalar), from a parameter's first
+// gradient on.
 class KINDLING_API Adam : public Optimizer {
  public:
-  explicit Adam(std::vector<at::Tensor> parameters, AdamOptions options = {});
+  explicit Adam(ParameterGroups parameters, AdamOptions options = {});
 
  protected:
   enum class Decay { coupled, decoupled };
-  Adam(std::vector<at::Tensor> parameters, AdamOptions options, Decay decay);
-  void update(std::span<const std::size_t> active, at::TensorList gradients) override;
+  Adam(ParameterGroups parameters, AdamOptions options, Decay decay);
+  void update(const Update& update) override;
+  void state_loaded() override;
 
  private:
-  // The lists of the fused operator, one entry per parameter. Parameters that have always been updated
-  // together share one step counter (a float scalar on the device).
-  struct State {
-    std::vector<at::Tensor> parameters, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps;
-    State part(std::span<const std::size_t> active) const;
+  // How often parameters have been updated that have always been updated together.
+  struct Counter {
+    at::Tensor step;
+    std::size_t num_parameters;
+    std::size_t num_active = 0;  // in the update under way
   };
-  void make_state();
-  void advance_steps(std::span<const std::size_t> active);
-  void apply(const State& state, at::TensorList gradients);
+  void start(const Update& update);
+  void advance_counters(const Update& update);
 
   AdamOptions options_;
   Decay decay_;
-  State state_;
+  std::vector<at::Tensor>&exp_avgs_, &exp_avg_sqs_, &max_exp_avg_sqs_, &steps_;
+  std::vector<Counter> counters_;
+  std::vector<std::size_t> counter_of_;  // of each parameter, once it has been updated
 };
 
 // The names and defaults of torch.optim.AdamW.
@@ -80,7 +84,7 @@ struct AdamWOptions {
 // Adam with decoupled weight decay (Loshchilov, Hutter, 2019, algorithm 2).
 class KINDLING_API AdamW : public Adam {
  public:
-  explicit AdamW(std::vector<at::Tensor> parameters, AdamWOptions options = {});
+  explicit AdamW(ParameterGroups parameters, AdamWOptions options = {});
 };
 
 }  // namespace kindling

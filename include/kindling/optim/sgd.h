@@ -28,25 +28,26 @@ struct SgdOptions {
 };
 
 // Stochastic gradient descent, with momentum as in Sutskever et al. (2013) in PyTorch's form, in one fused
-// operator.
+// operator for all parameters of a group. Its state: `momentum_buffer`, from a parameter's first gradient on.
 class KINDLING_API Sgd : public Optimizer {
  public:
   // Throws ConfigError for options that contradict each other.
-  explicit Sgd(std::vector<at::Tensor> parameters, SgdOptions options = {});
+  explicit Sgd(ParameterGroups parameters, SgdOptions options = {});
 
  protected:
-  void update(std::span<const std::size_t> active, at::TensorList gradients) override;
+  // Throws ConfigError for found_inf with dampening: whether the buffer has begun is known to the device
+  // alone.
+  void update(const Update& update) override;
 
  private:
   struct Lists {
     std::vector<at::Tensor> parameters, gradients, buffers;
   };
-  void apply(at::TensorList parameters, at::TensorList gradients, at::TensorList buffers, bool first);
-  void update_part(std::span<const std::size_t> active, at::TensorList gradients);
+  void apply(const Update& update, at::TensorList buffers, bool first);
+  void start_some(const Update& update);
 
   SgdOptions options_;
-  std::vector<at::Tensor> buffers_;  // of the momentum; undefined until a parameter's first update
-  std::size_t num_started_ = 0;      // parameters that have had it
+  std::vector<at::Tensor>& buffers_;  // undefined until a parameter's first update, or without momentum
 };
 
 }  // namespace kindling

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,9 +10,12 @@
 
 #include "kindling/config/catalog.h"
 #include "kindling/data/data_module.h"
+#include "kindling/loggers/logger.h"
+#include "kindling/metrics/metric.h"
 #include "kindling/nn/module.h"
 #include "kindling/optim/optimizer.h"
 #include "kindling/optim/schedule.h"
+#include "kindling/training/callback.h"
 
 namespace kindling {
 
@@ -21,45 +25,55 @@ namespace kindling {
 //   register_builtin(registry);
 //   registry.model<MyMlp, MyMlpOptions>("my_mlp", "an MLP of my own");
 //
-// A name can be taken once per kind (ConfigError).
+// A name can be taken once per kind (ConfigError). A type without options of its own is made without them.
 class Registry {
  public:
   using DataFactory = std::function<std::shared_ptr<DataModule>(const DataOptions&)>;
+  using LoggerFactory = std::function<std::shared_ptr<Logger>(const std::filesystem::path& run_folder)>;
 
   Registry() = default;
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  // T(Options), or T() for NoOptions.
+  // T(Options): `[model]` with `name`.
   template <class T, OptionStruct Options = NoOptions>
   void model(std::string name, std::string doc = "") {
-    models.add(std::move(name), std::move(doc), Options{},
-               [](const Options& options) -> std::shared_ptr<Module> {
-                 if constexpr (std::is_same_v<Options, NoOptions>)
-                   return std::make_shared<T>();
-                 else
-                   return std::make_shared<T>(options);
-               });
+    models.add(std::move(name), std::move(doc), Options{}, &made<T, Options>);
   }
 
-  // T(Options, DataOptions), or T(DataOptions) for NoOptions.
+  // T(Options): in the list `model.metrics`, with these options.
   template <class T, OptionStruct Options = NoOptions>
-  void data(std::string name, std::string doc = "") {
-    data_modules.add(std::move(name), std::move(doc), Options{}, [](const Options& options) {
-      return [options](const DataOptions& shared) -> std::shared_ptr<DataModule> {
-        if constexpr (std::is_same_v<Options, NoOptions>)
-          return static_cast<void>(options), std::make_shared<T>(shared);
-        else
-          return std::make_shared<T>(options, shared);
-      };
+  void metric(std::string name, std::string doc = "", Options options = {}) {
+    metrics.add(std::move(name), std::move(doc), std::move(options), &made<T, Options>);
+  }
+
+  // T(Options): a table `[callbacks.NAME]`.
+  template <class T, OptionStruct Options = NoOptions>
+  void callback(std::string name, std::string doc = "") {
+    callbacks.add(std::move(name), std::move(doc), Options{}, &made<T, Options>);
+  }
+
+  // T(Options, std::filesystem::path), the path of the run's folder: a table `[loggers.NAME]`.
+  template <class T, OptionStruct Options = NoOptions>
+  void logger(std::string name, std::string doc = "") {
+    loggers.add(std::move(name), std::move(doc), Options{}, [](const Options& options) {
+      return [options](const std::filesystem::path& folder) { return made<T>(options, folder); };
     });
   }
 
-  // T(parameters, Options).
+  // T(Options, DataOptions): `[data]` with `name`.
+  template <class T, OptionStruct Options = NoOptions>
+  void data(std::string name, std::string doc = "") {
+    data_modules.add(std::move(name), std::move(doc), Options{}, [](const Options& options) {
+      return [options](const DataOptions& shared) { return made<T>(options, shared); };
+    });
+  }
+
+  // T(ParameterGroups, Options): `[optimizer]` with `name`.
   template <class T, OptionStruct Options>
   void optimizer(std::string name, std::string doc = "") {
     optimizers.add(std::move(name), std::move(doc), Options{}, [](const Options& options) {
-      return [options](std::vector<at::Tensor> parameters) -> std::unique_ptr<Optimizer> {
+      return [options](ParameterGroups parameters) -> std::unique_ptr<Optimizer> {
         return std::make_unique<T>(std::move(parameters), options);
       };
     });
@@ -72,9 +86,21 @@ class Registry {
   }
 
   Catalog<std::shared_ptr<Module>> models{"model"};
+  Catalog<std::shared_ptr<const Metric>> metrics{"metric"};
+  Catalog<std::shared_ptr<Callback>> callbacks{"callback"};
+  Catalog<LoggerFactory> loggers{"logger"};
   Catalog<DataFactory> data_modules{"data set"};
   Catalog<OptimizerFactory> optimizers{"optimizer"};
   Catalog<Schedule> schedules{"schedule"};
+
+ private:
+  template <class T, class Options, class... More>
+  static std::shared_ptr<T> made(const Options& options, const More&... more) {
+    if constexpr (std::is_same_v<Options, NoOptions>)
+      return std::make_shared<T>(more...);
+    else
+      return std::make_shared<T>(options, more...);
+  }
 };
 
 // Adds everything that Kindling ships.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/device/device.h"
 
 namespace torch::nn {
 class Module;
@@ -24,6 +25,9 @@ struct KINDLING_API StateDict {
 
   const at::Tensor* find(const std::string& name) const;  // nullptr: not there
 };
+
+// With copies of the tensors, always; those that are on a device come over one by one.
+KINDLING_API StateDict copy_to(const StateDict& state, Device device);
 
 // Those of a module.
 KINDLING_API StateDict state_dict(const torch::nn::Module& module);

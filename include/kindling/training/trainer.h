@@ -2,16 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
-#include <optional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/data/data_module.h"
 #include "kindling/device/device.h"
+#include "kindling/nn/layer_summary.h"
 #include "kindling/nn/module.h"
 #include "kindling/tensors/batch.h"
 #include "kindling/training/callback.h"
@@ -21,12 +22,9 @@
 
 namespace kindling {
 
-// Where a fit is.
-struct TrainerProgress {
-  std::int64_t epoch = 0;              // from 0
-  std::int64_t batch_index = 0;        // batches of this epoch done
-  std::int64_t num_train_batches = 0;  // of this epoch; 0: unknown (an own loop)
-  std::int64_t global_step = 0;        // optimizer steps done
+// Where a training is, and how it goes.
+struct TrainerProgress : Progress {
+  std::int64_t num_train_batches = 0;  // of an epoch; 0: unknown (an own loop)
   double epoch_seconds = 0;            // since this epoch began
   double data_wait_seconds = 0;        // of them, spent getting batches
 };
@@ -52,50 +50,97 @@ class KINDLING_API Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Trains from the weights that the model has, with a new optimizer, until max_epochs or max_steps;
-  // validates after every epoch when the data has a validation loader.
+  // validates after every epoch when the data has a validation loader. Ends earlier when a stop is requested,
+  // or when the loss of a training step was not finite: the epoch that shows it is the last.
   FitResult fit(std::shared_ptr<Module> model, DataModule& data);
   // The means of what validation_step or test_step logs over the whole loader. Throw DataError when there is
-  // no loader. These and predict() leave the model as they found it, its device excepted, so that they may be
-  // called from a callback in the middle of a fit, of this trainer or of another.
+  // no loader. These, predict() and layer_summary() leave the model as they found it, its device excepted,
+  // and other loops over the same loader where they are, so that they may be called from a callback in the
+  // middle of a fit, of this trainer or of another.
   Metrics validate(std::shared_ptr<Module> model, DataModule& data);
   Metrics test(std::shared_ptr<Module> model, DataModule& data);
   // The outputs of predict_step for every sample in order, [samples, …] on the CPU, moved there once.
   at::Tensor predict(std::shared_ptr<Module> model, DataModule& data);
+  // The layers and their shapes for the first training batch; lazy layers get their parameters. Getting the
+  // batch leaves the random state as it was.
+  std::vector<LayerRow> layer_summary(std::shared_ptr<Module> model, DataModule& data);
 
   // One level lower; fit() is made of these:
   //
-  //   trainer.prepare_data(data); trainer.prepare_model(model);
-  //   while (…) trainer.fit_epoch();
+  //   trainer.prepare_data(data);
+  //   trainer.prepare_model(model);
+  //   while (!trainer.is_done()) {
+  //     for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
+  //     trainer.finish_epoch();                              // or fit_epoch() for the two lines
+  //   }
   //
-  // Gets the data ready and asks for its loaders. `data` is borrowed until the last fit_epoch().
+  // Gets the data ready and asks for its loaders. `data` is borrowed until the last use of it here.
   void prepare_data(DataModule& data);
-  // Gives the model its trainer, begins its board with xlim {0, max_epochs}, starts a new optimizer and moves
+  // Gives the model its trainer, begins its board with xlim {0, max_epochs}, starts a new training and moves
   // the model to gpus()[0] (without a card it stays where it is).
   void prepare_model(std::shared_ptr<Module> model);
-  // One epoch of training and validation, with its records and callbacks; the values of the epoch record.
-  // Throws Error when nothing has been prepared. A stop request is the caller's to heed.
+  // One epoch of training and validation, with its records and callbacks; the values of the epoch record,
+  // none when a stop has ended it. Throws Error when nothing has been prepared.
   Metrics fit_epoch();
+  // Whether max_epochs or max_steps is reached or a stop has been requested.
+  bool is_done() const;
+
+  // The batches of an epoch, ready for train_step(): in the order that fit() takes them in, up to
+  // limit_train_batches and max_steps; a requested stop ends them, too. Each loop over them begins the epoch
+  // that progress() tells.
+  class KINDLING_API TrainBatches {
+   public:
+    class KINDLING_API Iterator {
+     public:
+      using value_type = Batch;
+      using difference_type = std::ptrdiff_t;
+      explicit Iterator(Trainer& trainer);
+      const Batch& operator*() const { return batch_; }
+      Iterator& operator++();
+      void operator++(int) { ++*this; }
+      friend bool operator==(const Iterator& it, std::default_sentinel_t) { return it.is_at_end_; }
+
+     private:
+      Trainer* trainer_;
+      Batch batch_;
+      bool is_at_end_ = false;
+    };
+    explicit TrainBatches(Trainer& trainer) : trainer_(&trainer) {}
+    Iterator begin() const { return Iterator(*trainer_); }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
+   private:
+    Trainer* trainer_;
+  };
+  TrainBatches train_batches() { return TrainBatches(*this); }
 
   // And lower still, for batches from anywhere:
   //
   //   trainer.prepare_model(model);
-  //   while (…) { trainer.train_step(trainer.prepare_batch(batch)); }   // no wait
-  //   const Metrics means = trainer.finish_epoch();                     // moves the log once
+  //   while (…) trainer.train_step(trainer.prepare_batch(batch));   // no wait
+  //   const Metrics values = trainer.finish_epoch();                // moves the log once
   //
-  // Moves every tensor to gpus()[0] (without a card they stay). Pinned tensors are copied without a wait.
+  // Moves every tensor to gpus()[0] (without a card they stay), and applies the on_after_batch_transfer of
+  // the data that has been prepared, if any. Pinned tensors are copied without a wait.
   Batch prepare_batch(Batch batch) const;
-  // Forward, backward, clipping, learning rate, update, log: one optimizer step.
+  // Forward, backward, clipping, learning rate, update, log: one optimizer step. Puts a model that is in
+  // evaluation mode as a whole back into training mode.
   void train_step(const Batch& batch);
   // Scales the gradients of the model so that their common norm is at most gradient_clip_val, as train_step()
   // does: for a step of one's own. Returns the norm before, on the device (undefined without gradients).
   at::Tensor clip_gradients(double gradient_clip_val, Module& model) const;
-  // Logs a number beside what the model logs, before the train_step it belongs to.
-  void log(std::string_view name, const at::Tensor& value);
-  // The weighted means of all that was logged since the last call; begins the next epoch.
+  // Logs a number beside what the model logs, before the train_step it belongs to; what comes after the last
+  // step of an epoch counts as a row of its own, with the weight of the last batch unless one is given.
+  void log(std::string_view name, const at::Tensor& value, ValueOptions options = {});
+  void log(std::string_view name, double value, ValueOptions options = {});
+  // Ends the epoch as fit() does: validation, when data has been prepared that has a loader for it (none
+  // after a requested stop), record, loggers, callbacks. Returns the values of the record and begins the next
+  // epoch.
   Metrics finish_epoch();
 
-  // Ends fit() after the current step. The token does the same from other threads.
-  void request_stop() noexcept;
+  // Ends fit() after the current step; during a validation, after the batch. A request made before fit()
+  // holds for it: it ends before the first step. The token does the same from other threads.
+  void request_stop(FitReason reason = FitReason::requested) noexcept;
   StopToken stop_token() const noexcept;
 
   // The first min(num_gpus, those that exist) cards.
@@ -103,11 +148,15 @@ class KINDLING_API Trainer {
   Device device() const noexcept;  // gpus()[0], else the CPU
   const TrainerOptions& options() const noexcept;
   TrainerProgress progress() const;
+  // What is being trained, and on what: empty before it has been prepared; the data is nullptr after a fit,
+  // too.
+  std::shared_ptr<Module> model() const;
+  DataModule* data() const;
   // The learning rate of the latest step.
   double lr() const noexcept;
   // The latest logged values of a step that have reached the host; never waits. On a card it also starts an
   // asynchronous copy of newer ones, at most once a second.
-  std::vector<std::pair<std::string, double>> preview();
+  NamedValues preview();
 
  private:
   class Impl;

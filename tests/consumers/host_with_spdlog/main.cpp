@@ -17,5 +17,5 @@ int main() {
 
   if (!own_log_is_untouched()) return 1;
   write_to_own_log("after");
-  return result.num_epochs == 3 ? 0 : 2;
+  return result.progress.epoch == 3 ? 0 : 2;
 }

@@ -9,7 +9,8 @@
 
 namespace kindling {
 
-// Evaluation mode without gradients; gives every layer its own mode back, also when something throws.
+// Evaluation mode without gradients while it lives, for acting and sampling between training steps; then
+// every layer has its own mode back, also when something throws.
 class EvaluationGuard {
  public:
   explicit EvaluationGuard(torch::nn::Module& model) : model_(model), was_training_(model.is_training()) {

@@ -4,7 +4,7 @@
 
 #include "fake_accelerator.h"
 #include "kindling/device/transfer_counts.h"
-#include "kindling/metrics/device_log.h"
+#include "kindling/metrics/epoch_log.h"
 
 namespace kindling {
 namespace {
@@ -14,11 +14,11 @@ class FakeLog : public testing::Test {
   void write(int first, int end) {
     for (int i = first; i < end; ++i) {
       log_.mark("a", at::full({}, i, at::device(fake::device(0)).dtype(at::kFloat)));
-      log_.write_row(1);
+      log_.append({.weight = 1});
     }
   }
 
-  DeviceLog log_{fake::device(0), 4};
+  EpochLog log_{fake::device(0), 4};
 };
 
 TEST_F(FakeLog, RowsCopyOnTheDeviceAloneAndMoveOnce) {
@@ -39,7 +39,7 @@ TEST_F(FakeLog, HostValuesAreNotCopied) {
   log_.mark("float", at::scalar_tensor(0.5, at::kFloat));
   log_.mark("double", at::scalar_tensor(0.5, at::kDouble));
   log_.mark("long", at::full({1}, 2, at::kLong));
-  log_.write_row(1);
+  log_.append({.weight = 1});
   EXPECT_EQ(fake::counts().host_to_device_copies, 0);
   EXPECT_EQ(fake::counts().host_waits(), 0);
 }

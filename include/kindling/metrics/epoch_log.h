@@ -1,0 +1,158 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/device/device.h"
+#include "kindling/metrics/metric.h"
+#include "kindling/tensors/state_dict.h"
+
+namespace kindling {
+
+// Names and numbers, in the order to be shown.
+using NamedValues = std::vector<std::pair<std::string, double>>;
+
+// How a value is logged.
+struct ValueOptions {
+  std::optional<double> weight{};  // in the mean over the epoch; absent: the samples of the batch
+};
+
+// What the host knows of a row.
+struct RowTag {
+  std::int64_t global_step = 0;  // from 1
+  std::int64_t batch = 0;        // of the epoch, from 0
+  double lr = 0;
+  double weight = 1;  // in means: the samples of the batch
+};
+
+// The log of an epoch, in the memory of the device that computes it: one row per step, one float32 per value.
+// A step marks its values; append() writes them into fixed slots and these, by one operation, into the log,
+// at a position that is kept on the device. Nothing waits; move_to_host() brings everything over in one copy.
+// On the CPU the log is plain memory.
+class KINDLING_API EpochLog {
+ public:
+  // `capacity`: values that fit before the memory grows (it doubles, on the device, without a wait).
+  explicit EpochLog(Device device, std::int64_t capacity = 4096);
+  ~EpochLog();
+  EpochLog(EpochLog&&) noexcept;
+  EpochLog& operator=(EpochLog&&) noexcept;
+
+  // What becomes of a column's values: means over the epoch, numbers of single steps only, a metric.
+  enum class Kind { mean, step_only, metric };
+  struct Column {
+    std::string name;
+    Kind kind = Kind::mean;
+    std::shared_ptr<const Metric> metric{};
+  };
+  // The number of a name, given at its first use. Fast when names come in the same order in every row.
+  std::size_t column(std::string_view name, Kind kind = Kind::mean);
+  const std::vector<Column>& columns() const noexcept { return columns_; }
+
+  // Puts a value (one element, any dtype, device or host) into the row that is being made; its tensor is read
+  // by append(). A second value for a column replaces the first. Throws DataError for more than one element.
+  void mark(std::size_t column, const at::Tensor& value, ValueOptions options = {});
+  void mark(std::size_t column, double value, ValueOptions options = {});
+  void mark(std::string_view name, const at::Tensor& value, ValueOptions options = {}) {
+    mark(column(name), value, options);
+  }
+  // Adds what a batch gives to a metric: one number as a value of the row, a larger tensor to sums on the
+  // device.
+  void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part);
+  bool has_marks() const noexcept { return !marks_.empty(); }
+
+  // Ends the row with what has been marked.
+  void append(const RowTag& tag);
+  std::int64_t num_rows() const noexcept { return num_rows_; }
+  RowTag tag(std::int64_t row) const;
+
+  // Starts an asynchronous copy of the rows that have not been asked for yet, unless one is still under way.
+  void start_preview();
+  // How many rows have reached the host, asked without waiting.
+  std::int64_t rows_on_host();
+  // Brings everything to the host: one copy, one wait (none of either on the CPU).
+  void move_to_host();
+
+  // Of rows on the host; nothing where the row has no such value. A metric's number is that of the row alone.
+  std::optional<double> value(std::int64_t row, std::size_t column) const;
+  // One number per column that has any: the weighted mean Σ weight·value / Σ weight over all rows, or the
+  // metric, in double precision. Requires move_to_host().
+  NamedValues means() const;
+
+  // Forgets the rows, keeps names and memory.
+  void clear();
+
+  // All rows, with what marks them (the marks of a row that is being made are not part of it). Saving moves
+  // the log to the host; loading replaces what is there. Metrics are asked for by their columns' names.
+  // Throws CheckpointError.
+  using MetricOfName = std::function<std::shared_ptr<const Metric>(const std::string& name)>;
+  void save(StateDict& state, const std::string& prefix);
+  void load(const StateDict& state, const std::string& prefix, const MetricOfName& metric_of);
+
+  Device device() const noexcept { return device_; }
+
+ private:
+  struct Mark {
+    std::size_t column;
+    double weight;  // negative: the row's
+    at::Tensor tensor;
+    double number;  // where there is no tensor
+  };
+  struct Slot {
+    std::size_t column;
+    double weight;
+    friend bool operator==(const Slot&, const Slot&) = default;
+  };
+  // Rows of consecutive steps with the same slots and weight.
+  struct Segment {
+    std::int64_t first_row, num_rows, first_value;
+    RowTag first;
+    std::vector<Slot> slots;
+  };
+  // Of a metric with more than one number.
+  struct Sums {
+    std::size_t column;
+    at::Tensor on_device;    // float64
+    at::Tensor on_host{};    // the same, undefined until it has been moved
+    double weight = 0;       // of the rows that have added to it
+    bool is_marked = false;  // by the row that is being made
+  };
+  struct Preview;
+
+  Mark& mark_of(std::size_t column, ValueOptions options);
+  Segment& segment_for(const RowTag& tag);
+  void grow(std::int64_t values);
+  void write_on_host();
+  void write_on_device(const Segment& segment);
+  void prepare_mirror();
+  void move_values_and_sums();
+  void load_rows(const StateDict& state, const std::string& prefix);
+  const Segment* segment_of(std::int64_t row) const;
+  const float* host_values() const;
+
+  Device device_;
+  std::vector<Column> columns_;
+  std::size_t expected_column_ = 0;  // where the next look-up starts
+  std::vector<Mark> marks_;
+  std::vector<Segment> segments_;
+  std::vector<double> rates_;  // of each row
+  std::vector<Sums> sums_;
+  std::int64_t num_rows_ = 0, num_values_ = 0;
+  at::Tensor values_;                // float32 [capacity] on the device
+  at::Tensor slots_, positions_;     // float32 and int64 [slots of the last segment] on the device
+  std::vector<at::Tensor> slot_of_;  // views of slots_, [1] each
+  at::Tensor mirror_;                // the values in pinned host memory; undefined on the CPU
+  std::int64_t values_asked_ = 0, values_arrived_ = 0, rows_asked_ = 0, rows_arrived_ = 0;
+  std::unique_ptr<Preview> preview_;  // the copy under way
+};
+
+}  // namespace kindling

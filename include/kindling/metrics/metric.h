@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+// A number about all samples of an epoch that comes from sums over its batches: an accuracy, a confusion, a
+// mean error. The sums stay on the device; the number is computed once they have come to the host with the
+// epoch's log. A metric itself holds no sums, so that one object serves training and validation, and several
+// trainers.
+class KINDLING_API Metric {
+ public:
+  virtual ~Metric();
+
+  // What a batch adds to the sums: a tensor of the same shape for every batch, of any dtype, on the device of
+  // `outputs`. Reads nothing on the host. Runs without autograd. A single number is logged for every step,
+  // too.
+  virtual at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const = 0;
+
+  // The number: from the sums (row by row) of what the batches have added, in double precision, and from how
+  // many samples they had. NaN where there is none.
+  virtual double compute(std::span<const double> sums, double num_samples) const = 0;
+};
+
+}  // namespace kindling

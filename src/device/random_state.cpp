@@ -1,0 +1,35 @@
+#include "device/random_state.h"
+
+#include <ATen/Context.h>
+
+#include <mutex>
+
+namespace kindling {
+namespace {
+
+std::vector<at::Generator> generators_of(Device device) {
+  std::vector<at::Generator> generators{at::globalContext().defaultGenerator(cpu())};
+  if (!device.is_cpu()) generators.push_back(at::globalContext().defaultGenerator(device));
+  return generators;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> random_state(Device device) {
+  std::vector<at::Tensor> state;
+  for (at::Generator& generator : generators_of(device)) {
+    const std::lock_guard lock(generator.mutex());
+    state.push_back(generator.get_state());
+  }
+  return state;
+}
+
+void set_random_state(Device device, const std::vector<at::Tensor>& state) {
+  std::vector<at::Generator> generators = generators_of(device);
+  for (std::size_t i = 0; i < generators.size() && i < state.size(); ++i) {
+    const std::lock_guard lock(generators[i].mutex());
+    generators[i].set_state(state[i]);
+  }
+}
+
+}  // namespace kindling

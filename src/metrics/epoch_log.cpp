@@ -1,0 +1,262 @@
+#include "kindling/metrics/epoch_log.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/DynamicCast.h>
+#include <c10/core/Event.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kindling/base/error.h"
+#include "kindling/device/transfer_counts.h"
+
+namespace kindling {
+namespace {
+
+constexpr double kWeightOfRow = -1;
+
+// Of a tensor in host memory, without item(), which is what a step must not call.
+template <class Number>
+Number host_number(const at::Tensor& value) {
+  return c10::fetch_and_cast<Number>(value.scalar_type(), value.const_data_ptr());
+}
+
+void count_copy_to_host(std::int64_t bytes, bool waits) {
+  TransferCounts& counts = transfer_counts();
+  ++counts.device_to_host_copies;
+  counts.device_to_host_bytes += bytes;
+  counts.host_waits += waits ? 1 : 0;
+}
+
+std::int64_t size_of_floats(std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); }
+
+}  // namespace
+
+struct EpochLog::Preview {
+  explicit Preview(Device device) : done(device.type()) {}
+  c10::Event done;
+};
+
+EpochLog::EpochLog(Device device, std::int64_t capacity)
+    : device_(device),
+      values_(at::empty({std::max<std::int64_t>(capacity, 1)}, at::dtype(at::kFloat).device(device))) {}
+
+EpochLog::~EpochLog() = default;
+EpochLog::EpochLog(EpochLog&&) noexcept = default;
+EpochLog& EpochLog::operator=(EpochLog&&) noexcept = default;
+
+std::size_t EpochLog::column(std::string_view name, Kind kind) {
+  for (std::size_t tried = 0; tried < columns_.size(); ++tried) {
+    const std::size_t index = (expected_column_ + tried) % columns_.size();
+    const bool is_steps = columns_[index].kind == Kind::step_only;
+    if (is_steps != (kind == Kind::step_only) || columns_[index].name != name) continue;
+    columns_[index].kind = kind;  // another model may have measured what this one logs
+    expected_column_ = index + 1;
+    return index;
+  }
+  columns_.push_back({.name = std::string(name), .kind = kind});
+  expected_column_ = columns_.size();
+  return columns_.size() - 1;
+}
+
+EpochLog::Mark& EpochLog::mark_of(std::size_t column, ValueOptions options) {
+  auto found = std::find_if(marks_.begin(), marks_.end(), [&](const Mark& m) { return m.column == column; });
+  if (found == marks_.end()) found = marks_.insert(found, Mark{column, 0, {}, 0});
+  found->weight = options.weight.value_or(kWeightOfRow);
+  return *found;
+}
+
+void EpochLog::mark(std::size_t column, const at::Tensor& value, ValueOptions options) {
+  if (!value.defined() || value.numel() != 1)
+    throw DataError(
+        {.place = "log(\"" + columns_.at(column).name + "\")",
+         .found = value.defined() ? std::to_string(value.numel()) + " elements" : "an undefined tensor",
+         .wanted = "one number",
+         .remedy = "log its mean()"});
+  mark_of(column, options).tensor = value;
+}
+
+void EpochLog::mark(std::size_t column, double value, ValueOptions options) {
+  Mark& mark = mark_of(column, options);
+  mark.tensor = at::Tensor();
+  mark.number = value;
+}
+
+void EpochLog::mark(std::string_view name, const std::shared_ptr<const Metric>& metric,
+                    const at::Tensor& part) {
+  const std::size_t index = column(name, Kind::metric);
+  columns_[index].metric = metric;
+  if (part.numel() == 1) return mark(index, part);
+  auto sums = std::find_if(sums_.begin(), sums_.end(), [&](const Sums& s) { return s.column == index; });
+  if (sums == sums_.end())
+    sums = sums_.insert(sums, {index, at::zeros(part.sizes(), part.options().dtype(at::kDouble))});
+  sums->on_device.add_(part);
+  sums->on_host = at::Tensor();
+  sums->is_marked = true;
+}
+
+void EpochLog::append(const RowTag& tag) {
+  const at::NoGradGuard no_grad;
+  Segment& segment = segment_for(tag);
+  const auto count = static_cast<std::int64_t>(marks_.size());
+  if (num_values_ + count > values_.size(0)) grow(num_values_ + count);
+  if (device_.is_cpu())
+    write_on_host();
+  else if (count > 0)
+    write_on_device(segment);
+  for (Sums& sums : sums_)
+    if (std::exchange(sums.is_marked, false)) sums.weight += tag.weight;
+  ++segment.num_rows;
+  num_values_ += count;
+  ++num_rows_;
+  rates_.push_back(tag.lr);
+  marks_.clear();
+}
+
+EpochLog::Segment& EpochLog::segment_for(const RowTag& tag) {
+  const auto continues = [&](const Segment& last) {
+    return last.first.global_step + last.num_rows == tag.global_step &&
+           last.first.batch + last.num_rows == tag.batch && last.first.weight == tag.weight &&
+           std::equal(last.slots.begin(), last.slots.end(), marks_.begin(), marks_.end(),
+                      [](const Slot& slot, const Mark& mark) {
+                        return slot.column == mark.column && slot.weight == mark.weight;
+                      });
+  };
+  if (!segments_.empty() && continues(segments_.back())) return segments_.back();
+  Segment& made = segments_.emplace_back(Segment{num_rows_, 0, num_values_, tag, {}});
+  for (const Mark& mark : marks_) made.slots.push_back({mark.column, mark.weight});
+  return made;
+}
+
+// A number of the host's own is read without a wait.
+void EpochLog::write_on_host() {
+  float* value = values_.mutable_data_ptr<float>() + num_values_;
+  for (const Mark& mark : marks_) {
+    if (!mark.tensor.defined())
+      *value++ = static_cast<float>(mark.number);
+    else
+      *value++ = host_number<float>(mark.tensor.is_cpu() ? mark.tensor : mark.tensor.cpu());
+  }
+}
+
+void EpochLog::write_on_device(const Segment& segment) {
+  const auto count = static_cast<std::int64_t>(marks_.size());
+  if (segment.num_rows == 0 || !positions_.defined()) {  // other slots than before, or the first row
+    if (static_cast<std::int64_t>(slot_of_.size()) != count) {
+      slots_ = at::empty({count}, values_.options());
+      slot_of_ = slots_.split(1);
+    }
+    positions_ = at::arange(num_values_, num_values_ + count, values_.options().dtype(at::kLong));
+  }
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    const at::Tensor& value = marks_[i].tensor;
+    if (!value.defined())
+      slot_of_[i].fill_(marks_[i].number);  // a launch with a number, not a copy
+    else if (value.is_cpu())
+      slot_of_[i].fill_(host_number<double>(value));
+    else
+      slot_of_[i].copy_(value.dim() < 2 ? value : value.view(at::IntArrayRef()));
+  }
+  values_.index_copy_(0, positions_, slots_);
+  positions_.add_(count);
+}
+
+void EpochLog::grow(std::int64_t values) {
+  at::Tensor larger = at::empty({std::max(values, 2 * values_.size(0))}, values_.options());
+  larger.narrow(0, 0, num_values_).copy_(values_.narrow(0, 0, num_values_));
+  values_ = std::move(larger);
+}
+
+// Called only while no copy into the mirror is under way, so that it may be replaced.
+void EpochLog::prepare_mirror() {
+  if (mirror_.defined() && mirror_.size(0) >= values_.size(0)) return;
+  at::Tensor larger = at::empty({values_.size(0)}, at::dtype(at::kFloat).pinned_memory(true));
+  if (values_arrived_ > 0)
+    std::memcpy(larger.mutable_data_ptr<float>(), mirror_.const_data_ptr<float>(),
+                static_cast<std::size_t>(size_of_floats(values_arrived_)));
+  mirror_ = std::move(larger);
+}
+
+void EpochLog::start_preview() {
+  if (device_.is_cpu() || rows_on_host() == num_rows_ || preview_) return;
+  prepare_mirror();
+  const std::int64_t count = num_values_ - values_asked_;
+  mirror_.narrow(0, values_asked_, count)
+      .copy_(values_.narrow(0, values_asked_, count), /*non_blocking=*/true);
+  preview_ = std::make_unique<Preview>(device_);
+  preview_->done.record(at::accelerator::getCurrentStream(device_.index()));
+  values_asked_ = num_values_;
+  rows_asked_ = num_rows_;
+  count_copy_to_host(size_of_floats(count), /*waits=*/false);
+}
+
+std::int64_t EpochLog::rows_on_host() {
+  if (device_.is_cpu()) return num_rows_;
+  if (preview_ && preview_->done.query()) {
+    preview_.reset();
+    values_arrived_ = values_asked_;
+    rows_arrived_ = rows_asked_;
+  }
+  return rows_arrived_;
+}
+
+void EpochLog::move_to_host() {
+  const bool has_new_sums =
+      std::any_of(sums_.begin(), sums_.end(), [](const Sums& sums) { return !sums.on_host.defined(); });
+  if (rows_on_host() == num_rows_ && !has_new_sums) return;
+  if (preview_) {
+    preview_->done.synchronize();
+    ++transfer_counts().host_waits;
+    rows_on_host();
+  }
+  if (num_values_ > values_arrived_ || has_new_sums) move_values_and_sums();
+  values_asked_ = values_arrived_ = num_values_;
+  rows_asked_ = rows_arrived_ = num_rows_;
+}
+
+void EpochLog::move_values_and_sums() {
+  const at::NoGradGuard no_grad;
+  if (device_.is_cpu()) {
+    for (Sums& sums : sums_) sums.on_host = sums.on_device;
+    return;
+  }
+  prepare_mirror();
+  const std::int64_t count = num_values_ - values_arrived_;
+  const at::Tensor values = values_.narrow(0, values_arrived_, count),
+                   there = mirror_.narrow(0, values_arrived_, count);
+  std::int64_t bytes = size_of_floats(count);
+  if (sums_.empty()) {
+    there.copy_(values);
+    return count_copy_to_host(bytes, /*waits=*/true);
+  }
+  std::vector<at::Tensor> parts{values.view(at::kByte)};
+  for (const Sums& sums : sums_) parts.push_back(sums.on_device.flatten().view(at::kByte));
+  const at::Tensor together = at::cat(parts).cpu();
+  count_copy_to_host(together.numel(), /*waits=*/true);
+  std::memcpy(there.mutable_data_ptr(), together.const_data_ptr(), static_cast<std::size_t>(bytes));
+  for (Sums& sums : sums_) {
+    sums.on_host = at::empty(sums.on_device.sizes(), at::kDouble);
+    std::memcpy(sums.on_host.mutable_data_ptr(), together.const_data_ptr<std::uint8_t>() + bytes,
+                sums.on_host.nbytes());
+    bytes += static_cast<std::int64_t>(sums.on_host.nbytes());
+  }
+}
+
+void EpochLog::clear() {
+  segments_.clear();
+  rates_.clear();
+  marks_.clear();
+  sums_.clear();
+  num_rows_ = num_values_ = 0;
+  values_asked_ = values_arrived_ = rows_asked_ = rows_arrived_ = 0;
+  preview_.reset();
+  positions_ = at::Tensor();
+  expected_column_ = 0;
+}
+
+}  // namespace kindling

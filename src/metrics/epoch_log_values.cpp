@@ -1,0 +1,198 @@
+// What the host reads of a log, and what it saves.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+
+#include "kindling/base/error.h"
+#include "kindling/metrics/epoch_log.h"
+#include "kindling/tensors/move.h"
+
+namespace kindling {
+namespace {
+
+// Each number of a segment that is saved: five of its own, and the number of its slots.
+constexpr std::size_t kSegmentNumbers = 6;
+
+template <class Number>
+at::Tensor tensor_of(const std::vector<Number>& numbers) {
+  return at::tensor(at::ArrayRef<Number>(numbers));
+}
+
+[[noreturn]] void refuse(const std::string& place, const std::string& found) {
+  throw CheckpointError(
+      {.place = "'" + place + "'", .found = found, .wanted = "what EpochLog::save has written"});
+}
+
+template <class Number>
+std::span<const Number> numbers_of(const StateDict& state, const std::string& name) {
+  const at::Tensor* tensor = state.find(name);
+  const bool fits = tensor != nullptr && tensor->is_cpu() && tensor->is_contiguous() && tensor->dim() == 1 &&
+                    tensor->scalar_type() == c10::CppTypeToScalarType<Number>::value;
+  if (!fits) refuse(name, tensor == nullptr ? "it is missing" : "it is no list of numbers");
+  return {tensor->const_data_ptr<Number>(), static_cast<std::size_t>(tensor->numel())};
+}
+
+}  // namespace
+
+const float* EpochLog::host_values() const {
+  return (device_.is_cpu() ? values_ : mirror_).const_data_ptr<float>();
+}
+
+const EpochLog::Segment* EpochLog::segment_of(std::int64_t row) const {
+  const auto after =
+      std::upper_bound(segments_.begin(), segments_.end(), row,
+                       [](std::int64_t r, const Segment& segment) { return r < segment.first_row; });
+  return row < 0 || row >= num_rows_ || after == segments_.begin() ? nullptr : &*std::prev(after);
+}
+
+RowTag EpochLog::tag(std::int64_t row) const {
+  const Segment* segment = segment_of(row);
+  if (segment == nullptr) return {};
+  const std::int64_t later = row - segment->first_row;
+  return {.global_step = segment->first.global_step + later,
+          .batch = segment->first.batch + later,
+          .lr = rates_[static_cast<std::size_t>(row)],
+          .weight = segment->first.weight};
+}
+
+std::optional<double> EpochLog::value(std::int64_t row, std::size_t column) const {
+  if (!device_.is_cpu() && row >= rows_arrived_) return std::nullopt;
+  const Segment* segment = segment_of(row);
+  if (segment == nullptr) return std::nullopt;
+  const auto& slots = segment->slots;
+  const auto found =
+      std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.column == column; });
+  if (found == slots.end()) return std::nullopt;
+  const auto width = static_cast<std::int64_t>(slots.size());
+  const double value =
+      host_values()[segment->first_value + (row - segment->first_row) * width + (found - slots.begin())];
+  const Column& of = columns_[column];
+  return of.kind == Kind::metric ? of.metric->compute({&value, 1}, segment->first.weight) : value;
+}
+
+NamedValues EpochLog::means() const {
+  std::vector<double> sums(columns_.size()), weights(columns_.size());
+  for (const Segment& segment : segments_) {
+    const float* value = segment.slots.empty() ? nullptr : host_values() + segment.first_value;
+    for (std::int64_t row = 0; row < segment.num_rows; ++row)
+      for (const Slot& slot : segment.slots) {
+        const double weight = slot.weight < 0 ? segment.first.weight : slot.weight;
+        sums[slot.column] +=
+            static_cast<double>(*value++) * (columns_[slot.column].kind == Kind::metric ? 1 : weight);
+        weights[slot.column] += weight;
+      }
+  }
+  NamedValues means;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const Column& column = columns_[i];
+    if (column.kind == Kind::metric && weights[i] > 0)
+      means.emplace_back(column.name, column.metric->compute({&sums[i], 1}, weights[i]));
+    else if (column.kind == Kind::mean && weights[i] > 0)
+      means.emplace_back(column.name, sums[i] / weights[i]);
+    for (const Sums& more : sums_)
+      if (more.column == i && more.weight > 0)
+        means.emplace_back(column.name,
+                           column.metric->compute({more.on_host.const_data_ptr<double>(),
+                                                   static_cast<std::size_t>(more.on_host.numel())},
+                                                  more.weight));
+  }
+  return means;
+}
+
+void EpochLog::save(StateDict& state, const std::string& prefix) {
+  move_to_host();
+  std::vector<std::int64_t> numbers;
+  std::vector<double> weights;
+  for (const Segment& segment : segments_) {
+    numbers.insert(numbers.end(),
+                   {segment.first_row, segment.num_rows, segment.first_value, segment.first.global_step,
+                    segment.first.batch, static_cast<std::int64_t>(segment.slots.size())});
+    weights.push_back(segment.first.weight);
+    for (const Slot& slot : segment.slots) {
+      numbers.push_back(static_cast<std::int64_t>(slot.column));
+      weights.push_back(slot.weight);
+    }
+  }
+  at::Tensor values = at::empty({num_values_}, at::kFloat);
+  if (num_values_ > 0) std::copy_n(host_values(), num_values_, values.mutable_data_ptr<float>());
+  state.tensors.emplace_back(prefix + "values", values);
+  state.tensors.emplace_back(prefix + "rates", tensor_of(rates_));
+  state.tensors.emplace_back(prefix + "segments", tensor_of(numbers));
+  state.tensors.emplace_back(prefix + "weights", tensor_of(weights));
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const std::string key = prefix + "column." + std::to_string(i);
+    state.metadata[key] = columns_[i].name;
+    state.metadata[key + ".kind"] = std::to_string(static_cast<int>(columns_[i].kind));
+  }
+  for (const Sums& sums : sums_) {
+    const std::string key = prefix + "sums." + std::to_string(sums.column);
+    state.tensors.emplace_back(key, sums.on_host.clone());
+    state.tensors.emplace_back(key + ".weight", tensor_of<double>({sums.weight}));
+  }
+}
+
+void EpochLog::load(const StateDict& state, const std::string& prefix, const MetricOfName& metric_of) {
+  clear();
+  columns_.clear();
+  for (std::size_t i = 0;; ++i) {
+    const std::string key = prefix + "column." + std::to_string(i);
+    const auto name = state.metadata.find(key), kind = state.metadata.find(key + ".kind");
+    if (name == state.metadata.end() || kind == state.metadata.end()) break;
+    Column& column = columns_.emplace_back(Column{.name = name->second});
+    if (kind->second == "1") column.kind = Kind::step_only;
+    if (kind->second != "2") continue;
+    column.kind = Kind::metric;
+    column.metric = metric_of(column.name);
+    if (!column.metric) refuse(prefix, "the model has no metric for '" + column.name + "'");
+  }
+  load_rows(state, prefix);
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const std::string key = prefix + "sums." + std::to_string(i);
+    const at::Tensor* sums = state.find(key);
+    if (sums == nullptr) continue;
+    const auto weight = numbers_of<double>(state, key + ".weight");
+    if (weight.size() != 1 || sums->scalar_type() != at::kDouble) refuse(key, "it is no sum of a metric");
+    sums_.push_back({.column = i, .on_device = copy_to(*sums, device_), .weight = weight[0]});
+  }
+}
+
+void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
+  const auto values = numbers_of<float>(state, prefix + "values");
+  const auto rates = numbers_of<double>(state, prefix + "rates"),
+             weights = numbers_of<double>(state, prefix + "weights");
+  const auto numbers = numbers_of<std::int64_t>(state, prefix + "segments");
+  std::size_t number = 0, weight = 0;
+  while (number < numbers.size()) {
+    if (numbers.size() - number < kSegmentNumbers || weight == weights.size())
+      refuse(prefix, "a segment is cut off");
+    const auto* of = &numbers[number];
+    Segment& segment = segments_.emplace_back(
+        Segment{num_rows_,
+                of[1],
+                num_values_,
+                {.global_step = of[3], .batch = of[4], .lr = 0, .weight = weights[weight]},
+                {}});
+    const auto num_slots = static_cast<std::size_t>(of[5]);
+    number += kSegmentNumbers;
+    ++weight;
+    if (of[0] != num_rows_ || of[1] < 1 || of[2] != num_values_ || num_slots > numbers.size() - number ||
+        num_slots > weights.size() - weight)
+      refuse(prefix, "a segment does not follow the one before");
+    for (std::size_t i = 0; i < num_slots; ++i, ++number, ++weight) {
+      const auto column = static_cast<std::size_t>(numbers[number]);
+      if (column >= columns_.size()) refuse(prefix, "a value has no name");
+      segment.slots.push_back({column, weights[weight]});
+    }
+    num_rows_ += segment.num_rows;
+    num_values_ += segment.num_rows * static_cast<std::int64_t>(num_slots);
+  }
+  if (num_values_ != static_cast<std::int64_t>(values.size()) ||
+      num_rows_ != static_cast<std::int64_t>(rates.size()))
+    refuse(prefix, "rows and values differ in number");
+  rates_.assign(rates.begin(), rates.end());
+  if (num_values_ > values_.size(0)) values_ = at::empty({num_values_}, values_.options());
+  if (num_values_ > 0) write_values(values_.narrow(0, 0, num_values_), *state.find(prefix + "values"));
+}
+
+}  // namespace kindling

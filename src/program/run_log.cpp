@@ -1,0 +1,63 @@
+#include "program/run_log.h"
+
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
+#include "kindling/training/trainer.h"
+#include "program/environment.h"
+
+namespace kindling {
+namespace {
+
+std::string loader_text(const std::shared_ptr<DataLoader>& loader) {
+  if (!loader) return "none";
+  return std::to_string(loader->dataset().size()) + " samples in " + std::to_string(loader->num_batches()) +
+         " batches of " + std::to_string(loader->options().batch_size);
+}
+
+std::string text(const Progress& at) {
+  return "epoch " + std::to_string(at.epoch) + ", batch " + std::to_string(at.batch) + ", step " +
+         std::to_string(at.global_step);
+}
+
+const char* text(FitReason reason) {
+  switch (reason) {
+    case FitReason::finished:
+      return "finished";
+    case FitReason::requested:
+      return "stopped on request";
+    case FitReason::early_stop:
+      return "stopped early";
+    case FitReason::diverged:
+      return "diverged";
+    case FitReason::error:
+      break;
+  }
+  return "failed";
+}
+
+}  // namespace
+
+void RunLog::on_fit_start(Trainer& trainer, Module& model) {
+  for (const auto& [name, value] : environment_facts()) log_info(name + ": " + value);
+  log_info("device: " + trainer.device().str());
+  log_info("model: " + model.name());
+  log_info("training data: " + loader_text(trainer.data()->train_dataloader()));
+  log_info("validation data: " + loader_text(trainer.data()->val_dataloader()));
+}
+
+void RunLog::on_epoch_end(Trainer&, Module&, const Record& record) {
+  std::string line =
+      "epoch " + std::to_string(record.epoch) + ", step " + std::to_string(record.global_step) + ":";
+  for (const auto& [name, value] : record.values) line += " " + name + " " + number_text(value);
+  log_info(line);
+}
+
+void RunLog::on_exception(Trainer&, Module&, const std::exception& error) {
+  log_info(std::string("error: ") + error.what());
+}
+
+void RunLog::on_fit_end(Trainer&, Module&, const FitResult& result) {
+  log_info(std::string(text(result.reason)) + " at " + text(result.progress));
+}
+
+}  // namespace kindling

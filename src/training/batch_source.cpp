@@ -1,0 +1,34 @@
+#include "training/batch_source.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace kindling {
+
+BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, const TrainerInfo& info,
+                         std::optional<std::int64_t> limit)
+    : data_(data), loader_(std::move(loader)), info_(info), limit_(limit), cursor_(*loader_) {
+  cursor_.stage_for(info_.device());
+}
+
+std::int64_t BatchSource::num_batches() const noexcept {
+  return limit_ ? std::min(cursor_.num_batches(), *limit_) : cursor_.num_batches();
+}
+
+void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
+  cursor_.seek(epoch, batch);
+  batch_ = batch;
+}
+
+bool BatchSource::next(Batch& batch) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool found = batch_ < num_batches() && cursor_.next(batch);
+  if (found) {
+    batch = data_.on_after_batch_transfer(moved_batch(std::move(batch), info_));
+    ++batch_;
+  }
+  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return found;
+}
+
+}  // namespace kindling

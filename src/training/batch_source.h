@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "kindling/data/data_module.h"
+#include "training/trainer_info.h"
+
+namespace kindling {
+
+// The way of batches from a data module to a step: loader, staging, move to the device, the data module's
+// on_after_batch_transfer, and how long the step waited for all that. It has its own place in the data:
+// others may be at work on the same loader.
+class BatchSource {
+ public:
+  // `limit`: batches of an epoch at most. All references outlive the source.
+  BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, const TrainerInfo& info,
+              std::optional<std::int64_t> limit);
+
+  std::int64_t num_batches() const noexcept;  // of an epoch
+
+  // See DataLoader::Cursor.
+  void shard(std::int64_t rank, std::int64_t size) { cursor_.shard(rank, size); }
+  void seek(std::int64_t epoch, std::int64_t batch = 0);
+  // The next batch, ready for a step; false after the last one.
+  bool next(Batch& batch);
+
+  // Seconds spent in next() since the clock was restarted.
+  double wait_seconds() const noexcept { return wait_seconds_; }
+  void restart_clock() noexcept { wait_seconds_ = 0; }
+
+ private:
+  DataModule& data_;
+  std::shared_ptr<DataLoader> loader_;
+  const TrainerInfo& info_;
+  std::optional<std::int64_t> limit_;
+  DataLoader::Cursor cursor_;
+  std::int64_t batch_ = 0;
+  double wait_seconds_ = 0;
+};
+
+}  // namespace kindling

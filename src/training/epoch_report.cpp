@@ -1,0 +1,159 @@
+#include "training/epoch_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kindling {
+namespace {
+
+constexpr double kPreviewInterval_s = 1;
+
+void put(Record& record, std::string_view name, double value) {
+  for (auto& [known, old] : record.values)
+    if (known == name) {
+      old = value;
+      return;
+    }
+  record.values.emplace_back(name, value);
+}
+
+void put_counts(Record& record, const TransferCounts& counts) {
+  for (const auto& [name, count] : TransferCounts::kNames)
+    put(record, name, static_cast<double>(counts.*count));
+}
+
+}  // namespace
+
+EpochReport::EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers,
+                         std::int64_t every_n_steps)
+    : state_(state), loggers_(std::move(loggers)), every_n_steps_(every_n_steps) {}
+
+void EpochReport::start() {
+  latest_.clear();
+  begin(nullptr);
+}
+
+void EpochReport::begin(BatchSource* source) {
+  source_ = source;
+  if (source_ != nullptr) source_->restart_clock();
+  num_reported_rows_ = state_.log.num_rows();  // those that were there before have been reported
+  num_samples_ = 0;
+  counts_at_start_ = transfer_counts();
+  start_ = Clock::now();
+}
+
+double EpochReport::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+void EpochReport::after_step(std::int64_t num_samples) {
+  num_samples_ += num_samples;
+  if (every_n_steps_ == 0 || state_.progress.global_step % every_n_steps_ != 0) return;
+  state_.log.start_preview();
+  report_steps(state_.log.rows_on_host());
+}
+
+void EpochReport::end_training() {
+  EpochLog& log = state_.log;
+  if (log.has_marks())  // logged after the last step
+    log.append({.global_step = state_.progress.global_step,
+                .batch = state_.progress.batch,
+                .lr = log.tag(log.num_rows() - 1).lr,
+                .weight = log.tag(log.num_rows() - 1).weight});
+  log.move_to_host();
+  if (every_n_steps_ > 0) report_steps(log.num_rows());
+  train_seconds_ = seconds();
+}
+
+void EpochReport::report_steps(std::int64_t rows) {
+  const std::size_t loss = state_.log.column("train_loss");
+  for (; num_reported_rows_ < rows; ++num_reported_rows_)
+    if (state_.log.tag(num_reported_rows_).global_step % every_n_steps_ == 0 &&
+        state_.log.value(num_reported_rows_, loss))
+      write(step_record(num_reported_rows_));
+}
+
+Record EpochReport::step_record(std::int64_t row) const {
+  const RowTag tag = state_.log.tag(row);
+  Record record{
+      .kind = Record::Kind::step, .global_step = tag.global_step, .epoch = state_.progress.epoch + 1};
+  const auto& columns = state_.log.columns();
+  NamedValues own;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const auto value = state_.log.value(row, i);
+    if (!value) continue;
+    const bool is_trainers = i == 0 || columns[i].kind == EpochLog::Kind::step_only;
+    (is_trainers ? record.values : own).emplace_back(columns[i].name, *value);
+  }
+  for (auto& [name, value] : record.values)
+    if (name == "train_loss") name = "train_loss_step";
+  record.values.insert(record.values.begin() + 1, {"lr", tag.lr});
+  for (auto& [name, value] : own) record.values.emplace_back(name + "_step", value);
+  return record;
+}
+
+Record EpochReport::close(const NamedValues& validation) {
+  Record record{.kind = Record::Kind::epoch,
+                .global_step = state_.progress.global_step,
+                .epoch = state_.progress.epoch + 1,
+                .values = state_.log.means()};
+  for (const auto& [name, value] : validation) put(record, name, value);
+  put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
+  put(record, "epoch_time_s", seconds());
+  put(record, "samples_per_s", static_cast<double>(num_samples_) / train_seconds_);
+  put(record, "data_wait_share", data_wait_seconds() / train_seconds_);
+  put_counts(record, transfer_counts() - counts_at_start_);
+  read_latest();
+  state_.log.clear();
+  return record;
+}
+
+void EpochReport::write(const Record& record) const {
+  for (const auto& logger : loggers_) logger->write(record);
+}
+
+std::optional<std::int64_t> EpochReport::first_diverged_step() const {
+  const std::size_t loss = state_.log.column("train_loss");
+  for (std::int64_t row = 0; row < state_.log.num_rows(); ++row)
+    if (!std::isfinite(state_.log.value(row, loss).value_or(0))) return state_.log.tag(row).global_step;
+  return std::nullopt;
+}
+
+void EpochReport::draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches) const {
+  Module& model = *state_.model;
+  const bool is_train = stage == Module::Stage::train;
+  const std::int64_t per_epoch = is_train ? model.plot_train_per_epoch : model.plot_valid_per_epoch;
+  if (num_batches == 0) num_batches = log.num_rows();
+  if (per_epoch < 1 || num_batches == 0) return;
+  const auto epoch = static_cast<double>(state_.progress.epoch);
+  for (std::size_t column = 0; column < log.columns().size(); ++column) {
+    const std::string& name = log.columns()[column].name;
+    if (!name.starts_with(is_train ? "train_" : "val_") || !model.is_plotted(name)) continue;
+    for (std::int64_t row = 0; row < log.num_rows(); ++row)
+      if (const auto value = log.value(row, column)) {
+        const double share = is_train ? static_cast<double>(row) / static_cast<double>(num_batches) : 1;
+        model.board().draw(epoch + share, *value, name, std::max<std::int64_t>(num_batches / per_epoch, 1));
+      }
+  }
+}
+
+NamedValues EpochReport::preview() {
+  EpochLog& log = state_.log;
+  const auto now = Clock::now();
+  if (std::chrono::duration<double>(now - last_preview_).count() >= kPreviewInterval_s) {
+    log.start_preview();
+    last_preview_ = now;
+  }
+  read_latest();
+  return latest_;
+}
+
+// Keeps what there was when there is nothing newer.
+void EpochReport::read_latest() {
+  EpochLog& log = state_.log;
+  const std::int64_t rows = log.rows_on_host();
+  if (rows > 0) latest_.clear();
+  for (std::size_t column = 0; column < log.columns().size() && rows > 0; ++column)
+    if (const auto value = log.value(rows - 1, column))
+      latest_.emplace_back(log.columns()[column].name, *value);
+}
+
+}  // namespace kindling

@@ -1,0 +1,129 @@
+#include "training/fit_loop.h"
+
+#include "kindling/base/log.h"
+#include "training/evaluate_loop.h"
+
+namespace kindling {
+namespace {
+
+bool must_stop(const FitParts& fit) {
+  return fit.stop.stop_requested() ||
+         (fit.options.max_steps && fit.state.progress.global_step >= *fit.options.max_steps);
+}
+
+// Nothing when a stop has ended it.
+std::optional<NamedValues> validate(const FitParts& fit) {
+  fit.report.end_training();
+  fit.state.progress.phase = Phase::validation;
+  const auto draw_training = [&] {
+    fit.report.draw(fit.state.log, Module::Stage::train, fit.info->num_train_batches);
+  };
+  if (fit.validation == nullptr || fit.validation->num_batches() == 0) {
+    draw_training();
+    return NamedValues{};
+  }
+  Module& model = *fit.state.model;
+  const EvaluationScope scope(model, fit.info, fit.evaluation_log);
+  fit.callbacks.call(&Callback::on_validation_start, model);
+  std::optional<NamedValues> values;
+  if (evaluate_loop(model, &Module::validation_step, *fit.validation, fit.evaluation_log, &fit.stop)) {
+    values = fit.evaluation_log.means();
+    draw_training();
+    fit.report.draw(fit.evaluation_log, Module::Stage::val, fit.evaluation_log.num_rows());
+  }
+  fit.callbacks.call(&Callback::on_validation_end, model);
+  return values;
+}
+
+void stop_if_diverged(const FitParts& fit) {
+  const auto step = fit.report.first_diverged_step();
+  if (!step) return;
+  log_warning("the training loss is not finite from step " + std::to_string(*step) +
+              " on: training ends here; a smaller learning rate or gradient_clip_val may help");
+  fit.stop.request_stop(FitReason::diverged);
+}
+
+// The one end of an epoch. It advances before callbacks hear of it, so that what they save does not repeat
+// it.
+Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
+  Module& model = *fit.state.model;
+  stop_if_diverged(fit);
+  Record record = fit.report.close(validation);
+  Progress& at = fit.state.progress;
+  at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
+  fit.callbacks.call(&Callback::on_epoch_record, model, record);
+  fit.report.write(record);
+  const Record& finished = record;
+  fit.callbacks.call(&Callback::on_epoch_end, model, finished);
+  fit.report.begin(nullptr);
+  return Metrics(record.values.begin(), record.values.end());
+}
+
+}  // namespace
+
+bool is_done(const FitParts& fit) {
+  return must_stop(fit) || (fit.options.max_epochs && fit.state.progress.epoch >= *fit.options.max_epochs);
+}
+
+Metrics fit_loop(const FitParts& fit) {
+  Metrics latest;
+  while (!is_done(fit)) {
+    auto metrics = fit_epoch(fit);
+    if (metrics) latest = std::move(*metrics);
+  }
+  return latest;
+}
+
+std::optional<Metrics> fit_epoch(const FitParts& fit) {
+  if (fit.state.progress.phase == Phase::training) {
+    begin_epoch(fit);
+    Batch batch;
+    while (next_batch(fit, batch)) train_batch(fit, batch);
+  } else {
+    fit.report.begin(nullptr);
+  }
+  if (fit.stop.stop_requested()) {
+    fit.report.end_training();
+    return std::nullopt;
+  }
+  const auto validation = validate(fit);
+  if (!validation) return std::nullopt;
+  return close_epoch(fit, *validation);
+}
+
+void begin_epoch(const FitParts& fit) {
+  Module& model = *fit.state.model;
+  const Progress& at = fit.state.progress;
+  fit.report.begin(fit.train);
+  model.train();  // before the callbacks, which may freeze a layer
+  fit.callbacks.call(&Callback::on_train_epoch_start, model);
+  fit.train->seek(at.epoch, at.batch);
+}
+
+bool next_batch(const FitParts& fit, Batch& batch) { return !must_stop(fit) && fit.train->next(batch); }
+
+void train_batch(const FitParts& fit, const Batch& batch) {
+  Module& model = *fit.state.model;
+  if (!model.is_training()) model.train();  // an own loop may have used it for acting
+  fit.step.run(batch);
+  ++fit.state.progress.global_step;
+  ++fit.state.progress.batch;
+  fit.report.after_step(batch.num_samples());
+  fit.callbacks.call(&Callback::on_train_batch_end, model);
+}
+
+Metrics finish_epoch(const FitParts& fit) {
+  FitParts parts = fit;
+  if (fit.stop.stop_requested()) parts.validation = nullptr;
+  return close_epoch(fit, validate(parts).value_or(NamedValues{}));
+}
+
+void sanity_check(const FitParts& fit, BatchSource& batches) {
+  Module& model = *fit.state.model;
+  const EvaluationScope scope(model, fit.info, fit.evaluation_log);
+  fit.callbacks.call(&Callback::on_validation_start, model);
+  evaluate_loop(model, &Module::validation_step, batches, fit.evaluation_log, &fit.stop);
+  fit.callbacks.call(&Callback::on_validation_end, model);
+}
+
+}  // namespace kindling

@@ -1,0 +1,137 @@
+#include "training/train_state.h"
+
+#include <charconv>
+#include <typeinfo>
+
+#include "device/random_state.h"
+#include "kindling/base/error.h"
+#include "kindling/optim/adam.h"
+#include "kindling/tensors/move.h"
+#include "kindling/training/callback.h"
+
+namespace kindling {
+namespace {
+
+constexpr const char* kModel = "model.";
+constexpr const char* kFrozen = "frozen.";
+constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kLog = "log.";
+constexpr const char* kRandom = "random.";
+constexpr const char* kProgress = "progress.";
+
+std::string callback_prefix(std::size_t number) { return "callback." + std::to_string(number) + "."; }
+
+void put(StateDict& state, const std::string& prefix, const StateDict& part) {
+  for (const auto& [name, tensor] : part.tensors) state.tensors.emplace_back(prefix + name, tensor);
+  for (const auto& [name, value] : part.metadata) state.metadata[prefix + name] = value;
+}
+
+StateDict part_of(const StateDict& state, const std::string& prefix) {
+  StateDict part;
+  for (const auto& [name, tensor] : state.tensors)
+    if (name.starts_with(prefix)) part.tensors.emplace_back(name.substr(prefix.size()), tensor);
+  for (const auto& [name, value] : state.metadata)
+    if (name.starts_with(prefix)) part.metadata[name.substr(prefix.size())] = value;
+  return part;
+}
+
+[[noreturn]] void refuse(const std::string& place, const std::string& found, const std::string& wanted) {
+  throw CheckpointError({.place = place, .found = found, .wanted = wanted});
+}
+
+std::int64_t read_count(const StateDict& state, const std::string& name) {
+  const auto found = state.metadata.find(name);
+  if (found == state.metadata.end()) refuse("'" + name + "'", "it is missing", "a count");
+  std::int64_t count = -1;
+  const char* const end = found->second.data() + found->second.size();
+  if (std::from_chars(found->second.data(), end, count).ptr != end || count < 0)
+    refuse("'" + name + "'", "'" + found->second + "'", "a count");
+  return count;
+}
+
+void save_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, StateDict& state) {
+  for (std::size_t i = 0; i < callbacks.size(); ++i) {
+    StateDict own;
+    callbacks[i]->save_state(own);
+    if (own.tensors.empty() && own.metadata.empty()) continue;
+    own.metadata["type"] = typeid(*callbacks[i]).name();
+    put(state, callback_prefix(i), own);
+  }
+}
+
+void load_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, const StateDict& state) {
+  for (std::size_t i = 0; i < callbacks.size(); ++i) {
+    StateDict own = part_of(state, callback_prefix(i));
+    const std::string type = own.metadata["type"];
+    if (!type.empty() && type != typeid(*callbacks[i]).name())
+      refuse("callback " + std::to_string(i), "the saved state is that of a " + type,
+             "the callbacks of the training that was saved, in their order");
+    own.metadata.erase("type");
+    if (!type.empty()) callbacks[i]->load_state(own);
+  }
+  if (!part_of(state, callback_prefix(callbacks.size())).metadata.empty())
+    refuse("callback " + std::to_string(callbacks.size()), "there is no such callback, but a state of it",
+           "the callbacks of the training that was saved, in their order");
+}
+
+}  // namespace
+
+void TrainState::start(std::shared_ptr<Module> new_model) {
+  model = std::move(new_model);
+  optimizer.reset();
+  progress = {};
+  log.clear();
+}
+
+Optimizer& TrainState::require_optimizer() {
+  if (optimizer) return *optimizer;
+  if (options_.optimizer)
+    optimizer = options_.optimizer(ParameterGroups(*model));
+  else if (!(optimizer = model->configure_optimizers()))
+    optimizer = std::make_unique<Adam>(ParameterGroups(*model));
+  if (!optimizer)
+    throw ConfigError({.place = "optimizer", .found = "the factory has made none", .wanted = "an Optimizer"});
+  optimizer->take_names(*model);
+  return *optimizer;
+}
+
+void TrainState::save(StateDict& state) {
+  put(state, kModel, state_dict(*model));
+  for (const auto& item : model->named_parameters())
+    if (!item.value().requires_grad()) state.metadata[kFrozen + item.key()] = "true";
+  if (optimizer) put(state, kOptimizer, optimizer->state_dict());
+  log.save(state, kLog);
+  save_callbacks(options_.callbacks, state);
+  state.metadata[std::string(kProgress) + "epoch"] = std::to_string(progress.epoch);
+  state.metadata[std::string(kProgress) + "batch"] = std::to_string(progress.batch);
+  state.metadata[std::string(kProgress) + "global_step"] = std::to_string(progress.global_step);
+  state.metadata[std::string(kProgress) + "phase"] =
+      progress.phase == Phase::training ? "training" : "validation";
+  const auto random = random_state(log.device());
+  for (std::size_t i = 0; i < random.size(); ++i)
+    state.tensors.emplace_back(kRandom + std::to_string(i), random[i]);
+}
+
+void TrainState::load(const StateDict& state) {
+  load_state_dict(*model, part_of(state, kModel), "the saved model");
+  if (!log.device().is_cpu()) move_to(*model, log.device());
+  for (const auto& item : model->named_parameters())
+    item.value().requires_grad_(!state.metadata.contains(kFrozen + item.key()));
+  optimizer.reset();
+  const StateDict of_optimizer = part_of(state, kOptimizer);
+  if (!of_optimizer.tensors.empty()) require_optimizer().load_state_dict(of_optimizer);
+  log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
+  load_callbacks(options_.callbacks, state);
+  const std::string prefix = kProgress;
+  progress = {
+      .epoch = read_count(state, prefix + "epoch"),
+      .batch = read_count(state, prefix + "batch"),
+      .global_step = read_count(state, prefix + "global_step"),
+      .phase = state.metadata.at(prefix + "phase") == "validation" ? Phase::validation : Phase::training};
+  std::vector<at::Tensor> random;
+  for (std::size_t i = 0; const at::Tensor* one = state.find(kRandom + std::to_string(i)); ++i)
+    random.push_back(*one);
+  set_random_state(log.device(), random);
+}
+
+}  // namespace kindling

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+
+#include "kindling/loggers/progress.h"
+#include "kindling/metrics/epoch_log.h"
+#include "kindling/nn/module.h"
+#include "kindling/optim/optimizer.h"
+#include "kindling/training/trainer_options.h"
+
+namespace kindling {
+
+// What a training is at a moment, between two steps.
+class TrainState {
+ public:
+  // `options` outlive it.
+  TrainState(Device device, const TrainerOptions& options) : log(device), options_(options) {}
+
+  std::shared_ptr<Module> model{};
+  std::unique_ptr<Optimizer> optimizer{};  // made when it is first needed
+  Progress progress{};
+  EpochLog log;  // of the running epoch's training
+
+  // Begins a training of this model.
+  void start(std::shared_ptr<Module> new_model);
+  // Makes the optimizer if there is none: by the options, else by the model, else Adam. Lazy layers must have
+  // their parameters by then.
+  Optimizer& require_optimizer();
+
+  // Everything that a continued run needs: weights, which of them are frozen, optimizer, progress, the rows
+  // of the log, random state, callbacks. The one list of saved things. The tensors are the training's own, no
+  // copies; saving brings the log to the host.
+  void save(StateDict& state);
+  // Into a training that start() has begun with the same kind of model, on the same device; lazy layers get
+  // their shapes. The random state comes last, so what is to be drawn before the next step must have been
+  // drawn. Throws CheckpointError that says what does not fit.
+  void load(const StateDict& state);
+
+ private:
+  const TrainerOptions& options_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,235 @@
+#include "training/trainer_impl.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "device/libtorch_version.h"
+#include "device/random_state.h"
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "training/eager_step.h"
+#include "training/watched_step.h"
+
+namespace kindling {
+namespace {
+
+TrainerOptions resolved(TrainerOptions options) {
+  require_matching_libtorch();
+  validate(options, "TrainerOptions");
+  if (options.fast_dev_run) {
+    options.max_epochs = 1;
+    options.max_steps = 1;
+    options.limit_train_batches = options.limit_val_batches = 1;
+    options.limit_test_batches = options.limit_predict_batches = 1;
+    options.num_sanity_val_steps = 0;
+  }
+  return options;
+}
+
+// Says aloud what is not as it was asked for.
+void check_cards(const TrainerOptions& options, std::size_t num_found) {
+  const auto found = static_cast<std::int64_t>(num_found);
+  const std::int64_t wanted = options.num_gpus == -1 ? 1 : options.num_gpus;
+  const std::string asked = "num_gpus = " + std::to_string(options.num_gpus);
+  if (found > 1)
+    log_warning(asked +
+                ": training runs on the first card alone, the others stay unused (no data parallel yet)");
+  if (found >= wanted) return;
+  const std::string reason = why_no_more_gpus();
+  if (options.require_gpus)
+    throw DeviceError(
+        {.place = "Trainer",
+         .found = asked + ", but " + std::to_string(found) + " can be used: " + reason,
+         .wanted = "as many cards, because require_gpus is set",
+         .remedy = "run `kindling devices`, or leave require_gpus off to train on what there is"});
+  log_warning(asked + ", but " + reason + ": training goes on on " +
+              (found == 0 ? "the CPU" : "the first card"));
+}
+
+std::shared_ptr<TrainerInfo> info_for(const TrainerOptions& options) {
+  auto info = std::make_shared<TrainerInfo>();
+  info->gpus = first_gpus(options.num_gpus);
+  info->max_epochs = options.max_epochs;
+  check_cards(options, info->gpus.size());
+  return info;
+}
+
+void require_an_end(const TrainerOptions& options) {
+  if (options.max_epochs || options.max_steps) return;
+  throw ConfigError({.place = "Trainer::fit",
+                     .found = "neither max_epochs nor max_steps is set",
+                     .wanted = "at least one of them",
+                     .remedy = "for example max_epochs = 10"});
+}
+
+FitStatus status_of(FitReason reason) {
+  if (reason == FitReason::finished) return FitStatus::finished;
+  return reason == FitReason::diverged ? FitStatus::diverged : FitStatus::stopped;
+}
+
+// For what must not hide an error that is already on its way.
+template <class Call>
+void or_log(const Call& call) noexcept {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    log_error(std::string("after an error of the fit: ") + error.what());
+  } catch (...) {
+    log_error("after an error of the fit: another one");
+  }
+}
+
+}  // namespace
+
+Callback::~Callback() = default;
+
+Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
+    : options(resolved(std::move(asked))),
+      info(info_for(options)),
+      state(info->device(), options),
+      evaluation_log(info->device()),
+      callbacks(owner, options.callbacks),
+      report(state, options.loggers, options.log_every_n_steps) {
+  info->progress = &state.progress;
+  if (options.num_threads) at::set_num_threads(static_cast<int>(*options.num_threads));
+}
+
+FitParts Trainer::Impl::parts() {
+  return {.options = options,
+          .info = info,
+          .state = state,
+          .step = *step_,
+          .report = report,
+          .evaluation_log = evaluation_log,
+          .callbacks = callbacks,
+          .stop = stop,
+          .train = train_ ? &*train_ : nullptr,
+          .validation = validation_ ? &*validation_ : nullptr};
+}
+
+FitParts Trainer::Impl::prepared(const char* place, bool needs_data) {
+  if (needs_data && !train_)
+    throw Error({.place = place, .found = "there is no data", .remedy = "call prepare_data(data) first"});
+  if (!step_)
+    throw Error({.place = place, .found = "there is no model", .remedy = "call prepare_model(model) first"});
+  return parts();
+}
+
+void Trainer::Impl::prepare_data(DataModule& new_data) {
+  train_.emplace(source_of(new_data,
+                           {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader},
+                           options.limit_train_batches));
+  data = &new_data;
+  validation_.reset();
+  if (auto loader = new_data.val_dataloader())
+    validation_.emplace(new_data, std::move(loader), *info, options.limit_val_batches);
+  info->num_train_batches = train_->num_batches();
+}
+
+void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
+  attach(*model, info);
+  ProgressBoard& board = model->board();
+  board.clear();
+  if (options.max_epochs) board.options().xlim = {0, static_cast<double>(*options.max_epochs)};
+  state.start(std::move(model));
+  step_ = std::make_unique<WatchedStep>(std::make_unique<EagerStep>(state, *info, options, callbacks),
+                                        state.progress);
+  info->log = &state.log;
+  report.start();
+}
+
+FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data) {
+  require_an_end(options);
+  const FitScope scope{*this};
+  prepare_data(new_data);
+  prepare_model(model);
+  FitResult result;
+  try {
+    callbacks.call(&Callback::on_fit_start, *model);
+    const std::int64_t sanity_steps = std::min(
+        options.num_sanity_val_steps, options.limit_val_batches.value_or(options.num_sanity_val_steps));
+    if (validation_ && sanity_steps > 0 && !stop.stop_requested()) {
+      BatchSource batches(new_data, new_data.val_dataloader(), *info, sanity_steps);
+      sanity_check(parts(), batches);
+    }
+    result.metrics = fit_loop(parts());
+    result.reason = stop.reason();
+    result.status = status_of(result.reason);
+    result.progress = state.progress;
+    end_fit(result);
+  } catch (...) {
+    tell_of_error(std::current_exception());
+    throw;
+  }
+  return result;
+}
+
+void Trainer::Impl::end_fit(const FitResult& result) {
+  info->log = nullptr;  // what a model logs from here on belongs to no loop
+  for (const auto& logger : options.loggers) logger->finish();
+  callbacks.call(&Callback::on_fit_end, *state.model, result);
+}
+
+void Trainer::Impl::tell_of_error(std::exception_ptr error) noexcept {
+  Module& model = *state.model;
+  info->log = nullptr;
+  for (const auto& callback : callbacks.list())
+    or_log([&] {
+      try {
+        std::rethrow_exception(error);
+      } catch (const std::exception& known) {
+        callback->on_exception(callbacks.trainer(), model, known);
+      } catch (...) {  // nothing that a callback could be told
+      }
+    });
+  const FitResult result{.status = FitStatus::failed, .reason = FitReason::error, .progress = state.progress};
+  for (const auto& logger : options.loggers) or_log([&] { logger->finish(); });
+  for (const auto& callback : callbacks.list())
+    or_log([&] { callback->on_fit_end(callbacks.trainer(), model, result); });
+}
+
+Trainer::Impl::FitScope::~FitScope() {
+  impl.stop.reset();
+  impl.info->log = nullptr;
+  impl.info->num_train_batches = 0;
+  impl.data = nullptr;
+  impl.train_.reset();
+  impl.validation_.reset();
+}
+
+BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderOf& of,
+                                     std::optional<std::int64_t> limit) const {
+  from.prepare();
+  auto loader = (from.*of.loader)();
+  if (!loader)
+    throw DataError({.place = of.place, .found = std::string("the data has no ") + of.name + "()"});
+  return {from, std::move(loader), *info, limit};
+}
+
+Metrics Trainer::Impl::evaluate(Module& model, BatchSource source, EvaluationStep step) {
+  const EvaluationScope scope(model, info, evaluation_log);
+  evaluate_loop(model, step, source, evaluation_log, /*stop=*/nullptr);
+  const NamedValues means = evaluation_log.means();
+  return Metrics(means.begin(), means.end());
+}
+
+at::Tensor Trainer::Impl::predict(Module& model, BatchSource source) {
+  const EvaluationScope scope(model, info, evaluation_log);
+  return predict_loop(model, source);
+}
+
+std::vector<LayerRow> Trainer::Impl::layer_summary(Module& model, DataModule& of) {
+  const EvaluationScope scope(model, info, evaluation_log);
+  Batch batch;
+  {
+    const RandomStateGuard random_state(info->device());
+    BatchSource source =
+        source_of(of, {"Trainer::layer_summary", "train_dataloader", &DataModule::train_dataloader}, 1);
+    source.seek(0);
+    source.next(batch);
+  }
+  return kindling::layer_summary(model, batch);
+}
+
+}  // namespace kindling

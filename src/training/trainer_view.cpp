@@ -1,0 +1,47 @@
+#include "kindling/nn/trainer_view.h"
+
+#include "kindling/tensors/move.h"
+#include "training/trainer_info.h"
+
+namespace kindling {
+
+void attach(Module& model, const std::shared_ptr<TrainerInfo>& info) {
+  model.set_trainer(TrainerView(info));
+  if (!info->gpus.empty()) move_to(model, info->device());
+}
+
+Batch moved_batch(Batch batch, const TrainerInfo& info) {
+  return info.gpus.empty() ? std::move(batch) : move_to(std::move(batch), info.device());
+}
+
+std::vector<Device> TrainerView::gpus() const {
+  const auto info = info_.lock();
+  return info ? info->gpus : std::vector<Device>{};
+}
+
+Device TrainerView::device() const {
+  const auto info = info_.lock();
+  return info ? info->device() : cpu();
+}
+
+std::optional<std::int64_t> TrainerView::max_epochs() const {
+  const auto info = info_.lock();
+  return info ? info->max_epochs : std::nullopt;
+}
+
+Progress TrainerView::progress() const {
+  const auto info = info_.lock();
+  return info ? *info->progress : Progress{};
+}
+
+std::int64_t TrainerView::num_train_batches() const {
+  const auto info = info_.lock();
+  return info ? info->num_train_batches : 0;
+}
+
+EpochLog* TrainerView::log() const {
+  const auto info = info_.lock();
+  return info ? info->log : nullptr;
+}
+
+}  // namespace kindling
