@@ -163,6 +163,14 @@ void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
     order_ = order_.index_select(0, at::arange(num_samples()).mul_(num_ranks_).add_(rank_).remainder_(n));
 }
 
+at::Tensor DataLoader::Cursor::indices() const {
+  const std::int64_t size = loader_->options_.batch_size,
+                     begin = std::max<std::int64_t>(batch_index_ - 1, 0) * size;
+  const std::int64_t count = std::min(size, num_samples() - begin);
+  return order_.defined() ? order_.narrow(0, begin, count).clone()
+                          : at::arange(begin, begin + count, at::kLong);
+}
+
 bool DataLoader::Cursor::next(Batch& batch) {
   if (!uses_views() && !order_.defined()) seek(0, batch_index_);
   if (batch_index_ >= num_batches()) return false;

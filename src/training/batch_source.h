@@ -25,6 +25,8 @@ class BatchSource {
   void seek(std::int64_t epoch, std::int64_t batch = 0);
   // The next batch, ready for a step; false after the last one.
   bool next(Batch& batch);
+  // Which samples the latest batch holds; see DataLoader::Cursor.
+  at::Tensor indices() const { return cursor_.indices(); }
 
   // Seconds spent in next() since the clock was restarted.
   double wait_seconds() const noexcept { return wait_seconds_; }

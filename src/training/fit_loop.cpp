@@ -105,6 +105,7 @@ bool next_batch(const FitParts& fit, Batch& batch) { return !must_stop(fit) && f
 void train_batch(const FitParts& fit, const Batch& batch) {
   Module& model = *fit.state.model;
   if (!model.is_training()) model.train();  // an own loop may have used it for acting
+  fit.info->log = &fit.state.log;
   fit.step.run(batch);
   ++fit.state.progress.global_step;
   ++fit.state.progress.batch;

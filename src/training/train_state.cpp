@@ -123,11 +123,13 @@ void TrainState::load(const StateDict& state) {
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
   const std::string prefix = kProgress;
-  progress = {
-      .epoch = read_count(state, prefix + "epoch"),
-      .batch = read_count(state, prefix + "batch"),
-      .global_step = read_count(state, prefix + "global_step"),
-      .phase = state.metadata.at(prefix + "phase") == "validation" ? Phase::validation : Phase::training};
+  const auto phase = state.metadata.find(prefix + "phase");
+  if (phase == state.metadata.end())
+    refuse("'" + prefix + "phase'", "it is missing", "training or validation");
+  progress = {.epoch = read_count(state, prefix + "epoch"),
+              .batch = read_count(state, prefix + "batch"),
+              .global_step = read_count(state, prefix + "global_step"),
+              .phase = phase->second == "validation" ? Phase::validation : Phase::training};
   std::vector<at::Tensor> random;
   for (std::size_t i = 0; const at::Tensor* one = state.find(kRandom + std::to_string(i)); ++i)
     random.push_back(*one);

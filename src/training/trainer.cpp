@@ -5,6 +5,11 @@
 #include "training/trainer_impl.h"
 
 namespace kindling {
+namespace {
+
+constexpr LoaderOf kPredictLoader{"Trainer::predict", "predict_dataloader", &DataModule::predict_dataloader};
+
+}  // namespace
 
 Trainer::Trainer(TrainerOptions options)
     : impl_(with_libtorch_errors("Trainer",
@@ -37,10 +42,14 @@ Metrics Trainer::test(std::shared_ptr<Module> model, DataModule& data) {
 
 at::Tensor Trainer::predict(std::shared_ptr<Module> model, DataModule& data) {
   return with_libtorch_errors("Trainer::predict", [&] {
-    return impl_->predict(
-        *model,
-        impl_->source_of(data, {"Trainer::predict", "predict_dataloader", &DataModule::predict_dataloader},
-                         options().limit_predict_batches));
+    return impl_->predict(*model, impl_->source_of(data, kPredictLoader, options().limit_predict_batches));
+  });
+}
+
+void Trainer::predict(std::shared_ptr<Module> model, DataModule& data,
+                      const std::function<void(const Prediction&)>& take) {
+  with_libtorch_errors("Trainer::predict", [&] {
+    impl_->predict(*model, impl_->source_of(data, kPredictLoader, options().limit_predict_batches), take);
   });
 }
 
@@ -67,14 +76,15 @@ bool Trainer::is_done() const {
   return kindling::is_done(impl_->prepared("Trainer::is_done", /*needs_data=*/false));
 }
 
-Trainer::TrainBatches::Iterator::Iterator(Trainer& trainer) : trainer_(&trainer) {
+TrainBatches::Iterator::Iterator(Trainer& trainer) : trainer_(&trainer) {
   with_libtorch_errors("Trainer::train_batches", [&] {
     begin_epoch(trainer_->impl_->prepared("Trainer::train_batches", /*needs_data=*/true));
   });
   ++*this;
 }
 
-Trainer::TrainBatches::Iterator& Trainer::TrainBatches::Iterator::operator++() {
+TrainBatches::Iterator& TrainBatches::Iterator::operator++() {
+  batch_.clear();  // gives the buffer back before the next one is asked for
   with_libtorch_errors("Trainer::train_batches", [&] {
     is_at_end_ =
         !next_batch(trainer_->impl_->prepared("Trainer::train_batches", /*needs_data=*/true), batch_);

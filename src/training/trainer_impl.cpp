@@ -8,6 +8,7 @@
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/tensors/move.h"
 #include "training/eager_step.h"
 #include "training/watched_step.h"
 
@@ -132,6 +133,7 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   ProgressBoard& board = model->board();
   board.clear();
   if (options.max_epochs) board.options().xlim = {0, static_cast<double>(*options.max_epochs)};
+  if (stop.reason() == FitReason::diverged) stop.reset();  // that was another training
   state.start(std::move(model));
   step_ = std::make_unique<WatchedStep>(std::make_unique<EagerStep>(state, *info, options, callbacks),
                                         state.progress);
@@ -217,6 +219,16 @@ Metrics Trainer::Impl::evaluate(Module& model, BatchSource source, EvaluationSte
 at::Tensor Trainer::Impl::predict(Module& model, BatchSource source) {
   const EvaluationScope scope(model, info, evaluation_log);
   return predict_loop(model, source);
+}
+
+void Trainer::Impl::predict(Module& model, BatchSource source,
+                            const std::function<void(const Prediction&)>& take) {
+  const EvaluationScope scope(model, info, evaluation_log);
+  source.seek(0);
+  for (Batch batch; source.next(batch);)
+    take({.outputs = move_to(model.predict_outputs(batch), cpu()),
+          .batch = batch,
+          .indices = source.indices()});
 }
 
 std::vector<LayerRow> Trainer::Impl::layer_summary(Module& model, DataModule& of) {

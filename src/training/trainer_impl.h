@@ -9,6 +9,13 @@
 
 namespace kindling {
 
+// One of a data module's loaders.
+struct LoaderOf {
+  const char* place;  // that asks for it, for the error
+  const char* name;
+  std::shared_ptr<DataLoader> (DataModule::*loader)();
+};
+
 // What stands behind a Trainer: its parts, which the loops work on.
 class Trainer::Impl {
  public:
@@ -21,13 +28,9 @@ class Trainer::Impl {
   FitParts prepared(const char* place, bool needs_data);
   Metrics evaluate(Module& model, BatchSource source, EvaluationStep step);
   at::Tensor predict(Module& model, BatchSource source);
+  void predict(Module& model, BatchSource source, const std::function<void(const Prediction&)>& take);
   std::vector<LayerRow> layer_summary(Module& model, DataModule& data);
   // Batches of one of the data's loaders, made ready; throws DataError when the data has none.
-  struct LoaderOf {
-    const char* place;  // of Trainer, for the error
-    const char* name;
-    std::shared_ptr<DataLoader> (DataModule::*loader)();
-  };
   BatchSource source_of(DataModule& data, const LoaderOf& of, std::optional<std::int64_t> limit) const;
 
   TrainerOptions options;

@@ -76,6 +76,39 @@ TEST_P(Evaluate, GivesTheModeBackWhenAStepThrows) {
   EXPECT_TRUE(at::GradMode::is_enabled());
 }
 
+// Two outputs; shuffled on purpose, which says which samples a batch holds.
+class TwoOutputs : public Slope {
+ public:
+  Batch predict_outputs(const Batch& batch) override {
+    return Batch::map({{"same", Batch::leaf(batch[0])}, {"twice", Batch::leaf(batch[0] * 2)}});
+  }
+};
+class PredictsOnTraining : public TensorData {
+ public:
+  using TensorData::TensorData;
+  std::shared_ptr<DataLoader> predict_dataloader() override { return train_dataloader(); }
+};
+
+TEST_P(Evaluate, PredictsBatchByBatchWithLabelsIndicesAndSeveralOutputs) {
+  for (const bool shuffle : {false, true}) {
+    const at::Tensor x = at::arange(7, at::kFloat).unsqueeze(1);
+    PredictsOnTraining data({x, x * 3}, {}, {.batch_size = 3, .shuffle = shuffle});
+    Trainer trainer({.num_gpus = num_gpus_wanted()});
+    std::vector<std::int64_t> seen;
+    trainer.predict(std::make_shared<TwoOutputs>(), data, [&](const Prediction& made) {
+      EXPECT_EQ(made.batch[0].device(), device_);
+      const at::Tensor expected = made.indices.to(at::kFloat).unsqueeze(1);
+      EXPECT_TRUE(same(made.outputs["same"], expected));
+      EXPECT_TRUE(same(made.outputs["twice"], expected * 2));
+      EXPECT_TRUE(same(made.batch.labels().cpu(), expected * 3));
+      for (std::int64_t i = 0; i < made.indices.size(0); ++i)
+        seen.push_back(made.indices[i].item<std::int64_t>());
+    });
+    std::ranges::sort(seen);
+    EXPECT_EQ(seen, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6}));
+  }
+}
+
 TEST(EvaluateWithoutData, NeedsALoader) {
   TensorData data = ramp(2, 0, 2);
   const auto model = std::make_shared<Slope>();

@@ -60,6 +60,8 @@ class KINDLING_API DataLoader {
     // The next batch of the epoch; false after the last one (then `batch` is left alone). Throws DataError
     // for a data set that gives another number of samples than it was asked for.
     bool next(Batch& batch);
+    // The numbers of the samples in the latest batch: int64 [samples] on the CPU.
+    at::Tensor indices() const;
     std::int64_t num_batches() const noexcept;
 
    private:

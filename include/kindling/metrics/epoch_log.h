@@ -6,34 +6,17 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/device/device.h"
+#include "kindling/metrics/logged_values.h"
 #include "kindling/metrics/metric.h"
 #include "kindling/tensors/state_dict.h"
 
 namespace kindling {
-
-// Names and numbers, in the order to be shown.
-using NamedValues = std::vector<std::pair<std::string, double>>;
-
-// How a value is logged.
-struct ValueOptions {
-  std::optional<double> weight{};  // in the mean over the epoch; absent: the samples of the batch
-};
-
-// What the host knows of a row.
-struct RowTag {
-  std::int64_t global_step = 0;  // from 1
-  std::int64_t batch = 0;        // of the epoch, from 0
-  double lr = 0;
-  double weight = 1;  // in means: the samples of the batch
-};
 
 // The log of an epoch, in the memory of the device that computes it: one row per step, one float32 per value.
 // A step marks its values; append() writes them into fixed slots and these, by one operation, into the log,

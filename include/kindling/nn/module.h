@@ -43,6 +43,8 @@ class KINDLING_API Module : public torch::nn::Module {
   virtual void test_step(const Batch& batch);
   // One batch → what predict() collects, [batch, …]. Default: forward_inputs(batch).
   virtual at::Tensor predict_step(const Batch& batch);
+  // One batch → several outputs, for predict() batch by batch. Default: what predict_step gives, alone.
+  virtual Batch predict_outputs(const Batch& batch) { return Batch::leaf(predict_step(batch)); }
 
   // Used when neither the trainer's options nor the config name an optimizer. The default, nullptr, means
   // Adam with lr 1e-3.

@@ -2,9 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "kindling/training/callback.h"
 #include "kindling/training/fit_result.h"
 #include "kindling/training/stop_token.h"
+#include "kindling/training/train_batches.h"
 #include "kindling/training/trainer_options.h"
 
 namespace kindling {
@@ -27,6 +27,13 @@ struct TrainerProgress : Progress {
   std::int64_t num_train_batches = 0;  // of an epoch; 0: unknown (an own loop)
   double epoch_seconds = 0;            // since this epoch began
   double data_wait_seconds = 0;        // of them, spent getting batches
+};
+
+// What a model makes of a batch.
+struct Prediction {
+  Batch outputs{};       // of Module::predict_outputs, on the CPU
+  Batch batch{};         // what the model got, on its device: inputs and labels
+  at::Tensor indices{};  // int64 [samples] on the CPU: which samples of the data set these are
 };
 
 // Trains, evaluates and runs a model: moves it and its batches to the first card, keeps the loss log on the
@@ -61,6 +68,10 @@ class KINDLING_API Trainer {
   Metrics test(std::shared_ptr<Module> model, DataModule& data);
   // The outputs of predict_step for every sample in order, [samples, …] on the CPU, moved there once.
   at::Tensor predict(std::shared_ptr<Module> model, DataModule& data);
+  // Batch by batch, with everything that belongs to it: for outputs that do not fit in memory together, for
+  // several outputs, for labels beside them. What `take` throws ends it.
+  void predict(std::shared_ptr<Module> model, DataModule& data,
+               const std::function<void(const Prediction&)>& take);
   // The layers and their shapes for the first training batch; lazy layers get their parameters. Getting the
   // batch leaves the random state as it was.
   std::vector<LayerRow> layer_summary(std::shared_ptr<Module> model, DataModule& data);
@@ -88,30 +99,6 @@ class KINDLING_API Trainer {
   // The batches of an epoch, ready for train_step(): in the order that fit() takes them in, up to
   // limit_train_batches and max_steps; a requested stop ends them, too. Each loop over them begins the epoch
   // that progress() tells.
-  class KINDLING_API TrainBatches {
-   public:
-    class KINDLING_API Iterator {
-     public:
-      using value_type = Batch;
-      using difference_type = std::ptrdiff_t;
-      explicit Iterator(Trainer& trainer);
-      const Batch& operator*() const { return batch_; }
-      Iterator& operator++();
-      void operator++(int) { ++*this; }
-      friend bool operator==(const Iterator& it, std::default_sentinel_t) { return it.is_at_end_; }
-
-     private:
-      Trainer* trainer_;
-      Batch batch_;
-      bool is_at_end_ = false;
-    };
-    explicit TrainBatches(Trainer& trainer) : trainer_(&trainer) {}
-    Iterator begin() const { return Iterator(*trainer_); }
-    std::default_sentinel_t end() const noexcept { return {}; }
-
-   private:
-    Trainer* trainer_;
-  };
   TrainBatches train_batches() { return TrainBatches(*this); }
 
   // And lower still, for batches from anywhere:
@@ -159,6 +146,7 @@ class KINDLING_API Trainer {
   NamedValues preview();
 
  private:
+  friend class TrainBatches;
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
