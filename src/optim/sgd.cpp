@@ -54,14 +54,13 @@ void Sgd::start_some(const Update& update) {
 }
 
 void Sgd::apply(const Update& update, at::TensorList buffers, bool first) {
-  const auto& [grad_scale, found_inf] = update.options;
   const auto optional_of = [](const at::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;
   };
   const auto apply_with = [&](const auto& lr) {
     at::_fused_sgd_(update.parameters, update.gradients, buffers, update.weight_decay, options_.momentum, lr,
-                    options_.dampening, options_.nesterov, /*maximize=*/false, first, optional_of(grad_scale),
-                    optional_of(found_inf));
+                    options_.dampening, options_.nesterov, /*maximize=*/false, first,
+                    optional_of(update.options.grad_scale), optional_of(update.options.found_inf));
   };
   if (update.lr.tensor.defined())
     apply_with(update.lr.tensor);

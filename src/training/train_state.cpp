@@ -49,12 +49,14 @@ std::int64_t read_count(const StateDict& state, const std::string& name) {
   return count;
 }
 
+std::string type_of(const Callback& callback) { return typeid(callback).name(); }
+
 void save_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, StateDict& state) {
   for (std::size_t i = 0; i < callbacks.size(); ++i) {
     StateDict own;
     callbacks[i]->save_state(own);
     if (own.tensors.empty() && own.metadata.empty()) continue;
-    own.metadata["type"] = typeid(*callbacks[i]).name();
+    own.metadata["type"] = type_of(*callbacks[i]);
     put(state, callback_prefix(i), own);
   }
 }
@@ -63,7 +65,7 @@ void load_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, con
   for (std::size_t i = 0; i < callbacks.size(); ++i) {
     StateDict own = part_of(state, callback_prefix(i));
     const std::string type = own.metadata["type"];
-    if (!type.empty() && type != typeid(*callbacks[i]).name())
+    if (!type.empty() && type != type_of(*callbacks[i]))
       refuse("callback " + std::to_string(i), "the saved state is that of a " + type,
              "the callbacks of the training that was saved, in their order");
     own.metadata.erase("type");
