@@ -29,8 +29,9 @@ at::Tensor Module::loss(const at::Tensor&, const at::Tensor&) {
 
 at::Tensor Module::training_step(const Batch& batch) {
   const at::Tensor outputs = forward_inputs(batch);
+  const at::Tensor to_minimise = loss(outputs, batch.labels());
   measure(Stage::train, outputs, batch.labels());
-  return loss(outputs, batch.labels());
+  return to_minimise;
 }
 
 void Module::validation_step(const Batch& batch) {
