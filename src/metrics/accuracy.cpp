@@ -2,19 +2,48 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "kindling/base/error.h"
+#include "metrics/class_labels.h"
+#include "tensors/shape_text.h"
+
 namespace kindling {
 
 Metric::~Metric() = default;
 
+void refuse_class_labels(const char* place, const at::Tensor& outputs, const at::Tensor& labels) {
+  std::string wanted = "outputs [batch, classes, …]";
+  if (outputs.dim() >= 2) {
+    std::vector<std::int64_t> of_numbers = outputs.sizes().vec();
+    of_numbers.erase(of_numbers.begin() + 1);
+    wanted = "class numbers Long " + shape_text(of_numbers) + " or class probabilities " + type_text(outputs);
+  }
+  throw DataError(
+      {.place = place,
+       .found = "the labels are " + type_text(labels) + ", the outputs " + type_text(outputs),
+       .wanted = wanted,
+       .remedy = "convert the labels where they are made: labels.to(torch::kLong), labels.squeeze(1)"});
+}
+
+namespace {
+
+at::Tensor right_answers(const at::Tensor& outputs, const at::Tensor& labels) {
+  const bool by_number = are_class_numbers(outputs, labels);
+  if (!by_number && !are_class_probabilities(outputs, labels))
+    refuse_class_labels("accuracy", outputs, labels);
+  return outputs.argmax(1).eq(by_number ? labels : labels.argmax(1));
+}
+
+}  // namespace
+
 at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) {
   const at::NoGradGuard no_grad;
-  return outputs.argmax(1).eq(labels).to(at::kFloat).mean();
+  return right_answers(outputs, labels).to(at::kFloat).mean();
 }
 
 at::Tensor Accuracy::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  const at::Tensor num_right = outputs.argmax(1).eq(labels).sum();
-  const std::int64_t labels_per_sample = labels.numel() / std::max<std::int64_t>(outputs.size(0), 1);
-  return labels_per_sample > 1 ? num_right.div(labels_per_sample) : num_right;  // pixels, tokens
+  const at::Tensor right = right_answers(outputs, labels), num_right = right.sum();
+  const std::int64_t answers_per_sample = right.numel() / std::max<std::int64_t>(outputs.size(0), 1);
+  return answers_per_sample > 1 ? num_right.div(answers_per_sample) : num_right;  // pixels, tokens
 }
 
 double Accuracy::compute(std::span<const double> sums, double num_samples) const {

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "kindling/metrics/accuracy.h"
+#include "metrics/class_labels.h"
 
 namespace kindling {
 
@@ -12,6 +13,9 @@ Classifier::Classifier() { add_metric("acc", std::make_shared<Accuracy>()); }
 Classifier::~Classifier() = default;
 
 at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels) {
+  const bool by_number = labels.scalar_type() == at::kLong && are_class_numbers(outputs, labels);
+  if (!by_number && !are_class_probabilities(outputs, labels))
+    refuse_class_labels("Classifier::loss", outputs, labels);
   return at::cross_entropy_loss(outputs, labels);
 }
 

@@ -18,15 +18,16 @@ namespace {
 // Shapes [n, 1] and [n] would be broadcast to [n, n], and every output compared with every label.
 [[noreturn]] void refuse_labels(const at::Tensor& outputs, const at::Tensor& labels) {
   throw DataError({.place = "LinearRegression::loss",
-                   .found = "the labels have the shape " + shape_text(labels),
-                   .wanted = "that of the outputs, " + shape_text(outputs),
-                   .remedy = "reshape the labels where they are made, such as labels.unsqueeze(1)"});
+                   .found = "the labels are " + type_text(labels),
+                   .wanted = "floating-point numbers of the outputs' shape, " + type_text(outputs),
+                   .remedy = "convert the labels where they are made: labels.to(torch::kFloat), "
+                             "labels.unsqueeze(1)"});
 }
 
 }  // namespace
 
 at::Tensor LinearRegression::loss(const at::Tensor& outputs, const at::Tensor& labels) {
-  if (outputs.sizes() != labels.sizes()) refuse_labels(outputs, labels);
+  if (!labels.is_floating_point() || outputs.sizes() != labels.sizes()) refuse_labels(outputs, labels);
   return at::mse_loss(outputs, labels);
 }
 

@@ -4,6 +4,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/nn/evaluation_guard.h"
+#include "tensors/state_fit.h"
 
 namespace kindling {
 namespace {
@@ -11,6 +12,10 @@ namespace {
 [[noreturn]] void refuse(const torch::nn::Module& module, const char* method, const char* remedy) {
   throw Error(
       {.place = module.name() + "::" + method, .found = "the model does not define it", .remedy = remedy});
+}
+
+bool is_within(const std::string& inner, const std::string& outer) {
+  return outer.empty() || inner == outer || inner.starts_with(outer + ".");
 }
 
 }  // namespace
@@ -29,8 +34,9 @@ at::Tensor Module::loss(const at::Tensor&, const at::Tensor&) {
 
 at::Tensor Module::training_step(const Batch& batch) {
   const at::Tensor outputs = forward_inputs(batch);
+  const at::Tensor to_minimise = loss(outputs, batch.labels());
   measure(Stage::train, outputs, batch.labels());
-  return loss(outputs, batch.labels());
+  return to_minimise;
 }
 
 void Module::validation_step(const Batch& batch) {
@@ -100,6 +106,46 @@ void Module::apply_init(const Batch& inputs, const std::function<void(torch::nn:
   }
   const at::NoGradGuard no_grad;
   if (init) apply(init);
+}
+
+std::string Module::name_of(const torch::nn::Module& layer) const {
+  if (&layer == this) return "";
+  for (const auto& item : named_modules("", /*include_self=*/false))
+    if (item.value().get() == &layer) return item.key();
+  throw Error({.place = name() + "::freeze",
+               .found = "the layer (" + layer.name() + ") is not a part of the model",
+               .remedy = "register it with register_module()"});
+}
+
+void Module::freeze(torch::nn::Module& layer) {
+  const std::string part = name_of(layer);
+  if (!layers_without_shape(layer).empty())
+    throw Error({.place = name() + "::freeze",
+                 .found = "a lazy layer of '" + part + "' has no parameters yet",
+                 .remedy = "make them first, with apply_init() or load_weights()"});
+  for (const auto& item : named_modules("", /*include_self=*/false))
+    if (is_within(item.key(), part)) frozen_.insert(item.key());
+  frozen_.insert(part);
+  for (const at::Tensor& parameter : layer.parameters()) {
+    parameter.requires_grad_(false);
+    parameter.mutable_grad().reset();  // or the optimizer would use it once more
+  }
+  layer.eval();
+}
+
+void Module::unfreeze(torch::nn::Module& layer) {
+  const std::string part = name_of(layer);
+  std::erase_if(frozen_,
+                [&](const std::string& name) { return is_within(name, part) || is_within(part, name); });
+  for (const at::Tensor& parameter : layer.parameters()) parameter.requires_grad_(true);
+  layer.train(is_training());
+}
+
+void Module::train(bool on) {
+  torch::nn::Module::train(on && !frozen_.contains(""));
+  if (!on || frozen_.empty()) return;
+  for (const auto& item : named_modules("", /*include_self=*/false))
+    if (frozen_.contains(item.key())) item.value()->eval();
 }
 
 }  // namespace kindling

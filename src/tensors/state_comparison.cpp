@@ -13,10 +13,6 @@
 namespace kindling {
 namespace {
 
-std::string type_text(const at::Tensor& tensor) {
-  return c10::toString(tensor.scalar_type()) + (" " + shape_text(tensor));
-}
-
 // [max |a - b|, max |a - b| / max(|a|, |b|)] on a's device.
 at::Tensor largest_differences(const at::Tensor& a, const at::Tensor& b) {
   const auto on_device = at::device(a.device()).dtype(at::kDouble);

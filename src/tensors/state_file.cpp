@@ -62,14 +62,16 @@ StateDict load_safetensors(const std::filesystem::path& path) {
   return state;
 }
 
-void load_weights(torch::nn::Module& module, const std::filesystem::path& path) {
+LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
+                        const LoadOptions& options) {
   const SafetensorsFile file(path);
   StateDict shapes;
   for (const TensorEntry& entry : file.index().tensors)
     shapes.tensors.emplace_back(entry.name,
                                 at::empty(entry.shape, at::device(at::kMeta).dtype(scalar_type(entry.type))));
-  for (const auto& [name, tensor] : fitted_state(module, shapes, path.string()).tensors) {
-    const TensorEntry& entry = *file.index().find(name);
+  StateFit fit = fit_state(module, shapes, options, path.string());
+  for (const auto& [name, tensor, place] : fit.targets) {
+    const TensorEntry& entry = file.index().tensors[place];
     const at::ScalarType type = scalar_type(entry.type);
     if (tensor.is_cpu() && tensor.scalar_type() == type && tensor.is_contiguous()) {
       read_values(file, entry, tensor);
@@ -80,6 +82,7 @@ void load_weights(torch::nn::Module& module, const std::filesystem::path& path) 
       write_values(tensor, staged);
     }
   }
+  return std::move(fit.report);
 }
 
 }  // namespace kindling

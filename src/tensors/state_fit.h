@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +13,21 @@ namespace kindling {
 // Layers without parameters, by the name that their weight will have.
 std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::Module& module);
 
-// The module's own tensors, for which `values` are of the right names and shapes; lazy layers have taken
-// theirs. Of the values only names and shapes are looked at: they may be on the meta device. Throws
-// CheckpointError that lists every misfit; then nothing has been changed.
-StateDict fitted_state(torch::nn::Module& module, const StateDict& values, const std::string& place);
+// Which of the module's own tensors are to take which values.
+struct StateFit {
+  struct Target {
+    std::string name;
+    at::Tensor tensor;
+    std::size_t value;  // place among the values
+  };
+  std::vector<Target> targets;
+  LoadReport report;
+};
+
+// Nothing but lazy layers has changed afterwards: they have taken the shape of values that fit. Of the values
+// only names and shapes are looked at: they may be on the meta device. Throws CheckpointError as
+// load_state_dict does; then nothing has changed.
+StateFit fit_state(torch::nn::Module& module, const StateDict& values, const LoadOptions& options,
+                   const std::string& place);
 
 }  // namespace kindling

@@ -3,7 +3,9 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include "kindling/base/error.h"
 #include "support/device_under_test.h"
+#include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {
@@ -18,6 +20,23 @@ TEST_P(Accuracy, IsTheShareOfRightAnswers) {
   const at::Tensor share = accuracy(outputs, at::tensor({1, 0, 2, 1}, at::kLong).to(device_));
   EXPECT_EQ(share.device(), device_);
   EXPECT_TRUE(same(share, at::scalar_tensor(0.75, at::kFloat)));
+}
+
+TEST_P(Accuracy, RefusesLabelsThatWouldBeBroadcast) {
+  const at::Tensor outputs = at::zeros({4, 3}, at::device(device_));
+  const auto labels = at::zeros({4, 1}, at::device(device_).dtype(at::kLong));
+  const std::string text = error_text<DataError>([&] { accuracy(outputs, labels); });
+  EXPECT_EQ(text.find("accuracy: the labels are Long [4, 1], the outputs Float [4, 3]; wanted: class numbers "
+                      "Long [4]"),
+            0U)
+      << text;
+  EXPECT_THROW(kindling::Accuracy().update(outputs, labels), DataError);
+}
+
+TEST_P(Accuracy, OfProbabilitiesCountsTheLargest) {
+  const at::Tensor outputs = at::tensor({0.f, 1.f, 5.f, 2.f}).view({2, 2}).to(device_);
+  const at::Tensor shares = at::tensor({0.25f, 0.75f, 0.f, 1.f}).view({2, 2}).to(device_);
+  EXPECT_EQ(kindling::Accuracy().update(outputs, shares).item<double>(), 1);
 }
 
 TEST_P(Accuracy, TakesNoPartInGradients) {

@@ -8,6 +8,7 @@
 #include "kindling/nn/mlp.h"
 #include "kindling/nn/small_cnn.h"
 #include "kindling/nn/softmax_regression.h"
+#include "kindling/training/trainer.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -99,8 +100,17 @@ TEST(Mlp, OptionsOutOfRangeAreRefused) {
 TEST(LinearRegression, RefusesLabelsThatWouldBeBroadcast) {
   LinearRegression model;
   const std::string text = error_text<DataError>([&] { model.loss(at::zeros({3, 1}), at::zeros({3})); });
-  EXPECT_NE(text.find("the labels have the shape [3]"), std::string::npos) << text;
-  EXPECT_NE(text.find("[3, 1]"), std::string::npos) << text;
+  EXPECT_EQ(
+      text,
+      "LinearRegression::loss: the labels are Float [3]; wanted: floating-point numbers of the outputs' "
+      "shape, Float [3, 1]; convert the labels where they are made: labels.to(torch::kFloat), "
+      "labels.unsqueeze(1)");
+}
+
+TEST(LinearRegression, RefusesIntegers) {
+  LinearRegression model;
+  EXPECT_THROW(model.loss(at::zeros({3, 1}), at::zeros({3, 1}, at::kLong)), DataError);
+  EXPECT_NO_THROW(model.loss(at::zeros({3, 1}), at::zeros({3, 1}, at::kDouble)));
 }
 
 TEST(LinearRegression, LossIsTheMeanSquare) {
@@ -114,6 +124,46 @@ TEST(Classifier, LossOfEqualLogitsIsTheLogOfTheClasses) {
   const at::Tensor logits = at::zeros({3, 4}), labels = at::tensor({0, 1, 3}, at::kLong);
   EXPECT_NEAR(model.loss(logits, labels).item<double>(), std::log(4.0), 1e-6);
   EXPECT_FLOAT_EQ(model.accuracy(logits, labels).item<float>(), 1.f / 3);  // the first of equals wins
+}
+
+TEST(Classifier, TakesProbabilitiesOfTheClasses) {
+  Mlp model;
+  const at::Tensor logits = at::zeros({2, 4});
+  const at::Tensor shares = at::tensor({1.f, 0.f, 0.f, 0.f, 0.f, 0.75f, 0.25f, 0.f}).view({2, 4});
+  EXPECT_NEAR(model.loss(logits, shares).item<double>(), std::log(4.0), 1e-6);
+  EXPECT_FLOAT_EQ(model.accuracy(logits, shares).item<float>(), 0.5);
+}
+
+TEST(Classifier, TakesAClassForEveryPixel) {
+  Mlp model;
+  EXPECT_NO_THROW(model.loss(at::zeros({2, 4, 3, 5}), at::zeros({2, 3, 5}, at::kLong)));
+}
+
+TEST(Classifier, RefusesLabelsThatAreNoClasses) {
+  Mlp model;
+  const at::Tensor logits = at::zeros({3, 4});
+  EXPECT_EQ(error_text<DataError>([&] {
+              model.loss(logits, at::zeros({3, 1}, at::kLong));
+            }),
+            "Classifier::loss: the labels are Long [3, 1], the outputs Float [3, 4]; wanted: class numbers "
+            "Long [3] or class probabilities Float [3, 4]; convert the labels where they are made: "
+            "labels.to(torch::kLong), labels.squeeze(1)");
+  for (const at::Tensor& labels : {at::zeros({3}), at::zeros({3}, at::kInt), at::zeros({2}, at::kLong),
+                                   at::zeros({3, 4}, at::kLong), at::zeros({3, 3}), at::zeros({}, at::kLong)})
+    EXPECT_THROW(model.loss(logits, labels), DataError) << labels;
+  const std::string text =
+      error_text<DataError>([&] { model.loss(at::zeros({4}), at::zeros({}, at::kLong)); });
+  EXPECT_NE(text.find("wanted: outputs [batch, classes, …]"), std::string::npos) << text;
+}
+
+TEST(Classifier, TheLossRefusesLabelsBeforeTheMetrics) {
+  Trainer trainer({.max_epochs = 1});
+  const auto model = std::make_shared<Mlp>();
+  trainer.prepare_model(model);
+  const std::string text = error_text<DataError>([&] {
+    trainer.train_step({at::zeros({3, 8}), at::zeros({3, 1}, at::kLong)});
+  });
+  EXPECT_EQ(text.find("Classifier::loss"), 0U) << text;
 }
 
 TEST(Lenet, WeightsAreXaviers) {

@@ -5,6 +5,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/device/transfer_counts.h"
+#include "kindling/nn/lazy_conv2d.h"
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_comparison.h"
@@ -132,6 +133,79 @@ TEST_P(LoadedWeights, ThatDoNotFitChangeNothing) {
             std::string::npos)
       << text;
   EXPECT_TRUE(compare(*target, *before).is_equal());
+}
+
+TEST_P(LoadedWeights, PartlyLoadWhatFits) {
+  torch::nn::Sequential source{torch::nn::Linear(3, 2), torch::nn::Linear(2, 2), torch::nn::BatchNorm1d(1)};
+  torch::nn::Sequential target{torch::nn::Linear(3, 2), torch::nn::Linear(2, 5)};
+  target->push_back("last", torch::nn::Linear(5, 1));
+  save_safetensors(state_dict(*source), scratch_ / "w.safetensors");
+  move_to(*target, device_);
+  const StateDict before = copy_to(state_dict(*target), device_);
+  const LoadReport report = load_weights(*target, scratch_ / "w.safetensors", {.strict = false});
+  EXPECT_EQ(report.loaded, (std::vector<std::string>{"0.weight", "0.bias"}));
+  EXPECT_EQ(report.text(),
+            "2 tensors loaded\n"
+            "  '1.weight' has the shape [2, 2], the model's is [5, 2]\n"
+            "  '1.bias' has the shape [2], the model's is [5]\n"
+            "  'last.weight' is missing\n"
+            "  'last.bias' is missing\n"
+            "  '2.bias' is not in the model\n"
+            "  '2.num_batches_tracked' is not in the model\n"
+            "  '2.running_mean' is not in the model\n"
+            "  '2.running_var' is not in the model\n"
+            "  '2.weight' is not in the model");
+  EXPECT_TRUE(same(target->parameters()[0], source->parameters()[0]));
+  for (const char* name : {"1.weight", "1.bias", "last.weight", "last.bias"})
+    EXPECT_TRUE(same(*state_dict(*target).find(name), *before.find(name))) << name;
+}
+
+TEST_P(LoadedWeights, NeedNoMoreHostMemoryInParts) {
+  torch::nn::Sequential source = four_layers(), target = four_layers();
+  target->push_back(torch::nn::Linear(64, 1));
+  save_safetensors(state_dict(*source), scratch_ / "w.safetensors");
+  move_to(*target, device_);
+  const HostMemoryWatch watch;
+  load_weights(*target, scratch_ / "w.safetensors", {.strict = false, .map = {{"3.", "9."}}});
+  EXPECT_EQ(watch.peak_bytes(), device_.is_cpu() ? 0U : 64U * 64 * 4);
+}
+
+TEST(LoadWeights, TakesOffAPrefixAndRenamesBeginnings) {
+  const Scratch scratch;
+  torch::nn::Sequential target{torch::nn::Linear(2, 1), torch::nn::Linear(1, 1)};
+  const StateDict state{.tensors = {{"net.encoder.weight", at::ones({1, 2})},
+                                    {"net.encoder.bias", at::ones({1})},
+                                    {"net.head.weight", at::full({1, 1}, 2.0)},
+                                    {"net.head.bias", at::full({1}, 3.0)},
+                                    {"optimizer.step", at::ones({})}},
+                        .metadata = {}};
+  save_safetensors(state, scratch / "w.safetensors");
+  const LoadOptions options{.prefix = "net.", .map = {{"encoder.", "0."}, {"head.", "1."}}};
+  EXPECT_EQ(load_weights(*target, scratch / "w.safetensors", options).loaded,
+            (std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias"}));
+  EXPECT_TRUE(same(target->parameters()[3], at::full({1}, 3.f)));
+  EXPECT_EQ(load_state_dict(*target, state, "state", options).text(), "4 tensors loaded");
+  EXPECT_EQ(
+      error_text<CheckpointError>([&] {
+        load_state_dict(*target, state, "state",
+                        {.strict = false, .map = {{"net.encoder.", "1."}, {"net.head.", "1."}}});
+      }),
+      "state: 'net.encoder.weight' and 'net.head.weight' would both be loaded as '1.weight'; nothing was "
+      "loaded; change the map");
+}
+
+TEST(LoadWeights, LeavesLazyLayersThatDoNotFitWithoutShape) {
+  const auto convolution = [](std::int64_t size) {
+    return torch::nn::Sequential{
+        LazyConv2d(LazyConv2dOptions{.out_channels = 2, .kernel_size = {size, size}})};
+  };
+  torch::nn::Sequential source = convolution(5), target = convolution(3);
+  source->forward(at::rand({1, 1, 9, 9}));
+  EXPECT_EQ(load_state_dict(*target, state_dict(*source), "state", {.strict = false}).text(),
+            "0 tensors loaded\n"
+            "  '0.weight' has the shape [2, 1, 5, 5], the model's is [2, 1, 3, 3]\n"
+            "  '0.bias' has the shape [2], which its layer cannot take");
+  EXPECT_TRUE(state_dict(*target).tensors.empty());
 }
 
 TEST(LoadWeights, GivesLazyLayersTheirShape) {

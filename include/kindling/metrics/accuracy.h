@@ -8,7 +8,8 @@
 namespace kindling {
 
 // The share of samples whose largest output stands at their label: outputs [batch, classes, …], labels
-// [batch, …] (integers) → float32 scalar on the same device. Not differentiable; no host wait.
+// [batch, …] (class numbers), or class probabilities of the outputs' shape, whose largest counts → float32
+// scalar on the same device. Not differentiable; no host wait. Throws DataError for labels of another shape.
 KINDLING_API at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels);
 
 // The same share over all samples of an epoch.

@@ -10,13 +10,14 @@
 
 namespace kindling {
 
-// A module whose outputs [batch, classes] are logits for labels [batch] (int64). Cross-entropy is the loss;
-// the accuracy is its first metric, `acc`.
+// A module whose outputs [batch, classes, …] are logits for labels [batch, …] (int64) or for class
+// probabilities of the outputs' shape. Cross-entropy is the loss; the accuracy is its first metric, `acc`.
 class KINDLING_API Classifier : public Module {
  public:
   Classifier();
   ~Classifier() override;
 
+  // Throws DataError for labels of another shape or dtype; only shapes and dtypes are looked at.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
   // Share of right answers, float scalar on the device of the outputs.
   at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) const;

@@ -23,7 +23,8 @@ class KINDLING_API LinearRegression : public Module {
  public:
   explicit LinearRegression(LinearRegressionOptions options = {});
   at::Tensor forward(const at::Tensor& inputs) override;
-  // Throws DataError for labels of another shape than the outputs, which LibTorch would broadcast.
+  // Throws DataError for integer labels and for a shape other than the outputs', which LibTorch would
+  // broadcast.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
 
   torch::nn::Sequential net;

@@ -3,9 +3,11 @@
 #include <torch/nn/module.h>
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,6 +90,21 @@ class KINDLING_API Module : public torch::nn::Module {
   // serves as well), without gradients and in evaluation mode, then applies `init` to every layer.
   void apply_init(const Batch& inputs, const std::function<void(torch::nn::Module&)>& init = {});
 
+  // Makes a part of the model stay as it is: its parameters get no gradients, and it is in evaluation mode
+  // (running statistics do not move) whenever the model is put into training mode, until unfreeze(). A saved
+  // training knows the parameters without gradients, not the mode. Throws Error for what is not a part of the
+  // model and for lazy layers that have no parameters yet.
+  void freeze(torch::nn::Module& layer);
+  // The part learns again; also of a larger part that was frozen.
+  void unfreeze(torch::nn::Module& layer);
+  void train(bool on = true) override;
+
+  // For a message of one line where a model that is no shared_ptr is given to a trainer.
+  template <std::same_as<Module> T>
+  operator std::shared_ptr<T>() const {
+    static_assert(sizeof(T) == 0, "a model is given as a pointer: auto model = std::make_shared<MyModel>()");
+  }
+
   // What can be seen of the trainer; set by Trainer::prepare_model.
   const TrainerView& trainer() const noexcept { return view_; }
   void set_trainer(TrainerView view) { view_ = std::move(view); }
@@ -99,7 +116,10 @@ class KINDLING_API Module : public torch::nn::Module {
     std::array<std::string, 3> logged_as;  // by stage
   };
 
+  std::string name_of(const torch::nn::Module& layer) const;
+
   TrainerView view_;
+  std::set<std::string> frozen_;  // names of modules, with all that is in them
   std::vector<NamedMetric> metrics_;
   std::vector<std::string> plotted_{"train_loss"};
   std::shared_ptr<ProgressBoard> board_;

@@ -32,16 +32,43 @@ KINDLING_API StateDict copy_to(const StateDict& state, Device device);
 // Those of a module.
 KINDLING_API StateDict state_dict(const torch::nn::Module& module);
 
+// What of saved values is loaded, and under which names.
+struct LoadOptions {
+  bool strict = true;    // false: what fits is loaded, the rest of the model stays as it is
+  std::string prefix{};  // only names that begin so; it is taken off
+  // Then, beginnings of names: {{"encoder.", "net.0."}} loads encoder.weight into net.0.weight. The first
+  // that fits counts.
+  std::vector<std::pair<std::string, std::string>> map{};
+};
+
+// What has become of the values and of the model's tensors, by the model's names.
+struct KINDLING_API LoadReport {
+  struct Misfit {
+    std::string name, shape,
+        wanted;  // wanted: the model's shape; empty: its lazy layer cannot take the value's
+  };
+  std::vector<std::string> loaded;
+  std::vector<Misfit> misfits;
+  std::vector<std::string> missing;     // in the model alone
+  std::vector<std::string> unexpected;  // among the values alone
+
+  // "4 tensors loaded", then a line for everything else.
+  std::string text() const;
+};
+
 // Writes the values into the module's own parameters and buffers, which stay where they are and keep their
 // dtype. Lazy layers take their shape from the values and are made on the CPU. Throws CheckpointError that
-// lists every missing name, unexpected name and wrong shape (then nothing has been changed).
-KINDLING_API void load_state_dict(torch::nn::Module& module, const StateDict& state,
-                                  const std::string& place = "state_dict");
+// lists every missing name, unexpected name and wrong shape, unless options.strict is false, and for two
+// values of one name (then nothing has been changed).
+KINDLING_API LoadReport load_state_dict(torch::nn::Module& module, const StateDict& state,
+                                        const std::string& place = "state_dict",
+                                        const LoadOptions& options = {});
 
 // The same from a safetensors file, straight to where the parameters are: no more than one tensor is held in
 // host memory on the way, and none when it is read into a parameter on the CPU. Everything is checked before
 // the first write; only a disk that fails in between leaves the model half loaded. Throws CheckpointError.
-KINDLING_API void load_weights(torch::nn::Module& module, const std::filesystem::path& path);
+KINDLING_API LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
+                                     const LoadOptions& options = {});
 
 // safetensors files, readable by Python's `safetensors`. Tensors of any device and layout are written; they
 // are read to the CPU. Both throw CheckpointError; a file that exists is replaced atomically.
