@@ -14,6 +14,28 @@
 #include "kindling/base/error.h"
 
 namespace kindling {
+
+class FileDescriptor {
+ public:
+  FileDescriptor(const std::filesystem::path& path, int flags) {
+    do {
+      value_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    } while (value_ < 0 && errno == EINTR);
+  }
+  ~FileDescriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  bool ok() const { return value_ >= 0; }
+  int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
+
+ private:
+  int value_;
+};
+
 namespace {
 
 std::string remedy_for(int code) {
@@ -50,30 +72,11 @@ std::string remedy_for(int code) {
   throw Error({.place = path.string(), .found = found, .wanted = "", .remedy = remedy_for(code)});
 }
 
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& path, int flags) : value_(open_retrying(path, flags)) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  bool ok() const { return value_ >= 0; }
-  int get() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
-
- private:
-  static int open_retrying(const std::filesystem::path& path, int flags) {
-    int descriptor;
-    do {
-      descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
-    } while (descriptor < 0 && errno == EINTR);
-    return descriptor;
-  }
-
-  int value_;
-};
+std::shared_ptr<const FileDescriptor> opened(const std::filesystem::path& path, int flags) {
+  auto file = std::make_shared<const FileDescriptor>(path, flags);
+  if (!file->ok()) fail(path, "open", errno);
+  return file;
+}
 
 // 0, or the error number. Kernels write less than asked on signals, full disks and beyond 2 GiB.
 int write_all(int descriptor, std::string_view bytes) {
@@ -94,22 +97,19 @@ std::size_t read_some(const std::filesystem::path& path, int descriptor, char* o
   return static_cast<std::size_t>(got);
 }
 
-[[noreturn]] void refuse_kind(const std::filesystem::path& path, mode_t mode) {
-  throw Error({.place = path.string(),
-               .found = S_ISDIR(mode)    ? "it is a folder"
-                        : S_ISFIFO(mode) ? "it is a pipe"
-                                         : "it is a device or a socket",
-               .wanted = "a file",
-               .remedy = "check the path"});
-}
-
 // What the file system says about the size; 0 for pipes and for files that do not know it.
-std::size_t checked_size(const std::filesystem::path& path, int descriptor) {
+std::size_t checked_size(const std::filesystem::path& path, int descriptor, bool takes_pipes) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) fail(path, "examine", errno);
+  const bool is_pipe = S_ISFIFO(status.st_mode);
   if (S_ISREG(status.st_mode)) return static_cast<std::size_t>(status.st_size);
-  if (S_ISFIFO(status.st_mode)) return 0;
-  refuse_kind(path, status.st_mode);
+  if (is_pipe && takes_pipes) return 0;
+  throw Error({.place = path.string(),
+               .found = S_ISDIR(status.st_mode) ? "it is a folder"
+                        : is_pipe               ? "it is a pipe"
+                                                : "it is a device or a socket",
+               .wanted = "a file",
+               .remedy = "check the path"});
 }
 
 [[noreturn]] void refuse_size(const std::filesystem::path& path, std::size_t max_bytes) {
@@ -120,7 +120,7 @@ std::size_t checked_size(const std::filesystem::path& path, int descriptor) {
 }
 
 std::string read_all(const std::filesystem::path& path, int descriptor, std::size_t max_bytes) {
-  const std::size_t size = checked_size(path, descriptor);
+  const std::size_t size = checked_size(path, descriptor, /*takes_pipes=*/true);
   if (size > max_bytes) refuse_size(path, max_bytes);
   std::string bytes(size + 1, '\0');  // one more, to see the end without growing
   std::size_t filled = 0;
@@ -135,7 +135,7 @@ std::string read_all(const std::filesystem::path& path, int descriptor, std::siz
 
 void write_durably(const std::filesystem::path& path, const std::filesystem::path& temporary,
                    std::string_view bytes) {
-  Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+  FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
   if (!file.ok()) fail(path, "write", errno, bytes.size());
   if (const int code = write_all(file.get(), bytes)) fail(path, "write", code, bytes.size());
   if (::fsync(file.get()) != 0) fail(path, "write", errno, bytes.size());
@@ -146,10 +146,9 @@ void write_durably(const std::filesystem::path& path, const std::filesystem::pat
 
 // Makes the rename itself durable.
 void sync_folder(const std::filesystem::path& folder) {
-  const Descriptor descriptor(folder, O_RDONLY | O_DIRECTORY);
-  if (!descriptor.ok()) fail(folder, "open", errno);
+  const auto opened_folder = opened(folder, O_RDONLY | O_DIRECTORY);
   // EINVAL: the file system knows no such thing for folders.
-  if (::fsync(descriptor.get()) != 0 && errno != EINVAL) fail(folder, "sync", errno);
+  if (::fsync(opened_folder->get()) != 0 && errno != EINVAL) fail(folder, "sync", errno);
 }
 
 // The size up to and with the last line end.
@@ -168,10 +167,9 @@ off_t size_of_whole_lines(const std::filesystem::path& path, int descriptor) {
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) {
-  const Descriptor file(path, O_RDONLY);
-  if (!file.ok()) fail(path, "open", errno);
+  const auto file = opened(path, O_RDONLY);
   try {
-    return read_all(path, file.get(), max_bytes);
+    return read_all(path, file->get(), max_bytes);
   } catch (const std::bad_alloc&) {
     throw Error({.place = path.string(),
                  .found = "the file does not fit into memory",
@@ -180,22 +178,14 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) 
   }
 }
 
-InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)), descriptor_(-1), size_(0) {
-  // A pipe without a writer would block.
-  Descriptor file(path_, O_RDONLY | O_NONBLOCK);
-  if (!file.ok()) fail(path_, "open", errno);
-  struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) fail(path_, "examine", errno);
-  if (!S_ISREG(status.st_mode)) refuse_kind(path_, status.st_mode);
-  size_ = static_cast<std::size_t>(status.st_size);
-  descriptor_ = file.release();
-}
-
-InputFile::~InputFile() { ::close(descriptor_); }
+InputFile::InputFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      file_(opened(path_, O_RDONLY | O_NONBLOCK)),  // a pipe without a writer would block
+      size_(checked_size(path_, file_->get(), /*takes_pipes=*/false)) {}
 
 void InputFile::read(std::size_t offset, void* out, std::size_t size) const {
   for (auto* to = static_cast<char*>(out); size > 0;) {
-    const ssize_t got = ::pread(descriptor_, to, size, static_cast<off_t>(offset));
+    const ssize_t got = ::pread(file_->get(), to, size, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(path_, "read", errno);
     if (got == 0)
@@ -222,23 +212,19 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
   sync_folder(folder);
 }
 
-AppendFile::AppendFile(std::filesystem::path path) : path_(std::move(path)), descriptor_(-1) {
-  Descriptor file(path_, O_RDWR | O_CREAT | O_APPEND);
-  if (!file.ok()) fail(path_, "open", errno);
-  if (::ftruncate(file.get(), size_of_whole_lines(path_, file.get())) != 0) fail(path_, "write", errno);
-  descriptor_ = file.release();
+AppendFile::AppendFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(opened(path_, O_RDWR | O_CREAT | O_APPEND)) {
+  if (::ftruncate(file_->get(), size_of_whole_lines(path_, file_->get())) != 0) fail(path_, "write", errno);
 }
 
-AppendFile::~AppendFile() { ::close(descriptor_); }
-
 void AppendFile::append(std::string_view lines) {
-  const off_t before = ::lseek(descriptor_, 0, SEEK_END);
+  const off_t before = ::lseek(file_->get(), 0, SEEK_END);
   if (before < 0) fail(path_, "examine", errno);
-  const int code = write_all(descriptor_, lines);
+  const int code = write_all(file_->get(), lines);
   if (code == 0) return;
   // Half a line would spoil the file for its readers and for the next line; should this fail too, the first
   // reason is still the one to tell.
-  [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before);
+  [[maybe_unused]] const int ignored = ::ftruncate(file_->get(), before);
   fail(path_, "write", code, lines.size());
 }
 

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/joined.h"
+
 namespace kindling {
 namespace {
 
@@ -45,10 +47,6 @@ std::string nearest(std::string_view name, std::span<const std::string> candidat
   return best;
 }
 
-std::string list_names(std::span<const std::string> names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
+std::string list_names(std::span<const std::string> names) { return joined(names, ", "); }
 
 }  // namespace kindling

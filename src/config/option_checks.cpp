@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/joined.h"
 #include "config/toml_text.h"
 #include "kindling/base/number_text.h"
 
@@ -16,6 +17,10 @@ std::vector<std::string> choices_of(const FieldNotes& notes) {
     left.remove_prefix(std::min(end + 1, left.size()));
   }
   return choices;
+}
+
+std::string choices_text(const FieldNotes& notes, std::string_view gap) {
+  return joined(choices_of(notes), gap, [](const std::string& choice) { return toml_text(choice); });
 }
 
 std::string range_text(const FieldNotes& notes) {
@@ -37,11 +42,8 @@ bool is_choice(const std::string& value, const FieldNotes& notes) {
 }
 
 std::string wanted_string(const FieldNotes& notes) {
-  std::string text;
-  for (const std::string& choice : choices_of(notes)) {
-    text += (text.empty() ? "one of " : ", ") + toml_text(choice);
-  }
-  return text.empty() ? "a string" : text;
+  const std::string choices = choices_text(notes, ", ");
+  return choices.empty() ? "a string" : "one of " + choices;
 }
 
 }  // namespace kindling::config

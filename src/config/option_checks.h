@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace kindling::config {
 // "a|b|c" as a list; empty for "".
 std::vector<std::string> choices_of(const FieldNotes& notes);
 
+// As TOML writes them, with `gap` between them.
+std::string choices_text(const FieldNotes& notes, std::string_view gap);
+
 // ">= 1", "> 0 and < 1"; empty for no range.
 std::string range_text(const FieldNotes& notes);
 
@@ -23,12 +27,19 @@ std::string wanted_string(const FieldNotes& notes);
 bool in_range(double value, const FieldNotes& notes);
 bool is_choice(const std::string& value, const FieldNotes& notes);
 
+// An option of several values: a vector, or an array of two.
+template <class Value>
+concept OptionArray = requires(Value& value) {
+  value.at(0);
+}
+&&!std::is_same_v<Value, std::string>;
+
 // Calls visit(scalar, index) for the values in an option: one, those of an array, or none when it is not set.
 template <class Visit, class Value>
 void for_each_scalar(const Value& value, Visit&& visit) {
   if constexpr (requires { value.has_value(); }) {
     if (value) for_each_scalar(*value, visit);
-  } else if constexpr (requires { value.at(0); } && !std::is_same_v<Value, std::string>) {
+  } else if constexpr (OptionArray<Value>) {
     for (std::size_t i = 0; i < value.size(); ++i) {
       const typename Value::value_type scalar = value[i];
       visit(scalar, std::optional<std::size_t>(i));

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/joined.h"
 #include "config/option_checks.h"
 #include "config/toml_text.h"
 #include "kindling/base/error.h"
@@ -15,32 +16,15 @@ namespace {
 
 constexpr std::size_t kMaxAligned = 40;  // a longer "key = value" does not push the other comments right
 
-template <class Scalar>
-std::string value_text(const Scalar& value) {
-  return config::toml_text(value);
-}
-
-std::string value_text(const std::filesystem::path& value) {
-  return config::toml_text(value.empty() ? value : std::filesystem::absolute(value));
-}
-
-template <class Element>
-std::string items_text(const Element& elements) {
-  std::string text;
-  config::for_each_scalar(elements, [&](const auto& element, std::optional<std::size_t>) {
-    text += (text.empty() ? "" : ", ") + value_text(element);
-  });
-  return "[" + text + "]";
-}
-
-template <class Element>
-std::string value_text(const std::vector<Element>& elements) {
-  return items_text(elements);
-}
-
-template <class Element>
-std::string value_text(const std::array<Element, 2>& elements) {
-  return items_text(elements);
+template <class Value>
+std::string value_text(const Value& value) {
+  if constexpr (config::OptionArray<Value>) {
+    return "[" + joined(value, ", ", [](const auto& element) { return value_text(element); }) + "]";
+  } else if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+    return config::toml_text(value.empty() ? value : std::filesystem::absolute(value));
+  } else {
+    return config::toml_text(value);
+  }
 }
 
 // "key = value", or "# key =" where there is none.
@@ -64,12 +48,8 @@ std::string assignment(const OptionRef& option) {
 
 // "norm of the gradients; >= 0"
 std::string comment(const FieldNotes& notes) {
-  std::string choices;
-  for (const std::string& choice : config::choices_of(notes)) {
-    choices += (choices.empty() ? "" : " | ") + config::toml_text(choice);
-  }
   std::string text = notes.doc;
-  for (const std::string& part : {config::range_text(notes), choices}) {
+  for (const std::string& part : {config::range_text(notes), config::choices_text(notes, " | ")}) {
     if (!part.empty()) text += (text.empty() ? "" : "; ") + part;
   }
   return one_line(text);

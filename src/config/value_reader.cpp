@@ -81,36 +81,22 @@ std::string plural() {
   return one.substr(one.find(' ') + 1) + "s";
 }
 
-template <class Element>
-std::optional<Mismatch> convert_element(const ConfigArray& items, std::size_t i, Element& value) {
-  std::optional<Mismatch> mismatch = convert(items[i], value);
-  if (mismatch) mismatch->element = "[" + std::to_string(i) + "]";
-  return mismatch;
-}
-
-template <class Element>
-std::optional<Mismatch> convert(const ConfigNode& node, std::vector<Element>& values) {
+template <OptionArray Array>
+std::optional<Mismatch> convert(const ConfigNode& node, Array& values) {
+  constexpr bool takes_any_size = requires { values.resize(1); };
   const auto* items = std::get_if<ConfigArray>(&node.value);
-  if (items == nullptr) {
+  if (items == nullptr || (!takes_any_size && items->size() != values.size())) {
+    const std::string count = takes_any_size ? "" : std::to_string(values.size()) + " ";
     return Mismatch{.node = &node,
-                    .text = "expected an array of " + plural<Element>() + ", found " + found_text(node)};
+                    .text = "expected an array of " + count + plural<typename Array::value_type>() +
+                            ", found " + found_text(node)};
   }
-  values.resize(items->size());
+  if constexpr (takes_any_size) values.resize(items->size());
   for (std::size_t i = 0; i < items->size(); ++i) {
-    if (auto mismatch = convert_element(*items, i, values[i])) return mismatch;
-  }
-  return std::nullopt;
-}
-
-template <class Element>
-std::optional<Mismatch> convert(const ConfigNode& node, std::array<Element, 2>& values) {
-  const auto* items = std::get_if<ConfigArray>(&node.value);
-  if (items == nullptr || items->size() != 2) {
-    return Mismatch{.node = &node,
-                    .text = "expected an array of 2 " + plural<Element>() + ", found " + found_text(node)};
-  }
-  for (std::size_t i = 0; i < 2; ++i) {
-    if (auto mismatch = convert_element(*items, i, values[i])) return mismatch;
+    if (auto mismatch = convert((*items)[i], values[i])) {
+      mismatch->element = "[" + std::to_string(i) + "]";
+      return mismatch;
+    }
   }
   return std::nullopt;
 }
@@ -144,10 +130,8 @@ std::string found_text(const ConfigNode& node) {
       if (value.size() > kMaxShownStringBytes)
         return "a string of " + std::to_string(value.size()) + " bytes";
       return "the string " + toml_text(value);
-    } else if constexpr (std::is_same_v<Value, std::int64_t>) {
-      return "the integer " + toml_text(value);
-    } else if constexpr (std::is_same_v<Value, double>) {
-      return "the number " + toml_text(value);
+    } else if constexpr (std::is_arithmetic_v<Value>) {
+      return (std::is_integral_v<Value> ? "the integer " : "the number ") + toml_text(value);
     } else if constexpr (std::is_same_v<Value, ConfigDate>) {
       return "the date or time " + value.text;
     } else if constexpr (std::is_same_v<Value, ConfigArray>) {

@@ -1,5 +1,7 @@
 #include "kindling/formats/csv.h"
 
+#include "base/joined.h"
+
 namespace kindling {
 namespace {
 
@@ -13,9 +15,7 @@ std::string quoted_if_needed(const std::string& field) {
 }  // namespace
 
 std::string csv_line(std::span<const std::string> fields) {
-  std::string line;
-  for (std::size_t i = 0; i < fields.size(); ++i) line += (i > 0 ? "," : "") + quoted_if_needed(fields[i]);
-  return line + '\n';
+  return joined(fields, ",", quoted_if_needed) + '\n';
 }
 
 }  // namespace kindling

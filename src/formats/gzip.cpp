@@ -27,7 +27,6 @@ struct GzipReader::Stream {
   [[noreturn]] void refuse(const std::string& found) const {
     throw DataError({.place = place + ", byte " + std::to_string(position) + " of the gzip file",
                      .found = found,
-                     .wanted = "",
                      .remedy = "get the file again"});
   }
 

@@ -7,7 +7,8 @@
 #include <functional>
 #include <limits>
 
-#include "kindling/base/error.h"
+#include "base/error_kind.h"
+#include "base/joined.h"
 #include "kindling/base/file.h"
 #include "kindling/formats/gzip.h"
 
@@ -39,19 +40,21 @@ struct Source {
   }
 };
 
-bool is_known(std::uint8_t code) { return code == 0x08 || code == 0x09 || (code >= 0x0b && code <= 0x0e); }
-
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
+// Bytes of one value, by type code; 0: there is no such type.
+constexpr std::array<std::uint8_t, 256> kValueBytes = [] {
+  std::array<std::uint8_t, 256> bytes{};
+  bytes[0x08] = bytes[0x09] = 1;
+  bytes[0x0b] = 2;
+  bytes[0x0c] = bytes[0x0d] = 4;
+  bytes[0x0e] = 8;
+  return bytes;
+}();
 
 IdxArray take_header(Source& source) {
   std::array<std::uint8_t, 4> magic;
   source.take(magic.data(), magic.size(), "the first 4 bytes");
   if (magic[0] != 0 || magic[1] != 0) source.refuse(0, "this is no IDX file", "two zero bytes at the start");
-  if (!is_known(magic[2])) {
+  if (kValueBytes[magic[2]] == 0) {
     source.refuse(2, "type code " + std::to_string(magic[2]) + " is unknown", "8, 9, 11, 12, 13 or 14");
   }
   if (magic[3] == 0) source.refuse(3, "the array has no dimension", "at least one");
@@ -72,7 +75,8 @@ std::size_t checked_bytes(const IdxArray& array, const Source& source) {
   for (const std::int64_t size : array.shape) {
     const auto factor = static_cast<std::size_t>(size);
     if (factor != 0 && total > limit / factor) {
-      source.refuse(4, "the header promises shape " + text_of(array.shape) + ", more than the file can hold",
+      source.refuse(4,
+                    "the header promises shape " + shape_text(array.shape) + ", more than the file can hold",
                     "at most " + std::to_string(limit) + " bytes");
     }
     total *= factor;
@@ -90,12 +94,12 @@ void to_host_order(std::vector<std::uint8_t>& bytes, std::size_t value_bytes) {
 IdxArray parse(Source source) {
   IdxArray array = take_header(source);
   array.bytes.resize(checked_bytes(array, source));
-  source.take(array.bytes.data(), array.bytes.size(), "the values of shape " + text_of(array.shape));
+  source.take(array.bytes.data(), array.bytes.size(), "the values of shape " + shape_text(array.shape));
   // Asks for one byte too many also because the checksum of a gzip file is only looked at when its end is
   // reached.
   char extra;
   if (source.read(&extra, 1) != 0) {
-    source.refuse(source.offset, "the file goes on after the values of shape " + text_of(array.shape),
+    source.refuse(source.offset, "the file goes on after the values of shape " + shape_text(array.shape),
                   "its end");
   }
   to_host_order(array.bytes, size_of(array.type));
@@ -110,19 +114,8 @@ std::size_t saturating_product(std::size_t a, std::size_t b) {
 }  // namespace
 
 std::size_t size_of(IdxType type) {
-  switch (type) {
-    case IdxType::uint8:
-    case IdxType::int8:
-      return 1;
-    case IdxType::int16:
-      return 2;
-    case IdxType::int32:
-    case IdxType::float32:
-      return 4;
-    case IdxType::float64:
-      return 8;
-  }
-  throw DataError({.place = "IDX type", .found = "unknown", .wanted = "a value of IdxType", .remedy = ""});
+  if (const std::size_t bytes = kValueBytes[static_cast<std::uint8_t>(type)]; bytes > 0) return bytes;
+  throw DataError({.place = "IDX type", .found = "unknown", .wanted = "a value of IdxType"});
 }
 
 IdxArray parse_idx(std::string_view bytes, const std::string& place) {
@@ -144,13 +137,7 @@ IdxArray parse_idx(std::string_view bytes, const std::string& place) {
 
 IdxArray read_idx(const std::filesystem::path& path) {
   constexpr std::size_t kMaxFileBytes = std::size_t{1} << 36;
-  std::string bytes;
-  try {
-    bytes = read_file(path, kMaxFileBytes);
-  } catch (const Error& error) {
-    throw DataError(error.parts());
-  }
-  return parse_idx(bytes, path.string());
+  return parse_idx(with_errors_as<DataError>([&] { return read_file(path, kMaxFileBytes); }), path.string());
 }
 
 }  // namespace kindling

@@ -6,9 +6,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
+#include <utility>
 
+#include "base/error_kind.h"
+#include "base/joined.h"
 #include "formats/safetensors_layout.h"
-#include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
 
@@ -41,8 +43,7 @@ const TypeRow& row_of(TensorType type) { return kTypes.at(static_cast<std::size_
                                   const std::string& wanted = "") {
   throw CheckpointError({.place = "tensor " + json_string(name.substr(0, 100)) + " to be written",
                          .found = found,
-                         .wanted = wanted,
-                         .remedy = ""});
+                         .wanted = wanted});
 }
 
 // The JSON library refuses what is no UTF-8, which other readers could not read.
@@ -52,13 +53,6 @@ std::string quoted(const std::string& text) {
   } catch (const nlohmann::json::exception&) {
     refuse_to_write(text, "a name or text is no valid UTF-8");
   }
-}
-
-template <class List, class TextOf>
-std::string joined(const List& list, TextOf text_of) {
-  std::string text;
-  for (const auto& item : list) text += (text.empty() ? "" : ",") + text_of(item);
-  return text;
 }
 
 std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> tensors) {
@@ -80,22 +74,19 @@ std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> t
 }
 
 std::string header_of(const std::vector<const TensorToWrite*>& order, const Metadata& metadata) {
-  std::string header = "{";
+  std::vector<std::string> entries;
   if (!metadata.empty()) {
     const auto pair_text = [](const auto& pair) { return quoted(pair.first) + ":" + quoted(pair.second); };
-    header += quoted(std::string(kMetadataKey)) + ":{" + joined(metadata, pair_text) + "}";
-    if (!order.empty()) header += ",";
+    entries.push_back(quoted(std::string(kMetadataKey)) + ":{" + joined(metadata, ",", pair_text) + "}");
   }
   std::size_t reached = 0;
-  header += joined(order, [&](const TensorToWrite* tensor) {
-    const std::string begin = std::to_string(reached);
-    reached += tensor->size_bytes;
-    const auto number = [](std::int64_t size) { return std::to_string(size); };
-    return quoted(tensor->name) + R"(:{"dtype":")" + std::string(name_of(tensor->type)) + R"(","shape":[)" +
-           joined(tensor->shape, number) + R"(],"data_offsets":[)" + begin + "," + std::to_string(reached) +
-           "]}";
-  });
-  header += "}";
+  for (const TensorToWrite* tensor : order) {
+    const std::size_t begin = std::exchange(reached, reached + tensor->size_bytes);
+    const nlohmann::ordered_json entry{
+        {"dtype", name_of(tensor->type)}, {"shape", tensor->shape}, {"data_offsets", {begin, reached}}};
+    entries.push_back(quoted(tensor->name) + ":" + entry.dump());
+  }
+  std::string header = "{" + joined(entries, ",") + "}";
   header.append((8 - header.size() % 8) % 8, ' ');  // aligns the first value
   return header;
 }
@@ -145,11 +136,7 @@ std::string serialize_safetensors(std::span<const TensorToWrite> tensors, const 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
                        const Metadata& metadata) {
   const std::string bytes = serialize_safetensors(tensors, metadata);
-  try {
-    write_file_atomically(path, bytes);
-  } catch (const Error& error) {
-    throw CheckpointError(error.parts());
-  }
+  with_errors_as<CheckpointError>([&] { write_file_atomically(path, bytes); });
 }
 
 }  // namespace kindling

@@ -6,8 +6,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/error_kind.h"
 #include "formats/safetensors_layout.h"
-#include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
 #include "kindling/formats/safetensors.h"
@@ -222,18 +222,6 @@ SafetensorsIndex parsed_header(std::string_view header, std::size_t file_bytes, 
   return index;
 }
 
-// What cannot be opened or read is an error of this file of weights.
-template <class Call>
-void as_checkpoint_error(Call call) {
-  try {
-    call();
-  } catch (const CheckpointError&) {
-    throw;
-  } catch (const Error& error) {
-    throw CheckpointError(error.parts());
-  }
-}
-
 }  // namespace
 
 const TensorEntry* SafetensorsIndex::find(std::string_view name) const {
@@ -247,8 +235,8 @@ SafetensorsIndex parse_safetensors(std::string_view bytes, const std::string& pl
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
-  as_checkpoint_error([&] {
-    file_ = std::make_unique<const InputFile>(path);
+  with_errors_as<CheckpointError>([&] {
+    file_ = std::make_shared<const InputFile>(path);
     std::string start(std::min(file_->size(), kLengthBytes), '\0');
     file_->read(0, start.data(), start.size());
     std::string header(checked_header_bytes(start, file_->size(), path.string()), '\0');
@@ -257,10 +245,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
   });
 }
 
-SafetensorsFile::~SafetensorsFile() = default;
-
 void SafetensorsFile::read(const TensorEntry& entry, void* out) const {
-  as_checkpoint_error([&] { file_->read(entry.begin, out, entry.end - entry.begin); });
+  with_errors_as<CheckpointError>([&] { file_->read(entry.begin, out, entry.end - entry.begin); });
 }
 
 }  // namespace kindling

@@ -54,16 +54,9 @@ class BrailleCanvas {
 
 // Whether the curve has ink at the n-th dot along its way.
 bool has_ink(std::size_t curve, int n) {
-  switch (curve % 4) {
-    case 0:
-      return true;
-    case 1:
-      return n % 10 < 6;
-    case 2:
-      return n % 4 == 0;
-    default:
-      return n % 12 < 6 || n % 12 == 8 || n % 12 == 9;
-  }
+  static constexpr std::string_view kInk[] = {"x", "xxxxxx....", "x...", "xxxxxx..xx.."};
+  const std::string_view dash = kInk[curve % std::size(kDashes)];
+  return dash[static_cast<std::size_t>(n) % dash.size()] == 'x';
 }
 
 void draw_segment(BrailleCanvas& canvas, const ChartPoint& from, const ChartPoint& to, std::size_t curve,

@@ -26,12 +26,9 @@ torch::nn::AvgPool2d halve() { return torch::nn::AvgPool2d(torch::nn::AvgPool2dO
 }  // namespace
 
 Lenet::Lenet(LenetOptions options)
-    : net(register_module(
-          "net", torch::nn::Sequential{convolution(6, 2), torch::nn::Sigmoid(), halve(), convolution(16, 0),
-                                       torch::nn::Sigmoid(), halve(), torch::nn::Flatten(), dense(120),
-                                       torch::nn::Sigmoid(), dense(84), torch::nn::Sigmoid(),
-                                       dense(options.num_classes)})) {}
-
-at::Tensor Lenet::forward(const at::Tensor& images) { return net->forward(images); }
+    : SequentialNet(torch::nn::Sequential{convolution(6, 2), torch::nn::Sigmoid(), halve(),
+                                          convolution(16, 0), torch::nn::Sigmoid(), halve(),
+                                          torch::nn::Flatten(), dense(120), torch::nn::Sigmoid(), dense(84),
+                                          torch::nn::Sigmoid(), dense(options.num_classes)}) {}
 
 }  // namespace kindling

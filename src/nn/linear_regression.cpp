@@ -9,9 +9,7 @@
 namespace kindling {
 
 LinearRegression::LinearRegression(LinearRegressionOptions options)
-    : net(register_module("net", torch::nn::Sequential{LazyLinear(options.num_outputs)})) {}
-
-at::Tensor LinearRegression::forward(const at::Tensor& inputs) { return net->forward(inputs); }
+    : SequentialNet(torch::nn::Sequential{LazyLinear(options.num_outputs)}) {}
 
 namespace {
 

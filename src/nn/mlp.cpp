@@ -7,7 +7,7 @@
 
 namespace kindling {
 
-Mlp::Mlp(MlpOptions options) : net(register_module("net", torch::nn::Sequential{torch::nn::Flatten()})) {
+Mlp::Mlp(MlpOptions options) : SequentialNet(torch::nn::Sequential{torch::nn::Flatten()}) {
   validate(options, "mlp");
   for (const std::int64_t width : options.hidden) {
     net->push_back(LazyLinear(width));
@@ -15,7 +15,5 @@ Mlp::Mlp(MlpOptions options) : net(register_module("net", torch::nn::Sequential{
   }
   net->push_back(LazyLinear(options.num_classes));
 }
-
-at::Tensor Mlp::forward(const at::Tensor& inputs) { return net->forward(inputs); }
 
 }  // namespace kindling

@@ -11,7 +11,7 @@
 
 namespace kindling {
 
-SmallCnn::SmallCnn(SmallCnnOptions options) : net(register_module("net", torch::nn::Sequential())) {
+SmallCnn::SmallCnn(SmallCnnOptions options) : SequentialNet(torch::nn::Sequential()) {
   validate(options, "small_cnn");
   for (const std::int64_t channels : options.channels) {
     // The batch normalization that follows has its own shift.
@@ -26,7 +26,5 @@ SmallCnn::SmallCnn(SmallCnnOptions options) : net(register_module("net", torch::
   net->push_back(torch::nn::Dropout(options.dropout));
   net->push_back(LazyLinear(options.num_classes));
 }
-
-at::Tensor SmallCnn::forward(const at::Tensor& images) { return net->forward(images); }
 
 }  // namespace kindling

@@ -7,9 +7,6 @@
 namespace kindling {
 
 SoftmaxRegression::SoftmaxRegression(SoftmaxRegressionOptions options)
-    : net(register_module("net",
-                          torch::nn::Sequential{torch::nn::Flatten(), LazyLinear(options.num_classes)})) {}
-
-at::Tensor SoftmaxRegression::forward(const at::Tensor& inputs) { return net->forward(inputs); }
+    : SequentialNet(torch::nn::Sequential{torch::nn::Flatten(), LazyLinear(options.num_classes)}) {}
 
 }  // namespace kindling

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,8 @@
 
 // Files in and out. All of it throws Error that names the path, the system's reason and what to do.
 namespace kindling {
+
+class FileDescriptor;  // of an open file
 
 // The bytes of a regular file or a pipe. Refuses folders and devices, and more than `max_bytes` before it
 // allocates for them.
@@ -19,9 +22,6 @@ KINDLING_API std::string read_file(const std::filesystem::path& path, std::size_
 class KINDLING_API InputFile {
  public:
   explicit InputFile(std::filesystem::path path);  // refuses what is no regular file
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
 
   std::size_t size() const noexcept { return size_; }  // bytes, when it was opened
   // Copies `size` bytes from `offset` on. Throws when the file ends before.
@@ -29,7 +29,7 @@ class KINDLING_API InputFile {
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  std::shared_ptr<const FileDescriptor> file_;
   std::size_t size_;
 };
 
@@ -42,9 +42,6 @@ class KINDLING_API AppendFile {
  public:
   // Opens or creates the file. A last line without an end, as a killed process leaves it, is cut off.
   explicit AppendFile(std::filesystem::path path);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
 
   // Adds whole lines, each ended by '\n'. The system has them when it returns (they survive this process, not
   // a power loss). When it throws, none of `lines` is left in the file.
@@ -52,7 +49,7 @@ class KINDLING_API AppendFile {
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  std::shared_ptr<const FileDescriptor> file_;
 };
 
 }  // namespace kindling

@@ -50,16 +50,13 @@ KINDLING_API SafetensorsIndex parse_safetensors(std::string_view bytes, const st
 class KINDLING_API SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const SafetensorsIndex& index() const noexcept { return index_; }
   // Copies the values of an entry of the index: entry.end - entry.begin bytes, little-endian, in row order.
   void read(const TensorEntry& entry, void* out) const;
 
  private:
-  std::unique_ptr<const InputFile> file_;
+  std::shared_ptr<const InputFile> file_;
   SafetensorsIndex index_;
 };
 

@@ -1,14 +1,12 @@
 #pragma once
 
-#include <torch/nn/cloneable.h>
 #include <torch/nn/pimpl.h>
 
 #include <array>
 #include <cstdint>
 
 #include "kindling/base/export.h"
-#include "kindling/nn/weight_init.h"
-#include "kindling/tensors/lazy.h"
+#include "kindling/nn/lazy_weights.h"
 
 namespace kindling {
 
@@ -22,25 +20,15 @@ struct LazyConv2dOptions {
 };
 
 // A convolution that finds its input channels at the first batch: [batch, in, height, width] → [batch,
-// out_channels, …]. Until then it has no parameters; then they are `weight` [out, in, kernel height, kernel
-// width] and `bias` [out].
-class KINDLING_API LazyConv2dImpl : public torch::nn::Cloneable<LazyConv2dImpl>, public LazyLayer {
+// out_channels, …], with a `weight` [out, in, kernel height, kernel width].
+class KINDLING_API LazyConv2dImpl : public LazyWeights<LazyConv2dImpl> {
  public:
   explicit LazyConv2dImpl(LazyConv2dOptions options);
 
   at::Tensor forward(const at::Tensor& input);
-  void reset() override;
   void pretty_print(std::ostream& stream) const override;
 
-  bool is_materialized() const override { return weight.defined(); }
-  void materialize_like(const at::Tensor& weight) override;
-  void dematerialize() override;
-
-  at::Tensor weight, bias;  // undefined until the first batch
-
  private:
-  void materialize(std::int64_t in_channels, at::Device device);
-
   LazyConv2dOptions options_;
 };
 TORCH_MODULE(LazyConv2d);

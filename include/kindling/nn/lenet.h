@@ -1,12 +1,11 @@
 #pragma once
 
-#include <torch/nn/modules/container/sequential.h>
-
 #include <cstdint>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
 #include "kindling/nn/classifier.h"
+#include "kindling/nn/sequential_net.h"
 
 namespace kindling {
 
@@ -19,12 +18,9 @@ struct LenetOptions {
 
 // The textbook's LeNet-5 (LeCun et al., 1998, with plain sigmoids and a plain output layer): images
 // [batch, channels, height, width], 28 x 28 or larger → logits [batch, num_classes].
-class KINDLING_API Lenet : public Classifier {
+class KINDLING_API Lenet : public SequentialNet<Classifier> {
  public:
   explicit Lenet(LenetOptions options = {});
-  at::Tensor forward(const at::Tensor& images) override;
-
-  torch::nn::Sequential net;
 };
 
 }  // namespace kindling

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <torch/nn/modules/container/sequential.h>
-
 #include <cstdint>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
 #include "kindling/nn/module.h"
+#include "kindling/nn/sequential_net.h"
 
 namespace kindling {
 
@@ -19,15 +18,12 @@ struct LinearRegressionOptions {
 
 // The textbook's linear regression: [batch, features] → [batch, num_outputs], squared loss (the mean, without
 // the factor 1/2).
-class KINDLING_API LinearRegression : public Module {
+class KINDLING_API LinearRegression : public SequentialNet<Module> {
  public:
   explicit LinearRegression(LinearRegressionOptions options = {});
-  at::Tensor forward(const at::Tensor& inputs) override;
   // Throws DataError for integer labels and for a shape other than the outputs', which LibTorch would
   // broadcast.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
-
-  torch::nn::Sequential net;
 };
 
 }  // namespace kindling

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <torch/nn/modules/container/sequential.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
 #include "kindling/nn/classifier.h"
+#include "kindling/nn/sequential_net.h"
 
 namespace kindling {
 
@@ -22,12 +21,9 @@ struct MlpOptions {
 
 // The textbook's multilayer perceptron: flatten, then linear layers with ReLU between them. [batch, …] →
 // logits [batch, num_classes].
-class KINDLING_API Mlp : public Classifier {
+class KINDLING_API Mlp : public SequentialNet<Classifier> {
  public:
   explicit Mlp(MlpOptions options = {});
-  at::Tensor forward(const at::Tensor& inputs) override;
-
-  torch::nn::Sequential net;
 };
 
 }  // namespace kindling

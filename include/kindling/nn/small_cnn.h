@@ -1,13 +1,12 @@
 #pragma once
 
-#include <torch/nn/modules/container/sequential.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
 #include "kindling/nn/classifier.h"
+#include "kindling/nn/sequential_net.h"
 
 namespace kindling {
 
@@ -29,12 +28,9 @@ struct SmallCnnOptions {
 
 // A small convolutional network for small images: 3 x 3 convolutions with batch normalization and ReLU, one
 // max-pooling, a hidden layer with dropout. [batch, channels, height, width] → logits [batch, num_classes].
-class KINDLING_API SmallCnn : public Classifier {
+class KINDLING_API SmallCnn : public SequentialNet<Classifier> {
  public:
   explicit SmallCnn(SmallCnnOptions options = {});
-  at::Tensor forward(const at::Tensor& images) override;
-
-  torch::nn::Sequential net;
 };
 
 }  // namespace kindling

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <torch/nn/modules/container/sequential.h>
-
 #include <cstdint>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
 #include "kindling/nn/classifier.h"
+#include "kindling/nn/sequential_net.h"
 
 namespace kindling {
 
@@ -18,12 +17,9 @@ struct SoftmaxRegressionOptions {
 };
 
 // The textbook's softmax regression: flatten, one linear layer. [batch, …] → logits [batch, num_classes].
-class KINDLING_API SoftmaxRegression : public Classifier {
+class KINDLING_API SoftmaxRegression : public SequentialNet<Classifier> {
  public:
   explicit SoftmaxRegression(SoftmaxRegressionOptions options = {});
-  at::Tensor forward(const at::Tensor& inputs) override;
-
-  torch::nn::Sequential net;
 };
 
 }  // namespace kindling

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/ops/empty.h>
+#include <torch/nn/cloneable.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/nn/weight_init.h"
+#include "kindling/tensors/lazy.h"
+#include "kindling/tensors/move.h"
+
+namespace kindling {
+
+// Base of layers that find their input size at the first batch. Until then they have no parameters; then they
+// are `weight` [out, in, kernel…] and `bias` [out], as Python names them.
+template <class Layer>
+class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public LazyLayer {
+ public:
+  bool is_materialized() const override { return weight.defined(); }
+  void materialize_like(const at::Tensor& like) override {
+    if (like.sizes().size() == shape_.size()) materialize(like.size(1), cpu());
+  }
+  void dematerialize() override {
+    this->parameters_.clear();
+    weight = bias = at::Tensor();
+  }
+
+  // Called by clone() on a copy whose registrations are gone: makes them anew, the values are copied
+  // afterwards.
+  void reset() override {
+    if (weight.defined()) materialize(weight.size(1), weight.device());
+  }
+
+  at::Tensor weight, bias;  // undefined until the first batch
+
+ protected:
+  // `shape` is the weight's, with any number in place of the input size.
+  LazyWeights(std::vector<std::int64_t> shape, bool has_bias, WeightInit init)
+      : shape_(std::move(shape)), has_bias_(has_bias), init_(init) {}
+
+  void materialize(std::int64_t input_size, at::Device device) {
+    shape_[1] = input_size;
+    at::Tensor made_weight = at::empty(shape_, at::kFloat), made_bias;
+    if (has_bias_) made_bias = at::empty({shape_[0]}, at::kFloat);
+    init_weights(init_, made_weight, made_bias);
+    weight = this->register_parameter("weight", move_to(made_weight, device));
+    if (has_bias_) bias = this->register_parameter("bias", move_to(made_bias, device));
+  }
+
+ private:
+  std::vector<std::int64_t> shape_;
+  bool has_bias_;
+  WeightInit init_;
+};
+
+}  // namespace kindling

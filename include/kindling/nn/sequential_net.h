@@ -1,0 +1,25 @@
+#pragma once
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+// A model that is one chain of layers, `net`. `Model` is Module or Classifier:
+//
+//   struct Net : SequentialNet<Classifier> {
+//     Net() : SequentialNet(torch::nn::Sequential(torch::nn::Flatten(), LazyLinear(10))) {}
+//   };
+template <class Model>
+class KINDLING_API SequentialNet : public Model {
+ public:
+  at::Tensor forward(const at::Tensor& inputs) override { return net->forward(inputs); }
+
+  torch::nn::Sequential net;
+
+ protected:
+  explicit SequentialNet(const torch::nn::Sequential& layers) : net(this->register_module("net", layers)) {}
+};
+
+}  // namespace kindling

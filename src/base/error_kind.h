@@ -1,0 +1,19 @@
+#pragma once
+
+#include "kindling/base/error.h"
+
+namespace kindling {
+
+// Makes the call; an error of another kind leaves it as a `Kind` of the same parts.
+template <class Kind, class Call>
+auto with_errors_as(Call call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const Kind&) {
+    throw;
+  } catch (const Error& error) {
+    throw Kind(error.parts());
+  }
+}
+
+}  // namespace kindling
