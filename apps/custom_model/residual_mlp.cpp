@@ -17,5 +17,5 @@ torch::Tensor ResidualMlp::forward(const torch::Tensor& inputs) {
 }
 
 std::unique_ptr<kindling::Optimizer> ResidualMlp::configure_optimizers() {
-  return std::make_unique<kindling::AdamW>(parameters(), kindling::AdamWOptions{.lr = 0.01});
+  return std::make_unique<kindling::AdamW>(*this, kindling::AdamWOptions{.lr = 0.01});
 }
