@@ -101,6 +101,11 @@ void Optimizer::step(const StepOptions& options) {
                 .lr = rates_[group],
                 .weight_decay = *groups_[group].weight_decay,
                 .options = options};
+    const bool has_tensors =
+        part.lr.tensor.defined() || options.grad_scale.defined() || options.found_inf.defined();
+    if (has_tensors && !takes_tensors())
+      refuse("this rule takes no learning rate, scale or found_inf as a tensor",
+             "one whose takes_tensors() is true");
     part.parameters = active_of(parameters_, part, chosen_);
     update(part);
     first = end;

@@ -95,7 +95,8 @@ Record EpochReport::close(const NamedValues& validation) {
                 .global_step = state_.progress.global_step,
                 .epoch = state_.progress.epoch + 1,
                 .values = state_.log.means()};
-  for (const auto& [name, value] : validation) put(record, name, value);
+  for (const auto& [name, value] : validation)  // what a model logs in both has a mean of each
+    put(record, record.find(name) == nullptr ? name : "val_" + name, value);
   put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
   put(record, "epoch_time_s", seconds());
   put(record, "samples_per_s", static_cast<double>(num_samples_) / train_seconds_);

@@ -18,6 +18,7 @@ constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kLog = "log.";
 constexpr const char* kRandom = "random.";
 constexpr const char* kProgress = "progress.";
+constexpr const char* kCallbackType = "callback_type.";
 
 std::string callback_prefix(std::size_t number) { return "callback." + std::to_string(number) + "."; }
 
@@ -39,14 +40,18 @@ StateDict part_of(const StateDict& state, const std::string& prefix) {
   throw CheckpointError({.place = place, .found = found, .wanted = wanted});
 }
 
-std::int64_t read_count(const StateDict& state, const std::string& name) {
-  const auto found = state.metadata.find(name);
-  if (found == state.metadata.end()) refuse("'" + name + "'", "it is missing", "a count");
+std::int64_t read_count(const std::string& text, const std::string& name) {
   std::int64_t count = -1;
-  const char* const end = found->second.data() + found->second.size();
-  if (std::from_chars(found->second.data(), end, count).ptr != end || count < 0)
-    refuse("'" + name + "'", "'" + found->second + "'", "a count");
+  const char* const end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, count).ptr != end || count < 0)
+    refuse("'" + name + "'", "'" + text + "'", "a count");
   return count;
+}
+
+std::string read_text(const StateDict& state, const std::string& name) {
+  const auto found = state.metadata.find(name);
+  if (found == state.metadata.end()) refuse("'" + name + "'", "it is missing", "what a training has saved");
+  return found->second;
 }
 
 std::string type_of(const Callback& callback) { return typeid(callback).name(); }
@@ -56,24 +61,19 @@ void save_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, Sta
     StateDict own;
     callbacks[i]->save_state(own);
     if (own.tensors.empty() && own.metadata.empty()) continue;
-    own.metadata["type"] = type_of(*callbacks[i]);
     put(state, callback_prefix(i), own);
+    state.metadata[kCallbackType + std::to_string(i)] = type_of(*callbacks[i]);
   }
 }
 
 void load_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, const StateDict& state) {
-  for (std::size_t i = 0; i < callbacks.size(); ++i) {
-    StateDict own = part_of(state, callback_prefix(i));
-    const std::string type = own.metadata["type"];
-    if (!type.empty() && type != type_of(*callbacks[i]))
-      refuse("callback " + std::to_string(i), "the saved state is that of a " + type,
+  for (const auto& [number, type] : part_of(state, kCallbackType).metadata) {
+    const auto i = static_cast<std::size_t>(read_count(number, kCallbackType + number));
+    if (i >= callbacks.size() || type != type_of(*callbacks[i]))
+      refuse("callback " + number, "the saved state is that of a " + type,
              "the callbacks of the training that was saved, in their order");
-    own.metadata.erase("type");
-    if (!type.empty()) callbacks[i]->load_state(own);
+    callbacks[i]->load_state(part_of(state, callback_prefix(i)));
   }
-  if (!part_of(state, callback_prefix(callbacks.size())).metadata.empty())
-    refuse("callback " + std::to_string(callbacks.size()), "there is no such callback, but a state of it",
-           "the callbacks of the training that was saved, in their order");
 }
 
 }  // namespace
@@ -124,14 +124,14 @@ void TrainState::load(const StateDict& state) {
   if (!of_optimizer.tensors.empty()) require_optimizer().load_state_dict(of_optimizer);
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
-  const std::string prefix = kProgress;
-  const auto phase = state.metadata.find(prefix + "phase");
-  if (phase == state.metadata.end())
-    refuse("'" + prefix + "phase'", "it is missing", "training or validation");
-  progress = {.epoch = read_count(state, prefix + "epoch"),
-              .batch = read_count(state, prefix + "batch"),
-              .global_step = read_count(state, prefix + "global_step"),
-              .phase = phase->second == "validation" ? Phase::validation : Phase::training};
+  const auto count = [&](const std::string& name) {
+    return read_count(read_text(state, kProgress + name), kProgress + name);
+  };
+  const bool is_training = read_text(state, kProgress + std::string("phase")) == "training";
+  progress = {.epoch = count("epoch"),
+              .batch = count("batch"),
+              .global_step = count("global_step"),
+              .phase = is_training ? Phase::training : Phase::validation};
   std::vector<at::Tensor> random;
   for (std::size_t i = 0; const at::Tensor* one = state.find(kRandom + std::to_string(i)); ++i)
     random.push_back(*one);

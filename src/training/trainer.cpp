@@ -17,7 +17,10 @@ Trainer::Trainer(TrainerOptions options)
 Trainer::~Trainer() = default;
 
 FitResult Trainer::fit(std::shared_ptr<Module> model, DataModule& data) {
-  return with_libtorch_errors("Trainer::fit", [&] { return impl_->fit(std::move(model), data); });
+  return with_libtorch_errors("Trainer::fit", [&] {
+    const Impl::Work work(*impl_, "Trainer::fit");
+    return impl_->fit(std::move(model), data);
+  });
 }
 
 Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
@@ -58,15 +61,23 @@ std::vector<LayerRow> Trainer::layer_summary(std::shared_ptr<Module> model, Data
 }
 
 void Trainer::prepare_data(DataModule& data) {
-  with_libtorch_errors("Trainer::prepare_data", [&] { impl_->prepare_data(data); });
+  with_libtorch_errors("Trainer::prepare_data", [&] {
+    const Impl::Work work(*impl_, "Trainer::prepare_data");
+    impl_->prepare_data(data);
+  });
 }
 
 void Trainer::prepare_model(std::shared_ptr<Module> model) {
-  with_libtorch_errors("Trainer::prepare_model", [&] { impl_->prepare_model(std::move(model)); });
+  with_libtorch_errors("Trainer::prepare_model", [&] {
+    const Impl::Work work(*impl_, "Trainer::prepare_model");
+    impl_->prepare_model(std::move(model));
+  });
 }
 
 Metrics Trainer::fit_epoch() {
   return with_libtorch_errors("Trainer::fit_epoch", [&] {
+    const Impl::Work work(*impl_, "Trainer::fit_epoch");
+
     return kindling::fit_epoch(impl_->prepared("Trainer::fit_epoch", /*needs_data=*/true))
         .value_or(Metrics{});
   });
@@ -78,6 +89,7 @@ bool Trainer::is_done() const {
 
 TrainBatches::Iterator::Iterator(Trainer& trainer) : trainer_(&trainer) {
   with_libtorch_errors("Trainer::train_batches", [&] {
+    const Trainer::Impl::Work work(*trainer_->impl_, "Trainer::train_batches");
     begin_epoch(trainer_->impl_->prepared("Trainer::train_batches", /*needs_data=*/true));
   });
   ++*this;
@@ -101,12 +113,16 @@ Batch Trainer::prepare_batch(Batch batch) const {
 
 void Trainer::train_step(const Batch& batch) {
   with_libtorch_errors("Trainer::train_step", [&] {
+    const Impl::Work work(*impl_, "Trainer::train_step");
+
     train_batch(impl_->prepared("Trainer::train_step", /*needs_data=*/false), batch);
   });
 }
 
 Metrics Trainer::finish_epoch() {
   return with_libtorch_errors("Trainer::finish_epoch", [&] {
+    const Impl::Work work(*impl_, "Trainer::finish_epoch");
+
     return kindling::finish_epoch(impl_->prepared("Trainer::finish_epoch", /*needs_data=*/false));
   });
 }

@@ -96,6 +96,15 @@ Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
   if (options.num_threads) at::set_num_threads(static_cast<int>(*options.num_threads));
 }
 
+Trainer::Impl::Work::Work(Impl& impl, const char* place) : impl_(impl) {
+  if (impl_.is_working_)
+    throw Error({.place = place,
+                 .found = "it is called from a callback or a step of the trainer's own training",
+                 .wanted = "another trainer, or the call after the fit",
+                 .remedy = "validate, test and predict may be called there"});
+  impl_.is_working_ = true;
+}
+
 FitParts Trainer::Impl::parts() {
   return {.options = options,
           .info = info,

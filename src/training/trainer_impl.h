@@ -42,6 +42,18 @@ class Trainer::Impl {
   EpochReport report;
   DataModule* data = nullptr;  // prepared
 
+  // While it lives, a call is at work on the training: another one, from a callback or a step, would lose it.
+  class Work {
+   public:
+    Work(Impl& impl, const char* place);  // throws Error for a second one
+    ~Work() { impl_.is_working_ = false; }
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+
+   private:
+    Impl& impl_;
+  };
+
  private:
   // Leaves nothing of a fit behind, however it ends: a stop request holds for one fit, data is borrowed for
   // one.
@@ -53,6 +65,7 @@ class Trainer::Impl {
   void tell_of_error(std::exception_ptr error) noexcept;
   void end_fit(const FitResult& result);
 
+  bool is_working_ = false;
   std::optional<BatchSource> train_, validation_;
   std::unique_ptr<Step> step_;  // of the prepared model
 };

@@ -69,5 +69,16 @@ TEST(Optimizer, OwnRuleGetsTheActiveParameters) {
   EXPECT_TRUE(same(unused, at::ones({2})));
 }
 
+TEST(Optimizer, OwnRuleIsNotAskedForWhatItDoesNotKnow) {
+  const at::Tensor used = weight();
+  SignDescent descent({used}, 0.25);
+  used.sum().backward();
+  EXPECT_THROW(descent.step({.found_inf = at::ones({})}), ConfigError);
+  EXPECT_THROW(descent.step({.grad_scale = at::ones({})}), ConfigError);
+  descent.set_lr(0, at::ones({}));
+  EXPECT_THROW(descent.step(), ConfigError);
+  EXPECT_TRUE(same(used, at::ones({2})));
+}
+
 }  // namespace
 }  // namespace kindling

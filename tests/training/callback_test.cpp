@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -322,6 +323,32 @@ TEST(Callback, FindsModelAndDataAtTheTrainer) {
   trainer.fit(std::make_shared<Slope>(), data);
   EXPECT_EQ(looker->data, &data);
   EXPECT_EQ(trainer.data(), nullptr) << "borrowed for the fit";
+}
+
+TEST(Callback, MayNotTrainWithTheTrainerThatCallsIt) {
+  class Nested : public Callback {
+   public:
+    explicit Nested(std::function<void(Trainer&)> call) : call_(std::move(call)) {}
+    void on_train_batch_end(Trainer& trainer, Module&) override { call_(trainer); }
+
+   private:
+    std::function<void(Trainer&)> call_;
+  };
+  TensorData data = ramp(4, 0, 2);
+  const auto model = std::make_shared<Slope>();
+  const Batch batch{at::ones({1, 1}), at::ones({1, 1})};
+  const std::vector<std::function<void(Trainer&)>> calls{
+      [&](Trainer& t) { t.fit(model, data); },       [&](Trainer& t) { t.prepare_data(data); },
+      [&](Trainer& t) { t.prepare_model(model); },   [&](Trainer& t) { t.fit_epoch(); },
+      [&](Trainer& t) { t.train_step(batch); },      [&](Trainer& t) { t.finish_epoch(); },
+      [&](Trainer& t) { t.train_batches().begin(); }};
+  for (const auto& call : calls) {
+    Trainer trainer({.max_epochs = 1, .callbacks = {std::make_shared<Nested>(call)}});
+    const std::string text = error_text<Error>([&] { trainer.fit(model, data); });
+    EXPECT_NE(text.find("from a callback or a step of the trainer's own training"), std::string::npos)
+        << text;
+    trainer.prepare_model(model);  // usable again
+  }
 }
 
 TEST(Callback, WhatItThrowsReachesTheCaller) {

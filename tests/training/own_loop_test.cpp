@@ -304,6 +304,21 @@ TEST_P(OwnLoop, LossThatIsNotFiniteEndsTheFitAndIsTold) {
   EXPECT_NE(warnings[0].find("not finite from step 7 on"), std::string::npos) << warnings[0];
 }
 
+TEST_P(OwnLoop, NameThatIsLoggedInTrainingAndValidationHasAMeanOfEach) {
+  class Both : public Slope {
+   public:
+    at::Tensor forward(const at::Tensor& x) override {
+      log("largest", x.max());
+      return Slope::forward(x);
+    }
+  };
+  TensorData data = ramp(4, 2, 4);
+  const FitResult result =
+      Trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted()}).fit(std::make_shared<Both>(), data);
+  EXPECT_EQ(result.metrics.at("largest"), 3);
+  EXPECT_EQ(result.metrics.at("val_largest"), 1);
+}
+
 TEST_P(OwnLoop, NamesOfTheModelAppearInStepRecords) {
   class Logging : public Slope {
    public:

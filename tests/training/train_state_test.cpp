@@ -263,7 +263,7 @@ TEST_P(TrainStates, RefuseWhatIsNotTheirs) {
   }
   {
     StateDict other = saved;
-    other.metadata["callback.0.type"] = "another";
+    other.metadata["callback_type.0"] = "another";
     Training second(options("sgd"), device_, num_gpus_wanted());
     EXPECT_THROW(second.state.load(other), CheckpointError);
   }

@@ -54,7 +54,8 @@ class KINDLING_API Module : public torch::nn::Module {
 
   // Logs one number of a step, on any device, without reading it: the trainer writes it into its log on the
   // device and reports the mean over the epoch, weighted by the samples of the batches unless a weight is
-  // given. Outside of a trainer's loops nothing happens.
+  // given. Outside of a trainer's loops nothing happens. A name that is logged in training and in validation
+  // appears twice, the second time as val_<name>.
   void log(std::string_view name, const at::Tensor& value, ValueOptions options = {}) const;
   void log(std::string_view name, double value, ValueOptions options = {}) const;
 

@@ -41,6 +41,7 @@ class KINDLING_API Adam : public Optimizer {
   enum class Decay { coupled, decoupled };
   Adam(ParameterGroups parameters, AdamOptions options, Decay decay);
   void update(const Update& update) override;
+  bool takes_tensors() const override { return true; }
   void state_loaded() override;
 
  private:

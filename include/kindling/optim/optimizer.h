@@ -77,9 +77,11 @@ class KINDLING_API Optimizer {
     double weight_decay;
     StepOptions options;
   };
-  // Runs without autograd. A rule that cannot do what `options` or a tensor as learning rate ask for refuses
-  // it.
+  // Runs without autograd.
   virtual void update(const Update& update) = 0;
+  // Whether update() heeds its options and a tensor as learning rate; otherwise step() refuses them
+  // (ConfigError).
+  virtual bool takes_tensors() const { return false; }
 
   // State that is saved and loaded under this name: one tensor per parameter, undefined until the rule makes
   // it. The list stays where it is.

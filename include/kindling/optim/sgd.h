@@ -38,6 +38,7 @@ class KINDLING_API Sgd : public Optimizer {
   // Throws ConfigError for found_inf with dampening: whether the buffer has begun is known to the device
   // alone.
   void update(const Update& update) override;
+  bool takes_tensors() const override { return true; }
 
  private:
   struct Lists {

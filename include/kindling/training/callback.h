@@ -20,8 +20,9 @@ class Trainer;
 // trainer.model(), too, the data trainer.data().
 //
 // The moments of a fit, in their order; in brackets those of an own loop, too. The model is in training mode
-// from [on_train_epoch_start] to the last [on_train_batch_end], in evaluation mode between
-// on_validation_start and on_validation_end, and elsewhere in the mode that the last of these has left:
+// from the first on_train_epoch_start on, but in evaluation mode and without gradients from
+// on_validation_start to on_validation_end. A callback may evaluate (validate, test, predict), but not train
+// with the trainer that calls it:
 //
 //   on_fit_start
 //     [on_validation_start, on_validation_end]                   the sanity check of a fit, without a record

@@ -97,8 +97,8 @@ class KINDLING_API Trainer {
   bool is_done() const;
 
   // The batches of an epoch, ready for train_step(): in the order that fit() takes them in, up to
-  // limit_train_batches and max_steps; a requested stop ends them, too. Each loop over them begins the epoch
-  // that progress() tells.
+  // limit_train_batches and max_steps; a requested stop ends them, too. Each loop over them begins
+  // where progress() stands: after a break, finish_epoch() leads to the next epoch.
   TrainBatches train_batches() { return TrainBatches(*this); }
 
   // And lower still, for batches from anywhere:
