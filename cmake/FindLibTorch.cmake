@@ -130,7 +130,13 @@ macro(_libtorch_by_torch_config root)
       set(TORCH_CUDA_ARCH_LIST 9.0)  # of CUDA sources, which Kindling has none of
     endif()
   endif()
+  # A static library that is not in the packages: libtorch_cpu.so has it inside. Looked for, it would be warned of.
+  cmake_policy(PUSH)
+  cmake_policy(SET CMP0125 NEW)  # find_library takes what is set
+  set(kineto_LIBRARY torch)
   find_package(Torch REQUIRED CONFIG PATHS ${root} NO_DEFAULT_PATH)
+  unset(kineto_LIBRARY)
+  cmake_policy(POP)
 endmacro()
 
 _libtorch_locate(LibTorch_ROOT_DIR)

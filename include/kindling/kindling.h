@@ -1,6 +1,7 @@
 #pragma once
 
-// Everything a training program needs.
+// Everything a training program needs. torch::optim is left out on purpose: Kindling's optimizers take its
+// place. <torch/optim.h> has LibTorch's.
 
 #include <torch/nn.h>
 

@@ -31,8 +31,9 @@ class Catalog {
   explicit Catalog(std::string kind) : kind_(std::move(kind)) {}
 
   // factory(options) makes the product. Throws ConfigError when the name is taken.
-  template <OptionStruct Options, class Factory>
+  template <class Options, class Factory>
   void add(std::string name, std::string doc, Options defaults, Factory factory) {
+    require_fields<Options>();
     auto new_maker = [defaults = std::move(defaults), factory = std::move(factory)] {
       const auto options = std::make_shared<Options>(defaults);
       return Maker<Product>{.options = [options] { return OptionSet::of(*options); },

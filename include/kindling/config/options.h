@@ -50,8 +50,12 @@ struct Field {
 };
 
 // A Field, its types deduced.
-template <class Struct, OptionValue Value>
+template <class Struct, class Value>
 constexpr Field<Struct, Value> field(const char* name, Value Struct::*member, FieldNotes notes = {}) {
+  static_assert(
+      OptionValue<Value>,
+      "an option is a bool, std::int64_t (for int), double (for float), std::string or "
+      "std::filesystem::path, or a std::optional, std::vector or std::array of them as in OptionPointer");
   return {name, member, notes};
 }
 
@@ -74,6 +78,13 @@ concept OptionStruct = requires {
   std::tuple_size<std::remove_cvref_t<decltype(Options::fields)>>::value;
 };
 
+template <class Options>
+constexpr void require_fields() {
+  static_assert(OptionStruct<Options>,
+                "an option struct lists its options: static constexpr auto fields = "
+                "kindling::fields(kindling::field(\"lr\", &MyOptions::lr), ...)");
+}
+
 // For whatever has no options.
 struct NoOptions {
   static constexpr auto fields = kindling::fields();
@@ -92,8 +103,9 @@ class KINDLING_API OptionSet {
  public:
   OptionSet() = default;
 
-  template <OptionStruct Options>
+  template <class Options>
   static OptionSet of(Options& options) {
+    require_fields<Options>();
     OptionSet set;
     std::apply(
         [&](const auto&... each) {
@@ -117,7 +129,7 @@ class KINDLING_API OptionSet {
 // outside its choices or not finite. `place` is what the options belong to: "Trainer".
 KINDLING_API void validate(const OptionSet& options, std::string_view place);
 
-template <OptionStruct Options>
+template <class Options>
 void validate(const Options& options, std::string_view place) {
   Options copy = options;  // an OptionSet points to objects it may change
   validate(OptionSet::of(copy), place);

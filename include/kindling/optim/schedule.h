@@ -1,8 +1,11 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
@@ -17,8 +20,23 @@ struct SchedulePoint {
   double base_lr = 0;            // the optimizer's own
 };
 
+template <class F>
+concept GivesNoRate = std::invocable<F&, const SchedulePoint&> &&
+    !std::convertible_to<std::invoke_result_t<F&, const SchedulePoint&>, double>;
+
 // The learning rate as a pure function of the step: nothing to save, nothing to restore.
-using Schedule = std::function<double(const SchedulePoint&)>;
+class Schedule : public std::function<double(const SchedulePoint&)> {
+ public:
+  using function::function;
+  Schedule() = default;
+  Schedule(function rate) : function(std::move(rate)) {}
+
+  // For a message of one line.
+  template <GivesNoRate F>
+  Schedule(const F&) {
+    static_assert(sizeof(F) == 0, "a schedule returns the learning rate of the step, a double");
+  }
+};
 
 // What a schedule counts.
 enum class ScheduleInterval { step, epoch };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -36,42 +37,60 @@ class Registry {
   Registry& operator=(const Registry&) = delete;
 
   // T(Options): `[model]` with `name`.
-  template <class T, OptionStruct Options = NoOptions>
+  template <class T, class Options = NoOptions>
   void model(std::string name, std::string doc = "") {
+    static_assert(std::derived_from<T, Module> && can_make<T, Options>,
+                  "a model derives from kindling::Module and has a constructor T(Options), or T() when "
+                  "registered without options");
     models.add(std::move(name), std::move(doc), Options{}, &made<T, Options>);
   }
 
   // T(Options): in the list `model.metrics`, with these options.
-  template <class T, OptionStruct Options = NoOptions>
+  template <class T, class Options = NoOptions>
   void metric(std::string name, std::string doc = "", Options options = {}) {
+    static_assert(std::derived_from<T, Metric> && can_make<T, Options>,
+                  "a metric derives from kindling::Metric and has a constructor T(Options), or T() when "
+                  "registered without options");
     metrics.add(std::move(name), std::move(doc), std::move(options), &made<T, Options>);
   }
 
   // T(Options): a table `[callbacks.NAME]`.
-  template <class T, OptionStruct Options = NoOptions>
+  template <class T, class Options = NoOptions>
   void callback(std::string name, std::string doc = "") {
+    static_assert(std::derived_from<T, Callback> && can_make<T, Options>,
+                  "a callback derives from kindling::Callback and has a constructor T(Options), or T() when "
+                  "registered without options");
     callbacks.add(std::move(name), std::move(doc), Options{}, &made<T, Options>);
   }
 
   // T(Options, std::filesystem::path), the path of the run's folder: a table `[loggers.NAME]`.
-  template <class T, OptionStruct Options = NoOptions>
+  template <class T, class Options = NoOptions>
   void logger(std::string name, std::string doc = "") {
+    static_assert(std::derived_from<T, Logger> && can_make<T, Options, std::filesystem::path>,
+                  "a logger derives from kindling::Logger and has a constructor T(Options, "
+                  "std::filesystem::path), or T(std::filesystem::path) when registered without options");
     loggers.add(std::move(name), std::move(doc), Options{}, [](const Options& options) {
       return [options](const std::filesystem::path& folder) { return made<T>(options, folder); };
     });
   }
 
   // T(Options, DataOptions): `[data]` with `name`.
-  template <class T, OptionStruct Options = NoOptions>
+  template <class T, class Options = NoOptions>
   void data(std::string name, std::string doc = "") {
+    static_assert(std::derived_from<T, DataModule> && can_make<T, Options, DataOptions>,
+                  "a data module derives from kindling::DataModule and has a constructor T(Options, "
+                  "DataOptions), or T(DataOptions) when registered without options");
     data_modules.add(std::move(name), std::move(doc), Options{}, [](const Options& options) {
       return [options](const DataOptions& shared) { return made<T>(options, shared); };
     });
   }
 
   // T(ParameterGroups, Options): `[optimizer]` with `name`.
-  template <class T, OptionStruct Options>
+  template <class T, class Options>
   void optimizer(std::string name, std::string doc = "") {
+    static_assert(
+        std::derived_from<T, Optimizer> && std::constructible_from<T, ParameterGroups, const Options&>,
+        "an optimizer derives from kindling::Optimizer and has a constructor T(ParameterGroups, Options)");
     optimizers.add(std::move(name), std::move(doc), Options{}, [](const Options& options) {
       return [options](ParameterGroups parameters) -> std::unique_ptr<Optimizer> {
         return std::make_unique<T>(std::move(parameters), options);
@@ -80,8 +99,10 @@ class Registry {
   }
 
   // make(Options) → Schedule.
-  template <OptionStruct Options>
-  void schedule(std::string name, std::string doc, Schedule (*make)(Options)) {
+  template <class Options, class Made>
+  void schedule(std::string name, std::string doc, Made (*make)(Options)) {
+    static_assert(std::convertible_to<Made, Schedule>,
+                  "a schedule is registered by a function Schedule(Options)");
     schedules.add(std::move(name), std::move(doc), Options{}, make);
   }
 
@@ -94,6 +115,11 @@ class Registry {
   Catalog<Schedule> schedules{"schedule"};
 
  private:
+  template <class T, class Options, class... More>
+  static constexpr bool can_make =
+      std::is_same_v<Options, NoOptions> ? std::constructible_from<T, const More&...>
+                                         : std::constructible_from<T, const Options&, const More&...>;
+
   template <class T, class Options, class... More>
   static std::shared_ptr<T> made(const Options& options, const More&... more) {
     if constexpr (std::is_same_v<Options, NoOptions>)
