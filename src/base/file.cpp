@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
-#include <stdexcept>
 #include <system_error>
 #include <utility>
 

@@ -3,7 +3,6 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 
 #include <memory>
 #include <mutex>
@@ -33,12 +32,8 @@ constexpr spdlog::level::level_enum kSpdlogLevels[] = {spdlog::level::debug, spd
                                                        spdlog::level::warn, spdlog::level::err};
 
 spdlog::sink_ptr stderr_sink(bool color, LogLevel level) {
-  spdlog::sink_ptr sink;
-  if (color) {
-    sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(spdlog::color_mode::always);
-  } else {
-    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  }
+  const auto sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(
+      color ? spdlog::color_mode::always : spdlog::color_mode::never);
   sink->set_pattern("%^%l:%$ %v");
   sink->set_level(kSpdlogLevels[static_cast<std::size_t>(level)]);
   return sink;

@@ -14,27 +14,25 @@ namespace {
 
 constexpr std::size_t kMaxShownLineBytes = 200;  // a longer line does not read well below a message
 
-// The lines of the texts that findings point into; a text is cut only once, however many findings it has.
-class SourceLines {
- public:
-  std::string_view line(const ConfigPlace& place) {
-    if (place.source == nullptr || place.line == 0) return {};
-    std::vector<std::string_view>& lines = lines_[place.source];
-    if (lines.empty()) cut(place.source->text, lines);
-    return place.line <= lines.size() ? lines[place.line - 1] : std::string_view{};
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, text.substr(0, end).ends_with('\r') ? end - 1 : end));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
+  return lines;
+}
 
- private:
-  static void cut(std::string_view text, std::vector<std::string_view>& lines) {
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      lines.push_back(text.substr(0, text.substr(0, end).ends_with('\r') ? end - 1 : end));
-      text.remove_prefix(std::min(end + 1, text.size()));
-    }
-  }
+// Of texts; each is cut only once, however many findings it has.
+using SourceLines = std::unordered_map<const ConfigSource*, std::vector<std::string_view>>;
 
-  std::unordered_map<const ConfigSource*, std::vector<std::string_view>> lines_;
-};
+std::string_view line_at(const ConfigPlace& place, SourceLines& cut) {
+  if (place.source == nullptr || place.line == 0) return {};
+  std::vector<std::string_view>& lines = cut[place.source];
+  if (lines.empty()) lines = lines_of(place.source->text);
+  return place.line <= lines.size() ? lines[place.line - 1] : std::string_view{};
+}
 
 std::string head_of(const Finding& finding) {
   const ConfigPlace& place = finding.place;
@@ -54,7 +52,7 @@ std::string snippet_of(const Finding& finding, std::string_view line) {
 }
 
 std::string text_of(const Finding& finding, SourceLines& lines) {
-  const std::string_view line = lines.line(finding.place);
+  const std::string_view line = line_at(finding.place, lines);
   const bool shows_line = finding.shows_line && !line.empty() && line.size() <= kMaxShownLineBytes;
   if (shows_line) return head_of(finding) + '\n' + snippet_of(finding, line);
   return head_of(finding) + (finding.hint.empty() ? "" : "; " + finding.hint) + '\n';

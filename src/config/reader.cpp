@@ -31,14 +31,74 @@ std::pair<std::string_view, std::string_view> split_last(std::string_view path) 
 struct ConfigReader::State {
   explicit State(const ConfigTree& document) : tree(document) {}
 
-  // The node at a path, or null. `nearest` gets the last node on the way that is there.
-  const ConfigNode* find(std::string_view path, const ConfigNode** nearest = nullptr) const;
-  // Makes a path one that can be asked for: a candidate for "did you mean", and its tables known.
-  void know(std::string_view path);
-  const ConfigTable* table_at(std::string_view path);
-  void add_unread(const ConfigTable& table, const std::string& path);
-  std::string hint_for(const std::string& table, const std::string& key) const;
   void add(config::Finding finding) { findings.push_back(std::move(finding)); }
+
+  // The node at a path, or null. `nearest` gets the last node on the way that is there.
+  const ConfigNode* find(std::string_view path, const ConfigNode** nearest = nullptr) const {
+    const ConfigTable* table = &tree.root;
+    while (true) {
+      const std::size_t dot = std::min(path.find('.'), path.size());
+      const auto entry = table->find(path.substr(0, dot));
+      if (entry == table->end()) return nullptr;
+      const ConfigNode* node = entry->second.get();
+      if (nearest != nullptr) *nearest = node;
+      if (dot == path.size()) return node;
+      table = std::get_if<ConfigTable>(&node->value);
+      if (table == nullptr) return nullptr;
+      path.remove_prefix(dot + 1);
+    }
+  }
+
+  // Makes a path one that can be asked for: a candidate for "did you mean", and its tables known.
+  void know(std::string_view path) {
+    for (; !path.empty(); path = split_last(path).first) {
+      const auto [table, key] = split_last(path);
+      std::vector<std::string>& keys = known[std::string(table)];
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.emplace_back(key);
+      const ConfigNode* node = find(path);
+      if (node != nullptr && std::holds_alternative<ConfigTable>(node->value)) known_tables.insert(node);
+    }
+  }
+
+  // The table, or null when it is absent or no table, which is an error then.
+  const ConfigTable* table_at(std::string_view path) {
+    if (path.empty()) return &tree.root;
+    know(path);
+    const ConfigNode* node = find(path);
+    if (node == nullptr) return nullptr;
+    const auto* table = std::get_if<ConfigTable>(&node->value);
+    if (table == nullptr && done.insert(node).second) {
+      add({.place = node->key_place,
+           .text = "'" + std::string(path) + "': expected a table, found " + config::found_text(*node)});
+    }
+    return table;
+  }
+
+  std::string hint_for(const std::string& table, const std::string& key) const {
+    const auto here = known.find(table);
+    const std::string guess = here == known.end() ? "" : nearest(key, here->second);
+    if (!guess.empty()) return "did you mean '" + guess + "'?";
+    for (const auto& [other, keys] : known) {
+      const bool is_there = std::find(keys.begin(), keys.end(), key) != keys.end();
+      if (is_there && other != table) return "did you mean '" + join(other, key) + "'?";
+    }
+    return "";
+  }
+
+  void add_unread(const ConfigTable& table, const std::string& path) {
+    for (const auto& [key, node] : table) {
+      if (done.contains(node.get())) continue;
+      const std::string name = join(path, config::toml_key(key));
+      const auto* inner = std::get_if<ConfigTable>(&node->value);
+      if (inner != nullptr && known_tables.contains(node.get())) {
+        add_unread(*inner, name);
+        continue;
+      }
+      add({.place = node->key_place,
+           .text = std::string("unknown ") + (inner == nullptr ? "key '" : "table '") + name + "'",
+           .hint = hint_for(path, key)});
+    }
+  }
 
   const ConfigTree& tree;
   std::map<std::string, std::vector<std::string>, std::less<>> known;  // table → keys and tables in it
@@ -46,71 +106,6 @@ struct ConfigReader::State {
   std::unordered_set<const ConfigNode*> done;                          // read, with all that is in it
   std::vector<config::Finding> findings;
 };
-
-const ConfigNode* ConfigReader::State::find(std::string_view path, const ConfigNode** nearest) const {
-  const ConfigTable* table = &tree.root;
-  while (true) {
-    const std::size_t dot = std::min(path.find('.'), path.size());
-    const auto entry = table->find(path.substr(0, dot));
-    if (entry == table->end()) return nullptr;
-    const ConfigNode* node = entry->second.get();
-    if (nearest != nullptr) *nearest = node;
-    if (dot == path.size()) return node;
-    table = std::get_if<ConfigTable>(&node->value);
-    if (table == nullptr) return nullptr;
-    path.remove_prefix(dot + 1);
-  }
-}
-
-void ConfigReader::State::know(std::string_view path) {
-  for (; !path.empty(); path = split_last(path).first) {
-    const auto [table, key] = split_last(path);
-    std::vector<std::string>& keys = known[std::string(table)];
-    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.emplace_back(key);
-    const ConfigNode* node = find(path);
-    if (node != nullptr && std::holds_alternative<ConfigTable>(node->value)) known_tables.insert(node);
-  }
-}
-
-// The table, or null when it is absent or no table, which is an error then.
-const ConfigTable* ConfigReader::State::table_at(std::string_view path) {
-  if (path.empty()) return &tree.root;
-  know(path);
-  const ConfigNode* node = find(path);
-  if (node == nullptr) return nullptr;
-  const auto* table = std::get_if<ConfigTable>(&node->value);
-  if (table == nullptr && done.insert(node).second) {
-    add({.place = node->key_place,
-         .text = "'" + std::string(path) + "': expected a table, found " + config::found_text(*node)});
-  }
-  return table;
-}
-
-std::string ConfigReader::State::hint_for(const std::string& table, const std::string& key) const {
-  const auto here = known.find(table);
-  const std::string guess = here == known.end() ? "" : nearest(key, here->second);
-  if (!guess.empty()) return "did you mean '" + guess + "'?";
-  for (const auto& [other, keys] : known) {
-    const bool is_there = std::find(keys.begin(), keys.end(), key) != keys.end();
-    if (is_there && other != table) return "did you mean '" + join(other, key) + "'?";
-  }
-  return "";
-}
-
-void ConfigReader::State::add_unread(const ConfigTable& table, const std::string& path) {
-  for (const auto& [key, node] : table) {
-    if (done.contains(node.get())) continue;
-    const std::string name = join(path, config::toml_key(key));
-    const auto* inner = std::get_if<ConfigTable>(&node->value);
-    if (inner != nullptr && known_tables.contains(node.get())) {
-      add_unread(*inner, name);
-      continue;
-    }
-    add({.place = node->key_place,
-         .text = std::string("unknown ") + (inner == nullptr ? "key '" : "table '") + name + "'",
-         .hint = hint_for(path, key)});
-  }
-}
 
 ConfigReader::ConfigReader(const ConfigDocument& document)
     : state_(std::make_unique<State>(*document.tree_)) {}

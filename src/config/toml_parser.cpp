@@ -5,7 +5,6 @@
 
 #include "config/checked_toml_plus_plus.h"
 #include "config/findings.h"
-#include "kindling/base/error.h"
 #include "kindling/config/document.h"
 
 namespace kindling::config {

@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::size_t kMaxShownStringBytes = 80;
 
+bool is_one_value(const ConfigNode& node) {
+  return !std::holds_alternative<ConfigTable>(node.value) && !std::holds_alternative<ConfigArray>(node.value);
+}
+
 // What is wrong with a value, or with one element of it.
 struct Mismatch {
   const ConfigNode* node;
@@ -40,9 +44,7 @@ std::string remedy(const ConfigNode& node) {
   if (const auto* text = std::get_if<std::string>(&node.value)) {
     return reads_as<Scalar>(*text) ? " (drop the quotes)" : "";
   }
-  const bool one_value =
-      !std::holds_alternative<ConfigTable>(node.value) && !std::holds_alternative<ConfigArray>(node.value);
-  return one_value && !std::is_arithmetic_v<Scalar> ? " (put it in quotes)" : "";
+  return is_one_value(node) && !std::is_arithmetic_v<Scalar> ? " (put it in quotes)" : "";
 }
 
 template <class Scalar>
@@ -145,9 +147,7 @@ std::string found_text(const ConfigNode& node) {
 
 std::optional<std::string> as_string(const ConfigNode& node) {
   if (const auto* text = std::get_if<std::string>(&node.value)) return *text;
-  const bool compound =
-      std::holds_alternative<ConfigArray>(node.value) || std::holds_alternative<ConfigTable>(node.value);
-  if (!node.written.empty() && !compound) return node.written;
+  if (!node.written.empty() && is_one_value(node)) return node.written;
   return std::nullopt;
 }
 
@@ -169,8 +169,7 @@ std::optional<Finding> read_value(const ConfigNode& node, const std::string& pat
     if (!guess.empty()) finding.hint = "did you mean " + toml_text(guess) + "?";
   }
   // A scalar stands in the message already.
-  finding.shows_line = !finding.hint.empty() || std::holds_alternative<ConfigArray>(mismatch->node->value) ||
-                       std::holds_alternative<ConfigTable>(mismatch->node->value);
+  finding.shows_line = !finding.hint.empty() || !is_one_value(*mismatch->node);
   return finding;
 }
 

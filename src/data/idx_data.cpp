@@ -19,6 +19,10 @@ void require_file(const std::filesystem::path& path, const char* key) {
                      .remedy = "a relative path counts from the folder of its config file"});
 }
 
+// Images and labels for training, images and labels for validation.
+constexpr std::array<const char*, 4> kFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                            "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+
 std::filesystem::path data_directory() {
   if (const char* set = std::getenv("KINDLING_DATA"); set != nullptr && *set != '\0') return set;
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
@@ -66,14 +70,12 @@ std::filesystem::path Mnist::file(const std::string& stem) const {
 }
 
 void Mnist::prepare_data() {
-  for (const char* stem : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-                           "t10k-labels-idx1-ubyte"})
-    file(stem);
+  for (const char* stem : kFiles) file(stem);
 }
 
 ImageData::Split Mnist::load() {
-  return {.train = read_labelled_images(file("train-images-idx3-ubyte"), file("train-labels-idx1-ubyte")),
-          .val = read_labelled_images(file("t10k-images-idx3-ubyte"), file("t10k-labels-idx1-ubyte"))};
+  return {.train = read_labelled_images(file(kFiles[0]), file(kFiles[1])),
+          .val = read_labelled_images(file(kFiles[2]), file(kFiles[3]))};
 }
 
 FashionMnist::FashionMnist(MnistOptions options, DataOptions data_options)

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <cstring>
+#include <utility>
 
 #include "kindling/base/error.h"
 #include "tensors/shape_text.h"
@@ -11,20 +12,11 @@ namespace kindling {
 namespace {
 
 at::ScalarType scalar_type(IdxType type) {
-  switch (type) {
-    case IdxType::uint8:
-      return at::kByte;
-    case IdxType::int8:
-      return at::kChar;
-    case IdxType::int16:
-      return at::kShort;
-    case IdxType::int32:
-      return at::kInt;
-    case IdxType::float32:
-      return at::kFloat;
-    case IdxType::float64:
-      return at::kDouble;
-  }
+  constexpr std::pair<IdxType, at::ScalarType> kTypes[] = {
+      {IdxType::uint8, at::kByte}, {IdxType::int8, at::kChar},     {IdxType::int16, at::kShort},
+      {IdxType::int32, at::kInt},  {IdxType::float32, at::kFloat}, {IdxType::float64, at::kDouble}};
+  for (const auto& [known, scalar] : kTypes)
+    if (known == type) return scalar;
   throw DataError({.found = "IDX: unknown type"});
 }
 

@@ -21,21 +21,20 @@ PciNumbers pci_numbers(const char* bus_id) {
 
 // Those of the driver's devices in their order; none when the driver has not been started.
 std::vector<PciNumbers> devices_of_driver(const char* path) {
-  using GetCount = int (*)(int*);
-  using Get = int (*)(int*, int);
-  using GetBusId = int (*)(char*, int, int);
   void* library = ::dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return {};
-  const auto get_count = reinterpret_cast<GetCount>(::dlsym(library, "cuDeviceGetCount"));
-  const auto get = reinterpret_cast<Get>(::dlsym(library, "cuDeviceGet"));
-  const auto get_bus_id = reinterpret_cast<GetBusId>(::dlsym(library, "cuDeviceGetPCIBusId"));
+  const auto call = [&](const char* function, auto... arguments) {
+    const auto address = reinterpret_cast<int (*)(decltype(arguments)...)>(::dlsym(library, function));
+    return address != nullptr && address(arguments...) == 0;
+  };
   int count = 0;
-  if (get_count == nullptr || get == nullptr || get_bus_id == nullptr || get_count(&count) != 0) count = 0;
+  if (!call("cuDeviceGetCount", &count)) count = 0;
   std::vector<PciNumbers> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     std::array<char, 32> id{};
     int device = 0;
-    if (get(&device, ordinal) == 0) get_bus_id(id.data(), static_cast<int>(id.size() - 1), device);
+    if (call("cuDeviceGet", &device, ordinal))
+      call("cuDeviceGetPCIBusId", id.data(), static_cast<int>(id.size() - 1), device);
     devices.push_back(pci_numbers(id.data()));
   }
   ::dlclose(library);

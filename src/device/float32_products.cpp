@@ -6,16 +6,9 @@ namespace {
 using at::Float32Backend;
 using at::Float32Op;
 
-const char* word_of(at::Float32MatmulPrecision precision) {
-  switch (precision) {
-    case at::Float32MatmulPrecision::HIGH:
-      return "high";
-    case at::Float32MatmulPrecision::MEDIUM:
-      return "medium";
-    default:
-      return "highest";
-  }
-}
+// In the order of at::Float32MatmulPrecision.
+constexpr const char* kPrecisionWords[] = {"highest", "high", "medium"};
+static_assert(static_cast<int>(at::Float32MatmulPrecision::MEDIUM) == 2);
 
 }  // namespace
 
@@ -30,7 +23,7 @@ Float32Products::Float32Products(Precision precision)
 
 Float32Products::~Float32Products() {
   at::Context& context = at::globalContext();
-  context.setFloat32MatmulPrecision(word_of(before_));
+  context.setFloat32MatmulPrecision(kPrecisionWords[static_cast<std::size_t>(before_)]);
   context.setFloat32Precision(Float32Backend::CUDA, Float32Op::MATMUL, cuda_before_);
   context.setFloat32Precision(Float32Backend::MKLDNN, Float32Op::MATMUL, onednn_before_);
 }

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstring>
 #include <functional>
-#include <limits>
 
 #include "base/error_kind.h"
 #include "base/joined.h"
@@ -18,6 +17,7 @@ namespace {
 // Deflate can shrink no further than this (zlib's technical notes: 1032 to 1), so a header that promises more
 // is refused before anything is allocated.
 constexpr std::size_t kMaxGzipRatio = 1032;
+static_assert(sizeof(std::size_t) == 8, "what memory can hold, times this ratio, can be counted");
 
 struct Source {
   std::function<std::size_t(char* out, std::size_t size)> read;  // less than size only at the end
@@ -106,11 +106,6 @@ IdxArray parse(Source source) {
   return array;
 }
 
-std::size_t saturating_product(std::size_t a, std::size_t b) {
-  constexpr std::size_t kMax = std::numeric_limits<std::size_t>::max();
-  return a > kMax / b ? kMax : a * b;
-}
-
 }  // namespace
 
 std::size_t size_of(IdxType type) {
@@ -122,7 +117,7 @@ IdxArray parse_idx(std::string_view bytes, const std::string& place) {
   if (is_gzip(bytes)) {
     GzipReader reader(bytes, place);
     return parse({.read = [&](char* out, std::size_t size) { return reader.read(out, size); },
-                  .max_bytes = saturating_product(bytes.size(), kMaxGzipRatio),
+                  .max_bytes = bytes.size() * kMaxGzipRatio,
                   .place = place});
   }
   const std::size_t all = bytes.size();

@@ -8,11 +8,6 @@
 #include "kindling/formats/csv.h"
 
 namespace kindling {
-namespace {
-
-constexpr std::size_t kMaxBytes = std::size_t{1} << 40;  // beyond what a training could have written
-
-}  // namespace
 
 CsvLogger::CsvLogger(std::filesystem::path path) : path_(std::move(path)) {}
 
@@ -47,6 +42,7 @@ std::string CsvLogger::line_of(const Record& record) const {
 
 // The table as the file has it, under a new header. Rows hold nothing but numbers: each line is one.
 std::string CsvLogger::widened(const std::string& old_header, std::size_t num_new) const {
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 40;  // beyond what a training could have written
   const std::string table = read_file(path_, kMaxBytes);
   if (!table.starts_with(old_header)) {
     throw Error({.place = path_.string(),

@@ -35,19 +35,9 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
   return largest;
 }
 
-const char* name_of(LoggedProducts::Way way) {
-  switch (way) {
-    case LoggedProducts::Way::one_at_a_time:
-      return "one at a time to the host";
-    case LoggedProducts::Way::kept:
-      return "kept on the device, moved once";
-    case LoggedProducts::Way::preallocated:
-      return "preallocated";
-    case LoggedProducts::Way::batched:
-      return "one batched product";
-  }
-  return "";
-}
+// In the order of kWays.
+constexpr std::array<const char*, 4> kWayNames{"one at a time to the host", "kept on the device, moved once",
+                                               "preallocated", "one batched product"};
 
 // The times are those of all products, the counts those of one run.
 void add_ways(Device device, const LoggedProductsOptions& options, const TimingOptions& timing,
@@ -68,7 +58,7 @@ void add_ways(Device device, const LoggedProductsOptions& options, const TimingO
     const Timing time = time_calls(
         {device}, [&] { products.run(way); }, timing);
     if (first_s == 0) first_s = time.median_s;
-    const std::string name = name_of(way);
+    const std::string name = kWayNames[static_cast<std::size_t>(way)];
     report.add(
         joined({device_fields,
                 {{"variant", name, "variant", name + (graph ? ", recorded graph" : "")}, {"graph", graph}},

@@ -47,6 +47,12 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
   return rest;
 }
 
+template <class Number>
+void add_number(CLI::App& command, const char* name, Number& value, const char* doc, double min, double max,
+                const char* unit = "N") {
+  command.add_option(name, value, doc)->check(CLI::Range(Number(min), Number(max)))->type_name(unit);
+}
+
 void add_run_options(CLI::App& command, Request& request) {
   command.add_option("-c,--config", request.configs, "TOML config file; repeatable, later ones win")
       ->type_name("FILE")
@@ -67,12 +73,8 @@ CLI::App& add_measurement(CLI::App& bench, Request& request, const char* name, c
   CLI::App& command = *bench.add_subcommand(name, doc);
   command.add_flag("--json", request.json, "as JSON, one object per line");
   command.add_option("--svg", request.bench.svg, "draw a picture, too")->type_name("FILE");
-  command.add_option("--repeats", request.bench.timing.repeats, "measured repeats of each (5)")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N");
-  command.add_option("--threads", request.bench.threads, "threads of operators on the CPU")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
+  add_number(command, "--repeats", request.bench.timing.repeats, "measured repeats of each (5)", 1, 1000);
+  add_number(command, "--threads", request.bench.threads, "threads of operators on the CPU", 1, 1024);
   return command;
 }
 
@@ -81,24 +83,17 @@ void add_bench(CLI::App& app, Request& request) {
   bench.require_subcommand(1);
   BenchRequest& options = request.bench;
   CLI::App& matmul = add_measurement(bench, request, "matmul", "matrix products from small to large");
-  matmul.add_option("--time-budget", options.matmul.time_budget_s, "for all of it, about (6)")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->type_name("SECONDS");
-  matmul.add_option("--max-n", options.matmul.max_n, "the largest matrix (16384)")
-      ->check(CLI::Range(16, 1 << 17))
-      ->type_name("N");
+  add_number(matmul, "--time-budget", options.matmul.time_budget_s, "for all of it, about (6)", 0.1, 86400,
+             "SECONDS");
+  add_number(matmul, "--max-n", options.matmul.max_n, "the largest matrix (16384)", 16, 1 << 17);
   add_measurement(bench, request, "log", "1,000 numbers read one at a time, kept and moved once, batched");
-  add_measurement(bench, request, "pair", "two products on two devices at once, against in sequence on one")
-      .add_option("--n", options.n, "of the matrices (8192 on cards, 1024 on the CPU)")
-      ->check(CLI::Range(1, 1 << 17))
-      ->type_name("N");
+  CLI::App& pair = add_measurement(bench, request, "pair",
+                                   "two products on two devices at once, against in sequence on one");
+  add_number(pair, "--n", options.n, "of the matrices (8192 on cards, 1024 on the CPU)", 1, 1 << 17);
   CLI::App& transfer = add_measurement(bench, request, "transfer", "one large copy against many small ones");
-  transfer.add_option("--mib", options.transfer.mebibytes, "MiB in all (64)")
-      ->check(CLI::Range(1, 1 << 16))
-      ->type_name("N");
-  transfer.add_option("--pieces", options.transfer.pieces, "small copies, a power of two (16384)")
-      ->check(CLI::Range(2, 1 << 20))
-      ->type_name("N");
+  add_number(transfer, "--mib", options.transfer.mebibytes, "MiB in all (64)", 1, 1 << 16);
+  add_number(transfer, "--pieces", options.transfer.pieces, "small copies, a power of two (16384)", 2,
+             1 << 20);
 }
 
 void add_commands(CLI::App& app, Request& request) {

@@ -10,32 +10,27 @@
 #include "program/commands.h"
 
 namespace kindling {
-namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
-
 template <class Value>
-ordered_json json_or_null(const std::optional<Value>& value) {
+static ordered_json json_or_null(const std::optional<Value>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
-ordered_json text_or_null(const std::string& text) {
+static ordered_json text_or_null(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
-ordered_json json_of(const std::vector<ProcessInfo>& processes) {
-  ordered_json list = ordered_json::array();
-  for (const ProcessInfo& process : processes)
-    list.push_back({{"pid", process.pid},
-                    {"name", json_or_null(process.name)},
-                    {"memory_bytes", json_or_null(process.memory_bytes)}});
-  return list;
+// The library finds these by their argument.
+static void to_json(ordered_json& json, const ProcessInfo& process) {
+  json = {{"pid", process.pid},
+          {"name", json_or_null(process.name)},
+          {"memory_bytes", json_or_null(process.memory_bytes)}};
 }
 
-ordered_json json_of(const CardInfo& card) {
-  return {{"index", card.index},
+static void to_json(ordered_json& json, const CardInfo& card) {
+  json = {{"index", card.index},
           {"device", card.device ? ordered_json(card.device->str()) : ordered_json(nullptr)},
           {"usable", card.why_not_usable.empty()},
           {"why_not_usable", text_or_null(card.why_not_usable)},
@@ -48,11 +43,11 @@ ordered_json json_of(const CardInfo& card) {
           {"power_watts", json_or_null(card.power_watts)},
           {"power_limit_watts", json_or_null(card.power_limit_watts)},
           {"utilization_percent", json_or_null(card.utilization_percent)},
-          {"processes", card.processes ? json_of(*card.processes) : ordered_json(nullptr)}};
+          {"processes", json_or_null(card.processes)}};
 }
 
-ordered_json json_of(const HostInfo& host) {
-  return {{"device", "cpu"},
+static void to_json(ordered_json& json, const HostInfo& host) {
+  json = {{"device", "cpu"},
           {"model", host.cpu_model},
           {"num_cores", host.num_cores},
           {"num_threads", host.num_threads},
@@ -60,14 +55,17 @@ ordered_json json_of(const HostInfo& host) {
           {"memory_total_bytes", host.memory_total_bytes}};
 }
 
+namespace {
+
+constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+
 void print_json(const DeviceTable& table) {
-  ordered_json json{{"driver_version", text_or_null(table.driver_version)},
-                    {"cuda_version", text_or_null(table.cuda_version)},
-                    {"libtorch_version", TORCH_VERSION},
-                    {"cards", ordered_json::array()},
-                    {"cpu", json_of(table.host)},
-                    {"note", text_or_null(table.note)}};
-  for (const CardInfo& card : table.cards) json["cards"].push_back(json_of(card));
+  const ordered_json json{{"driver_version", text_or_null(table.driver_version)},
+                          {"cuda_version", text_or_null(table.cuda_version)},
+                          {"libtorch_version", TORCH_VERSION},
+                          {"cards", table.cards},
+                          {"cpu", table.host},
+                          {"note", text_or_null(table.note)}};
   // Names of processes are foreign bytes.
   std::cout << json.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
 }

@@ -1,7 +1,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
@@ -14,14 +13,14 @@
 namespace kindling {
 namespace {
 
-struct Evaluation {
-  std::shared_ptr<Module> model;
-  std::shared_ptr<DataModule> data;
-  TrainerOptions options;
-};
-
-// Weights: --weights, else model.init_weights, else an error.
-Evaluation prepare(const Request& request, RunConfig& config) {
+// Calls use(trainer, model, data), unless there is nothing to be run. Weights: --weights, else
+// model.init_weights, else an error.
+template <class Use>
+int with_weights(const CommandContext& context, Use use) {
+  const Request& request = context.request;
+  const LoadedConfig loaded = load_config(request, context.registry);
+  if (loaded.only_asked) return 0;
+  RunConfig& config = *loaded.config;
   if (!request.weights.empty())
     config.model.init_weights = std::filesystem::is_directory(request.weights)
                                     ? request.weights / "weights.safetensors"
@@ -30,17 +29,18 @@ Evaluation prepare(const Request& request, RunConfig& config) {
     throw ConfigError({.place = request.command,
                        .found = "no weights are given",
                        .wanted = "--weights RUN|FILE or model.init_weights"});
-  return {.model = config.make_model(), .data = config.make_data(), .options = config.trainer_options()};
+  const auto model = config.make_model();
+  const auto data = config.make_data();
+  Trainer trainer(config.trainer_options());
+  use(trainer, model, *data);
+  return 0;
 }
 
 int evaluate(const CommandContext& context, Metrics (Trainer::*call)(std::shared_ptr<Module>, DataModule&)) {
-  const LoadedConfig loaded = load_config(context.request, context.registry);
-  if (loaded.only_asked) return 0;
-  const Evaluation evaluation = prepare(context.request, *loaded.config);
-  Trainer trainer(evaluation.options);
-  for (const auto& [name, value] : (trainer.*call)(evaluation.model, *evaluation.data))
-    std::cout << name << " " << number_text(value) << "\n";
-  return 0;
+  return with_weights(context, [&](Trainer& trainer, const auto& model, DataModule& data) {
+    for (const auto& [name, value] : (trainer.*call)(model, data))
+      std::cout << name << " " << number_text(value) << "\n";
+  });
 }
 
 // A line per sample: the class when it is a classifier, then every output.
@@ -66,13 +66,9 @@ int validate_command(const CommandContext& context) { return evaluate(context, &
 int test_command(const CommandContext& context) { return evaluate(context, &Trainer::test); }
 
 int predict_command(const CommandContext& context) {
-  const LoadedConfig loaded = load_config(context.request, context.registry);
-  if (loaded.only_asked) return 0;
-  const Evaluation evaluation = prepare(context.request, *loaded.config);
-  Trainer trainer(evaluation.options);
-  print_csv(trainer.predict(evaluation.model, *evaluation.data),
-            dynamic_cast<const Classifier*>(evaluation.model.get()) != nullptr);
-  return 0;
+  return with_weights(context, [](Trainer& trainer, const auto& model, DataModule& data) {
+    print_csv(trainer.predict(model, data), dynamic_cast<const Classifier*>(model.get()) != nullptr);
+  });
 }
 
 }  // namespace kindling

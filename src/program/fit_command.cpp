@@ -17,27 +17,14 @@
 namespace kindling {
 namespace {
 
-constexpr int kDiverged = 4;  // exit code
+constexpr int kDiverged = 4;                                                           // exit code
+constexpr const char* kStatusTexts[] = {"finished", "stopped", "diverged", "failed"};  // as FitStatus
 
 std::vector<std::shared_ptr<Logger>> file_loggers(const RunFolder& folder, const RunFolderOptions& options) {
   std::vector<std::shared_ptr<Logger>> loggers;
   if (options.jsonl) loggers.push_back(std::make_shared<JsonlLogger>(folder.file("metrics.jsonl")));
   if (options.csv) loggers.push_back(std::make_shared<CsvLogger>(folder.file("metrics.csv")));
   return loggers;
-}
-
-const char* status_text(FitStatus status) {
-  switch (status) {
-    case FitStatus::finished:
-      return "finished";
-    case FitStatus::stopped:
-      return "stopped";
-    case FitStatus::diverged:
-      return "diverged";
-    case FitStatus::failed:
-      break;
-  }
-  return "failed";
 }
 
 void log_to(const Request& request, const std::filesystem::path& file) {
@@ -101,7 +88,7 @@ class FitRun {
 
   void save(const FitResult& result) {
     save_safetensors(state_dict(*model_), folder_.file("weights.safetensors"));
-    summary_.status = status_text(result.status);
+    summary_.status = kStatusTexts[static_cast<std::size_t>(result.status)];
     summary_.metrics = result.metrics;
     summary_.global_step = result.progress.global_step;
     if (const auto& best = screen_->best_value()) {

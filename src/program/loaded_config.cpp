@@ -2,22 +2,21 @@
 
 #include <iostream>
 
+#include "base/joined.h"
+
 namespace kindling {
 
 LoadedConfig load_config(const Request& request, const Registry& registry) {
   ConfigDocument document;
-  std::string names;
-  for (const auto& file : request.configs) {
-    document.merge(ConfigDocument::load(file));
-    names += (names.empty() ? "" : ", ") + file.filename().string();
-  }
+  for (const auto& file : request.configs) document.merge(ConfigDocument::load(file));
   for (const auto& assignment : request.overrides) document.set(assignment);
 
   LoadedConfig loaded;
   const std::string stem = request.configs.empty() ? "unnamed" : request.configs.back().stem().string();
   loaded.config = std::make_unique<RunConfig>(document, registry, stem);
   const std::size_t count = request.overrides.size();
-  loaded.description = names.empty() ? "no file" : names;
+  const auto name_of = [](const std::filesystem::path& file) { return file.filename().string(); };
+  loaded.description = request.configs.empty() ? "no file" : joined(request.configs, ", ", name_of);
   if (count > 0)
     loaded.description += " + " + std::to_string(count) + (count == 1 ? " override" : " overrides");
   loaded.only_asked = request.check || request.print_config;

@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "base/joined.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/version.h"
@@ -78,9 +80,8 @@ void RunFolder::write_config(const std::string& text) const {
 }
 
 void RunFolder::write_command(int argc, char** argv) const {
-  std::string text;
-  for (int i = 0; i < argc; ++i) text += (i > 0 ? " " : "") + quoted(argv[i]);
-  write_file_atomically(file("command.txt"), text + "\n");
+  const std::span words(argv, static_cast<std::size_t>(argc));
+  write_file_atomically(file("command.txt"), joined(words, " ", quoted) + "\n");
 }
 
 void RunFolder::write_summary(const RunSummary& summary) const {

@@ -19,21 +19,9 @@ std::string text(const Progress& at) {
          std::to_string(at.global_step);
 }
 
-const char* text(FitReason reason) {
-  switch (reason) {
-    case FitReason::finished:
-      return "finished";
-    case FitReason::requested:
-      return "stopped on request";
-    case FitReason::early_stop:
-      return "stopped early";
-    case FitReason::diverged:
-      return "diverged";
-    case FitReason::error:
-      break;
-  }
-  return "failed";
-}
+// In the order of FitReason.
+constexpr std::string_view kReasonTexts[] = {"finished", "stopped on request", "stopped early", "diverged",
+                                             "failed"};
 
 }  // namespace
 
@@ -57,7 +45,8 @@ void RunLog::on_exception(Trainer&, Module&, const std::exception& error) {
 }
 
 void RunLog::on_fit_end(Trainer&, Module&, const FitResult& result) {
-  log_info(std::string(text(result.reason)) + " at " + text(result.progress));
+  log_info(std::string(kReasonTexts[static_cast<std::size_t>(result.reason)]) + " at " +
+           text(result.progress));
 }
 
 }  // namespace kindling

@@ -3,11 +3,11 @@
 #include <torch/version.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <iomanip>
+#include <algorithm>
 #include <iostream>
-#include <sstream>
 
+#include "base/joined.h"
+#include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "kindling/device/host_info.h"
 #include "kindling/loggers/terminal.h"
@@ -35,19 +35,14 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const auto size : shape) text += (text.empty() ? "[" : ", ") + std::to_string(size);
-  return text.empty() ? "" : text + "]";
-}
-
 void show_layers(const std::vector<LayerRow>& layers, std::ostream& out) {
+  const auto shape = [](const auto& sizes) { return sizes.empty() ? "" : shape_text(sizes); };
   std::vector<std::vector<std::string>> rows;
   std::int64_t total = 0;
   for (const auto& row : layers) {
     if (row.num_parameters == 0) continue;
-    rows.push_back({"  " + row.name + " " + row.type, shape_text(row.input_shape),
-                    shape_text(row.output_shape), grouped(row.num_parameters)});
+    rows.push_back({"  " + row.name + " " + row.type, shape(row.input_shape), shape(row.output_shape),
+                    grouped(row.num_parameters)});
     total += row.num_parameters;
   }
   out << table_text({{.title = "   layer", .width = 19},
@@ -64,16 +59,9 @@ std::string device_text(Device device) {
   return "cpu  " + host.cpu_model + "  " + std::to_string(host.memory_total_bytes >> 30) + " GiB";
 }
 
-std::string duration_text(double seconds) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(seconds < 10 ? 1 : 0) << seconds << " s";
-  return text.str();
-}
-
 // "val_acc" → "val acc".
 std::string title(std::string name) {
-  for (char& c : name)
-    if (c == '_') c = ' ';
+  std::ranges::replace(name, '_', ' ');
   return name;
 }
 
@@ -126,10 +114,10 @@ void Screen::on_fit_end(Trainer&, Module&, const FitResult& result) {
   const std::string_view how = result.status == FitStatus::finished   ? "done in "
                                : result.status == FitStatus::diverged ? "diverged after "
                                                                       : "stopped after ";
-  std::cout << how << duration_text(total_seconds_);
+  std::cout << how << fixed_text(total_seconds_, total_seconds_ < 10 ? 1 : 0) << " s";
   if (best_.value())
-    std::cout << "   best " << title(monitored_) << " " << std::fixed << std::setprecision(4)
-              << *best_.value() << " @ epoch " << best_epoch_;
+    std::cout << "   best " << title(monitored_) << " " << fixed_text(*best_.value(), 4) << " @ epoch "
+              << best_epoch_;
   std::cout << "   " << heading_.run << "\n" << std::flush;
 }
 

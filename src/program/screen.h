@@ -1,9 +1,7 @@
 #pragma once
 
-#include <iosfwd>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "kindling/loggers/best_so_far.h"
 #include "kindling/loggers/epoch_table.h"

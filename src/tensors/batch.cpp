@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/joined.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
@@ -15,23 +16,20 @@ const Structure& leaf_structure() {
   return structure;
 }
 
+Structure new_list_structure(std::size_t size) {
+  BatchStructure list{.num_leaves = size};
+  list.parts.assign(size, leaf_structure());
+  return std::make_shared<BatchStructure>(std::move(list));
+}
+
 // Flat lists are what loaders make all day: their descriptions are shared.
 Structure list_structure(std::size_t size) {
   static const std::vector<Structure> small = [] {
     std::vector<Structure> made;
-    for (std::size_t n = 0; n <= 8; ++n) {
-      BatchStructure list;
-      list.parts.assign(n, leaf_structure());
-      list.num_leaves = n;
-      made.push_back(std::make_shared<BatchStructure>(std::move(list)));
-    }
+    for (std::size_t n = 0; n <= 8; ++n) made.push_back(new_list_structure(n));
     return made;
   }();
-  if (size < small.size()) return small[size];
-  BatchStructure list;
-  list.parts.assign(size, leaf_structure());
-  list.num_leaves = size;
-  return std::make_shared<BatchStructure>(std::move(list));
+  return size < small.size() ? small[size] : new_list_structure(size);
 }
 
 [[noreturn]] void refuse(std::string found, std::string wanted) {
@@ -65,18 +63,18 @@ Batch Batch::list(const std::vector<Batch>& parts) {
 }
 
 Batch Batch::map(const std::vector<std::pair<std::string, Batch>>& parts) {
+  std::vector<std::string> names;
   std::vector<Batch> values;
-  BatchStructure structure;
   for (const auto& [name, part] : parts) {
-    if (std::find(structure.names.begin(), structure.names.end(), name) != structure.names.end())
+    if (std::ranges::find(names, name) != names.end())
       refuse("the name '" + name + "' stands twice in a map", "names that differ");
-    structure.names.push_back(name);
+    names.push_back(name);
     values.push_back(part);
   }
   Batch batch = list(values);
+  BatchStructure structure = *batch.structure_;
   structure.kind = BatchStructure::Kind::map;
-  structure.parts = batch.structure_->parts;
-  structure.num_leaves = batch.structure_->num_leaves;
+  structure.names = std::move(names);
   batch.structure_ = std::make_shared<BatchStructure>(std::move(structure));
   return batch;
 }
@@ -112,12 +110,11 @@ Batch::Location Batch::locate(std::size_t index) const {
 
 std::size_t Batch::index_of(std::string_view name) const {
   const auto& names = structure()->names;
-  const auto found = std::find(names.begin(), names.end(), name);
+  const auto found = std::ranges::find(names, name);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  std::string known;
-  for (const auto& other : names) known += (known.empty() ? "'" : ", '") + other + "'";
+  const std::string known = joined(names, "', '");
   refuse("it has no part named '" + std::string(name) + "'",
-         known.empty() ? "a number: this batch is a list" : "one of " + known);
+         names.empty() ? "a number: this batch is a list" : "one of '" + known + "'");
 }
 
 Batch Batch::part_at(const Location& at) const {

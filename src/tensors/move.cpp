@@ -28,12 +28,6 @@ bool is_asynchronous(const at::Tensor& tensor, Device to) {
   return tensor.device().is_cpu() && !to.is_cpu() && tensor.is_pinned();
 }
 
-at::Tensor transfer(const at::Tensor& tensor, Device device) {
-  const bool asynchronous = is_asynchronous(tensor, device);
-  count_copy(tensor, device, !asynchronous);
-  return tensor.to(device, tensor.scalar_type(), asynchronous, /*copy=*/true);
-}
-
 // `cuda` without a number means the current card.
 bool is_on(const at::Tensor& tensor, Device device) {
   return tensor.device().type() == device.type() &&
@@ -42,11 +36,15 @@ bool is_on(const at::Tensor& tensor, Device device) {
 
 }  // namespace
 
-at::Tensor copy_to(const at::Tensor& tensor, Device device) { return transfer(tensor, device); }
+at::Tensor copy_to(const at::Tensor& tensor, Device device) {
+  const bool asynchronous = is_asynchronous(tensor, device);
+  count_copy(tensor, device, !asynchronous);
+  return tensor.to(device, tensor.scalar_type(), asynchronous, /*copy=*/true);
+}
 
 Batch copy_to(const Batch& batch, Device device) {
   Batch copy = batch;
-  for (at::Tensor& tensor : copy.tensors()) tensor = transfer(tensor, device);
+  for (at::Tensor& tensor : copy.tensors()) tensor = copy_to(tensor, device);
   return copy;
 }
 
@@ -65,12 +63,11 @@ std::shared_ptr<torch::nn::Module> copy_to(const torch::nn::Module& module, Devi
 }
 
 at::Tensor move_to(const at::Tensor& tensor, Device device) {
-  return is_on(tensor, device) ? tensor : transfer(tensor, device);
+  return is_on(tensor, device) ? tensor : copy_to(tensor, device);
 }
 
 Batch move_to(Batch batch, Device device) {
-  for (at::Tensor& tensor : batch.tensors())
-    if (!is_on(tensor, device)) tensor = transfer(tensor, device);
+  for (at::Tensor& tensor : batch.tensors()) tensor = move_to(tensor, device);
   return batch;
 }
 

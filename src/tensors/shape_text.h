@@ -4,11 +4,16 @@
 
 #include <string>
 
+#include "base/joined.h"
+
 namespace kindling {
 
 // For errors: "[2, 3]", "Float [2, 3]".
-std::string shape_text(at::IntArrayRef sizes);
-inline std::string shape_text(const at::Tensor& tensor) { return shape_text(tensor.sizes()); }
-std::string type_text(const at::Tensor& tensor);
+inline std::string shape_text(const at::Tensor& tensor) {
+  return shape_text(std::span<const std::int64_t>(tensor.sizes()));
+}
+inline std::string type_text(const at::Tensor& tensor) {
+  return c10::toString(tensor.scalar_type()) + (" " + shape_text(tensor));
+}
 
 }  // namespace kindling
