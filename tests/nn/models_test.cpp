@@ -3,9 +3,11 @@
 #include <torch/nn.h>
 
 #include "kindling/base/error.h"
+#include "kindling/nn/lazy_linear.h"
 #include "kindling/nn/lenet.h"
 #include "kindling/nn/linear_regression.h"
 #include "kindling/nn/mlp.h"
+#include "kindling/nn/sequential_net.h"
 #include "kindling/nn/small_cnn.h"
 #include "kindling/nn/softmax_regression.h"
 #include "support/device_under_test.h"
@@ -114,6 +116,15 @@ TEST(Classifier, LossOfEqualLogitsIsTheLogOfTheClasses) {
   const at::Tensor logits = at::zeros({3, 4}), labels = at::tensor({0, 1, 3}, at::kLong);
   EXPECT_NEAR(model.loss(logits, labels).item<double>(), std::log(4.0), 1e-6);
   EXPECT_FLOAT_EQ(model.accuracy(logits, labels).item<float>(), 1.f / 3);  // the first of equals wins
+}
+
+TEST(SequentialNets, NameTheLayersOfOneChain) {
+  struct Net : SequentialNet<Classifier> {
+    Net() : SequentialNet(torch::nn::Sequential(torch::nn::Flatten(), LazyLinear(3))) {}
+  };
+  Net net;
+  EXPECT_EQ(net.forward(at::zeros({2, 1, 2, 2})).sizes(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(net.named_parameters().keys(), (std::vector<std::string>{"net.1.weight", "net.1.bias"}));
 }
 
 TEST(Lenet, WeightsAreXaviers) {
