@@ -1,15 +1,15 @@
 #pragma once
 
-#include "kindling/base/export.h"
+#include <ATen/Parallel.h>
 
 namespace kindling {
 
 // The number of threads of LibTorch's operators while this lives, for the whole process and the calling
 // thread above all; what it was comes back at the end.
-class KINDLING_API OperatorThreads {
+class OperatorThreads {
  public:
-  explicit OperatorThreads(int count);
-  ~OperatorThreads();
+  explicit OperatorThreads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~OperatorThreads() { at::set_num_threads(before_); }
   OperatorThreads(const OperatorThreads&) = delete;
   OperatorThreads& operator=(const OperatorThreads&) = delete;
 

@@ -3,9 +3,11 @@
 #include <torch/nn.h>
 
 #include "kindling/base/error.h"
+#include "kindling/nn/lazy_linear.h"
 #include "kindling/nn/lenet.h"
 #include "kindling/nn/linear_regression.h"
 #include "kindling/nn/mlp.h"
+#include "kindling/nn/sequential_net.h"
 #include "kindling/nn/small_cnn.h"
 #include "kindling/nn/softmax_regression.h"
 #include "kindling/training/trainer.h"
@@ -164,6 +166,14 @@ TEST(Classifier, TheLossRefusesLabelsBeforeTheMetrics) {
     trainer.train_step({at::zeros({3, 8}), at::zeros({3, 1}, at::kLong)});
   });
   EXPECT_EQ(text.find("Classifier::loss"), 0U) << text;
+
+TEST(SequentialNets, NameTheLayersOfOneChain) {
+  struct Net : SequentialNet<Classifier> {
+    Net() : SequentialNet(torch::nn::Sequential(torch::nn::Flatten(), LazyLinear(3))) {}
+  };
+  Net net;
+  EXPECT_EQ(net.forward(at::zeros({2, 1, 2, 2})).sizes(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(net.named_parameters().keys(), (std::vector<std::string>{"net.1.weight", "net.1.bias"}));
 }
 
 TEST(Lenet, WeightsAreXaviers) {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "kindling/base/error.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 #include "training/small_fit.h"
