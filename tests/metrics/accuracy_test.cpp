@@ -44,5 +44,14 @@ TEST_P(Accuracy, TakesNoPartInGradients) {
   EXPECT_FALSE(accuracy(outputs, at::zeros({2}, at::device(device_).dtype(at::kLong))).requires_grad());
 }
 
+// Two images of two pixels each, of which one, then two are right.
+TEST(AccuracyOfPixels, IsAShareOfAllOfThem) {
+  const at::Tensor outputs = at::tensor({1.F, 1.F, 0.F, 0.F, 0.F, 1.F, 1.F, 0.F}).view({2, 2, 2});
+  const at::Tensor labels = at::tensor({0, 1, 1, 0}, at::kLong).view({2, 2});
+  const kindling::Accuracy accuracy;
+  const double sum = accuracy.update(outputs, labels).item<double>();
+  EXPECT_EQ(accuracy.compute({&sum, 1}, 2), 0.75);
+}
+
 }  // namespace
 }  // namespace kindling

@@ -111,5 +111,20 @@ TEST_F(FakeLog, ClearDropsAPreviewUnderWay) {
   EXPECT_EQ(log_.value(1, 0), 1);
 }
 
+TEST_F(FakeLog, ClearLetsANewPreviewBegin) {
+  const fake::LateCopies late;
+  write(10, 14);
+  log_.start_preview();
+  log_.clear();
+  write(0, 2);
+  fake::reset_counts();
+  log_.start_preview();
+  EXPECT_EQ(fake::counts().device_to_host_bytes, 8);
+  while (log_.rows_on_host() == 0) continue;
+  EXPECT_EQ(log_.rows_on_host(), 2);
+  EXPECT_EQ(log_.value(1, 0), 1);
+  EXPECT_EQ(fake::counts().host_waits(), 0);
+}
+
 }  // namespace
 }  // namespace kindling

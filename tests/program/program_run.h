@@ -18,12 +18,10 @@ struct ProgramRun {
 };
 
 // Runs the program in this process, as a pipe sees it.
-inline ProgramRun run_program(std::vector<std::string> words) {
+inline ProgramRun run_program(std::vector<std::string> words, const Registry& registry) {
   words.insert(words.begin(), "kindling");
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
-  Registry registry;
-  register_builtin(registry);
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   ProgramRun run;
@@ -31,6 +29,12 @@ inline ProgramRun run_program(std::vector<std::string> words) {
   run.out = testing::internal::GetCapturedStdout();
   run.err = testing::internal::GetCapturedStderr();
   return run;
+}
+
+inline ProgramRun run_program(std::vector<std::string> words) {
+  Registry registry;
+  register_builtin(registry);
+  return run_program(std::move(words), registry);
 }
 
 inline std::string text_of(const std::filesystem::path& file) {

@@ -296,7 +296,7 @@ TEST_P(OwnLoop, LossThatIsNotFiniteEndsTheFitAndIsTold) {
   const FitResult result =
       Trainer({.max_epochs = 9, .num_gpus = num_gpus_wanted()}).fit(std::make_shared<Poisoned>(), data);
   set_log_observer({});
-  configure_log({.level = LogLevel::off});
+  configure_log({});
   EXPECT_EQ(result.status, FitStatus::diverged);
   EXPECT_EQ(result.reason, FitReason::diverged);
   EXPECT_EQ(result.progress.epoch, 2);

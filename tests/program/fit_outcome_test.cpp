@@ -1,0 +1,152 @@
+// How a run ends, with models, data and callbacks of the user's own.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "kindling/program/registry.h"
+#include "kindling/training/trainer.h"
+#include "program/program_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+// The numbers 0…8 in batches of the config, for training and for validation.
+class NineNumbers : public DataModule {
+ public:
+  using DataModule::DataModule;
+  std::shared_ptr<DataLoader> train_dataloader() override { return train_loader_of({numbers_, numbers_}); }
+  std::shared_ptr<DataLoader> val_dataloader() override { return val_loader_of({numbers_, numbers_}); }
+
+ private:
+  at::Tensor numbers_ = at::arange(9, at::kFloat).unsqueeze(1);
+};
+
+// What the latest model has seen.
+struct Seen {
+  std::vector<float> train;
+  int num_val_batches = 0;
+} seen;
+
+class SeeingModel : public Module {
+ public:
+  SeeingModel() : weight_(register_parameter("weight", at::zeros({1}))) { seen = {}; }
+  at::Tensor forward(const at::Tensor& x) override { return x * weight_; }
+  at::Tensor loss(const at::Tensor& y, const at::Tensor& labels) override {
+    return (y - labels).abs().mean();
+  }
+  at::Tensor training_step(const Batch& batch) override {
+    const at::Tensor values = batch[0].flatten();
+    for (std::int64_t i = 0; i < values.numel(); ++i) seen.train.push_back(values.const_data_ptr<float>()[i]);
+    return Module::training_step(batch);
+  }
+  void validation_step(const Batch& batch) override {
+    ++seen.num_val_batches;
+    Module::validation_step(batch);
+  }
+
+ private:
+  at::Tensor weight_;
+};
+
+class InterruptedModel : public SeeingModel {
+ public:
+  void validation_step(const Batch& batch) override {
+    SeeingModel::validation_step(batch);
+    if (seen.num_val_batches == 2) std::raise(SIGINT);
+  }
+};
+
+class DivergingModel : public SeeingModel {
+ public:
+  at::Tensor loss(const at::Tensor& y, const at::Tensor& labels) override {
+    const bool is_late = trainer().global_step() > 0 && is_training();
+    return SeeingModel::loss(y, labels) * (is_late ? std::numeric_limits<double>::quiet_NaN() : 1);
+  }
+};
+
+class StopsEarly : public Callback {
+ public:
+  void on_epoch_end(Trainer& trainer, Module&, const Record&) override {
+    trainer.request_stop(FitReason::early_stop);
+  }
+};
+
+class FitOutcome : public testing::Test {
+ protected:
+  FitOutcome() {
+    register_builtin(registry_);
+    registry_.data<NineNumbers>("nine");
+    registry_.model<SeeingModel>("seeing");
+    registry_.model<InterruptedModel>("interrupted");
+    registry_.model<DivergingModel>("diverging");
+    registry_.callback<StopsEarly>("stops_early");
+  }
+
+  ProgramRun fit(const std::string& model, const std::string& top = "", const std::string& end = "") {
+    write_text(scratch_ / "own.toml", top + "\n[model]\nname = \"" + model +
+                                          "\"\n[data]\nname = \"nine\"\nbatch_size = 3\n[trainer]\n"
+                                          "max_epochs = 3\nnum_sanity_val_steps = 0\n" +
+                                          end);
+    return run_program(
+        {"fit", "-c", (scratch_ / "own.toml").string(), "--run.dir", (scratch_ / "runs").string()},
+        registry_);
+  }
+  nlohmann::json summary() const {
+    return nlohmann::json::parse(text_of(scratch_ / "runs/own/0001/run.json"));
+  }
+
+  const Scratch scratch_;
+  Registry registry_;
+};
+
+TEST_F(FitOutcome, InterruptEndsAValidationAfterTheBatch) {
+  const ProgramRun run = fit("interrupted");
+  EXPECT_EQ(run.exit_code, 130) << run.err;
+  EXPECT_EQ(seen.num_val_batches, 2);
+  EXPECT_EQ(seen.train.size(), 9U);
+  EXPECT_EQ(summary()["status"], "stopped");
+  EXPECT_EQ(summary()["global_step"], 3);
+  EXPECT_TRUE(std::filesystem::exists(scratch_ / "runs/own/0001/weights.safetensors"));
+  EXPECT_EQ(text_of(scratch_ / "runs/own/0001/metrics.jsonl"), "") << "that epoch is not whole";
+}
+
+TEST_F(FitOutcome, EarlyStopIsNoError) {
+  const ProgramRun run = fit("seeing", "", "[callbacks.stops_early]\n");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(summary()["status"], "stopped");
+  EXPECT_EQ(summary()["global_step"], 3);
+}
+
+TEST_F(FitOutcome, WholeRunIsFinished) {
+  EXPECT_EQ(fit("seeing").exit_code, 0);
+  EXPECT_EQ(summary()["status"], "finished");
+  EXPECT_EQ(summary()["global_step"], 9);
+}
+
+TEST_F(FitOutcome, LossThatIsNotFiniteHasAnExitCodeOfItsOwn) {
+  const ProgramRun run = fit("diverging");
+  EXPECT_EQ(run.exit_code, 4) << run.err;
+  EXPECT_NE(run.err.find("not finite from step 2 on"), std::string::npos) << run.err;
+  EXPECT_EQ(summary()["status"], "diverged");
+  EXPECT_EQ(summary()["global_step"], 3);
+}
+
+TEST_F(FitOutcome, SeedOfTheRunGivesTheOrderOfTheData) {
+  ASSERT_EQ(fit("seeing", "seed = 5").exit_code, 0);
+  std::vector<float> expected;
+  for (const std::uint64_t epoch : {0, 1, 2}) {
+    const at::Tensor order = at::randperm(9, at::make_generator<at::CPUGeneratorImpl>(5 + epoch), at::kLong);
+    for (std::int64_t i = 0; i < 9; ++i)
+      expected.push_back(static_cast<float>(order.const_data_ptr<std::int64_t>()[i]));
+  }
+  EXPECT_EQ(seen.train, expected);
+  EXPECT_EQ(summary()["seed"], 5);
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,136 @@
+// What lies between two epochs, two loops, or two fits.
+#include <gtest/gtest.h>
+
+#include "support/device_under_test.h"
+#include "training/small_fit.h"
+
+namespace kindling {
+namespace {
+
+class EpochEdges : public OnDevice {
+ protected:
+  TrainerOptions options() const {
+    return {.max_epochs = 2,
+            .num_gpus = num_gpus_wanted(),
+            .num_sanity_val_steps = 0,
+            .log_every_n_steps = 1,
+            .optimizer = sgd(0),
+            .loggers = {logger_}};
+  }
+  std::vector<std::int64_t> reported_steps() const {
+    std::vector<std::int64_t> steps;
+    for (const Record& record : logger_->records())
+      if (record.kind == Record::Kind::step) steps.push_back(record.global_step);
+    return steps;
+  }
+  static Batch of(Trainer& trainer, std::int64_t num_samples) {
+    const at::Tensor x = at::ones({num_samples, 1});
+    return trainer.prepare_batch(Batch{x, 2 * x});
+  }
+
+  const std::shared_ptr<MemoryLogger> logger_ = std::make_shared<MemoryLogger>();
+};
+KINDLING_RUN_ON_TRAINER_DEVICES(EpochEdges);
+
+TEST_P(EpochEdges, EachStepOfALoopWithOwnBatchesIsReportedOnce) {
+  Trainer trainer(options());
+  trainer.prepare_model(std::make_shared<Slope>());
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (int step = 0; step < 2; ++step) trainer.train_step(of(trainer, 2));
+    trainer.finish_epoch();
+  }
+  EXPECT_EQ(reported_steps(), (std::vector<std::int64_t>{1, 2, 3, 4}));
+}
+
+TEST_P(EpochEdges, EachStepOfALoopThatGoesOnIsReportedOnce) {
+  Trainer trainer(options());
+  TensorData data = ramp(6, 0, 2);
+  trainer.prepare_data(data);
+  trainer.prepare_model(std::make_shared<Slope>());
+  for (const Batch& batch : trainer.train_batches()) {
+    trainer.train_step(batch);
+    break;
+  }
+  for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
+  trainer.finish_epoch();
+  EXPECT_EQ(reported_steps(), (std::vector<std::int64_t>{1, 2, 3}));
+}
+
+TEST_P(EpochEdges, ValueAfterTheLastStepHasTheWeightOfItsBatch) {
+  Trainer trainer(options());
+  trainer.prepare_model(std::make_shared<Slope>());
+  trainer.log("value", 1.);
+  trainer.train_step(of(trainer, 3));
+  trainer.log("value", 5.);
+  EXPECT_EQ(trainer.finish_epoch().at("value"), 3);  // (3·1 + 3·5) / 6
+}
+
+TEST_P(EpochEdges, NameOfBothLoopsIsTheValidationsInTheRecord) {
+  class Both : public Slope {
+   public:
+    at::Tensor training_step(const Batch& batch) override {
+      log("both", 1.);
+      return Slope::training_step(batch);
+    }
+    void validation_step(const Batch& batch) override {
+      log("both", 2.);
+      Slope::validation_step(batch);
+    }
+  };
+  TensorData data = ramp(4, 4, 2);
+  Trainer(options()).fit(std::make_shared<Both>(), data);
+  std::vector<double> values;
+  for (const auto& [name, value] : logger_->records().back().values)
+    if (name == "both") values.push_back(value);
+  EXPECT_EQ(values, std::vector<double>{2});
+}
+
+TEST_P(EpochEdges, NewDataBringsItsOwnValidation) {
+  Trainer trainer(options());
+  TensorData with = ramp(4, 2, 2), without = ramp(4, 0, 2);
+  trainer.prepare_data(with);
+  trainer.prepare_data(without);
+  const auto model = std::make_shared<Slope>();
+  trainer.prepare_model(model);
+  EXPECT_FALSE(trainer.fit_epoch().contains("val_loss"));
+  EXPECT_EQ(model->num_val_batches, 0);
+}
+
+TEST_P(EpochEdges, EpochThatIsFinishedAfterAStopIsNotValidated) {
+  class Validations : public Callback {
+   public:
+    void on_validation_start(Trainer&, Module&) override { ++num; }
+    int num = 0;
+  };
+  const auto validations = std::make_shared<Validations>();
+  TrainerOptions made = options();
+  made.callbacks = {validations};
+  Trainer trainer(made);
+  TensorData data = ramp(4, 2, 2);
+  const auto model = std::make_shared<Slope>();
+  trainer.prepare_data(data);
+  trainer.prepare_model(model);
+  for (const Batch& batch : trainer.train_batches()) {
+    trainer.train_step(batch);
+    trainer.request_stop();
+  }
+  const Metrics values = trainer.finish_epoch();
+  EXPECT_TRUE(values.contains("train_loss"));
+  EXPECT_FALSE(values.contains("val_loss"));
+  EXPECT_EQ(validations->num, 0);
+  EXPECT_EQ(model->num_val_batches, 0);
+}
+
+TEST_P(EpochEdges, FitLeavesTheUsersOwnLoopOverTheLoaderWhereItIs) {
+  TensorData data = ramp(4, 2, 2);
+  const auto loader = data.train_dataloader();
+  Batch first, second;
+  ASSERT_TRUE(loader->next(first));
+  Trainer(options()).fit(std::make_shared<Slope>(), data);
+  EXPECT_EQ(loader->next_epoch(), 0);
+  ASSERT_TRUE(loader->next(second));
+  EXPECT_EQ(second[0][0].item<float>(), 2);
+}
+
+}  // namespace
+}  // namespace kindling

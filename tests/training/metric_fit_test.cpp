@@ -1,0 +1,139 @@
+// Metrics of the user in fits and evaluations.
+#include <gtest/gtest.h>
+
+#include "kindling/nn/classifier.h"
+#include "support/device_under_test.h"
+#include "training/confusion.h"
+
+namespace kindling {
+namespace {
+
+class MetricFit : public OnDevice {
+ protected:
+  TrainerOptions options(std::int64_t epochs) const {
+    return {
+        .max_epochs = epochs, .num_gpus = num_gpus_wanted(), .optimizer = sgd(0.125), .loggers = {logger_}};
+  }
+  const std::shared_ptr<MemoryLogger> logger_ = std::make_shared<MemoryLogger>();
+};
+KINDLING_RUN_ON_TRAINER_DEVICES(MetricFit);
+
+TEST_P(MetricFit, IsComputedFromTheSumsOfEachEpoch) {
+  TensorData data = eleven_answers(/*with_validation=*/true);
+  Trainer(options(3)).fit(std::make_shared<Echo>(), data);
+  ASSERT_EQ(logger_->records().size(), 3U);
+  for (const Record& record : logger_->records()) {
+    EXPECT_EQ(value_of(record, "train_cells"), kElevenCells);
+    EXPECT_EQ(value_of(record, "val_cells"), kElevenCells);
+    EXPECT_EQ(value_of(record, "device_to_host_copies"), device_.is_cpu() ? 0 : 2);
+  }
+}
+
+TEST_P(MetricFit, ComesToTheHostWithTheLog) {
+  TensorData data = eleven_answers(/*with_validation=*/false);
+  Trainer(options(2)).fit(std::make_shared<Echo>(), data);
+  for (const Record& record : logger_->records()) {
+    EXPECT_EQ(value_of(record, "train_cells"), kElevenCells);
+    EXPECT_EQ(value_of(record, "device_to_host_copies"), device_.is_cpu() ? 0 : 1);
+    EXPECT_EQ(value_of(record, "host_waits"), device_.is_cpu() ? 0 : 1);
+  }
+}
+
+TEST_P(MetricFit, IsMeasuredByValidateAndTest) {
+  TensorData data = eleven_answers(/*with_validation=*/true);
+  const auto model = std::make_shared<Echo>();
+  Trainer trainer(options(1));
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(trainer.validate(model, data).at("val_cells"), kElevenCells);
+    EXPECT_EQ(trainer.test(model, data).at("test_cells"), kElevenCells);
+  }
+}
+
+TEST_P(MetricFit, CountsTheSamplesOfTheBatchesThatItWasGiven) {
+  class EveryOther : public Echo {
+   public:
+    at::Tensor training_step(const Batch& batch) override {
+      if (trainer().batch_index() != 1) measure(Stage::train, forward(batch[0]), batch[1]);
+      return loss(forward(batch[0]), batch[1]);
+    }
+  };
+  TensorData data = eleven_answers(/*with_validation=*/false);
+  Trainer(options(1)).fit(std::make_shared<EveryOther>(), data);
+  // The first and the third batch, seven samples.
+  EXPECT_EQ(value_of(logger_->records().at(0), "train_cells"), 1 + 1e2 * 1 + 1e4 * 2 + 1e6 * 3 + 1e8 * 7);
+}
+
+TEST_P(MetricFit, SecondOneOfANameReplacesTheFirst) {
+  class Labels : public Metric {
+   public:
+    at::Tensor update(const at::Tensor&, const at::Tensor& labels) const override { return labels.sum(); }
+    double compute(std::span<const double> sums, double num_samples) const override {
+      return sums[0] / num_samples;
+    }
+  };
+  TensorData data = eleven_answers(/*with_validation=*/true);
+  const auto model = std::make_shared<Echo>();
+  model->add_metric("cells", std::make_shared<Labels>());
+  Trainer(options(1)).fit(model, data);
+  EXPECT_EQ(value_of(logger_->records().at(0), "train_cells"), 8. / 11);
+  EXPECT_EQ(value_of(logger_->records().at(0), "val_cells"), 8. / 11);
+}
+
+// A classifier of two classes whose outputs are its inputs.
+class Scores : public Classifier {
+ public:
+  Scores() : weight_(register_parameter("weight", at::ones({1}))) {}
+  at::Tensor forward(const at::Tensor& x) override { return x * weight_; }
+
+ private:
+  at::Tensor weight_;
+};
+
+// Has a number of its own under the name of its accuracy.
+class OwnAccuracy : public Scores {
+ public:
+  explicit OwnAccuracy(bool also_measures) : also_measures_(also_measures) {}
+  void validation_step(const Batch& batch) override {
+    if (also_measures_) Scores::validation_step(batch);
+    log("val_acc", batch[0].select(1, 0).mean());
+  }
+
+ private:
+  bool also_measures_;
+};
+
+// Three samples in batches of two: right, right, wrong; the scores of class 0 are 1, 4 and 4.
+TensorData three_scores() {
+  const at::Tensor x = at::tensor({1.F, 0.F, 4.F, 0.F, 4.F, 0.F}).view({3, 2});
+  const at::Tensor labels = at::tensor({0, 0, 1}, at::kLong);
+  return {{x, labels}, {x, labels}, {.batch_size = 2, .shuffle = false}};
+}
+
+TEST_P(MetricFit, ValueThatTheModelLogsUnderTheNameOfItsMetricCounts) {
+  TrainerOptions made = options(2);
+  made.optimizer = sgd(0);
+  Trainer trainer(made);
+  TensorData data = three_scores();
+  const auto accuracies_of = [&](const std::shared_ptr<Module>& model) {
+    trainer.fit(model, data);
+    std::vector<double> accuracies;
+    for (const Record& record : logger_->records())
+      for (const auto& [name, value] : record.values)
+        if (name == "val_acc") accuracies.push_back(value);
+    return std::vector<double>(accuracies.end() - 2, accuracies.end());
+  };
+  // One trainer for all: what a name means is a matter of the model that runs.
+  EXPECT_EQ(accuracies_of(std::make_shared<Scores>()), (std::vector<double>{2. / 3, 2. / 3}));
+  EXPECT_EQ(accuracies_of(std::make_shared<OwnAccuracy>(true)), (std::vector<double>{3, 3}));
+  EXPECT_EQ(accuracies_of(std::make_shared<OwnAccuracy>(false)), (std::vector<double>{3, 3}));
+  EXPECT_EQ(accuracies_of(std::make_shared<Scores>()), (std::vector<double>{2. / 3, 2. / 3}));
+}
+
+TEST(MetricsOfAModel, AreDrawnForTheValidation) {
+  EXPECT_TRUE(Scores().is_plotted("val_acc"));
+  EXPECT_TRUE(Echo().is_plotted("val_cells"));
+  EXPECT_FALSE(Echo().is_plotted("train_cells"));
+}
+
+}  // namespace
+}  // namespace kindling
