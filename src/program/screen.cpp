@@ -76,6 +76,7 @@ Screen::Screen(const Request& request, Heading heading, EpochTableOptions monito
       best_(monitored.higher_is_better) {}
 
 void Screen::on_fit_start(Trainer& trainer, Module&) {
+  start_ = std::chrono::steady_clock::now();
   const auto layers = trainer.layer_summary(trainer.model(), *trainer.data());
   if (quiet_) return;
   std::cout << "config   " << heading_.configs << "   run  " << heading_.run << "   seed " << heading_.seed
@@ -101,7 +102,6 @@ void Screen::on_train_batch_end(Trainer& trainer, Module&) {
 }
 
 void Screen::on_epoch_end(Trainer&, Module&, const Record& record) {
-  if (const double* seconds = record.find("epoch_time_s")) total_seconds_ += *seconds;
   const double* value = record.find(monitored_);
   if (value != nullptr && best_.update(*value)) best_epoch_ = record.epoch;
   progress_.clear();
@@ -114,7 +114,12 @@ void Screen::on_fit_end(Trainer&, Module&, const FitResult& result) {
   const std::string_view how = result.status == FitStatus::finished   ? "done in "
                                : result.status == FitStatus::diverged ? "diverged after "
                                                                       : "stopped after ";
-  std::cout << how << fixed_text(total_seconds_, total_seconds_ < 10 ? 1 : 0) << " s";
+  std::cout << how
+            << fixed_text(
+                   std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(),
+                   std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() < 10 ? 1
+                                                                                                         : 0)
+            << " s";
   if (best_.value())
     std::cout << "   best " << title(monitored_) << " " << fixed_text(*best_.value(), 4) << " @ epoch "
               << best_epoch_;

@@ -43,7 +43,7 @@ class Screen : public Callback {
   ProgressLine progress_;
   BestSoFar best_;
   std::int64_t best_epoch_ = 0;
-  double total_seconds_ = 0;
+  std::chrono::steady_clock::time_point start_{};
 };
 
 }  // namespace kindling

@@ -166,6 +166,7 @@ TEST(Classifier, TheLossRefusesLabelsBeforeTheMetrics) {
     trainer.train_step({at::zeros({3, 8}), at::zeros({3, 1}, at::kLong)});
   });
   EXPECT_EQ(text.find("Classifier::loss"), 0U) << text;
+}
 
 TEST(SequentialNets, NameTheLayersOfOneChain) {
   struct Net : SequentialNet<Classifier> {
