@@ -114,12 +114,8 @@ void Screen::on_fit_end(Trainer&, Module&, const FitResult& result) {
   const std::string_view how = result.status == FitStatus::finished   ? "done in "
                                : result.status == FitStatus::diverged ? "diverged after "
                                                                       : "stopped after ";
-  std::cout << how
-            << fixed_text(
-                   std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(),
-                   std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() < 10 ? 1
-                                                                                                         : 0)
-            << " s";
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  std::cout << how << fixed_text(seconds, seconds < 10 ? 1 : 0) << " s";
   if (best_.value())
     std::cout << "   best " << title(monitored_) << " " << fixed_text(*best_.value(), 4) << " @ epoch "
               << best_epoch_;

@@ -65,26 +65,6 @@ TEST_P(EpochEdges, ValueAfterTheLastStepHasTheWeightOfItsBatch) {
   EXPECT_EQ(trainer.finish_epoch().at("value"), 3);  // (3·1 + 3·5) / 6
 }
 
-TEST_P(EpochEdges, NameOfBothLoopsIsTheValidationsInTheRecord) {
-  class Both : public Slope {
-   public:
-    at::Tensor training_step(const Batch& batch) override {
-      log("both", 1.);
-      return Slope::training_step(batch);
-    }
-    void validation_step(const Batch& batch) override {
-      log("both", 2.);
-      Slope::validation_step(batch);
-    }
-  };
-  TensorData data = ramp(4, 4, 2);
-  Trainer(options()).fit(std::make_shared<Both>(), data);
-  std::vector<double> values;
-  for (const auto& [name, value] : logger_->records().back().values)
-    if (name == "both") values.push_back(value);
-  EXPECT_EQ(values, std::vector<double>{2});
-}
-
 TEST_P(EpochEdges, NewDataBringsItsOwnValidation) {
   Trainer trainer(options());
   TensorData with = ramp(4, 2, 2), without = ramp(4, 0, 2);

@@ -78,6 +78,7 @@ concept OptionStruct = requires {
   std::tuple_size<std::remove_cvref_t<decltype(Options::fields)>>::value;
 };
 
+// Refuses at compile time what is no option struct, in a sentence.
 template <class Options>
 constexpr void require_fields() {
   static_assert(OptionStruct<Options>,

@@ -68,6 +68,7 @@ class KINDLING_API Optimizer {
   void load_state_dict(const StateDict& state);
 
  protected:
+  // A number, or a tensor on the parameters' device.
   struct LearningRate {
     double number;
     at::Tensor tensor{};  // counts instead where it is defined

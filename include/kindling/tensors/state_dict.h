@@ -43,9 +43,9 @@ struct LoadOptions {
 
 // What has become of the values and of the model's tensors, by the model's names.
 struct KINDLING_API LoadReport {
+  // A value whose shape does not fit. `wanted` is the model's; empty: its lazy layer cannot take the value's.
   struct Misfit {
-    std::string name, shape,
-        wanted;  // wanted: the model's shape; empty: its lazy layer cannot take the value's
+    std::string name, shape, wanted;
   };
   std::vector<std::string> loaded;
   std::vector<Misfit> misfits;

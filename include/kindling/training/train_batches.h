@@ -13,6 +13,7 @@ class Trainer;
 // The batches of an epoch for a loop of one's own; see Trainer::train_batches(). The trainer must outlive it.
 class KINDLING_API TrainBatches {
  public:
+  // One batch after the other, for range-based loops.
   class KINDLING_API Iterator {
    public:
     using value_type = Batch;
