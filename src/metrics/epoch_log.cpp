@@ -238,7 +238,8 @@ void EpochLog::move_values_and_sums() {
   for (const Sums& sums : sums_) parts.push_back(sums.on_device.flatten().view(at::kByte));
   const at::Tensor together = at::cat(parts).cpu();
   count_copy_to_host(together.numel(), /*waits=*/true);
-  std::memcpy(there.mutable_data_ptr(), together.const_data_ptr(), static_cast<std::size_t>(bytes));
+  if (count > 0)
+    std::memcpy(there.mutable_data_ptr(), together.const_data_ptr(), static_cast<std::size_t>(bytes));
   for (Sums& sums : sums_) {
     sums.on_host = at::empty(sums.on_device.sizes(), at::kDouble);
     std::memcpy(sums.on_host.mutable_data_ptr(), together.const_data_ptr<std::uint8_t>() + bytes,
