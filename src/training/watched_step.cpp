@@ -6,13 +6,17 @@
 namespace kindling {
 namespace {
 
-// Of each epoch: the watch costs too much for every step, and what waits does so from the first one.
+// Of an epoch: the watch costs as much as several steps, and what waits does so from the first one.
 constexpr std::int64_t kWatchedSteps = 2;
+
+// The epochs 0, 1, 2, 4, 8, …: a model may begin to wait later, and a long training shall not pay for that.
+bool is_watched_epoch(std::int64_t epoch) { return (epoch & (epoch - 1)) == 0; }
 
 }  // namespace
 
 void WatchedStep::run(const Batch& batch) {
-  if (has_warned_ || progress_.batch >= kWatchedSteps) return step_->run(batch);
+  if (has_warned_ || progress_.batch >= kWatchedSteps || !is_watched_epoch(progress_.epoch))
+    return step_->run(batch);
   const HostWaitWatch watch;
   step_->run(batch);
   if (watch.found().empty()) return;

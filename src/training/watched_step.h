@@ -7,8 +7,8 @@
 
 namespace kindling {
 
-// Another step, which it watches at the beginning of every epoch: warns, once, when a step makes the host
-// wait.
+// Another step, which it watches at the beginning of epochs, ever more rarely: warns, once, when a step makes
+// the host wait.
 class WatchedStep : public Step {
  public:
   WatchedStep(std::unique_ptr<Step> step, const Progress& progress)
