@@ -16,6 +16,7 @@
 #include "kindling/tensors/batch.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/fit_result.h"
+#include "kindling/training/prediction.h"
 #include "kindling/training/stop_token.h"
 #include "kindling/training/train_batches.h"
 #include "kindling/training/trainer_options.h"
@@ -27,13 +28,6 @@ struct TrainerProgress : Progress {
   std::int64_t num_train_batches = 0;  // of an epoch; 0: unknown (an own loop)
   double epoch_seconds = 0;            // since this epoch began
   double data_wait_seconds = 0;        // of them, spent getting batches
-};
-
-// What a model makes of a batch.
-struct Prediction {
-  Batch outputs{};       // of Module::predict_outputs, on the CPU
-  Batch batch{};         // what the model got, on its device: inputs and labels
-  at::Tensor indices{};  // int64 [samples] on the CPU: which samples of the data set these are
 };
 
 // Trains, evaluates and runs a model: moves it and its batches to the first card, keeps the loss log on the
