@@ -13,7 +13,7 @@ readonly kindling_root
 readonly deps=$kindling_root/.deps
 readonly torch_version=2.13.0
 
-readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libutf8proc-dev)
+readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev)
 readonly test_packages=(libgtest-dev doxygen clang)  # clang builds the consumer tests a second time
 
 # Paths below the repository count relative to it, so that ccache knows a file again in another clone or build folder.

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 # A room may include itself and the rooms before it.
-ROOMS = ("base formats config loggers device tensors graph distributed data metrics optim nn checkpoint training "
+ROOMS = ("base formats checkpoint config loggers device tensors graph distributed data metrics optim nn training "
          "measurements program").split()
-WITHOUT_LIBTORCH = ROOMS[:4]
+WITHOUT_LIBTORCH = ROOMS[:5]
 # Users like any other: they see the public headers.
 OUTSIDE = ("apps", "benchmarks")
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,9 @@ class KINDLING_API InputFile {
 // After it returns, the file holds exactly `bytes`, a power loss notwithstanding; when it throws, the file is
 // what it was. Goes through `.name.tmp.<pid>` in the same folder, which must exist.
 KINDLING_API void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
+// The same for bytes in pieces, which are written one after the other.
+KINDLING_API void write_file_atomically(const std::filesystem::path& path,
+                                        std::span<const std::string_view> pieces);
 
 // A file of lines that only grows. Not thread-safe.
 class KINDLING_API AppendFile {
@@ -46,9 +50,24 @@ class KINDLING_API AppendFile {
   // Adds whole lines, each ended by '\n'. The system has them when it returns (they survive this process, not
   // a power loss). When it throws, none of `lines` is left in the file.
   void append(std::string_view lines);
+  // What has been appended survives a power loss, too, when it returns.
+  void sync();
+  // Leaves the first `size` bytes, which end a line.
+  void cut_to(std::size_t size);
 
  private:
   std::filesystem::path path_;
+  std::shared_ptr<const FileDescriptor> file_;
+};
+
+// Nobody else, in this process or another one, has a lock on this folder while it lives. A process that dies
+// gives its lock back. The folder holds a file `.lock` from then on.
+class KINDLING_API FolderLock {
+ public:
+  // Throws Error that names the process that has it, or says why there can be no lock.
+  explicit FolderLock(const std::filesystem::path& folder);
+
+ private:
   std::shared_ptr<const FileDescriptor> file_;
 };
 

@@ -53,11 +53,17 @@ class KINDLING_API SafetensorsFile {
 
   const SafetensorsIndex& index() const noexcept { return index_; }
   // Copies the values of an entry of the index: entry.end - entry.begin bytes, little-endian, in row order.
+  // Where the file has checksums, throws for values that do not match theirs.
   void read(const TensorEntry& entry, void* out) const;
+  // The header has been found whole when the file was opened, and every read() checks its values.
+  bool has_checksums() const noexcept { return !checksums_.empty(); }
+  // Reads all values to check them; throws as read() does. Nothing for a file without checksums.
+  void check() const;
 
  private:
   std::shared_ptr<const InputFile> file_;
   SafetensorsIndex index_;
+  std::vector<std::string> checksums_;  // of the index's tensors; empty: the file has none
 };
 
 // A tensor as a writer wants it.
@@ -74,8 +80,11 @@ struct TensorToWrite {
 KINDLING_API std::string serialize_safetensors(std::span<const TensorToWrite> tensors,
                                                const Metadata& metadata);
 
-// Atomic and durable (write_file_atomically).
+// Whether a file carries checksums of its own: of each tensor's values and of the header, in the metadata.
+enum class WithChecksums { no, yes };
+
+// Atomic and durable (write_file_atomically), straight from where the values are.
 KINDLING_API void write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
-                                    const Metadata& metadata);
+                                    const Metadata& metadata, WithChecksums checksums = WithChecksums::no);
 
 }  // namespace kindling

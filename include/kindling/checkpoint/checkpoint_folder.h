@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/base/file.h"
+
+namespace kindling {
+
+// What the header of a checkpoint tells of it.
+struct CheckpointInfo {
+  std::filesystem::path path;
+  std::string run_id;                     // of the training that has saved it
+  std::int64_t global_step = 0;           // optimizer steps done
+  std::int64_t epoch = 0;                 // epochs finished
+  std::string monitor{};                  // name of the value that tells how good it is; empty: none is known
+  std::optional<double> monitored_value;  // absent or not finite: never the best
+};
+
+// The checkpoints of a folder, step-00000120.safetensors, the latest step first. Files of other names are
+// none. Only headers are read; a file whose header cannot be read is left out and told to the app log as a
+// warning.
+KINDLING_API std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& folder);
+
+// The latest checkpoint of the folder whose every checksum holds; a broken one is told to the app log as a
+// warning and the one before is tried. Nothing when there is none.
+KINDLING_API std::optional<CheckpointInfo> newest_valid_checkpoint(const std::filesystem::path& folder);
+// The best of those that hold, by their monitored values; of equal ones the earliest.
+KINDLING_API std::optional<CheckpointInfo> best_valid_checkpoint(const std::filesystem::path& folder,
+                                                                 bool higher_is_better);
+
+// Which checkpoints of a run stay.
+struct CheckpointRetention {
+  std::int64_t keep_last = 2;  // the latest ones, at least 2: one may be broken
+  std::int64_t keep_best = 1;  // the best ones by their monitored values, beside them
+  bool higher_is_better = false;
+};
+
+// A folder that one training writes its checkpoints to. Used by one thread at a time.
+class KINDLING_API CheckpointFolder {
+ public:
+  // Makes the folder where there is none. Throws Error when it cannot be made or written (tried with a file),
+  // or when another training holds it. Removes what a killed process has left half-written in it.
+  CheckpointFolder(std::filesystem::path folder, CheckpointRetention retention);
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::filesystem::path file_of(std::int64_t global_step) const;
+
+  // Deletes those checkpoints of this run that need not stay; call it once a new one is durable. Files of
+  // other runs and other names are never touched.
+  void prune(const std::string& run_id) const;
+  // A training goes on from this step: later checkpoints of the run, which it will not come by again, and
+  // broken ones are renamed to NAME.set_aside, which nothing here reads or deletes.
+  void set_aside_after(const std::string& run_id, std::int64_t global_step) const;
+
+ private:
+  std::filesystem::path path_;
+  CheckpointRetention retention_;
+  FolderLock lock_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/training/callback.h"
+
+namespace kindling {
+
+struct ModelCheckpointOptions {
+  std::filesystem::path dirpath = "checkpoints";  // made where there is none
+  std::int64_t every_n_epochs = 1;                // after validation; 0: not by epochs
+  std::optional<std::int64_t> every_n_steps{};    // optimizer steps
+  std::optional<double> every_minutes{};
+  std::int64_t keep_last = 2;     // the latest ones that stay
+  std::int64_t keep_best = 1;     // the best ones that stay beside them
+  std::string monitor{};          // a value of the epoch record; empty: the model's monitor()
+  std::string mode{};             // what is better; empty: the model's, for its own monitor()
+  std::string on_error = "stop";  // what a save that fails does to the fit
+  bool asynchronous = false;      // the file is written by a thread of its own while the training goes on
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("every_n_epochs", &ModelCheckpointOptions::every_n_epochs,
+                      {.doc = "a checkpoint every n epochs; 0: not by epochs", .min = 0}),
+      kindling::field("every_n_steps", &ModelCheckpointOptions::every_n_steps,
+                      {.doc = "and every n optimizer steps", .min = 1}),
+      kindling::field("every_minutes", &ModelCheckpointOptions::every_minutes,
+                      {.doc = "and when so many minutes have passed", .min = 0, .min_excluded = true}),
+      kindling::field("keep_last", &ModelCheckpointOptions::keep_last,
+                      {.doc = "the latest checkpoints that stay", .min = 2}),
+      kindling::field("keep_best", &ModelCheckpointOptions::keep_best,
+                      {.doc = "the best ones that stay beside them", .min = 0}),
+      kindling::field("monitor", &ModelCheckpointOptions::monitor,
+                      {.doc = "what tells the best; empty: what the model says"}),
+      kindling::field(
+          "mode", &ModelCheckpointOptions::mode,
+          {.doc = "what of monitor is better; empty: what the model says", .choices = "|min|max"}),
+      kindling::field("on_error", &ModelCheckpointOptions::on_error,
+                      {.doc = "what a save that fails does to the run", .choices = "stop|continue"}),
+      kindling::field("asynchronous", &ModelCheckpointOptions::asynchronous,
+                      {.doc = "write files while the training goes on"}));
+};
+
+// Saves a training so that it can go on from there as if it had never stopped (FitOptions::resume), and once
+// more when the fit ends, unless the training has diverged or a step has thrown in its middle. Each file is
+// durable before an older one is deleted. One folder belongs to one ModelCheckpoint at a time.
+class KINDLING_API ModelCheckpoint : public Callback {
+ public:
+  // Throws ConfigError for options out of range.
+  explicit ModelCheckpoint(ModelCheckpointOptions options = {});
+  ~ModelCheckpoint() override;
+
+  // Has the training saved after the step (or validation) that is running. From any thread or signal handler.
+  void request_save() noexcept;
+
+  // The latest checkpoint and the best one by the monitored value, of this run; empty: none yet.
+  std::filesystem::path last() const;
+  std::filesystem::path best() const;
+
+  void on_fit_start(Trainer& trainer, Module& model) override;
+  void on_train_batch_end(Trainer& trainer, Module& model) override;
+  void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
+  void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kindling
