@@ -57,7 +57,7 @@ void expect_old_or_new(const std::filesystem::path& folder, const std::string& b
 class KilledSave : public testing::TestWithParam<Start> {};
 
 TEST_P(KilledSave, LeavesOldOrNewAndNothingElse) {
-  const Scratch scratch;
+  const Scratch scratch(memory_folder());
   const std::filesystem::path folder = scratch / "checkpoints";
   lay_out(folder, GetParam());
   const std::string before = newest_of(folder);

@@ -243,7 +243,7 @@ class PowerLoss : public testing::Test {
   }
   Losses replayed(const RecordedSave& save) { return replay(save, (scratch_ / "after").string()); }
 
-  const Scratch scratch_;
+  const Scratch scratch_{memory_folder()};
   const std::filesystem::path folder_ = scratch_ / "checkpoints";
 };
 

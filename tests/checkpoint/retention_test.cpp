@@ -71,7 +71,7 @@ void expect_files(const std::filesystem::path& folder, const Values& wanted,
 }
 
 TEST(Retention, KeepsJustWhatTheModelKeeps) {
-  const Scratch scratch;
+  const Scratch scratch(memory_folder());
   UnsyncedCalls calls;
   const ScopedFileOperations in_force(calls);
   std::mt19937 random(7);
