@@ -71,7 +71,7 @@ struct SlopeFit {
 };
 
 TEST(ModelCheckpoint, KeepsTheLastAndTheBest) {
-  const Scratch scratch(Scratch::On::memory);
+  const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .every_n_steps = 3});
   const FitResult result = fit.fit();
   // The loss falls in every epoch, so that the last one is the best.
@@ -91,7 +91,7 @@ TEST(ModelCheckpoint, KeepsTheLastAndTheBest) {
 }
 
 TEST(ModelCheckpoint, SavesWhenItIsAskedTo) {
-  const Scratch scratch(Scratch::On::memory);
+  const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .every_n_epochs = 0});
   fit.add(Once::At::step, 5, [&](Trainer&, Module&) { fit.checkpoint->request_save(); });
   fit.fit();
@@ -106,7 +106,7 @@ TEST(ModelCheckpoint, SavesWhenItIsAskedTo) {
 }
 
 TEST(ModelCheckpoint, IsWrittenBeforeOthersChangeTheModelAtTheEnd) {
-  const Scratch scratch(Scratch::On::memory);
+  const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .every_n_epochs = 0});
   at::Tensor at_the_end;
   fit.add(Once::At::fit_end, 0, [&](Trainer&, Module&) {
@@ -121,7 +121,7 @@ TEST(ModelCheckpoint, IsWrittenBeforeOthersChangeTheModelAtTheEnd) {
 TEST(ModelCheckpoint, ThatCannotBeWrittenEndsTheFitOrNot) {
   for (const bool asynchronous : {false, true})
     for (const std::string on_error : {"stop", "continue"}) {
-      const Scratch scratch(Scratch::On::memory);
+      const Scratch scratch(memory_folder());
       SlopeFit fit(
           {.dirpath = scratch / "a", .every_n_steps = 2, .on_error = on_error, .asynchronous = asynchronous});
       fit.add(Once::At::step, 7, [&](Trainer&, Module&) {
@@ -140,7 +140,7 @@ TEST(ModelCheckpoint, ThatCannotBeWrittenEndsTheFitOrNot) {
 }
 
 TEST(ModelCheckpoint, IsRefusedWhereAnotherTrainingHasItsOwn) {
-  const Scratch scratch(Scratch::On::memory);
+  const Scratch scratch(memory_folder());
   SlopeFit first({.dirpath = scratch / "a"}), second({.dirpath = scratch / "a"});
   first.fit();
   const auto before = files_in(scratch / "a");
@@ -154,7 +154,7 @@ TEST(ModelCheckpoint, IsRefusedWhereAnotherTrainingHasItsOwn) {
 }
 
 TEST(ModelCheckpoint, IsAloneInItsFolder) {
-  const Scratch scratch(Scratch::On::memory);
+  const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a"});
   fit.options.callbacks.push_back(
       std::make_shared<ModelCheckpoint>(ModelCheckpointOptions{.dirpath = scratch / "a"}));
@@ -173,7 +173,7 @@ TEST(ModelCheckpoint, OfAnErrorIsThatOfTheLatestWholeStep) {
     }
     std::int64_t num_batches = 0;
   };
-  const Scratch scratch(Scratch::On::memory);
+  const Scratch scratch(memory_folder());
   {
     SlopeFit fit({.dirpath = scratch / "data", .every_n_steps = 3});
     const TensorData parts = ramp(16, 4, 2);
@@ -206,7 +206,7 @@ TEST(ModelCheckpoint, OfAnErrorIsThatOfTheLatestWholeStep) {
 }
 
 TEST(ModelCheckpoint, InAnOwnLoopSavesAndFinishes) {
-  const Scratch scratch(Scratch::On::memory);
+  const Scratch scratch(memory_folder());
   for (const bool asynchronous : {false, true}) {
     const fs::path folder = scratch / (asynchronous ? "async" : "sync");
     SlopeFit fit({.dirpath = folder, .every_n_steps = 3, .asynchronous = asynchronous});
@@ -224,7 +224,7 @@ TEST(ModelCheckpoint, InAnOwnLoopSavesAndFinishes) {
 }
 
 TEST(ModelCheckpoint, SetsAsideWhatLiesBeyondThePlaceItGoesOnFrom) {
-  const Scratch scratch(Scratch::On::memory);
+  const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .keep_last = 10}),
       again({.dirpath = scratch / "a", .keep_last = 10});
   fit.fit();
@@ -239,7 +239,7 @@ TEST(ModelCheckpoint, SetsAsideWhatLiesBeyondThePlaceItGoesOnFrom) {
 }
 
 TEST(ModelCheckpoint, RefusesOptionsThatSayNothing) {
-  const Scratch scratch(Scratch::On::memory);
+  const Scratch scratch(memory_folder());
   const std::string mode =
       error_text<ConfigError>([&] { SlopeFit({.dirpath = scratch / "a", .monitor = "my_value"}).fit(); });
   EXPECT_NE(mode.find("mode"), std::string::npos) << mode;
