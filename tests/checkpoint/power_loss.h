@@ -1,12 +1,15 @@
 // A disk that loses its power: what a folder may hold afterwards, by what has been synced and what has not.
 #pragma once
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/file_operations.h"
+#include "kindling/base/file.h"
 
 namespace kindling {
 
@@ -21,8 +24,20 @@ struct DiskEvent {
 // Name → bytes.
 using FolderState = std::map<std::string, std::string>;
 
-FolderState read_folder(const std::string& folder);
-void write_folder(const std::string& folder, const FolderState& state);  // empties it first
+inline FolderState read_folder(const std::string& folder) {
+  FolderState state;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    state[entry.path().filename().string()] = read_file(entry.path(), 1 << 20);
+  return state;
+}
+
+// Empties it first.
+inline void write_folder(const std::string& folder, const FolderState& state) {
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  for (const auto& [name, bytes] : state)
+    std::ofstream(std::filesystem::path(folder) / name, std::ios::binary) << bytes;
+}
 
 // Makes the calls and writes them down. For one folder.
 class RecordedCalls : public FileOperations {

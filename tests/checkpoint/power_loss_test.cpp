@@ -13,20 +13,6 @@
 
 namespace kindling {
 
-FolderState read_folder(const std::string& folder) {
-  FolderState state;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    state[entry.path().filename().string()] = read_file(entry.path(), 1 << 20);
-  return state;
-}
-
-void write_folder(const std::string& folder, const FolderState& state) {
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directory(folder);
-  for (const auto& [name, bytes] : state)
-    std::ofstream(std::filesystem::path(folder) / name, std::ios::binary) << bytes;
-}
-
 namespace {
 
 std::string name_in(const char* path) { return std::filesystem::path(path).filename().string(); }
