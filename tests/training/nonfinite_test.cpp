@@ -5,6 +5,7 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "training/nonfinite_fit.h"
+#include "training/nonfinite_guard.h"
 
 namespace kindling {
 namespace {
@@ -159,6 +160,42 @@ TEST_P(Nonfinite, RulesThatCannotLeaveOutAStepAreStoppedAndNotSkipped) {
       EXPECT_TRUE(same_training(run, reference(5, rules[i], 0)));
     } else {
       EXPECT_THROW(poison_run(options("skip", rules[i]), data), ConfigError);
+    }
+  }
+}
+
+// In every type of gradient, at the end of a vector and in its rest, and in layouts of every kind.
+TEST_P(Nonfinite, GuardKnowsEveryNumber) {
+  const TrainerOptions skipping = options("skip");
+  NonfiniteGuard guard(skipping);
+  EpochLog log(device_);
+  const auto finds = [&](const at::Tensor& loss, const at::Tensor& gradient) {
+    const at::Tensor weight = at::zeros(gradient.sizes(), gradient.options().layout(at::kStrided));
+    weight.requires_grad_().mutable_grad() = gradient;
+    Sgd optimizer({weight});
+    guard.look(loss, optimizer, {});
+    guard.mark(log);
+    log.append({});
+    log.move_to_host();
+    return *log.value(log.num_rows() - 1, 0) != 0;
+  };
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
+    const at::Tensor one = at::ones({}, at::device(device_).dtype(type)),
+                     zeros = at::zeros({37}, one.options());
+    const double largest = type == at::kHalf ? 65504 : type == at::kDouble ? 1e308 : 3e38;
+    const double smallest = type == at::kHalf ? 6e-8 : type == at::kDouble ? 5e-324 : 1e-40;
+    for (const double value : {0., -0., 1., -largest, largest, smallest, -smallest})
+      EXPECT_FALSE(finds(one, zeros + value)) << type << value;
+    for (const double value : {std::numeric_limits<double>::quiet_NaN(), HUGE_VAL, -HUGE_VAL}) {
+      for (const std::int64_t at : {0, 17, 36}) {
+        const at::Tensor gradient = zeros.clone();
+        gradient[at] = value;
+        EXPECT_TRUE(finds(one, gradient)) << type << value;
+      }
+      EXPECT_TRUE(finds(one * value, zeros)) << type << value;
+      EXPECT_TRUE(finds(at::full({}, value, at::device(device_)), zeros)) << type << value;  // another type
+      EXPECT_TRUE(finds(
+          one, (at::zeros({2, 3, 4, 4}, one.options()) + value).contiguous(at::MemoryFormat::ChannelsLast)));
     }
   }
 }
