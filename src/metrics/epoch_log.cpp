@@ -33,6 +33,11 @@ void count_copy_to_host(std::int64_t bytes, bool waits) {
   counts.host_waits += waits ? 1 : 0;
 }
 
+// A mean and a metric of one name are one column, which is measured now in this way and now in that.
+EpochLog::Kind name_space(EpochLog::Kind kind) {
+  return kind == EpochLog::Kind::metric ? EpochLog::Kind::mean : kind;
+}
+
 std::int64_t size_of_floats(std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); }
 
 }  // namespace
@@ -53,8 +58,7 @@ EpochLog& EpochLog::operator=(EpochLog&&) noexcept = default;
 std::size_t EpochLog::column(std::string_view name, Kind kind) {
   for (std::size_t tried = 0; tried < columns_.size(); ++tried) {
     const std::size_t index = (expected_column_ + tried) % columns_.size();
-    const bool is_steps = columns_[index].kind == Kind::step_only;
-    if (is_steps != (kind == Kind::step_only) || columns_[index].name != name) continue;
+    if (name_space(columns_[index].kind) != name_space(kind) || columns_[index].name != name) continue;
     columns_[index].kind = kind;  // another model may have measured what this one logs
     expected_column_ = index + 1;
     return index;

@@ -39,6 +39,12 @@ const float* EpochLog::host_values() const {
   return (device_.is_cpu() ? values_ : mirror_).const_data_ptr<float>();
 }
 
+std::optional<std::size_t> EpochLog::find_column(std::string_view name, Kind kind) const {
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    if (columns_[i].kind == kind && columns_[i].name == name) return i;
+  return std::nullopt;
+}
+
 const EpochLog::Segment* EpochLog::segment_of(std::int64_t row) const {
   const auto after =
       std::upper_bound(segments_.begin(), segments_.end(), row,
@@ -71,17 +77,23 @@ std::optional<double> EpochLog::value(std::int64_t row, std::size_t column) cons
   return of.kind == Kind::metric ? of.metric->compute({&value, 1}, segment->first.weight) : value;
 }
 
-NamedValues EpochLog::means() const {
+NamedValues EpochLog::means(std::optional<std::size_t> left_out) const {
   std::vector<double> sums(columns_.size()), weights(columns_.size());
   for (const Segment& segment : segments_) {
-    const float* value = segment.slots.empty() ? nullptr : host_values() + segment.first_value;
-    for (std::int64_t row = 0; row < segment.num_rows; ++row)
-      for (const Slot& slot : segment.slots) {
+    const auto& slots = segment.slots;
+    const float* values = slots.empty() ? nullptr : host_values() + segment.first_value;
+    const auto mark =
+        std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.column == left_out; });
+    for (std::int64_t row = 0; row < segment.num_rows; ++row, values += slots.size()) {
+      if (mark != slots.end() && values[mark - slots.begin()] != 0) continue;
+      for (std::size_t i = 0; i < slots.size(); ++i) {
+        const Slot& slot = slots[i];
         const double weight = slot.weight < 0 ? segment.first.weight : slot.weight;
         sums[slot.column] +=
-            static_cast<double>(*value++) * (columns_[slot.column].kind == Kind::metric ? 1 : weight);
+            static_cast<double>(values[i]) * (columns_[slot.column].kind == Kind::metric ? 1 : weight);
         weights[slot.column] += weight;
       }
+    }
   }
   NamedValues means;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -141,6 +153,7 @@ void EpochLog::load(const StateDict& state, const std::string& prefix, const Met
     if (name == state.metadata.end() || kind == state.metadata.end()) break;
     Column& column = columns_.emplace_back(Column{.name = name->second});
     if (kind->second == "1") column.kind = Kind::step_only;
+    if (kind->second == "3") column.kind = Kind::internal;
     if (kind->second != "2") continue;
     column.kind = Kind::metric;
     column.metric = metric_of(column.name);

@@ -22,10 +22,10 @@ Sgd::Sgd(ParameterGroups parameters, SgdOptions options)
 
 void Sgd::update(const Update& update) {
   if (options_.momentum == 0) return apply(update, {}, false);
-  if (options_.dampening != 0 && update.options.found_inf.defined())
+  if (options_.dampening != 0 && update.options.found_inf.defined() && !update.options.found_inf_stays)
     throw ConfigError({.place = "sgd",
                        .found = "dampening in a step that may be left out",
-                       .wanted = "dampening = 0 with a gradient scaler"});
+                       .wanted = "dampening = 0 where steps are skipped"});
   const auto has_started = [&](std::size_t i) { return buffers_[i].defined(); };
   if (!std::ranges::all_of(update.active, has_started)) return start_some(update);
   std::vector<at::Tensor> chosen;

@@ -31,15 +31,16 @@ SchedulePoint schedule_point(const TrainerOptions& options, const Progress& prog
 
 EagerStep::EagerStep(TrainState& state, const TrainerInfo& info, const TrainerOptions& options,
                      const Callbacks& callbacks)
-    : state_(state), info_(info), options_(options), callbacks_(callbacks) {
+    : state_(state), info_(info), options_(options), callbacks_(callbacks), guard_(options) {
   state_.log.column("train_loss");  // comes first in records
 }
 
 void EagerStep::run(const Batch& batch) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
-  gradients(batch);
-  clip();
+  const at::Tensor loss = gradients(batch);
+  guard_.look(loss, *state_.optimizer, clip());
   update();
+  guard_.mark(state_.log);
   const Progress& at = state_.progress;
   state_.log.append({.global_step = at.global_step + 1,
                      .batch = at.batch,
@@ -47,7 +48,7 @@ void EagerStep::run(const Batch& batch) {
                      .weight = static_cast<double>(batch.num_samples())});
 }
 
-void EagerStep::gradients(const Batch& batch) {
+at::Tensor EagerStep::gradients(const Batch& batch) {
   if (state_.optimizer) state_.optimizer->zero_grad();
   const at::Tensor loss = state_.model->training_step(batch);
   if (!state_.optimizer)
@@ -55,20 +56,22 @@ void EagerStep::gradients(const Batch& batch) {
   require_scalar(loss);
   loss.backward();
   state_.log.mark(state_.log.column("train_loss"), loss);
+  return loss;
 }
 
-void EagerStep::clip() {
-  if (options_.gradient_clip_val == 0) return;
+at::Tensor EagerStep::clip() {
+  if (options_.gradient_clip_val == 0) return {};
   const at::Tensor norm = clip_grad_norm(state_.optimizer->gradients(), options_.gradient_clip_val);
   if (options_.log_every_n_steps > 0 && norm.defined())
     state_.log.mark(state_.log.column("grad_norm", EpochLog::Kind::step_only), norm);
+  return norm;
 }
 
 void EagerStep::update() {
   Optimizer& optimizer = *state_.optimizer;
   if (options_.schedule) set_learning_rates(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
-  optimizer.step();
+  guard_.step(optimizer);
   callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
 }
 

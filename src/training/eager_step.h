@@ -1,6 +1,7 @@
 #pragma once
 
 #include "training/callbacks.h"
+#include "training/nonfinite_guard.h"
 #include "training/step.h"
 #include "training/train_state.h"
 #include "training/trainer_info.h"
@@ -18,8 +19,8 @@ class EagerStep : public Step {
   void run(const Batch& batch) override;
 
  private:
-  void gradients(const Batch& batch);
-  void clip();
+  at::Tensor gradients(const Batch& batch);  // returns the loss
+  at::Tensor clip();                         // returns the norm; undefined: it is not known
   void update();
   void set_learning_rates(Optimizer& optimizer) const;
   void require_scalar(const at::Tensor& loss) const;
@@ -28,6 +29,7 @@ class EagerStep : public Step {
   const TrainerInfo& info_;
   const TrainerOptions& options_;
   const Callbacks& callbacks_;
+  NonfiniteGuard guard_;
 };
 
 }  // namespace kindling

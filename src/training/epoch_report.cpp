@@ -1,7 +1,8 @@
 #include "training/epoch_report.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "training/nonfinite_guard.h"
 
 namespace kindling {
 namespace {
@@ -22,6 +23,14 @@ void put_counts(Record& record, const TransferCounts& counts) {
     put(record, name, static_cast<double>(counts.*count));
 }
 
+// Of an internal column of marks: how many rows have one.
+std::int64_t num_marked(const EpochLog& log, std::optional<std::size_t> column) {
+  std::int64_t count = 0;
+  for (std::int64_t row = 0; column && row < log.num_rows(); ++row)
+    count += log.value(row, *column).value_or(0) != 0 ? 1 : 0;
+  return count;
+}
+
 }  // namespace
 
 EpochReport::EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers,
@@ -30,6 +39,7 @@ EpochReport::EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>>
 
 void EpochReport::start() {
   latest_.clear();
+  has_met_divergence_ = false;
   begin(nullptr);
 }
 
@@ -49,6 +59,7 @@ void EpochReport::after_step(std::int64_t num_samples) {
   if (every_n_steps_ == 0 || state_.progress.global_step % every_n_steps_ != 0) return;
   state_.log.start_preview();
   report_steps(state_.log.rows_on_host());
+  has_met_divergence_ = first_diverged().has_value();
 }
 
 void EpochReport::end_training() {
@@ -90,7 +101,7 @@ Record EpochReport::step_record(std::int64_t row) const {
   NamedValues own;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const auto value = state_.log.value(row, i);
-    if (!value) continue;
+    if (!value || columns[i].kind == EpochLog::Kind::internal) continue;
     const bool is_trainers = i == 0 || columns[i].kind == EpochLog::Kind::step_only;
     (is_trainers ? record.values : own).emplace_back(columns[i].name, *value);
   }
@@ -102,13 +113,16 @@ Record EpochReport::step_record(std::int64_t row) const {
 }
 
 Record EpochReport::close(const NamedValues& validation) {
+  const auto skipped = state_.log.find_column(kSkippedColumn, EpochLog::Kind::internal);
   Record record{.kind = Record::Kind::epoch,
                 .global_step = state_.progress.global_step,
                 .epoch = state_.progress.epoch + 1,
-                .values = state_.log.means()};
+                .values = state_.log.means(skipped)};
   for (const auto& [name, value] : validation)  // what a model logs in both has a mean of each
     put(record, record.find(name) == nullptr ? name : "val_" + name, value);
   put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
+  if (const std::int64_t steps = num_marked(state_.log, skipped); steps > 0)
+    put(record, "skipped_steps", static_cast<double>(steps));
   put(record, "epoch_time_s", seconds());
   put(record, "samples_per_s", static_cast<double>(num_samples_) / train_seconds_);
   put(record, "data_wait_share", data_wait_seconds() / train_seconds_);
@@ -122,11 +136,15 @@ void EpochReport::write(const Record& record) const {
   for (const auto& logger : loggers_) logger->write(record);
 }
 
-std::optional<std::int64_t> EpochReport::first_diverged_step() const {
-  const std::size_t loss = state_.log.column("train_loss");
-  for (std::int64_t row = 0; row < state_.log.num_rows(); ++row)
-    if (!std::isfinite(state_.log.value(row, loss).value_or(0))) return state_.log.tag(row).global_step;
-  return std::nullopt;
+// Once there is a mark, all later steps have one: the last says whether there is any.
+std::optional<RowTag> EpochReport::first_diverged() const {
+  EpochLog& log = state_.log;
+  const auto column = log.find_column(kDivergedColumn, EpochLog::Kind::internal);
+  if (!column) return std::nullopt;
+  std::int64_t first = log.rows_on_host();
+  for (std::int64_t row = first - 1; row >= 0 && log.value(row, *column).value_or(1) != 0; --row)
+    if (log.value(row, *column)) first = row;  // a row of what was logged after the last step has none
+  return first < log.rows_on_host() ? std::optional(log.tag(first)) : std::nullopt;
 }
 
 void EpochReport::draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches) const {
@@ -155,6 +173,7 @@ NamedValues EpochReport::preview() {
     last_preview_ = now;
   }
   read_latest();
+  has_met_divergence_ = first_diverged().has_value();
   return latest_;
 }
 
@@ -164,7 +183,8 @@ void EpochReport::read_latest() {
   const std::int64_t rows = log.rows_on_host();
   if (rows > 0) latest_.clear();
   for (std::size_t column = 0; column < log.columns().size() && rows > 0; ++column)
-    if (const auto value = log.value(rows - 1, column))
+    if (const auto value = log.value(rows - 1, column);
+        value && log.columns()[column].kind != EpochLog::Kind::internal)
       latest_.emplace_back(log.columns()[column].name, *value);
 }
 

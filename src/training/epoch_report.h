@@ -41,8 +41,17 @@ class EpochReport {
   Record close(const NamedValues& validation);
   void write(const Record& record) const;
 
-  // The global step of the first row whose loss is not finite; nothing when all are.
-  std::optional<std::int64_t> first_diverged_step() const;
+  // The first row on the host that NonfiniteGuard has marked with "stop"; nothing when there is none. After
+  // log.move_to_host() it is the whole truth, which a save has to know.
+  std::optional<RowTag> first_diverged() const;
+  std::optional<std::int64_t> first_diverged_step() const {
+    const auto row = first_diverged();
+    return row ? std::optional(row->global_step) : std::nullopt;
+  }
+  // Whether a step record or a preview has come upon such a row.
+  bool has_met_divergence() const noexcept { return has_met_divergence_; }
+  // Where the running epoch's batches come from, as begin() was told.
+  const BatchSource* source() const noexcept { return source_; }
   // Puts what the model plots of a log whose rows are on the host, one a batch, on its board.
   void draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches) const;
   // The values of the latest row that has reached the host; see Trainer::preview().
@@ -64,6 +73,7 @@ class EpochReport {
   BatchSource* source_ = nullptr;
   std::int64_t num_reported_rows_ = 0, num_samples_ = 0;
   double train_seconds_ = 0;
+  bool has_met_divergence_ = false;
   NamedValues latest_;  // see preview()
   TransferCounts counts_at_start_;
   Clock::time_point start_ = Clock::now(), last_preview_{};

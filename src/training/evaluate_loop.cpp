@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kindling/tensors/move.h"
+#include "training/libtorch_errors.h"
 
 namespace kindling {
 
@@ -29,7 +30,7 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
   Batch batch;
   for (std::int64_t i = 0; source.next(batch); ++i) {
     if (stop != nullptr && stop->stop_requested()) return false;
-    (model.*step)(batch);
+    with_memory_errors("evaluation batch", i + 1, batch.num_samples(), [&] { (model.*step)(batch); });
     log.append({.batch = i, .weight = static_cast<double>(batch.num_samples())});
   }
   log.move_to_host();

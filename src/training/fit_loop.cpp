@@ -2,7 +2,9 @@
 
 #include "device/random_state.h"
 #include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
 #include "training/evaluate_loop.h"
+#include "training/libtorch_errors.h"
 
 namespace kindling {
 namespace {
@@ -41,11 +43,17 @@ std::optional<NamedValues> validate(const FitParts& fit) {
 }
 
 void stop_if_diverged(const FitParts& fit) {
-  const auto step = fit.report.first_diverged_step();
+  if (fit.divergence.step()) return;  // it has been told
+  const auto step = fit.report.first_diverged();
   if (!step) return;
-  log_warning("the training loss is not finite from step " + std::to_string(*step) +
-              " on: training ends here; a smaller learning rate or gradient_clip_val may help");
+  fit.divergence.tell(*step, fit.report.source());
   fit.stop.request_stop(FitReason::diverged);
+}
+
+void tell_of_skipped_steps(const Record& record) {
+  if (const double* steps = record.find("skipped_steps"))
+    log_warning("epoch " + std::to_string(record.epoch) + ": " + number_text(*steps) +
+                " steps whose loss or gradients were not finite have been left out");
 }
 
 // The one end of an epoch. It advances before callbacks hear of it, so that what they save does not repeat
@@ -55,6 +63,7 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   stop_if_diverged(fit);
   fit.state.is_torn = true;  // the log is empty and the record not yet told
   Record record = fit.report.close(validation);
+  tell_of_skipped_steps(record);
   Progress& at = fit.state.progress;
   at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
   fit.callbacks.call(&Callback::on_epoch_record, model, record);
@@ -107,10 +116,14 @@ std::optional<Metrics> fit_epoch(const FitParts& fit) {
   }
   if (fit.stop.stop_requested()) {
     fit.report.end_training();
+    stop_if_diverged(fit);
     return std::nullopt;
   }
   const auto validation = validate(fit);
-  if (!validation) return std::nullopt;
+  if (!validation) {
+    stop_if_diverged(fit);
+    return std::nullopt;
+  }
   return close_epoch(fit, *validation);
 }
 
@@ -134,11 +147,13 @@ void train_batch(const FitParts& fit, const Batch& batch) {
   if (!model.is_training()) model.train();  // an own loop may have used it for acting
   fit.info->log = &fit.state.log;
   fit.state.is_torn = true;
-  fit.step.run(batch);
-  fit.state.is_torn = false;
+  with_memory_errors("training step", fit.state.progress.global_step + 1, batch.num_samples(),
+                     [&] { fit.step.run(batch); });
   ++fit.state.progress.global_step;
   ++fit.state.progress.batch;
+  fit.state.is_torn = false;
   fit.report.after_step(batch.num_samples());
+  if (fit.report.has_met_divergence()) stop_if_diverged(fit);
   fit.callbacks.call(&Callback::on_train_batch_end, model);
 }
 

@@ -6,6 +6,7 @@
 #include "kindling/training/stop_token.h"
 #include "training/batch_source.h"
 #include "training/callbacks.h"
+#include "training/divergence_report.h"
 #include "training/epoch_report.h"
 #include "training/step.h"
 #include "training/train_state.h"
@@ -19,6 +20,7 @@ struct FitParts {
   TrainState& state;
   Step& step;
   EpochReport& report;
+  DivergenceReport& divergence;
   EpochLog& evaluation_log;
   const Callbacks& callbacks;
   const StopToken& stop;

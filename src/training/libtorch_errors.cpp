@@ -1,14 +1,34 @@
 #include "training/libtorch_errors.h"
 
+#include <algorithm>
+#include <array>
 #include <exception>
 #include <string_view>
 
 #include "kindling/base/error.h"
 
 namespace kindling {
+namespace {
 
-void rethrow_translated(const char* place, const c10::Error& error) {
+// How LibTorch's allocators and the libraries below them say it.
+constexpr std::array<std::string_view, 4> kMemoryTexts = {"can't allocate memory", "not enough memory",
+                                                          "out of memory", "ALLOC_FAILED"};
+
+// "20.00 MiB" of "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …", "64 bytes" of the CPU's
+// text.
+std::string size_asked_for(std::string_view text) {
+  constexpr std::string_view before = "ried to allocate ";
+  const std::size_t start = text.find(before);
+  if (start == std::string_view::npos) return {};
+  text.remove_prefix(start + before.size());
+  return std::string(text.substr(0, std::min(text.find(". "), text.find('\n'))));
+}
+
+}  // namespace
+
+void rethrow_translated(const std::string& place, const c10::Error& error) {
   const std::string_view text = error.what_without_backtrace();
+  if (is_out_of_memory(error)) rethrow_out_of_memory(place, text);
   const std::string first_line(text.substr(0, text.find('\n')));
   if (text.find("Expected all tensors to be on the same device") != std::string_view::npos)
     std::throw_with_nested(
@@ -18,6 +38,26 @@ void rethrow_translated(const char* place, const c10::Error& error) {
                      .remedy = "move it with kindling::move_to(tensor, other.device()), or make it with "
                                "other.options()"}));
   std::throw_with_nested(Error({.place = place, .found = first_line}));
+}
+
+void rethrow_out_of_memory(const std::string& place, std::string_view text,
+                           std::optional<std::int64_t> num_samples) {
+  const bool is_of_host = text.empty() || text.find("DefaultCPUAllocator") != std::string_view::npos;
+  const std::string size = size_asked_for(text);
+  std::string found = is_of_host ? "host memory is exhausted" : "the card's memory is exhausted";
+  if (!size.empty()) found += ": " + size + " were asked for";
+  if (num_samples) found += ", with a batch of " + std::to_string(*num_samples) + " samples";
+  std::throw_with_nested(Error({.place = place,
+                                .found = found,
+                                .remedy = "take a smaller batch_size or a smaller model, or see what else "
+                                          "holds memory"}));
+}
+
+bool is_out_of_memory(const c10::Error& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  const std::string_view text = error.what_without_backtrace();
+  return std::ranges::any_of(kMemoryTexts,
+                             [&](std::string_view known) { return text.find(known) != text.npos; });
 }
 
 }  // namespace kindling

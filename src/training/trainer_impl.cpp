@@ -92,7 +92,8 @@ Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
       state(info->device(), options),
       evaluation_log(info->device()),
       callbacks(owner, options.callbacks),
-      report(state, options.loggers, options.log_every_n_steps) {
+      report(state, options.loggers, options.log_every_n_steps),
+      divergence(state, *info, options) {
   info->progress = &state.progress;
   if (options.num_threads) at::set_num_threads(static_cast<int>(*options.num_threads));
 }
@@ -112,6 +113,7 @@ FitParts Trainer::Impl::parts() {
           .state = state,
           .step = *step_,
           .report = report,
+          .divergence = divergence,
           .evaluation_log = evaluation_log,
           .callbacks = callbacks,
           .stop = stop,
@@ -149,6 +151,7 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
                                         state.progress);
   info->log = &state.log;
   report.start();
+  divergence.start();
 }
 
 FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data,
@@ -174,6 +177,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
     result.reason = stop.reason();
     result.status = status_of(result.reason);
     result.progress = state.progress;
+    result.diverged_step = divergence.step();
     end_fit(result);
   } catch (...) {
     tell_of_error(std::current_exception());

@@ -40,6 +40,7 @@ class Trainer::Impl {
   EpochLog evaluation_log;
   Callbacks callbacks;
   EpochReport report;
+  DivergenceReport divergence;
   DataModule* data = nullptr;  // prepared
 
   // While it lives, a call is at work on the training: another one, from a callback or a step, would lose it.

@@ -211,6 +211,28 @@ TEST_P(Log, NumbersOfStepsAloneHaveNoMeanAndAColumnOfTheirOwn) {
   EXPECT_EQ(log.value(0, of_user), 3);
 }
 
+TEST_P(Log, MarksOfTheTrainingHaveNoMeanStayWhenSavedAndMayLeaveRowsOut) {
+  EpochLog log(device_), loaded(device_);
+  const std::size_t mark = log.column("mark", EpochLog::Kind::internal), of_user = log.column("mark");
+  EXPECT_NE(mark, of_user);
+  for (int i = 0; i < 4; ++i) {
+    log.mark(of_user, number(i));
+    log.mark(mark, number(i == 1 ? 1 : 0));
+    log.append({.global_step = i + 1, .batch = i, .weight = 1});
+  }
+  StateDict state;
+  log.save(state, "");
+  loaded.load(state, "", [](const std::string&) { return nullptr; });
+  loaded.move_to_host();
+  for (const EpochLog* one : {&log, &loaded}) {
+    EXPECT_EQ(one->find_column("mark", EpochLog::Kind::internal), mark);
+    EXPECT_EQ(one->find_column("mark", EpochLog::Kind::step_only), std::nullopt);
+    EXPECT_EQ(one->value(1, mark), 1);
+    EXPECT_EQ(one->means(), (Means{{"mark", 6. / 4}}));
+    EXPECT_EQ(one->means(mark), (Means{{"mark", 5. / 3}}));
+  }
+}
+
 // Counts right answers; a confusion of two classes.
 class Right : public Metric {
  public:

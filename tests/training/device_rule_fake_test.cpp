@@ -104,7 +104,8 @@ TEST_P(FakeDeviceRule, LogMovesOncePerEpochAndOncePerValidation) {
     EXPECT_EQ(end.item_reads + end.data_dependent_ops + end.stream_waits + end.device_waits, 0);
     if (GetParam().log_every_n_steps == 0) {
       EXPECT_EQ(end.device_to_host_copies, 2);
-      EXPECT_EQ(end.device_to_host_bytes, 2 * 2 * 4 * num_batches);  // loss and accuracy, each as a float
+      // Loss and accuracy of both, and what the guard has found in each training step, each as a float.
+      EXPECT_EQ(end.device_to_host_bytes, 5 * 4 * num_batches);
       EXPECT_EQ(end.host_waits(), 2);
     } else {
       EXPECT_LE(end.device_to_host_copies, 2);

@@ -88,6 +88,7 @@ class Training {
         evaluation_log(device),
         callbacks(owner, options.callbacks),
         report(state, options.loggers, options.log_every_n_steps),
+        divergence(state, *info, options),
         data(26, 4, 4) {
     info->gpus = first_gpus(num_gpus);
     info->progress = counter->progress = &state.progress;
@@ -109,6 +110,7 @@ class Training {
               .state = state,
               .step = step,
               .report = report,
+              .divergence = divergence,
               .evaluation_log = evaluation_log,
               .callbacks = callbacks,
               .stop = stop,
@@ -128,6 +130,7 @@ class Training {
   EpochLog evaluation_log;
   Callbacks callbacks;
   EpochReport report;
+  DivergenceReport divergence;
   NoiseImages data;
   std::optional<BatchSource> train, validation;
 };

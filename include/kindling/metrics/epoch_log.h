@@ -30,8 +30,9 @@ class KINDLING_API EpochLog {
   EpochLog(EpochLog&&) noexcept;
   EpochLog& operator=(EpochLog&&) noexcept;
 
-  // What becomes of a column's values: means over the epoch, numbers of single steps only, a metric.
-  enum class Kind { mean, step_only, metric };
+  // What becomes of a column's values: means over the epoch, numbers of single steps only, a metric, marks of
+  // rows for the training alone, which no mean and no record shows. Columns are saved with these numbers.
+  enum class Kind { mean, step_only, metric, internal };
   struct Column {
     std::string name;
     Kind kind = Kind::mean;
@@ -39,6 +40,8 @@ class KINDLING_API EpochLog {
   };
   // The number of a name, given at its first use. Fast when names come in the same order in every row.
   std::size_t column(std::string_view name, Kind kind = Kind::mean);
+  // Only if it has been given.
+  std::optional<std::size_t> find_column(std::string_view name, Kind kind) const;
   const std::vector<Column>& columns() const noexcept { return columns_; }
 
   // Puts a value (one element, any dtype, device or host) into the row that is being made; its tensor is read
@@ -68,8 +71,9 @@ class KINDLING_API EpochLog {
   // Of rows on the host; nothing where the row has no such value. A metric's number is that of the row alone.
   std::optional<double> value(std::int64_t row, std::size_t column) const;
   // One number per column that has any: the weighted mean Σ weight·value / Σ weight over all rows, or the
-  // metric, in double precision. Requires move_to_host().
-  NamedValues means() const;
+  // metric, in double precision. Rows whose value in the column `left_out` is not 0 have no weight (what they
+  // have added to the sums of a metric stays). Requires move_to_host().
+  NamedValues means(std::optional<std::size_t> left_out = {}) const;
 
   // Forgets the rows, keeps names and memory.
   void clear();

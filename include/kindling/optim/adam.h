@@ -36,12 +36,12 @@ struct AdamOptions {
 class KINDLING_API Adam : public Optimizer {
  public:
   explicit Adam(ParameterGroups parameters, AdamOptions options = {});
+  bool takes_tensors() const override { return true; }
 
  protected:
   enum class Decay { coupled, decoupled };
   Adam(ParameterGroups parameters, AdamOptions options, Decay decay);
   void update(const Update& update) override;
-  bool takes_tensors() const override { return true; }
   void state_loaded() override;
 
  private:

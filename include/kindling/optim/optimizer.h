@@ -23,6 +23,7 @@ struct StepOptions {
   at::Tensor grad_scale{};  // float32 scalar that the gradients are divided by; undefined: 1
   at::Tensor
       found_inf{};  // float32 scalar, 1: leave parameters, state and counters as they are; undefined: 0
+  bool found_inf_stays = false;  // once it is 1 it is so in every later step: none is made any more
 };
 
 // Updates parameters from their gradients. Parameters without a gradient are left alone, as in Python. Derive
@@ -68,6 +69,10 @@ class KINDLING_API Optimizer {
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
 
+  // Whether update() heeds its options and a tensor as learning rate; otherwise step() refuses them
+  // (ConfigError).
+  virtual bool takes_tensors() const { return false; }
+
  protected:
   // A number, or a tensor on the parameters' device.
   struct LearningRate {
@@ -84,9 +89,6 @@ class KINDLING_API Optimizer {
   };
   // Runs without autograd.
   virtual void update(const Update& update) = 0;
-  // Whether update() heeds its options and a tensor as learning rate; otherwise step() refuses them
-  // (ConfigError).
-  virtual bool takes_tensors() const { return false; }
 
   // State that is saved and loaded under this name: one tensor per parameter, undefined until the rule makes
   // it. The list stays where it is.

@@ -33,12 +33,12 @@ class KINDLING_API Sgd : public Optimizer {
  public:
   // Throws ConfigError for options that contradict each other.
   explicit Sgd(ParameterGroups parameters, SgdOptions options = {});
+  bool takes_tensors() const override { return true; }
 
  protected:
-  // Throws ConfigError for found_inf with dampening: whether the buffer has begun is known to the device
-  // alone.
+  // Throws ConfigError for found_inf with dampening, unless it stays: whether the buffer has begun would be
+  // known to the device alone.
   void update(const Update& update) override;
-  bool takes_tensors() const override { return true; }
 
  private:
   struct Lists {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "kindling/loggers/progress.h"
@@ -16,7 +17,7 @@ using Metrics = std::map<std::string, double>;
 enum class FitStatus {
   finished,  // max_epochs or max_steps reached
   stopped,   // asked to
-  diverged,  // the training loss was not finite any more
+  diverged,  // the training loss or a gradient was not finite
   failed,    // something was thrown: only callbacks see it
 };
 
@@ -25,7 +26,7 @@ enum class FitReason {
   finished,    // max_epochs or max_steps reached
   requested,   // request_stop()
   early_stop,  // request_stop(FitReason::early_stop): nothing more was to be gained
-  diverged,    // the training loss was not finite any more
+  diverged,    // the training loss or a gradient was not finite
   error,       // something was thrown
 };
 
@@ -36,6 +37,7 @@ struct FitResult {
   Metrics metrics{};    // the values of the last epoch record; empty when no epoch was finished
   Progress progress{};  // where it stands: epochs finished, batches of the one that was stopped, steps
   std::filesystem::path best_checkpoint{};  // of the first ModelCheckpoint; empty: none has a monitored value
+  std::optional<std::int64_t> diverged_step{};  // the step that was not finite; parameters are those before
 };
 
 }  // namespace kindling

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -33,12 +35,17 @@ struct TrainerOptions {
   std::int64_t log_every_n_steps = 0;     // a step record every n steps; 0: epoch records only
   std::optional<std::int64_t>
       num_threads{};  // of LibTorch's operators in this process; absent: left as they are
+  // For a step whose loss or gradients are not finite. "stop": it and all later ones leave the parameters
+  // alone, and the fit ends as diverged once the host sees it; "skip": it is left out; "ignore": nobody
+  // looks.
+  std::string on_nonfinite = "stop";
 
   OptimizerFactory optimizer{};  // empty: the model's configure_optimizers(), else Adam with lr 1e-3
   Schedule schedule{};           // empty: a constant learning rate
   ScheduleInterval schedule_interval = ScheduleInterval::step;
   std::vector<std::shared_ptr<Callback>> callbacks{};
   std::vector<std::shared_ptr<Logger>> loggers{};
+  std::filesystem::path nonfinite_dir{};  // where "stop" saves the batch of that step; empty: nowhere
 
   static constexpr auto fields = kindling::fields(
       kindling::field("max_epochs", &TrainerOptions::max_epochs,
@@ -65,7 +72,10 @@ struct TrainerOptions {
       kindling::field("log_every_n_steps", &TrainerOptions::log_every_n_steps,
                       {.doc = "a record every n steps; 0: epochs only", .min = 0}),
       kindling::field("num_threads", &TrainerOptions::num_threads,
-                      {.doc = "threads of LibTorch's operators", .min = 1}));
+                      {.doc = "threads of LibTorch's operators", .min = 1}),
+      kindling::field("on_nonfinite", &TrainerOptions::on_nonfinite,
+                      {.doc = "what a loss or a gradient that is NaN or infinite does to the fit",
+                       .choices = "stop|skip|ignore"}));
 };
 
 }  // namespace kindling

@@ -1,0 +1,167 @@
+#include "training/divergence_report.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "device/random_state.h"
+#include "kindling/base/log.h"
+#include "kindling/optim/clip.h"
+#include "kindling/tensors/state_dict.h"
+#include "training/nonfinite_guard.h"
+#include "training/nonfinite_watch.h"
+
+namespace kindling {
+namespace {
+
+std::vector<std::pair<at::Tensor, at::Tensor>> with_copies(const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs;
+  for (const at::Tensor& tensor : tensors) pairs.emplace_back(tensor, tensor.clone());
+  return pairs;
+}
+
+// While it lives, a step may be done that leaves nothing behind.
+class ReplayScope {
+ public:
+  ReplayScope(TrainState& state, TrainerInfo& info, const RowTag& step)
+      : state_(state),
+        info_(info),
+        random_state_(info.device()),
+        buffers_(with_copies(state.model->buffers())),
+        scratch_(state.log.device()),
+        former_progress_(state.progress),
+        former_log_(std::exchange(info.log, &scratch_)),
+        was_training_(state.model->is_training()) {
+    state_.progress = {.epoch = state.progress.epoch,
+                       .batch = step.batch,
+                       .global_step = step.global_step - 1,
+                       .phase = Phase::training};
+    drop_gradients();
+    if (!was_training_) state_.model->train();
+  }
+  ~ReplayScope() {
+    const at::NoGradGuard no_grad;
+    for (auto& [buffer, former] : buffers_) buffer.copy_(former);
+    drop_gradients();
+    if (!was_training_) state_.model->eval();
+    info_.log = former_log_;
+    state_.progress = former_progress_;
+  }
+  ReplayScope(const ReplayScope&) = delete;
+  ReplayScope& operator=(const ReplayScope&) = delete;
+
+ private:
+  void drop_gradients() {
+    for (at::Tensor& parameter : state_.model->parameters()) parameter.mutable_grad() = at::Tensor();
+  }
+
+  TrainState& state_;
+  TrainerInfo& info_;
+  const RandomStateGuard random_state_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+  EpochLog scratch_;
+  Progress former_progress_;
+  EpochLog* former_log_;
+  bool was_training_;
+};
+
+void add_sentence(std::string& text, const std::string& sentence) {
+  if (!text.empty() && !sentence.empty()) text += "; ";
+  text += sentence;
+}
+
+}  // namespace
+
+void DivergenceReport::tell(const RowTag& step, const BatchSource* source) {
+  if (step_) return;
+  step_ = step.global_step;
+  std::string found = "its batch came from an own loop and is not known";
+  try {
+    if (source != nullptr) found = replay(step, *source);
+  } catch (const std::exception& error) {
+    found = std::string("doing it once more has failed: ") + error.what();
+  }
+  log_warning("the training loss or a gradient is not finite from step " + std::to_string(*step_) +
+              " on: training ends here. Of this step: " + found +
+              ". A smaller learning rate or gradient_clip_val may help");
+}
+
+std::string DivergenceReport::replay(const RowTag& step, const BatchSource& source) {
+  const ReplayScope scope(state_, info_, step);
+  BatchSource again = source;  // with a place of its own
+  again.seek(state_.progress.epoch, step.batch);
+  Batch batch;
+  if (!again.next(batch)) return "the data does not give its batch again";
+  std::string found = findings_of(batch);
+  add_sentence(found, save(batch, step, found));
+  return found;
+}
+
+std::string DivergenceReport::findings_of(const Batch& batch) {
+  std::string found;
+  for (std::size_t i = 0; i < batch.tensors().size(); ++i)
+    if (const std::string part = nonfinite_part(batch.tensors()[i]); !part.empty())
+      add_sentence(found, "tensor " + std::to_string(i) + " of its batch has " + part);
+  if (NonfiniteGuard::protects(*state_.optimizer))
+    add_sentence(found, step_findings(batch));
+  else
+    add_sentence(found, "it cannot be done once more, because the optimizer does not heed found_inf");
+  return found.empty() ? "when it was done once more everything was finite, so it hangs on random numbers or "
+                         "on what changes from step to step"
+                       : found;
+}
+
+std::string DivergenceReport::step_findings(const Batch& batch) {
+  for (const auto& item : state_.model->named_parameters())
+    if (const std::string part = nonfinite_part(item.value()); !part.empty())
+      return "the parameter '" + item.key() + "' had " + part + " before it";
+  const at::AutoGradMode with_gradients(true);
+  at::Tensor loss;
+  std::string found;
+  {
+    const NonfiniteWatch watch(*state_.model);
+    loss = state_.model->training_step(batch);
+    for (const std::string& finding : watch.findings()) add_sentence(found, finding);
+  }
+  if (const std::string part = nonfinite_part(loss); !part.empty())
+    return found.empty() ? "the loss has " + part : found;
+  loss.backward();
+  return gradient_finding();
+}
+
+// Backward goes from the last layer to the first, so the last one is where it began.
+std::string DivergenceReport::gradient_finding() {
+  std::string found;
+  for (const auto& item : state_.model->named_parameters())
+    if (const std::string part = nonfinite_part(item.value().grad()); !part.empty())
+      found = "the loss is finite, the gradient of '" + item.key() + "' has " + part;
+  if (!found.empty() || options_.gradient_clip_val == 0) return found;
+  const at::Tensor norm = clip_grad_norm(state_.optimizer->gradients(), options_.gradient_clip_val);
+  return nonfinite_part(norm).empty() ? "" : "each gradient is finite, their common norm is not";
+}
+
+std::string DivergenceReport::save(const Batch& batch, const RowTag& step,
+                                   const std::string& findings) const {
+  if (options_.nonfinite_dir.empty()) return {};
+  StateDict saved;
+  for (std::size_t i = 0; i < batch.tensors().size(); ++i)
+    saved.tensors.emplace_back("batch." + std::to_string(i), batch.tensors()[i]);
+  saved.metadata = {{"global_step", std::to_string(step.global_step)},
+                    {"epoch", std::to_string(state_.progress.epoch)},
+                    {"batch", std::to_string(step.batch)},
+                    {"found", findings}};
+  char name[64];
+  std::snprintf(name, sizeof(name), "nonfinite-step-%08lld.safetensors",
+                static_cast<long long>(step.global_step));
+  try {
+    save_safetensors(saved, options_.nonfinite_dir / name);
+  } catch (const std::exception& error) {
+    return std::string("its batch could not be saved: ") + error.what();
+  }
+  return "its batch is in " + (options_.nonfinite_dir / name).string();
+}
+
+}  // namespace kindling

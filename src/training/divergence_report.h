@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "training/batch_source.h"
+#include "training/train_state.h"
+#include "training/trainer_info.h"
+
+namespace kindling {
+
+// Tells of the step that was not finite and, by doing it once more from its batch, where that came from. The
+// training's state, its buffers and random numbers included, stays as it is; gradients are dropped.
+class DivergenceReport {
+ public:
+  // All references outlive it.
+  DivergenceReport(TrainState& state, TrainerInfo& info, const TrainerOptions& options)
+      : state_(state), info_(info), options_(options) {}
+
+  // A training begins.
+  void start() { step_.reset(); }
+  // In the app log, and the batch in options.nonfinite_dir; once per training. `source` gave the batches of
+  // the running epoch; nullptr: nobody knows them any more.
+  void tell(const RowTag& step, const BatchSource* source);
+  std::optional<std::int64_t> step() const noexcept { return step_; }
+
+ private:
+  // Sentences, each for itself; they throw what the batch's way and the step may throw.
+  std::string replay(const RowTag& step, const BatchSource& source);
+  std::string findings_of(const Batch& batch);
+  std::string step_findings(const Batch& batch);
+  std::string gradient_finding();
+  std::string save(const Batch& batch, const RowTag& step, const std::string& findings) const;
+
+  TrainState& state_;
+  TrainerInfo& info_;
+  const TrainerOptions& options_;
+  std::optional<std::int64_t> step_;
+};
+
+}  // namespace kindling

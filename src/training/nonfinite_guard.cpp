@@ -1,0 +1,108 @@
+#include "training/nonfinite_guard.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace kindling {
+namespace {
+
+// What is not finite has an exponent of ones only: adding its lowest bit carries into the sign's place. One
+// pass without a branch, in registers.
+template <class Word, Word exponent, class Number>
+bool any_not_finite(const at::Tensor& values) {
+  constexpr Word lowest = exponent & (~exponent + 1);
+  const Number* const value = values.const_data_ptr<Number>();
+  Word carried = 0;
+  for (std::int64_t i = 0; i < values.numel(); ++i)
+    carried |= static_cast<Word>((std::bit_cast<Word>(value[i]) & exponent) + lowest);
+  return (carried & static_cast<Word>(~(Word(-1) >> 1))) != 0;
+}
+
+// Of a tensor in host memory, without an operator.
+bool is_not_finite(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
+  switch (values.scalar_type()) {
+    case at::kFloat:
+      return any_not_finite<std::uint32_t, 0x7f800000U, float>(values);
+    case at::kDouble:
+      return any_not_finite<std::uint64_t, 0x7ff0000000000000U, double>(values);
+    case at::kHalf:
+      return any_not_finite<std::uint16_t, 0x7c00U, at::Half>(values);
+    case at::kBFloat16:
+      return any_not_finite<std::uint16_t, 0x7f80U, at::BFloat16>(values);
+    default:
+      return is_not_finite(values.to(at::kDouble));
+  }
+}
+
+// What a gradient of an embedding holds.
+at::Tensor dense_values(const at::Tensor& gradient) {
+  return gradient.is_sparse() ? gradient._values() : gradient;
+}
+
+}  // namespace
+
+void NonfiniteGuard::look(const at::Tensor& loss, Optimizer& optimizer, const at::Tensor& norm) {
+  if (!is_on()) return;
+  const auto values = norm.defined() ? std::span(&norm, 1) : optimizer.gradients();
+  const at::Device device = optimizer.parameters().front().device();
+  const at::Tensor there = loss.device() == device ? loss : loss.to(device);
+  if (!device.is_cpu()) return look_on_device(there, values);
+  if (is_sticky() && found_) return;
+  const auto is_bad = [](const at::Tensor& tensor) { return is_not_finite(dense_values(tensor)); };
+  found_ = is_bad(there) || std::any_of(values.begin(), values.end(), is_bad);
+}
+
+// The operator raises its mark and never lowers it. It multiplies by one on its way, which changes nothing;
+// the loss is given as data of its own, so that autograd takes no note of that. Each call takes one type.
+void NonfiniteGuard::look_on_device(const at::Tensor& loss, std::span<const at::Tensor> values) {
+  const at::NoGradGuard no_grad;
+  if (!found_inf_.defined()) {
+    found_inf_ = at::zeros({}, loss.options().dtype(at::kFloat));
+    one_ = at::ones({}, found_inf_.options());
+  } else if (!is_sticky()) {
+    found_inf_.zero_();
+  }
+  std::vector<at::Tensor> left{loss.variable_data()};
+  for (const at::Tensor& tensor : values) left.push_back(dense_values(tensor));
+  while (!left.empty()) {
+    const auto end = std::stable_partition(left.begin(), left.end(), [&](const at::Tensor& tensor) {
+      return tensor.scalar_type() != left.back().scalar_type();
+    });
+    at::_amp_foreach_non_finite_check_and_unscale_({&*end, static_cast<std::size_t>(left.end() - end)},
+                                                   found_inf_, one_);
+    left.erase(end, left.end());
+  }
+}
+
+void NonfiniteGuard::step(Optimizer& optimizer) const {
+  if (!found_inf_.defined()) {
+    if (!found_) optimizer.step();
+  } else if (is_sticky() && !optimizer.takes_tensors()) {
+    optimizer.step();  // the step is told of, but not kept from the parameters
+  } else {
+    optimizer.step({.found_inf = found_inf_, .found_inf_stays = is_sticky()});
+  }
+}
+
+void NonfiniteGuard::mark(EpochLog& log) const {
+  if (!is_on()) return;
+  const std::size_t column =
+      log.column(is_sticky() ? kDivergedColumn : kSkippedColumn, EpochLog::Kind::internal);
+  if (found_inf_.defined())
+    log.mark(column, found_inf_);
+  else
+    log.mark(column, found_ ? 1. : 0.);
+}
+
+bool NonfiniteGuard::protects(const Optimizer& optimizer) {
+  return optimizer.parameters().front().is_cpu() || optimizer.takes_tensors();
+}
+
+}  // namespace kindling

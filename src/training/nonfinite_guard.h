@@ -1,0 +1,48 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <vector>
+
+#include "kindling/metrics/epoch_log.h"
+#include "kindling/optim/optimizer.h"
+#include "kindling/training/trainer_options.h"
+
+namespace kindling {
+
+// The columns of the log (Kind::internal) where the guard marks steps: with "stop" the first one that was not
+// finite and all after it, with "skip" each one.
+inline constexpr const char* kDivergedColumn = "diverged";
+inline constexpr const char* kSkippedColumn = "skipped";
+
+// Keeps a step whose loss or gradients are not finite from the parameters (TrainerOptions::on_nonfinite),
+// without a wait: on the CPU the finding is the host's anyway, on a device it is a scalar there, which the
+// optimizer heeds.
+class NonfiniteGuard {
+ public:
+  // `options` outlive it.
+  explicit NonfiniteGuard(const TrainerOptions& options) : options_(options) {}
+
+  // Between backward and update. A `norm` of all gradients stands for them; undefined: they are looked at.
+  void look(const at::Tensor& loss, Optimizer& optimizer, const at::Tensor& norm);
+  // The update, unless look() has found something. Throws ConfigError for an optimizer on a device that
+  // cannot leave out a single step.
+  void step(Optimizer& optimizer) const;
+  // Puts what was found into the row that is being made.
+  void mark(EpochLog& log) const;
+
+  // Whether parameters stay as they were before a step that is not finite.
+  static bool protects(const Optimizer& optimizer);
+
+ private:
+  bool is_on() const { return options_.on_nonfinite != "ignore"; }
+  bool is_sticky() const { return options_.on_nonfinite == "stop"; }
+  void look_on_device(const at::Tensor& loss, std::span<const at::Tensor> values);
+
+  const TrainerOptions& options_;
+  bool found_ = false;            // on the CPU
+  at::Tensor found_inf_, one_{};  // float32 scalars on the device; undefined on the CPU
+};
+
+}  // namespace kindling

@@ -1,0 +1,121 @@
+// Memory that cannot be had is one error with the batch size and the bytes.
+#include <ATen/ops/empty.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "kindling/base/error.h"
+#include "support/device_under_test.h"
+#include "support/scratch.h"
+#include "training/small_fit.h"
+
+namespace kindling {
+namespace {
+
+class Hungry : public Slope {
+ public:
+  explicit Hungry(std::int64_t size) : size_(size) {}
+  at::Tensor forward(const at::Tensor& x) override {
+    if (throws_bad_alloc) throw std::bad_alloc();
+    if (size_ > 0) (void)at::empty({size_}, at::kFloat);
+    return Slope::forward(x);
+  }
+  bool throws_bad_alloc = false;
+
+ private:
+  std::int64_t size_;
+};
+
+class OutOfMemory : public OnDevice {};
+KINDLING_RUN_ON_TRAINER_DEVICES(OutOfMemory);
+
+// 2^47 bytes are more than a process can address.
+TEST_P(OutOfMemory, TellsBytesAndBatchSize) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer ends the process instead";
+#endif
+  TensorData data = ramp(9, 4, 3);
+  Trainer trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted(), .num_sanity_val_steps = 0});
+  const auto hungry = std::make_shared<Hungry>(std::int64_t{1} << 45);
+  const std::string rest =
+      ": host memory is exhausted: 140737488355328 bytes were asked for, with a batch of 3 samples; "
+      "take a smaller batch_size or a smaller model, or see what else holds memory";
+  EXPECT_EQ(error_text<Error>([&] { trainer.fit(hungry, data); }), "training step 1" + rest);
+  EXPECT_EQ(error_text<Error>([&] { trainer.validate(hungry, data); }), "evaluation batch 1" + rest);
+  try {
+    trainer.fit(hungry, data);
+  } catch (const Error& error) {
+    EXPECT_THROW(std::rethrow_if_nested(error), c10::Error);  // LibTorch's own is inside
+  }
+}
+
+TEST_P(OutOfMemory, OfTheStandardLibraryIsTheSame) {
+  TensorData data = ramp(9, 4, 3);
+  Trainer trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted(), .num_sanity_val_steps = 0});
+  const auto hungry = std::make_shared<Hungry>(0);
+  hungry->throws_bad_alloc = true;
+  EXPECT_NE(error_text<Error>([&] {
+              trainer.fit(hungry, data);
+            }).find("training step 1: host memory is exhausted, with a batch of 3 samples"),
+            std::string::npos);
+}
+
+TEST(OutOfMemoryTexts, OfACardAreUnderstood) {
+  class OnCard : public Slope {
+   public:
+    at::Tensor forward(const at::Tensor&) override {
+      TORCH_CHECK_WITH(OutOfMemoryError, false,
+                       "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 79.10 "
+                       "GiB of which 1.00 MiB is free.");
+    }
+  };
+  TensorData data = ramp(9, 0, 3);
+  EXPECT_NE(error_text<Error>([&] { Trainer({.max_epochs = 1}).fit(std::make_shared<OnCard>(), data); })
+                .find("training step 1: the card's memory is exhausted: 20.00 MiB were asked for, with a "
+                      "batch of 3 samples"),
+            std::string::npos);
+}
+
+// In a process of its own, whose address space leaves 64 MB.
+TEST(OutOfMemoryLimit, OfTheSystemIsToldTheSameWay) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer takes an address space of its own";
+#endif
+  int pipe_ends[2];
+  ASSERT_EQ(::pipe(pipe_ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    long pages = 0;
+    if (std::FILE* statm = std::fopen("/proc/self/statm", "r")) {
+      if (std::fscanf(statm, "%ld", &pages) != 1) ::_exit(2);
+      std::fclose(statm);
+    }
+    const rlim_t limit =
+        static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (64U << 20U);
+    const rlimit both{limit, limit};
+    if (::setrlimit(RLIMIT_AS, &both) != 0) ::_exit(3);
+    TensorData data = ramp(9, 0, 3);
+    const std::string text = error_text<Error>(
+        [&] { Trainer({.max_epochs = 1}).fit(std::make_shared<Hungry>(std::int64_t{1} << 26), data); });
+    const auto written = ::write(pipe_ends[1], text.data(), text.size());
+    ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 4);
+  }
+  ::close(pipe_ends[1]);
+  std::string text(4096, '\0');
+  const auto size = ::read(pipe_ends[0], text.data(), text.size());
+  ::close(pipe_ends[0]);
+  text.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_NE(
+      text.find(
+          "training step 1: host memory is exhausted: 268435456 bytes were asked for, with a batch of 3"),
+      std::string::npos)
+      << text;
+}
+
+}  // namespace
+}  // namespace kindling
