@@ -10,6 +10,7 @@
 
 #include "base/error_kind.h"
 #include "base/joined.h"
+#include "formats/safetensors_checksums.h"
 #include "formats/safetensors_layout.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
@@ -73,22 +74,70 @@ std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> t
   return order;
 }
 
-std::string header_of(const std::vector<const TensorToWrite*>& order, const Metadata& metadata) {
-  std::vector<std::string> entries;
-  if (!metadata.empty()) {
-    const auto pair_text = [](const auto& pair) { return quoted(pair.first) + ":" + quoted(pair.second); };
-    entries.push_back(quoted(std::string(kMetadataKey)) + ":{" + joined(metadata, ",", pair_text) + "}");
-  }
-  std::size_t reached = 0;
+// The metadata of a header with checksums starts with them; its own stays zero until the header is whole.
+std::vector<std::string> checksum_entries(const std::vector<const TensorToWrite*>& order) {
+  std::string of_tensors;
   for (const TensorToWrite* tensor : order) {
-    const std::size_t begin = std::exchange(reached, reached + tensor->size_bytes);
-    const nlohmann::ordered_json entry{
-        {"dtype", name_of(tensor->type)}, {"shape", tensor->shape}, {"data_offsets", {begin, reached}}};
-    entries.push_back(quoted(tensor->name) + ":" + entry.dump());
+    Checksum checksum;
+    checksum.update(tensor->data, tensor->size_bytes);
+    of_tensors += checksum.hex();
   }
+  const auto entry = [](std::string_view key, const std::string& text) {
+    return quoted(std::string(key)) + ":" + quoted(text);
+  };
+  return {entry(kHeaderChecksumKey, std::string(kChecksumDigits, '0')),
+          entry(kTensorChecksumsKey, of_tensors)};
+}
+
+std::string metadata_entry(std::vector<std::string> entries, const Metadata& metadata) {
+  for (const auto& [key, text] : metadata) {
+    if (key == kHeaderChecksumKey || key == kTensorChecksumsKey)
+      refuse_to_write(key, "the metadata has an entry of this name, which belongs to checksums");
+    entries.push_back(quoted(key) + ":" + quoted(text));
+  }
+  return quoted(std::string(kMetadataKey)) + ":{" + joined(entries, ",") + "}";
+}
+
+std::string tensor_entry(const TensorToWrite& tensor, std::size_t begin) {
+  const nlohmann::ordered_json entry{{"dtype", name_of(tensor.type)},
+                                     {"shape", tensor.shape},
+                                     {"data_offsets", {begin, begin + tensor.size_bytes}}};
+  return quoted(tensor.name) + ":" + entry.dump();
+}
+
+std::string header_of(const std::vector<const TensorToWrite*>& order, const Metadata& metadata,
+                      WithChecksums checksums) {
+  const bool is_checked = checksums == WithChecksums::yes;
+  std::vector<std::string> entries;
+  if (is_checked || !metadata.empty())
+    entries.push_back(
+        metadata_entry(is_checked ? checksum_entries(order) : std::vector<std::string>{}, metadata));
+  std::size_t reached = 0;
+  for (const TensorToWrite* tensor : order)
+    entries.push_back(tensor_entry(*tensor, std::exchange(reached, reached + tensor->size_bytes)));
   std::string header = "{" + joined(entries, ",") + "}";
   header.append((8 - header.size() % 8) % 8, ' ');  // aligns the first value
+  if (is_checked) header.replace(kCheckedHeaderStart.size(), kChecksumDigits, checksum_of_header(header));
   return header;
+}
+
+// The header's length and the header.
+std::string start_of_file(const std::vector<const TensorToWrite*>& order, const Metadata& metadata,
+                          WithChecksums checksums) {
+  const std::string header = header_of(order, metadata, checksums);
+  if (header.size() > kMaxHeaderBytes) refuse_to_write("", "the names and metadata take more than 100 MB");
+  std::string start;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) start += static_cast<char>(header.size() >> (8 * i) & 0xff);
+  return start + header;
+}
+
+std::vector<std::string_view> pieces_of_file(std::string_view start,
+                                             const std::vector<const TensorToWrite*>& order) {
+  std::vector<std::string_view> pieces = {start};
+  for (const TensorToWrite* tensor : order)
+    if (tensor->size_bytes > 0)
+      pieces.emplace_back(static_cast<const char*>(tensor->data), tensor->size_bytes);
+  return pieces;
 }
 
 }  // namespace
@@ -117,26 +166,23 @@ std::optional<std::size_t> bytes_of(TensorType type, std::span<const std::int64_
   return is_empty ? 0 : total;
 }
 
-std::string serialize_safetensors(std::span<const TensorToWrite> tensors, const Metadata& metadata) {
+std::string serialize_safetensors(std::span<const TensorToWrite> tensors, const Metadata& metadata,
+                                  WithChecksums checksums) {
   const std::vector<const TensorToWrite*> order = in_file_order(tensors);
-  const std::string header = header_of(order, metadata);
-  if (header.size() > kMaxHeaderBytes) refuse_to_write("", "the names and metadata take more than 100 MB");
-  std::size_t total = kLengthBytes + header.size();
-  for (const TensorToWrite* tensor : order) total += tensor->size_bytes;
+  const std::string start = start_of_file(order, metadata, checksums);
+  std::size_t size = start.size();
+  for (const TensorToWrite* tensor : order) size += tensor->size_bytes;
   std::string bytes;
-  bytes.reserve(total);
-  for (std::size_t i = 0; i < kLengthBytes; ++i) bytes += static_cast<char>(header.size() >> (8 * i) & 0xff);
-  bytes += header;
-  for (const TensorToWrite* tensor : order) {
-    if (tensor->size_bytes > 0) bytes.append(static_cast<const char*>(tensor->data), tensor->size_bytes);
-  }
+  bytes.reserve(size);
+  for (const std::string_view piece : pieces_of_file(start, order)) bytes += piece;
   return bytes;
 }
 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
-                       const Metadata& metadata) {
-  const std::string bytes = serialize_safetensors(tensors, metadata);
-  with_errors_as<CheckpointError>([&] { write_file_atomically(path, bytes); });
+                       const Metadata& metadata, WithChecksums checksums) {
+  const std::vector<const TensorToWrite*> order = in_file_order(tensors);
+  const std::string start = start_of_file(order, metadata, checksums);
+  with_errors_as<CheckpointError>([&] { write_file_atomically(path, pieces_of_file(start, order)); });
 }
 
 }  // namespace kindling

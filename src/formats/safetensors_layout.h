@@ -19,4 +19,10 @@ std::optional<TensorType> type_named(std::string_view name);
 // nullopt: a negative size, or more bytes than can be counted.
 std::optional<std::size_t> bytes_of(TensorType type, std::span<const std::int64_t> shape);
 
+// Of a file of `file_bytes` that starts with `start`, its first bytes. Throws CheckpointError, as all here.
+std::size_t checked_header_bytes(std::string_view start, std::size_t file_bytes, const std::string& place);
+
+// Everything but the values has been checked.
+SafetensorsIndex parse_header(std::string_view header, std::size_t file_bytes, const std::string& place);
+
 }  // namespace kindling

@@ -6,9 +6,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/error_kind.h"
+#include "formats/safetensors_checksums.h"
 #include "formats/safetensors_layout.h"
-#include "kindling/base/file.h"
+#include "kindling/base/error.h"
 #include "kindling/base/json.h"
 #include "kindling/formats/safetensors.h"
 
@@ -151,25 +151,6 @@ class HeaderReader {
   std::optional<std::vector<std::uint64_t>> shape_, offsets_;
 };
 
-// Of a file of `file_bytes` that starts with `start`.
-std::size_t checked_header_bytes(std::string_view start, std::size_t file_bytes, const std::string& place) {
-  if (file_bytes < kLengthBytes) {
-    refuse(place + ", byte " + std::to_string(file_bytes), "the file ends inside the header's length",
-           "8 bytes");
-  }
-  std::uint64_t length = 0;
-  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(start[i]);
-  if (length > kMaxHeaderBytes) {
-    refuse(place + ", byte 0", "the header's length is " + std::to_string(length),
-           "at most " + std::to_string(kMaxHeaderBytes));
-  }
-  if (length > file_bytes - kLengthBytes) {
-    refuse(place + ", byte " + std::to_string(file_bytes), "the file ends inside the header",
-           std::to_string(length) + " bytes of header");
-  }
-  return static_cast<std::size_t>(length);
-}
-
 void read_header(std::string_view header, const std::string& place, SafetensorsIndex& index) {
   if (!header.starts_with('{')) refuse(place + ", byte 8", "the header is no JSON object", "'{'");
   // The JSON parser takes a zero byte for the end and would leave the rest unseen.
@@ -215,14 +196,34 @@ void check_layout(SafetensorsIndex& index, const std::string& place, std::size_t
   }
 }
 
-SafetensorsIndex parsed_header(std::string_view header, std::size_t file_bytes, const std::string& place) {
+}  // namespace
+
+std::size_t checked_header_bytes(std::string_view start, std::size_t file_bytes, const std::string& place) {
+  if (file_bytes < kLengthBytes) {
+    refuse(place + ", byte " + std::to_string(file_bytes), "the file ends inside the header's length",
+           "8 bytes");
+  }
+  std::uint64_t length = 0;
+  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(start[i]);
+  if (length > kMaxHeaderBytes) {
+    refuse(place + ", byte 0", "the header's length is " + std::to_string(length),
+           "at most " + std::to_string(kMaxHeaderBytes));
+  }
+  if (length > file_bytes - kLengthBytes) {
+    refuse(place + ", byte " + std::to_string(file_bytes), "the file ends inside the header",
+           std::to_string(length) + " bytes of header");
+  }
+  return static_cast<std::size_t>(length);
+}
+
+SafetensorsIndex parse_header(std::string_view header, std::size_t file_bytes, const std::string& place) {
+  check_header(header, place);  // first: it is the better reason
   SafetensorsIndex index;
   read_header(header, place, index);
   check_layout(index, place, kLengthBytes + header.size(), file_bytes);
+  take_checksums(header, index, place);
   return index;
 }
-
-}  // namespace
 
 const TensorEntry* SafetensorsIndex::find(std::string_view name) const {
   const auto found = std::ranges::find(tensors, name, &TensorEntry::name);
@@ -231,22 +232,13 @@ const TensorEntry* SafetensorsIndex::find(std::string_view name) const {
 
 SafetensorsIndex parse_safetensors(std::string_view bytes, const std::string& place) {
   const std::size_t header_bytes = checked_header_bytes(bytes, bytes.size(), place);
-  return parsed_header(bytes.substr(kLengthBytes, header_bytes), bytes.size(), place);
-}
-
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
-  with_errors_as<CheckpointError>([&] {
-    file_ = std::make_shared<const InputFile>(path);
-    std::string start(std::min(file_->size(), kLengthBytes), '\0');
-    file_->read(0, start.data(), start.size());
-    std::string header(checked_header_bytes(start, file_->size(), path.string()), '\0');
-    file_->read(kLengthBytes, header.data(), header.size());
-    index_ = parsed_header(header, file_->size(), path.string());
-  });
-}
-
-void SafetensorsFile::read(const TensorEntry& entry, void* out) const {
-  with_errors_as<CheckpointError>([&] { file_->read(entry.begin, out, entry.end - entry.begin); });
+  SafetensorsIndex index = parse_header(bytes.substr(kLengthBytes, header_bytes), bytes.size(), place);
+  for (const TensorEntry& entry : index.tensors) {
+    Checksum checksum;
+    checksum.update(bytes.substr(entry.begin, entry.end - entry.begin));
+    check_values(entry, checksum, place);
+  }
+  return index;
 }
 
 }  // namespace kindling

@@ -1,6 +1,8 @@
 #include "kindling/loggers/csv_logger.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "kindling/base/error.h"
@@ -8,6 +10,11 @@
 #include "kindling/formats/csv.h"
 
 namespace kindling {
+namespace {
+
+constexpr std::size_t kMaxTableBytes = std::size_t{1} << 40;  // beyond what a training could have written
+
+}  // namespace
 
 CsvLogger::CsvLogger(std::filesystem::path path) : path_(std::move(path)) {}
 
@@ -23,6 +30,28 @@ void CsvLogger::write(const Record& record) {
     file_.emplace(path_);  // anew: the name now belongs to another file
   }
   file_->append(line_of(record));
+  is_synced_ = false;
+}
+
+void CsvLogger::sync() {
+  if (!is_synced_) file_->sync();
+  is_synced_ = true;
+}
+
+void CsvLogger::resume_at(const Progress& at) {
+  file_.reset();
+  columns_.clear();
+  if (!std::filesystem::exists(path_)) return;
+  AppendFile file(path_);  // cuts off a line that a killed process has begun
+  const std::string table = read_file(path_, kMaxTableBytes);
+  std::string_view rest = table;
+  std::vector<std::string> names = take_csv_line(rest);
+  if (names.size() < 2 || names[0] != "epoch" || names[1] != "global_step") return;
+  columns_.assign(names.begin() + 2, names.end());
+  std::string_view row = rest;
+  while (!row.empty() && std::atoll(take_csv_line(rest)[0].c_str()) <= at.epoch) row = rest;
+  file.cut_to(table.size() - row.size());
+  file_ = std::move(file);
 }
 
 std::string CsvLogger::header() const {
@@ -42,8 +71,7 @@ std::string CsvLogger::line_of(const Record& record) const {
 
 // The table as the file has it, under a new header. Rows hold nothing but numbers: each line is one.
 std::string CsvLogger::widened(const std::string& old_header, std::size_t num_new) const {
-  constexpr std::size_t kMaxBytes = std::size_t{1} << 40;  // beyond what a training could have written
-  const std::string table = read_file(path_, kMaxBytes);
+  const std::string table = read_file(path_, kMaxTableBytes);
   if (!table.starts_with(old_header)) {
     throw Error({.place = path_.string(),
                  .found = "the file has been changed by somebody else",

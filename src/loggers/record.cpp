@@ -9,4 +9,8 @@ const double* Record::find(std::string_view name) const {
   return found == values.end() ? nullptr : &found->second;
 }
 
+bool is_beyond(const Record& record, const Progress& at) {
+  return record.kind == Record::Kind::step ? record.global_step > at.global_step : record.epoch > at.epoch;
+}
+
 }  // namespace kindling

@@ -3,10 +3,12 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
+#include <charconv>
 #include <map>
 #include <set>
 
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 #include "kindling/tensors/move.h"
 #include "tensors/shape_text.h"
 
@@ -22,6 +24,9 @@ std::vector<std::pair<std::string, at::Tensor>> distinct_parameters(const torch:
       parameters.emplace_back(item.key(), item.value());
   return parameters;
 }
+
+std::string lr_key(std::size_t group) { return "lr." + std::to_string(group); }
+std::string initial_lr_key(std::size_t group) { return "initial_lr." + std::to_string(group); }
 
 [[noreturn]] void refuse(const char* found, const char* wanted) {
   throw ConfigError({.place = "optimizer", .found = found, .wanted = wanted});
@@ -154,6 +159,10 @@ StateDict Optimizer::state_dict() const {
     for (const State& state : states_)
       if (state.tensors[i].defined())
         saved.tensors.emplace_back(names_[i] + "." + state.name, state.tensors[i]);
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    saved.metadata[initial_lr_key(group)] = number_text(*groups_[group].lr);
+    saved.metadata[lr_key(group)] = number_text(rates_[group].number);
+  }
   return saved;
 }
 
@@ -177,6 +186,12 @@ void Optimizer::load_state_dict(const StateDict& saved) {
   for (const auto& [name, values] : saved.tensors) {
     const auto& [parameter, state] = places.at(name);
     state->tensors[parameter] = copy_to(values.detach(), parameters_[parameter].device());
+  }
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    const auto initial = saved.metadata.find(initial_lr_key(group)), lr = saved.metadata.find(lr_key(group));
+    if (initial != saved.metadata.end() && lr != saved.metadata.end() &&
+        initial->second == number_text(*groups_[group].lr))
+      std::from_chars(lr->second.data(), lr->second.data() + lr->second.size(), rates_[group].number);
   }
   state_loaded();
 }

@@ -1,7 +1,11 @@
 #include <torch/nn/module.h>
 
+#include <set>
+
 #include "kindling/base/error.h"
+#include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/formats/safetensors.h"
+#include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
 #include "tensors/state_fit.h"
@@ -36,9 +40,7 @@ void read_values(const SafetensorsFile& file, const TensorEntry& entry, const at
   if (entry.end > entry.begin) file.read(entry, host_tensor.mutable_data_ptr());
 }
 
-}  // namespace
-
-void save_safetensors(const StateDict& state, const std::filesystem::path& path) {
+void write_state(const StateDict& state, const std::filesystem::path& path, WithChecksums checksums) {
   std::vector<at::Tensor> on_host;  // keeps the bytes alive until they are written
   std::vector<TensorToWrite> writes;
   for (const auto& [name, tensor] : state.tensors) {
@@ -49,17 +51,55 @@ void save_safetensors(const StateDict& state, const std::filesystem::path& path)
                       .data = on_host.back().const_data_ptr(),
                       .size_bytes = on_host.back().nbytes()});
   }
-  write_safetensors(path, writes, state.metadata);
+  write_safetensors(path, writes, state.metadata, checksums);
 }
 
-StateDict load_safetensors(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
+StateDict read_state(const SafetensorsFile& file) {
   StateDict state{.tensors = {}, .metadata = file.index().metadata};
   for (const TensorEntry& entry : file.index().tensors) {
     state.tensors.emplace_back(entry.name, at::empty(entry.shape, scalar_type(entry.type)));
     read_values(file, entry, state.tensors.back().second);
   }
   return state;
+}
+
+// The one of a folder's checkpoints that a training would go on from.
+std::filesystem::path newest_of(const std::filesystem::path& folder) {
+  std::set<std::string> runs;
+  for (const CheckpointInfo& info : list_checkpoints(folder)) runs.insert(info.run_id);
+  if (runs.size() > 1)
+    throw CheckpointError({.place = folder.string(),
+                           .found = "it holds checkpoints of " + std::to_string(runs.size()) + " trainings",
+                           .wanted = "those of one",
+                           .remedy = "name the file"});
+  const auto newest = newest_valid_checkpoint(folder);
+  if (!newest)
+    throw CheckpointError({.place = folder.string(),
+                           .found = "it holds no checkpoint that is whole",
+                           .wanted = "a file step-NNNNNNNN.safetensors",
+                           .remedy = "name another folder or a file, or begin a new training"});
+  return newest->path;
+}
+
+}  // namespace
+
+void save_safetensors(const StateDict& state, const std::filesystem::path& path) {
+  write_state(state, path, WithChecksums::no);
+}
+
+StateDict load_safetensors(const std::filesystem::path& path) { return read_state(SafetensorsFile(path)); }
+
+void save_checkpoint(const StateDict& state, const std::filesystem::path& path) {
+  StateDict marked = state;
+  marked.metadata[kFormatVersionKey] = kCheckpointFormatVersion;
+  write_state(marked, path, WithChecksums::yes);
+}
+
+StateDict load_checkpoint(const std::filesystem::path& path) {
+  const bool is_folder = std::filesystem::is_directory(path);
+  const SafetensorsFile file(is_folder ? newest_of(path) : path);
+  require_checkpoint(file);
+  return read_state(file);
 }
 
 LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,

@@ -1,31 +1,49 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kindling/training/callback.h"
+#include "kindling/training/model_checkpoint.h"
 
 namespace kindling {
 
-// The callbacks of a trainer, called in their order.
+// The callbacks of a trainer, called in their order, but those that save the training after the others: what
+// the others have come to is part of it. When the fit ends they come first, before the others change
+// anything.
 class Callbacks {
  public:
-  Callbacks(Trainer& trainer, const std::vector<std::shared_ptr<Callback>>& list)
-      : trainer_(trainer), list_(list) {}
+  Callbacks(Trainer& trainer, const std::vector<std::shared_ptr<Callback>>& list) : trainer_(trainer) {
+    for (const auto& callback : list) {
+      if (auto checkpoint = std::dynamic_pointer_cast<ModelCheckpoint>(callback))
+        checkpoints_.push_back(std::move(checkpoint));
+      else
+        others_.push_back(callback);
+    }
+  }
 
   // callbacks.call(&Callback::on_train_batch_end, model)
   template <class... Parameters, class... Arguments>
   void call(void (Callback::*moment)(Trainer&, Module&, Parameters...), Module& model,
             Arguments&... arguments) const {
-    for (const auto& callback : list_) (*callback.*moment)(trainer_, model, arguments...);
+    is_calling_ = true;
+    for (const auto& callback : others_) (*callback.*moment)(trainer_, model, arguments...);
+    for (const auto& checkpoint : checkpoints_) (*checkpoint.*moment)(trainer_, model, arguments...);
+    is_calling_ = false;
   }
+  // The latest call has not come to its end: some have heard of its moment, others not.
+  bool is_calling() const noexcept { return is_calling_; }
 
-  const std::vector<std::shared_ptr<Callback>>& list() const noexcept { return list_; }
+  const std::vector<std::shared_ptr<ModelCheckpoint>>& checkpoints() const noexcept { return checkpoints_; }
+  const std::vector<std::shared_ptr<Callback>>& others() const noexcept { return others_; }
   Trainer& trainer() const noexcept { return trainer_; }
 
  private:
   Trainer& trainer_;
-  const std::vector<std::shared_ptr<Callback>>& list_;
+  mutable bool is_calling_ = false;
+  std::vector<std::shared_ptr<Callback>> others_;
+  std::vector<std::shared_ptr<ModelCheckpoint>> checkpoints_;
 };
 
 }  // namespace kindling

@@ -63,6 +63,17 @@ void EpochReport::end_training() {
   train_seconds_ = seconds();
 }
 
+void EpochReport::report_all() {
+  state_.log.move_to_host();
+  if (every_n_steps_ > 0) report_steps(state_.log.num_rows());
+  for (const auto& logger : loggers_) logger->sync();
+}
+
+void EpochReport::resume() {
+  for (const auto& logger : loggers_) logger->resume_at(state_.progress);
+  begin(nullptr);
+}
+
 void EpochReport::report_steps(std::int64_t rows) {
   const std::size_t loss = state_.log.column("train_loss");
   for (; num_reported_rows_ < rows; ++num_reported_rows_)

@@ -31,6 +31,11 @@ class EpochReport {
   // The one place where a training's numbers come to the host: reports the steps that are left.
   void end_training();
 
+  // Reports all steps up to here, and sees to it that loggers have what they were told on disk.
+  void report_all();
+  // A saved training goes on where the state stands.
+  void resume();
+
   // The record of the epoch, whose training has ended, with what its validation has found; then the log is
   // empty.
   Record close(const NamedValues& validation);

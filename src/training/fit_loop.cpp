@@ -1,5 +1,6 @@
 #include "training/fit_loop.h"
 
+#include "device/random_state.h"
 #include "kindling/base/log.h"
 #include "training/evaluate_loop.h"
 
@@ -25,6 +26,8 @@ std::optional<NamedValues> validate(const FitParts& fit) {
   Module& model = *fit.state.model;
   const EvaluationScope scope(model, fit.info, fit.evaluation_log);
   fit.callbacks.call(&Callback::on_validation_start, model);
+  const Device device = fit.state.log.device();
+  fit.state.random_before_validation = random_state(device);
   std::optional<NamedValues> values;
   if (evaluate_loop(model, &Module::validation_step, *fit.validation, fit.evaluation_log, &fit.stop)) {
     values = fit.evaluation_log.means();
@@ -32,6 +35,8 @@ std::optional<NamedValues> validate(const FitParts& fit) {
     fit.report.draw(fit.evaluation_log, Module::Stage::val, fit.evaluation_log.num_rows());
   }
   fit.callbacks.call(&Callback::on_validation_end, model);
+  if (!values) set_random_state(device, fit.state.random_before_validation);
+  fit.state.random_before_validation.clear();
   return values;
 }
 
@@ -48,11 +53,13 @@ void stop_if_diverged(const FitParts& fit) {
 Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   Module& model = *fit.state.model;
   stop_if_diverged(fit);
+  fit.state.is_torn = true;  // the log is empty and the record not yet told
   Record record = fit.report.close(validation);
   Progress& at = fit.state.progress;
   at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
   fit.callbacks.call(&Callback::on_epoch_record, model, record);
   fit.report.write(record);
+  fit.state.is_torn = false;
   const Record& finished = record;
   fit.callbacks.call(&Callback::on_epoch_end, model, finished);
   fit.report.begin(nullptr);
@@ -60,6 +67,22 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
 }
 
 }  // namespace
+
+StateDict save_point(const FitParts& fit) {
+  StateDict state;
+  fit.state.save(state);
+  fit.report.report_all();
+  stop_if_diverged(fit);
+  return state;
+}
+
+void resume(const FitParts& fit, const StateDict& saved) {
+  fit.state.load(saved);
+  const RandomStateGuard random_state(fit.state.log.device());  // against what is drawn here
+  // Checkpoints from later on go first: they count on what the loggers now take back.
+  fit.callbacks.call(&Callback::on_resume, *fit.state.model);
+  fit.report.resume();
+}
 
 bool is_done(const FitParts& fit) {
   return must_stop(fit) || (fit.options.max_epochs && fit.state.progress.epoch >= *fit.options.max_epochs);
@@ -96,7 +119,11 @@ void begin_epoch(const FitParts& fit) {
   const Progress& at = fit.state.progress;
   fit.report.begin(fit.train);
   model.train();  // before the callbacks, which may freeze a layer
-  fit.callbacks.call(&Callback::on_train_epoch_start, model);
+  {
+    std::optional<RandomStateGuard> of_the_epoch;  // which has had this moment before
+    if (at.batch > 0) of_the_epoch.emplace(fit.state.log.device());
+    fit.callbacks.call(&Callback::on_train_epoch_start, model);
+  }
   fit.train->seek(at.epoch, at.batch);
 }
 
@@ -106,7 +133,9 @@ void train_batch(const FitParts& fit, const Batch& batch) {
   Module& model = *fit.state.model;
   if (!model.is_training()) model.train();  // an own loop may have used it for acting
   fit.info->log = &fit.state.log;
+  fit.state.is_torn = true;
   fit.step.run(batch);
+  fit.state.is_torn = false;
   ++fit.state.progress.global_step;
   ++fit.state.progress.batch;
   fit.report.after_step(batch.num_samples());

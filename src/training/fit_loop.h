@@ -29,6 +29,12 @@ struct FitParts {
 // Nothing more is to be trained: the epochs or steps are done, or a stop was requested.
 bool is_done(const FitParts& fit);
 
+// The state of the training between two steps, to be saved: what has been logged up to there is told and
+// durable. A training that has diverged is stopped.
+StateDict save_point(const FitParts& fit);
+// Goes on from a saved state, instead of from the beginning.
+void resume(const FitParts& fit, const StateDict& saved);
+
 // Epoch after epoch, from where the state stands, until is_done(). Returns the values of the last epoch
 // record.
 Metrics fit_loop(const FitParts& fit);

@@ -1,6 +1,8 @@
 #include "training/train_state.h"
 
 #include <charconv>
+#include <cstdio>
+#include <random>
 #include <typeinfo>
 
 #include "device/random_state.h"
@@ -8,17 +10,21 @@
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/callback.h"
+#include "tensors/state_fit.h"
 
 namespace kindling {
 namespace {
 
 constexpr const char* kModel = "model.";
-constexpr const char* kFrozen = "frozen.";
+constexpr const char* kFrozen = "frozen.";  // parameters
+constexpr const char* kFrozenLayer = "frozen_layer.";
+constexpr const char* kLazy = "lazy.";  // weights that had no shape yet
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kLog = "log.";
 constexpr const char* kRandom = "random.";
 constexpr const char* kProgress = "progress.";
 constexpr const char* kCallbackType = "callback_type.";
+constexpr const char* kRunId = "run_id";
 
 std::string callback_prefix(std::size_t number) { return "callback." + std::to_string(number) + "."; }
 
@@ -76,6 +82,51 @@ void load_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, con
   }
 }
 
+// Not of LibTorch's generators, which the training draws from.
+std::string new_run_id() {
+  std::random_device device;
+  char text[17];
+  std::snprintf(text, sizeof text, "%08x%08x", device(), device());
+  return text;
+}
+
+void save_model(Module& model, StateDict& state) {
+  put(state, kModel, state_dict(model));
+  for (const auto& [name, layer] : layers_without_shape(model)) state.metadata[kLazy + name] = "true";
+  for (const auto& item : model.named_parameters())
+    if (item.value().defined() && !item.value().requires_grad())
+      state.metadata[kFrozen + item.key()] = "true";
+  for (const std::string& name : model.frozen_layers()) state.metadata[kFrozenLayer + name] = "true";
+}
+
+// Layers that had no shape when the model was saved draw their weights later, so they lose what they have.
+void forget_lazy_weights(Module& model, const StateDict& state) {
+  for (const auto& item : model.named_modules()) {
+    auto* layer = dynamic_cast<LazyLayer*>(item.value().get());
+    const std::string weight = item.key().empty() ? "weight" : item.key() + ".weight";
+    if (layer != nullptr && state.metadata.contains(kLazy + weight)) layer->dematerialize();
+  }
+}
+
+void load_weights_of(Module& model, const StateDict& state) {
+  const StateDict lazy = part_of(state, kLazy);
+  forget_lazy_weights(model, state);
+  LoadReport report =
+      load_state_dict(model, part_of(state, kModel), "the saved model", {.strict = lazy.metadata.empty()});
+  std::erase_if(report.missing, [&](const std::string& name) { return lazy.metadata.contains(name); });
+  if (report.missing.size() + report.misfits.size() + report.unexpected.size() > 0)
+    refuse("the saved model", report.text(), "the names and shapes of the model");
+}
+
+void load_model(Module& model, const StateDict& state) {
+  load_weights_of(model, state);
+  if (!model.frozen_layers().empty()) model.unfreeze(model);
+  for (const auto& item : model.named_modules())
+    if (state.metadata.contains(kFrozenLayer + item.key())) model.freeze(*item.value());
+  for (const auto& item : model.named_parameters())
+    if (item.value().defined()) item.value().requires_grad_(!state.metadata.contains(kFrozen + item.key()));
+}
+
 }  // namespace
 
 void TrainState::start(std::shared_ptr<Module> new_model) {
@@ -83,6 +134,9 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   optimizer.reset();
   progress = {};
   log.clear();
+  run_id = new_run_id();
+  is_torn = false;
+  random_before_validation.clear();
 }
 
 Optimizer& TrainState::require_optimizer() {
@@ -98,9 +152,14 @@ Optimizer& TrainState::require_optimizer() {
 }
 
 void TrainState::save(StateDict& state) {
-  put(state, kModel, state_dict(*model));
-  for (const auto& item : model->named_parameters())
-    if (!item.value().requires_grad()) state.metadata[kFrozen + item.key()] = "true";
+  if (is_torn)
+    throw Error({.place = "the training",
+                 .found = "something is at work behind step " + std::to_string(progress.global_step) +
+                          ", or has thrown there",
+                 .wanted = "a place between two steps",
+                 .remedy = "save after a step, or go on from the last checkpoint"});
+  state.metadata[kRunId] = run_id;
+  save_model(*model, state);
   if (optimizer) put(state, kOptimizer, optimizer->state_dict());
   log.save(state, kLog);
   save_callbacks(options_.callbacks, state);
@@ -109,19 +168,18 @@ void TrainState::save(StateDict& state) {
   state.metadata[std::string(kProgress) + "global_step"] = std::to_string(progress.global_step);
   state.metadata[std::string(kProgress) + "phase"] =
       progress.phase == Phase::training ? "training" : "validation";
-  const auto random = random_state(log.device());
+  const auto random =
+      random_before_validation.empty() ? random_state(log.device()) : random_before_validation;
   for (std::size_t i = 0; i < random.size(); ++i)
     state.tensors.emplace_back(kRandom + std::to_string(i), random[i]);
 }
 
 void TrainState::load(const StateDict& state) {
-  load_state_dict(*model, part_of(state, kModel), "the saved model");
+  load_model(*model, state);
   if (!log.device().is_cpu()) move_to(*model, log.device());
-  for (const auto& item : model->named_parameters())
-    item.value().requires_grad_(!state.metadata.contains(kFrozen + item.key()));
   optimizer.reset();
   const StateDict of_optimizer = part_of(state, kOptimizer);
-  if (!of_optimizer.tensors.empty()) require_optimizer().load_state_dict(of_optimizer);
+  if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
   const auto count = [&](const std::string& name) {
@@ -132,6 +190,9 @@ void TrainState::load(const StateDict& state) {
               .batch = count("batch"),
               .global_step = count("global_step"),
               .phase = is_training ? Phase::training : Phase::validation};
+  run_id = read_text(state, kRunId);
+  is_torn = false;
+  random_before_validation.clear();
   std::vector<at::Tensor> random;
   for (std::size_t i = 0; const at::Tensor* one = state.find(kRandom + std::to_string(i)); ++i)
     random.push_back(*one);

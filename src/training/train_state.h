@@ -1,6 +1,10 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "kindling/loggers/progress.h"
 #include "kindling/metrics/epoch_log.h"
@@ -19,7 +23,13 @@ class TrainState {
   std::shared_ptr<Module> model{};
   std::unique_ptr<Optimizer> optimizer{};  // made when it is first needed
   Progress progress{};
-  EpochLog log;  // of the running epoch's training
+  EpochLog log;          // of the running epoch's training
+  std::string run_id{};  // of the training, through all its stops
+  // While a step or the end of an epoch is at work, and after one that has thrown: the parts of the state do
+  // not belong together.
+  bool is_torn = false;
+  // A validation that is cut short is done again from its start, with the random state that it found there.
+  std::vector<at::Tensor> random_before_validation{};
 
   // Begins a training of this model.
   void start(std::shared_ptr<Module> new_model);
@@ -29,7 +39,7 @@ class TrainState {
 
   // Everything that a continued run needs: weights, which of them are frozen, optimizer, progress, the rows
   // of the log, random state, callbacks. The one list of saved things. The tensors are the training's own, no
-  // copies; saving brings the log to the host.
+  // copies; saving brings the log to the host. Throws Error while it is torn.
   void save(StateDict& state);
   // Into a training that start() has begun with the same kind of model, on the same device; lazy layers get
   // their shapes. The random state comes last, so what is to be drawn before the next step must have been

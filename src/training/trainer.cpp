@@ -16,10 +16,10 @@ Trainer::Trainer(TrainerOptions options)
                                  [&] { return std::make_unique<Impl>(*this, std::move(options)); })) {}
 Trainer::~Trainer() = default;
 
-FitResult Trainer::fit(std::shared_ptr<Module> model, DataModule& data) {
+FitResult Trainer::fit(std::shared_ptr<Module> model, DataModule& data, const FitOptions& options) {
   return with_libtorch_errors("Trainer::fit", [&] {
     const Impl::Work work(*impl_, "Trainer::fit");
-    return impl_->fit(std::move(model), data);
+    return impl_->fit(std::move(model), data, options);
   });
 }
 
@@ -85,6 +85,19 @@ Metrics Trainer::fit_epoch() {
 
 bool Trainer::is_done() const {
   return kindling::is_done(impl_->prepared("Trainer::is_done", /*needs_data=*/false));
+}
+
+StateDict Trainer::state_dict() {
+  return with_libtorch_errors("Trainer::state_dict", [&] {
+    return kindling::save_point(impl_->prepared("Trainer::state_dict", /*needs_data=*/false));
+  });
+}
+
+void Trainer::load_state_dict(const StateDict& state) {
+  with_libtorch_errors("Trainer::load_state_dict", [&] {
+    const Impl::Work work(*impl_, "Trainer::load_state_dict");
+    kindling::resume(impl_->prepared("Trainer::load_state_dict", /*needs_data=*/false), state);
+  });
 }
 
 TrainBatches::Iterator::Iterator(Trainer& trainer) : trainer_(&trainer) {
@@ -158,6 +171,7 @@ Device Trainer::device() const noexcept { return impl_->info->device(); }
 const TrainerOptions& Trainer::options() const noexcept { return impl_->options; }
 std::shared_ptr<Module> Trainer::model() const { return impl_->state.model; }
 DataModule* Trainer::data() const { return impl_->data; }
+const std::string& Trainer::run_id() const noexcept { return impl_->state.run_id; }
 double Trainer::lr() const noexcept { return impl_->state.optimizer ? impl_->state.optimizer->lr() : 0; }
 
 TrainerProgress Trainer::progress() const {

@@ -8,6 +8,7 @@
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
 #include "training/eager_step.h"
 #include "training/watched_step.h"
@@ -150,8 +151,11 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   report.start();
 }
 
-FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data) {
+FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data,
+                             const FitOptions& fit_options) {
   require_an_end(options);
+  std::optional<StateDict> saved;  // read before anything is touched
+  if (!fit_options.resume.empty()) saved = load_checkpoint(fit_options.resume);
   const FitScope scope{*this};
   prepare_data(new_data);
   prepare_model(model);
@@ -164,6 +168,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
       BatchSource batches(new_data, new_data.val_dataloader(), *info, sanity_steps);
       sanity_check(parts(), batches);
     }
+    if (saved) resume(parts(), *std::exchange(saved, std::nullopt));
     result.metrics = fit_loop(parts());
     result.reason = stop.reason();
     result.status = status_of(result.reason);
@@ -176,28 +181,37 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
   return result;
 }
 
-void Trainer::Impl::end_fit(const FitResult& result) {
+void Trainer::Impl::end_fit(FitResult& result) {
+  Trainer& trainer = callbacks.trainer();
+  for (const auto& checkpoint : callbacks.checkpoints()) {
+    checkpoint->on_fit_end(trainer, *state.model, result);
+    if (result.best_checkpoint.empty()) result.best_checkpoint = checkpoint->best();
+  }
   info->log = nullptr;  // what a model logs from here on belongs to no loop
   for (const auto& logger : options.loggers) logger->finish();
-  callbacks.call(&Callback::on_fit_end, *state.model, result);
+  for (const auto& callback : callbacks.others()) callback->on_fit_end(trainer, *state.model, result);
 }
 
 void Trainer::Impl::tell_of_error(std::exception_ptr error) noexcept {
+  Trainer& trainer = callbacks.trainer();
   Module& model = *state.model;
   info->log = nullptr;
-  for (const auto& callback : callbacks.list())
+  if (callbacks.is_calling()) state.is_torn = true;
+  for (const auto& callback : callbacks.others())
     or_log([&] {
       try {
         std::rethrow_exception(error);
       } catch (const std::exception& known) {
-        callback->on_exception(callbacks.trainer(), model, known);
+        callback->on_exception(trainer, model, known);
       } catch (...) {  // nothing that a callback could be told
       }
     });
   const FitResult result{.status = FitStatus::failed, .reason = FitReason::error, .progress = state.progress};
+  for (const auto& checkpoint : callbacks.checkpoints())
+    or_log([&] { checkpoint->on_fit_end(trainer, model, result); });
   for (const auto& logger : options.loggers) or_log([&] { logger->finish(); });
-  for (const auto& callback : callbacks.list())
-    or_log([&] { callback->on_fit_end(callbacks.trainer(), model, result); });
+  for (const auto& callback : callbacks.others())
+    or_log([&] { callback->on_fit_end(trainer, model, result); });
 }
 
 Trainer::Impl::FitScope::~FitScope() {

@@ -21,7 +21,7 @@ class Trainer::Impl {
  public:
   Impl(Trainer& owner, TrainerOptions options);
 
-  FitResult fit(std::shared_ptr<Module> model, DataModule& data);
+  FitResult fit(std::shared_ptr<Module> model, DataModule& data, const FitOptions& options);
   void prepare_data(DataModule& data);
   void prepare_model(std::shared_ptr<Module> model);
   // Throws Error when something that `place` needs has not been prepared.
@@ -63,7 +63,7 @@ class Trainer::Impl {
   };
   FitParts parts();
   void tell_of_error(std::exception_ptr error) noexcept;
-  void end_fit(const FitResult& result);
+  void end_fit(FitResult& result);
 
   bool is_working_ = false;
   std::optional<BatchSource> train_, validation_;

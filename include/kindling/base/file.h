@@ -24,6 +24,7 @@ class KINDLING_API InputFile {
  public:
   explicit InputFile(std::filesystem::path path);  // refuses what is no regular file
 
+  const std::filesystem::path& path() const noexcept { return path_; }
   std::size_t size() const noexcept { return size_; }  // bytes, when it was opened
   // Copies `size` bytes from `offset` on. Throws when the file ends before.
   void read(std::size_t offset, void* out, std::size_t size) const;
@@ -35,7 +36,8 @@ class KINDLING_API InputFile {
 };
 
 // After it returns, the file holds exactly `bytes`, a power loss notwithstanding; when it throws, the file is
-// what it was. Goes through `.name.tmp.<pid>` in the same folder, which must exist.
+// what it was (or, when all that failed was to make its new name durable, what it shall be). At no time is it
+// something in between. Goes through `.name.tmp.<pid>` in the same folder, which must exist.
 KINDLING_API void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 // The same for bytes in pieces, which are written one after the other.
 KINDLING_API void write_file_atomically(const std::filesystem::path& path,
@@ -52,12 +54,13 @@ class KINDLING_API AppendFile {
   void append(std::string_view lines);
   // What has been appended survives a power loss, too, when it returns.
   void sync();
-  // Leaves the first `size` bytes, which end a line.
+  // Leaves the first `size` bytes. Throws when no line ends there.
   void cut_to(std::size_t size);
 
  private:
   std::filesystem::path path_;
   std::shared_ptr<const FileDescriptor> file_;
+  bool has_durable_name_ = false;
 };
 
 // Nobody else, in this process or another one, has a lock on this folder while it lives. A process that dies

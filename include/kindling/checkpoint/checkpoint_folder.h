@@ -22,39 +22,43 @@ struct CheckpointInfo {
 };
 
 // The checkpoints of a folder, step-00000120.safetensors, the latest step first. Files of other names are
-// none. Only headers are read; a file whose header cannot be read is left out and told to the app log as a
-// warning.
+// none. Only headers are read and checked; a file that is damaged or no checkpoint is left out and told to
+// the app log as a warning. Throws CheckpointError when the folder cannot be read, and for a checkpoint of a
+// newer version of Kindling: to go on from an older one would be to lose steps in silence.
 KINDLING_API std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& folder);
 
 // The latest checkpoint of the folder whose every checksum holds; a broken one is told to the app log as a
-// warning and the one before is tried. Nothing when there is none.
+// warning and the one before is tried. Nothing when there is none. Throws as list_checkpoints() does.
 KINDLING_API std::optional<CheckpointInfo> newest_valid_checkpoint(const std::filesystem::path& folder);
-// The best of those that hold, by their monitored values; of equal ones the earliest.
+// The best of those that hold, by their monitored values; of equal ones the earliest. Only values of the
+// monitor that the latest of them has are compared.
 KINDLING_API std::optional<CheckpointInfo> best_valid_checkpoint(const std::filesystem::path& folder,
                                                                  bool higher_is_better);
 
 // Which checkpoints of a run stay.
 struct CheckpointRetention {
   std::int64_t keep_last = 2;  // the latest ones, at least 2: one may be broken
-  std::int64_t keep_best = 1;  // the best ones by their monitored values, beside them
+  std::int64_t keep_best = 1;  // and the best ones of all, as best_valid_checkpoint() compares them
   bool higher_is_better = false;
 };
 
 // A folder that one training writes its checkpoints to. Used by one thread at a time.
 class KINDLING_API CheckpointFolder {
  public:
-  // Makes the folder where there is none. Throws Error when it cannot be made or written (tried with a file),
-  // or when another training holds it. Removes what a killed process has left half-written in it.
+  // Makes the folder where there is none; its parent must exist. Throws CheckpointError when it cannot be
+  // made or written (tried with a file) or when another training holds it, ConfigError for a retention out of
+  // range. Removes what a killed process has left half-written in it.
   CheckpointFolder(std::filesystem::path folder, CheckpointRetention retention);
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::filesystem::path file_of(std::int64_t global_step) const;
 
   // Deletes those checkpoints of this run that need not stay; call it once a new one is durable. Files of
-  // other runs and other names are never touched.
+  // other runs and other names, and damaged ones, are never touched. Throws CheckpointError, as all here.
   void prune(const std::string& run_id) const;
-  // A training goes on from this step: later checkpoints of the run, which it will not come by again, and
-  // broken ones are renamed to NAME.set_aside, which nothing here reads or deletes.
+  // A training goes on from this step: checkpoints of the run that are later, which it will not come by
+  // again, are renamed to NAME.set_aside (.set_aside.2 …), which nothing here reads or deletes. So are files
+  // that are later by their name and whose header is damaged, as nobody can tell whose they were.
   void set_aside_after(const std::string& run_id, std::int64_t global_step) const;
 
  private:

@@ -12,11 +12,16 @@ namespace kindling {
 // epoch.
 class KINDLING_API JsonlLogger : public Logger {
  public:
-  explicit JsonlLogger(const std::filesystem::path& path) : file_(path) {}
+  explicit JsonlLogger(const std::filesystem::path& path) : path_(path), file_(path) {}
   void write(const Record& record) override;
+  void sync() override;
+  // Cuts the file off before the first line beyond.
+  void resume_at(const Progress& at) override;
 
  private:
+  std::filesystem::path path_;
   AppendFile file_;
+  bool is_synced_ = true;
 };
 
 }  // namespace kindling

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/loggers/progress.h"
 
 namespace kindling {
 
@@ -21,5 +22,8 @@ struct KINDLING_API Record {
 
   const double* find(std::string_view name) const;  // nullptr: not there
 };
+
+// Whether a training that goes on from there will make the record again.
+KINDLING_API bool is_beyond(const Record& record, const Progress& at);
 
 }  // namespace kindling

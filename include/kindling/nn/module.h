@@ -92,12 +92,13 @@ class KINDLING_API Module : public torch::nn::Module {
   void apply_init(const Batch& inputs, const std::function<void(torch::nn::Module&)>& init = {});
 
   // Makes a part of the model stay as it is: its parameters get no gradients, and it is in evaluation mode
-  // (running statistics do not move) whenever the model is put into training mode, until unfreeze(). A saved
-  // training knows the parameters without gradients, not the mode. Throws Error for what is not a part of the
-  // model and for lazy layers that have no parameters yet.
+  // (running statistics do not move) whenever the model is put into training mode, until unfreeze(). Throws
+  // Error for what is not a part of the model and for lazy layers that have no parameters yet.
   void freeze(torch::nn::Module& layer);
   // The part learns again; also of a larger part that was frozen.
   void unfreeze(torch::nn::Module& layer);
+  // The names of the parts that are frozen, with all that is in them; a saved training knows them.
+  const std::set<std::string>& frozen_layers() const noexcept { return frozen_; }
   void train(bool on = true) override;
 
   // For a message of one line where a model that is no shared_ptr is given to a trainer.
@@ -120,7 +121,7 @@ class KINDLING_API Module : public torch::nn::Module {
   std::string name_of(const torch::nn::Module& layer) const;
 
   TrainerView view_;
-  std::set<std::string> frozen_;  // names of modules, with all that is in them
+  std::set<std::string> frozen_;
   std::vector<NamedMetric> metrics_;
   std::vector<std::string> plotted_{"train_loss"};
   std::shared_ptr<ProgressBoard> board_;

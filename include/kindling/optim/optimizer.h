@@ -61,9 +61,10 @@ class KINDLING_API Optimizer {
   // Names for parameters that were given without, by those of the same tensors in the model.
   void take_names(const torch::nn::Module& model);
 
-  // The state by names, `net.1.weight.exp_avg`: the optimizer's own tensors. Loading copies the values to
-  // where the parameters are; throws CheckpointError that lists what does not fit (then nothing has been
-  // changed).
+  // The state by names, `net.1.weight.exp_avg`: the optimizer's own tensors, and the learning rates of the
+  // groups as numbers. Loading copies the values to where the parameters are; throws CheckpointError that
+  // lists what does not fit (then nothing has been changed). A group that was made with another learning rate
+  // than the saved one keeps its own.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
 

@@ -16,8 +16,9 @@ class Trainer;
 
 // What happens around a training, on the trainer's thread. Override what you need; Trainer::request_stop()
 // ends the fit after the current step. At each moment the callbacks are called in the order of
-// TrainerOptions::callbacks; what one of them throws ends the fit and reaches its caller. The model is
-// trainer.model(), too, the data trainer.data().
+// TrainerOptions::callbacks, but a ModelCheckpoint after the others, and when the fit ends before them; what
+// one of them throws ends the fit and reaches its caller. The model is trainer.model(), too, the data
+// trainer.data().
 //
 // The moments of a fit, in their order; in brackets those of an own loop, too. The model is in training mode
 // from the first on_train_epoch_start on, but in evaluation mode and without gradients from
@@ -26,6 +27,7 @@ class Trainer;
 //
 //   on_fit_start
 //     [on_validation_start, on_validation_end]                   the sanity check of a fit, without a record
+//     [on_resume]                                                with FitOptions::resume
 //     [on_train_epoch_start]
 //       [on_before_optimizer_step, on_after_optimizer_step, on_train_batch_end]     every step
 //     [on_validation_start, on_validation_end]                   with a validation loader
@@ -37,7 +39,10 @@ class KINDLING_API Callback {
   virtual ~Callback();
 
   virtual void on_fit_start(Trainer&, Module&) {}
-  // Before an epoch's first batch; again when a stopped epoch goes on.
+  // A saved training has been loaded, this callback's state too, and goes on from trainer.progress().
+  virtual void on_resume(Trainer&, Module&) {}
+  // Before an epoch's first batch; again when a stopped epoch goes on (then random numbers that are drawn
+  // here are given back).
   virtual void on_train_epoch_start(Trainer&, Module&) {}
   // Around each update: before it, gradients are there (clipped, if so) and may be looked at on their device.
   virtual void on_before_optimizer_step(Trainer&, Module&, Optimizer&) {}
@@ -57,7 +62,7 @@ class KINDLING_API Callback {
   virtual void on_fit_end(Trainer&, Module&, const FitResult&) {}
 
   // What has to be there again when a training goes on from a saved state: tensors and small values under
-  // names of the callback's own. Loading gets what saving has written.
+  // names of the callback's own. Loading gets what saving has written, after on_fit_start.
   virtual void save_state(StateDict&) const {}
   virtual void load_state(const StateDict&) {}
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 
@@ -34,6 +35,7 @@ struct FitResult {
   FitReason reason = FitReason::finished;
   Metrics metrics{};    // the values of the last epoch record; empty when no epoch was finished
   Progress progress{};  // where it stands: epochs finished, batches of the one that was stopped, steps
+  std::filesystem::path best_checkpoint{};  // of the first ModelCheckpoint; empty: none has a monitored value
 };
 
 }  // namespace kindling

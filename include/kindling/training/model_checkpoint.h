@@ -58,11 +58,16 @@ class KINDLING_API ModelCheckpoint : public Callback {
   // Has the training saved after the step (or validation) that is running. From any thread or signal handler.
   void request_save() noexcept;
 
+  // Returns when what has been saved is durable, as on_fit_end() does: for own loops with asynchronous saves.
+  // Throws what a save has thrown, by on_error.
+  void finish();
+
   // The latest checkpoint and the best one by the monitored value, of this run; empty: none yet.
   std::filesystem::path last() const;
   std::filesystem::path best() const;
 
   void on_fit_start(Trainer& trainer, Module& model) override;
+  void on_resume(Trainer& trainer, Module& model) override;
   void on_train_batch_end(Trainer& trainer, Module& model) override;
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,20 +16,15 @@
 #include "kindling/nn/module.h"
 #include "kindling/tensors/batch.h"
 #include "kindling/training/callback.h"
+#include "kindling/training/fit_options.h"
 #include "kindling/training/fit_result.h"
 #include "kindling/training/prediction.h"
 #include "kindling/training/stop_token.h"
 #include "kindling/training/train_batches.h"
 #include "kindling/training/trainer_options.h"
+#include "kindling/training/trainer_progress.h"
 
 namespace kindling {
-
-// Where a training is, and how it goes.
-struct TrainerProgress : Progress {
-  std::int64_t num_train_batches = 0;  // of an epoch; 0: unknown (an own loop)
-  double epoch_seconds = 0;            // since this epoch began
-  double data_wait_seconds = 0;        // of them, spent getting batches
-};
 
 // Trains, evaluates and runs a model: moves it and its batches to the first card, keeps the loss log on the
 // device and brings it to the host once per epoch. Used from one thread; several Trainers may live at once on
@@ -52,8 +48,11 @@ class KINDLING_API Trainer {
 
   // Trains from the weights that the model has, with a new optimizer, until max_epochs or max_steps;
   // validates after every epoch when the data has a validation loader. Ends earlier when a stop is requested,
-  // or when the loss of a training step was not finite: the epoch that shows it is the last.
-  FitResult fit(std::shared_ptr<Module> model, DataModule& data);
+  // or when the loss of a training step was not finite: the epoch that shows it is the last. With
+  // options.resume it goes on from a checkpoint instead, bit for bit: the model, the options and the data
+  // have to be those of the training that was saved. Throws CheckpointError when they do not fit; what is
+  // saved and logged stays as it is then.
+  FitResult fit(std::shared_ptr<Module> model, DataModule& data, const FitOptions& options = {});
   // The means of what validation_step or test_step logs over the whole loader. Throw DataError when there is
   // no loader. These, predict() and layer_summary() leave the model as they found it, its device excepted,
   // and other loops over the same loader where they are, so that they may be called from a callback in the
@@ -89,6 +88,17 @@ class KINDLING_API Trainer {
   Metrics fit_epoch();
   // Whether max_epochs or max_steps is reached or a stop has been requested.
   bool is_done() const;
+
+  // The training between two steps, as checkpoints save it: save_checkpoint(trainer.state_dict(), path). The
+  // tensors are the training's own; copy_to() for what shall not change with it. Brings the log to the host;
+  // what the loggers have been told is on disk when it returns. Throws Error in the middle of a step.
+  StateDict state_dict();
+  // Puts the training that prepare_model() has begun to where a saved one stood, before anything is drawn or
+  // trained: trainer.load_state_dict(load_checkpoint(path)). The loops go on from progress(). Throws
+  // CheckpointError that says what does not fit.
+  void load_state_dict(const StateDict& state);
+  // Of the training, through all its stops; another one for each new training.
+  const std::string& run_id() const noexcept;
 
   // The batches of an epoch, ready for train_step(): in the order that fit() takes them in, up to
   // limit_train_batches and max_steps; a requested stop ends them, too. Each loop over them begins

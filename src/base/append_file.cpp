@@ -1,0 +1,74 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/file_descriptor.h"
+#include "base/file_operations.h"
+#include "base/folder.h"
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+
+namespace kindling {
+namespace {
+
+off_t end_of(const std::filesystem::path& path, int descriptor) {
+  const off_t size = ::lseek(descriptor, 0, SEEK_END);
+  if (size < 0) fail_on_file(path, "examine", errno);
+  return size;
+}
+
+bool ends_a_line(const std::filesystem::path& path, int descriptor, off_t size) {
+  char last = '\n';
+  if (size > 0 && ::pread(descriptor, &last, 1, size - 1) != 1) fail_on_file(path, "read", errno);
+  return last == '\n';
+}
+
+// The size up to and with the last line end.
+off_t size_of_whole_lines(const std::filesystem::path& path, int descriptor) {
+  off_t size = end_of(path, descriptor);
+  while (!ends_a_line(path, descriptor, size)) --size;
+  return size;
+}
+
+int cut_file(int descriptor, off_t size) {
+  return without_interruptions([&] { return file_operations().ftruncate(descriptor, size); });
+}
+
+}  // namespace
+
+AppendFile::AppendFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(opened(path_, O_RDWR | O_CREAT | O_APPEND)) {
+  const off_t size = size_of_whole_lines(path_, file_->get());
+  if (size != end_of(path_, file_->get()) && cut_file(file_->get(), size) != 0)
+    fail_on_file(path_, "write", errno);
+}
+
+void AppendFile::append(std::string_view lines) {
+  const off_t before = end_of(path_, file_->get());
+  const int code = write_all(file_->get(), lines);
+  if (code == 0) return;
+  // Half a line would spoil the file for its readers and for the next line; should this fail too, the first
+  // reason is still the one to tell.
+  cut_file(file_->get(), before);
+  fail_on_file(path_, "write", code, lines.size());
+}
+
+void AppendFile::sync() {
+  if (const int code = sync_to_disk(file_->get())) fail_on_file(path_, "sync", code);
+  if (!std::exchange(has_durable_name_, true)) sync_folder(folder_of(path_));
+}
+
+void AppendFile::cut_to(std::size_t size) {
+  const off_t end = static_cast<off_t>(size);
+  const off_t now = end_of(path_, file_->get());
+  if (end > now || !ends_a_line(path_, file_->get(), end))
+    throw Error(
+        {.place = path_.string() + ", byte " + std::to_string(size),
+         .found = end > now ? "the file ends after " + std::to_string(now) + " bytes" : "no line ends here",
+         .wanted = "the end of a line to cut the file at",
+         .remedy = "something else has changed the file: leave it to one program"});
+  if (cut_file(file_->get(), end) != 0) fail_on_file(path_, "cut", errno);
+}
+
+}  // namespace kindling

@@ -1,0 +1,77 @@
+#include "checkpoint/checkpoint_file.h"
+
+#include <charconv>
+
+namespace kindling {
+namespace {
+
+const std::string* find_text(const SafetensorsFile& file, const char* key) {
+  const auto found = file.index().metadata.find(key);
+  return found == file.index().metadata.end() ? nullptr : &found->second;
+}
+
+[[noreturn]] void refuse_entry(const SafetensorsFile& file, const std::string& found) {
+  throw CheckpointError({.place = file.path().string(),
+                         .found = found,
+                         .wanted = "a checkpoint of a training",
+                         .remedy = "name a file that a training has saved"});
+}
+
+const std::string& text_of(const SafetensorsFile& file, const char* key) {
+  const std::string* const text = find_text(file, key);
+  if (text == nullptr) refuse_entry(file, std::string("its metadata has no ") + key);
+  return *text;
+}
+
+template <class Number>
+Number number_of(const SafetensorsFile& file, const char* key) {
+  const std::string& text = text_of(file, key);
+  Number number = {};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size())
+    refuse_entry(file, std::string(key) + " in its metadata is no number");
+  return number;
+}
+
+std::int64_t count_of(const SafetensorsFile& file, const char* key) {
+  const auto count = number_of<std::int64_t>(file, key);
+  if (count < 0) refuse_entry(file, std::string(key) + " in its metadata is negative");
+  return count;
+}
+
+// Before anything else is asked for: a newer format may have other entries and other checksums.
+void refuse_newer(const SafetensorsFile& file) {
+  const auto version = count_of(file, kFormatVersionKey);
+  if (version > kCheckpointFormatVersion)
+    throw NewerCheckpointError(
+        {.place = file.path().string(),
+         .found = "a newer version of Kindling has saved it (format " + std::to_string(version) + ")",
+         .wanted = "format " + std::to_string(kCheckpointFormatVersion) + " or older",
+         .remedy = "use that version of Kindling, or move the file away to go on "
+                   "from an older checkpoint"});
+}
+
+}  // namespace
+
+NewerCheckpointError::~NewerCheckpointError() = default;
+
+CheckpointInfo checkpoint_info(const SafetensorsFile& file) {
+  refuse_newer(file);
+  if (!file.has_checksums()) refuse_entry(file, "it has no checksums");
+  CheckpointInfo info{.path = file.path(),
+                      .run_id = text_of(file, kRunIdKey),
+                      .global_step = count_of(file, kGlobalStepKey),
+                      .epoch = count_of(file, kEpochKey),
+                      .monitor = {},
+                      .monitored_value = std::nullopt};
+  if (const std::string* const monitor = find_text(file, kMonitorNameKey)) info.monitor = *monitor;
+  if (find_text(file, kMonitorValueKey) != nullptr)
+    info.monitored_value = number_of<double>(file, kMonitorValueKey);
+  return info;
+}
+
+CheckpointInfo read_checkpoint_info(const std::filesystem::path& path) {
+  return checkpoint_info(SafetensorsFile(path));
+}
+
+}  // namespace kindling

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "kindling/base/error.h"
+#include "kindling/checkpoint/checkpoint_folder.h"
+#include "kindling/formats/safetensors.h"
+
+// What a checkpoint's metadata tells to those who do not know what is saved in it.
+namespace kindling {
+
+// Raised when older versions of Kindling could not go on from a newer file.
+inline constexpr std::int64_t kCheckpointFormatVersion = 1;
+
+inline constexpr const char* kFormatVersionKey = "format_version";
+inline constexpr const char* kRunIdKey = "run_id";
+inline constexpr const char* kGlobalStepKey = "progress.global_step";
+inline constexpr const char* kEpochKey = "progress.epoch";
+inline constexpr const char* kMonitorNameKey = "monitor.name";    // with the next one, or absent
+inline constexpr const char* kMonitorValueKey = "monitor.value";  // as number_text writes it
+
+// A file that is a sound checkpoint, but for a newer version of Kindling. To take an older one instead would
+// be to lose what has been trained since.
+class NewerCheckpointError : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
+  ~NewerCheckpointError() override;
+};
+
+// Throws CheckpointError for a file without checksums or without these entries, NewerCheckpointError.
+CheckpointInfo checkpoint_info(const SafetensorsFile& file);
+// Of a file by its path; its header has then been checked, its values have not.
+CheckpointInfo read_checkpoint_info(const std::filesystem::path& path);
+
+}  // namespace kindling

@@ -1,0 +1,132 @@
+#include "kindling/checkpoint/checkpoint_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "base/error_kind.h"
+#include "base/file_descriptor.h"
+#include "base/file_operations.h"
+#include "base/folder.h"
+#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/checkpoint_list.h"
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+void delete_file(const std::filesystem::path& path) {
+  if (file_operations().unlink(path.c_str()) != 0 && errno != ENOENT) fail_on_file(path, "delete", errno);
+}
+
+CheckpointRetention checked_retention(CheckpointRetention retention) {
+  if (retention.keep_last < 2 || retention.keep_best < 0)
+    throw ConfigError({.place = "checkpoint retention",
+                       .found = "keep_last is " + std::to_string(retention.keep_last) + ", keep_best is " +
+                                std::to_string(retention.keep_best),
+                       .wanted = "keep_last of at least 2 (one may be broken) and keep_best of at least 0"});
+  return retention;
+}
+
+std::filesystem::path made_folder(std::filesystem::path folder) {
+  with_errors_as<CheckpointError>([&] { make_folder(folder); });
+  return folder;
+}
+
+// Whoever else could be writing them would hold the lock.
+void delete_leftovers(const std::filesystem::path& folder) {
+  for (const auto& path : files_in_folder(folder)) {
+    const std::string name = path.filename().string();
+    if (name.starts_with(".step-") && name.find(".tmp.") != std::string::npos) delete_file(path);
+  }
+}
+
+// The first save may come hours later.
+void try_to_write(const std::filesystem::path& folder) {
+  const std::filesystem::path trial = folder / (".step-trial.tmp." + std::to_string(::getpid()));
+  const std::string_view text = "written?\n";
+  FileDescriptor file(trial, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+  int code = file.ok() ? write_all(file.get(), text) : errno;
+  if (code == 0) code = file.close();
+  file_operations().unlink(trial.c_str());
+  if (code != 0) fail_on_file(trial, "write", code, text.size());
+}
+
+// What is of this run for sure: other files are none of our business, and no warning either.
+std::vector<CheckpointInfo> checkpoints_of_run(const std::filesystem::path& folder,
+                                               const std::string& run_id) {
+  std::vector<CheckpointInfo> checkpoints;
+  for (const StepFile& file : step_files(folder)) try {
+      CheckpointInfo info = read_checkpoint_info(file.path);
+      if (info.run_id == run_id) checkpoints.push_back(std::move(info));
+    } catch (const CheckpointError&) {
+    }
+  sort_by_step(checkpoints);
+  return checkpoints;
+}
+
+bool has_broken_header(const std::filesystem::path& path) {
+  try {
+    const SafetensorsFile file(path);
+    return false;
+  } catch (const CheckpointError&) {
+    return true;
+  }
+}
+
+void set_aside(const std::filesystem::path& path) {
+  std::filesystem::path aside = path;
+  aside += ".set_aside";
+  std::error_code ignored;
+  for (int number = 2; std::filesystem::exists(aside, ignored); ++number)
+    (aside = path) += ".set_aside." + std::to_string(number);
+  if (file_operations().rename(path.c_str(), aside.c_str()) != 0) fail_on_file(path, "rename", errno);
+}
+
+}  // namespace
+
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder, CheckpointRetention retention)
+    : path_(made_folder(std::move(folder))),
+      retention_(checked_retention(retention)),
+      lock_(with_errors_as<CheckpointError>([&] { return FolderLock(path_); })) {
+  with_errors_as<CheckpointError>([&] {
+    delete_leftovers(path_);
+    try_to_write(path_);
+  });
+}
+
+std::filesystem::path CheckpointFolder::file_of(std::int64_t global_step) const {
+  return path_ / name_of_step(global_step);
+}
+
+void CheckpointFolder::prune(const std::string& run_id) const {
+  const std::vector<CheckpointInfo> all = checkpoints_of_run(path_, run_id);
+  const std::vector<CheckpointInfo> ranked = by_monitored_value(all, retention_.higher_is_better);
+  std::set<std::filesystem::path> staying;
+  const auto keep = [&](const std::vector<CheckpointInfo>& checkpoints, std::int64_t count) {
+    for (std::size_t i = 0; i < checkpoints.size() && static_cast<std::int64_t>(i) < count; ++i)
+      staying.insert(checkpoints[i].path);
+  };
+  keep(all, retention_.keep_last);
+  keep(ranked, retention_.keep_best);
+  with_errors_as<CheckpointError>([&] {
+    for (const CheckpointInfo& info : all)
+      if (!staying.contains(info.path)) delete_file(info.path);
+  });
+}
+
+void CheckpointFolder::set_aside_after(const std::string& run_id, std::int64_t global_step) const {
+  with_errors_as<CheckpointError>([&] {
+    for (const CheckpointInfo& info : checkpoints_of_run(path_, run_id))
+      if (info.global_step > global_step) set_aside(info.path);
+    for (const StepFile& file : step_files(path_))
+      if (file.step > global_step && has_broken_header(file.path)) set_aside(file.path);
+    sync_folder(path_);
+  });
+}
+
+}  // namespace kindling

@@ -1,0 +1,88 @@
+#include "checkpoint/save_thread.h"
+
+#include <string>
+#include <utility>
+
+#include "kindling/base/log.h"
+
+namespace kindling {
+namespace {
+
+// An observer of the log may throw, a destructor may not.
+void tell_lost_error(const std::string& text) noexcept {
+  try {
+    log_error("a save has failed: " + text);
+  } catch (...) {
+  }
+}
+
+}  // namespace
+
+SaveThread::SaveThread() : thread_([this] { work(); }) {}
+
+SaveThread::~SaveThread() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !is_busy_; });
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  try {
+    check();
+  } catch (const std::exception& error) {
+    tell_lost_error(error.what());
+  } catch (...) {
+    tell_lost_error("an exception that is no std::exception");
+  }
+}
+
+void SaveThread::start(std::function<void()> job) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !is_busy_; });
+  rethrow(lock);
+  job_ = std::move(job);
+  is_busy_ = true;
+  changed_.notify_all();
+}
+
+void SaveThread::check() {
+  std::unique_lock lock(mutex_);
+  if (!is_busy_) rethrow(lock);
+}
+
+void SaveThread::finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !is_busy_; });
+  rethrow(lock);
+}
+
+void SaveThread::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return is_busy_ || is_ending_; });
+    if (!is_busy_) return;
+    std::function<void()> job = std::exchange(job_, nullptr);
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      job();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    job = nullptr;  // what it holds, a snapshot say, is free before the next one is made
+    lock.lock();
+    error_ = std::move(error);
+    is_busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void SaveThread::rethrow(std::unique_lock<std::mutex>& lock) {
+  if (!error_) return;
+  const std::exception_ptr error = std::exchange(error_, nullptr);
+  lock.unlock();
+  std::rethrow_exception(error);
+}
+
+}  // namespace kindling

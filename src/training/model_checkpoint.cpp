@@ -1,0 +1,207 @@
+#include "kindling/training/model_checkpoint.h"
+
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "checkpoint/save_thread.h"
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
+#include "kindling/checkpoint/checkpoint_folder.h"
+#include "kindling/tensors/checkpoint_file.h"
+#include "kindling/training/trainer.h"
+#include "training/state_copy.h"
+
+namespace kindling {
+namespace {
+
+using SaveClock = std::chrono::steady_clock;
+
+Module::Monitor monitor_of(const ModelCheckpointOptions& options, const Module& model) {
+  Module::Monitor monitor = model.monitor();
+  if (!options.monitor.empty() && options.monitor != monitor.name) {
+    if (options.mode.empty())
+      throw ConfigError({.place = "ModelCheckpoint",
+                         .found = "monitor is '" + options.monitor + "', and mode is not set",
+                         .wanted = "what is better",
+                         .remedy = "mode = \"min\" or \"max\""});
+    monitor.name = options.monitor;
+  }
+  if (!options.mode.empty()) monitor.higher_is_better = options.mode == "max";
+  return monitor;
+}
+
+ModelCheckpointOptions checked(ModelCheckpointOptions options) {
+  validate(options, "ModelCheckpoint");
+  return options;
+}
+
+}  // namespace
+
+class ModelCheckpoint::Impl {
+ public:
+  explicit Impl(ModelCheckpointOptions asked) : options(std::move(asked)) {}
+
+  // Own loops have no on_fit_start.
+  void open(const Module& model) {
+    if (folder_) return;
+    monitor_ = monitor_of(options, model);
+    folder_.emplace(options.dirpath, CheckpointRetention{.keep_last = options.keep_last,
+                                                         .keep_best = options.keep_best,
+                                                         .higher_is_better = monitor_.higher_is_better});
+    if (options.asynchronous) thread_.emplace();
+    latest_time_ = SaveClock::now();
+    saved_.reset();
+  }
+
+  // A former save that has failed is heard of here.
+  void check() {
+    if (thread_) or_tell([&] { thread_->check(); });
+  }
+
+  bool is_due(const Progress& at) {
+    if (requested.exchange(false, std::memory_order_relaxed)) return true;
+    if (options.every_n_steps && at.global_step % *options.every_n_steps == 0) return true;
+    return options.every_minutes && SaveClock::now() - latest_time_ >=
+                                        std::chrono::duration<double, std::ratio<60>>(*options.every_minutes);
+  }
+
+  void save(Trainer& trainer, const Record* record = nullptr) {
+    const Progress at = trainer.progress();
+    if (saved_ == at) return;
+    latest_time_ = SaveClock::now();
+    or_tell([&] { write(trainer, at, record); });
+  }
+
+  void resume(const Trainer& trainer) {
+    open(*trainer.model());
+    run_id_ = trainer.run_id();
+    saved_ = trainer.progress();
+    folder_->set_aside_after(run_id_, saved_->global_step);
+  }
+
+  // Until everything is durable.
+  void finish() {
+    if (thread_) or_tell([&] { thread_->finish(); });
+  }
+  void close() {
+    thread_.reset();
+    folder_.reset();
+  }
+  bool is_open() const { return folder_.has_value(); }
+
+  // The first of those that `is_better` prefers to no other; empty: there is none.
+  template <class IsBetter>
+  std::filesystem::path first_of(const IsBetter& is_better) const {
+    std::optional<CheckpointInfo> first;
+    for (const CheckpointInfo& info : list_checkpoints(options.dirpath))
+      if (info.run_id == run_id_ && is_better(info, first)) first = info;
+    return first ? first->path : std::filesystem::path();
+  }
+  bool higher_is_better() const { return monitor_.higher_is_better; }
+  const std::string& monitored() const { return monitor_.name; }
+
+  const ModelCheckpointOptions options;
+  std::atomic<bool> requested = false;
+
+ private:
+  void write(Trainer& trainer, const Progress& at, const Record* record) {
+    if (thread_) thread_->finish();  // before its copy is written over
+    StateDict state = trainer.state_dict();
+    if (trainer.stop_token().reason() == FitReason::diverged) return;  // no place to go on from
+    const double* value = record == nullptr ? nullptr : record->find(monitor_.name);
+    if (value != nullptr) {
+      state.metadata["monitor.name"] = monitor_.name;
+      state.metadata["monitor.value"] = number_text(*value);
+    }
+    run_id_ = trainer.run_id();
+    const std::filesystem::path file = folder_->file_of(run_id_, at.global_step);
+    const auto write_and_prune = [file, &folder = *folder_, run_id = run_id_](const StateDict& of) {
+      save_checkpoint(of, file);
+      folder.prune(run_id);
+    };
+    if (thread_) {
+      copy_.take(state);
+      thread_->start([write_and_prune, &copy = copy_] { write_and_prune(copy.state()); });
+    } else {
+      write_and_prune(state);
+    }
+    saved_ = at;
+  }
+
+  // By options.on_error.
+  template <class Call>
+  void or_tell(const Call& call) {
+    try {
+      call();
+    } catch (const std::exception& error) {
+      saved_.reset();
+      if (options.on_error == "stop") throw;
+      log_error(std::string("no checkpoint, the training goes on without: ") + error.what());
+    }
+  }
+
+  Module::Monitor monitor_;
+  std::string run_id_;
+  std::optional<CheckpointFolder> folder_;
+  std::optional<Progress> saved_;  // where the latest checkpoint stands
+  SaveClock::time_point latest_time_;
+  StateCopy copy_;  // what the thread writes
+  std::optional<SaveThread> thread_;
+};
+
+ModelCheckpoint::ModelCheckpoint(ModelCheckpointOptions options)
+    : impl_(std::make_unique<Impl>(checked(std::move(options)))) {}
+ModelCheckpoint::~ModelCheckpoint() = default;
+
+void ModelCheckpoint::request_save() noexcept { impl_->requested.store(true, std::memory_order_relaxed); }
+
+void ModelCheckpoint::finish() { impl_->finish(); }
+
+std::filesystem::path ModelCheckpoint::last() const {
+  return impl_->first_of([](const CheckpointInfo& one, const std::optional<CheckpointInfo>& than) {
+    return !than || one.global_step > than->global_step;
+  });
+}
+
+std::filesystem::path ModelCheckpoint::best() const {
+  return impl_->first_of([&](const CheckpointInfo& one, const std::optional<CheckpointInfo>& than) {
+    if (!one.monitored_value || one.monitor != impl_->monitored()) return false;
+    if (!than || *one.monitored_value == *than->monitored_value) return true;  // the earlier one
+    return (*one.monitored_value > *than->monitored_value) == impl_->higher_is_better();
+  });
+}
+
+void ModelCheckpoint::on_fit_start(Trainer&, Module& model) {
+  impl_->close();
+  impl_->open(model);
+}
+
+void ModelCheckpoint::on_resume(Trainer& trainer, Module&) { impl_->resume(trainer); }
+
+void ModelCheckpoint::on_train_batch_end(Trainer& trainer, Module& model) {
+  impl_->open(model);
+  impl_->check();
+  if (impl_->is_due(trainer.progress())) impl_->save(trainer);
+}
+
+void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {
+  impl_->open(model);
+  impl_->check();
+  const std::int64_t every = impl_->options.every_n_epochs;
+  const bool is_asked = impl_->requested.exchange(false, std::memory_order_relaxed);
+  if (is_asked || (every > 0 && record.epoch % every == 0)) impl_->save(trainer, &record);
+}
+
+void ModelCheckpoint::on_fit_end(Trainer& trainer, Module&, const FitResult& result) {
+  if (!impl_->is_open()) return;
+  const struct Closing {
+    Impl& impl;
+    ~Closing() { impl.close(); }
+  } closing{*impl_};
+  if (result.status != FitStatus::diverged) impl_->save(trainer);
+  impl_->finish();
+}
+
+}  // namespace kindling
