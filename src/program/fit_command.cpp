@@ -38,6 +38,17 @@ std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const Ru
   return std::make_shared<ModelCheckpoint>(options);
 }
 
+// The config of a run that goes on takes the place of the former one when it has taken up the saved state.
+class ConfigOnResume : public Callback {
+ public:
+  ConfigOnResume(const RunFolder& folder, const RunConfig& config) : folder_(folder), config_(config) {}
+  void on_resume(Trainer&, Module&) override { folder_.write_config(config_.text()); }
+
+ private:
+  const RunFolder& folder_;
+  const RunConfig& config_;
+};
+
 // What a fit works with.
 struct FitInputs {
   const CommandContext& context;
@@ -93,7 +104,7 @@ class FitRun {
     const bool fewer = static_cast<std::int64_t>(trainer.gpus().size()) <
                        std::max<std::int64_t>(trainer.options().num_gpus, 0);
     if (fewer) summary_.device_note = why_no_more_gpus();
-    folder_.write_config(config_.text());
+    if (in_.plan.run.empty()) folder_.write_config(config_.text());
     folder_.write_summary(summary_);
     in_.signals.watch(trainer.stop_token(), checkpoint_);
     FitOptions options;
@@ -108,7 +119,7 @@ class FitRun {
     return result.reason == FitReason::requested ? end_by_signal() : 0;
   }
 
-  // The checkpoint comes last: it saves what the other callbacks have become.
+  // Those of the program come first: their places are the same in every run.
   TrainerOptions trainer_options() const {
     TrainerOptions options = config_.trainer_options();
     if (config_.folder.jsonl)
@@ -116,8 +127,8 @@ class FitRun {
     if (config_.folder.csv)
       options.loggers.push_back(std::make_shared<CsvLogger>(folder_.file("metrics.csv")));
     for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
-    options.callbacks.insert(options.callbacks.begin(), {std::make_shared<RunLog>(), screen_});
-    options.callbacks.push_back(checkpoint_);
+    options.callbacks.insert(options.callbacks.begin(), {std::make_shared<RunLog>(), screen_, checkpoint_,
+                                                         std::make_shared<ConfigOnResume>(folder_, config_)});
     return options;
   }
 

@@ -14,6 +14,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/version.h"
+#include "kindling/config/document.h"
 #include "kindling/device/host_info.h"
 #include "program/command_line.h"
 
@@ -86,7 +87,9 @@ RunFolder::RunFolder(const fs::path& dir, const std::string& name) : path_(made(
 RunFolder::RunFolder(fs::path run) : path_(std::move(run)), lock_(path_) {}
 
 void RunFolder::write_config(const std::string& text) const {
-  write_file_atomically(file("config.toml"), text);
+  const fs::path config = file("config.toml");
+  if (!fs::exists(config) || read_file(config, ConfigDocument::kMaxBytes) != text)
+    write_file_atomically(config, text);
 }
 
 void RunFolder::write_command(int argc, char** argv) const {

@@ -36,6 +36,7 @@ class RunFolder {
   const std::filesystem::path& path() const noexcept { return path_; }
   std::filesystem::path file(const char* name) const { return path_ / name; }
 
+  // config.toml, unless it says so already.
   void write_config(const std::string& text) const;
   // Adds a line to command.txt.
   void write_command(int argc, char** argv) const;
