@@ -55,9 +55,13 @@ void refuse_newer(const SafetensorsFile& file) {
 
 NewerCheckpointError::~NewerCheckpointError() = default;
 
-CheckpointInfo checkpoint_info(const SafetensorsFile& file) {
+void require_checkpoint(const SafetensorsFile& file) {
   refuse_newer(file);
   if (!file.has_checksums()) refuse_entry(file, "it has no checksums");
+}
+
+CheckpointInfo checkpoint_info(const SafetensorsFile& file) {
+  require_checkpoint(file);
   CheckpointInfo info{.path = file.path(),
                       .run_id = text_of(file, kRunIdKey),
                       .global_step = count_of(file, kGlobalStepKey),

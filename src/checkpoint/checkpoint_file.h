@@ -28,7 +28,9 @@ class NewerCheckpointError : public CheckpointError {
   ~NewerCheckpointError() override;
 };
 
-// Throws CheckpointError for a file without checksums or without these entries, NewerCheckpointError.
+// Throws CheckpointError for a file without checksums or version, NewerCheckpointError.
+void require_checkpoint(const SafetensorsFile& file);
+// The same for a file without one of these entries.
 CheckpointInfo checkpoint_info(const SafetensorsFile& file);
 // Of a file by its path; its header has then been checked, its values have not.
 CheckpointInfo read_checkpoint_info(const std::filesystem::path& path);

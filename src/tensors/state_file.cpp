@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "checkpoint/checkpoint_file.h"
 #include "kindling/base/error.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/formats/safetensors.h"
@@ -91,7 +92,7 @@ StateDict load_safetensors(const std::filesystem::path& path) { return read_stat
 
 void save_checkpoint(const StateDict& state, const std::filesystem::path& path) {
   StateDict marked = state;
-  marked.metadata[kFormatVersionKey] = kCheckpointFormatVersion;
+  marked.metadata[kFormatVersionKey] = std::to_string(kCheckpointFormatVersion);
   write_state(marked, path, WithChecksums::yes);
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "checkpoint/checkpoint_file.h"
 #include "checkpoint/save_thread.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -44,12 +45,14 @@ class ModelCheckpoint::Impl {
   explicit Impl(ModelCheckpointOptions asked) : options(std::move(asked)) {}
 
   // Own loops have no on_fit_start.
-  void open(const Module& model) {
+  void open(const Trainer& trainer, const Module& model) {
     if (folder_) return;
     monitor_ = monitor_of(options, model);
     folder_.emplace(options.dirpath, CheckpointRetention{.keep_last = options.keep_last,
                                                          .keep_best = options.keep_best,
                                                          .higher_is_better = monitor_.higher_is_better});
+    run_id_ = trainer.run_id();
+    require_own_folder();
     if (options.asynchronous) thread_.emplace();
     latest_time_ = SaveClock::now();
     saved_.reset();
@@ -75,8 +78,7 @@ class ModelCheckpoint::Impl {
   }
 
   void resume(const Trainer& trainer) {
-    open(*trainer.model());
-    run_id_ = trainer.run_id();
+    open(trainer, *trainer.model());
     saved_ = trainer.progress();
     folder_->set_aside_after(run_id_, saved_->global_step);
   }
@@ -91,16 +93,7 @@ class ModelCheckpoint::Impl {
   }
   bool is_open() const { return folder_.has_value(); }
 
-  // The first of those that `is_better` prefers to no other; empty: there is none.
-  template <class IsBetter>
-  std::filesystem::path first_of(const IsBetter& is_better) const {
-    std::optional<CheckpointInfo> first;
-    for (const CheckpointInfo& info : list_checkpoints(options.dirpath))
-      if (info.run_id == run_id_ && is_better(info, first)) first = info;
-    return first ? first->path : std::filesystem::path();
-  }
   bool higher_is_better() const { return monitor_.higher_is_better; }
-  const std::string& monitored() const { return monitor_.name; }
 
   const ModelCheckpointOptions options;
   std::atomic<bool> requested = false;
@@ -112,11 +105,10 @@ class ModelCheckpoint::Impl {
     if (trainer.stop_token().reason() == FitReason::diverged) return;  // no place to go on from
     const double* value = record == nullptr ? nullptr : record->find(monitor_.name);
     if (value != nullptr) {
-      state.metadata["monitor.name"] = monitor_.name;
-      state.metadata["monitor.value"] = number_text(*value);
+      state.metadata[kMonitorNameKey] = monitor_.name;
+      state.metadata[kMonitorValueKey] = number_text(*value);
     }
-    run_id_ = trainer.run_id();
-    const std::filesystem::path file = folder_->file_of(run_id_, at.global_step);
+    const std::filesystem::path file = folder_->file_of(at.global_step);
     const auto write_and_prune = [file, &folder = *folder_, run_id = run_id_](const StateDict& of) {
       save_checkpoint(of, file);
       folder.prune(run_id);
@@ -128,6 +120,20 @@ class ModelCheckpoint::Impl {
       write_and_prune(state);
     }
     saved_ = at;
+  }
+
+  // Files of different trainings would have the same names.
+  void require_own_folder() {
+    for (const CheckpointInfo& info : list_checkpoints(options.dirpath))
+      if (info.run_id != run_id_) {
+        folder_.reset();
+        throw CheckpointError(
+            {.place = options.dirpath.string(),
+             .found = "it holds checkpoints of another training (" + info.path.filename().string() + ")",
+             .wanted = "a folder of this training's own",
+             .remedy = "go on with that training (FitOptions::resume), choose another "
+                       "dirpath, or move its checkpoints away"});
+      }
   }
 
   // By options.on_error.
@@ -160,34 +166,32 @@ void ModelCheckpoint::request_save() noexcept { impl_->requested.store(true, std
 void ModelCheckpoint::finish() { impl_->finish(); }
 
 std::filesystem::path ModelCheckpoint::last() const {
-  return impl_->first_of([](const CheckpointInfo& one, const std::optional<CheckpointInfo>& than) {
-    return !than || one.global_step > than->global_step;
-  });
+  if (!std::filesystem::is_directory(impl_->options.dirpath)) return {};
+  const auto found = newest_valid_checkpoint(impl_->options.dirpath);
+  return found ? found->path : std::filesystem::path();
 }
 
 std::filesystem::path ModelCheckpoint::best() const {
-  return impl_->first_of([&](const CheckpointInfo& one, const std::optional<CheckpointInfo>& than) {
-    if (!one.monitored_value || one.monitor != impl_->monitored()) return false;
-    if (!than || *one.monitored_value == *than->monitored_value) return true;  // the earlier one
-    return (*one.monitored_value > *than->monitored_value) == impl_->higher_is_better();
-  });
+  if (!std::filesystem::is_directory(impl_->options.dirpath)) return {};
+  const auto found = best_valid_checkpoint(impl_->options.dirpath, impl_->higher_is_better());
+  return found ? found->path : std::filesystem::path();
 }
 
-void ModelCheckpoint::on_fit_start(Trainer&, Module& model) {
+void ModelCheckpoint::on_fit_start(Trainer& trainer, Module& model) {
   impl_->close();
-  impl_->open(model);
+  impl_->open(trainer, model);
 }
 
 void ModelCheckpoint::on_resume(Trainer& trainer, Module&) { impl_->resume(trainer); }
 
 void ModelCheckpoint::on_train_batch_end(Trainer& trainer, Module& model) {
-  impl_->open(model);
+  impl_->open(trainer, model);
   impl_->check();
   if (impl_->is_due(trainer.progress())) impl_->save(trainer);
 }
 
 void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {
-  impl_->open(model);
+  impl_->open(trainer, model);
   impl_->check();
   const std::int64_t every = impl_->options.every_n_epochs;
   const bool is_asked = impl_->requested.exchange(false, std::memory_order_relaxed);

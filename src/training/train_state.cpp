@@ -5,6 +5,7 @@
 #include <random>
 #include <typeinfo>
 
+#include "checkpoint/checkpoint_file.h"
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/optim/adam.h"
@@ -24,7 +25,6 @@ constexpr const char* kLog = "log.";
 constexpr const char* kRandom = "random.";
 constexpr const char* kProgress = "progress.";
 constexpr const char* kCallbackType = "callback_type.";
-constexpr const char* kRunId = "run_id";
 
 std::string callback_prefix(std::size_t number) { return "callback." + std::to_string(number) + "."; }
 
@@ -158,7 +158,7 @@ void TrainState::save(StateDict& state) {
                           ", or has thrown there",
                  .wanted = "a place between two steps",
                  .remedy = "save after a step, or go on from the last checkpoint"});
-  state.metadata[kRunId] = run_id;
+  state.metadata[kRunIdKey] = run_id;
   save_model(*model, state);
   if (optimizer) put(state, kOptimizer, optimizer->state_dict());
   log.save(state, kLog);
@@ -173,6 +173,8 @@ void TrainState::save(StateDict& state) {
   for (std::size_t i = 0; i < random.size(); ++i)
     state.tensors.emplace_back(kRandom + std::to_string(i), random[i]);
 }
+
+void TrainState::take_run_id(const StateDict& state) { run_id = read_text(state, kRunIdKey); }
 
 void TrainState::load(const StateDict& state) {
   load_model(*model, state);
@@ -190,7 +192,7 @@ void TrainState::load(const StateDict& state) {
               .batch = count("batch"),
               .global_step = count("global_step"),
               .phase = is_training ? Phase::training : Phase::validation};
-  run_id = read_text(state, kRunId);
+  take_run_id(state);
   is_torn = false;
   random_before_validation.clear();
   std::vector<at::Tensor> random;

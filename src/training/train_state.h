@@ -41,6 +41,8 @@ class TrainState {
   // of the log, random state, callbacks. The one list of saved things. The tensors are the training's own, no
   // copies; saving brings the log to the host. Throws Error while it is torn.
   void save(StateDict& state);
+  // Makes it the saved training, before the rest is loaded.
+  void take_run_id(const StateDict& state);
   // Into a training that start() has begun with the same kind of model, on the same device; lazy layers get
   // their shapes. The random state comes last, so what is to be drawn before the next step must have been
   // drawn. Throws CheckpointError that says what does not fit.

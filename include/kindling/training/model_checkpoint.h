@@ -48,7 +48,8 @@ struct ModelCheckpointOptions {
 
 // Saves a training so that it can go on from there as if it had never stopped (FitOptions::resume), and once
 // more when the fit ends, unless the training has diverged or a step has thrown in its middle. Each file is
-// durable before an older one is deleted. One folder belongs to one ModelCheckpoint at a time.
+// durable before an older one is deleted. A folder belongs to one training: a fit that neither is it nor goes
+// on with it is refused at its start, and so is a second ModelCheckpoint at the same time.
 class KINDLING_API ModelCheckpoint : public Callback {
  public:
   // Throws ConfigError for options out of range.
@@ -62,7 +63,9 @@ class KINDLING_API ModelCheckpoint : public Callback {
   // Throws what a save has thrown, by on_error.
   void finish();
 
-  // The latest checkpoint and the best one by the monitored value, of this run; empty: none yet.
+  // The latest checkpoint in the folder that is whole, and the best one by the monitored value; empty: none
+  // yet. Before a fit: fit(model, data, {.resume = checkpoint->last()}) goes on with what is there, or
+  // begins. Both read the files they name to check them; the best is known from on_fit_start on.
   std::filesystem::path last() const;
   std::filesystem::path best() const;
 
