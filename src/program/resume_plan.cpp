@@ -158,7 +158,7 @@ ResumePlan plan_resume(const Request& request, const Registry& registry, const R
                 "; it trains on with a larger trainer.max_epochs or max_steps";
     return plan;
   }
-  plan.note = "after " + place_text(*plan.checkpoint) + "   " + plan.checkpoint->path.string();
+  plan.note = "after " + place_text(*plan.checkpoint) + "   " + plan.checkpoint->path.filename().string();
   const auto text = [](const ConfigChange& change) {
     return change.key + " " + change.was + " -> " + change.now;
   };

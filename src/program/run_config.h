@@ -67,8 +67,8 @@ struct ResumeOptions {
 
   static constexpr auto fields = kindling::fields(kindling::field(
       "resume", &ResumeOptions::resume,
-      {.doc = "go on with the last run of this name (last), from its best checkpoint (best), or "
-              "with a run's folder or checkpoint"}));
+      {.doc = "last: with the newest run of this name; best: from its best checkpoint; or a run's "
+              "folder or checkpoint"}));
 };
 
 // [run].

@@ -27,9 +27,7 @@ struct KilledFit {
 class KilledRun : public testing::TestWithParam<KilledFit> {
  protected:
   std::vector<std::string> fit(const std::string& runs) const {
-    return {"fit",       "-c",
-            config(),    "checkpoint.resume=last",
-            "--run.dir", (scratch_ / runs).string()};
+    return {"fit", "-c", config(), "checkpoint.resume=last", "--run.dir", (scratch_ / runs).string()};
   }
   std::string config() const { return (scratch_ / "small.toml").string(); }
   std::filesystem::path output() const { return scratch_ / "output.txt"; }
@@ -79,13 +77,13 @@ TEST_P(KilledRun, EndsAsOneThatWasLeftAlone) {
   std::cout << "[          ] " << kills << " kills in " << runs << " runs\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, KilledRun,
-    testing::Values(KilledFit{"every_step", "every_n_steps = 1"},
-                    KilledFit{"some_steps", "every_n_steps = 7"},
-                    KilledFit{"asynchronous", "every_n_steps = 2\nasynchronous = true"},
-                    KilledFit{"until_a_step", "every_n_steps = 5\nevery_n_epochs = 0", "max_steps = 115"}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, KilledRun,
+                         testing::Values(KilledFit{"every_step", "every_n_steps = 1"},
+                                         KilledFit{"some_steps", "every_n_steps = 7"},
+                                         KilledFit{"asynchronous", "every_n_steps = 2\nasynchronous = true"},
+                                         KilledFit{"until_a_step", "every_n_steps = 5\nevery_n_epochs = 0",
+                                                   "max_steps = 115"}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace kindling

@@ -23,6 +23,7 @@ class Process {
     std::vector<char*> argv;
     for (auto& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    std::filesystem::remove(output);  // what is read there is its own
     pid_ = fork();
     if (pid_ != 0) return;
     const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);

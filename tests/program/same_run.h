@@ -7,13 +7,14 @@
 #include <set>
 
 #include "kindling/checkpoint/checkpoint_folder.h"
+#include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/state_dict.h"
 #include "program/program_run.h"
 
 namespace kindling {
 
-// Two runs are the same when nobody can tell which of them was interrupted: weights to the byte, every tensor of
-// the last checkpoint, every line of the metrics. Times differ.
+// Two runs are the same when nobody can tell which of them was interrupted: weights to the byte, every tensor
+// of the last checkpoint, every line of the metrics. Times differ.
 inline const std::set<std::string> kTimes{"epoch_time_s", "samples_per_s", "data_wait_share"};
 
 inline std::vector<nlohmann::json> records_of(const std::filesystem::path& run) {
@@ -75,8 +76,8 @@ inline void expect_same_run(const std::filesystem::path& run, const std::filesys
     EXPECT_EQ(summary[key], wanted[key]) << key;
 }
 
-// A run of half a second in which everything that can be lost is there: dropout, running statistics, a schedule,
-// an optimizer with a state, shuffling, and checkpoints inside epochs.
+// A run of half a second in which everything that can be lost is there: dropout, running statistics, a
+// schedule, an optimizer with a state, shuffling, and checkpoints inside epochs.
 inline void write_small_cnn(const std::filesystem::path& file, const std::string& checkpoint = "",
                             const std::string& trainer = "") {
   write_text(file, R"([model]
