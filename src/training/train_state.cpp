@@ -11,6 +11,7 @@
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/callback.h"
+#include "kindling/training/model_checkpoint.h"
 #include "tensors/state_fit.h"
 
 namespace kindling {
@@ -62,7 +63,16 @@ std::string read_text(const StateDict& state, const std::string& name) {
 
 std::string type_of(const Callback& callback) { return typeid(callback).name(); }
 
-void save_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, StateDict& state) {
+// Those that have a state of their own to keep; whether and how often a training is saved is none.
+std::vector<std::shared_ptr<Callback>> with_state(std::vector<std::shared_ptr<Callback>> callbacks) {
+  std::erase_if(callbacks, [](const auto& callback) {
+    return dynamic_cast<const ModelCheckpoint*>(callback.get()) != nullptr;
+  });
+  return callbacks;
+}
+
+void save_callbacks(const std::vector<std::shared_ptr<Callback>>& all, StateDict& state) {
+  const auto callbacks = with_state(all);
   for (std::size_t i = 0; i < callbacks.size(); ++i) {
     StateDict own;
     callbacks[i]->save_state(own);
@@ -72,7 +82,8 @@ void save_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, Sta
   }
 }
 
-void load_callbacks(const std::vector<std::shared_ptr<Callback>>& callbacks, const StateDict& state) {
+void load_callbacks(const std::vector<std::shared_ptr<Callback>>& all, const StateDict& state) {
+  const auto callbacks = with_state(all);
   for (const auto& [number, type] : part_of(state, kCallbackType).metadata) {
     const auto i = static_cast<std::size_t>(read_count(number, kCallbackType + number));
     if (i >= callbacks.size() || type != type_of(*callbacks[i]))

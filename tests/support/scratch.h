@@ -8,14 +8,20 @@
 
 namespace kindling {
 
+// For tests of thousands of files, which need no disk.
+inline std::filesystem::path memory_folder() {
+  const std::string shared_memory = "/dev/shm";
+  return ::access(shared_memory.c_str(), W_OK) == 0 ? shared_memory : testing::TempDir();
+}
+
 // An empty folder of the running test's own, removed at its end: tests may run at the same time.
 class Scratch {
  public:
-  Scratch() {
+  explicit Scratch(const std::filesystem::path& inside = testing::TempDir()) {
     const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
     std::string name = std::string("kindling-") + test.test_suite_name() + "-" + test.name();
     for (char& c : name) c = c == '/' ? '-' : c;
-    folder_ = std::filesystem::path(testing::TempDir()) / (name + "-" + std::to_string(::getpid()));
+    folder_ = inside / (name + "-" + std::to_string(::getpid()));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }

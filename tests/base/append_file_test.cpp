@@ -1,0 +1,61 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "support/file_faults.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+TEST(AppendFile, CutsBackToTheEndOfALine) {
+  const Scratch scratch;
+  AppendFile file(scratch / "log");
+  file.append("1\n22\n333\n");
+  file.cut_to(5);
+  file.append("4\n");
+  EXPECT_EQ(read_file(scratch / "log", 100), "1\n22\n4\n");
+  file.cut_to(7);
+  EXPECT_EQ(read_file(scratch / "log", 100), "1\n22\n4\n");
+  file.cut_to(0);
+  EXPECT_EQ(read_file(scratch / "log", 100), "");
+}
+
+TEST(AppendFile, RefusesToCutALine) {
+  const Scratch scratch;
+  AppendFile file(scratch / "log");
+  file.append("1\n22\n");
+  const std::string inside = error_text<Error>([&] { file.cut_to(3); });
+  EXPECT_NE(inside.find("log, byte 3: no line ends here; wanted: the end of a line"), std::string::npos)
+      << inside;
+  const std::string beyond = error_text<Error>([&] { file.cut_to(6); });
+  EXPECT_NE(beyond.find("the file ends after 5 bytes"), std::string::npos) << beyond;
+  EXPECT_EQ(read_file(scratch / "log", 100), "1\n22\n");
+}
+
+// The name of a new file is an entry of its folder, which needs a sync of its own, once.
+TEST(AppendFile, SyncsTheFileAndOnceItsName) {
+  const Scratch scratch;
+  AppendFile file(scratch / "log");
+  file.append("1\n");
+  CountedCalls calls;
+  const ScopedFileOperations watched(calls);
+  file.sync();
+  EXPECT_EQ(calls.calls, (std::vector<std::string>{"fsync", "open", "fsync", "close"}));
+  calls.calls.clear();
+  file.sync();
+  EXPECT_EQ(calls.calls, std::vector<std::string>{"fsync"});
+}
+
+TEST(AppendFile, ASyncThatFailsIsAnError) {
+  const Scratch scratch;
+  AppendFile file(scratch / "log");
+  FailAtCall disk(0, EIO, /*for_good=*/false);
+  const ScopedFileOperations failing(disk);
+  const std::string text = error_text<Error>([&] { file.sync(); });
+  EXPECT_NE(text.find((scratch / "log").string() + ": cannot sync it: "), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,84 @@
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "support/file_faults.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+std::string refusal_of_lock(const std::filesystem::path& folder) {
+  return error_text<Error>([&] { const FolderLock lock(folder); });
+}
+
+// A process that holds the lock until it is told to end, or is killed.
+class Holder {
+ public:
+  explicit Holder(const std::filesystem::path& folder) {
+    EXPECT_EQ(::pipe(ready_), 0);
+    id_ = ::fork();
+    if (id_ == 0) {
+      const FolderLock lock(folder);
+      if (::write(ready_[1], "x", 1) == 1) ::pause();
+      ::_exit(0);
+    }
+    char byte = 0;
+    EXPECT_EQ(::read(ready_[0], &byte, 1), 1);
+  }
+  ~Holder() {
+    for (const int descriptor : ready_) ::close(descriptor);
+  }
+  pid_t id() const { return id_; }
+  void kill() {
+    ::kill(id_, SIGKILL);
+    ::waitpid(id_, nullptr, 0);
+  }
+
+ private:
+  int ready_[2];
+  pid_t id_;
+};
+
+TEST(FolderLock, IsForOneInAProcess) {
+  const Scratch scratch;
+  {
+    const FolderLock lock(scratch.folder());
+    const std::string text = refusal_of_lock(scratch.folder());
+    EXPECT_NE(text.find(scratch.folder().string() + ": this process itself (" + std::to_string(::getpid()) +
+                        ") is at work in this folder"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("choose another folder"), std::string::npos) << text;
+  }
+  EXPECT_EQ(refusal_of_lock(scratch.folder()), "(no error)");
+}
+
+TEST(FolderLock, NamesTheProcessThatHasItAndIsFreeOnceThatIsKilled) {
+  const Scratch scratch;
+  for (int i = 0; i < 10; ++i) {
+    Holder holder(scratch.folder());
+    const std::string text = refusal_of_lock(scratch.folder());
+    EXPECT_NE(text.find("process " + std::to_string(holder.id()) + " is at work"), std::string::npos) << text;
+    holder.kill();
+    ASSERT_TRUE(std::filesystem::exists(scratch / ".lock"));  // the stale one
+    EXPECT_EQ(refusal_of_lock(scratch.folder()), "(no error)");
+  }
+  std::cout << "R17: 10 holders killed, 10 locks recovered\n";
+}
+
+TEST(FolderLock, SaysWhyThereCanBeNone) {
+  const Scratch scratch;
+  EXPECT_NE(refusal_of_lock(scratch / "no").find("no/.lock: cannot open it: No such file"),
+            std::string::npos);
+  FailAtCall disk(2, ENOSPC, /*for_good=*/false);  // open, ftruncate, write
+  const ScopedFileOperations failing(disk);
+  const std::string text = refusal_of_lock(scratch.folder());
+  EXPECT_EQ(disk.failed, "write");
+  EXPECT_NE(text.find(".lock: cannot write it: No space left"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace kindling
