@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ namespace kindling {
 class Process {
  public:
   Process(std::vector<std::string> words, const std::filesystem::path& output,
-          const std::filesystem::path& folder = ".") {
+          const std::filesystem::path& folder = ".", rlim_t max_memory = RLIM_INFINITY) {
     words.insert(words.begin(), KINDLING_PROGRAM);
     std::vector<char*> argv;
     for (auto& word : words) argv.push_back(word.data());
@@ -29,6 +30,8 @@ class Process {
     const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     dup2(file, STDOUT_FILENO);
     dup2(file, STDERR_FILENO);
+    const rlimit limit{.rlim_cur = max_memory, .rlim_max = max_memory};
+    if (max_memory != RLIM_INFINITY) setrlimit(RLIMIT_AS, &limit);
     if (chdir(folder.c_str()) == 0) execv(argv[0], argv.data());
     _exit(127);
   }

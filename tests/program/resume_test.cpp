@@ -1,7 +1,6 @@
 // What a run that goes on keeps, takes and refuses.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 
 #include <fstream>
 
@@ -93,6 +92,9 @@ TEST_F(ResumedRun, ClosesTheEpochOfItsLastStep) {
   ASSERT_EQ(fit("alone", constant).exit_code, 0);
   ASSERT_EQ(fit("runs", {constant[0], "trainer.max_steps=31"}).exit_code, 0);
   const fs::path saved = run("runs") / "checkpoints/step-00000030.safetensors";  // in the middle of an epoch
+  std::string was_killed = text_of(run("runs") / "run.json");
+  was_killed.replace(was_killed.find("finished"), 8, "running");
+  write_text(run("runs") / "run.json", was_killed);
   const ProgramRun again = resume(saved, {"trainer.max_steps=30"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   expect_same_run(run("runs"), run("alone"));
@@ -301,8 +303,8 @@ TEST_F(ResumedRun, MeetsAFullDiskLoudly) {
     const fs::path& disk;
     ~Mounted() { ::umount2(disk.c_str(), MNT_DETACH); }
   } mounted{disk};
-  // 20 KB of weights and the run's small files find room, the optimizer's state does not.
-  const std::vector<std::string> large{"model.hidden=64", "trainer.log_every_n_steps=0"};
+  // 15 KB of weights and the run's small files find room, the optimizer's state does not.
+  const std::vector<std::string> large{"model.hidden=48", "trainer.log_every_n_steps=0"};
   const ProgramRun stopped = fit("disk", large);
   EXPECT_EQ(stopped.exit_code, 1);
   EXPECT_NE(stopped.err.find("No space left on device (needed "), std::string::npos) << stopped.err;
@@ -313,6 +315,63 @@ TEST_F(ResumedRun, MeetsAFullDiskLoudly) {
   EXPECT_EQ(going_on.exit_code, 0) << going_on.err;
   EXPECT_NE(going_on.err.find("No space left on device (needed "), std::string::npos) << going_on.err;
   EXPECT_EQ(summary("disk")["status"], "finished");
+}
+
+// A layer so wide that a step needs hundreds of MB, which the second start does not get.
+TEST_F(ResumedRun, OutlivesAnEndOfMemory) {
+  write_text(scratch_ / "small.toml",
+             "[model]\nname = \"mlp\"\nhidden = [20000]\n[data]\nname = \"digits\"\nbatch_size = 1438\n"
+             "[trainer]\nmax_epochs = 1\n");
+  const fs::path output = scratch_ / "output.txt";
+  ASSERT_EQ(run_process({"fit", "-c", "small.toml", "run.dir=runs"}, output, scratch_.folder()), 0);
+  const std::vector<std::string> words{"fit", "--resume", run("runs").string(), "trainer.max_epochs=2"};
+  EXPECT_EQ(Process(words, output, ".", rlim_t{600} << 20).wait(), 1);
+  const std::string text = text_of(output);
+  EXPECT_NE(text.find("can't allocate memory: you tried to allocate 115040000 bytes"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("a batch has 1438 samples: a smaller data.batch_size needs less memory"),
+            std::string::npos);
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 24);
+  EXPECT_EQ(summary("runs")["status"], "failed");
+  EXPECT_EQ(run_process(words, output), 0) << text_of(output);
+  EXPECT_EQ(records_of(run("runs")).size(), 2U);
+}
+
+// In a process of its own that may not do everything, as root may.
+int resume_as_nobody(std::vector<std::string> words, const fs::path& output) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    dup2(file, STDERR_FILENO);
+    if (geteuid() == 0 && setuid(65534) != 0) _exit(99);
+    Registry registry;
+    register_builtin(registry);
+    words.insert(words.begin(), "kindling");
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    _exit(run_program(static_cast<int>(argv.size()), argv.data(), registry));
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WEXITSTATUS(status);
+}
+
+TEST_F(ResumedRun, IsRefusedWhereNothingCanBeWritten) {
+  ASSERT_EQ(fit("runs", {"trainer.max_epochs=1"}).exit_code, 0);
+  fs::permissions(run("runs"), fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read |
+                                   fs::perms::others_exec);
+  const auto before = everything_in(run("runs"));
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"fit", "--resume", run("runs").string(), "trainer.max_epochs=2"},
+        std::vector<std::string>{"fit", "-c", (scratch_ / "small.toml").string(),
+                                 "run.dir=" + (run("runs") / "deeper").string()}}) {
+    const fs::path output = scratch_ / "output.txt";
+    EXPECT_EQ(resume_as_nobody(words, output), 1);
+    EXPECT_NE(text_of(output).find("Permission denied"), std::string::npos) << text_of(output);
+    EXPECT_EQ(text_of(output).find("epoch"), std::string::npos) << "nothing was trained";
+  }
+  EXPECT_EQ(everything_in(run("runs")), before);
+  fs::permissions(run("runs"), fs::perms::owner_all);
 }
 
 }  // namespace

@@ -74,9 +74,9 @@ TEST_F(SignalledRun, SavesOnRequestAndGoesOn) {
   wait_for_training(process);
   std::mt19937 random(10);
   // A step may be saved twice, before and after the validation behind it.
-  std::filesystem::file_time_type latest{};
+  auto latest = std::filesystem::file_time_type::min();
   const auto last_save = [&] {
-    std::filesystem::file_time_type last{};
+    auto last = std::filesystem::file_time_type::min();
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(run("saved") / "checkpoints", ignored))
       if (entry.path().filename().string().starts_with("step-"))
