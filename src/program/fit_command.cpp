@@ -1,10 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <new>
-#include <string_view>
 
-#include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/jsonl_logger.h"
@@ -89,16 +86,6 @@ class FitRun {
   int run() {
     try {
       return train();
-    } catch (const std::bad_alloc&) {
-      tell_failure();
-      throw out_of_memory({.place = "kindling fit", .found = "there is not enough memory"});
-    } catch (const Error& error) {
-      tell_failure();
-      const std::string_view text = error.what();
-      const bool is_memory = text.find("can't allocate memory") != std::string_view::npos ||
-                             text.find("out of memory") != std::string_view::npos;
-      if (!is_memory) throw;
-      throw out_of_memory(error.parts());
     } catch (...) {
       tell_failure();
       throw;
@@ -113,12 +100,6 @@ class FitRun {
     } catch (const std::exception& error) {  // what came first is what is told
       log_error(std::string("after an error of the fit: ") + error.what());
     }
-  }
-
-  Error out_of_memory(ErrorParts parts) const {
-    parts.remedy = "a batch has " + config_.values().at("data.batch_size") +
-                   " samples: a smaller data.batch_size needs less memory";
-    return Error(std::move(parts));
   }
 
   int train() {
