@@ -56,7 +56,7 @@ class Resumes : public OnDevice {
 KINDLING_RUN_ON_TRAINER_DEVICES(Resumes);
 
 TEST_P(Resumes, AreBitEqualFromEveryPlace) {
-  const Scratch scratch;
+  const Scratch scratch(Scratch::On::memory);
   std::size_t num_places = 0;
   for (const std::string rule : {"sgd", "adam", "adamw"})
     for (const bool has_schedule : {true, false}) {
@@ -89,7 +89,7 @@ TEST_P(Resumes, AreBitEqualFromEveryPlace) {
 }
 
 TEST_P(Resumes, WithoutTheRandomStateTheyDiffer) {
-  const Scratch scratch;
+  const Scratch scratch(Scratch::On::memory);
   ResumedFit whole = made("adam"), stopped = made("adam"), rest = made("adam");
   whole.fit();
   stopped.meddler->stop_at = 7;
@@ -102,7 +102,7 @@ TEST_P(Resumes, WithoutTheRandomStateTheyDiffer) {
 }
 
 TEST_P(Resumes, AreBitEqualAfterStopsAnywhere) {
-  const Scratch scratch;
+  const Scratch scratch(Scratch::On::memory);
   ResumedFit whole = made("adamw");
   const FitResult of_whole = whole.fit();
   std::int64_t num_stops = 0;
@@ -133,7 +133,7 @@ TEST_P(Resumes, AreBitEqualAfterStopsAnywhere) {
 }
 
 TEST_P(Resumes, OfOwnLoopsAreBitEqual) {
-  const Scratch scratch;
+  const Scratch scratch(Scratch::On::memory);
   ResumedFit whole = made("sgd");
   whole.options.num_sanity_val_steps = 0;
   whole.fit();
@@ -164,7 +164,7 @@ TEST_P(Resumes, OfOwnLoopsAreBitEqual) {
 }
 
 TEST_P(Resumes, CutMetricFilesBackToWhatTheCheckpointKnows) {
-  const Scratch scratch;
+  const Scratch scratch(Scratch::On::memory);
   const auto with_files = [&](ResumedFit& fit, const std::string& name) {
     fit.options.loggers = {std::make_shared<JsonlLogger>(scratch / (name + ".jsonl")),
                            std::make_shared<CsvLogger>(scratch / (name + ".csv"))};
@@ -202,7 +202,7 @@ TEST_P(Resumes, CutMetricFilesBackToWhatTheCheckpointKnows) {
 }
 
 TEST_P(Resumes, RefuseWhatDoesNotFitAndLeaveWhatIsThere) {
-  const Scratch scratch;
+  const Scratch scratch(Scratch::On::memory);
   ResumedFit stopped = made("adam", ModelCheckpointOptions{.dirpath = scratch / "ckpt"});
   stopped.meddler->stop_at = 20;
   stopped.fit();
@@ -225,7 +225,7 @@ TEST_P(Resumes, RefuseWhatDoesNotFitAndLeaveWhatIsThere) {
 }
 
 TEST_P(Resumes, OfATrainingThatIsOverChangeNothing) {
-  const Scratch scratch;
+  const Scratch scratch(Scratch::On::memory);
   const ModelCheckpointOptions options{.dirpath = scratch / "ckpt"};
   ResumedFit whole = made("adam", options);
   whole.fit();
@@ -250,7 +250,7 @@ TEST_P(Resumes, OfATrainingThatIsOverChangeNothing) {
 }
 
 TEST_P(Resumes, BeforeTheFirstStepDrawTheSameWeights) {
-  const Scratch scratch;
+  const Scratch scratch(Scratch::On::memory);
   const ModelCheckpointOptions options{.dirpath = scratch / "ckpt"};
   ResumedFit whole = made("adam"), stopped = made("adam", options), rest = made("adam", options);
   whole.options.num_sanity_val_steps = stopped.options.num_sanity_val_steps = 0;
