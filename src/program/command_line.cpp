@@ -27,8 +27,9 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const std::string_view key = override_key(word);
-    const bool is_value = i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" ||
-                                    words[i - 1] == "--weights" || words[i - 1] == "--svg");
+    const bool is_value =
+        i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights" ||
+                  words[i - 1] == "--resume" || words[i - 1] == "--svg");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {
@@ -97,7 +98,12 @@ void add_bench(CLI::App& app, Request& request) {
 }
 
 void add_commands(CLI::App& app, Request& request) {
-  add_run_options(*app.add_subcommand("fit", "train a model"), request);
+  CLI::App& fit = *app.add_subcommand("fit", "train a model");
+  add_run_options(fit, request);
+  fit.add_option("--resume", request.resume, "go on with a run, from its latest checkpoint or from this one")
+      ->type_name("RUN|FILE");
+  fit.add_flag("--allow-config-change", request.allow_config_change,
+               "resume with a config that may change the run's numbers");
   for (const auto& [name, doc] : {std::pair{"validate", "evaluate a model on the validation data"},
                                   std::pair{"test", "evaluate a model on the test data"},
                                   std::pair{"predict", "print a model's outputs as CSV"}}) {
@@ -157,6 +163,16 @@ ParsedCommandLine parse_command_line(int argc, char** argv) {
   if (!command.get_subcommands().empty())
     parsed.request.bench.what = command.get_subcommands().front()->get_name();
   return parsed;
+}
+
+std::string shell_word(const std::string& word) {
+  if (!word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") ==
+          std::string::npos)
+    return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
 }
 
 }  // namespace kindling

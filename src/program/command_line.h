@@ -26,6 +26,8 @@ struct Request {
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
   std::filesystem::path weights{};       // of --weights: a run's folder or a file
+  std::filesystem::path resume{};        // of fit --resume: a run's folder or one of its checkpoints
+  bool allow_config_change = false;
   std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers
   std::string color = "auto";
   std::string progress = "auto";
@@ -46,5 +48,8 @@ struct ParsedCommandLine {
 // Overrides are words with a '=' that do not start with '-', and options whose name holds a '.'
 // (`--trainer.max_epochs 3`) or is `seed` or `name`, before or after the subcommand.
 ParsedCommandLine parse_command_line(int argc, char** argv);
+
+// A word as a shell would need it to be typed again.
+std::string shell_word(const std::string& word);
 
 }  // namespace kindling

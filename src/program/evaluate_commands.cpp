@@ -5,10 +5,10 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/nn/classifier.h"
-#include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
 #include "program/commands.h"
 #include "program/loaded_config.h"
+#include "program/weights.h"
 
 namespace kindling {
 namespace {
@@ -20,16 +20,13 @@ int with_weights(const CommandContext& context, Use use) {
   const Request& request = context.request;
   const LoadedConfig loaded = load_config(request, context.registry);
   if (loaded.only_asked) return 0;
-  RunConfig& config = *loaded.config;
-  if (!request.weights.empty())
-    config.model.init_weights = std::filesystem::is_directory(request.weights)
-                                    ? request.weights / "weights.safetensors"
-                                    : request.weights;
-  if (!config.model.init_weights)
+  const RunConfig& config = *loaded.config;
+  if (request.weights.empty() && !config.model.init_weights)
     throw ConfigError({.place = request.command,
                        .found = "no weights are given",
                        .wanted = "--weights RUN|FILE or model.init_weights"});
   const auto model = config.make_model();
+  load_weights_from(*model, request.weights.empty() ? *config.model.init_weights : request.weights);
   const auto data = config.make_data();
   Trainer trainer(config.trainer_options());
   use(trainer, model, *data);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <iostream>
 
 #include "kindling/base/log.h"
 #include "kindling/loggers/csv_logger.h"
@@ -9,23 +10,18 @@
 #include "kindling/training/trainer.h"
 #include "program/commands.h"
 #include "program/loaded_config.h"
+#include "program/resume_plan.h"
 #include "program/run_folder.h"
 #include "program/run_log.h"
 #include "program/screen.h"
 #include "program/stop_on_signal.h"
+#include "program/weights.h"
 
 namespace kindling {
 namespace {
 
 constexpr int kDiverged = 4;                                                           // exit code
 constexpr const char* kStatusTexts[] = {"finished", "stopped", "diverged", "failed"};  // as FitStatus
-
-std::vector<std::shared_ptr<Logger>> file_loggers(const RunFolder& folder, const RunFolderOptions& options) {
-  std::vector<std::shared_ptr<Logger>> loggers;
-  if (options.jsonl) loggers.push_back(std::make_shared<JsonlLogger>(folder.file("metrics.jsonl")));
-  if (options.csv) loggers.push_back(std::make_shared<CsvLogger>(folder.file("metrics.csv")));
-  return loggers;
-}
 
 void log_to(const Request& request, const std::filesystem::path& file) {
   const bool color = request.color == "always" || (request.color == "auto" && wants_color(fileno(stderr)));
@@ -36,73 +32,136 @@ void log_to(const Request& request, const std::filesystem::path& file) {
                  .file = file});
 }
 
+std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const RunFolder& folder) {
+  ModelCheckpointOptions options = config.checkpoint;
+  options.dirpath = checkpoints_of(folder.path());
+  return std::make_shared<ModelCheckpoint>(options);
+}
+
+// The config of a run that goes on takes the place of the former one when it has taken up the saved state.
+class ConfigOnResume : public Callback {
+ public:
+  ConfigOnResume(const RunFolder& folder, const RunConfig& config) : folder_(folder), config_(config) {}
+  void on_resume(Trainer&, Module&) override { folder_.write_config(config_.text()); }
+
+ private:
+  const RunFolder& folder_;
+  const RunConfig& config_;
+};
+
+// What a fit works with.
+struct FitInputs {
+  const CommandContext& context;
+  const LoadedConfig& loaded;
+  const ResumePlan& plan;
+  StopOnSignal& signals;
+  std::shared_ptr<Module> model;
+  DataModule& data;
+};
+
 // From the folder to the saved weights; the summary in run.json tells how far it came.
 class FitRun {
  public:
-  FitRun(const CommandContext& context, const LoadedConfig& loaded, std::shared_ptr<Module> model,
-         DataModule& data)
-      : config_(*loaded.config),
-        model_(std::move(model)),
-        data_(data),
-        folder_(config_.folder.dir, config_.run.name) {
-    const Module::Monitor monitor = model_->monitor();
-    const Heading heading{
-        .configs = loaded.description, .run = folder_.path().string(), .seed = config_.run.seed};
+  explicit FitRun(FitInputs inputs)
+      : in_(std::move(inputs)),
+        config_(*in_.loaded.config),
+        folder_(in_.plan.run.empty() ? RunFolder(config_.folder.dir, config_.run.name)
+                                     : RunFolder(in_.plan.run)),
+        checkpoint_(checkpoint_of(config_, folder_)) {
+    const Module::Monitor monitor = config_.monitor_of(*in_.model);
+    const Heading heading{.configs = in_.loaded.description,
+                          .run = folder_.path().string(),
+                          .seed = config_.run.seed,
+                          .resume = in_.plan.note};
     screen_ = std::make_shared<Screen>(
-        context.request, heading,
+        in_.context.request, heading,
         EpochTableOptions{.monitor = monitor.name, .higher_is_better = monitor.higher_is_better});
-    log_to(context.request, folder_.file("log.txt"));
-    folder_.write_config(config_.text());
-    folder_.write_command(context.argc, context.argv);
+    log_to(in_.context.request, folder_.file("log.txt"));
+    if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
+    folder_.write_command(in_.context.argc, in_.context.argv);
     summary_.seed = config_.run.seed;
+    if (in_.plan.checkpoint) summary_.resumed_from_step = in_.plan.checkpoint->global_step;
   }
 
   int run() {
     try {
       return train();
     } catch (...) {
-      summary_.status = "failed";
-      folder_.write_summary(summary_);
+      tell_failure();
       throw;
     }
   }
 
  private:
-  int train() {
-    TrainerOptions options = config_.trainer_options();
-    options.loggers = file_loggers(folder_, config_.folder);
-    for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
-    options.callbacks.insert(options.callbacks.begin(), {std::make_shared<RunLog>(), screen_});
-    Trainer trainer(options);
-    summary_.device = trainer.device().str();
-    const bool fewer =
-        static_cast<std::int64_t>(trainer.gpus().size()) < std::max<std::int64_t>(options.num_gpus, 0);
-    if (fewer) summary_.device_note = why_no_more_gpus();
-    folder_.write_summary(summary_);
-    const StopOnSignal stop_on_signal(trainer.stop_token());
-    const FitResult result = trainer.fit(model_, data_);
-    save(result);
-    if (result.status == FitStatus::diverged) return kDiverged;
-    return stop_on_signal.exit_code();
+  void tell_failure() {
+    summary_.status = "failed";
+    try {
+      write_summary();
+    } catch (const std::exception& error) {  // what came first is what is told
+      log_error(std::string("after an error of the fit: ") + error.what());
+    }
   }
 
-  void save(const FitResult& result) {
-    save_safetensors(state_dict(*model_), folder_.file("weights.safetensors"));
+  int train() {
+    Trainer trainer(trainer_options());
+    summary_.device = trainer.device().str();
+    const bool fewer = static_cast<std::int64_t>(trainer.gpus().size()) <
+                       std::max<std::int64_t>(trainer.options().num_gpus, 0);
+    if (fewer) summary_.device_note = why_no_more_gpus();
+    if (in_.plan.run.empty()) folder_.write_config(config_.text());
+    folder_.write_summary(summary_);
+    in_.signals.watch(trainer.stop_token(), checkpoint_);
+    FitOptions options;
+    if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
+    const FitResult result = trainer.fit(in_.model, in_.data, options);
+    save_safetensors(state_dict(*in_.model), folder_.file("weights.safetensors"));
     summary_.status = kStatusTexts[static_cast<std::size_t>(result.status)];
-    summary_.metrics = result.metrics;
     summary_.global_step = result.progress.global_step;
+    write_summary();
+    screen_->show_end(result);
+    if (result.status == FitStatus::diverged) return kDiverged;
+    return result.reason == FitReason::requested ? end_by_signal() : 0;
+  }
+
+  // Those of the program come first: their places are the same in every run.
+  TrainerOptions trainer_options() const {
+    TrainerOptions options = config_.trainer_options();
+    if (config_.folder.jsonl)
+      options.loggers.push_back(std::make_shared<JsonlLogger>(folder_.file("metrics.jsonl")));
+    if (config_.folder.csv)
+      options.loggers.push_back(std::make_shared<CsvLogger>(folder_.file("metrics.csv")));
+    for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
+    options.callbacks.insert(options.callbacks.begin(), {std::make_shared<RunLog>(), screen_, checkpoint_,
+                                                         std::make_shared<ConfigOnResume>(folder_, config_)});
+    return options;
+  }
+
+  void write_summary() {
+    summary_.metrics = screen_->metrics();
     if (const auto& best = screen_->best_value()) {
       summary_.best_name = screen_->monitored();
       summary_.best_value = *best;
       summary_.best_epoch = screen_->best_epoch();
     }
+    const auto in_folder = [&](const std::filesystem::path& file) {
+      return file.empty() ? std::string() : (checkpoints_of("") / file.filename()).string();
+    };
+    summary_.last_checkpoint = in_folder(checkpoint_->last());
+    summary_.best_checkpoint = in_folder(checkpoint_->best());
     folder_.write_summary(summary_);
   }
 
+  int end_by_signal() const {
+    const int exit_code = in_.signals.exit_code();
+    if (exit_code != 0 && !checkpoint_->last().empty())
+      std::cout << "go on with   kindling fit --resume " << shell_word(folder_.path().string()) << "\n";
+    return exit_code;
+  }
+
+  FitInputs in_;
   RunConfig& config_;
-  std::shared_ptr<Module> model_;
-  DataModule& data_;
   RunFolder folder_;
+  std::shared_ptr<ModelCheckpoint> checkpoint_;
   std::shared_ptr<Screen> screen_;
   RunSummary summary_;
 };
@@ -110,12 +169,22 @@ class FitRun {
 }  // namespace
 
 int fit_command(const CommandContext& context) {
+  StopOnSignal signals;
   const LoadedConfig loaded = load_config(context.request, context.registry);
   if (loaded.only_asked) return 0;
   // Everything that can be refused is refused before there is a folder.
-  const auto data = loaded.config->make_data();
+  RunConfig& config = *loaded.config;
+  const ResumePlan plan = plan_resume(context.request, context.registry, config);
+  if (plan.is_finished) {
+    std::cout << plan.note << "\n";
+    return 0;
+  }
+  config.resume = {};  // is about this start, not about the run
+  const auto data = config.make_data();
   data->prepare();
-  return FitRun(context, loaded, loaded.config->make_model(), *data).run();
+  const auto model = config.make_model();
+  if (config.model.init_weights && plan.run.empty()) load_weights_from(*model, *config.model.init_weights);
+  return FitRun({context, loaded, plan, signals, model, *data}).run();
 }
 
 }  // namespace kindling

@@ -3,20 +3,23 @@
 #include <iostream>
 
 #include "base/joined.h"
+#include "program/resume_plan.h"
 
 namespace kindling {
 
 LoadedConfig load_config(const Request& request, const Registry& registry) {
+  std::vector<std::filesystem::path> files = request.configs;
+  if (!request.resume.empty()) files.insert(files.begin(), run_of(request.resume) / "config.toml");
   ConfigDocument document;
-  for (const auto& file : request.configs) document.merge(ConfigDocument::load(file));
+  for (const auto& file : files) document.merge(ConfigDocument::load(file));
   for (const auto& assignment : request.overrides) document.set(assignment);
 
   LoadedConfig loaded;
-  const std::string stem = request.configs.empty() ? "unnamed" : request.configs.back().stem().string();
+  const std::string stem = files.empty() ? "unnamed" : files.back().stem().string();
   loaded.config = std::make_unique<RunConfig>(document, registry, stem);
   const std::size_t count = request.overrides.size();
   const auto name_of = [](const std::filesystem::path& file) { return file.filename().string(); };
-  loaded.description = request.configs.empty() ? "no file" : joined(request.configs, ", ", name_of);
+  loaded.description = files.empty() ? "no file" : joined(files, ", ", name_of);
   if (count > 0)
     loaded.description += " + " + std::to_string(count) + (count == 1 ? " override" : " overrides");
   loaded.only_asked = request.check || request.print_config;

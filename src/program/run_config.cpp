@@ -2,8 +2,9 @@
 
 #include <ATen/Context.h>
 
+#include <array>
+
 #include "kindling/base/suggest.h"
-#include "kindling/tensors/state_dict.h"
 
 namespace kindling {
 
@@ -63,6 +64,7 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   if (!trainer_.max_epochs && !trainer_.max_steps && !reader.has("trainer.max_epochs") &&
       !reader.has("trainer.max_steps"))
     reader.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");
+  table(reader, "checkpoint", {OptionSet::of(checkpoint), OptionSet::of(resume)});
   callback_makers_ = choose_all(reader, "callbacks", registry.callbacks);
   logger_makers_ = choose_all(reader, "loggers", registry.loggers);
   table(reader, "run", {OptionSet::of(folder)});
@@ -88,12 +90,34 @@ void RunConfig::check_name(ConfigReader& reader) const {
                  "'name' becomes a folder: expected at most 200 characters and neither '/', '\\' nor NUL");
 }
 
+std::map<std::string, std::string> RunConfig::values() const {
+  std::map<std::string, std::string> values;
+  for (const ConfigSection& section : tables_)
+    for (const OptionRef& ref : section.options.refs()) {
+      OptionSet alone;
+      alone.add({ref.name, {}, ref.value});
+      const std::string line = print_config(std::array{ConfigSection{.options = alone}});
+      const std::string_view sign = " = ";
+      const std::size_t at = line.find(sign);  // "# key =" has no value
+      if (at == std::string::npos) continue;
+      values[section.table.empty() ? ref.name : section.table + "." + ref.name] =
+          line.substr(at + sign.size(), line.size() - at - sign.size() - 1);
+    }
+  return values;
+}
+
+Module::Monitor RunConfig::monitor_of(const Module& of) const {
+  Module::Monitor monitor = of.monitor();
+  if (!checkpoint.monitor.empty()) monitor.name = checkpoint.monitor;
+  if (!checkpoint.mode.empty()) monitor.higher_is_better = checkpoint.mode == "max";
+  return monitor;
+}
+
 std::shared_ptr<Module> RunConfig::make_model() const {
   at::manual_seed(static_cast<std::uint64_t>(run.seed));
   auto made = model_maker_->make();
   for (std::size_t i = 0; i < metric_makers_.size(); ++i)
     made->add_metric(model.metrics[i], metric_makers_[i].make());
-  if (model.init_weights) load_weights(*made, *model.init_weights);
   return made;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "kindling/config/printer.h"
 #include "kindling/config/reader.h"
 #include "kindling/program/registry.h"
+#include "kindling/training/model_checkpoint.h"
 #include "kindling/training/trainer_options.h"
 
 namespace kindling {
@@ -59,6 +61,16 @@ struct ScheduleOptions {
                       {.doc = "what the schedule counts", .choices = "step|epoch"}));
 };
 
+// [checkpoint], beside what a ModelCheckpoint can do.
+struct ResumeOptions {
+  std::string resume{};
+
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "resume", &ResumeOptions::resume,
+      {.doc = "last: with the newest run of this name; best: from its best checkpoint; or a run's "
+              "folder or checkpoint"}));
+};
+
 // [run].
 struct RunFolderOptions {
   std::string dir = "runs";
@@ -82,9 +94,13 @@ class RunConfig {
 
   // The resolved config as TOML.
   std::string text() const { return print_config(tables_); }
+  // The same key by key: "trainer.max_epochs" and "3". An option without a value is left out.
+  std::map<std::string, std::string> values() const;
 
-  // Seeds LibTorch's generators, then makes the model, from init_weights when given.
+  // Seeds LibTorch's generators, then makes the model. Its init_weights are the caller's to load.
   std::shared_ptr<Module> make_model() const;
+  // What tells how good an epoch is: [checkpoint]'s monitor and mode, else the model's.
+  Module::Monitor monitor_of(const Module& model) const;
   std::shared_ptr<DataModule> make_data() const;
   // With the callbacks of the config, without loggers.
   TrainerOptions trainer_options() const;
@@ -93,6 +109,8 @@ class RunConfig {
 
   RunOptions run;
   ModelOptions model;
+  ModelCheckpointOptions checkpoint;
+  ResumeOptions resume;
   RunFolderOptions folder;
 
  private:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -13,7 +14,9 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/version.h"
+#include "kindling/config/document.h"
 #include "kindling/device/host_info.h"
+#include "program/command_line.h"
 
 namespace kindling {
 namespace {
@@ -48,40 +51,50 @@ std::string utc_text(std::chrono::system_clock::time_point time) {
   return {text, size};
 }
 
-// A word as a shell would need it to be typed again.
-std::string quoted(const std::string& word) {
-  if (!word.empty() &&
-      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") ==
-          std::string::npos)
-    return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
+fs::path numbered(const fs::path& runs, std::int64_t number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%04lld", static_cast<long long>(number));
+  return runs / text;
+}
+
+// The folder with the next free number.
+fs::path made(const fs::path& runs) {
+  std::error_code error;
+  fs::create_directories(runs, error);
+  if (error) refuse(runs, error);
+  for (std::int64_t number = largest_number(runs) + 1;; ++number) {
+    const fs::path run = numbered(runs, number);
+    if (fs::create_directory(run, error)) return run;  // another run may take a number in between
+    if (error) refuse(run, error);
+  }
 }
 
 }  // namespace
 
-RunFolder::RunFolder(const fs::path& dir, const std::string& name) {
-  const fs::path parent = dir / name;
-  std::error_code error;
-  fs::create_directories(parent, error);
-  if (error) refuse(parent, error);
-  for (std::int64_t number = largest_number(parent) + 1;; ++number) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%04lld", static_cast<long long>(number));
-    path_ = parent / text;
-    if (fs::create_directory(path_, error)) return;  // another run may take a number in between
-    if (error) refuse(path_, error);
-  }
+std::optional<fs::path> newest_run(const fs::path& dir, const std::string& name) {
+  const std::int64_t number = largest_number(dir / name);
+  return number == 0 ? std::nullopt : std::optional(numbered(dir / name, number));
 }
 
+std::string run_status(const fs::path& run) {
+  std::ifstream stream(run / "run.json");
+  const auto json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json.value("status", "") : "";
+}
+
+RunFolder::RunFolder(const fs::path& dir, const std::string& name) : path_(made(dir / name)), lock_(path_) {}
+
+RunFolder::RunFolder(fs::path run) : path_(std::move(run)), lock_(path_) {}
+
 void RunFolder::write_config(const std::string& text) const {
-  write_file_atomically(file("config.toml"), text);
+  const fs::path config = file("config.toml");
+  if (!fs::exists(config) || read_file(config, ConfigDocument::kMaxBytes) != text)
+    write_file_atomically(config, text);
 }
 
 void RunFolder::write_command(int argc, char** argv) const {
   const std::span words(argv, static_cast<std::size_t>(argc));
-  write_file_atomically(file("command.txt"), joined(words, " ", quoted) + "\n");
+  AppendFile(file("command.txt")).append(joined(words, " ", shell_word) + "\n");
 }
 
 void RunFolder::write_summary(const RunSummary& summary) const {
@@ -104,6 +117,9 @@ void RunFolder::write_summary(const RunSummary& summary) const {
   if (!summary.best_name.empty())
     json["best"] = {
         {"name", summary.best_name}, {"value", summary.best_value}, {"epoch", summary.best_epoch}};
+  if (summary.resumed_from_step) json["resumed_from_step"] = *summary.resumed_from_step;
+  if (!summary.last_checkpoint.empty()) json["checkpoint"]["last"] = summary.last_checkpoint;
+  if (!summary.best_checkpoint.empty()) json["checkpoint"]["best"] = summary.best_checkpoint;
   json["metrics"] = summary.metrics;
   // Names may hold any bytes: what is no UTF-8 is replaced rather than refused.
   write_file_atomically(file("run.json"),

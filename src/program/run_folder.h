@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "kindling/base/file.h"
 #include "kindling/training/fit_result.h"
 
 namespace kindling {
@@ -19,25 +21,37 @@ struct RunSummary {
   std::int64_t best_epoch = 0;
   Metrics metrics{};  // of the last epoch
   std::int64_t global_step = 0;
+  std::optional<std::int64_t> resumed_from_step{};
+  std::string last_checkpoint{}, best_checkpoint{};  // in the run's folder; empty: none
 };
 
-// The folder of one run: DIR/NAME/0001, the next free number.
+// The folder of one run, DIR/NAME/0001. No other process writes to it while this lives.
 class RunFolder {
  public:
-  // Makes it. Throws Error when it cannot be made or written.
+  // Makes one, with the next free number. Throws Error when it cannot be made or written.
   RunFolder(const std::filesystem::path& dir, const std::string& name);
+  // That of a run which goes on. Throws Error when it cannot be written or another process is at work on it.
+  explicit RunFolder(std::filesystem::path run);
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::filesystem::path file(const char* name) const { return path_ / name; }
 
+  // config.toml, unless it says so already.
   void write_config(const std::string& text) const;
+  // Adds a line to command.txt.
   void write_command(int argc, char** argv) const;
   // run.json; written anew at every call.
   void write_summary(const RunSummary& summary) const;
 
  private:
   std::filesystem::path path_;
+  FolderLock lock_;
   std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 };
+
+// The run with the largest number; nothing when there is none.
+std::optional<std::filesystem::path> newest_run(const std::filesystem::path& dir, const std::string& name);
+// What its run.json says; empty when that cannot be read.
+std::string run_status(const std::filesystem::path& run);
 
 }  // namespace kindling

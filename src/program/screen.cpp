@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 
 #include "base/joined.h"
+#include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "kindling/device/host_info.h"
@@ -65,6 +67,17 @@ std::string title(std::string name) {
   return name;
 }
 
+// Names in the saved state.
+const std::string kMetric = "metric.", kBest = "best", kBestEpoch = "best_epoch";
+
+double number_of(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, value).ptr == end) return value;
+  throw CheckpointError(
+      {.place = "the screen's saved state", .found = "'" + text + "'", .wanted = "a number"});
+}
+
 }  // namespace
 
 Screen::Screen(const Request& request, Heading heading, EpochTableOptions monitored)
@@ -83,6 +96,7 @@ void Screen::on_fit_start(Trainer& trainer, Module&) {
             << "\n"
             << "device   " << device_text(trainer.device()) << "   precision 32-true   LibTorch "
             << TORCH_VERSION_MAJOR << "." << TORCH_VERSION_MINOR << "\n";
+  if (!heading_.resume.empty()) std::cout << "resume   " << heading_.resume << "\n";
   show_layers(layers, std::cout);
   std::cout << std::flush;
 }
@@ -104,13 +118,32 @@ void Screen::on_train_batch_end(Trainer& trainer, Module&) {
 void Screen::on_epoch_end(Trainer&, Module&, const Record& record) {
   const double* value = record.find(monitored_);
   if (value != nullptr && best_.update(*value)) best_epoch_ = record.epoch;
+  metrics_ = Metrics(record.values.begin(), record.values.end());
   progress_.clear();
   if (!quiet_) table_.write(record);
 }
 
-void Screen::on_fit_end(Trainer&, Module&, const FitResult& result) {
-  progress_.clear();
-  if (result.status == FitStatus::failed) return;
+void Screen::on_fit_end(Trainer&, Module&, const FitResult&) { progress_.clear(); }
+
+void Screen::save_state(StateDict& state) const {
+  for (const auto& [name, value] : metrics_) state.metadata[kMetric + name] = number_text(value);
+  if (!best_.value()) return;
+  state.metadata[kBest] = number_text(*best_.value());
+  state.metadata[kBestEpoch] = number_text(static_cast<double>(best_epoch_));
+}
+
+void Screen::load_state(const StateDict& state) {
+  for (const auto& [name, text] : state.metadata) {
+    const double value = number_of(text);
+    if (name.starts_with(kMetric)) metrics_[name.substr(kMetric.size())] = value;
+    if (name == kBestEpoch) best_epoch_ = static_cast<std::int64_t>(value);
+    if (name != kBest) continue;
+    best_.update(value);
+    table_.set_best(value);
+  }
+}
+
+void Screen::show_end(const FitResult& result) const {
   const std::string_view how = result.status == FitStatus::finished   ? "done in "
                                : result.status == FitStatus::diverged ? "diverged after "
                                                                       : "stopped after ";

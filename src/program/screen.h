@@ -18,10 +18,11 @@ struct Heading {
   std::string configs{};  // "digits.toml + 1 override"
   std::string run{};      // the run's folder
   std::int64_t seed = 0;
+  std::string resume{};  // where the run goes on; empty: nothing to be said
 };
 
 // What a person sees of a fit: heading, epoch table and last line on stdout, the progress line on stderr.
-// Never reads a tensor.
+// Never reads a tensor. Knows the run from its beginning, also when that is in another process.
 class Screen : public Callback {
  public:
   Screen(const Request& request, Heading heading, EpochTableOptions monitored);
@@ -30,11 +31,18 @@ class Screen : public Callback {
   void on_train_batch_end(Trainer& trainer, Module& model) override;
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
+  void save_state(StateDict& state) const override;
+  void load_state(const StateDict& state) override;
+
+  // The last line, once everything is saved.
+  void show_end(const FitResult& result) const;
 
   // The best epoch by the monitored value.
   const std::optional<double>& best_value() const noexcept { return best_.value(); }
   std::int64_t best_epoch() const noexcept { return best_epoch_; }
   const std::string& monitored() const noexcept { return monitored_; }
+  // Of the last epoch.
+  const Metrics& metrics() const noexcept { return metrics_; }
 
  private:
   Heading heading_;
@@ -44,6 +52,7 @@ class Screen : public Callback {
   ProgressLine progress_;
   BestSoFar best_;
   std::int64_t best_epoch_ = 0;
+  Metrics metrics_;
   std::chrono::steady_clock::time_point start_{};
 };
 

@@ -2,39 +2,61 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <optional>
 
 namespace kindling {
 namespace {
 
-// A handler may touch nothing but lock-free atomics.
+// A handler may touch nothing but lock-free atomics, and what stays as it is while handlers are in place.
 std::optional<StopToken> current_token;
-volatile std::sig_atomic_t received = 0;
-struct sigaction former_int, former_term;
+std::shared_ptr<ModelCheckpoint> current_checkpoint;
+std::atomic<bool> is_watching = false;
+std::atomic<int> received = 0;
+struct sigaction former_int, former_term, former_usr1;
+
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 extern "C" void ask_for_stop(int signal) {
-  if (received != 0) _exit(128 + signal);
-  received = signal;
+  if (received.exchange(signal) != 0) _exit(128 + signal);
   current_token->request_stop();
+}
+
+extern "C" void ask_for_save(int) {
+  if (is_watching) current_checkpoint->request_save();
+}
+
+void handle(int signal, void (*handler)(int), struct sigaction& former) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, &former);
 }
 
 }  // namespace
 
-StopOnSignal::StopOnSignal(StopToken token) {
-  current_token = std::move(token);
+StopOnSignal::StopOnSignal() {
   received = 0;
-  struct sigaction action {};
-  action.sa_handler = ask_for_stop;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, &former_int);
-  sigaction(SIGTERM, &action, &former_term);
+  handle(SIGUSR1, ask_for_save, former_usr1);
+}
+
+void StopOnSignal::watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint) {
+  current_token = std::move(token);
+  current_checkpoint = std::move(checkpoint);
+  is_watching = true;
+  handle(SIGINT, ask_for_stop, former_int);
+  handle(SIGTERM, ask_for_stop, former_term);
 }
 
 StopOnSignal::~StopOnSignal() {
-  sigaction(SIGINT, &former_int, nullptr);
-  sigaction(SIGTERM, &former_term, nullptr);
+  if (is_watching.exchange(false)) {
+    sigaction(SIGINT, &former_int, nullptr);
+    sigaction(SIGTERM, &former_term, nullptr);
+  }
+  sigaction(SIGUSR1, &former_usr1, nullptr);
   current_token.reset();
+  current_checkpoint.reset();
 }
 
 int StopOnSignal::signal() const noexcept { return received; }

@@ -1,18 +1,26 @@
 #pragma once
 
+#include <memory>
+
+#include "kindling/training/model_checkpoint.h"
 #include "kindling/training/stop_token.h"
 
 namespace kindling {
 
-// While it lives, SIGINT and SIGTERM ask for a stop; a second one ends the process at once. One at a time.
+// The signals of a fit. One at a time.
 class StopOnSignal {
  public:
-  explicit StopOnSignal(StopToken token);
+  // From here on SIGUSR1 does no harm.
+  StopOnSignal();
   ~StopOnSignal();
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
-  // The signal that came, 0 for none.
+  // From here on SIGINT and SIGTERM ask for a stop, a second one ends the process at once, and SIGUSR1 asks
+  // for a checkpoint.
+  void watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint);
+
+  // The signal that has asked for a stop, 0 for none.
   int signal() const noexcept;
   // Of a program that ends because of it, as shells count; 0 without one.
   int exit_code() const noexcept { return signal() == 0 ? 0 : 128 + signal(); }

@@ -97,9 +97,20 @@ bool is_done(const FitParts& fit) {
   return must_stop(fit) || (fit.options.max_epochs && fit.state.progress.epoch >= *fit.options.max_epochs);
 }
 
+namespace {
+
+// max_steps are done and have been saved, but not yet what closes their epoch.
+bool is_left_open(const FitParts& fit) {
+  const Progress& at = fit.state.progress;
+  return at.batch > 0 && !fit.stop.stop_requested() &&
+         (!fit.options.max_epochs || at.epoch < *fit.options.max_epochs);
+}
+
+}  // namespace
+
 Metrics fit_loop(const FitParts& fit) {
   Metrics latest;
-  while (!is_done(fit)) {
+  while (!is_done(fit) || is_left_open(fit)) {
     auto metrics = fit_epoch(fit);
     if (metrics) latest = std::move(*metrics);
   }

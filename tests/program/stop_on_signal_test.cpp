@@ -10,7 +10,8 @@ namespace {
 TEST(StopOnSignal, ExitsAsShellsCountSignals) {
   for (const auto& [signal, exit_code] : {std::pair{SIGINT, 130}, {SIGTERM, 143}}) {
     const StopToken token;
-    const StopOnSignal stop(token);
+    StopOnSignal stop;
+    stop.watch(token, std::make_shared<ModelCheckpoint>());
     std::raise(signal);
     EXPECT_TRUE(token.stop_requested());
     EXPECT_EQ(stop.signal(), signal);
@@ -20,9 +21,32 @@ TEST(StopOnSignal, ExitsAsShellsCountSignals) {
 
 TEST(StopOnSignal, ExitsWithoutAnErrorWhenNoSignalCame) {
   StopToken token;
-  const StopOnSignal stop(token);
+  StopOnSignal stop;
+  stop.watch(token, std::make_shared<ModelCheckpoint>());
   token.request_stop();
   EXPECT_EQ(stop.exit_code(), 0);
+}
+
+TEST(StopOnSignal, SavingIsNoStopAndDoesNoHarmBeforeAFit) {
+  const StopToken token;
+  StopOnSignal stop;
+  std::raise(SIGUSR1);  // without a handler the end of the process
+  stop.watch(token, std::make_shared<ModelCheckpoint>());
+  std::raise(SIGUSR1);
+  EXPECT_FALSE(token.stop_requested());
+  EXPECT_EQ(stop.signal(), 0);
+}
+
+TEST(StopOnSignal, LeavesAtOnceAtTheSecondOne) {
+  const auto stop_twice = [](int first, int second) {
+    StopOnSignal stop;
+    stop.watch(StopToken(), std::make_shared<ModelCheckpoint>());
+    std::raise(first);
+    std::raise(second);
+    std::_Exit(1);
+  };
+  EXPECT_EXIT(stop_twice(SIGINT, SIGINT), testing::ExitedWithCode(130), "");
+  EXPECT_EXIT(stop_twice(SIGINT, SIGTERM), testing::ExitedWithCode(143), "");
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ class KINDLING_API EpochTable : public Logger {
  public:
   explicit EpochTable(std::ostream& out, EpochTableOptions options = {});  // borrows `out`
   void write(const Record& record) override;
+  // Of rows that another process has written: what comes is compared with it.
+  void set_best(double value) { best_.update(value); }
 
  private:
   void choose_columns(const Record& first);

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# The long forms of the tests that look for rare things: a thousand kills of a training, hours of fuzzing.
+#   ./scripts/soak.sh [KILLS (1000)] [SECONDS FOR EACH FUZZER (3600)]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+./scripts/test.sh --no-sanitizers
+KINDLING_SOAK_KILLS=${1:-1000} OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='*KilledRun*'
+./scripts/fuzz.sh "${2:-3600}"

@@ -1,0 +1,169 @@
+#include "program/resume_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "base/joined.h"
+#include "kindling/base/error.h"
+#include "program/run_folder.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A key whose value is another one than that of the run.
+struct ConfigChange {
+  std::string key, was, now;
+};
+
+// What leaves the numbers of the steps as they are, and what somebody must be able to change: a longer
+// training, another machine.
+bool is_harmless(const ConfigChange& change) {
+  constexpr std::array keys{"trainer.max_epochs",         "trainer.max_steps",
+                            "trainer.num_gpus",           "trainer.require_gpus",
+                            "trainer.num_threads",        "trainer.log_every_n_steps",
+                            "trainer.limit_test_batches", "trainer.limit_predict_batches"};
+  return change.key.starts_with("checkpoint.") || change.key.starts_with("run.") ||
+         std::ranges::find(keys, change.key) != keys.end();
+}
+
+std::vector<ConfigChange> changes_between(const RunConfig& was, const RunConfig& now) {
+  std::map<std::string, ConfigChange> changes;
+  for (const auto& [key, value] : was.values()) changes[key] = {key, value, "not set"};
+  for (const auto& [key, value] : now.values())
+    changes.try_emplace(key, ConfigChange{key, "not set", ""}).first->second.now = value;
+  changes.erase("checkpoint.resume");  // is about this start, not about the run
+  std::vector<ConfigChange> differing;
+  for (const auto& [key, change] : changes)
+    if (change.was != change.now) differing.push_back(change);
+  return differing;
+}
+
+void require_harmless(const std::vector<ConfigChange>& changes, const fs::path& run) {
+  std::vector<ConfigChange> refused;
+  for (const ConfigChange& change : changes)
+    if (!is_harmless(change)) refused.push_back(change);
+  if (refused.empty()) return;
+  const auto line = [](const ConfigChange& change) {
+    return "  " + change.key + ": was " + change.was + ", now " + change.now + "\n";
+  };
+  throw ConfigError({.found = run.string() + ": the config is not the one that this run was started with:\n" +
+                              joined(refused, "", line) +
+                              "nothing was run; take this back, or resume with --allow-config-change"});
+}
+
+std::size_t num_files(const fs::path& folder) {
+  std::error_code ignored;
+  std::size_t number = 0;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    number += entry.path().extension() == ".safetensors";
+  return number;
+}
+
+CheckpointInfo checkpoint_or_error(std::optional<CheckpointInfo> checkpoint, const fs::path& run,
+                                   const std::string& wanted) {
+  if (checkpoint) return std::move(*checkpoint);
+  const std::size_t number = num_files(checkpoints_of(run));
+  throw CheckpointError(
+      {.place = checkpoints_of(run).string(),
+       .found = number == 0 ? "there is no checkpoint"
+                            : "none of " + std::to_string(number) + " files can be used",
+       .wanted = wanted,
+       .remedy = "start anew: kindling fit -c " + shell_word((run / "config.toml").string())});
+}
+
+CheckpointInfo newest_of(const fs::path& run) {
+  const fs::path folder = checkpoints_of(run);
+  return checkpoint_or_error(fs::is_directory(folder) ? newest_valid_checkpoint(folder) : std::nullopt, run,
+                             "a checkpoint that is whole");
+}
+
+CheckpointInfo best_of(const fs::path& run, const RunConfig& config) {
+  const Module::Monitor monitor = config.monitor_of(*config.make_model());
+  return checkpoint_or_error(best_valid_checkpoint(checkpoints_of(run), monitor.higher_is_better), run,
+                             "one that knows its " + monitor.name);
+}
+
+CheckpointInfo checkpoint_at(const fs::path& path) {
+  if (fs::is_directory(path)) return newest_of(path);
+  for (const CheckpointInfo& info : list_checkpoints(path.parent_path()))
+    if (info.path.filename() == path.filename()) return info;
+  throw CheckpointError({.place = path.string(),
+                         .found = "it is no checkpoint that can be read",
+                         .wanted = "a file that kindling has saved",
+                         .remedy = "resume from the run's folder: its latest one that is whole is taken"});
+}
+
+// Where the fit goes on; the run stays empty for a new one.
+ResumePlan place_of(const Request& request, const RunConfig& config) {
+  const std::string& asked = config.resume.resume;
+  const bool is_path = !request.resume.empty() || (asked != "last" && asked != "best");
+  if (is_path) {
+    const fs::path path = request.resume.empty() ? fs::path(asked) : request.resume;
+    if (path.empty()) return {};
+    return {.run = run_of(path), .checkpoint = checkpoint_at(fs::absolute(path).lexically_normal())};
+  }
+  const auto run = newest_run(config.folder.dir, config.run.name);
+  if (!run || num_files(checkpoints_of(*run)) == 0)
+    return {.note = "nothing to go on with in " + (fs::path(config.folder.dir) / config.run.name).string() +
+                    ": a new run"};
+  return {.run = *run, .checkpoint = asked == "last" ? newest_of(*run) : best_of(*run, config)};
+}
+
+// A run that was killed after its last step still has its weights to write.
+bool is_finished(const ResumePlan& plan, const TrainerOptions& options) {
+  constexpr auto kNoEnd = std::numeric_limits<std::int64_t>::max();
+  const bool is_at_end = options.fast_dev_run ||
+                         plan.checkpoint->epoch >= options.max_epochs.value_or(kNoEnd) ||
+                         plan.checkpoint->global_step >= options.max_steps.value_or(kNoEnd);
+  return is_at_end && run_status(plan.run) == "finished";
+}
+
+std::string place_text(const CheckpointInfo& checkpoint) {
+  return "step " + std::to_string(checkpoint.global_step) + ", " + std::to_string(checkpoint.epoch) +
+         (checkpoint.epoch == 1 ? " epoch" : " epochs");
+}
+
+}  // namespace
+
+fs::path checkpoints_of(const fs::path& run) { return run / "checkpoints"; }
+
+fs::path run_of(const fs::path& path) {
+  const fs::path absolute = fs::absolute(path).lexically_normal();
+  const fs::path run = fs::is_directory(path) ? path
+                       : absolute.parent_path().filename() == "checkpoints"
+                           ? absolute.parent_path().parent_path()
+                           : fs::path{};
+  if (!run.empty() && fs::exists(run / "config.toml")) return run;
+  throw ConfigError(
+      {.place = path.string(),
+       .found = fs::exists(path) ? "it is neither a run's folder nor one of its checkpoints"
+                                 : "there is no such folder or file",
+       .wanted = "a run's folder, which holds its config.toml, or a file in its folder checkpoints",
+       .remedy = "for example runs/digits/0001"});
+}
+
+ResumePlan plan_resume(const Request& request, const Registry& registry, const RunConfig& config) {
+  ResumePlan plan = place_of(request, config);
+  if (plan.run.empty()) return plan;
+  const RunConfig former(ConfigDocument::load(plan.run / "config.toml"), registry, config.run.name);
+  const auto changes = changes_between(former, config);
+  if (!request.allow_config_change) require_harmless(changes, plan.run);
+  if ((plan.is_finished = is_finished(plan, config.trainer_options()))) {
+    plan.note = plan.run.string() + " is finished: " + place_text(*plan.checkpoint) +
+                "; it trains on with a larger trainer.max_epochs or max_steps";
+    return plan;
+  }
+  plan.note = "after " + place_text(*plan.checkpoint) + "   " + plan.checkpoint->path.filename().string();
+  const auto text = [](const ConfigChange& change) {
+    return change.key + " " + change.was + " -> " + change.now;
+  };
+  if (!changes.empty()) plan.note += "   changed " + joined(changes, ", ", text);
+  return plan;
+}
+
+}  // namespace kindling

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace kindling {
+
+// The real program in a process of its own. What it prints goes to a file.
+class Process {
+ public:
+  Process(std::vector<std::string> words, const std::filesystem::path& output,
+          const std::filesystem::path& folder = ".", rlim_t max_memory = RLIM_INFINITY) {
+    words.insert(words.begin(), KINDLING_PROGRAM);
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::filesystem::remove(output);  // what is read there is its own
+    pid_ = fork();
+    if (pid_ != 0) return;
+    const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    const rlimit limit{.rlim_cur = max_memory, .rlim_max = max_memory};
+    if (max_memory != RLIM_INFINITY) setrlimit(RLIMIT_AS, &limit);
+    if (chdir(folder.c_str()) == 0) execv(argv[0], argv.data());
+    _exit(127);
+  }
+  ~Process() {
+    send(SIGKILL);
+    wait();
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void send(int signal) {
+    if (is_running()) kill(pid_, signal);
+  }
+  bool is_running() {
+    if (exit_code_ < 0) take_status(WNOHANG);
+    return exit_code_ < 0;
+  }
+  // As a shell counts: 128 + the signal, when one has ended it.
+  int wait() {
+    if (exit_code_ < 0) take_status(0);
+    return exit_code_;
+  }
+  // Until something is true or the process has ended.
+  template <class Condition>
+  void wait_until(Condition condition) {
+    while (!condition() && is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+ private:
+  void take_status(int options) {
+    int status = 0;
+    if (waitpid(pid_, &status, options) != pid_) return;
+    exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  pid_t pid_ = 0;
+  int exit_code_ = -1;
+};
+
+// How it ends when nothing disturbs it.
+inline int run_process(std::vector<std::string> words, const std::filesystem::path& output,
+                       const std::filesystem::path& folder = ".") {
+  return Process(std::move(words), output, folder).wait();
+}
+
+}  // namespace kindling
