@@ -7,6 +7,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/data/data_loader.h"
 #include "kindling/data/data_module.h"
 #include "kindling/data/dataset.h"
@@ -42,8 +43,10 @@
 #include "kindling/optim/schedule.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/batch.h"
+#include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/parameters.h"
 #include "kindling/tensors/state_comparison.h"
 #include "kindling/tensors/state_dict.h"
+#include "kindling/training/model_checkpoint.h"
 #include "kindling/training/trainer.h"

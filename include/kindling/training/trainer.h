@@ -35,9 +35,8 @@ namespace kindling {
 // all others as they were thrown. After an error the trainer and the model can be used again.
 //
 // The process stays the caller's: no output, no exit, no signal handler, and no setting of LibTorch changes,
-// num_threads excepted. The order of the data has generators of its own. LibTorch's default generators, which
-// all threads share, give only what the model draws: first weights, dropout. Two trainers at once that both
-// draw from them are right, but not repeatable.
+// num_threads excepted. The order of the data has generators of its own; LibTorch's default ones, which all
+// threads share, give only what the model draws. Two trainers at once that both draw are not repeatable.
 class KINDLING_API Trainer {
  public:
   // Throws ConfigError for options out of range and DeviceError for require_gpus without the cards.
@@ -65,8 +64,7 @@ class KINDLING_API Trainer {
   // several outputs, for labels beside them. What `take` throws ends it.
   void predict(std::shared_ptr<Module> model, DataModule& data,
                const std::function<void(const Prediction&)>& take);
-  // The layers and their shapes for the first training batch; lazy layers get their parameters. Getting the
-  // batch leaves the random state as it was.
+  // The layers and their shapes for the first training batch; lazy layers get their parameters.
   std::vector<LayerRow> layer_summary(std::shared_ptr<Module> model, DataModule& data);
 
   // One level lower; fit() is made of these:
@@ -89,16 +87,13 @@ class KINDLING_API Trainer {
   // Whether max_epochs or max_steps is reached or a stop has been requested.
   bool is_done() const;
 
-  // The training between two steps, as checkpoints save it: save_checkpoint(trainer.state_dict(), path). The
-  // tensors are the training's own; copy_to() for what shall not change with it. Brings the log to the host;
-  // what the loggers have been told is on disk when it returns. Throws Error in the middle of a step.
+  // The training between two steps: save_checkpoint(trainer.state_dict(), path). The tensors are its own, no
+  // copies. Brings the log to the host; what loggers were told is on disk then. Throws Error inside a step.
   StateDict state_dict();
-  // Puts the training that prepare_model() has begun to where a saved one stood, before anything is drawn or
-  // trained: trainer.load_state_dict(load_checkpoint(path)). The loops go on from progress(). Throws
-  // CheckpointError that says what does not fit.
+  // Puts a training that prepare_model() has just begun to where a saved one stood; loops go on from
+  // progress(). Throws CheckpointError that says what does not fit.
   void load_state_dict(const StateDict& state);
-  // Of the training, through all its stops; another one for each new training.
-  const std::string& run_id() const noexcept;
+  const std::string& run_id() const noexcept;  // of the training, through all its stops
 
   // The batches of an epoch, ready for train_step(): in the order that fit() takes them in, up to
   // limit_train_batches and max_steps; a requested stop ends them, too. Each loop over them begins
@@ -139,12 +134,10 @@ class KINDLING_API Trainer {
   Device device() const noexcept;  // gpus()[0], else the CPU
   const TrainerOptions& options() const noexcept;
   TrainerProgress progress() const;
-  // What is being trained, and on what: empty before it has been prepared; the data is nullptr after a fit,
-  // too.
+  // What is being trained, and on what: empty before it is prepared, the data after a fit, too.
   std::shared_ptr<Module> model() const;
   DataModule* data() const;
-  // The learning rate of the latest step.
-  double lr() const noexcept;
+  double lr() const noexcept;  // of the latest step
   // The latest logged values of a step that have reached the host; never waits. On a card it also starts an
   // asynchronous copy of newer ones, at most once a second.
   NamedValues preview();
