@@ -96,14 +96,23 @@ TEST_P(Forensics, FolderThatCannotBeWrittenIsSaid) {
 }
 
 TEST_P(Forensics, LeaveModelAndRandomNumbersAsTheyWere) {
+  struct Calls : Metric {
+    at::Tensor update(const at::Tensor& outputs, const at::Tensor&) const override {
+      return at::ones({2}, outputs.options());
+    }
+    double compute(std::span<const double> sums, double) const override { return sums[0]; }
+  };
   class Normed : public PoisonNet {
    public:
-    Normed() : norm(register_module("norm", torch::nn::BatchNorm1d(3))) {}
+    Normed() : norm(register_module("norm", torch::nn::BatchNorm1d(3))) {
+      add_metric("calls", std::make_shared<Calls>());
+    }
     at::Tensor forward(const at::Tensor& x) override {
       return PoisonNet::forward(at::dropout(norm->forward(x), 0.5, is_training()));
     }
     at::Tensor training_step(const Batch& batch) override {
       log("logged", batch[1].mean());
+      measure(Stage::train, batch[1], batch[1]);
       return PoisonNet::training_step(batch);
     }
     torch::nn::BatchNorm1d norm;
@@ -122,6 +131,7 @@ TEST_P(Forensics, LeaveModelAndRandomNumbersAsTheyWere) {
       for (const at::Tensor& parameter : model.parameters()) EXPECT_FALSE(parameter.grad().defined());
       EXPECT_TRUE(model.is_training());
       EXPECT_EQ(value_of(record, "logged"), 19.5);  // of all steps, each once
+      EXPECT_EQ(value_of(record, "train_calls"), kPoisonBatches);
       EXPECT_EQ(trainer.progress().global_step, kPoisonBatches);
     }
     std::vector<at::Tensor> buffers, random;
