@@ -126,6 +126,7 @@ class FitRun {
   // Those of the program come first: their places are the same in every run.
   TrainerOptions trainer_options() const {
     TrainerOptions options = config_.trainer_options();
+    options.nonfinite_dir = folder_.path();
     if (config_.folder.jsonl)
       options.loggers.push_back(std::make_shared<JsonlLogger>(folder_.file("metrics.jsonl")));
     if (config_.folder.csv)

@@ -133,6 +133,7 @@ TEST_F(FitOutcome, LossThatIsNotFiniteHasAnExitCodeOfItsOwn) {
   EXPECT_EQ(run.exit_code, 4) << run.err;
   EXPECT_NE(run.err.find("not finite from step 2 on"), std::string::npos) << run.err;
   EXPECT_EQ(summary()["status"], "diverged");
+  EXPECT_TRUE(std::filesystem::exists(scratch_ / "runs/own/0001/nonfinite-step-00000002.safetensors"));
   EXPECT_EQ(summary()["global_step"], 3);
 }
 
