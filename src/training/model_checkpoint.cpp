@@ -44,9 +44,10 @@ class ModelCheckpoint::Impl {
  public:
   explicit Impl(ModelCheckpointOptions asked) : options(std::move(asked)) {}
 
-  // Own loops have no on_fit_start.
+  // Own loops have no on_fit_start, and may begin another training.
   void open(const Trainer& trainer, const Module& model) {
-    if (folder_) return;
+    if (folder_ && run_id_ == trainer.run_id()) return;
+    close();
     monitor_ = monitor_of(options, model);
     folder_.emplace(options.dirpath, CheckpointRetention{.keep_last = options.keep_last,
                                                          .keep_best = options.keep_best,
@@ -74,6 +75,7 @@ class ModelCheckpoint::Impl {
     const Progress at = trainer.progress();
     if (saved_ == at) return;
     latest_time_ = SaveClock::now();
+    finish();  // the copy that the thread writes is needed again
     or_tell([&] { write(trainer, at, record); });
   }
 
@@ -100,7 +102,6 @@ class ModelCheckpoint::Impl {
 
  private:
   void write(Trainer& trainer, const Progress& at, const Record* record) {
-    if (thread_) thread_->finish();  // before its copy is written over
     StateDict state = trainer.state_dict();
     if (trainer.stop_token().reason() == FitReason::diverged) return;  // no place to go on from
     const double* value = record == nullptr ? nullptr : record->find(monitor_.name);

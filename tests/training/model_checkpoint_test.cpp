@@ -223,6 +223,19 @@ TEST(ModelCheckpoint, InAnOwnLoopSavesAndFinishes) {
   }
 }
 
+TEST(ModelCheckpoint, OfAnOwnLoopIsNotThatOfTheNextOne) {
+  const Scratch scratch(memory_folder());
+  SlopeFit fit({.dirpath = scratch / "a", .every_n_steps = 1});
+  Trainer trainer(fit.options);
+  trainer.prepare_data(fit.data);
+  trainer.prepare_model(fit.model);
+  trainer.fit_epoch();
+  const auto before = files_in(scratch / "a");
+  trainer.prepare_model(fit.model);
+  EXPECT_THROW(trainer.fit_epoch(), CheckpointError);
+  EXPECT_EQ(files_in(scratch / "a"), before);
+}
+
 TEST(ModelCheckpoint, SetsAsideWhatLiesBeyondThePlaceItGoesOnFrom) {
   const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .keep_last = 10}),
