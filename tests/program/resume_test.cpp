@@ -246,8 +246,12 @@ TEST_F(ResumedRun, IsNotResumedTwiceAtOnce) {
                    "trainer.max_epochs=1000000"},
                   output);
   process.wait_until([&] { return records_of(run("runs")).size() > 30; });
+  const std::string summary = text_of(run("runs") / "run.json"),
+                    command = text_of(run("runs") / "command.txt");
   const ProgramRun second = resume(run("runs"));
   EXPECT_EQ(second.exit_code, 1);
+  EXPECT_EQ(text_of(run("runs") / "run.json"), summary) << "it is the first one's";
+  EXPECT_EQ(text_of(run("runs") / "command.txt"), command);
   EXPECT_NE(second.err.find(run("runs").string()), std::string::npos) << second.err;
   process.send(SIGKILL);
   EXPECT_EQ(process.wait(), 128 + SIGKILL);
