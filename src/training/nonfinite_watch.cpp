@@ -75,7 +75,7 @@ struct NonfiniteWatch::Inputs : at::ObserverContext {
 std::unique_ptr<at::ObserverContext> NonfiniteWatch::on_operator(const at::RecordFunction& call) {
   auto inputs = std::make_unique<Inputs>();
   NonfiniteWatch* const watch = current_nonfinite_watch;
-  if (watch == nullptr) return inputs;
+  if (watch == nullptr || watch->depth_++ > 0) return inputs;
   for (const at::Tensor& tensor : tensors_of(call.inputs())) {
     inputs->memory.push_back(memory_of(tensor));
     const auto known = watch->parameters_.find(inputs->memory.back());
@@ -85,9 +85,11 @@ std::unique_ptr<at::ObserverContext> NonfiniteWatch::on_operator(const at::Recor
 }
 
 void NonfiniteWatch::on_end(const at::RecordFunction& call, at::ObserverContext* inputs) {
-  if (current_nonfinite_watch == nullptr || gives_memory_only(call.name())) return;
+  NonfiniteWatch* const watch = current_nonfinite_watch;
+  // What an operator does inside of itself may be memory that it has yet to write.
+  if (watch == nullptr || --watch->depth_ > 0 || gives_memory_only(call.name())) return;
   const at::DisableRecordFunctionGuard unseen;  // its own operators
-  current_nonfinite_watch->look(call, static_cast<const Inputs&>(*inputs));
+  watch->look(call, static_cast<const Inputs&>(*inputs));
 }
 
 void NonfiniteWatch::look(const at::RecordFunction& call, const Inputs& inputs) {

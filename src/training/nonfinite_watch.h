@@ -33,6 +33,7 @@ class NonfiniteWatch {
 
   std::map<const void*, std::string> parameters_;  // their names, by their memory, which views share
   const std::string* last_parameter_ = nullptr;
+  int depth_ = 0;  // of the operators that are running
   std::map<std::string, bool> is_found_;
   std::vector<std::string> findings_;
   at::CallbackHandle handle_;

@@ -3,6 +3,7 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "training/nonfinite_fit.h"
+#include "training/nonfinite_watch.h"
 
 namespace kindling {
 namespace {
@@ -43,6 +44,21 @@ TEST_P(Forensics, NameTheLayer) {
   EXPECT_TRUE(warnings.has("not finite from step 3 on")) << warnings.texts[0];
   EXPECT_TRUE(warnings.has("Of this step: the output of layer 'last' (aten::addmm) has an infinity"))
       << warnings.texts[0];
+}
+
+// A convolution works on memory of its own, which holds anything before it is written.
+TEST_P(Forensics, NameWholeOperatorsOnly) {
+  torch::nn::Sequential net{torch::nn::Conv2d(1, 4, 3), torch::nn::BatchNorm2d(4)};
+  net->to(device_);
+  {
+    const at::NoGradGuard no_grad;
+    net->parameters()[0].fill_(1e38);
+  }
+  const NonfiniteWatch watch(*net);
+  net->forward(at::full({2, 1, 8, 8}, 10, at::device(device_).dtype(at::kFloat)));
+  EXPECT_EQ(watch.findings(),
+            (std::vector<std::string>{"the output of layer '0' (aten::conv2d) has an infinity",
+                                      "the output of layer '1' (aten::batch_norm) has NaN"}));
 }
 
 TEST_P(Forensics, SayThatItDidNotComeAgain) {
