@@ -10,25 +10,14 @@
 #include <iostream>
 #include <map>
 
+#include "checkpoints.h"
 #include "clock.h"
+#include "epoch_clock.h"
 #include "report.h"
 #include "workloads.h"
 
 namespace kindling_bench {
 namespace {
-
-// One epoch of a fit, its validation included, is one repeat.
-class EpochClock : public kindling::Callback {
- public:
-  explicit EpochClock(Clock& clock) : clock_(clock) {}
-  void on_train_epoch_start(kindling::Trainer&, kindling::Module&) override { clock_.tick(); }
-  void on_fit_end(kindling::Trainer&, kindling::Module&, const kindling::FitResult&) override {
-    clock_.tick();
-  }
-
- private:
-  Clock& clock_;
-};
 
 void train(const Options& options, const Workload& workload) {
   Clock clock(options);
@@ -119,7 +108,8 @@ void cold_start(const Options& options) {
 void run_case(const Options& options) {
   const std::map<std::string, void (*)(const Options&)> cases{
       {"step_tiny", train<step_tiny>}, {"step_deep", train<step_deep>}, {"fmnist_epoch", train<fmnist_epoch>},
-      {"cnn_mnist", train<cnn_mnist>}, {"data_feed", data_feed},        {"cold_start", cold_start}};
+      {"cnn_mnist", train<cnn_mnist>}, {"data_feed", data_feed},        {"cold_start", cold_start},
+      {"ckpt_save", ckpt_save},        {"ckpt_load", ckpt_load},        {"ckpt_step", ckpt_step}};
   if (options.first_step) return first_step();
   const auto found = cases.find(options.case_name);
   if (found != cases.end()) return found->second(options);

@@ -6,8 +6,9 @@
 
 namespace kindling_bench {
 
-double wall_seconds();  // of a steady clock
-double cpu_seconds();   // of this process, all its threads
+double wall_seconds();        // of a steady clock
+double cpu_seconds();         // of this process, all its threads
+double thread_cpu_seconds();  // of the thread that calls
 
 // Times the stretches between calls of tick(). The first is a warm-up that does not count. With a gate, every
 // counted stretch begins only after the line "ready" has been answered, so that the driver can let several
@@ -18,10 +19,13 @@ class Clock {
 
   int rounds() const noexcept { return kWarmup + repeats_; }
   void tick();
+  void stop();  // ends the running stretch; what comes before the next tick() does not count
 
   // Seconds of the counted stretches.
   std::vector<double> wall() const { return {wall_.begin() + kWarmup, wall_.end()}; }
   std::vector<double> cpu() const { return {cpu_.begin() + kWarmup, cpu_.end()}; }
+  // Of the thread that ticks.
+  std::vector<double> thread_cpu() const { return {thread_cpu_.begin() + kWarmup, thread_cpu_.end()}; }
 
  private:
   static constexpr int kWarmup = 1;
@@ -29,8 +33,8 @@ class Clock {
   int repeats_;
   bool gate_;
   bool started_ = false;
-  double wall_start_ = 0, cpu_start_ = 0;
-  std::vector<double> wall_, cpu_;
+  double wall_start_ = 0, cpu_start_ = 0, thread_cpu_start_ = 0;
+  std::vector<double> wall_, cpu_, thread_cpu_;
 };
 
 }  // namespace kindling_bench

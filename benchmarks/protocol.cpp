@@ -26,10 +26,17 @@ void set(Options& options, const std::string& option, const std::string& value) 
     options.repeats = positive(option, value);
   else if (option == "--precision")
     options.precision = value;
+  else if (option == "--peer")
+    options.peer = value;
+  else if (option == "--variant")
+    options.variant = value;
+  else if (option == "--folder")
+    options.folder = value;
   else
-    throw kindling::ConfigError({.place = "command line",
-                                 .found = "the unknown option " + option,
-                                 .wanted = "--case, --threads, --repeats, --precision or --gate"});
+    throw kindling::ConfigError(
+        {.place = "command line",
+         .found = "the unknown option " + option,
+         .wanted = "--case, --threads, --repeats, --precision, --gate, --peer, --variant or --folder"});
 }
 
 }  // namespace

@@ -13,6 +13,10 @@ struct Options {
   std::string precision = "fp32";
   bool gate = false;        // say "ready" and wait for a line before every counted repeat
   bool first_step = false;  // of cold_start: make one step, print the CPU seconds since the process began
+  // Of the cases of checkpoints:
+  std::string peer = "kindling";
+  std::string variant{};
+  std::string folder = ".";  // where the files are
 };
 
 // Throws kindling::ConfigError for an option that is unknown, without its value or out of range.

@@ -11,7 +11,6 @@
 namespace kindling_bench {
 namespace {
 
-constexpr const char* kPeer = "kindling";
 constexpr double kMicro = 1e6;
 
 double median(const std::vector<double>& sorted) {
@@ -27,14 +26,15 @@ void report(const Options& options, Result result) {
   using kindling::json_string;
   std::sort(result.values.begin(), result.values.end());
   const std::string loss = result.final_loss ? kindling::json_number(*result.final_loss) : "null";
-  std::cout << R"({"case": )" << json_string(options.case_name) << R"(, "variant": "", "peer": )"
-            << json_string(kPeer) << R"(, "threads": )" << options.threads << R"(, "precision": )"
-            << json_string(options.precision) << R"(, "metric": )" << json_string(result.metric)
-            << R"(, "unit": )" << json_string(result.unit) << R"(, "median": )"
-            << rounded(median(result.values)) << R"(, "min": )" << rounded(result.values.front())
-            << R"(, "max": )" << rounded(result.values.back()) << R"(, "repeats": )" << result.values.size()
-            << R"(, "final_loss": )" << loss << R"(, "torch": )" << json_string(TORCH_VERSION)
-            << R"(, "cpu_model": )" << json_string(kindling::host_info().cpu_model) << "}" << std::endl;
+  std::cout << R"({"case": )" << json_string(options.case_name) << R"(, "variant": )"
+            << json_string(options.variant) << R"(, "peer": )" << json_string(options.peer)
+            << R"(, "threads": )" << options.threads << R"(, "precision": )" << json_string(options.precision)
+            << R"(, "metric": )" << json_string(result.metric) << R"(, "unit": )" << json_string(result.unit)
+            << R"(, "median": )" << rounded(median(result.values)) << R"(, "min": )"
+            << rounded(result.values.front()) << R"(, "max": )" << rounded(result.values.back())
+            << R"(, "repeats": )" << result.values.size() << R"(, "final_loss": )" << loss << R"(, "torch": )"
+            << json_string(TORCH_VERSION) << R"(, "cpu_model": )"
+            << json_string(kindling::host_info().cpu_model) << "}" << std::endl;
 }
 
 void report_times(const Options& options, const Clock& clock, const std::string& unit, double parts,

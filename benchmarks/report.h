@@ -11,7 +11,7 @@ namespace kindling_bench {
 
 // What the repeats of one case have come to.
 struct Result {
-  std::string metric;  // "cpu" or "wall"
+  std::string metric;  // "cpu", "wall" …
   std::string unit;
   std::vector<double> values{};  // one per repeat
   std::optional<double> final_loss{};

@@ -294,5 +294,21 @@ TEST(StateCopy, ChangesNoMoreAndKeepsItsMemory) {
   EXPECT_EQ(copy.state().metadata.at("step"), "2");
 }
 
+TEST(StateCopy, HoldsTheValuesOfEveryLayoutAndSize) {
+  const at::Tensor in_rows = at::arange(6, at::kFloat).view({2, 3});
+  const at::Tensor in_columns = at::arange(6, at::kFloat).view({3, 2}).t();
+  const auto take_both = [](const at::Tensor& first, const at::Tensor& then) {
+    StateCopy copy;
+    copy.take({.tensors = {{"a", first}}, .metadata = {}});
+    copy.take({.tensors = {{"a", then}}, .metadata = {}});
+    return same(*copy.state().find("a"), then);
+  };
+  EXPECT_TRUE(take_both(in_rows, in_columns));
+  EXPECT_TRUE(take_both(in_columns, in_rows));
+  EXPECT_TRUE(take_both(in_columns, in_columns + 1));
+  EXPECT_TRUE(take_both(at::zeros({100'000}), at::ones({100'000})));
+  EXPECT_TRUE(take_both(at::empty({0}), at::empty({0})));
+}
+
 }  // namespace
 }  // namespace kindling
