@@ -11,13 +11,21 @@ namespace kindling {
 namespace {
 
 constexpr std::size_t kMaxLinesBytes = std::size_t{1} << 40;  // beyond what a training could have written
-constexpr std::string_view kStepStart = "{\"global_step\": ", kEpochStart = "{\"epoch\": ";
+constexpr std::string_view kStepKey = "\"global_step\": ", kStepStart = "{\"global_step\": ",
+                           kEpochStart = "{\"epoch\": ";
 
-bool begins_beyond(std::string_view line, std::string_view start, std::int64_t last) {
-  std::int64_t number = 0;
-  return line.starts_with(start) &&
-         std::from_chars(line.data() + start.size(), line.data() + line.size(), number).ec == std::errc() &&
-         number > last;
+// -1: there is none.
+std::int64_t number_after(std::string_view line, std::string_view key) {
+  std::int64_t number = -1;
+  if (const auto at = line.find(key); at != std::string_view::npos)
+    std::from_chars(line.data() + at + key.size(), line.data() + line.size(), number);
+  return number;
+}
+
+bool line_is_beyond(std::string_view line, const Progress& at) {
+  return line.starts_with(kStepStart)
+             ? number_after(line, kStepStart) > at.global_step
+             : line.starts_with(kEpochStart) && number_after(line, kEpochStart) > at.epoch;
 }
 
 }  // namespace
@@ -39,11 +47,17 @@ void JsonlLogger::sync() {
 
 void JsonlLogger::resume_at(const Progress& at) {
   const std::string all = read_file(path_, kMaxLinesBytes);
-  std::string_view rest = all;
-  while (!rest.empty() && !begins_beyond(rest, kStepStart, at.global_step) &&
-         !begins_beyond(rest, kEpochStart, at.epoch))
-    rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1);
-  file_.cut_to(all.size() - rest.size());
+  std::size_t cut = all.size();
+  std::int64_t latest_step = -1;
+  for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
+    end = std::min(all.find('\n', begin), all.size() - 1) + 1;
+    const std::string_view line = std::string_view(all).substr(begin, end - begin);
+    const std::int64_t step = number_after(line, kStepKey);
+    if (step < latest_step) cut = all.size();  // another training, which has begun after this one
+    latest_step = step;
+    if (cut == all.size() && line_is_beyond(line, at)) cut = begin;
+  }
+  file_.cut_to(cut);
 }
 
 }  // namespace kindling

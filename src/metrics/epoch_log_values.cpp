@@ -13,6 +13,8 @@ namespace {
 
 // Each number of a segment that is saved: five of its own, and the number of its slots.
 constexpr std::size_t kSegmentNumbers = 6;
+// Column, weight and value.
+constexpr std::size_t kMarkNumbers = 3;
 
 template <class Number>
 at::Tensor tensor_of(const std::vector<Number>& numbers) {
@@ -140,8 +142,13 @@ void EpochLog::save(StateDict& state, const std::string& prefix) {
   for (const Sums& sums : sums_) {
     const std::string key = prefix + "sums." + std::to_string(sums.column);
     state.tensors.emplace_back(key, sums.on_host.clone());
-    state.tensors.emplace_back(key + ".weight", tensor_of<double>({sums.weight}));
+    state.tensors.emplace_back(key + ".weight", tensor_of<double>({sums.weight, sums.is_marked ? 1. : 0.}));
   }
+  std::vector<double> marks;
+  for (const Mark& mark : marks_)
+    marks.insert(marks.end(), {static_cast<double>(mark.column), mark.weight,
+                               mark.tensor.defined() ? mark.tensor.item<double>() : mark.number});
+  state.tensors.emplace_back(prefix + "marks", tensor_of(marks));
 }
 
 void EpochLog::load(const StateDict& state, const std::string& prefix, const MetricOfName& metric_of) {
@@ -165,8 +172,23 @@ void EpochLog::load(const StateDict& state, const std::string& prefix, const Met
     const at::Tensor* sums = state.find(key);
     if (sums == nullptr) continue;
     const auto weight = numbers_of<double>(state, key + ".weight");
-    if (weight.size() != 1 || sums->scalar_type() != at::kDouble) refuse(key, "it is no sum of a metric");
-    sums_.push_back({.column = i, .on_device = copy_to(*sums, device_), .weight = weight[0]});
+    if (weight.size() != 2 || sums->scalar_type() != at::kDouble) refuse(key, "it is no sum of a metric");
+    sums_.push_back({.column = i,
+                     .on_device = copy_to(*sums, device_),
+                     .weight = weight[0],
+                     .is_marked = weight[1] != 0});
+  }
+  load_marks(state, prefix);
+}
+
+// What has been marked for a row that is yet to be made.
+void EpochLog::load_marks(const StateDict& state, const std::string& prefix) {
+  const auto marks = numbers_of<double>(state, prefix + "marks");
+  if (marks.size() % kMarkNumbers != 0) refuse(prefix, "a mark is cut off");
+  for (std::size_t i = 0; i < marks.size(); i += kMarkNumbers) {
+    if (!(marks[i] >= 0 && marks[i] < static_cast<double>(columns_.size())))
+      refuse(prefix, "a mark has no name");
+    marks_.push_back({static_cast<std::size_t>(marks[i]), marks[i + 1], {}, marks[i + 2]});
   }
 }
 

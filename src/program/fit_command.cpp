@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/jsonl_logger.h"
@@ -49,11 +50,16 @@ class ConfigOnResume : public Callback {
   const RunConfig& config_;
 };
 
+int tell_finished(const ResumePlan& plan) {
+  std::cout << plan.note << "\n";
+  return 0;
+}
+
 // What a fit works with.
 struct FitInputs {
   const CommandContext& context;
   const LoadedConfig& loaded;
-  const ResumePlan& plan;
+  ResumePlan plan;
   StopOnSignal& signals;
   std::shared_ptr<Module> model;
   DataModule& data;
@@ -68,6 +74,8 @@ class FitRun {
         folder_(in_.plan.run.empty() ? RunFolder(config_.folder.dir, config_.run.name)
                                      : RunFolder(in_.plan.run)),
         checkpoint_(checkpoint_of(config_, folder_)) {
+    if (!in_.plan.run.empty()) plan_again();
+    config_.resume = {};  // is about this start, not about the run
     const Module::Monitor monitor = config_.monitor_of(*in_.model);
     const Heading heading{.configs = in_.loaded.description,
                           .run = folder_.path().string(),
@@ -76,6 +84,7 @@ class FitRun {
     screen_ = std::make_shared<Screen>(
         in_.context.request, heading,
         EpochTableOptions{.monitor = monitor.name, .higher_is_better = monitor.higher_is_better});
+    if (in_.plan.is_finished) return;
     log_to(in_.context.request, folder_.file("log.txt"));
     if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
     folder_.write_command(in_.context.argc, in_.context.argv);
@@ -84,6 +93,7 @@ class FitRun {
   }
 
   int run() {
+    if (in_.plan.is_finished) return tell_finished(in_.plan);
     try {
       return train();
     } catch (...) {
@@ -93,6 +103,16 @@ class FitRun {
   }
 
  private:
+  // Until the lock was free another process may have been at work on the run.
+  void plan_again() {
+    ResumePlan plan = plan_resume(in_.context.request, in_.context.registry, config_);
+    if (plan.run != in_.plan.run)
+      throw Error({.place = in_.plan.run.string(),
+                   .found = "meanwhile there is a newer run: " + plan.run.string(),
+                   .remedy = "start again"});
+    in_.plan = std::move(plan);
+  }
+
   void tell_failure() {
     summary_.status = "failed";
     try {
@@ -176,11 +196,7 @@ int fit_command(const CommandContext& context) {
   // Everything that can be refused is refused before there is a folder.
   RunConfig& config = *loaded.config;
   const ResumePlan plan = plan_resume(context.request, context.registry, config);
-  if (plan.is_finished) {
-    std::cout << plan.note << "\n";
-    return 0;
-  }
-  config.resume = {};  // is about this start, not about the run
+  if (plan.is_finished) return tell_finished(plan);
   const auto data = config.make_data();
   data->prepare();
   const auto model = config.make_model();

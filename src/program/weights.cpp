@@ -4,6 +4,7 @@
 #include "kindling/formats/safetensors.h"
 #include "kindling/tensors/state_dict.h"
 #include "program/resume_plan.h"
+#include "program/run_folder.h"
 
 namespace kindling {
 namespace {
@@ -12,9 +13,10 @@ namespace fs = std::filesystem;
 
 fs::path weights_of(const fs::path& run) {
   const fs::path weights = run / "weights.safetensors", folder = checkpoints_of(run);
-  if (fs::exists(weights)) return weights;
-  if (fs::is_directory(folder))
+  // A run that has gone on since it wrote them is further than they are.
+  if (run_status(run) != "finished" && fs::is_directory(folder))
     if (const auto checkpoint = newest_valid_checkpoint(folder)) return checkpoint->path;
+  if (fs::exists(weights)) return weights;
   throw CheckpointError({.place = run.string(),
                          .found = "there is neither a weights.safetensors nor a checkpoint that is whole",
                          .wanted = "the folder of a run, or a file"});

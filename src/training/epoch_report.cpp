@@ -87,10 +87,11 @@ void EpochReport::resume() {
 
 void EpochReport::report_steps(std::int64_t rows) {
   const std::size_t loss = state_.log.column("train_loss");
-  for (; num_reported_rows_ < rows; ++num_reported_rows_)
-    if (state_.log.tag(num_reported_rows_).global_step % every_n_steps_ == 0 &&
-        state_.log.value(num_reported_rows_, loss))
-      write(step_record(num_reported_rows_));
+  while (num_reported_rows_ < rows) {
+    const std::int64_t row = num_reported_rows_++;  // once, also where a logger throws
+    if (state_.log.tag(row).global_step % every_n_steps_ == 0 && state_.log.value(row, loss))
+      write(step_record(row));
+  }
 }
 
 Record EpochReport::step_record(std::int64_t row) const {

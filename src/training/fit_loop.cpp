@@ -1,6 +1,7 @@
 #include "training/fit_loop.h"
 
 #include "device/random_state.h"
+#include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "training/evaluate_loop.h"
@@ -26,10 +27,10 @@ std::optional<NamedValues> validate(const FitParts& fit) {
     return NamedValues{};
   }
   Module& model = *fit.state.model;
-  const EvaluationScope scope(model, fit.info, fit.evaluation_log);
-  fit.callbacks.call(&Callback::on_validation_start, model);
   const Device device = fit.state.log.device();
   fit.state.random_before_validation = random_state(device);
+  const EvaluationScope scope(model, fit.info, fit.evaluation_log);
+  fit.callbacks.call(&Callback::on_validation_start, model);
   std::optional<NamedValues> values;
   if (evaluate_loop(model, &Module::validation_step, *fit.validation, fit.evaluation_log, &fit.stop)) {
     values = fit.evaluation_log.means();
@@ -48,6 +49,13 @@ void stop_if_diverged(const FitParts& fit) {
   if (!step) return;
   fit.divergence.tell(*step, fit.report.source());
   fit.stop.request_stop(FitReason::diverged);
+}
+
+// An epoch that a stop has ended is told up to there; it goes on another time.
+std::optional<Metrics> leave_open(const FitParts& fit) {
+  fit.report.report_all();
+  stop_if_diverged(fit);
+  return std::nullopt;
 }
 
 void tell_of_skipped_steps(const Record& record) {
@@ -75,6 +83,14 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   return Metrics(record.values.begin(), record.values.end());
 }
 
+// Validates and closes, unless a stop leaves something of the epoch to be done. Batches that come from nobody
+// knows where end with it.
+std::optional<Metrics> end_epoch(const FitParts& fit) {
+  if (fit.train != nullptr && fit.stop.stop_requested()) return leave_open(fit);
+  const auto validation = validate(fit);
+  return validation ? std::optional(close_epoch(fit, *validation)) : leave_open(fit);
+}
+
 }  // namespace
 
 StateDict save_point(const FitParts& fit) {
@@ -82,6 +98,11 @@ StateDict save_point(const FitParts& fit) {
   fit.state.save(state);
   fit.report.report_all();
   stop_if_diverged(fit);
+  if (fit.divergence.step())
+    throw CheckpointError({.place = "the training",
+                           .found = "it has diverged at step " + std::to_string(*fit.divergence.step()),
+                           .wanted = "a state to go on from",
+                           .remedy = "go on from an earlier checkpoint"});
   return state;
 }
 
@@ -125,17 +146,7 @@ std::optional<Metrics> fit_epoch(const FitParts& fit) {
   } else {
     fit.report.begin(nullptr);
   }
-  if (fit.stop.stop_requested()) {
-    fit.report.end_training();
-    stop_if_diverged(fit);
-    return std::nullopt;
-  }
-  const auto validation = validate(fit);
-  if (!validation) {
-    stop_if_diverged(fit);
-    return std::nullopt;
-  }
-  return close_epoch(fit, *validation);
+  return end_epoch(fit);
 }
 
 void begin_epoch(const FitParts& fit) {
@@ -158,27 +169,27 @@ void train_batch(const FitParts& fit, const Batch& batch) {
   if (!model.is_training()) model.train();  // an own loop may have used it for acting
   fit.info->log = &fit.state.log;
   fit.state.is_torn = true;
+  fit.state.progress.phase =
+      Phase::training;  // again, where an own loop goes on after a validation has thrown
+  fit.state.random_before_validation.clear();
   with_memory_errors("training step", fit.state.progress.global_step + 1, batch.num_samples(),
                      [&] { fit.step.run(batch); });
   ++fit.state.progress.global_step;
   ++fit.state.progress.batch;
-  fit.state.is_torn = false;
   fit.report.after_step(batch.num_samples());
   if (fit.report.has_met_divergence()) stop_if_diverged(fit);
+  fit.state.is_torn = false;
   fit.callbacks.call(&Callback::on_train_batch_end, model);
 }
 
-Metrics finish_epoch(const FitParts& fit) {
-  FitParts parts = fit;
-  if (fit.stop.stop_requested()) parts.validation = nullptr;
-  return close_epoch(fit, validate(parts).value_or(NamedValues{}));
-}
+Metrics finish_epoch(const FitParts& fit) { return end_epoch(fit).value_or(Metrics{}); }
 
 void sanity_check(const FitParts& fit, BatchSource& batches) {
   Module& model = *fit.state.model;
   const EvaluationScope scope(model, fit.info, fit.evaluation_log);
   fit.callbacks.call(&Callback::on_validation_start, model);
-  evaluate_loop(model, &Module::validation_step, batches, fit.evaluation_log, &fit.stop);
+  // To its end, also after a stop: a training that goes on begins with the random state behind it.
+  evaluate_loop(model, &Module::validation_step, batches, fit.evaluation_log, /*stop=*/nullptr);
   fit.callbacks.call(&Callback::on_validation_end, model);
 }
 

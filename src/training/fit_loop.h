@@ -49,8 +49,8 @@ void sanity_check(const FitParts& fit, BatchSource& batches);
 void begin_epoch(const FitParts& fit);
 bool next_batch(const FitParts& fit, Batch& batch);
 void train_batch(const FitParts& fit, const Batch& batch);
-// Validates (unless a stop was requested), reports and goes on to the next epoch. Returns the values of the
-// record.
+// Validates, reports and goes on to the next epoch, unless a stop has ended the batches of `fit.train` or the
+// validation: then position, phase and log stay as they are. Returns the values of the record.
 Metrics finish_epoch(const FitParts& fit);
 // One epoch, or the rest of it. Nothing when a stop has ended it: then position, phase and log stay as they
 // are.

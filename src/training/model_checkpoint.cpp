@@ -72,14 +72,15 @@ class ModelCheckpoint::Impl {
   }
 
   void save(Trainer& trainer, const Record* record = nullptr) {
+    finish();  // it may have failed, and its copy is needed again
     const Progress at = trainer.progress();
     if (saved_ == at) return;
     latest_time_ = SaveClock::now();
-    finish();  // the copy that the thread writes is needed again
     or_tell([&] { write(trainer, at, record); });
   }
 
   void resume(const Trainer& trainer) {
+    finish();
     open(trainer, *trainer.model());
     saved_ = trainer.progress();
     folder_->set_aside_after(run_id_, saved_->global_step);
@@ -102,8 +103,13 @@ class ModelCheckpoint::Impl {
 
  private:
   void write(Trainer& trainer, const Progress& at, const Record* record) {
-    StateDict state = trainer.state_dict();
-    if (trainer.stop_token().reason() == FitReason::diverged) return;  // no place to go on from
+    StateDict state;
+    try {
+      state = trainer.state_dict();
+    } catch (const CheckpointError&) {
+      if (trainer.stop_token().reason() == FitReason::diverged) return;  // no place to go on from
+      throw;
+    }
     const double* value = record == nullptr ? nullptr : record->find(monitor_.name);
     if (value != nullptr) {
       state.metadata[kMonitorNameKey] = monitor_.name;
@@ -164,7 +170,10 @@ ModelCheckpoint::~ModelCheckpoint() = default;
 
 void ModelCheckpoint::request_save() noexcept { impl_->requested.store(true, std::memory_order_relaxed); }
 
-void ModelCheckpoint::finish() { impl_->finish(); }
+void ModelCheckpoint::finish() {
+  impl_->finish();
+  impl_->close();
+}
 
 std::filesystem::path ModelCheckpoint::last() const {
   if (!std::filesystem::is_directory(impl_->options.dirpath)) return {};

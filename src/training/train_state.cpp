@@ -144,7 +144,7 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   model = std::move(new_model);
   optimizer.reset();
   progress = {};
-  log.clear();
+  log = EpochLog(log.device());  // what another model has logged has names of its own
   run_id = new_run_id();
   is_torn = false;
   random_before_validation.clear();
@@ -185,9 +185,13 @@ void TrainState::save(StateDict& state) {
     state.tensors.emplace_back(kRandom + std::to_string(i), random[i]);
 }
 
-void TrainState::take_run_id(const StateDict& state) { run_id = read_text(state, kRunIdKey); }
+void TrainState::announce(const StateDict& state) {
+  run_id = read_text(state, kRunIdKey);
+  is_torn = true;
+}
 
 void TrainState::load(const StateDict& state) {
+  announce(state);
   load_model(*model, state);
   if (!log.device().is_cpu()) move_to(*model, log.device());
   optimizer.reset();
@@ -203,13 +207,12 @@ void TrainState::load(const StateDict& state) {
               .batch = count("batch"),
               .global_step = count("global_step"),
               .phase = is_training ? Phase::training : Phase::validation};
-  take_run_id(state);
-  is_torn = false;
   random_before_validation.clear();
   std::vector<at::Tensor> random;
   for (std::size_t i = 0; const at::Tensor* one = state.find(kRandom + std::to_string(i)); ++i)
     random.push_back(*one);
   set_random_state(log.device(), random);
+  is_torn = false;
 }
 
 }  // namespace kindling

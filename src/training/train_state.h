@@ -25,8 +25,8 @@ class TrainState {
   Progress progress{};
   EpochLog log;          // of the running epoch's training
   std::string run_id{};  // of the training, through all its stops
-  // While a step or the end of an epoch is at work, and after one that has thrown: the parts of the state do
-  // not belong together.
+  // While a step, the end of an epoch or load() is at work, and after one that has thrown: the parts of the
+  // state do not belong together.
   bool is_torn = false;
   // A validation that is cut short is done again from its start, with the random state that it found there.
   std::vector<at::Tensor> random_before_validation{};
@@ -41,8 +41,8 @@ class TrainState {
   // of the log, random state, callbacks. The one list of saved things. The tensors are the training's own, no
   // copies; saving brings the log to the host. Throws Error while it is torn.
   void save(StateDict& state);
-  // Makes it the saved training, before the rest is loaded.
-  void take_run_id(const StateDict& state);
+  // It is going to be the saved training: its run id is known, and until load() there is nothing to save.
+  void announce(const StateDict& state);
   // Into a training that start() has begun with the same kind of model, on the same device; lazy layers get
   // their shapes. The random state comes last, so what is to be drawn before the next step must have been
   // drawn. Throws CheckpointError that says what does not fit.

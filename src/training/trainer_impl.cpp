@@ -162,7 +162,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
   const FitScope scope{*this};
   prepare_data(new_data);
   prepare_model(model);
-  if (saved) state.take_run_id(*saved);
+  if (saved) state.announce(*saved);
   FitResult result;
   try {
     callbacks.call(&Callback::on_fit_start, *model);

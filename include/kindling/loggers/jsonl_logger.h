@@ -15,7 +15,7 @@ class KINDLING_API JsonlLogger : public Logger {
   explicit JsonlLogger(const std::filesystem::path& path) : path_(path), file_(path) {}
   void write(const Record& record) override;
   void sync() override;
-  // Cuts the file off before the first line beyond.
+  // Cuts the file off before the first line beyond, of the training that stands last in it.
   void resume_at(const Progress& at) override;
 
  private:

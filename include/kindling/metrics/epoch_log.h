@@ -78,8 +78,8 @@ class KINDLING_API EpochLog {
   // Forgets the rows, keeps names and memory.
   void clear();
 
-  // All rows, with what marks them (the marks of a row that is being made are not part of it). Saving moves
-  // the log to the host; loading replaces what is there. Metrics are asked for by their columns' names.
+  // All rows, with what marks them, and the marks of the row that is being made. Saving moves the log to the
+  // host; loading replaces what is there. Metrics are asked for by their columns' names.
   // Throws CheckpointError.
   using MetricOfName = std::function<std::shared_ptr<const Metric>(const std::string& name)>;
   void save(StateDict& state, const std::string& prefix);
@@ -122,6 +122,7 @@ class KINDLING_API EpochLog {
   void write_on_device(const Segment& segment);
   void prepare_mirror();
   void move_values_and_sums();
+  void load_marks(const StateDict& state, const std::string& prefix);
   void load_rows(const StateDict& state, const std::string& prefix);
   const Segment* segment_of(std::int64_t row) const;
   const float* host_values() const;

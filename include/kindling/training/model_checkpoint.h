@@ -59,8 +59,8 @@ class KINDLING_API ModelCheckpoint : public Callback {
   // Has the training saved after the step (or validation) that is running. From any thread or signal handler.
   void request_save() noexcept;
 
-  // Returns when what has been saved is durable, as on_fit_end() does: for own loops with asynchronous saves.
-  // Throws what a save has thrown, by on_error.
+  // Returns when what has been saved is durable, and gives the folder back, as on_fit_end() does: for the end
+  // of own loops. Throws what a save has thrown, by on_error.
   void finish();
 
   // The latest checkpoint in the folder that is whole, and the best one by the monitored value; empty: none

@@ -8,12 +8,14 @@
 namespace kindling {
 
 // Asks a Trainer to stop after the step it is in. The one thing of a Trainer that other threads and signal
-// handlers may call; it may outlive the Trainer. The first reason given counts.
+// handlers may call; it may outlive the Trainer. The first reason given counts, but that it has diverged
+// always.
 class StopToken {
  public:
   StopToken() : reason_(std::make_shared<std::atomic<FitReason>>(FitReason::finished)) {}
 
   void request_stop(FitReason reason = FitReason::requested) const noexcept {
+    if (reason == FitReason::diverged) return reason_->store(reason, std::memory_order_relaxed);
     FitReason none = FitReason::finished;
     reason_->compare_exchange_strong(none, reason, std::memory_order_relaxed);
   }

@@ -88,7 +88,8 @@ class KINDLING_API Trainer {
   bool is_done() const;
 
   // The training between two steps: save_checkpoint(trainer.state_dict(), path). The tensors are its own, no
-  // copies. Brings the log to the host; what loggers were told is on disk then. Throws Error inside a step.
+  // copies. Brings the log to the host; what loggers were told is on disk then. Throws Error inside a step,
+  // CheckpointError when the training has diverged.
   StateDict state_dict();
   // Puts a training that prepare_model() has just begun to where a saved one stood; loops go on from
   // progress(). Throws CheckpointError that says what does not fit.
@@ -119,9 +120,9 @@ class KINDLING_API Trainer {
   // step of an epoch counts as a row of its own, with the weight of the last batch unless one is given.
   void log(std::string_view name, const at::Tensor& value, ValueOptions options = {});
   void log(std::string_view name, double value, ValueOptions options = {});
-  // Ends the epoch as fit() does: validation, when data has been prepared that has a loader for it (none
-  // after a requested stop), record, loggers, callbacks. Returns the values of the record and begins the next
-  // epoch.
+  // Ends the epoch as fit() does: validation, when data has been prepared that has a loader for it, record,
+  // loggers, callbacks. Returns the values of the record and begins the next epoch; none when a stop has
+  // ended the batches of train_batches() or the validation, so that a saved training can go on there.
   Metrics finish_epoch();
 
   // Ends fit() after the current step; during a validation, after the batch. A request made before fit()

@@ -1,0 +1,285 @@
+// Places where a stop, an error or a second training could make what goes on another training.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "base/file_operations.h"
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/loggers/jsonl_logger.h"
+#include "kindling/tensors/checkpoint_file.h"
+#include "kindling/training/model_checkpoint.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+#include "training/confusion.h"
+#include "training/small_fit.h"
+
+namespace kindling {
+namespace {
+
+struct AtMoments : Callback {
+  std::function<void(Trainer&)> batch_end, validation_start;
+  void on_train_batch_end(Trainer& trainer, Module&) override {
+    ++num_batches;
+    if (batch_end) batch_end(trainer);
+  }
+  void on_validation_start(Trainer& trainer, Module&) override {
+    if (validation_start) validation_start(trainer);
+  }
+  void save_state(StateDict& state) const override { state.metadata["n"] = std::to_string(num_batches); }
+  void load_state(const StateDict& state) override {
+    if (refuses) throw std::runtime_error("not this one");
+    num_batches = std::stoll(state.metadata.at("n"));
+  }
+  std::int64_t num_batches = 0;
+  bool refuses = false;
+};
+
+// One process's part of a training of eight batches an epoch.
+struct EdgeFit {
+  EdgeFit(const std::filesystem::path& folder, std::int64_t epochs, ModelCheckpointOptions asked = {}) {
+    asked.dirpath = folder;
+    checkpoint = std::make_shared<ModelCheckpoint>(asked);
+    options = {.max_epochs = epochs,
+               .optimizer = sgd(0.01),
+               .callbacks = {moments, checkpoint},
+               .loggers = {logger}};
+  }
+  FitResult fit() { return Trainer(options).fit(model, data, {.resume = checkpoint->last()}); }
+  // As the page on checkpoints has it.
+  void own_loop() {
+    Trainer trainer(options);
+    trainer.prepare_data(data);
+    trainer.prepare_model(model);
+    if (!checkpoint->last().empty()) trainer.load_state_dict(load_checkpoint(checkpoint->last()));
+    while (!trainer.is_done()) {
+      for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
+      trainer.finish_epoch();
+    }
+    checkpoint->finish();
+  }
+  double logged(const std::string& name) const { return value_of(logger->records().back(), name); }
+
+  std::shared_ptr<AtMoments> moments = std::make_shared<AtMoments>();
+  std::shared_ptr<ModelCheckpoint> checkpoint;
+  std::shared_ptr<MemoryLogger> logger = std::make_shared<MemoryLogger>();
+  std::shared_ptr<Slope> model = std::make_shared<Slope>();
+  TensorData data = ramp(16, 4, 2);
+  TrainerOptions options;
+};
+
+// The fifth batch is not finite.
+TensorData data_with_nan() {
+  const at::Tensor x = at::arange(16, at::kFloat).unsqueeze(1);
+  at::Tensor inputs = x.clone();
+  inputs[8] = std::nan("");
+  return {{inputs, 2 * x}, {}, {.batch_size = 2, .shuffle = false}};
+}
+
+std::function<void(Trainer&)> stop_at(std::int64_t step) {
+  return [step](Trainer& trainer) {
+    if (trainer.progress().global_step == step) trainer.request_stop();
+  };
+}
+
+struct DrawingSlope : Slope {
+  void validation_step(const Batch& batch) override {
+    if (stops) stop.request_stop();
+    log("val_drawn", at::rand({1}));
+    Slope::validation_step(batch);
+  }
+  StopToken stop;
+  bool stops = false;
+};
+
+TEST(ResumeEdges, AStopDoesNotHideADivergence) {
+  const Scratch scratch(memory_folder());
+  EdgeFit fit(scratch / "a", 2);
+  fit.data = data_with_nan();
+  fit.moments->batch_end = stop_at(7);
+  const FitResult result = fit.fit();
+  EXPECT_EQ(result.status, FitStatus::diverged);
+  EXPECT_EQ(result.diverged_step, 5);
+  EXPECT_EQ(fit.checkpoint->last(), std::filesystem::path());
+}
+
+TEST(ResumeEdges, ADivergedTrainingIsNotHandedOut) {
+  const Scratch scratch(memory_folder());
+  EdgeFit fit(scratch / "a", 2, {.every_n_steps = 2});
+  fit.data = data_with_nan();
+  Trainer trainer(fit.options);
+  trainer.prepare_data(fit.data);
+  trainer.prepare_model(fit.model);
+  for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
+  EXPECT_EQ(fit.checkpoint->last().filename(), "step-00000004.safetensors");
+  const std::string error = error_text<CheckpointError>([&] { trainer.state_dict(); });
+  EXPECT_NE(error.find("diverged at step 5"), std::string::npos) << error;
+}
+
+TEST(ResumeEdges, AStopInAnOwnLoopLeavesTheEpochOpen) {
+  const Scratch scratch(memory_folder());
+  EdgeFit whole(scratch / "whole", 2), first(scratch / "a", 2, {.every_n_steps = 1}),
+      second(scratch / "a", 2, {.every_n_steps = 1});
+  whole.own_loop();
+  first.moments->batch_end = stop_at(3);
+  first.own_loop();
+  EXPECT_TRUE(first.logger->records().empty());
+  second.own_loop();
+  EXPECT_TRUE(same(second.model->weight, whole.model->weight));
+  ASSERT_EQ(second.logger->records().size(), 2u);
+  EXPECT_EQ(numbers_of(second.logger->records()[0]), numbers_of(whole.logger->records()[0]));
+}
+
+TEST(ResumeEdges, ALoggerThatThrowsLeavesNothingHalfTold) {
+  struct FailsOnce : Logger {
+    void write(const Record& record) override {
+      if (record.kind == Record::Kind::step && record.global_step == 5) throw std::runtime_error("network");
+    }
+  };
+  const Scratch scratch(memory_folder());
+  EdgeFit first(scratch / "a", 1, {.every_n_steps = 2}), second(scratch / "a", 1, {.every_n_steps = 2});
+  first.options.log_every_n_steps = second.options.log_every_n_steps = 1;
+  second.options.loggers = first.options.loggers;
+  first.options.loggers.push_back(std::make_shared<FailsOnce>());
+  EXPECT_THROW(first.fit(), std::runtime_error);
+  EXPECT_EQ(first.checkpoint->last().filename(), "step-00000004.safetensors");
+  second.fit();
+  EXPECT_EQ(second.moments->num_batches, 8);
+  ASSERT_EQ(first.logger->records().size(), 9u);
+  for (std::int64_t i = 0; i < 8; ++i)
+    EXPECT_EQ(first.logger->records()[static_cast<std::size_t>(i)].global_step, i + 1);
+}
+
+TEST(ResumeEdges, AStateThatWasLoadedInPartIsNotSaved) {
+  const Scratch scratch(memory_folder());
+  EdgeFit first(scratch / "a", 1), second(scratch / "b", 2);
+  first.fit();
+  second.moments->refuses = true;
+  EXPECT_THROW(Trainer(second.options).fit(second.model, second.data, {.resume = first.checkpoint->last()}),
+               std::runtime_error);
+  EXPECT_EQ(second.checkpoint->last(), std::filesystem::path());
+}
+
+TEST(ResumeEdges, WhatAnotherModelHasLoggedBelongsToIt) {
+  const Scratch scratch(memory_folder());
+  EdgeFit first(scratch / "a", 1), second(scratch / "a", 2);
+  {
+    Trainer trainer(first.options);
+    TensorData others = eleven_answers(false);
+    trainer.prepare_data(others);
+    trainer.prepare_model(std::make_shared<Echo>());
+    trainer.fit(first.model, first.data);
+  }
+  EXPECT_EQ(second.fit().progress.epoch, 2);
+}
+
+TEST(ResumeEdges, WhatACallbackLogsAfterAStepIsSaved) {
+  const Scratch scratch(memory_folder());
+  EdgeFit whole(scratch / "whole", 1), killed(scratch / "a", 1, {.every_n_steps = 3}),
+      stopped(scratch / "b", 1), after_kill(scratch / "a", 1), after_stop(scratch / "b", 1);
+  const auto log_step = [](Trainer& trainer) {
+    trainer.log("seen", static_cast<double>(trainer.progress().global_step));
+    trainer.log("twice", at::full({1}, 2. * static_cast<double>(trainer.progress().global_step)));
+  };
+  for (EdgeFit* fit : {&whole, &after_kill, &after_stop}) fit->moments->batch_end = log_step;
+  killed.moments->batch_end = [&](Trainer& trainer) {
+    log_step(trainer);
+    if (trainer.progress().global_step == 5) throw std::runtime_error("killed");
+  };
+  stopped.moments->batch_end = [&](Trainer& trainer) {
+    log_step(trainer);
+    stop_at(5)(trainer);
+  };
+  whole.fit();
+  EXPECT_THROW(killed.fit(), std::runtime_error);
+  stopped.fit();
+  for (EdgeFit* rest : {&after_kill, &after_stop}) {
+    rest->fit();
+    EXPECT_EQ(rest->logged("seen"), whole.logged("seen"));
+    EXPECT_EQ(rest->logged("twice"), whole.logged("twice"));
+    EXPECT_EQ(rest->logged("train_loss"), whole.logged("train_loss"));
+  }
+}
+
+TEST(ResumeEdges, ValidationsDrawTheSameWhereverTheyWereStopped) {
+  for (const std::int64_t sanity : {0, 2}) {  // 2: the stop comes in the sanity check
+    const Scratch scratch(memory_folder());
+    double whole = 0;
+    for (const int part : {0, 1, 2}) {
+      at::manual_seed(1);
+      EdgeFit fit(scratch / (part == 0 ? "whole" : "a"), 1);
+      fit.options.num_sanity_val_steps = sanity;
+      fit.moments->validation_start = [](Trainer&) { at::rand({3}); };
+      const auto model = std::make_shared<DrawingSlope>();
+      Trainer trainer(fit.options);
+      model->stop = trainer.stop_token();
+      model->stops = part == 1;
+      trainer.fit(model, fit.data, {.resume = fit.checkpoint->last()});
+      if (part == 0) whole = fit.logged("val_drawn");
+      if (part == 2) {
+        EXPECT_EQ(fit.logged("val_drawn"), whole) << sanity;
+      }
+    }
+  }
+}
+
+TEST(ResumeEdges, TheLastSaveIsTriedAgain) {
+  struct FailsOnce : FileOperations {
+    int rename(const char* from, const char* to) override {
+      if (!std::string_view(to).ends_with("step-00000008.safetensors") || --left < 0)
+        return FileOperations::rename(from, to);
+      errno = EIO;
+      return -1;
+    }
+    int left = 1;
+  };
+  for (const bool asynchronous : {false, true}) {
+    const Scratch scratch(memory_folder());
+    FailsOnce operations;
+    const ScopedFileOperations in_force(operations);
+    EdgeFit fit(scratch / "a", 1, {.on_error = "continue", .asynchronous = asynchronous});
+    fit.fit();
+    EXPECT_EQ(fit.checkpoint->last().filename(), "step-00000008.safetensors") << asynchronous;
+  }
+}
+
+TEST(ResumeEdges, GoingBackWaitsForASaveThatIsUnderWay) {
+  struct Slow : FileOperations {
+    int fsync(int file) override {
+      ::usleep(50'000);
+      return FileOperations::fsync(file);
+    }
+  } operations;
+  const Scratch scratch(memory_folder());
+  const ScopedFileOperations in_force(operations);
+  EdgeFit fit(scratch / "a", 1, {.every_n_steps = 2, .keep_last = 5, .asynchronous = true});
+  Trainer trainer(fit.options);
+  trainer.prepare_data(fit.data);
+  trainer.prepare_model(fit.model);
+  for (const Batch& batch : trainer.train_batches()) {
+    trainer.train_step(batch);
+    if (trainer.progress().global_step == 4) break;
+  }
+  trainer.load_state_dict(load_checkpoint(scratch / "a" / "step-00000002.safetensors"));
+  fit.checkpoint->finish();
+  EXPECT_EQ(fit.checkpoint->last().filename(), "step-00000002.safetensors");
+}
+
+TEST(ResumeEdges, OfTwoTrainingsInOneFileTheLastIsCutBack) {
+  const Scratch scratch(memory_folder());
+  const Record lines[] = {{.kind = Record::Kind::step, .global_step = 1, .epoch = 1},
+                          {.global_step = 2, .epoch = 1},
+                          {.global_step = 4, .epoch = 2},
+                          {.kind = Record::Kind::step, .global_step = 1, .epoch = 1},
+                          {.global_step = 2, .epoch = 1},
+                          {.global_step = 4, .epoch = 2}};
+  std::uintmax_t expected = 0;
+  for (const Record& line : lines) {
+    JsonlLogger(scratch / "lines").write(line);
+    if (&line == &lines[4]) expected = std::filesystem::file_size(scratch / "lines");
+  }
+  JsonlLogger(scratch / "lines").resume_at({.epoch = 1, .global_step = 2});
+  EXPECT_EQ(std::filesystem::file_size(scratch / "lines"), expected);
+}
+
+}  // namespace
+}  // namespace kindling
