@@ -13,13 +13,9 @@ namespace {
 
 constexpr std::size_t kMaxPickleValues = 4'000'000;  // of state dicts with hundreds of thousands of tensors
 
-constexpr std::string_view kOrderedDict = "collections OrderedDict", kSize = "torch Size",
-                           kTensor = "torch._utils _rebuild_tensor_v2",
-                           kParameter = "torch._utils _rebuild_parameter";
-
 // Of the names that state dicts use: the constant. Empty: it is none of them.
 std::string_view known_name(std::string_view name) {
-  for (const std::string_view known : {kOrderedDict, kSize, kTensor, kParameter})
+  for (const std::string_view known : {kOrderedDict, kTorchSize, kRebuildTensor, kRebuildParameter})
     if (name == known) return known;
   const auto storage = std::ranges::find(kStorageNames, name, &StorageName::name);
   return storage == std::end(kStorageNames) ? std::string_view() : storage->name;
@@ -241,10 +237,10 @@ class PickleMachine {
     if (!is(arguments, Kind::tuple)) refuse("a call's arguments are " + described(values_[arguments]));
     const std::vector<Place>& parts = values_[arguments].items;
     if (is_name(callee, kOrderedDict) && parts.empty()) return push({.kind = Kind::dict});
-    if (is_name(callee, kSize) && parts.size() == 1 && is(parts[0], Kind::tuple))
+    if (is_name(callee, kTorchSize) && parts.size() == 1 && is(parts[0], Kind::tuple))
       return stack_.push_back(parts[0]);
-    if (is_name(callee, kTensor)) return push_tensor(parts);
-    if (is_name(callee, kParameter) && parts.size() == 3 && is(parts[0], Kind::tensor) &&
+    if (is_name(callee, kRebuildTensor)) return push_tensor(parts);
+    if (is_name(callee, kRebuildParameter) && parts.size() == 3 && is(parts[0], Kind::tensor) &&
         is(parts[1], Kind::boolean) && is_empty_dict(parts[2]))
       return stack_.push_back(parts[0]);
     refuse("it calls " + described(values_[callee]) + " in a way that state dicts do not");

@@ -48,9 +48,14 @@ class Pickle {
 // "a tensor"
 std::string described(const PickleValue& value);
 
+// What state dicts name, module and name.
+inline constexpr std::string_view kOrderedDict = "collections OrderedDict", kTorchSize = "torch Size",
+                                  kRebuildTensor = "torch._utils _rebuild_tensor_v2",
+                                  kRebuildParameter = "torch._utils _rebuild_parameter";
+
 // The names of storages with the types of their values.
 struct StorageName {
-  std::string_view name;  // "torch FloatStorage", module and name
+  std::string_view name;  // "torch FloatStorage"
   TensorType type;
 };
 inline constexpr StorageName kStorageNames[] = {

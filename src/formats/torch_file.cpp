@@ -26,9 +26,20 @@ constexpr std::string_view kZipStart = "PK\3\4"sv;
 // The magic number 0x1950a86a20f9469cfc6c with which files before PyTorch 1.6 begin, as a pickle.
 constexpr std::string_view kLegacyStart = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;
 
-void check_start(const ByteSource& source, const std::string& place) {
+ByteSource source_of(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const InputFile>(path);
+  return {file->size(),
+          [file](std::size_t offset, void* out, std::size_t size) { file->read(offset, out, size); }};
+}
+
+std::string start_of(const ByteSource& source) {
   std::string start(std::min(source.size, kLegacyStart.size()), '\0');
   source.read(0, start.data(), start.size());
+  return start;
+}
+
+void check_start(const ByteSource& source, const std::string& place) {
+  const std::string start = start_of(source);
   if (start.starts_with(kZipStart)) return;
   if (start == kLegacyStart)
     throw CheckpointError({.place = place,
@@ -113,8 +124,11 @@ void gather(const TorchTensor& tensor, const char* from, char* out) {
 
 std::size_t TorchTensor::size_bytes() const { return bytes_of(type, shape).value_or(0); }
 
-bool is_torch_file(std::string_view start) {
-  return start.starts_with(kZipStart) || start.starts_with(kLegacyStart);
+bool is_torch_file(const std::filesystem::path& path) {
+  return with_errors_as<CheckpointError>([&] {
+    const std::string start = start_of(source_of(path));
+    return start.starts_with(kZipStart) || start == kLegacyStart;
+  });
 }
 
 // The archive, and which of its entries have been found whole.
@@ -140,13 +154,8 @@ struct TorchFile::Storages {
 };
 
 TorchFile::TorchFile(const std::filesystem::path& path, const std::string& key) {
-  with_errors_as<CheckpointError>([&] {
-    const auto file = std::make_shared<const InputFile>(path);
-    ByteSource source{file->size(), [file](std::size_t offset, void* out, std::size_t size) {
-                        file->read(offset, out, size);
-                      }};
-    std::tie(storages_, tensors_) = Storages::open(std::move(source), path.string(), key);
-  });
+  with_errors_as<CheckpointError>(
+      [&] { std::tie(storages_, tensors_) = Storages::open(source_of(path), path.string(), key); });
 }
 
 TorchFile TorchFile::of_bytes(std::string bytes, const std::string& place, const std::string& key) {

@@ -57,7 +57,7 @@ std::vector<std::string> names_of_state_dicts(const Pickle& pickle, const Pickle
                          .found = found,
                          .wanted = names.size() == 1 ? "the key " + names[0] + ", under which there is one"
                                                      : "one of the keys of state dicts: " + list_names(names),
-                         .remedy = "name it: --key of kindling import, or the key of load_torch"});
+                         .remedy = "name it: --key of kindling import, or the key of load_state_file"});
 }
 
 // Says what keeps a value from being a state dict.
@@ -100,7 +100,7 @@ class TensorReader {
 
   TorchTensor read(const PickleValue& value) const {
     TorchTensor tensor{.name = std::string(name_)};
-    if (!is_utf8()) refuse("its name is no valid UTF-8");
+    if (!is_utf8(name_)) refuse("its name is no valid UTF-8");
     const std::size_t values = take_storage(pickle_[value.items[0]], tensor);
     tensor.shape = sizes(pickle_[value.items[1]]);
     tensor.strides = sizes(pickle_[value.items[2]]);
@@ -116,14 +116,6 @@ class TensorReader {
  private:
   [[noreturn]] void refuse(const std::string& found) const {
     refuse_torch(place_, ", tensor " + quoted_key(name_), found);
-  }
-
-  bool is_utf8() const {
-    bool is_valid = true;
-    for_each_character(name_, [&](const Utf8Character& character, std::string_view) {
-      is_valid = is_valid && character.bytes > 0;
-    });
-    return is_valid;
   }
 
   // Returns the number of the storage's values.

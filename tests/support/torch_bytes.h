@@ -12,7 +12,7 @@ namespace kindling::torch_bytes {
 
 inline std::string little(std::uint64_t number, std::size_t size) {
   std::string bytes;
-  for (std::size_t i = 0; i < size; ++i) bytes += static_cast<char>(number >> (8 * i) & 0xff);
+  for (; size > 0; --size, number >>= 8) bytes += static_cast<char>(number & 0xff);
   return bytes;
 }
 

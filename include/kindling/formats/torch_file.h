@@ -18,7 +18,7 @@
 namespace kindling {
 
 // Whether a file begins as one of torch.save does, of any version.
-KINDLING_API bool is_torch_file(std::string_view start);
+KINDLING_API bool is_torch_file(const std::filesystem::path& path);
 
 // A tensor of such a file. Its values lie inside its storage, and are no more than it has.
 struct TorchTensor {
@@ -57,5 +57,10 @@ class KINDLING_API TorchFile {
   std::shared_ptr<Storages> storages_;
   std::vector<TorchTensor> tensors_;
 };
+
+// A file that Python's torch.load reads as an OrderedDict by default (weights_only=True). Tensors of one
+// type, size and `data` share a storage, as tied weights do. Refuses duplicate names and sizes that do not
+// fit type and shape. Atomic and durable (write_file_atomically), straight from where the values are.
+KINDLING_API void write_torch_file(const std::filesystem::path& path, std::span<const TensorToWrite> tensors);
 
 }  // namespace kindling
