@@ -19,7 +19,9 @@ for source in tests/fuzz/*_fuzzer.cpp; do
   fuzzer=build/fuzz/$(basename "$source" .cpp)
   clang++ "${flags[@]}" -fsanitize=fuzzer "$source" "${objects[@]}" -lspdlog -lfmt -lz -lutf8proc -o "$fuzzer"
   mkdir -p "$fuzzer.corpus"
+  seeds=()  # beginnings that it would not find by itself
+  if [ -d "tests/fuzz/seeds/$(basename "$fuzzer")" ]; then seeds=("tests/fuzz/seeds/$(basename "$fuzzer")"); fi
   echo "fuzz: $fuzzer for $seconds s"
   "$fuzzer" -max_total_time="$seconds" -rss_limit_mb=1024 -timeout=10 -artifact_prefix="$fuzzer." -verbosity=0 \
-    -print_final_stats=1 "$fuzzer.corpus"
+    -print_final_stats=1 "$fuzzer.corpus" ${seeds[@]+"${seeds[@]}"}
 done

@@ -28,4 +28,12 @@ void for_each_character(std::string_view text, Visit&& visit) {
   }
 }
 
+inline bool is_utf8(std::string_view text) {
+  bool is_valid = true;
+  for_each_character(text, [&](const Utf8Character& character, std::string_view) {
+    is_valid = is_valid && character.bytes > 0;
+  });
+  return is_valid;
+}
+
 }  // namespace kindling

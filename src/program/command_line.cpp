@@ -29,7 +29,8 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
     const std::string_view key = override_key(word);
     const bool is_value =
         i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights" ||
-                  words[i - 1] == "--resume" || words[i - 1] == "--svg");
+                  words[i - 1] == "--resume" || words[i - 1] == "--svg" || words[i - 1] == "--map" ||
+                  words[i - 1] == "--key");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {
@@ -97,6 +98,29 @@ void add_bench(CLI::App& app, Request& request) {
              1 << 20);
 }
 
+void add_conversions(CLI::App& app, Request& request) {
+  ConversionRequest& options = request.conversion;
+  CLI::App& out = *app.add_subcommand("export", "write a model's weights to OUT.safetensors or OUT.pt");
+  out.add_option("run", options.in, "a run's folder, a checkpoint or a file of weights")
+      ->required()
+      ->type_name("RUN|CHECKPOINT");
+  CLI::App& in = *app.add_subcommand("import", "convert Python's weights, .pt or .safetensors");
+  in.add_option("in", options.in, "a state dict that torch.save or safetensors wrote")
+      ->required()
+      ->type_name("IN");
+  in.add_option("--key", options.key, "the entry of a dict that is the state dict")->type_name("NAME");
+  for (CLI::App* command : {&out, &in}) {
+    command->add_option("out", options.out, "by its ending: .safetensors or .pt")
+        ->required()
+        ->type_name("OUT");
+    command
+        ->add_option("--map", options.map,
+                     "rename what begins with FROM; repeatable, the first that fits counts")
+        ->type_name("FROM=TO")
+        ->allow_extra_args(false);
+  }
+}
+
 void add_commands(CLI::App& app, Request& request) {
   CLI::App& fit = *app.add_subcommand("fit", "train a model");
   add_run_options(fit, request);
@@ -112,6 +136,7 @@ void add_commands(CLI::App& app, Request& request) {
     command->add_option("--weights", request.weights, "a run's folder or a safetensors file")
         ->type_name("RUN|FILE");
   }
+  add_conversions(app, request);
   app.add_subcommand("devices", "the cards and the CPU")->add_flag("--json", request.json, "as JSON");
   add_bench(app, request);
   app.add_subcommand("doctor", "versions, build, devices, threads, paths: for a bug report");

@@ -20,9 +20,16 @@ struct BenchRequest {
   TransferOptions transfer{};
 };
 
+// What was asked of `kindling export` and `kindling import`.
+struct ConversionRequest {
+  std::filesystem::path in{}, out{};
+  std::string key{};               // of import: the entry of a dict
+  std::vector<std::string> map{};  // "FROM=TO"
+};
+
 // What was asked for on the command line.
 struct Request {
-  std::string command{};  // fit, validate, test, predict, devices, bench, doctor, list
+  std::string command{};  // fit, validate, test, predict, export, import, devices, bench, doctor, list
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
   std::filesystem::path weights{};       // of --weights: a run's folder or a file
@@ -36,6 +43,7 @@ struct Request {
   bool check = false;
   bool json = false;
   BenchRequest bench{};
+  ConversionRequest conversion{};
 };
 
 struct ParsedCommandLine {

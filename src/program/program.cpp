@@ -18,7 +18,8 @@ int run(const CommandContext& context) {
   static const std::map<std::string, int (*)(const CommandContext&)> commands{
       {"fit", fit_command},         {"validate", validate_command}, {"test", test_command},
       {"predict", predict_command}, {"devices", devices_command},   {"doctor", doctor_command},
-      {"list", list_command},       {"bench", bench_command}};
+      {"list", list_command},       {"bench", bench_command},       {"export", export_command},
+      {"import", import_command}};
   return commands.at(context.request.command)(context);
 }
 

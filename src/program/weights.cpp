@@ -2,6 +2,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/formats/safetensors.h"
+#include "kindling/formats/torch_file.h"
 #include "kindling/tensors/state_dict.h"
 #include "program/resume_plan.h"
 #include "program/run_folder.h"
@@ -22,12 +23,24 @@ fs::path weights_of(const fs::path& run) {
                          .wanted = "the folder of a run, or a file"});
 }
 
+fs::path file_meant(const fs::path& path) { return fs::is_directory(path) ? weights_of(path) : path; }
+
+// A checkpoint holds more than the model.
+std::string prefix_in(const fs::path& file) {
+  if (is_torch_file(file)) return "";
+  return SafetensorsFile(file).index().metadata.contains("progress.global_step") ? "model." : "";
+}
+
 }  // namespace
 
 void load_weights_from(Module& model, const fs::path& path) {
-  const fs::path file = fs::is_directory(path) ? weights_of(path) : path;
-  const bool is_checkpoint = SafetensorsFile(file).index().metadata.contains("progress.global_step");
-  load_weights(model, file, {.prefix = is_checkpoint ? "model." : ""});
+  const fs::path file = file_meant(path);
+  load_weights(model, file, {.prefix = prefix_in(file)});
+}
+
+StateDict weights_from(const fs::path& path) {
+  const fs::path file = file_meant(path);
+  return renamed(load_state_file(file), {.prefix = prefix_in(file)}, file.string());
 }
 
 }  // namespace kindling

@@ -3,11 +3,15 @@
 #include <filesystem>
 
 #include "kindling/nn/module.h"
+#include "kindling/tensors/state_dict.h"
 
 namespace kindling {
 
-// Loads what `path` means: a file of weights, a checkpoint, or the folder of a run (its weights.safetensors,
-// or, of a run that has been killed, its latest checkpoint). Throws CheckpointError.
+// Loads what `path` means: a file of weights (.safetensors, .pt), a checkpoint, or the folder of a run (its
+// weights.safetensors, or, of a run that has been killed, its latest checkpoint). Throws CheckpointError.
 void load_weights_from(Module& model, const std::filesystem::path& path);
+
+// The model's tensors of what `path` means, by the model's names.
+StateDict weights_from(const std::filesystem::path& path);
 
 }  // namespace kindling

@@ -10,6 +10,7 @@
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
 #include "tensors/state_fit.h"
+#include "tensors/weights_file.h"
 
 namespace kindling {
 namespace {
@@ -37,29 +38,35 @@ at::ScalarType scalar_type(TensorType type) {
   throw CheckpointError({.found = "safetensors: unknown tensor type"});
 }
 
-void read_values(const SafetensorsFile& file, const TensorEntry& entry, const at::Tensor& host_tensor) {
-  if (entry.end > entry.begin) file.read(entry, host_tensor.mutable_data_ptr());
-}
+// Keeps the bytes of tensors alive until they are written.
+struct HostTensors {
+  explicit HostTensors(const StateDict& state) {
+    for (const auto& [name, tensor] : state.tensors) {
+      held.push_back(move_to(tensor.detach(), cpu()).contiguous());
+      writes.push_back({.name = name,
+                        .type = tensor_type(tensor, name),
+                        .shape = tensor.sizes().vec(),
+                        .data = held.back().const_data_ptr(),
+                        .size_bytes = held.back().nbytes()});
+    }
+  }
+
+  std::vector<at::Tensor> held;
+  std::vector<TensorToWrite> writes;
+};
 
 void write_state(const StateDict& state, const std::filesystem::path& path, WithChecksums checksums) {
-  std::vector<at::Tensor> on_host;  // keeps the bytes alive until they are written
-  std::vector<TensorToWrite> writes;
-  for (const auto& [name, tensor] : state.tensors) {
-    on_host.push_back(move_to(tensor.detach(), cpu()).contiguous());
-    writes.push_back({.name = name,
-                      .type = tensor_type(tensor, name),
-                      .shape = tensor.sizes().vec(),
-                      .data = on_host.back().const_data_ptr(),
-                      .size_bytes = on_host.back().nbytes()});
-  }
-  write_safetensors(path, writes, state.metadata, checksums);
+  write_safetensors(path, HostTensors(state).writes, state.metadata, checksums);
 }
 
-StateDict read_state(const SafetensorsFile& file) {
-  StateDict state{.tensors = {}, .metadata = file.index().metadata};
-  for (const TensorEntry& entry : file.index().tensors) {
-    state.tensors.emplace_back(entry.name, at::empty(entry.shape, scalar_type(entry.type)));
-    read_values(file, entry, state.tensors.back().second);
+StateDict read_state(const WeightsFile& file) {
+  StateDict state{.tensors = {}, .metadata = file.metadata()};
+  for (std::size_t i = 0; i < file.entries().size(); ++i) {
+    const auto& [name, type, shape] = file.entries()[i];
+    const std::size_t first = file.first_alike(i);
+    state.tensors.emplace_back(name,
+                               first < i ? state.tensors[first].second : at::empty(shape, scalar_type(type)));
+    if (first == i) file.read(i, state.tensors[i].second.mutable_data_ptr());
   }
   return state;
 }
@@ -88,7 +95,17 @@ void save_safetensors(const StateDict& state, const std::filesystem::path& path)
   write_state(state, path, WithChecksums::no);
 }
 
-StateDict load_safetensors(const std::filesystem::path& path) { return read_state(SafetensorsFile(path)); }
+StateDict load_safetensors(const std::filesystem::path& path) {
+  return read_state(WeightsFile(SafetensorsFile(path)));
+}
+
+void save_torch(const StateDict& state, const std::filesystem::path& path) {
+  write_torch_file(path, HostTensors(state).writes);
+}
+
+StateDict load_state_file(const std::filesystem::path& path, const std::string& key) {
+  return read_state(WeightsFile::open(path, key));
+}
 
 void save_checkpoint(const StateDict& state, const std::filesystem::path& path) {
   StateDict marked = state;
@@ -100,26 +117,25 @@ StateDict load_checkpoint(const std::filesystem::path& path) {
   const bool is_folder = std::filesystem::is_directory(path);
   const SafetensorsFile file(is_folder ? newest_of(path) : path);
   require_checkpoint(file);
-  return read_state(file);
+  return read_state(WeightsFile(file));
 }
 
 LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                         const LoadOptions& options) {
-  const SafetensorsFile file(path);
+  const WeightsFile file = WeightsFile::open(path);
   StateDict shapes;
-  for (const TensorEntry& entry : file.index().tensors)
-    shapes.tensors.emplace_back(entry.name,
-                                at::empty(entry.shape, at::device(at::kMeta).dtype(scalar_type(entry.type))));
+  for (const auto& [name, type, shape] : file.entries())
+    shapes.tensors.emplace_back(name, at::empty(shape, at::device(at::kMeta).dtype(scalar_type(type))));
   StateFit fit = fit_state(module, shapes, options, path.string());
   for (const auto& [name, tensor, place] : fit.targets) {
-    const TensorEntry& entry = file.index().tensors[place];
+    const WeightsFile::Entry& entry = file.entries()[place];
     const at::ScalarType type = scalar_type(entry.type);
     if (tensor.is_cpu() && tensor.scalar_type() == type && tensor.is_contiguous()) {
-      read_values(file, entry, tensor);
+      file.read(place, tensor.mutable_data_ptr());
       tensor.unsafeGetTensorImpl()->bump_version();  // for autograd, which did not see the write
     } else {
       const at::Tensor staged = at::empty(entry.shape, type);
-      read_values(file, entry, staged);
+      file.read(place, staged.mutable_data_ptr());
       write_values(tensor, staged);
     }
   }

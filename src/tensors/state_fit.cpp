@@ -94,6 +94,19 @@ std::string LoadReport::text() const {
   return text;
 }
 
+StateDict renamed(const StateDict& state, const LoadOptions& options, const std::string& place) {
+  std::vector<std::string> names(state.tensors.size());
+  std::vector<bool> is_taken(state.tensors.size());
+  for (const auto& [name, i] : places_in_model(state, options, place)) {
+    names[i] = name;
+    is_taken[i] = true;
+  }
+  StateDict result{.tensors = {}, .metadata = state.metadata};
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (is_taken[i]) result.tensors.emplace_back(names[i], state.tensors[i].second);
+  return result;
+}
+
 StateFit fit_state(torch::nn::Module& module, const StateDict& values, const LoadOptions& options,
                    const std::string& place) {
   const Places places = places_in_model(values, options, place);

@@ -41,11 +41,11 @@ TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
     return error_text<ConfigError>([&] { parse(std::move(words)); });
   };
   EXPECT_EQ(answer({"predcit", "-c", "a.toml"}),
-            "kindling: there is no command 'predcit'; wanted: one of fit, validate, test, predict, devices, "
-            "bench, doctor, list; did you mean 'predict'?");
+            "kindling: there is no command 'predcit'; wanted: one of fit, validate, test, predict, export, "
+            "import, devices, bench, doctor, list; did you mean 'predict'?");
   EXPECT_EQ(answer({"seed=3", "transmogrify"}),
             "kindling: there is no command 'transmogrify'; wanted: one of fit, validate, test, predict, "
-            "devices, bench, doctor, list");
+            "export, import, devices, bench, doctor, list");
   EXPECT_EQ(answer({"bench", "matmull", "--json"}),
             "bench: there is no command 'matmull'; wanted: one of matmul, log, pair, transfer; did you mean "
             "'matmul'?");

@@ -64,15 +64,28 @@ KINDLING_API LoadReport load_state_dict(torch::nn::Module& module, const StateDi
                                         const std::string& place = "state_dict",
                                         const LoadOptions& options = {});
 
-// The same from a safetensors file, straight to where the parameters are: no more than one tensor is held in
-// host memory on the way, and none when it is read into a parameter on the CPU. Everything is checked before
-// the first write; only a disk that fails in between leaves the model half loaded. Throws CheckpointError.
+// The same from a safetensors file or a state dict of Python's (`.pt`, torch.save), straight to where the
+// parameters are: no more than one tensor is held in host memory on the way, and none when it is read into a
+// parameter on the CPU. Everything is checked before the first write; only a disk that fails in between
+// leaves the model half loaded. Throws CheckpointError.
 KINDLING_API LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                                      const LoadOptions& options = {});
 
+// Those of `state` that options.prefix takes, under the names that options.map gives them. Throws
+// CheckpointError for two of one name.
+KINDLING_API StateDict renamed(const StateDict& state, const LoadOptions& options,
+                               const std::string& place = "state_dict");
+
 // safetensors files, readable by Python's `safetensors`. Tensors of any device and layout are written; they
-// are read to the CPU. Both throw CheckpointError; a file that exists is replaced atomically.
+// are read to the CPU. All here throw CheckpointError; a file that exists is replaced atomically.
 KINDLING_API void save_safetensors(const StateDict& state, const std::filesystem::path& path);
 KINDLING_API StateDict load_safetensors(const std::filesystem::path& path);
+
+// A file that Python's torch.load reads as a state dict by default; the metadata is left out.
+KINDLING_API void save_torch(const StateDict& state, const std::filesystem::path& path);
+
+// Either kind of file, which its first bytes tell. `key` names the entry of a torch.save'd dict that is the
+// state dict: "model" of {"model": …, "epoch": 3}. Tensors that are one in Python are one here, too.
+KINDLING_API StateDict load_state_file(const std::filesystem::path& path, const std::string& key = "");
 
 }  // namespace kindling

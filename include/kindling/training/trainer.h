@@ -84,8 +84,7 @@ class KINDLING_API Trainer {
   // One epoch of training and validation, with its records and callbacks; the values of the epoch record,
   // none when a stop has ended it. Throws Error when nothing has been prepared.
   Metrics fit_epoch();
-  // Whether max_epochs or max_steps is reached or a stop has been requested.
-  bool is_done() const;
+  bool is_done() const;  // max_epochs or max_steps is reached, or a stop has been requested
 
   // The training between two steps: save_checkpoint(trainer.state_dict(), path). The tensors are its own, no
   // copies. Brings the log to the host; what loggers were told is on disk then. Throws Error inside a step,
@@ -120,13 +119,13 @@ class KINDLING_API Trainer {
   // step of an epoch counts as a row of its own, with the weight of the last batch unless one is given.
   void log(std::string_view name, const at::Tensor& value, ValueOptions options = {});
   void log(std::string_view name, double value, ValueOptions options = {});
-  // Ends the epoch as fit() does: validation, when data has been prepared that has a loader for it, record,
-  // loggers, callbacks. Returns the values of the record and begins the next epoch; none when a stop has
-  // ended the batches of train_batches() or the validation, so that a saved training can go on there.
+  // Ends the epoch as fit() does: validation (when the prepared data has a loader for it), record, loggers,
+  // callbacks. Returns the record's values; none when a stop has ended train_batches() or the validation:
+  // then the epoch stays open, so that a saved training can go on there.
   Metrics finish_epoch();
 
-  // Ends fit() after the current step; during a validation, after the batch. A request made before fit()
-  // holds for it: it ends before the first step. The token does the same from other threads.
+  // Ends fit() after the current step or validation batch; before fit(), ends it before the first step. The
+  // token does the same from other threads.
   void request_stop(FitReason reason = FitReason::requested) noexcept;
   StopToken stop_token() const noexcept;
 

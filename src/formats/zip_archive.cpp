@@ -1,0 +1,271 @@
+#include "formats/zip_archive.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <span>
+#include <unordered_set>
+#include <utility>
+
+#include "formats/zip_layout.h"
+#include "kindling/base/error.h"
+#include "kindling/base/json.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::size_t kMaxDirectoryBytes = std::size_t{1} << 26;
+constexpr std::size_t kCrcPieceBytes = std::size_t{1} << 18;
+
+[[noreturn]] void refuse_zip(const std::string& where, const std::string& found,
+                             const std::string& wanted = "") {
+  throw CheckpointError({.place = where,
+                         .found = found,
+                         .wanted = wanted,
+                         .remedy = "the file is damaged or not from torch.save: get a whole copy of it, or "
+                                   "save it again"});
+}
+
+[[noreturn]] void refuse_compressed(const std::string& where) {
+  throw CheckpointError(
+      {.place = where,
+       .found = "it is compressed, as the code of TorchScript programs is",
+       .wanted = "stored entries, as torch.save writes them",
+       .remedy = "take the program's values in Python: torch.save(torch.jit.load(FILE).state_dict(), "
+                 "\"weights.pt\")"});
+}
+
+// Numbers one after the other; running out of bytes is an error.
+class ZipFields {
+ public:
+  ZipFields(std::string_view bytes, std::string where) : bytes_(bytes), where_(std::move(where)) {}
+
+  std::uint64_t number(std::size_t size) {
+    std::uint64_t value = 0;
+    const std::string_view piece = text(size);
+    for (std::size_t i = size; i-- > 0;) value = value << 8 | static_cast<unsigned char>(piece[i]);
+    return value;
+  }
+  std::string_view text(std::size_t size) {
+    if (size > bytes_.size()) refuse_zip(where_, "the zip directory ends too early");
+    const std::string_view piece = bytes_.substr(0, size);
+    bytes_.remove_prefix(size);
+    return piece;
+  }
+  void want(std::uint64_t value, std::size_t size, const char* what) {
+    if (number(size) != value) refuse_zip(where_, std::string(what) + " is not what it should be");
+  }
+  bool empty() const { return bytes_.empty(); }
+
+ private:
+  std::string_view bytes_;
+  std::string where_;
+};
+
+std::string piece_of(const ByteSource& source, std::size_t offset, std::size_t size) {
+  std::string bytes(size, '\0');
+  source.read(offset, bytes.data(), size);
+  return bytes;
+}
+
+// Where the directory is.
+struct ZipDirectory {
+  std::uint64_t entries = 0, begin = 0, size = 0;
+  std::size_t end = 0;  // where it has to end
+};
+
+// The record of large archives, which PyTorch always writes, before its locator at `locator`.
+ZipDirectory directory_of_end64(const ByteSource& source, std::size_t locator, const std::string& place) {
+  const std::string locator_bytes = piece_of(source, locator, kLocatorBytes);
+  ZipFields fields(locator_bytes, place);
+  fields.want(kLocatorSignature, 4, "the zip64 locator");
+  fields.want(0, 4, "the zip64 locator's disk");
+  const std::uint64_t begin = fields.number(8);
+  fields.want(1, 4, "the number of the zip archive's disks");
+  if (locator < kEnd64Bytes || begin != locator - kEnd64Bytes)
+    refuse_zip(place, "the zip64 locator leads astray");
+  const std::string bytes = piece_of(source, begin, kEnd64Bytes);
+  ZipFields end(bytes, place);
+  end.want(kEnd64Signature, 4, "the zip64 record");
+  end.want(kEnd64Bytes - 12, 8, "the zip64 record's size");
+  end.text(4);  // versions
+  end.want(0, 8, "the zip64 record's disk");
+  ZipDirectory directory{.entries = end.number(8), .end = begin};
+  end.want(directory.entries, 8, "the number of entries");
+  directory.size = end.number(8);
+  directory.begin = end.number(8);
+  return directory;
+}
+
+ZipDirectory find_directory(const ByteSource& source, const std::string& place) {
+  if (source.size < kEndBytes) refuse_zip(place, "the file is too short for a zip archive");
+  const std::size_t at = source.size - kEndBytes;
+  const std::string bytes = piece_of(source, at, kEndBytes);
+  ZipFields end(bytes, place + ", byte " + std::to_string(at));
+  end.want(kEndSignature, 4, "the end of the zip archive");
+  end.want(0, 4, "the zip archive's disk");
+  ZipDirectory directory{.entries = end.number(2), .end = at};
+  end.want(directory.entries, 2, "the number of entries");
+  directory.size = end.number(4);
+  directory.begin = end.number(4);
+  end.want(0, 2, "the comment's length");
+  const bool has_locator =
+      at >= kLocatorBytes &&
+      ZipFields(piece_of(source, at - kLocatorBytes, 4), place).number(4) == kLocatorSignature;
+  if (!has_locator) return directory;
+  const ZipDirectory large = directory_of_end64(source, at - kLocatorBytes, place);
+  const auto differs = [](std::uint64_t small, std::uint64_t in_64, std::uint64_t value) {
+    return small != in_64 && small != value;
+  };
+  if (differs(directory.entries, kCountIn64, large.entries) || differs(directory.size, kIn64, large.size) ||
+      differs(directory.begin, kIn64, large.begin))
+    refuse_zip(place, "the two ends of the zip archive differ");
+  return large;
+}
+
+// What the directory says of an entry: `begin` is still that of its local header.
+struct ListedEntry {
+  ZipEntry entry{};
+  std::uint64_t flags = 0;
+  std::size_t header = 0;  // where its local header begins
+};
+
+// Numbers that did not fit stand here, in this order and only they.
+void take_zip64(ZipFields extra, const std::string& where, std::uint64_t& size, std::uint64_t& packed,
+                std::uint64_t& header) {
+  while (!extra.empty()) {
+    const std::uint64_t kind = extra.number(2);
+    ZipFields field(extra.text(extra.number(2)), where);
+    if (kind != kZip64Field) continue;
+    for (std::uint64_t* value : {&size, &packed, &header})
+      if (*value == kIn64) *value = field.number(8);
+  }
+}
+
+void check_zip_name(std::string_view name, const std::string& where) {
+  const bool is_hostile = name.empty() || name.starts_with('/') || name.find('\\') != name.npos ||
+                          name.find('\0') != name.npos || name == ".." || name.starts_with("../") ||
+                          name.ends_with("/..") || name.find("/../") != name.npos;
+  if (is_hostile)
+    refuse_zip(where, "the entry's name " + json_string(name.substr(0, 100)) + " leads out of the archive");
+}
+
+ListedEntry listed_entry(ZipFields& fields, const std::string& where) {
+  fields.want(kDirectorySignature, 4, "an entry's signature");
+  fields.text(4);  // versions
+  ListedEntry listed{.flags = fields.number(2)};
+  const std::uint64_t method = fields.number(2);
+  fields.text(4);  // time
+  listed.entry.crc = static_cast<std::uint32_t>(fields.number(4));
+  std::uint64_t packed = fields.number(4), size = fields.number(4);
+  const std::size_t name_bytes = fields.number(2), extra_bytes = fields.number(2);
+  fields.want(0, 2, "an entry's comment");
+  fields.want(0, 2, "an entry's disk");
+  fields.text(6);  // attributes
+  std::uint64_t header = fields.number(4);
+  listed.entry.name = fields.text(name_bytes);
+  take_zip64(ZipFields(fields.text(extra_bytes), where), where, size, packed, header);
+  check_zip_name(listed.entry.name, where);
+  const std::string here = where + ", entry " + json_string(listed.entry.name.substr(0, 100));
+  if (method != 0) refuse_compressed(here);
+  if ((listed.flags & ~std::uint64_t{kUtf8Flag | kSizesBehindFlag}) != 0)
+    refuse_zip(here, "it is encrypted or otherwise special");
+  if (packed != size) refuse_zip(here, "its two sizes differ");
+  listed.entry.size = size;
+  listed.header = header;
+  return listed;
+}
+
+// The local header says the same, and where the bytes begin.
+void find_bytes(const ByteSource& source, ListedEntry& listed, std::size_t end, const std::string& place) {
+  ZipEntry& entry = listed.entry;
+  const std::string where = place + ", entry " + json_string(entry.name.substr(0, 100));
+  const std::size_t fixed = kLocalBytes + entry.name.size();
+  if (listed.header > end || fixed > end - listed.header) refuse_zip(where, "it begins outside the archive");
+  const std::string bytes = piece_of(source, listed.header, fixed);
+  ZipFields local(bytes, where);
+  local.want(kLocalSignature, 4, "its local header");
+  local.text(2);  // version
+  local.want(listed.flags, 2, "its local header's flags");
+  local.want(0, 2, "its local header's method");
+  local.text(16);  // time, CRC, sizes: the directory's count, as for any reader
+  local.want(entry.name.size(), 2, "the length of its name");
+  const std::size_t extra_bytes = local.number(2);
+  if (local.text(entry.name.size()) != entry.name) refuse_zip(where, "its local header has another name");
+  entry.begin = listed.header + fixed + extra_bytes;
+  if (entry.begin > end || entry.size > end - entry.begin) refuse_zip(where, "it ends outside the archive");
+}
+
+void check_zip_overlaps(std::span<const ListedEntry> sorted, const std::string& place) {
+  std::unordered_set<std::string_view> names;
+  std::size_t reached = 0;
+  for (const auto& [entry, flags, header] : sorted) {
+    const std::string where = place + ", entry " + json_string(entry.name.substr(0, 100));
+    if (header < reached) refuse_zip(where, "it overlaps another one");
+    if (!names.insert(entry.name).second) refuse_zip(where, "its name is there twice");
+    reached = entry.begin + entry.size;
+  }
+}
+
+}  // namespace
+
+ZipArchive::ZipArchive(ByteSource source, std::string place)
+    : source_(std::move(source)), place_(std::move(place)) {
+  const ZipDirectory directory = find_directory(source_, place_);
+  if (directory.begin > directory.end || directory.size != directory.end - directory.begin)
+    refuse_zip(place_, "the zip directory does not end where the archive does");
+  if (directory.size > kMaxDirectoryBytes) refuse_zip(place_, "the zip directory is too large");
+  if (directory.entries > directory.size / kDirectoryBytes)
+    refuse_zip(place_, "the zip directory is too short for its entries");
+  const std::string bytes = piece_of(source_, directory.begin, directory.size);
+  ZipFields fields(bytes, place_);
+  std::vector<ListedEntry> listed;
+  for (std::uint64_t i = 0; i < directory.entries; ++i) {
+    listed.push_back(listed_entry(fields, place_));
+    find_bytes(source_, listed.back(), directory.begin, place_);
+  }
+  if (!fields.empty()) refuse_zip(place_, "the zip directory goes on behind its entries");
+  std::ranges::stable_sort(listed, {}, &ListedEntry::header);
+  check_zip_overlaps(listed, place_);
+  for (ListedEntry& one : listed) entries_.push_back(std::move(one.entry));
+}
+
+const ZipEntry* ZipArchive::find(std::string_view name) const {
+  const auto found = std::ranges::find(entries_, name, &ZipEntry::name);
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+// Reads the bytes piece by piece to where `place_of(bytes read so far)` says.
+template <class PlaceOf>
+void ZipArchive::read_checked(const ZipEntry& entry, PlaceOf place_of) const {
+  uLong crc = 0;
+  for (std::size_t done = 0; done < entry.size; done += std::min(kCrcPieceBytes, entry.size - done)) {
+    const std::size_t size = std::min(kCrcPieceBytes, entry.size - done);
+    char* const out = place_of(done);
+    source_.read(entry.begin + done, out, size);
+    crc = ::crc32_z(crc, reinterpret_cast<const Bytef*>(out), size);
+  }
+  if (crc != entry.crc)
+    refuse_zip(place_ + ", entry " + json_string(entry.name.substr(0, 100)),
+               "its bytes do not have the CRC-32 that the archive gives for them");
+}
+
+void ZipArchive::read(const ZipEntry& entry, void* out) const {
+  read_checked(entry, [&](std::size_t done) { return static_cast<char*>(out) + done; });
+}
+
+std::string ZipArchive::text(const ZipEntry& entry, std::size_t max_bytes) const {
+  if (entry.size > max_bytes)
+    refuse_zip(place_ + ", entry " + json_string(entry.name.substr(0, 100)),
+               "it has " + std::to_string(entry.size) + " bytes", "at most " + std::to_string(max_bytes));
+  std::string bytes(entry.size, '\0');
+  read(entry, bytes.data());
+  return bytes;
+}
+
+void ZipArchive::check(const ZipEntry& entry) const {
+  std::string piece(std::min(kCrcPieceBytes, entry.size), '\0');
+  read_checked(entry, [&](std::size_t) { return piece.data(); });
+}
+
+}  // namespace kindling

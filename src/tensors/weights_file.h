@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kindling/formats/safetensors.h"
+#include "kindling/formats/torch_file.h"
+
+namespace kindling {
+
+// A file of named tensors, safetensors or of torch.save, which its first bytes tell. All throw
+// CheckpointError.
+class WeightsFile {
+ public:
+  // `key` as for TorchFile; only those have one.
+  static WeightsFile open(const std::filesystem::path& path, const std::string& key = "");
+  explicit WeightsFile(SafetensorsFile file);
+  explicit WeightsFile(TorchFile file);
+
+  struct Entry {
+    std::string name;
+    TensorType type;
+    std::vector<std::int64_t> shape;
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+  const Metadata& metadata() const { return metadata_; }
+
+  // Of an entry by its place: into row order.
+  void read(std::size_t place, void* out) const;
+  // The first entry that is the very same values as this one, as tied weights are.
+  std::size_t first_alike(std::size_t place) const { return first_alike_[place]; }
+
+ private:
+  std::variant<SafetensorsFile, TorchFile> file_;
+  std::vector<Entry> entries_;
+  std::vector<std::size_t> first_alike_;
+  Metadata metadata_;
+};
+
+}  // namespace kindling

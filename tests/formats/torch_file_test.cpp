@@ -1,0 +1,213 @@
+#include "kindling/formats/torch_file.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "support/scratch.h"
+#include "support/torch_bytes.h"
+
+namespace kindling {
+namespace {
+
+const std::filesystem::path kFixtures = KINDLING_FIXTURES;
+constexpr const char* kVersions[] = {"torch_1.13.1", "torch_2.4.1", "torch_2.13.0"};
+
+std::string values_in(const TorchFile& file, const TorchTensor& tensor) {
+  std::string values(tensor.size_bytes(), '\0');
+  file.read(tensor, values.data());
+  return values;
+}
+
+std::string torch_refusal(const std::string& bytes, const std::string& key = "") {
+  return error_text<CheckpointError>([&] {
+    const TorchFile file = TorchFile::of_bytes(bytes, "x.pt", key);
+    for (const TorchTensor& tensor : file.tensors()) values_in(file, tensor);
+  });
+}
+
+void expect_holds(const TorchFile& file, const SafetensorsFile& wanted) {
+  EXPECT_EQ(file.tensors().size(), wanted.index().tensors.size());
+  for (const TensorEntry& entry : wanted.index().tensors) {
+    const TorchTensor* const tensor = file.find(entry.name);
+    ASSERT_NE(tensor, nullptr) << entry.name;
+    EXPECT_EQ(tensor->type, entry.type) << entry.name;
+    EXPECT_EQ(tensor->shape, entry.shape) << entry.name;
+    std::string values(entry.end - entry.begin, '\0');
+    wanted.read(entry, values.data());
+    EXPECT_EQ(values_in(file, *tensor), values) << entry.name;
+  }
+}
+
+TEST(TorchFile, HoldsWhatPyTorchSavedToTheBit) {
+  for (const std::string version : kVersions)
+    for (const std::string name : {"resnet", "gpt", "lstm", "kinds"}) {
+      SCOPED_TRACE(version + " " + name);
+      const std::filesystem::path path = kFixtures / version / (name + ".pt");
+      const SafetensorsFile wanted(kFixtures / "expected" / (name + ".safetensors"));
+      expect_holds(TorchFile(path), wanted);
+      expect_holds(TorchFile::of_bytes(read_file(path, 100'000), "x"), wanted);
+    }
+}
+
+TEST(TorchFile, KeepsTheOrderOfTheDict) {
+  const TorchFile file(kFixtures / "torch_2.13.0" / "gpt.pt");
+  std::vector<std::string> names;
+  for (const TorchTensor& tensor : file.tensors()) names.push_back(tensor.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"mask", "wte.weight", "ln.weight", "ln.bias", "attn.weight",
+                                             "attn.bias", "lm_head.weight"}));
+}
+
+TEST(TorchFile, TellsWhichTensorsShareAStorage) {
+  for (const std::string version : kVersions) {
+    const TorchFile file(kFixtures / version / "gpt.pt");
+    EXPECT_EQ(file.find("wte.weight")->storage, file.find("lm_head.weight")->storage);
+    EXPECT_NE(file.find("wte.weight")->storage, file.find("ln.weight")->storage);
+  }
+}
+
+TEST(TorchFile, TakesTheStateDictUnderAKey) {
+  for (const std::string version : kVersions) {
+    const std::filesystem::path path = kFixtures / version / "nested.pt";
+    expect_holds(TorchFile(path, "model"), SafetensorsFile(kFixtures / "expected" / "nested.safetensors"));
+    const std::string rest =
+        "; wanted: the key \"model\", under which there is one; name it: --key of kindling import, or the "
+        "key of "
+        "load_state_file";
+    EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile{path}; }),
+              path.string() + ": it is no state dict by itself" + rest);
+    for (const char* key : {"net", "epoch", "optimizer"})
+      EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile(path, key); }),
+                path.string() + ": there is no state dict under the key \"" + key + "\"" + rest);
+  }
+}
+
+TEST(TorchFile, ListsTheKeysOfSeveralStateDicts) {
+  using namespace torch_bytes;
+  const std::string two = "}(" + text("a") + dict("w", pickled_tensor()) + text("b") +
+                          dict("w", pickled_tensor()) + text("c") + "}" + text("n") + integer(3) + "u";
+  EXPECT_NE(torch_refusal(torch_file_of(two)).find("one of the keys of state dicts: \"a\", \"b\";"),
+            std::string::npos)
+      << torch_refusal(torch_file_of(two));
+  EXPECT_EQ(torch_refusal(torch_file_of(two), "b"), "(no error)");
+}
+
+TEST(TorchFile, SaysWhatItIsInsteadOfAStateDict) {
+  using namespace torch_bytes;
+  const auto expect_says = [](const std::string& text, const std::string& found) {
+    EXPECT_NE(text.find(found), std::string::npos) << text;
+  };
+  for (const std::string version : kVersions) {
+    const auto refusal_of = [&](const char* name) {
+      return error_text<CheckpointError>([&] { TorchFile(kFixtures / version / name); });
+    };
+    expect_says(refusal_of("before_1_6.pt"), "it has the format of PyTorch before 1.6");
+    expect_says(refusal_of("module.pt"),
+                "it names \"torch.nn.modules.linear.Linear\", which is no part of a state dict");
+    expect_says(refusal_of("script.pt"), "it is compressed, as the code of TorchScript programs is");
+  }
+  expect_says(torch_refusal(torch_file_of(integer(3))), "x.pt: it holds a number; wanted: a state dict");
+  expect_says(torch_refusal(torch_file_of(dict("epoch", integer(3)))),
+              "x.pt, entry \"epoch\": it is a number");
+  expect_says(torch_refusal("something else"), "it does not begin as a file of torch.save does");
+  expect_says(torch_refusal(""), "it does not begin as a file of torch.save does");
+  std::vector<ZipPart> big = parts_of(pickle(dict("w", pickled_tensor())));
+  big.push_back({.name = "x/byteorder", .bytes = "big"});
+  expect_says(torch_refusal(zip_of(big)), "its byte order is \"big\"; wanted: \"little\"");
+  EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile("/no/such/file.pt"); }).find("/no/such/file.pt: "),
+            0u);
+}
+
+TEST(TorchFile, TellsThePythonThatConvertsWhatIsRefused) {
+  using namespace torch_bytes;
+  EXPECT_EQ(torch_refusal(torch_file_of(name("os", "system"))),
+            "x.pt, data.pkl, byte 2: it names \"os.system\", which is no part of a state dict; wanted: "
+            "tensors, numbers "
+            "and texts in dicts; convert it in Python: sd = torch.load(\"x.pt\", map_location=\"cpu\", "
+            "weights_only=True); safetensors.torch.save_file({name: t.contiguous().clone() for name, t in "
+            "sd.items()}, \"x.safetensors\")");
+}
+
+TEST(TorchFile, IsToldByItsFirstBytes) {
+  for (const char* name : {"gpt.pt", "before_1_6.pt"})
+    EXPECT_TRUE(is_torch_file(kFixtures / "torch_2.13.0" / name)) << name;
+  EXPECT_FALSE(is_torch_file(kFixtures / "expected" / "gpt.safetensors"));
+  const Scratch scratch;
+  for (const char* start : {"", "PK"}) {
+    write_file_atomically(scratch / "x.pt", start);
+    EXPECT_FALSE(is_torch_file(scratch / "x.pt")) << start;
+  }
+}
+
+// --- tensors that are not what their storage is ---
+
+TEST(TorchFile, ResolvesStridesOfAnyRank) {
+  using namespace torch_bytes;
+  const auto read = [](const FakeTensor& fake) {
+    const TorchFile file = TorchFile::of_bytes(torch_file_of(dict("w", pickled_tensor(fake))), "x");
+    std::vector<float> values(file.tensors()[0].size_bytes() / 4);
+    file.read(file.tensors()[0], values.data());
+    return values;
+  };
+  EXPECT_EQ(read({.sizes = {3, 2}, .strides = {1, 3}}), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(read({.offset = 1, .sizes = {2}, .strides = {3}}), (std::vector<float>{1, 4}));
+  EXPECT_EQ(read({.offset = 5, .sizes = {}, .strides = {}}), (std::vector<float>{5}));
+  EXPECT_EQ(read({.sizes = {1, 1, 2, 1}, .strides = {0, 77, 2, 9}}), (std::vector<float>{0, 2}));
+  EXPECT_EQ(read({.sizes = {3, 1, 2}, .strides = {1, 5, 3}}), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(read({.offset = 9, .sizes = {0, 7}, .strides = {7, 1}}), (std::vector<float>{}));
+}
+
+TEST(TorchFile, RefusesTensorsThatAreNotInTheirStorage) {
+  using namespace torch_bytes;
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  const auto expect_refused = [](const FakeTensor& fake, const std::string& found) {
+    const std::string refusal = torch_refusal(torch_file_of(dict("w", pickled_tensor(fake))));
+    EXPECT_EQ(refusal.find("x.pt, tensor \"w\": " + found), 0u) << refusal;
+  };
+  expect_refused({.offset = 1}, "its strides leave its storage");
+  expect_refused({.strides = {4, 1}}, "its strides leave its storage");
+  expect_refused({.strides = {kHuge, kHuge}}, "its strides leave its storage");
+  expect_refused({.offset = kHuge}, "it begins behind its storage");
+  expect_refused({.offset = 6, .sizes = {}, .strides = {}}, "it begins behind its storage");
+  expect_refused({.offset = -1}, "it begins before its storage");
+  expect_refused({.sizes = {kHuge, 3}}, "its shape overflows");
+  expect_refused({.sizes = {0, kHuge, kHuge}, .strides = {1, 1, 1}}, "its shape overflows");
+  expect_refused({.sizes = {7}, .strides = {0}}, "it has more values than its storage: 7 of 6");
+  expect_refused({.sizes = {-2, -3}}, "a size or stride is no number from zero on");
+  expect_refused({.strides = {-3, 1}}, "a size or stride is no number from zero on");
+  expect_refused({.strides = {1}}, "it has 2 sizes and 1 strides");
+  expect_refused({.sizes = std::vector<std::int64_t>(65, 1), .strides = std::vector<std::int64_t>(65, 1)},
+                 "it has 65 sizes and 65 strides");
+  expect_refused({.key = "1"}, "its storage \"1\" is not in the archive");
+  expect_refused({.values = 7}, "its storage has 24 bytes, which are not 7 values");
+  expect_refused({.type = "LongStorage"}, "its storage has 24 bytes, which are not 6 values");
+  expect_refused({.values = -1}, "its storage has 24 bytes, which are not -1 values");
+}
+
+TEST(TorchFile, RefusesNamesThatAreThereTwiceOrNoText) {
+  using namespace torch_bytes;
+  const std::string twice =
+      torch_refusal(torch_file_of("}(" + text("w") + pickled_tensor() + text("w") + pickled_tensor() + "u"));
+  EXPECT_EQ(twice.find("x.pt, tensor \"w\": its name is there twice"), 0u) << twice;
+  const std::string broken = torch_refusal(torch_file_of(dict("w\xff", pickled_tensor())));
+  EXPECT_NE(broken.find("its name is no valid UTF-8"), std::string::npos) << broken;
+  const std::string number = torch_refusal(torch_file_of("}" + integer(1) + pickled_tensor() + "s"));
+  EXPECT_NE(number.find("a key is a number; wanted: the name of a tensor"), std::string::npos) << number;
+}
+
+// A file of a few kilobytes must not ask for gigabytes.
+TEST(TorchFile, RefusesTooManyTensorsOnOneStorage) {
+  using namespace torch_bytes;
+  const auto shared = [](int times) {
+    std::string body = "}(";
+    for (int i = 0; i < times; ++i) body += text(std::to_string(i)) + pickled_tensor();
+    return torch_file_of(body + "u");
+  };
+  EXPECT_EQ(torch_refusal(shared(256)), "(no error)");
+  EXPECT_NE(torch_refusal(shared(257)).find("tensors share their storages too often"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,36 @@
+// Any bytes as a file of torch.save, and as the pickle in one whose archive is right, so that what lies
+// behind the CRC is reached. What opens must be readable: no value lies outside its storage.
+
+#include <string>
+
+#include "../support/torch_bytes.h"
+#include "kindling/base/error.h"
+#include "kindling/formats/torch_file.h"
+
+namespace {
+
+using namespace kindling;
+
+void read_torch_file(std::string bytes, const std::string& key) {
+  try {
+    const TorchFile file = TorchFile::of_bytes(std::move(bytes), "fuzz", key);
+    for (const TorchTensor& tensor : file.tensors()) {
+      std::string values(tensor.size_bytes(), '\0');
+      file.read(tensor, values.data());
+    }
+  } catch (const Error&) {
+    // Refused: the other good outcome.
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  read_torch_file(bytes, "");
+  std::vector<torch_bytes::ZipPart> parts = torch_bytes::parts_of(bytes);
+  for (const char* name : {"x/data/1", "x/data/2"}) parts.push_back({.name = name, .bytes = parts[1].bytes});
+  read_torch_file(torch_bytes::zip_of(parts), "");
+  read_torch_file(torch_bytes::zip_of(parts), "model");
+  return 0;
+}

@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include "kindling/tensors/state_dict.h"
+#include "program/program_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+const std::filesystem::path kPythonFiles = KINDLING_FIXTURES;
+
+void expect_equal_states(const StateDict& found, const StateDict& wanted) {
+  ASSERT_EQ(found.tensors.size(), wanted.tensors.size());
+  for (const auto& [name, tensor] : wanted.tensors) {
+    ASSERT_NE(found.find(name), nullptr) << name;
+    EXPECT_TRUE(found.find(name)->equal(tensor)) << name;
+  }
+}
+
+TEST(Conversion, ImportsPythonsStateDicts) {
+  const Scratch scratch;
+  const std::string out = scratch / "w.safetensors";
+  const ProgramRun run = run_program({"import", kPythonFiles / "torch_2.4.1/resnet.pt", out});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  expect_equal_states(load_safetensors(out), load_safetensors(kPythonFiles / "expected/resnet.safetensors"));
+  EXPECT_EQ(load_safetensors(out).metadata, (std::map<std::string, std::string>{{"format", "pt"}}));
+  EXPECT_NE(run.out.find("conv.weight"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("3 x 2 x 3 x 3"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("13 tensors written to " + out), std::string::npos) << run.out;
+}
+
+TEST(Conversion, RenamesAndTakesAKey) {
+  const Scratch scratch;
+  const std::string in = kPythonFiles / "torch_1.13.1/nested.pt", out = scratch / "w.pt";
+  const ProgramRun run = run_program({"import", in, out, "--key", "model", "--map", "weight=net.0.weight"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const StateDict wanted = load_safetensors(kPythonFiles / "expected/nested.safetensors");
+  expect_equal_states(load_state_file(out),
+                      renamed(wanted, {.prefix = "", .map = {{"weight", "net.0.weight"}}}));
+  EXPECT_NE(run.out.find("was weight"), std::string::npos) << run.out;
+}
+
+TEST(Conversion, ExportsTheModelOfARunOrACheckpoint) {
+  const Scratch scratch;
+  const std::string run_folder = scratch / "runs";
+  const ProgramRun fit = run_program({"fit", "-c", kConfigs / "digits.toml", "--trainer.max_epochs=1",
+                                      "--run.dir=" + run_folder, "--quiet", "name=a"});
+  ASSERT_EQ(fit.exit_code, 0) << fit.err;
+  std::filesystem::path run;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(run_folder))
+    if (entry.path().filename() == "weights.safetensors") run = entry.path().parent_path();
+  const StateDict weights = load_safetensors(run / "weights.safetensors");
+  for (const std::string ending : {"pt", "safetensors"}) {
+    const ProgramRun out = run_program({"export", run, scratch / ("w." + ending)});
+    ASSERT_EQ(out.exit_code, 0) << out.err;
+    expect_equal_states(load_state_file(scratch / ("w." + ending)), weights);
+  }
+  // A checkpoint's model alone: optimizer and random state are no weights.
+  StateDict checkpoint{.tensors = {{"optimizer.x", weights.tensors[0].second}},
+                       .metadata = {{"progress.global_step", "1"}}};
+  for (const auto& [name, tensor] : weights.tensors) checkpoint.tensors.emplace_back("model." + name, tensor);
+  save_safetensors(checkpoint, scratch / "c.safetensors");
+  ASSERT_EQ(run_program({"export", scratch / "c.safetensors", scratch / "c.pt"}).exit_code, 0);
+  expect_equal_states(load_state_file(scratch / "c.pt"), weights);
+}
+
+TEST(Conversion, RefusesWhatCannotBeMeant) {
+  const Scratch scratch;
+  const std::string in = kPythonFiles / "torch_2.13.0/gpt.pt", out = scratch / "w.safetensors";
+  const auto expect_refused = [](std::vector<std::string> words, int exit_code, const std::string& text) {
+    const ProgramRun run = run_program(std::move(words));
+    EXPECT_EQ(run.exit_code, exit_code);
+    EXPECT_NE(run.err.find(text), std::string::npos) << run.err;
+  };
+  expect_refused({"import", in, scratch / "w.bin"}, 2,
+                 "its ending '.bin' is none of weights; wanted: .safetensors or .pt");
+  expect_refused({"import", in, out, "--map", "ln"}, 2, "--map ln: there is no '='");
+  expect_refused(
+      {"import", in, out, "--map", "ln.weigth=x"}, 2,
+      "--map ln.weigth=x: no name begins with 'ln.weigth'; wanted: the beginning of one of the names; did "
+      "you mean 'ln.weight'?");
+  expect_refused({"import", in, out, "--map", "ln.weight=x", "--map=ln.bias=x"}, 1,
+                 "'ln.weight' and 'ln.bias'");
+  expect_refused({"import", kPythonFiles / "torch_2.13.0/nested.pt", out}, 1,
+                 "the key \"model\", under which there is one");
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+}  // namespace
+}  // namespace kindling
