@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 fs::path weights_of(const fs::path& run) {
   const fs::path weights = run / "weights.safetensors", folder = checkpoints_of(run);
   // A run that has gone on since it wrote them is further than they are.
-  if (run_status(run) != "finished" && fs::is_directory(folder))
+  const bool is_current = fs::exists(weights) && run_status(run) == "finished";
+  if (!is_current && fs::is_directory(folder))
     if (const auto checkpoint = newest_valid_checkpoint(folder)) return checkpoint->path;
   if (fs::exists(weights)) return weights;
   throw CheckpointError({.place = run.string(),

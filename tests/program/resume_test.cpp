@@ -158,6 +158,7 @@ TEST_F(ResumedRun, NeedsACheckpoint) {
       broken.err.find("files can be used; wanted: a checkpoint that is whole; start anew: kindling fit -c "),
       std::string::npos)
       << broken.err;
+  fs::remove(run("runs") / "weights.safetensors");
   fs::remove_all(run("runs") / "checkpoints");
   const ProgramRun none = resume(run("runs"));
   EXPECT_EQ(none.exit_code, 1);
@@ -291,6 +292,12 @@ TEST_F(ResumedRun, GivesItsWeightsBeforeItsEnd) {
   const std::string expected = validate(run("runs"));
   EXPECT_EQ(validate(newest("runs")), expected);
   fs::remove(run("runs") / "weights.safetensors");  // as after a kill
+  EXPECT_EQ(validate(run("runs")), expected);
+  // Weights of a run that has gone on since, and was killed.
+  for (const auto& entry : fs::directory_iterator(run("runs") / "checkpoints"))
+    if (entry.path().extension() == ".safetensors" && entry.path() != newest("runs"))
+      fs::copy_file(entry.path(), run("runs") / "weights.safetensors", fs::copy_options::overwrite_existing);
+  fs::remove(run("runs") / "run.json");
   EXPECT_EQ(validate(run("runs")), expected);
   fs::remove_all(run("runs") / "checkpoints");
   const ProgramRun none = run_program(

@@ -55,7 +55,7 @@ TEST(EvaluationLimits, SanityCheckKeepsToTheLimitOfTheValidation) {
   EXPECT_EQ(model->num_val_batches, 1 + 1);
 }
 
-TEST(EvaluationLimits, StopEndsTheSanityCheck) {
+TEST(EvaluationLimits, StopComesBehindTheSanityCheck) {
   class StopsAtOnce : public Slope {
    public:
     void validation_step(const Batch& batch) override {
@@ -69,7 +69,7 @@ TEST(EvaluationLimits, StopEndsTheSanityCheck) {
   Trainer trainer({.max_epochs = 1, .num_sanity_val_steps = 3});
   model->token = trainer.stop_token();
   EXPECT_EQ(trainer.fit(model, data).progress.global_step, 0);
-  EXPECT_EQ(model->num_val_batches, 1);
+  EXPECT_EQ(model->num_val_batches, 3);  // whose random numbers a training that goes on counts on
 }
 
 // A loss is 2·x of a batch at weight 0: the mean over all of 0, 1, 2, 3, 4 shows that none is left out, and
