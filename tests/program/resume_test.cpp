@@ -158,7 +158,6 @@ TEST_F(ResumedRun, NeedsACheckpoint) {
       broken.err.find("files can be used; wanted: a checkpoint that is whole; start anew: kindling fit -c "),
       std::string::npos)
       << broken.err;
-  fs::remove(run("runs") / "weights.safetensors");
   fs::remove_all(run("runs") / "checkpoints");
   const ProgramRun none = resume(run("runs"));
   EXPECT_EQ(none.exit_code, 1);
@@ -299,6 +298,7 @@ TEST_F(ResumedRun, GivesItsWeightsBeforeItsEnd) {
       fs::copy_file(entry.path(), run("runs") / "weights.safetensors", fs::copy_options::overwrite_existing);
   fs::remove(run("runs") / "run.json");
   EXPECT_EQ(validate(run("runs")), expected);
+  fs::remove(run("runs") / "weights.safetensors");
   fs::remove_all(run("runs") / "checkpoints");
   const ProgramRun none = run_program(
       {"validate", "-c", (run("runs") / "config.toml").string(), "--weights", run("runs").string()});
