@@ -49,7 +49,7 @@ inline StateDict last_state_of(const std::filesystem::path& run) {
 // Bits, so that NaN equals NaN.
 inline bool has_same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
-         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+         (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
 }
 
 inline void expect_same_tensors(const StateDict& a, const StateDict& b) {
