@@ -138,8 +138,7 @@ class KINDLING_API Trainer {
   std::shared_ptr<Module> model() const;
   DataModule* data() const;
   double lr() const noexcept;  // of the latest step
-  // The latest logged values of a step that have reached the host; never waits. On a card it also starts an
-  // asynchronous copy of newer ones, at most once a second.
+  // The latest logged values of a step that are on the host; starts a copy of newer ones, and never waits.
   NamedValues preview();
 
  private:
