@@ -8,8 +8,6 @@
 
 #include "device/random_state.h"
 #include "kindling/base/error.h"
-#include "kindling/nn/classifier.h"
-#include "kindling/nn/lazy_linear.h"
 #include "kindling/optim/adam.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
@@ -17,32 +15,10 @@
 #include "training/eager_step.h"
 #include "training/evaluate_loop.h"
 #include "training/fit_loop.h"
-#include "training/small_fit.h"
+#include "training/resumed_fit.h"
 
 namespace kindling {
 namespace {
-
-// Lazy layers, batch norm and dropout: whatever draws or counts.
-class Busy : public Classifier {
- public:
-  Busy() {
-    net->push_back(torch::nn::Flatten());
-    net->push_back(LazyLinear(8));
-    net->push_back(torch::nn::BatchNorm1d(8));
-    net->push_back(torch::nn::ReLU());
-    net->push_back(torch::nn::Dropout(0.5));
-    net->push_back(LazyLinear(10));
-    register_module("net", net);
-  }
-  at::Tensor forward(const at::Tensor& x) override { return net->forward(x); }
-  void validation_step(const Batch& batch) override {
-    if (++num_val_batches == stop_at_val_batch) token.request_stop();
-    Classifier::validation_step(batch);
-  }
-  torch::nn::Sequential net;
-  StopToken token;
-  std::int64_t num_val_batches = 0, stop_at_val_batch = -1;
-};
 
 // Stops after a step; counts the steps it has seen, as a state of its own; freezes a layer from the second
 // step to the second epoch.
@@ -92,7 +68,7 @@ class Training {
         data(26, 4, 4) {
     info->gpus = first_gpus(num_gpus);
     info->progress = counter->progress = &state.progress;
-    model->token = stop;
+    model->stop = stop;
     counter->stop = stop;
     at::manual_seed(7);
     attach(*model, info);
