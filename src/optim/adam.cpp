@@ -32,6 +32,7 @@ Adam::Adam(ParameterGroups parameters, AdamOptions options, Decay decay)
       steps_(add_state("step")),
       counter_of_(this->parameters().size()) {
   validate(options_, decay == Decay::coupled ? "adam" : "adamw");
+  add_momentum(options_.betas[0]);
 }
 
 // Gives parameters that meet their first gradient their state.
@@ -88,7 +89,7 @@ void Adam::update(const Update& update) {
       options_.amsgrad ? active_of(max_exp_avg_sqs_, update, chosen[3]) : at::TensorList();
   const bool is_coupled = decay_ == Decay::coupled;
   const auto apply = [&](auto* fused, auto lr) {
-    fused(update.parameters, update.gradients, exp_avgs, exp_avg_sqs, maxima, steps, lr, options_.betas[0],
+    fused(update.parameters, update.gradients, exp_avgs, exp_avg_sqs, maxima, steps, lr, momentum(),
           options_.betas[1], update.weight_decay, options_.eps, options_.amsgrad, /*maximize=*/false,
           optional_of(update.options.grad_scale), optional_of(update.options.found_inf));
   };

@@ -26,10 +26,22 @@ std::vector<std::pair<std::string, at::Tensor>> distinct_parameters(const torch:
 }
 
 std::string lr_key(std::size_t group) { return "lr." + std::to_string(group); }
-std::string initial_lr_key(std::size_t group) { return "initial_lr." + std::to_string(group); }
 
-[[noreturn]] void refuse(const char* found, const char* wanted) {
-  throw ConfigError({.place = "optimizer", .found = found, .wanted = wanted});
+// The number that was saved under `key`, if it was made with the same one.
+void load_number(const StateDict& saved, const std::string& key, double made_with, double& number) {
+  const auto initial = saved.metadata.find("initial_" + key), last = saved.metadata.find(key);
+  if (initial == saved.metadata.end() || last == saved.metadata.end()) return;
+  if (initial->second != number_text(made_with)) return;
+  std::from_chars(last->second.data(), last->second.data() + last->second.size(), number);
+}
+
+void save_number(StateDict& saved, const std::string& key, double made_with, double number) {
+  saved.metadata["initial_" + key] = number_text(made_with);
+  saved.metadata[key] = number_text(number);
+}
+
+[[noreturn]] void refuse(std::string found, const char* wanted) {
+  throw ConfigError({.place = "optimizer", .found = std::move(found), .wanted = wanted});
 }
 
 }  // namespace
@@ -77,6 +89,18 @@ Optimizer::~Optimizer() = default;
 
 void Optimizer::set_lr(double lr) {
   for (LearningRate& rate : rates_) rate = {lr, {}};
+}
+
+double Optimizer::momentum() const {
+  if (!momentum_) refuse("this rule has no momentum", "one whose has_momentum() is true");
+  return *momentum_;
+}
+
+void Optimizer::set_momentum(double momentum) {
+  if (!momentum_) refuse("this rule has no momentum", "one whose has_momentum() is true");
+  if (!(momentum >= 0 && momentum < 1))
+    refuse("a momentum of " + number_text(momentum), "at least 0 and below 1");
+  momentum_ = momentum;
 }
 
 std::span<const at::Tensor> Optimizer::gradients() {
@@ -159,10 +183,9 @@ StateDict Optimizer::state_dict() const {
     for (const State& state : states_)
       if (state.tensors[i].defined())
         saved.tensors.emplace_back(names_[i] + "." + state.name, state.tensors[i]);
-  for (std::size_t group = 0; group < groups_.size(); ++group) {
-    saved.metadata[initial_lr_key(group)] = number_text(*groups_[group].lr);
-    saved.metadata[lr_key(group)] = number_text(rates_[group].number);
-  }
+  for (std::size_t group = 0; group < groups_.size(); ++group)
+    save_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);
+  if (momentum_) save_number(saved, "momentum", *initial_momentum_, *momentum_);
   return saved;
 }
 
@@ -187,12 +210,9 @@ void Optimizer::load_state_dict(const StateDict& saved) {
     const auto& [parameter, state] = places.at(name);
     state->tensors[parameter] = copy_to(values.detach(), parameters_[parameter].device());
   }
-  for (std::size_t group = 0; group < groups_.size(); ++group) {
-    const auto initial = saved.metadata.find(initial_lr_key(group)), lr = saved.metadata.find(lr_key(group));
-    if (initial != saved.metadata.end() && lr != saved.metadata.end() &&
-        initial->second == number_text(*groups_[group].lr))
-      std::from_chars(lr->second.data(), lr->second.data() + lr->second.size(), rates_[group].number);
-  }
+  for (std::size_t group = 0; group < groups_.size(); ++group)
+    load_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);
+  if (momentum_) load_number(saved, "momentum", *initial_momentum_, *momentum_);
   state_loaded();
 }
 

@@ -14,6 +14,7 @@ Sgd::Sgd(ParameterGroups parameters, SgdOptions options)
       options_(options),
       buffers_(add_state("momentum_buffer")) {
   validate(options_, "sgd");
+  add_momentum(options_.momentum);
   if (options_.nesterov && (options_.momentum <= 0 || options_.dampening != 0))
     throw ConfigError({.place = "sgd",
                        .found = "nesterov without momentum or with dampening",
@@ -21,7 +22,7 @@ Sgd::Sgd(ParameterGroups parameters, SgdOptions options)
 }
 
 void Sgd::update(const Update& update) {
-  if (options_.momentum == 0) return apply(update, {}, false);
+  if (momentum() == 0) return apply(update, {}, false);
   if (options_.dampening != 0 && update.options.found_inf.defined() && !update.options.found_inf_stays)
     throw ConfigError({.place = "sgd",
                        .found = "dampening in a step that may be left out",
@@ -58,7 +59,7 @@ void Sgd::apply(const Update& update, at::TensorList buffers, bool first) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;
   };
   const auto apply_with = [&](const auto& lr) {
-    at::_fused_sgd_(update.parameters, update.gradients, buffers, update.weight_decay, options_.momentum, lr,
+    at::_fused_sgd_(update.parameters, update.gradients, buffers, update.weight_decay, momentum(), lr,
                     options_.dampening, options_.nesterov, /*maximize=*/false, first,
                     optional_of(update.options.grad_scale), optional_of(update.options.found_inf));
   };

@@ -114,6 +114,31 @@ TEST_P(OptimizerState, LearningRateMayBeATensor) {
   }
 }
 
+// As in one-cycle schedules. SGD may begin without one.
+TEST_P(OptimizerState, MomentumThatIsSetIsTheRules) {
+  const auto expect_same = [&](const Make& with_it, const Make& without) {
+    const auto expected = std::make_shared<Net>(device_), net = std::make_shared<Net>(device_),
+               resumed = std::make_shared<Net>(device_);
+    const auto reference = with_it(*expected), optimizer = without(*net), after = without(*resumed);
+    ASSERT_TRUE(optimizer->has_momentum());
+    optimizer->set_momentum(reference->momentum());
+    after->load_state_dict(optimizer->state_dict());
+    EXPECT_EQ(after->momentum(), reference->momentum());
+    train(*expected, *reference, 0, 3);
+    train(*net, *optimizer, 0, 3);
+    EXPECT_TRUE(same_parameters(*net, *expected));
+  };
+  expect_same([](ParameterGroups p) { return std::make_unique<Sgd>(p, SgdOptions{.momentum = 0.7}); },
+              [](ParameterGroups p) { return std::make_unique<Sgd>(p, SgdOptions{}); });
+  expect_same(
+      [](ParameterGroups p) {
+        return std::make_unique<Adam>(p, AdamOptions{.betas = {0.7, 0.99}});
+      },
+      [](ParameterGroups p) {
+        return std::make_unique<Adam>(p, AdamOptions{.betas = {0.9, 0.99}});
+      });
+}
+
 TEST_P(OptimizerState, StepThatIsLeftOutChangesNothingAndCountsForNothing) {
   const at::Tensor yes = at::ones({}, at::device(device_).dtype(at::kFloat)), no = at::zeros_like(yes);
   for (const auto& [name, make] : kRules) {

@@ -5,6 +5,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/optim/sgd.h"
+#include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {
@@ -67,6 +68,17 @@ TEST(Optimizer, OwnRuleGetsTheActiveParameters) {
   descent.step();
   EXPECT_TRUE(same(used, at::full({2}, 1.25f)));
   EXPECT_TRUE(same(unused, at::ones({2})));
+}
+
+TEST(Optimizer, MomentumIsRefusedWhereThereIsNone) {
+  SignDescent descent({weight()}, 0.25);
+  EXPECT_FALSE(descent.has_momentum());
+  EXPECT_THROW(descent.momentum(), ConfigError);
+  EXPECT_EQ(error_text<ConfigError>([&] { descent.set_momentum(0.9); }),
+            "optimizer: this rule has no momentum; wanted: one whose has_momentum() is true");
+  Sgd sgd({weight()});
+  EXPECT_EQ(error_text<ConfigError>([&] { sgd.set_momentum(1); }),
+            "optimizer: a momentum of 1; wanted: at least 0 and below 1");
 }
 
 TEST(Optimizer, OwnRuleIsNotAskedForWhatItDoesNotKnow) {

@@ -2,13 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <concepts>
 #include <deque>
-#include <functional>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -59,13 +56,19 @@ class KINDLING_API Optimizer {
   void set_lr(std::size_t group, double lr) { rates_.at(group) = {lr, {}}; }
   void set_lr(std::size_t group, at::Tensor lr) { rates_.at(group).tensor = std::move(lr); }
 
+  // The rule's momentum, which a schedule may change between two steps: SGD's momentum, the first of Adam's
+  // betas. The last two throw ConfigError where there is none, and for values outside [0, 1).
+  bool has_momentum() const noexcept { return momentum_.has_value(); }
+  double momentum() const;
+  void set_momentum(double momentum);
+
   // Names for parameters that were given without, by those of the same tensors in the model.
   void take_names(const torch::nn::Module& model);
 
   // The state by names, `net.1.weight.exp_avg`: the optimizer's own tensors, and the learning rates of the
-  // groups as numbers. Loading copies the values to where the parameters are; throws CheckpointError that
-  // lists what does not fit (then nothing has been changed). A group that was made with another learning rate
-  // than the saved one keeps its own.
+  // groups and the momentum as numbers. Loading copies the values to where the parameters are; throws
+  // CheckpointError that lists what does not fit (then nothing has been changed). A group that was made with
+  // another learning rate than the saved one keeps its own, and so it is with the momentum.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
 
@@ -90,6 +93,8 @@ class KINDLING_API Optimizer {
   // Runs without autograd.
   virtual void update(const Update& update) = 0;
 
+  // For the constructor of a rule that has a momentum: update() reads momentum().
+  void add_momentum(double momentum) { initial_momentum_ = momentum_ = momentum; }
   // State that is saved and loaded under this name: one tensor per parameter, undefined until the rule makes
   // it. The list stays where it is.
   std::vector<at::Tensor>& add_state(std::string name);
@@ -109,36 +114,12 @@ class KINDLING_API Optimizer {
 
   std::vector<ParameterGroup> groups_;
   std::vector<LearningRate> rates_;  // of the groups
+  std::optional<double> momentum_, initial_momentum_;
   std::vector<at::Tensor> parameters_;
   std::vector<std::string> names_;
   std::deque<State> states_;
   std::vector<at::Tensor> gradients_, chosen_;
   std::vector<std::size_t> active_;
-};
-
-template <class T>
-concept ReadyMadeOptimizer =
-    std::derived_from<T, Optimizer> || std::derived_from<typename T::element_type, Optimizer>;
-
-template <class F>
-concept MakesNoOptimizer = std::invocable<F&, ParameterGroups> &&
-    !std::convertible_to<std::invoke_result_t<F&, ParameterGroups>, std::unique_ptr<Optimizer>>;
-
-// Makes the optimizer of a model once its parameters exist: any function of this kind. A lambda that returns
-// now one class and now another says `-> std::unique_ptr<Optimizer>`.
-class OptimizerFactory : public std::function<std::unique_ptr<Optimizer>(ParameterGroups parameters)> {
- public:
-  using function::function;
-  OptimizerFactory() = default;
-  OptimizerFactory(function make) : function(std::move(make)) {}
-
-  // For a message of one line.
-  template <class T>
-  requires ReadyMadeOptimizer<T> || MakesNoOptimizer<T> OptimizerFactory(const T&) {
-    static_assert(sizeof(T) == 0,
-                  "an optimizer is given as a function that makes it: [](kindling::ParameterGroups p) "
-                  "{ return std::make_unique<kindling::Sgd>(std::move(p), kindling::SgdOptions{}); }");
-  }
 };
 
 }  // namespace kindling
