@@ -109,7 +109,8 @@ TEST_P(GoldenCase, IsReproducedFromAConfigFile) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenCase,
                          testing::Values("softmax_sgd", "mlp_sgd_momentum", "mlp_adam_clip",
-                                         "lenet_adamw_warmup_cosine"),
+                                         "lenet_adamw_warmup_cosine", "mlp_rmsprop", "mlp_adagrad",
+                                         "mlp_nadam", "mlp_radam"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
