@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_div.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <charconv>
@@ -17,16 +16,6 @@
 
 namespace kindling {
 namespace {
-
-// The first name of each tensor: tied weights are registered twice and updated once, as in Python.
-std::vector<std::pair<std::string, at::Tensor>> distinct_parameters(const torch::nn::Module& model) {
-  std::vector<std::pair<std::string, at::Tensor>> parameters;
-  std::set<const at::TensorImpl*> known;
-  for (const auto& item : model.named_parameters())
-    if (item.value().defined() && known.insert(item.value().unsafeGetTensorImpl()).second)
-      parameters.emplace_back(item.key(), item.value());
-  return parameters;
-}
 
 std::string lr_key(std::size_t group) { return "lr." + std::to_string(group); }
 
@@ -48,27 +37,6 @@ void save_number(StateDict& saved, const std::string& key, double made_with, dou
 }
 
 }  // namespace
-
-ParameterGroups::ParameterGroups(const torch::nn::Module& model) : groups_(1) {
-  for (auto& [name, parameter] : distinct_parameters(model)) {
-    groups_[0].names.push_back(name);
-    groups_[0].parameters.push_back(parameter);
-  }
-}
-
-ParameterGroups::ParameterGroups(std::vector<at::Tensor> parameters) : groups_(1) {
-  groups_[0].parameters = std::move(parameters);
-}
-
-ParameterGroups::ParameterGroups(std::initializer_list<at::Tensor> parameters)
-    : ParameterGroups(std::vector<at::Tensor>(parameters)) {}
-
-ParameterGroups::operator std::vector<at::Tensor>() const {
-  std::vector<at::Tensor> all;
-  for (const ParameterGroup& group : groups_)
-    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
-  return all;
-}
 
 Optimizer::Optimizer(ParameterGroups groups, double lr, double weight_decay) : groups_(groups.groups()) {
   std::set<const at::TensorImpl*> known;
@@ -143,6 +111,12 @@ void Optimizer::step(const StepOptions& options) {
   }
   gradients_.clear();
   chosen_.clear();
+}
+
+at::Tensor Optimizer::step_with(const Closure& closure) {
+  at::Tensor loss = closure();
+  step();
+  return loss;
 }
 
 void Optimizer::check(const StepOptions& options) const {
@@ -224,7 +198,9 @@ std::vector<at::Tensor>& Optimizer::add_state(std::string name, Start start) {
 
 void Optimizer::take_names(const torch::nn::Module& model) {
   std::map<const at::TensorImpl*, std::string> of;
-  for (const auto& [name, parameter] : distinct_parameters(model)) of[parameter.unsafeGetTensorImpl()] = name;
+  const ParameterGroups all(model);
+  for (std::size_t i = 0; i < all.groups()[0].names.size(); ++i)
+    of[all.groups()[0].parameters[i].unsafeGetTensorImpl()] = all.groups()[0].names[i];
   std::size_t i = 0;
   for (ParameterGroup& group : groups_) {
     const bool has_names = !group.names.empty();
@@ -264,7 +240,7 @@ std::string Optimizer::misfits(const StateDict& saved) const {
     const auto place = places.find(name);
     if (place == places.end())
       add(name, "' is not part of its state");
-    else if (values.dim() > 0 && values.sizes() != parameters_[place->second].sizes())
+    else if (values.dim() > 0 && !has_own_shapes() && values.sizes() != parameters_[place->second].sizes())
       add(name, "' has the shape " + shape_text(values));
     else
       has_some[place->second] = true;
