@@ -88,7 +88,7 @@ void NonfiniteGuard::look_on_device(std::span<const at::Tensor> losses, std::spa
 void NonfiniteGuard::step(Optimizer& optimizer) const {
   if (!found_inf_.defined()) {
     if (!found_) optimizer.step();
-  } else if (is_sticky() && !optimizer.takes_tensors()) {
+  } else if (is_sticky() && !optimizer.can_skip()) {
     optimizer.step();  // the step is told of, but not kept from the parameters
   } else {
     optimizer.step({.found_inf = found_inf_, .found_inf_stays = is_sticky()});
@@ -106,7 +106,7 @@ void NonfiniteGuard::mark(EpochLog& log) const {
 }
 
 bool NonfiniteGuard::protects(const Optimizer& optimizer) {
-  return optimizer.parameters().front().is_cpu() || optimizer.takes_tensors();
+  return optimizer.parameters().front().is_cpu() || optimizer.can_skip();
 }
 
 }  // namespace kindling

@@ -111,7 +111,8 @@ TEST_P(GoldenCase, IsReproducedFromAConfigFile) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenCase,
                          testing::Values("softmax_sgd", "mlp_sgd_momentum", "mlp_adam_clip",
-                                         "lenet_adamw_warmup_cosine", "mlp_adamw_accumulate4"),
+                                         "lenet_adamw_warmup_cosine", "mlp_adamw_accumulate4", "mlp_rmsprop",
+                                         "mlp_adagrad", "mlp_nadam", "mlp_radam"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "kindling/loggers/logger.h"
 #include "kindling/metrics/metric.h"
 #include "kindling/nn/module.h"
-#include "kindling/optim/optimizer.h"
+#include "kindling/optim/optimizer_factory.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/training/callback.h"
 

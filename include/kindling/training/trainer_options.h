@@ -10,7 +10,7 @@
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
 #include "kindling/loggers/logger.h"
-#include "kindling/optim/optimizer.h"
+#include "kindling/optim/optimizer_factory.h"
 #include "kindling/optim/schedule.h"
 
 namespace kindling {
