@@ -40,6 +40,8 @@
 #include "kindling/nn/softmax_regression.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/clip.h"
+#include "kindling/optim/cosine_schedules.h"
+#include "kindling/optim/decay_schedules.h"
 #include "kindling/optim/optimizer_factory.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/optim/sgd.h"

@@ -22,7 +22,7 @@ class EagerStep : public Step {
   at::Tensor gradients(const Batch& batch);  // returns the loss
   at::Tensor clip();                         // returns the norm; undefined: it is not known
   void update();
-  void set_learning_rates(Optimizer& optimizer) const;
+  void follow_schedule(Optimizer& optimizer) const;
   void require_scalar(const at::Tensor& loss) const;
 
   TrainState& state_;
