@@ -43,6 +43,8 @@
 #include "kindling/optim/adam.h"
 #include "kindling/optim/adamax.h"
 #include "kindling/optim/clip.h"
+#include "kindling/optim/cosine_schedules.h"
+#include "kindling/optim/decay_schedules.h"
 #include "kindling/optim/foreach_optimizer.h"
 #include "kindling/optim/lamb.h"
 #include "kindling/optim/lion.h"

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_div.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <charconv>
@@ -12,21 +11,12 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/tensors/move.h"
+#include "optim/distinct_parameters.h"
 #include "optim/kept_tensors.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
 namespace {
-
-// The first name of each tensor: tied weights are registered twice and updated once, as in Python.
-std::vector<std::pair<std::string, at::Tensor>> distinct_parameters(const torch::nn::Module& model) {
-  std::vector<std::pair<std::string, at::Tensor>> parameters;
-  std::set<const at::TensorImpl*> known;
-  for (const auto& item : model.named_parameters())
-    if (item.value().defined() && known.insert(item.value().unsafeGetTensorImpl()).second)
-      parameters.emplace_back(item.key(), item.value());
-  return parameters;
-}
 
 std::string lr_key(std::size_t group) { return "lr." + std::to_string(group); }
 
@@ -48,27 +38,6 @@ void save_number(StateDict& saved, const std::string& key, double made_with, dou
 }
 
 }  // namespace
-
-ParameterGroups::ParameterGroups(const torch::nn::Module& model) : groups_(1) {
-  for (auto& [name, parameter] : distinct_parameters(model)) {
-    groups_[0].names.push_back(name);
-    groups_[0].parameters.push_back(parameter);
-  }
-}
-
-ParameterGroups::ParameterGroups(std::vector<at::Tensor> parameters) : groups_(1) {
-  groups_[0].parameters = std::move(parameters);
-}
-
-ParameterGroups::ParameterGroups(std::initializer_list<at::Tensor> parameters)
-    : ParameterGroups(std::vector<at::Tensor>(parameters)) {}
-
-ParameterGroups::operator std::vector<at::Tensor>() const {
-  std::vector<at::Tensor> all;
-  for (const ParameterGroup& group : groups_)
-    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
-  return all;
-}
 
 Optimizer::Optimizer(ParameterGroups groups, double lr, double weight_decay) : groups_(groups.groups()) {
   std::set<const at::TensorImpl*> known;

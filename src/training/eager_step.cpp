@@ -126,18 +126,16 @@ at::Tensor EagerStep::clip() {
 
 void EagerStep::update_parameters() {
   Optimizer& optimizer = *state_.optimizer;
-  if (options_.schedule) set_learning_rates(optimizer);
+  if (options_.schedule) follow_schedule(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
   guard_.step(optimizer);
   callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
 }
 
-void EagerStep::set_learning_rates(Optimizer& optimizer) const {
-  SchedulePoint point = schedule_point(options_, state_.progress, info_.num_train_batches);
-  for (std::size_t group = 0; group < optimizer.groups().size(); ++group) {
-    point.base_lr = *optimizer.groups()[group].lr;
-    optimizer.set_lr(group, options_.schedule(point));
-  }
+void EagerStep::follow_schedule(Optimizer& optimizer) const {
+  SchedulePoint at = schedule_point(options_, state_.progress, info_.num_train_batches);
+  if (state_.plateaus) at.plateaus = state_.plateaus->count();
+  apply_schedule(options_.schedule, at, optimizer);
 }
 
 void EagerStep::require_scalar(const at::Tensor& loss) const {

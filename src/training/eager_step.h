@@ -31,7 +31,7 @@ class EagerStep : public Step {
   at::Tensor clip();  // returns the norm; undefined: it is not known
   void update_parameters();
   void end_row(double weight);
-  void set_learning_rates(Optimizer& optimizer) const;
+  void follow_schedule(Optimizer& optimizer) const;
   void require_scalar(const at::Tensor& loss) const;
 
   TrainState& state_;

@@ -9,6 +9,7 @@
 #include "kindling/base/number_text.h"
 #include "training/evaluate_loop.h"
 #include "training/libtorch_errors.h"
+#include "training/monitored_value.h"
 #include "training/validation.h"
 
 namespace kindling {
@@ -52,6 +53,15 @@ void tell_of_skipped_steps(const Record& record) {
                 " steps whose loss or gradients were not finite have been left out");
 }
 
+// Shows the schedule what it watches, unless the validation, which may tell it, is left out in this epoch.
+void look_for_plateau(const FitParts& fit, const Record& record, bool has_validated) {
+  if (!fit.state.plateaus) return;
+  const std::string& name = fit.state.plateaus->options().monitor;
+  const bool has_validation = fit.validation != nullptr && fit.validation->num_batches() > 0;
+  if (record.find(name) == nullptr && has_validation && !has_validated) return;
+  fit.state.plateaus->observe(value_of(record, name, "plateau schedule"));
+}
+
 // The one end of an epoch. It advances before callbacks hear of it, so that what they save does not repeat
 // it.
 Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
@@ -64,6 +74,7 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
   fit.callbacks.call(&Callback::on_epoch_record, model, record);
   fit.report.write(record);
+  look_for_plateau(fit, record, !validation.empty());
   fit.state.is_torn = false;
   const Record& finished = record;
   fit.callbacks.call(&Callback::on_epoch_end, model, finished);

@@ -13,6 +13,7 @@
 #include "kindling/training/callback.h"
 #include "kindling/training/model_checkpoint.h"
 #include "tensors/state_fit.h"
+#include "training/monitored_value.h"
 
 namespace kindling {
 namespace {
@@ -22,6 +23,7 @@ constexpr const char* kFrozen = "frozen.";  // parameters
 constexpr const char* kFrozenLayer = "frozen_layer.";
 constexpr const char* kLazy = "lazy.";  // weights that had no shape yet
 constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kSchedule = "schedule.";
 constexpr const char* kLog = "log.";
 constexpr const char* kRandom = "random.";
 constexpr const char* kProgress = "progress.";
@@ -109,6 +111,9 @@ void save_model(Module& model, StateDict& state) {
   for (const auto& item : model.named_parameters())
     if (item.value().defined() && !item.value().requires_grad())
       state.metadata[kFrozen + item.key()] = "true";
+  for (const auto& [weight, layer] : layers_without_shape(model))
+    for (const std::string& name : layer->frozen)
+      state.metadata[kFrozen + weight.substr(0, weight.rfind('.') + 1) + name] = "true";
   for (const std::string& name : model.frozen_layers()) state.metadata[kFrozenLayer + name] = "true";
 }
 
@@ -138,6 +143,21 @@ void load_model(Module& model, const StateDict& state) {
     if (state.metadata.contains(kFrozenLayer + item.key())) model.freeze(*item.value());
   for (const auto& item : model.named_parameters())
     if (item.value().defined()) item.value().requires_grad_(!state.metadata.contains(kFrozen + item.key()));
+  for (const auto& item : model.named_modules())
+    if (auto* layer = dynamic_cast<LazyLayer*>(item.value().get())) {
+      layer->frozen.clear();
+      for (const std::string& name : layer->parameter_names())
+        if (state.metadata.contains(kFrozen + (item.key().empty() ? name : item.key() + "." + name)))
+          layer->frozen.insert(name);
+    }
+}
+
+// With the value to look at and its direction.
+PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& model) {
+  const Module::Monitor monitor = monitor_of(options.monitor, options.mode, model, "plateau schedule");
+  options.monitor = monitor.name;
+  options.mode = monitor.higher_is_better ? "max" : "min";
+  return options;
 }
 
 }  // namespace
@@ -145,6 +165,8 @@ void load_model(Module& model, const StateDict& state) {
 void TrainState::start(std::shared_ptr<Module> new_model) {
   model = std::move(new_model);
   optimizer.reset();
+  plateaus.reset();
+  if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
   accumulated_batches = 0;
   time.start();
@@ -176,6 +198,11 @@ void TrainState::save(StateDict& state) {
   state.metadata[kRunIdKey] = run_id;
   save_model(*model, state);
   if (optimizer) put(state, kOptimizer, optimizer->state_dict());
+  if (plateaus) {
+    StateDict counter;
+    plateaus->save(counter);
+    put(state, kSchedule, counter);
+  }
   log.save(state, kLog);
   save_callbacks(options_.callbacks, state);
   state.metadata[std::string(kProgress) + "epoch"] = std::to_string(progress.epoch);
@@ -205,6 +232,7 @@ void TrainState::load(const StateDict& state) {
   optimizer.reset();
   const StateDict of_optimizer = part_of(state, kOptimizer);
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
+  if (plateaus) plateaus->load(part_of(state, kSchedule));
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
   const auto count = [&](const std::string& name) {

@@ -8,7 +8,7 @@
 #include "kindling/nn/mlp.h"
 #include "kindling/nn/small_cnn.h"
 #include "kindling/optim/adam.h"
-#include "kindling/optim/schedule.h"
+#include "kindling/optim/cosine_schedules.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/tensor_matchers.h"
