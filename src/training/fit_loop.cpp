@@ -29,6 +29,7 @@ std::optional<NamedValues> validate(const FitParts& fit) {
   Module& model = *fit.state.model;
   const Device device = fit.state.log.device();
   fit.state.random_before_validation = random_state(device);
+  const AveragedWeights averaged(fit.callbacks.trainer(), fit.callbacks.evaluated_average());
   const EvaluationScope scope(model, fit.info, fit.evaluation_log);
   fit.callbacks.call(&Callback::on_validation_start, model);
   std::optional<NamedValues> values;
@@ -87,6 +88,7 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
 // knows where end with it.
 std::optional<Metrics> end_epoch(const FitParts& fit) {
   if (fit.train != nullptr && fit.stop.stop_requested()) return leave_open(fit);
+  fit.callbacks.average_after_epoch(*fit.state.model);
   const auto validation = validate(fit);
   return validation ? std::optional(close_epoch(fit, *validation)) : leave_open(fit);
 }
@@ -176,6 +178,7 @@ void train_batch(const FitParts& fit, const Batch& batch) {
                      [&] { fit.step.run(batch); });
   ++fit.state.progress.global_step;
   ++fit.state.progress.batch;
+  fit.callbacks.average_after_step(model);
   fit.report.after_step(batch.num_samples());
   if (fit.report.has_met_divergence()) stop_if_diverged(fit);
   fit.state.is_torn = false;

@@ -12,26 +12,13 @@
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/trainer.h"
+#include "training/monitor_choice.h"
 #include "training/state_copy.h"
 
 namespace kindling {
 namespace {
 
 using SaveClock = std::chrono::steady_clock;
-
-Module::Monitor monitor_of(const ModelCheckpointOptions& options, const Module& model) {
-  Module::Monitor monitor = model.monitor();
-  if (!options.monitor.empty() && options.monitor != monitor.name) {
-    if (options.mode.empty())
-      throw ConfigError({.place = "ModelCheckpoint",
-                         .found = "monitor is '" + options.monitor + "', and mode is not set",
-                         .wanted = "what is better",
-                         .remedy = "mode = \"min\" or \"max\""});
-    monitor.name = options.monitor;
-  }
-  if (!options.mode.empty()) monitor.higher_is_better = options.mode == "max";
-  return monitor;
-}
 
 ModelCheckpointOptions checked(ModelCheckpointOptions options) {
   validate(options, "ModelCheckpoint");
@@ -48,7 +35,7 @@ class ModelCheckpoint::Impl {
   void open(const Trainer& trainer, const Module& model) {
     if (folder_ && run_id_ == trainer.run_id()) return;
     close();
-    monitor_ = monitor_of(options, model);
+    monitor_ = choose_monitor(options.monitor, options.mode, model, "ModelCheckpoint");
     folder_.emplace(options.dirpath, CheckpointRetention{.keep_last = options.keep_last,
                                                          .keep_best = options.keep_best,
                                                          .higher_is_better = monitor_.higher_is_better});
