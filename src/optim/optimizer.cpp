@@ -11,6 +11,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/tensors/move.h"
+#include "optim/distinct_parameters.h"
 #include "optim/kept_tensors.h"
 #include "tensors/shape_text.h"
 

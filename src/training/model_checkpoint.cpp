@@ -12,26 +12,13 @@
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/trainer.h"
+#include "training/monitored_value.h"
 #include "training/state_copy.h"
 
 namespace kindling {
 namespace {
 
 using SaveClock = std::chrono::steady_clock;
-
-Module::Monitor monitor_of(const ModelCheckpointOptions& options, const Module& model) {
-  Module::Monitor monitor = model.monitor();
-  if (!options.monitor.empty() && options.monitor != monitor.name) {
-    if (options.mode.empty())
-      throw ConfigError({.place = "ModelCheckpoint",
-                         .found = "monitor is '" + options.monitor + "', and mode is not set",
-                         .wanted = "what is better",
-                         .remedy = "mode = \"min\" or \"max\""});
-    monitor.name = options.monitor;
-  }
-  if (!options.mode.empty()) monitor.higher_is_better = options.mode == "max";
-  return monitor;
-}
 
 ModelCheckpointOptions checked(ModelCheckpointOptions options) {
   validate(options, "ModelCheckpoint");
@@ -48,7 +35,7 @@ class ModelCheckpoint::Impl {
   void open(const Trainer& trainer, const Module& model) {
     if (folder_ && run_id_ == trainer.run_id()) return;
     close();
-    monitor_ = monitor_of(options, model);
+    monitor_ = monitor_of(options.monitor, options.mode, model, "ModelCheckpoint");
     folder_.emplace(options.dirpath, CheckpointRetention{.keep_last = options.keep_last,
                                                          .keep_best = options.keep_best,
                                                          .higher_is_better = monitor_.higher_is_better});
@@ -197,7 +184,12 @@ void ModelCheckpoint::on_resume(Trainer& trainer, Module&) { impl_->resume(train
 void ModelCheckpoint::on_train_batch_end(Trainer& trainer, Module& model) {
   impl_->open(trainer, model);
   impl_->check();
-  if (impl_->is_due(trainer.progress())) impl_->save(trainer);
+  const TrainerProgress at = trainer.progress();
+  if (at.accumulated_batches == 0 && impl_->is_due(at)) impl_->save(trainer);
+}
+
+void ModelCheckpoint::on_validation_record(Trainer& trainer, Module& model, const Record& record) {
+  on_epoch_end(trainer, model, record);
 }
 
 void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {

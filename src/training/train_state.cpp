@@ -12,7 +12,9 @@
 #include "kindling/tensors/move.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/model_checkpoint.h"
+#include "kindling/training/weight_average.h"
 #include "tensors/state_fit.h"
+#include "training/monitored_value.h"
 
 namespace kindling {
 namespace {
@@ -22,9 +24,12 @@ constexpr const char* kFrozen = "frozen.";  // parameters
 constexpr const char* kFrozenLayer = "frozen_layer.";
 constexpr const char* kLazy = "lazy.";  // weights that had no shape yet
 constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kSchedule = "schedule.";
 constexpr const char* kLog = "log.";
 constexpr const char* kRandom = "random.";
 constexpr const char* kProgress = "progress.";
+constexpr const char* kSpentTime = "spent_ms";
+constexpr const char* kEarlyStopWaits = "early_stop_waits";
 constexpr const char* kCallbackType = "callback_type.";
 
 std::string callback_prefix(std::size_t number) { return "callback." + std::to_string(number) + "."; }
@@ -79,6 +84,9 @@ void save_callbacks(const std::vector<std::shared_ptr<Callback>>& all, StateDict
     if (own.tensors.empty() && own.metadata.empty()) continue;
     put(state, callback_prefix(i), own);
     state.metadata[kCallbackType + std::to_string(i)] = type_of(*callbacks[i]);
+    const auto* average = dynamic_cast<const WeightAverage*>(callbacks[i].get());
+    if (average != nullptr && average->evaluates() && average->is_ready())
+      state.metadata[kAveragesKey] = callback_prefix(i) + WeightAverage::kPrefix;
   }
 }
 
@@ -101,12 +109,24 @@ std::string new_run_id() {
   return text;
 }
 
-void save_model(Module& model, StateDict& state) {
-  put(state, kModel, state_dict(model));
+// The model's own values, also while an average has their place.
+StateDict own_values(const Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks) {
+  StateDict values = state_dict(model);
+  for (const auto& callback : callbacks)
+    if (const auto* average = dynamic_cast<const WeightAverage*>(callback.get()))
+      average->put_own_values(values);
+  return values;
+}
+
+void save_model(Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks, StateDict& state) {
+  put(state, kModel, own_values(model, callbacks));
   for (const auto& [name, layer] : layers_without_shape(model)) state.metadata[kLazy + name] = "true";
   for (const auto& item : model.named_parameters())
     if (item.value().defined() && !item.value().requires_grad())
       state.metadata[kFrozen + item.key()] = "true";
+  for (const auto& [weight, layer] : layers_without_shape(model))
+    for (const std::string& name : layer->frozen)
+      state.metadata[kFrozen + weight.substr(0, weight.rfind('.') + 1) + name] = "true";
   for (const std::string& name : model.frozen_layers()) state.metadata[kFrozenLayer + name] = "true";
 }
 
@@ -136,6 +156,21 @@ void load_model(Module& model, const StateDict& state) {
     if (state.metadata.contains(kFrozenLayer + item.key())) model.freeze(*item.value());
   for (const auto& item : model.named_parameters())
     if (item.value().defined()) item.value().requires_grad_(!state.metadata.contains(kFrozen + item.key()));
+  for (const auto& item : model.named_modules())
+    if (auto* layer = dynamic_cast<LazyLayer*>(item.value().get())) {
+      layer->frozen.clear();
+      for (const std::string& name : layer->parameter_names())
+        if (state.metadata.contains(kFrozen + (item.key().empty() ? name : item.key() + "." + name)))
+          layer->frozen.insert(name);
+    }
+}
+
+// With the value to look at and its direction.
+PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& model) {
+  const Module::Monitor monitor = monitor_of(options.monitor, options.mode, model, "plateau schedule");
+  options.monitor = monitor.name;
+  options.mode = monitor.higher_is_better ? "max" : "min";
+  return options;
 }
 
 }  // namespace
@@ -143,7 +178,11 @@ void load_model(Module& model, const StateDict& state) {
 void TrainState::start(std::shared_ptr<Module> new_model) {
   model = std::move(new_model);
   optimizer.reset();
+  plateaus.reset();
+  if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
+  accumulated_batches = 0;
+  time.start();
   log = EpochLog(log.device());  // what another model has logged has names of its own
   run_id = new_run_id();
   is_torn = false;
@@ -163,15 +202,20 @@ Optimizer& TrainState::require_optimizer() {
 }
 
 void TrainState::save(StateDict& state) {
-  if (is_torn)
+  if (is_torn || accumulated_batches > 0)
     throw Error({.place = "the training",
                  .found = "something is at work behind step " + std::to_string(progress.global_step) +
                           ", or has thrown there",
                  .wanted = "a place between two steps",
                  .remedy = "save after a step, or go on from the last checkpoint"});
   state.metadata[kRunIdKey] = run_id;
-  save_model(*model, state);
+  save_model(*model, options_.callbacks, state);
   if (optimizer) put(state, kOptimizer, optimizer->state_dict());
+  if (plateaus) {
+    StateDict counter;
+    plateaus->save(counter);
+    put(state, kSchedule, counter);
+  }
   log.save(state, kLog);
   save_callbacks(options_.callbacks, state);
   state.metadata[std::string(kProgress) + "epoch"] = std::to_string(progress.epoch);
@@ -179,6 +223,9 @@ void TrainState::save(StateDict& state) {
   state.metadata[std::string(kProgress) + "global_step"] = std::to_string(progress.global_step);
   state.metadata[std::string(kProgress) + "phase"] =
       progress.phase == Phase::training ? "training" : "validation";
+  if (time.is_set())
+    state.metadata[kSpentTime] = std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
+  if (early_stop_waits) state.metadata[kEarlyStopWaits] = "true";
   const auto random =
       random_before_validation.empty() ? random_state(log.device()) : random_before_validation;
   for (std::size_t i = 0; i < random.size(); ++i)
@@ -187,6 +234,7 @@ void TrainState::save(StateDict& state) {
 
 void TrainState::announce(const StateDict& state) {
   run_id = read_text(state, kRunIdKey);
+  accumulated_batches = 0;
   is_torn = true;
 }
 
@@ -197,6 +245,7 @@ void TrainState::load(const StateDict& state) {
   optimizer.reset();
   const StateDict of_optimizer = part_of(state, kOptimizer);
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
+  if (plateaus) plateaus->load(part_of(state, kSchedule));
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
   const auto count = [&](const std::string& name) {
@@ -207,6 +256,10 @@ void TrainState::load(const StateDict& state) {
               .batch = count("batch"),
               .global_step = count("global_step"),
               .phase = is_training ? Phase::training : Phase::validation};
+  const auto spent = state.metadata.find(kSpentTime);
+  time.start(
+      spent == state.metadata.end() ? 0 : 1e-3 * static_cast<double>(read_count(spent->second, kSpentTime)));
+  early_stop_waits = state.metadata.contains(kEarlyStopWaits);
   random_before_validation.clear();
   std::vector<at::Tensor> random;
   for (std::size_t i = 0; const at::Tensor* one = state.find(kRandom + std::to_string(i)); ++i)

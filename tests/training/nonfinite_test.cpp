@@ -184,7 +184,7 @@ TEST_P(Nonfinite, GuardKnowsEveryNumber) {
     const at::Tensor weight = at::zeros(gradient.sizes(), gradient.options().layout(at::kStrided));
     weight.requires_grad_().mutable_grad() = gradient;
     Sgd optimizer({weight});
-    guard.look(loss, optimizer, {});
+    guard.look({&loss, 1}, optimizer, {});
     guard.mark(log);
     log.append({});
     log.move_to_host();

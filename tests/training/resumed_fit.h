@@ -13,6 +13,11 @@
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/optim/adam.h"
+#include "kindling/optim/cosine_schedules.h"
+#include "kindling/optim/decay_schedules.h"
+#include "kindling/training/early_stopping.h"
+#include "kindling/training/exponential_moving_average.h"
+#include "kindling/training/stochastic_weight_averaging.h"
 #include "support/tensor_matchers.h"
 #include "training/small_fit.h"
 
@@ -106,9 +111,19 @@ inline OptimizerFactory rule_named(const std::string& rule) {
   };
 }
 
+inline Schedule schedule_named(const std::string& name) {
+  if (name == "no") return {};
+  if (name == "one_cycle") return one_cycle_schedule({.max_lr = 0.05});
+  // A loss that falls is no improvement: every epoch but the first halves the rate, the last in its cooldown.
+  if (name == "plateau")
+    return plateau_schedule(
+        {.monitor = "train_loss", .mode = "max", .factor = 0.5, .patience = 0, .cooldown = 1});
+  return cosine_schedule();
+}
+
 // One process's part of a training of 60 steps, 15 an epoch.
 struct ResumedFit {
-  ResumedFit(const std::string& rule, std::int64_t num_gpus, bool has_schedule = true) {
+  ResumedFit(const std::string& rule, std::int64_t num_gpus, const std::string& schedule = "cosine") {
     options = {.max_epochs = kResumeEpochs,
                .num_gpus = num_gpus,
                .gradient_clip_val = 1,
@@ -116,8 +131,27 @@ struct ResumedFit {
                .optimizer = rule_named(rule),
                .callbacks = {meddler},
                .loggers = {logger}};
-    if (has_schedule) options.schedule = cosine_schedule();
-    meddler->lowers_rate = !has_schedule;
+    options.schedule = schedule_named(schedule);
+    meddler->lowers_rate = schedule == "no";
+  }
+
+  // Both averages of the weights; validations see "ema" or "swa".
+  void average(const std::string& evaluated) {
+    const bool evaluates_ema = evaluated == "ema";
+    options.callbacks.push_back(std::make_shared<ExponentialMovingAverage>(
+        ExponentialMovingAverageOptions{.decay = 0.9,
+                                        .update_every_n_steps = 2,
+                                        .update_starting_at_step = 4,
+                                        .decay_warmup = true,
+                                        .evaluate = evaluates_ema,
+                                        .apply_at_end = evaluates_ema}));
+    options.callbacks.push_back(std::make_shared<StochasticWeightAveraging>(
+        StochasticWeightAveragingOptions{.swa_lrs = {0.02},
+                                         .swa_epoch_start = 2,
+                                         .annealing_epochs = 2,
+                                         .evaluate = !evaluates_ema,
+                                         .apply_at_end = !evaluates_ema}));
+    options.callbacks.push_back(std::make_shared<EarlyStopping>(EarlyStoppingOptions{.patience = 10}));
   }
 
   FitResult fit(const std::filesystem::path& resume = {}) {
