@@ -85,11 +85,14 @@ void NonfiniteGuard::look_on_device(std::span<const at::Tensor> losses, std::spa
   }
 }
 
-void NonfiniteGuard::step(Optimizer& optimizer) const {
-  if (!found_inf_.defined()) {
-    if (!found_) optimizer.step();
-  } else if (is_sticky() && !optimizer.can_skip()) {
-    optimizer.step();  // the step is told of, but not kept from the parameters
+void NonfiniteGuard::step(Optimizer& optimizer, const Optimizer::Closure& closure) const {
+  const bool is_told_of_alone = is_sticky() && !optimizer.can_skip();  // not kept from the parameters
+  if (!found_inf_.defined() || is_told_of_alone) {
+    if (found_) return;
+    if (optimizer.needs_closure())
+      optimizer.step_with(closure);
+    else
+      optimizer.step();
   } else {
     optimizer.step({.found_inf = found_inf_, .found_inf_stays = is_sticky()});
   }

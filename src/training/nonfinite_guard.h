@@ -27,9 +27,9 @@ class NonfiniteGuard {
   // Between backward and update, with the losses of the step's batches. A `norm` of all gradients stands for
   // them; undefined: they are looked at.
   void look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm);
-  // The update, unless look() has found something. Throws ConfigError for an optimizer on a device that
-  // cannot leave out a single step.
-  void step(Optimizer& optimizer) const;
+  // The update, unless look() has found something; with the closure where the optimizer needs one. Throws
+  // ConfigError for an optimizer on a device that cannot leave out a single step.
+  void step(Optimizer& optimizer, const Optimizer::Closure& closure) const;
   // Puts what was found into the row that is being made.
   void mark(EpochLog& log) const;
 
