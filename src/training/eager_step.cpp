@@ -76,10 +76,13 @@ void EagerStep::accumulate(const Batch& batch) {
 void EagerStep::update() {
   state_.accumulated_batches = 0;
   scale_gradients();
-  guard_.look(losses_, *state_.optimizer, clip());
+  GradScaler* const scaler = state_.scaler ? &*state_.scaler : nullptr;
+  if (scaler != nullptr) scaler->unscale(*state_.optimizer);
+  guard_.look(losses_, *state_.optimizer, clip(), scaler);
   losses_.clear();
-  update_parameters();
-  guard_.mark(state_.log);
+  update_parameters(scaler);
+  guard_.mark(state_.log, scaler);
+  if (scaler != nullptr) scaler->adjust();
 }
 
 void EagerStep::end_row(double weight) {
@@ -91,13 +94,22 @@ void EagerStep::end_row(double weight) {
 at::Tensor EagerStep::forward(const Batch& batch, bool begins_window) {
   const bool has_optimizer = state_.optimizer != nullptr;
   if (has_optimizer && begins_window) state_.optimizer->zero_grad();
-  at::Tensor loss = state_.model->training_step(batch);
+  at::Tensor loss;
+  {
+    const AutocastScope autocast(info_.precision, state_.log.device());
+    loss = state_.model->training_step(batch);
+  }
   if (!has_optimizer) state_.require_optimizer().zero_grad();  // what an earlier user of the model has left
   require_scalar(loss);
   return loss;
 }
 
 void EagerStep::backward(const at::Tensor& loss, double factor) {
+  if (state_.scaler) {
+    at::Tensor seed = state_.scaler->scale();
+    if (factor != 1) seed = seed * factor;
+    return loss.backward(seed.to(loss.scalar_type()).view(loss.sizes()));
+  }
   if (factor == 1) return loss.backward();
   const bool is_known = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
                         seed_.options().type_equal(loss.options());
@@ -124,11 +136,11 @@ at::Tensor EagerStep::clip() {
   return norm;
 }
 
-void EagerStep::update_parameters() {
+void EagerStep::update_parameters(const GradScaler* scaler) {
   Optimizer& optimizer = *state_.optimizer;
   if (options_.schedule) follow_schedule(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
-  guard_.step(optimizer);
+  guard_.step(optimizer, scaler);
   callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
 }
 

@@ -29,7 +29,7 @@ class EagerStep : public Step {
   void backward(const at::Tensor& loss, double factor);
   void scale_gradients();
   at::Tensor clip();  // returns the norm; undefined: it is not known
-  void update_parameters();
+  void update_parameters(const GradScaler* scaler);
   void end_row(double weight);
   void follow_schedule(Optimizer& optimizer) const;
   void require_scalar(const at::Tensor& loss) const;

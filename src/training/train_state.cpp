@@ -15,6 +15,7 @@
 #include "kindling/training/weight_average.h"
 #include "tensors/state_fit.h"
 #include "training/monitored_value.h"
+#include "training/precision.h"
 
 namespace kindling {
 namespace {
@@ -25,6 +26,7 @@ constexpr const char* kFrozenLayer = "frozen_layer.";
 constexpr const char* kLazy = "lazy.";  // weights that had no shape yet
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kSchedule = "schedule.";
+constexpr const char* kScaler = "scaler.";
 constexpr const char* kLog = "log.";
 constexpr const char* kRandom = "random.";
 constexpr const char* kProgress = "progress.";
@@ -182,6 +184,8 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
   accumulated_batches = 0;
+  scaler.reset();
+  if (Precision::named(options_.precision).scales_gradients) scaler.emplace(log.device());
   time.start();
   log = EpochLog(log.device());  // what another model has logged has names of its own
   run_id = new_run_id();
@@ -216,6 +220,11 @@ void TrainState::save(StateDict& state) {
     plateaus->save(counter);
     put(state, kSchedule, counter);
   }
+  if (scaler) {
+    StateDict scale;
+    scaler->save(scale);
+    put(state, kScaler, scale);
+  }
   log.save(state, kLog);
   save_callbacks(options_.callbacks, state);
   state.metadata[std::string(kProgress) + "epoch"] = std::to_string(progress.epoch);
@@ -246,6 +255,7 @@ void TrainState::load(const StateDict& state) {
   const StateDict of_optimizer = part_of(state, kOptimizer);
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
   if (plateaus) plateaus->load(part_of(state, kSchedule));
+  if (scaler) scaler->load(part_of(state, kScaler));
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
   const auto count = [&](const std::string& name) {
