@@ -27,8 +27,8 @@ bool is_harmless(const ConfigChange& change) {
                             "trainer.num_gpus",           "trainer.require_gpus",
                             "trainer.num_threads",        "trainer.log_every_n_steps",
                             "trainer.limit_test_batches", "trainer.limit_predict_batches"};
-  return change.key.starts_with("checkpoint.") || change.key.starts_with("run.") ||
-         std::ranges::find(keys, change.key) != keys.end();
+  return change.key.starts_with("checkpoint.") || change.key.starts_with("early_stopping.") ||
+         change.key.starts_with("run.") || std::ranges::find(keys, change.key) != keys.end();
 }
 
 std::vector<ConfigChange> changes_between(const RunConfig& was, const RunConfig& now) {
