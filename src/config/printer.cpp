@@ -55,10 +55,16 @@ std::string comment(const FieldNotes& notes) {
   return one_line(text);
 }
 
+// "[model]", or "[[optimizer.groups]]" for optimizer.groups[0]
+std::string header(const std::string& table) {
+  if (!table.ends_with(']')) return "[" + table + "]";
+  return "[[" + table.substr(0, table.rfind('[')) + "]]";
+}
+
 std::vector<std::string> section_lines(const ConfigSection& section) {
   std::vector<std::string> lines;
   if (!section.doc.empty()) lines.push_back("# " + one_line(section.doc));
-  if (!section.table.empty()) lines.push_back("[" + section.table + "]");
+  if (!section.table.empty()) lines.push_back(header(section.table));
   std::vector<std::pair<std::string, std::string>> rows;
   std::size_t width = 0;
   for (const OptionRef& option : section.options.refs()) {

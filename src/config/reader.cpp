@@ -1,6 +1,7 @@
 #include "kindling/config/reader.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <unordered_set>
 #include <utility>
@@ -26,6 +27,35 @@ std::pair<std::string_view, std::string_view> split_last(std::string_view path) 
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
+// "groups" and 0 of "groups[0]"
+std::pair<std::string_view, std::optional<std::size_t>> split_index(std::string_view key) {
+  const std::size_t bracket = key.ends_with(']') ? key.rfind('[') : std::string_view::npos;
+  if (bracket == std::string_view::npos) return {key, std::nullopt};
+  std::size_t index = 0;
+  std::from_chars(key.data() + bracket + 1, key.data() + key.size() - 1, index);
+  return {key.substr(0, bracket), index};
+}
+
+// A table goes by its key, which one of an array does not have.
+ConfigPlace place_of(const ConfigNode& node) {
+  const bool has_key = node.key_place.source != nullptr;
+  return has_key && std::holds_alternative<ConfigTable>(node.value) ? node.key_place : node.place;
+}
+
+std::string at_index(const std::string& array, std::size_t index) {
+  return array + "[" + std::to_string(index) + "]";
+}
+
+// What a key, or a table of an array of tables, stands for; null when it is not there.
+const ConfigNode* child_of(const ConfigTable& table, std::string_view key) {
+  const auto [name, index] = split_index(key);
+  const auto entry = table.find(name);
+  if (entry == table.end()) return nullptr;
+  if (!index) return entry->second.get();
+  const auto* items = std::get_if<ConfigArray>(&entry->second->value);
+  return items != nullptr && *index < items->size() ? &(*items)[*index] : nullptr;
+}
+
 }  // namespace
 
 struct ConfigReader::State {
@@ -38,9 +68,8 @@ struct ConfigReader::State {
     const ConfigTable* table = &tree.root;
     while (true) {
       const std::size_t dot = std::min(path.find('.'), path.size());
-      const auto entry = table->find(path.substr(0, dot));
-      if (entry == table->end()) return nullptr;
-      const ConfigNode* node = entry->second.get();
+      const ConfigNode* node = child_of(*table, path.substr(0, dot));
+      if (node == nullptr) return nullptr;
       if (nearest != nullptr) *nearest = node;
       if (dot == path.size()) return node;
       table = std::get_if<ConfigTable>(&node->value);
@@ -52,7 +81,8 @@ struct ConfigReader::State {
   // Makes a path one that can be asked for: a candidate for "did you mean", and its tables known.
   void know(std::string_view path) {
     for (; !path.empty(); path = split_last(path).first) {
-      const auto [table, key] = split_last(path);
+      const auto [table, last] = split_last(path);
+      const std::string_view key = split_index(last).first;
       std::vector<std::string>& keys = known[std::string(table)];
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.emplace_back(key);
       const ConfigNode* node = find(path);
@@ -90,8 +120,11 @@ struct ConfigReader::State {
       if (done.contains(node.get())) continue;
       const std::string name = join(path, config::toml_key(key));
       const auto* inner = std::get_if<ConfigTable>(&node->value);
-      if (inner != nullptr && known_tables.contains(node.get())) {
-        add_unread(*inner, name);
+      if (known_tables.contains(node.get())) {
+        if (inner != nullptr)
+          add_unread(*inner, name);
+        else
+          add_unread_items(std::get<ConfigArray>(node->value), name);
         continue;
       }
       add({.place = node->key_place,
@@ -100,10 +133,15 @@ struct ConfigReader::State {
     }
   }
 
+  void add_unread_items(const ConfigArray& tables, const std::string& path) {
+    for (std::size_t i = 0; i < tables.size(); ++i)
+      if (!done.contains(&tables[i])) add_unread(std::get<ConfigTable>(tables[i].value), at_index(path, i));
+  }
+
   const ConfigTree& tree;
   std::map<std::string, std::vector<std::string>, std::less<>> known;  // table → keys and tables in it
-  std::unordered_set<const ConfigNode*> known_tables;                  // their keys may still be unread
-  std::unordered_set<const ConfigNode*> done;                          // read, with all that is in it
+  std::unordered_set<const ConfigNode*> known_tables;  // or arrays of tables: their keys may still be unread
+  std::unordered_set<const ConfigNode*> done;          // read, with all that is in it
   std::vector<config::Finding> findings;
 };
 
@@ -130,6 +168,27 @@ bool ConfigReader::has(std::string_view path) const {
   return state_->find(path) != nullptr;
 }
 
+std::size_t ConfigReader::num_tables(std::string_view path) {
+  state_->know(path);
+  const ConfigNode* node = state_->find(path);
+  if (node == nullptr) return 0;
+  const auto is_table = [](const ConfigNode& item) {
+    return std::holds_alternative<ConfigTable>(item.value);
+  };
+  const auto* items = std::get_if<ConfigArray>(&node->value);
+  if (items != nullptr && std::all_of(items->begin(), items->end(), is_table)) {
+    state_->known_tables.insert(node);
+    return items->size();
+  }
+  if (state_->done.insert(node).second)
+    state_->add({.place = node->key_place,
+                 .text = "'" + std::string(path) + "': expected tables, [[" + std::string(path) +
+                         "]], found " + config::found_text(*node)});
+  return 0;
+}
+
+std::size_t ConfigReader::num_errors() const noexcept { return state_->findings.size(); }
+
 std::optional<std::string> ConfigReader::read_name(std::string_view path) {
   std::optional<std::string> name;
   const auto [table, key] = split_last(path);
@@ -145,9 +204,9 @@ void ConfigReader::error(std::string_view path, const std::string& text,
   const ConfigNode* node = state_->find(path, &close);
   config::Finding finding{.place = {}, .text = text};
   if (node != nullptr) {
-    finding.place = std::holds_alternative<ConfigTable>(node->value) ? node->key_place : node->place;
+    finding.place = place_of(*node);
   } else if (close != nullptr) {
-    finding.place = close->key_place;
+    finding.place = close->key_place.source != nullptr ? close->key_place : close->place;
   } else if (!state_->tree.sources.empty()) {
     finding.place.source = state_->tree.sources.back().get();
   }

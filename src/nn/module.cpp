@@ -1,10 +1,12 @@
 #include "kindling/nn/module.h"
 
 #include <algorithm>
+#include <map>
 
 #include "kindling/base/error.h"
+#include "kindling/base/name_pattern.h"
 #include "kindling/nn/evaluation_guard.h"
-#include "tensors/state_fit.h"
+#include "kindling/tensors/lazy.h"
 
 namespace kindling {
 namespace {
@@ -16,6 +18,46 @@ namespace {
 
 bool is_within(const std::string& inner, const std::string& outer) {
   return outer.empty() || inner == outer || inner.starts_with(outer + ".");
+}
+
+std::string join(const std::string& module, const std::string& name) {
+  return module.empty() ? name : module + "." + name;
+}
+
+// Of a layer without those within it, those that a lazy one is to have included.
+std::vector<std::string> own_parameters(torch::nn::Module& layer) {
+  if (const auto* lazy = dynamic_cast<LazyLayer*>(&layer)) return lazy->parameter_names();
+  std::vector<std::string> names;
+  for (const auto& item : layer.named_parameters(/*recurse=*/false)) names.push_back(item.key());
+  return names;
+}
+
+// What a layer can be frozen by.
+std::vector<std::string> own_names(torch::nn::Module& layer) {
+  std::vector<std::string> names = own_parameters(layer);
+  if (names.empty())
+    for (const auto& item : layer.named_buffers(/*recurse=*/false)) names.push_back(item.key());
+  return names;
+}
+
+void stop_learning(const at::Tensor& parameter) {
+  parameter.requires_grad_(false);
+  parameter.mutable_grad().reset();  // or the optimizer would use it once more
+}
+
+// All that can be frozen, by whether a pattern fits it.
+std::map<std::string, bool> fitting_names(torch::nn::Module& model,
+                                          const std::vector<std::string>& patterns) {
+  std::vector<std::string> names;
+  for (const auto& item : model.named_modules())
+    for (const std::string& name : own_names(*item.value())) names.push_back(join(item.key(), name));
+  for (const std::string& pattern : patterns)
+    require_match(names, pattern, model.name() + "::freeze_by_name");
+  std::map<std::string, bool> fits;
+  for (const std::string& name : names)
+    fits[name] =
+        std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(name, pattern); });
+  return fits;
 }
 
 }  // namespace
@@ -117,20 +159,42 @@ std::string Module::name_of(const torch::nn::Module& layer) const {
                .remedy = "register it with register_module()"});
 }
 
+std::vector<std::string> Module::parameter_names() {
+  std::vector<std::string> names;
+  for (const auto& item : named_modules())
+    for (const std::string& name : own_parameters(*item.value())) names.push_back(join(item.key(), name));
+  return names;
+}
+
 void Module::freeze(torch::nn::Module& layer) {
   const std::string part = name_of(layer);
-  if (!layers_without_shape(layer).empty())
-    throw Error({.place = name() + "::freeze",
-                 .found = "a lazy layer of '" + part + "' has no parameters yet",
-                 .remedy = "make them first, with apply_init() or load_weights()"});
   for (const auto& item : named_modules("", /*include_self=*/false))
     if (is_within(item.key(), part)) frozen_.insert(item.key());
   frozen_.insert(part);
-  for (const at::Tensor& parameter : layer.parameters()) {
-    parameter.requires_grad_(false);
-    parameter.mutable_grad().reset();  // or the optimizer would use it once more
-  }
+  for (const at::Tensor& parameter : layer.parameters()) stop_learning(parameter);
+  for (const auto& item : layer.modules())
+    if (auto* lazy = dynamic_cast<LazyLayer*>(item.get()))
+      for (const std::string& parameter : lazy->parameter_names()) lazy->frozen.insert(parameter);
   layer.eval();
+}
+
+void Module::freeze_by_name(const std::vector<std::string>& patterns) {
+  const auto fits = fitting_names(*this, patterns);
+  for (const auto& layer : named_modules()) {
+    std::size_t num_names = 0, num_fitting = 0;
+    for (const auto& [name, is_fitting] : fits) {
+      if (!is_within(name, layer.key())) continue;
+      ++num_names;
+      num_fitting += is_fitting;
+    }
+    if (num_names > 0 && num_fitting == num_names) freeze(*layer.value());
+    for (const std::string& name : own_names(*layer.value())) {
+      if (!fits.at(join(layer.key(), name))) continue;
+      if (auto* lazy = dynamic_cast<LazyLayer*>(layer.value().get())) lazy->frozen.insert(name);
+      const auto parameters = layer.value()->named_parameters(/*recurse=*/false);
+      if (const at::Tensor* parameter = parameters.find(name)) stop_learning(*parameter);
+    }
+  }
 }
 
 void Module::unfreeze(torch::nn::Module& layer) {
@@ -138,6 +202,8 @@ void Module::unfreeze(torch::nn::Module& layer) {
   std::erase_if(frozen_,
                 [&](const std::string& name) { return is_within(name, part) || is_within(part, name); });
   for (const at::Tensor& parameter : layer.parameters()) parameter.requires_grad_(true);
+  for (const auto& item : layer.modules())
+    if (auto* lazy = dynamic_cast<LazyLayer*>(item.get())) lazy->frozen.clear();
   layer.train(is_training());
 }
 

@@ -1,8 +1,9 @@
 #include "kindling/optim/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/nn/module.h>
+#include <ATen/ops/_foreach_div.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <set>
@@ -10,50 +11,33 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/tensors/move.h"
+#include "optim/distinct_parameters.h"
+#include "optim/kept_tensors.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
 namespace {
 
-// The first name of each tensor: tied weights are registered twice and updated once, as in Python.
-std::vector<std::pair<std::string, at::Tensor>> distinct_parameters(const torch::nn::Module& model) {
-  std::vector<std::pair<std::string, at::Tensor>> parameters;
-  std::set<const at::TensorImpl*> known;
-  for (const auto& item : model.named_parameters())
-    if (item.value().defined() && known.insert(item.value().unsafeGetTensorImpl()).second)
-      parameters.emplace_back(item.key(), item.value());
-  return parameters;
+std::string lr_key(std::size_t group) { return "lr." + std::to_string(group); }
+
+// The number that was saved under `key`, if it was made with the same one.
+void load_number(const StateDict& saved, const std::string& key, double made_with, double& number) {
+  const auto initial = saved.metadata.find("initial_" + key), last = saved.metadata.find(key);
+  if (initial == saved.metadata.end() || last == saved.metadata.end()) return;
+  if (initial->second != number_text(made_with)) return;
+  std::from_chars(last->second.data(), last->second.data() + last->second.size(), number);
 }
 
-std::string lr_key(std::size_t group) { return "lr." + std::to_string(group); }
-std::string initial_lr_key(std::size_t group) { return "initial_lr." + std::to_string(group); }
+void save_number(StateDict& saved, const std::string& key, double made_with, double number) {
+  saved.metadata["initial_" + key] = number_text(made_with);
+  saved.metadata[key] = number_text(number);
+}
 
-[[noreturn]] void refuse(const char* found, const char* wanted) {
-  throw ConfigError({.place = "optimizer", .found = found, .wanted = wanted});
+[[noreturn]] void refuse(std::string found, const char* wanted) {
+  throw ConfigError({.place = "optimizer", .found = std::move(found), .wanted = wanted});
 }
 
 }  // namespace
-
-ParameterGroups::ParameterGroups(const torch::nn::Module& model) : groups_(1) {
-  for (auto& [name, parameter] : distinct_parameters(model)) {
-    groups_[0].names.push_back(name);
-    groups_[0].parameters.push_back(parameter);
-  }
-}
-
-ParameterGroups::ParameterGroups(std::vector<at::Tensor> parameters) : groups_(1) {
-  groups_[0].parameters = std::move(parameters);
-}
-
-ParameterGroups::ParameterGroups(std::initializer_list<at::Tensor> parameters)
-    : ParameterGroups(std::vector<at::Tensor>(parameters)) {}
-
-ParameterGroups::operator std::vector<at::Tensor>() const {
-  std::vector<at::Tensor> all;
-  for (const ParameterGroup& group : groups_)
-    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
-  return all;
-}
 
 Optimizer::Optimizer(ParameterGroups groups, double lr, double weight_decay) : groups_(groups.groups()) {
   std::set<const at::TensorImpl*> known;
@@ -79,6 +63,18 @@ void Optimizer::set_lr(double lr) {
   for (LearningRate& rate : rates_) rate = {lr, {}};
 }
 
+double Optimizer::momentum() const {
+  if (!momentum_) refuse("this rule has no momentum", "one whose has_momentum() is true");
+  return *momentum_;
+}
+
+void Optimizer::set_momentum(double momentum) {
+  if (!momentum_) refuse("this rule has no momentum", "one whose has_momentum() is true");
+  if (!(momentum >= 0 && momentum < 1))
+    refuse("a momentum of " + number_text(momentum), "at least 0 and below 1");
+  momentum_ = momentum;
+}
+
 std::span<const at::Tensor> Optimizer::gradients() {
   gradients_.clear();
   active_.clear();
@@ -91,9 +87,62 @@ std::span<const at::Tensor> Optimizer::gradients() {
   return gradients_;
 }
 
+bool Optimizer::can_skip() const {
+  return heeds_options() ||
+         std::ranges::all_of(states_, [](const State& state) { return state.start != nullptr; });
+}
+
 void Optimizer::step(const StepOptions& options) {
   gradients();
+  if (gradients_.empty()) return;
+  check(options);
   const at::NoGradGuard no_grad;
+  start_state();
+  if (heeds_options()) {
+    update_groups(options);
+  } else {
+    if (options.grad_scale.defined()) at::_foreach_div_(gradients_, options.grad_scale);
+    if (options.found_inf.defined()) {
+      const KeptTensors before(touched());
+      update_groups({});
+      before.put_back(touched(), options.found_inf);
+    } else {
+      update_groups({});
+    }
+  }
+  gradients_.clear();
+  chosen_.clear();
+}
+
+void Optimizer::check(const StepOptions& options) const {
+  const bool has_tensor = std::ranges::any_of(rates_, [](auto& rate) { return rate.tensor.defined(); });
+  if (has_tensor && !takes_tensors())
+    refuse("this rule takes no learning rate as a tensor", "one whose takes_tensors() is true");
+  if (options.found_inf.defined() && !can_skip())
+    refuse("this rule cannot leave out a step: it does not tell how its state starts",
+           "add_state() with a start, or a rule that heeds found_inf itself");
+}
+
+// Gives parameters that meet their first gradient their state.
+void Optimizer::start_state() {
+  for (State& state : states_) {
+    if (!state.start) continue;
+    for (const std::size_t i : active_)
+      if (!state.tensors[i].defined()) state.tensors[i] = state.start(parameters_[i].detach());
+  }
+}
+
+// What the update under way may change.
+std::vector<at::Tensor*> Optimizer::touched() {
+  std::vector<at::Tensor*> tensors;
+  for (const std::size_t i : active_) {
+    tensors.push_back(&parameters_[i]);
+    for (State& state : states_) tensors.push_back(&state.tensors[i]);
+  }
+  return tensors;
+}
+
+void Optimizer::update_groups(const StepOptions& options) {
   std::size_t first = 0, end_of_group = 0;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     end_of_group += groups_[group].parameters.size();
@@ -106,17 +155,20 @@ void Optimizer::step(const StepOptions& options) {
                 .lr = rates_[group],
                 .weight_decay = *groups_[group].weight_decay,
                 .options = options};
-    const bool has_tensors =
-        part.lr.tensor.defined() || options.grad_scale.defined() || options.found_inf.defined();
-    if (has_tensors && !takes_tensors())
-      refuse("this rule takes no learning rate, scale or found_inf as a tensor",
-             "one whose takes_tensors() is true");
     part.parameters = active_of(parameters_, part, chosen_);
     update(part);
     first = end;
   }
-  gradients_.clear();
-  chosen_.clear();
+}
+
+void Optimizer::require_dense(const Update& update) const {
+  for (std::size_t i = 0; i < update.active.size(); ++i)
+    if (update.gradients[i].is_sparse())
+      throw ConfigError(
+          {.place = "optimizer",
+           .found = "the gradient of '" + names_[update.active[i]] + "' is sparse",
+           .wanted = "a dense one",
+           .remedy = "make the embedding without sparse(true), or train it with sgd or adagrad"});
 }
 
 void Optimizer::zero_grad() {
@@ -134,8 +186,9 @@ at::TensorList Optimizer::active_of(const std::vector<at::Tensor>& all, const Up
   return chosen;
 }
 
-std::vector<at::Tensor>& Optimizer::add_state(std::string name) {
-  return states_.emplace_back(State{std::move(name), std::vector<at::Tensor>(parameters_.size())}).tensors;
+std::vector<at::Tensor>& Optimizer::add_state(std::string name, Start start) {
+  State state{std::move(name), std::move(start), std::vector<at::Tensor>(parameters_.size())};
+  return states_.emplace_back(std::move(state)).tensors;
 }
 
 void Optimizer::take_names(const torch::nn::Module& model) {
@@ -159,40 +212,55 @@ StateDict Optimizer::state_dict() const {
     for (const State& state : states_)
       if (state.tensors[i].defined())
         saved.tensors.emplace_back(names_[i] + "." + state.name, state.tensors[i]);
-  for (std::size_t group = 0; group < groups_.size(); ++group) {
-    saved.metadata[initial_lr_key(group)] = number_text(*groups_[group].lr);
-    saved.metadata[lr_key(group)] = number_text(rates_[group].number);
-  }
+  for (std::size_t group = 0; group < groups_.size(); ++group)
+    save_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);
+  if (momentum_) save_number(saved, "momentum", *initial_momentum_, *momentum_);
   return saved;
 }
 
-void Optimizer::load_state_dict(const StateDict& saved) {
-  std::map<std::string, std::pair<std::size_t, State*>> places;
+// What of a saved state belongs to a parameter or a state that is not here, has another shape, or is missing
+// beside the rest; empty when it fits.
+std::string Optimizer::misfits(const StateDict& saved) const {
+  std::string list;
+  const auto add = [&](const std::string& name, const std::string& what) {
+    list += (list.empty() ? "'" : ", '") + name + what;
+  };
+  std::map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    for (State& state : states_) places[names_[i] + "." + state.name] = {i, &state};
-  std::string misfits;
+    for (const State& state : states_) places[names_[i] + "." + state.name] = i;
+  std::vector<bool> has_some(parameters_.size());
   for (const auto& [name, values] : saved.tensors) {
     const auto place = places.find(name);
     if (place == places.end())
-      misfits += (misfits.empty() ? "'" : ", '") + name + "' is not part of its state";
-    else if (values.dim() > 0 && values.sizes() != parameters_[place->second.first].sizes())
-      misfits += (misfits.empty() ? "'" : ", '") + name + "' has the shape " + shape_text(values);
+      add(name, "' is not part of its state");
+    else if (values.dim() > 0 && values.sizes() != parameters_[place->second].sizes())
+      add(name, "' has the shape " + shape_text(values));
+    else
+      has_some[place->second] = true;
   }
-  if (!misfits.empty())
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    for (const State& state : states_) {
+      const std::string name = names_[i] + "." + state.name;
+      if (has_some[i] && state.start && saved.find(name) == nullptr &&
+          state.start(parameters_[i].detach()).defined())
+        add(name, "' is missing");
+    }
+  return list;
+}
+
+void Optimizer::load_state_dict(const StateDict& saved) {
+  if (const std::string list = misfits(saved); !list.empty())
     throw CheckpointError({.place = "optimizer",
-                           .found = "the state does not fit: " + misfits,
+                           .found = "the state does not fit: " + list,
                            .wanted = "the state of the same optimizer of the same model"});
-  for (State& state : states_) state.tensors.assign(parameters_.size(), {});
-  for (const auto& [name, values] : saved.tensors) {
-    const auto& [parameter, state] = places.at(name);
-    state->tensors[parameter] = copy_to(values.detach(), parameters_[parameter].device());
-  }
-  for (std::size_t group = 0; group < groups_.size(); ++group) {
-    const auto initial = saved.metadata.find(initial_lr_key(group)), lr = saved.metadata.find(lr_key(group));
-    if (initial != saved.metadata.end() && lr != saved.metadata.end() &&
-        initial->second == number_text(*groups_[group].lr))
-      std::from_chars(lr->second.data(), lr->second.data() + lr->second.size(), rates_[group].number);
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    for (State& state : states_) {
+      const at::Tensor* values = saved.find(names_[i] + "." + state.name);
+      state.tensors[i] = values ? copy_to(values->detach(), parameters_[i].device()) : at::Tensor();
+    }
+  for (std::size_t group = 0; group < groups_.size(); ++group)
+    load_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);
+  if (momentum_) load_number(saved, "momentum", *initial_momentum_, *momentum_);
   state_loaded();
 }
 

@@ -1,19 +1,70 @@
 #include "kindling/optim/schedule.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 #include "kindling/base/error.h"
+#include "kindling/optim/optimizer.h"
+#include "optim/schedule_length.h"
 
 namespace kindling {
 namespace {
 
-double linear_factor(double start, double end, std::int64_t step, std::int64_t total) {
-  return start + (end - start) * static_cast<double>(std::min(step, total)) / static_cast<double>(total);
+// The point as a schedule sees it that begins at `start`. A run whose length is known stays one.
+SchedulePoint seen_from(SchedulePoint at, std::int64_t start) {
+  at.step = std::max<std::int64_t>(at.step - start, 0);
+  if (at.total_steps > 0) at.total_steps = std::max<std::int64_t>(at.total_steps - start, 1);
+  at.started_at += start;
+  return at;
 }
 
-// What is set, else what the run has left.
+[[noreturn]] void refuse_sequence(std::string found, std::string wanted) {
+  throw ConfigError({.place = "sequence schedule", .found = std::move(found), .wanted = std::move(wanted)});
+}
+
+struct Sequence {
+  std::vector<Schedule> parts;
+  std::vector<std::int64_t> milestones;
+
+  std::size_t part_at(std::int64_t step) const {
+    return static_cast<std::size_t>(std::ranges::upper_bound(milestones, step) - milestones.begin());
+  }
+
+  SchedulePoint seen_by(std::size_t part, SchedulePoint at) const {
+    if (part < milestones.size()) at.total_steps = milestones[part];
+    return seen_from(at, part == 0 ? 0 : milestones[part - 1]);
+  }
+
+  double rate(const SchedulePoint& at) const {
+    const std::size_t part = part_at(at.step);
+    return parts[part](seen_by(part, at));
+  }
+
+  // Of a part that has none: the last one of the parts before it, or the first one of those behind.
+  double momentum(SchedulePoint at) const {
+    std::size_t part = part_at(at.step);
+    while (part > 0 && !parts[part].momentum) at.step = milestones[--part] - 1;
+    while (!parts[part].momentum) at.step = milestones[part++];
+    return parts[part].momentum(seen_by(part, at));
+  }
+};
+
+void check(const Sequence& sequence) {
+  const std::size_t num_parts = sequence.parts.size(), num_milestones = sequence.milestones.size();
+  if (num_parts == 0) refuse_sequence("it has no parts", "at least one");
+  if (num_parts != num_milestones + 1)
+    refuse_sequence(
+        std::to_string(num_parts) + " parts and " + std::to_string(num_milestones) + " milestones",
+        "one milestone fewer than parts");
+  if (std::ranges::adjacent_find(sequence.milestones, std::greater_equal<>()) != sequence.milestones.end())
+    refuse_sequence("a milestone is not above the one before it", "rising milestones");
+  for (const Schedule& part : sequence.parts) {
+    if (!part) refuse_sequence("a part is empty", "a schedule");
+    if (part.plateau) refuse_sequence("a part waits for a plateau", "parts that depend on the step alone");
+  }
+}
+
+}  // namespace
+
 std::int64_t length_of(const std::optional<std::int64_t>& set, const SchedulePoint& at, const char* key) {
   if (set) return *set;
   if (at.total_steps > 0) return at.total_steps;
@@ -23,49 +74,51 @@ std::int64_t length_of(const std::optional<std::int64_t>& set, const SchedulePoi
                      .remedy = "in a loop of your own the schedule needs it"});
 }
 
-}  // namespace
-
-Schedule constant_schedule(ConstantScheduleOptions options) {
-  validate(options, "constant schedule");
-  return [options](const SchedulePoint& at) {
-    return at.step < options.total_iters ? at.base_lr * options.factor : at.base_lr;
-  };
+void refuse_missing(const char* schedule, const char* key, const char* wanted) {
+  throw ConfigError({.place = schedule, .found = std::string(key) + " is not set", .wanted = wanted});
 }
 
-Schedule step_schedule(StepScheduleOptions options) {
-  validate(options, "step schedule");
-  return [options](const SchedulePoint& at) {
-    return at.base_lr * std::pow(options.gamma, static_cast<double>(at.step / options.step_size));
-  };
-}
-
-Schedule linear_schedule(LinearScheduleOptions options) {
-  validate(options, "linear schedule");
-  return [options](const SchedulePoint& at) {
-    const std::int64_t total = length_of(options.total_iters, at, "linear schedule, total_iters");
-    return at.base_lr * linear_factor(options.start_factor, options.end_factor, at.step, total);
-  };
-}
-
-Schedule cosine_schedule(CosineScheduleOptions options) {
-  validate(options, "cosine schedule");
-  return [options](const SchedulePoint& at) {
-    const double t = static_cast<double>(at.step) /
-                     static_cast<double>(length_of(options.T_max, at, "cosine schedule, T_max"));
-    return options.eta_min + (at.base_lr - options.eta_min) * (1 + std::cos(std::numbers::pi * t)) / 2;
-  };
+void apply_schedule(const Schedule& schedule, SchedulePoint at, Optimizer& optimizer) {
+  for (std::size_t group = 0; group < optimizer.groups().size(); ++group) {
+    at.base_lr = *optimizer.groups()[group].lr;
+    optimizer.set_lr(group, schedule(at));
+  }
+  if (!schedule.momentum) return;
+  if (optimizer.has_momentum()) return optimizer.set_momentum(schedule.momentum(at));
+  if (schedule.needs_momentum)
+    throw ConfigError({.place = "schedule",
+                       .found = "it changes the momentum, and the optimizer has none",
+                       .wanted = "an optimizer with momentum or betas",
+                       .remedy = "cycle_momentum = false leaves the momentum alone"});
 }
 
 Schedule with_warmup(Schedule after, WarmupOptions options) {
   validate(options, "warm-up");
   if (options.warmup_steps == 0) return after;
-  return [after = std::move(after), options](SchedulePoint at) {
-    const std::int64_t steps = options.warmup_steps;
-    if (at.step < steps) return at.base_lr * linear_factor(options.warmup_start_factor, 1, at.step, steps);
-    at.step -= steps;
-    at.total_steps = std::max<std::int64_t>(at.total_steps - steps, 0);
-    return after(at);
+  const std::int64_t steps = options.warmup_steps;
+  Schedule warm = [after, steps, start = options.warmup_start_factor](const SchedulePoint& at) {
+    return at.step < steps ? at.base_lr * linear_factor(start, 1, at.step, steps)
+                           : after(seen_from(at, steps));
   };
+  if (after.momentum)
+    warm.momentum = [momentum = after.momentum, steps](const SchedulePoint& at) {
+      return momentum(seen_from(at, steps));
+    };
+  warm.needs_momentum = after.needs_momentum;
+  warm.plateau = after.plateau;
+  return warm;
+}
+
+Schedule sequence_schedule(std::vector<Schedule> parts, SequenceScheduleOptions options) {
+  validate(options, "sequence schedule");
+  const Sequence sequence{std::move(parts), std::move(options.milestones)};
+  check(sequence);
+  Schedule schedule = [sequence](const SchedulePoint& at) { return sequence.rate(at); };
+  const auto has_momentum = [](const Schedule& part) { return static_cast<bool>(part.momentum); };
+  if (std::ranges::any_of(sequence.parts, has_momentum))
+    schedule.momentum = [sequence](const SchedulePoint& at) { return sequence.momentum(at); };
+  schedule.needs_momentum = std::ranges::any_of(sequence.parts, &Schedule::needs_momentum);
+  return schedule;
 }
 
 }  // namespace kindling

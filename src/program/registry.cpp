@@ -1,5 +1,6 @@
 #include "kindling/program/registry.h"
 
+#include "kindling/base/error.h"
 #include "kindling/data/digits.h"
 #include "kindling/data/idx_data.h"
 #include "kindling/data/synthetic_regression.h"
@@ -9,10 +10,47 @@
 #include "kindling/nn/mlp.h"
 #include "kindling/nn/small_cnn.h"
 #include "kindling/nn/softmax_regression.h"
+#include "kindling/optim/adadelta.h"
+#include "kindling/optim/adagrad.h"
 #include "kindling/optim/adam.h"
+#include "kindling/optim/adamax.h"
+#include "kindling/optim/cosine_schedules.h"
+#include "kindling/optim/decay_schedules.h"
+#include "kindling/optim/lamb.h"
+#include "kindling/optim/lion.h"
+#include "kindling/optim/muon.h"
+#include "kindling/optim/nadam.h"
+#include "kindling/optim/radam.h"
+#include "kindling/optim/rmsprop.h"
 #include "kindling/optim/sgd.h"
 
 namespace kindling {
+namespace {
+
+void register_schedules(Registry& registry) {
+  registry.schedule("constant", "the learning rate, times a factor at first", &constant_schedule);
+  registry.schedule("step", "times gamma every step_size steps", &step_schedule);
+  registry.schedule("multistep", "times gamma at each milestone", &multistep_schedule);
+  registry.schedule("exponential", "times gamma at every step", &exponential_schedule);
+  registry.schedule("linear", "from one factor to another", &linear_schedule);
+  registry.schedule("polynomial", "down to 0 by a power of what is left", &polynomial_schedule);
+  registry.schedule("inverse_sqrt", "with the root of the steps, behind a warm-up", &inverse_sqrt_schedule);
+  registry.schedule("cosine", "half a cosine down to eta_min", &cosine_schedule);
+  registry.schedule("cosine_restarts", "half cosines, from the top again and again",
+                    &cosine_restarts_schedule);
+  registry.schedule("one_cycle", "up, then far down, the momentum the other way", &one_cycle_schedule);
+  registry.schedule("plateau", "times factor when a value stops improving", &plateau_schedule);
+  registry.schedule("sequence", "one after the other: [[schedule.parts]]", &sequence_schedule);
+}
+
+}  // namespace
+
+void Registry::refuse_parts(const std::string& schedule) {
+  throw ConfigError({.place = schedule + " schedule",
+                     .found = "it is given parts",
+                     .wanted = "none: it is not made of others",
+                     .remedy = "[[schedule.parts]] go with name = \"sequence\""});
+}
 
 void register_builtin(Registry& registry) {
   registry.model<LinearRegression, LinearRegressionOptions>("linear_regression",
@@ -37,12 +75,17 @@ void register_builtin(Registry& registry) {
   registry.optimizer<Sgd, SgdOptions>("sgd", "stochastic gradient descent, with momentum if wanted");
   registry.optimizer<Adam, AdamOptions>("adam", "Adam");
   registry.optimizer<AdamW, AdamWOptions>("adamw", "Adam with decoupled weight decay");
+  registry.optimizer<RmsProp, RmsPropOptions>("rmsprop", "gradients over their running size");
+  registry.optimizer<Adagrad, AdagradOptions>("adagrad", "gradients over the root of all their squares");
+  registry.optimizer<Adadelta, AdadeltaOptions>("adadelta", "steps of the size of the last ones");
+  registry.optimizer<Adamax, AdamaxOptions>("adamax", "Adam with the largest instead of the mean square");
+  registry.optimizer<NAdam, NAdamOptions>("nadam", "Adam with Nesterov's momentum");
+  registry.optimizer<RAdam, RAdamOptions>("radam", "Adam that rectifies its first steps");
+  registry.optimizer<Lion, LionOptions>("lion", "the sign of a running mean");
+  registry.optimizer<Lamb, LambOptions>("lamb", "Adam in steps of the weights' length, for large batches");
+  registry.optimizer<Muon, MuonOptions>("muon", "orthogonalized momentum, for matrices");
 
-  registry.schedule<ConstantScheduleOptions>("constant", "the learning rate, times a factor at first",
-                                             &constant_schedule);
-  registry.schedule<StepScheduleOptions>("step", "times gamma every step_size steps", &step_schedule);
-  registry.schedule<LinearScheduleOptions>("linear", "from one factor to another", &linear_schedule);
-  registry.schedule<CosineScheduleOptions>("cosine", "half a cosine down to eta_min", &cosine_schedule);
+  register_schedules(registry);
 }
 
 }  // namespace kindling

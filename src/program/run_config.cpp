@@ -4,9 +4,17 @@
 
 #include <array>
 
+#include "kindling/base/error.h"
+#include "kindling/base/name_pattern.h"
 #include "kindling/base/suggest.h"
 
 namespace kindling {
+namespace {
+
+// One table of an array of tables.
+std::string item(const std::string& array, std::size_t i) { return array + "[" + std::to_string(i) + "]"; }
+
+}  // namespace
 
 template <class Product>
 std::optional<Maker<Product>> RunConfig::choose(ConfigReader& reader, const std::string& table,
@@ -54,12 +62,8 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   }
   if ((data_maker_ = choose(reader, "data", registry.data_modules, "")))
     table(reader, "data", {OptionSet::of(data_name_), OptionSet::of(data_), data_maker_->options()});
-  if (reader.has("optimizer") &&
-      (optimizer_maker_ = choose(reader, "optimizer", registry.optimizers, optimizer_name_.name)))
-    table(reader, "optimizer", {OptionSet::of(optimizer_name_), optimizer_maker_->options()});
-  if (reader.has("schedule") &&
-      (schedule_maker_ = choose(reader, "schedule", registry.schedules, schedule_.name)))
-    table(reader, "schedule", {OptionSet::of(schedule_), OptionSet::of(warmup_), schedule_maker_->options()});
+  choose_optimizer(reader, registry);
+  choose_schedule(reader, registry);
   table(reader, "trainer", {OptionSet::of(trainer_)});
   if (!trainer_.max_epochs && !trainer_.max_steps && !reader.has("trainer.max_epochs") &&
       !reader.has("trainer.max_steps"))
@@ -91,6 +95,44 @@ void RunConfig::read_techniques(ConfigReader& reader) {
     reader.error("swa.apply_at_end", std::string("'apply_at_end': ") + kOne);
 }
 
+void RunConfig::choose_optimizer(ConfigReader& reader, const Registry& registry) {
+  if (!reader.has("optimizer")) return;
+  optimizer_maker_ = choose(reader, "optimizer", registry.optimizers, optimizer_name_.name);
+  if (!optimizer_maker_) return;
+  table(reader, "optimizer", {OptionSet::of(optimizer_name_), optimizer_maker_->options()});
+  groups_.resize(reader.num_tables("optimizer.groups"));
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const std::string path = item("optimizer.groups", i);
+    table(reader, path, {OptionSet::of(groups_[i])});
+    if (!reader.has(path + ".match")) reader.error(path, "'" + path + ".match' is missing");
+  }
+  if (groups_.empty())
+    tables_.push_back({.table = item("optimizer.groups", 0),
+                       .doc = "parameters with numbers of their own, as often as wanted",
+                       .options = OptionSet::of(example_group_),
+                       .enabled = false});
+}
+
+void RunConfig::choose_schedule(ConfigReader& reader, const Registry& registry) {
+  if (!reader.has("schedule")) return;
+  const std::size_t num_errors = reader.num_errors();
+  schedule_maker_ = choose(reader, "schedule", registry.schedules, schedule_.name);
+  if (!schedule_maker_) return;
+  table(reader, "schedule", {OptionSet::of(schedule_), OptionSet::of(warmup_), schedule_maker_->options()});
+  parts_.resize(reader.num_tables("schedule.parts"));
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const std::string path = item("schedule.parts", i);
+    if ((parts_[i].maker = choose(reader, path, registry.schedules, "")))
+      table(reader, path, {OptionSet::of(parts_[i].name), parts_[i].maker->options()});
+  }
+  if (reader.num_errors() > num_errors) return;
+  try {
+    make_schedule();
+  } catch (const ConfigError& error) {
+    reader.error("schedule", error.what());
+  }
+}
+
 void RunConfig::choose_metrics(ConfigReader& reader, const Registry& registry) {
   const auto names = registry.metrics.names();
   for (const std::string& name : model.metrics) {
@@ -112,7 +154,8 @@ void RunConfig::check_name(ConfigReader& reader) const {
 
 std::map<std::string, std::string> RunConfig::values() const {
   std::map<std::string, std::string> values;
-  for (const ConfigSection& section : tables_)
+  for (const ConfigSection& section : tables_) {
+    if (!section.enabled) continue;
     for (const OptionRef& ref : section.options.refs()) {
       OptionSet alone;
       alone.add({ref.name, {}, ref.value});
@@ -123,6 +166,7 @@ std::map<std::string, std::string> RunConfig::values() const {
       values[section.table.empty() ? ref.name : section.table + "." + ref.name] =
           line.substr(at + sign.size(), line.size() - at - sign.size() - 1);
     }
+  }
   return values;
 }
 
@@ -138,6 +182,9 @@ std::shared_ptr<Module> RunConfig::make_model() const {
   auto made = model_maker_->make();
   for (std::size_t i = 0; i < metric_makers_.size(); ++i)
     made->add_metric(model.metrics[i], metric_makers_[i].make());
+  if (!model.freeze.empty()) made->freeze_by_name(model.freeze);
+  const auto names = made->parameter_names();  // the optimizer would tell, but when the fit is under way
+  for (const GroupPattern& group : groups_) require_match(names, group.match, "optimizer.groups");
   return made;
 }
 
@@ -145,6 +192,12 @@ std::shared_ptr<DataModule> RunConfig::make_data() const {
   DataOptions options = data_;
   options.seed = run.seed;
   return data_maker_->make()(options);
+}
+
+Schedule RunConfig::make_schedule() const {
+  std::vector<Schedule> parts;
+  for (const SchedulePart& part : parts_) parts.push_back(part.maker->make()({}));
+  return with_warmup(schedule_maker_->make()(std::move(parts)), warmup_);
 }
 
 TrainerOptions RunConfig::trainer_options() const {
@@ -155,8 +208,12 @@ TrainerOptions RunConfig::trainer_options() const {
   if (has_ema_) options.callbacks.push_back(std::make_shared<ExponentialMovingAverage>(ema_));
   if (has_swa_) options.callbacks.push_back(std::make_shared<StochasticWeightAveraging>(swa_));
   if (optimizer_maker_) options.optimizer = optimizer_maker_->make();
+  if (!groups_.empty())
+    options.optimizer = [make = options.optimizer, groups = groups_](const ParameterGroups& all) {
+      return make(by_name(all, groups));
+    };
   if (schedule_maker_) {
-    options.schedule = with_warmup(schedule_maker_->make(), warmup_);
+    options.schedule = make_schedule();
     options.schedule_interval =
         schedule_.interval == "epoch" ? ScheduleInterval::epoch : ScheduleInterval::step;
   }

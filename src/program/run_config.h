@@ -18,73 +18,9 @@
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "kindling/training/trainer_options.h"
+#include "program/run_options.h"
 
 namespace kindling {
-
-// The keys at the top of a config.
-struct RunOptions {
-  std::int64_t seed = 0;
-  std::string name{};
-
-  static constexpr auto fields = kindling::fields(
-      kindling::field("seed", &RunOptions::seed, {.doc = "of weights, shuffling and dropout", .min = 0}),
-      kindling::field("name", &RunOptions::name,
-                      {.doc = "of the run's folder; default: stem of the last config file"}));
-};
-
-// [model], beside the model's own options.
-struct ModelOptions {
-  std::string name{};
-  std::optional<std::filesystem::path> init_weights{};
-  std::vector<std::string> metrics{};
-
-  static constexpr auto fields = kindling::fields(
-      kindling::field("name", &ModelOptions::name, {.doc = "see `kindling list models`"}),
-      kindling::field("init_weights", &ModelOptions::init_weights, {.doc = "safetensors file to start from"}),
-      kindling::field("metrics", &ModelOptions::metrics,
-                      {.doc = "beside the model's own; see `kindling list metrics`"}));
-};
-
-// A name that chooses what else a table may hold.
-struct NameOption {
-  std::string name{};
-
-  static constexpr auto fields =
-      kindling::fields(kindling::field("name", &NameOption::name, {.doc = "see `kindling list`"}));
-};
-
-// [schedule], beside the schedule's own options and the warm-up.
-struct ScheduleOptions {
-  std::string name = "constant";
-  std::string interval = "step";
-
-  static constexpr auto fields = kindling::fields(
-      kindling::field("name", &ScheduleOptions::name, {.doc = "see `kindling list schedules`"}),
-      kindling::field("interval", &ScheduleOptions::interval,
-                      {.doc = "what the schedule counts", .choices = "step|epoch"}));
-};
-
-// [checkpoint], beside what a ModelCheckpoint can do.
-struct ResumeOptions {
-  std::string resume{};
-
-  static constexpr auto fields = kindling::fields(kindling::field(
-      "resume", &ResumeOptions::resume,
-      {.doc = "last: with the newest run of this name; best: from its best checkpoint; or a run's "
-              "folder or checkpoint"}));
-};
-
-// [run].
-struct RunFolderOptions {
-  std::string dir = "runs";
-  bool jsonl = true;
-  bool csv = true;
-
-  static constexpr auto fields = kindling::fields(
-      kindling::field("dir", &RunFolderOptions::dir, {.doc = "folder of all runs, from the current folder"}),
-      kindling::field("jsonl", &RunFolderOptions::jsonl, {.doc = "write metrics.jsonl"}),
-      kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}));
-};
 
 // Everything a config says about a run, checked, and the makers of the things it names.
 class RunConfig {
@@ -130,8 +66,20 @@ class RunConfig {
   void read_techniques(ConfigReader& reader);
   void check_name(ConfigReader& reader) const;
   void choose_metrics(ConfigReader& reader, const Registry& registry);
+  void choose_optimizer(ConfigReader& reader, const Registry& registry);
+  void choose_schedule(ConfigReader& reader, const Registry& registry);
+  Schedule make_schedule() const;
+
+  // One of [[schedule.parts]].
+  struct SchedulePart {
+    NameOption name{};
+    std::optional<Maker<Registry::ScheduleFactory>> maker{};
+  };
 
   NameOption data_name_, optimizer_name_{"adam"};
+  std::vector<GroupPattern> groups_;  // [[optimizer.groups]]
+  GroupPattern example_group_;        // printed as a comment where there are none
+  std::vector<SchedulePart> parts_;
   DataOptions data_;
   ScheduleOptions schedule_;
   WarmupOptions warmup_;
@@ -143,7 +91,7 @@ class RunConfig {
   std::optional<Maker<std::shared_ptr<Module>>> model_maker_;
   std::optional<Maker<Registry::DataFactory>> data_maker_;
   std::optional<Maker<OptimizerFactory>> optimizer_maker_;           // absent: the model's own
-  std::optional<Maker<Schedule>> schedule_maker_;                    // absent: none
+  std::optional<Maker<Registry::ScheduleFactory>> schedule_maker_;   // absent: none
   std::vector<Maker<std::shared_ptr<const Metric>>> metric_makers_;  // of model.metrics
   std::vector<Maker<std::shared_ptr<Callback>>> callback_makers_;
   std::vector<Maker<Registry::LoggerFactory>> logger_makers_;

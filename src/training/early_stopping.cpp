@@ -2,16 +2,14 @@
 
 #include <charconv>
 #include <cmath>
-#include <vector>
 
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
-#include "kindling/base/suggest.h"
 #include "kindling/loggers/best_so_far.h"
 #include "kindling/training/trainer.h"
 #include "training/current_run.h"
-#include "training/monitor_choice.h"
+#include "training/monitored_value.h"
 
 namespace kindling {
 namespace {
@@ -54,15 +52,20 @@ class EarlyStopping::Impl {
     is_validated = false;
   }
 
-  void watch(const Module& model) {
-    monitor = choose_monitor(options.monitor, options.mode, model, kStopping);
-  }
+  void watch(const Module& model) { monitor = monitor_of(options.monitor, options.mode, model, kStopping); }
 
   bool is_better(double value, double than) const {
     return monitor.higher_is_better ? value > than : value < than;
   }
 
-  void take(double value) {
+  // Own loops have no on_fit_start.
+  void begin(const Trainer& trainer, const Module& model) {
+    if (!run.changes(trainer)) return;
+    clear();
+    watch(model);
+  }
+
+  void take(double value, Trainer& trainer) {
     latest = value;
     BestSoFar so_far(monitor.higher_is_better);
     if (best) so_far.update(*best);
@@ -72,6 +75,7 @@ class EarlyStopping::Impl {
     } else {
       ++num_waited;
     }
+    stop_if_due(trainer);
   }
 
   // Empty: the training goes on.
@@ -96,15 +100,6 @@ class EarlyStopping::Impl {
     if (reason.empty()) return;
     log_info("early stop: " + reason);
     trainer.request_stop(FitReason::early_stop);
-  }
-
-  void require_value(const Record& record) const {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : record.values) names.push_back(name);
-    throw ConfigError({.place = kStopping,
-                       .found = "the epoch's record has no '" + monitor.name + "'",
-                       .wanted = "one of " + list_names(names),
-                       .remedy = "set monitor and mode, or log it"});
   }
 
   const EarlyStoppingOptions options;
@@ -139,19 +134,18 @@ void EarlyStopping::on_validation_end(Trainer& trainer, Module&) {
   impl_->is_validated = trainer.progress().global_step > 0;  // the sanity check is of no epoch
 }
 
+void EarlyStopping::on_validation_record(Trainer& trainer, Module& model, const Record& record) {
+  impl_->begin(trainer, model);
+  impl_->is_validated = false;  // the epoch's own validation is still to come
+  if (const double* value = record.find(impl_->monitor.name)) impl_->take(*value, trainer);
+}
+
 void EarlyStopping::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {
-  if (impl_->run.changes(trainer)) {
-    impl_->clear();
-    impl_->watch(model);
-  }
+  impl_->begin(trainer, model);
   const bool is_validated = std::exchange(impl_->is_validated, false);
-  const double* value = record.find(impl_->monitor.name);
-  if (value == nullptr) {
-    if (impl_->options.strict && (is_validated || !has_validation(trainer))) impl_->require_value(record);
-    return;
-  }
-  impl_->take(*value);
-  impl_->stop_if_due(trainer);
+  const bool must_be_there = impl_->options.strict && (is_validated || !has_validation(trainer));
+  if (must_be_there || record.find(impl_->monitor.name) != nullptr)
+    impl_->take(value_of(record, impl_->monitor.name, kStopping), trainer);
 }
 
 void EarlyStopping::save_state(StateDict& state) const {

@@ -1,54 +1,42 @@
 #include "training/fit_loop.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "training/evaluate_loop.h"
 #include "training/libtorch_errors.h"
+#include "training/monitored_value.h"
+#include "training/validation.h"
 
 namespace kindling {
-namespace {
 
-bool must_stop(const FitParts& fit) {
-  return fit.stop.stop_requested() ||
-         (fit.options.max_steps && fit.state.progress.global_step >= *fit.options.max_steps);
+bool has_all_steps(const FitParts& fit) {
+  return fit.options.max_steps && fit.state.progress.global_step >= *fit.options.max_steps;
 }
 
-// Nothing when a stop has ended it.
-std::optional<NamedValues> validate(const FitParts& fit) {
-  fit.report.end_training();
-  fit.state.progress.phase = Phase::validation;
-  const auto draw_training = [&] {
-    fit.report.draw(fit.state.log, Module::Stage::train, fit.info->num_train_batches);
-  };
-  if (fit.validation == nullptr || fit.validation->num_batches() == 0) {
-    draw_training();
-    return NamedValues{};
-  }
-  Module& model = *fit.state.model;
-  const Device device = fit.state.log.device();
-  fit.state.random_before_validation = random_state(device);
-  const AveragedWeights averaged(fit.callbacks.trainer(), fit.callbacks.evaluated_average());
-  const EvaluationScope scope(model, fit.info, fit.evaluation_log);
-  fit.callbacks.call(&Callback::on_validation_start, model);
-  std::optional<NamedValues> values;
-  if (evaluate_loop(model, &Module::validation_step, *fit.validation, fit.evaluation_log, &fit.stop)) {
-    values = fit.evaluation_log.means();
-    draw_training();
-    fit.report.draw(fit.evaluation_log, Module::Stage::val, fit.evaluation_log.num_rows());
-  }
-  fit.callbacks.call(&Callback::on_validation_end, model);
-  if (!values) set_random_state(device, fit.state.random_before_validation);
-  fit.state.random_before_validation.clear();
-  return values;
+namespace {
+
+bool is_long_enough(const FitParts& fit) {
+  const Progress& at = fit.state.progress;
+  return at.epoch >= fit.options.min_epochs && at.global_step >= fit.options.min_steps;
+}
+
+bool must_stop(const FitParts& fit) {
+  if (fit.state.time.is_over()) fit.stop.request_stop(FitReason::time);
+  if (is_long_enough(fit) && std::exchange(fit.state.early_stop_waits, false))
+    fit.stop.request_stop(FitReason::early_stop);
+  return fit.stop.stop_requested() || has_all_steps(fit);
 }
 
 void stop_if_diverged(const FitParts& fit) {
   if (fit.divergence.step()) return;  // it has been told
   const auto step = fit.report.first_diverged();
   if (!step) return;
-  fit.divergence.tell(*step, fit.report.source());
+  fit.divergence.tell(step->first, step->num_batches, fit.report.source());
   fit.stop.request_stop(FitReason::diverged);
 }
 
@@ -65,6 +53,15 @@ void tell_of_skipped_steps(const Record& record) {
                 " steps whose loss or gradients were not finite have been left out");
 }
 
+// Shows the schedule what it watches, unless the validation, which may tell it, is left out in this epoch.
+void look_for_plateau(const FitParts& fit, const Record& record, bool has_validated) {
+  if (!fit.state.plateaus) return;
+  const std::string& name = fit.state.plateaus->options().monitor;
+  const bool has_validation = fit.validation != nullptr && fit.validation->num_batches() > 0;
+  if (record.find(name) == nullptr && has_validation && !has_validated) return;
+  fit.state.plateaus->observe(value_of(record, name, "plateau schedule"));
+}
+
 // The one end of an epoch. It advances before callbacks hear of it, so that what they save does not repeat
 // it.
 Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
@@ -77,6 +74,7 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
   fit.callbacks.call(&Callback::on_epoch_record, model, record);
   fit.report.write(record);
+  look_for_plateau(fit, record, !validation.empty());
   fit.state.is_torn = false;
   const Record& finished = record;
   fit.callbacks.call(&Callback::on_epoch_end, model, finished);
@@ -84,12 +82,29 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   return Metrics(record.values.begin(), record.values.end());
 }
 
+void after_update(const FitParts& fit) {
+  ++fit.state.progress.global_step;
+  fit.callbacks.average_after_step(*fit.state.model);
+  fit.report.after_step();
+  if (fit.report.has_met_divergence()) stop_if_diverged(fit);
+}
+
+// An own loop may leave a window before it is full.
+void end_open_window(const FitParts& fit) {
+  if (fit.state.accumulated_batches == 0) return;
+  fit.state.is_torn = true;
+  fit.step.end_window();
+  after_update(fit);
+  fit.state.is_torn = false;
+}
+
 // Validates and closes, unless a stop leaves something of the epoch to be done. Batches that come from nobody
 // knows where end with it.
 std::optional<Metrics> end_epoch(const FitParts& fit) {
+  end_open_window(fit);
   if (fit.train != nullptr && fit.stop.stop_requested()) return leave_open(fit);
   fit.callbacks.average_after_epoch(*fit.state.model);
-  const auto validation = validate(fit);
+  const auto validation = validate_at_end(fit);
   return validation ? std::optional(close_epoch(fit, *validation)) : leave_open(fit);
 }
 
@@ -141,7 +156,8 @@ Metrics fit_loop(const FitParts& fit) {
 }
 
 std::optional<Metrics> fit_epoch(const FitParts& fit) {
-  if (fit.state.progress.phase == Phase::training) {
+  const Progress& at = fit.state.progress;
+  if (at.phase == Phase::training || (at.batch < fit.train->num_batches() && !has_all_steps(fit))) {
     begin_epoch(fit);
     Batch batch;
     while (next_batch(fit, batch)) train_batch(fit, batch);
@@ -164,7 +180,22 @@ void begin_epoch(const FitParts& fit) {
   fit.train->seek(at.epoch, at.batch);
 }
 
-bool next_batch(const FitParts& fit, Batch& batch) { return !must_stop(fit) && fit.train->next(batch); }
+// A stop waits for the end of a window.
+bool next_batch(const FitParts& fit, Batch& batch) {
+  const bool is_between_steps = fit.state.accumulated_batches == 0;
+  if (is_between_steps && (must_stop(fit) || !validate_between(fit))) return false;
+  return fit.train->next(batch);
+}
+
+namespace {
+
+bool ends_window(const FitParts& fit) {
+  const std::int64_t batches = fit.state.progress.batch + 1;
+  return fit.state.accumulated_batches + 1 == fit.options.accumulate_grad_batches ||
+         (fit.train != nullptr && batches == fit.train->num_batches());
+}
+
+}  // namespace
 
 void train_batch(const FitParts& fit, const Batch& batch) {
   Module& model = *fit.state.model;
@@ -175,12 +206,12 @@ void train_batch(const FitParts& fit, const Batch& batch) {
       Phase::training;  // again, where an own loop goes on after a validation has thrown
   fit.state.random_before_validation.clear();
   with_memory_errors("training step", fit.state.progress.global_step + 1, batch.num_samples(),
-                     [&] { fit.step.run(batch); });
-  ++fit.state.progress.global_step;
+                     [&] { fit.step.run(batch, ends_window(fit)); });
   ++fit.state.progress.batch;
-  fit.callbacks.average_after_step(model);
-  fit.report.after_step(batch.num_samples());
-  if (fit.report.has_met_divergence()) stop_if_diverged(fit);
+  fit.report.after_batch(batch.num_samples());
+  if (fit.state.accumulated_batches == 0) after_update(fit);
+  if (fit.state.accumulated_batches == 0 && is_validation_due(fit))
+    fit.state.progress.phase = Phase::validation;
   fit.state.is_torn = false;
   fit.callbacks.call(&Callback::on_train_batch_end, model);
 }

@@ -12,7 +12,7 @@
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/trainer.h"
-#include "training/monitor_choice.h"
+#include "training/monitored_value.h"
 #include "training/state_copy.h"
 
 namespace kindling {
@@ -35,7 +35,7 @@ class ModelCheckpoint::Impl {
   void open(const Trainer& trainer, const Module& model) {
     if (folder_ && run_id_ == trainer.run_id()) return;
     close();
-    monitor_ = choose_monitor(options.monitor, options.mode, model, "ModelCheckpoint");
+    monitor_ = monitor_of(options.monitor, options.mode, model, "ModelCheckpoint");
     folder_.emplace(options.dirpath, CheckpointRetention{.keep_last = options.keep_last,
                                                          .keep_best = options.keep_best,
                                                          .higher_is_better = monitor_.higher_is_better});
@@ -184,7 +184,12 @@ void ModelCheckpoint::on_resume(Trainer& trainer, Module&) { impl_->resume(train
 void ModelCheckpoint::on_train_batch_end(Trainer& trainer, Module& model) {
   impl_->open(trainer, model);
   impl_->check();
-  if (impl_->is_due(trainer.progress())) impl_->save(trainer);
+  const TrainerProgress at = trainer.progress();
+  if (at.accumulated_batches == 0 && impl_->is_due(at)) impl_->save(trainer);
+}
+
+void ModelCheckpoint::on_validation_record(Trainer& trainer, Module& model, const Record& record) {
+  on_epoch_end(trainer, model, record);
 }
 
 void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {

@@ -14,6 +14,7 @@
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/weight_average.h"
 #include "tensors/state_fit.h"
+#include "training/monitored_value.h"
 
 namespace kindling {
 namespace {
@@ -23,9 +24,12 @@ constexpr const char* kFrozen = "frozen.";  // parameters
 constexpr const char* kFrozenLayer = "frozen_layer.";
 constexpr const char* kLazy = "lazy.";  // weights that had no shape yet
 constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kSchedule = "schedule.";
 constexpr const char* kLog = "log.";
 constexpr const char* kRandom = "random.";
 constexpr const char* kProgress = "progress.";
+constexpr const char* kSpentTime = "spent_ms";
+constexpr const char* kEarlyStopWaits = "early_stop_waits";
 constexpr const char* kCallbackType = "callback_type.";
 
 std::string callback_prefix(std::size_t number) { return "callback." + std::to_string(number) + "."; }
@@ -120,6 +124,9 @@ void save_model(Module& model, const std::vector<std::shared_ptr<Callback>>& cal
   for (const auto& item : model.named_parameters())
     if (item.value().defined() && !item.value().requires_grad())
       state.metadata[kFrozen + item.key()] = "true";
+  for (const auto& [weight, layer] : layers_without_shape(model))
+    for (const std::string& name : layer->frozen)
+      state.metadata[kFrozen + weight.substr(0, weight.rfind('.') + 1) + name] = "true";
   for (const std::string& name : model.frozen_layers()) state.metadata[kFrozenLayer + name] = "true";
 }
 
@@ -149,6 +156,21 @@ void load_model(Module& model, const StateDict& state) {
     if (state.metadata.contains(kFrozenLayer + item.key())) model.freeze(*item.value());
   for (const auto& item : model.named_parameters())
     if (item.value().defined()) item.value().requires_grad_(!state.metadata.contains(kFrozen + item.key()));
+  for (const auto& item : model.named_modules())
+    if (auto* layer = dynamic_cast<LazyLayer*>(item.value().get())) {
+      layer->frozen.clear();
+      for (const std::string& name : layer->parameter_names())
+        if (state.metadata.contains(kFrozen + (item.key().empty() ? name : item.key() + "." + name)))
+          layer->frozen.insert(name);
+    }
+}
+
+// With the value to look at and its direction.
+PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& model) {
+  const Module::Monitor monitor = monitor_of(options.monitor, options.mode, model, "plateau schedule");
+  options.monitor = monitor.name;
+  options.mode = monitor.higher_is_better ? "max" : "min";
+  return options;
 }
 
 }  // namespace
@@ -156,7 +178,11 @@ void load_model(Module& model, const StateDict& state) {
 void TrainState::start(std::shared_ptr<Module> new_model) {
   model = std::move(new_model);
   optimizer.reset();
+  plateaus.reset();
+  if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
+  accumulated_batches = 0;
+  time.start();
   log = EpochLog(log.device());  // what another model has logged has names of its own
   run_id = new_run_id();
   is_torn = false;
@@ -176,7 +202,7 @@ Optimizer& TrainState::require_optimizer() {
 }
 
 void TrainState::save(StateDict& state) {
-  if (is_torn)
+  if (is_torn || accumulated_batches > 0)
     throw Error({.place = "the training",
                  .found = "something is at work behind step " + std::to_string(progress.global_step) +
                           ", or has thrown there",
@@ -185,6 +211,11 @@ void TrainState::save(StateDict& state) {
   state.metadata[kRunIdKey] = run_id;
   save_model(*model, options_.callbacks, state);
   if (optimizer) put(state, kOptimizer, optimizer->state_dict());
+  if (plateaus) {
+    StateDict counter;
+    plateaus->save(counter);
+    put(state, kSchedule, counter);
+  }
   log.save(state, kLog);
   save_callbacks(options_.callbacks, state);
   state.metadata[std::string(kProgress) + "epoch"] = std::to_string(progress.epoch);
@@ -192,6 +223,9 @@ void TrainState::save(StateDict& state) {
   state.metadata[std::string(kProgress) + "global_step"] = std::to_string(progress.global_step);
   state.metadata[std::string(kProgress) + "phase"] =
       progress.phase == Phase::training ? "training" : "validation";
+  if (time.is_set())
+    state.metadata[kSpentTime] = std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
+  if (early_stop_waits) state.metadata[kEarlyStopWaits] = "true";
   const auto random =
       random_before_validation.empty() ? random_state(log.device()) : random_before_validation;
   for (std::size_t i = 0; i < random.size(); ++i)
@@ -200,6 +234,7 @@ void TrainState::save(StateDict& state) {
 
 void TrainState::announce(const StateDict& state) {
   run_id = read_text(state, kRunIdKey);
+  accumulated_batches = 0;
   is_torn = true;
 }
 
@@ -210,6 +245,7 @@ void TrainState::load(const StateDict& state) {
   optimizer.reset();
   const StateDict of_optimizer = part_of(state, kOptimizer);
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
+  if (plateaus) plateaus->load(part_of(state, kSchedule));
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
   const auto count = [&](const std::string& name) {
@@ -220,6 +256,10 @@ void TrainState::load(const StateDict& state) {
               .batch = count("batch"),
               .global_step = count("global_step"),
               .phase = is_training ? Phase::training : Phase::validation};
+  const auto spent = state.metadata.find(kSpentTime);
+  time.start(
+      spent == state.metadata.end() ? 0 : 1e-3 * static_cast<double>(read_count(spent->second, kSpentTime)));
+  early_stop_waits = state.metadata.contains(kEarlyStopWaits);
   random_before_validation.clear();
   std::vector<at::Tensor> random;
   for (std::size_t i = 0; const at::Tensor* one = state.find(kRandom + std::to_string(i)); ++i)

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,9 @@
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/nn/module.h"
 #include "kindling/optim/optimizer.h"
+#include "kindling/optim/plateau.h"
 #include "kindling/training/trainer_options.h"
+#include "training/time_limit.h"
 
 namespace kindling {
 
@@ -18,28 +21,34 @@ namespace kindling {
 class TrainState {
  public:
   // `options` outlive it.
-  TrainState(Device device, const TrainerOptions& options) : log(device), options_(options) {}
+  TrainState(Device device, const TrainerOptions& options)
+      : log(device), time(options.max_time), options_(options) {}
 
   std::shared_ptr<Module> model{};
-  std::unique_ptr<Optimizer> optimizer{};  // made when it is first needed
+  std::unique_ptr<Optimizer> optimizer{};    // made when it is first needed
+  std::optional<PlateauCounter> plateaus{};  // where the schedule asks for it
   Progress progress{};
-  EpochLog log;          // of the running epoch's training
-  std::string run_id{};  // of the training, through all its stops
+  std::int64_t accumulated_batches = 0;  // whose gradients wait for the rest of their window
+  EpochLog log;                          // of the running epoch's training
+  TimeLimit time;
+  bool early_stop_waits = false;  // it was requested, and the training has not come to its least length yet
+  std::string run_id{};           // of the training, through all its stops
   // While a step, the end of an epoch or load() is at work, and after one that has thrown: the parts of the
   // state do not belong together.
   bool is_torn = false;
   // A validation that is cut short is done again from its start, with the random state that it found there.
   std::vector<at::Tensor> random_before_validation{};
 
-  // Begins a training of this model.
+  // Begins a training of this model. Throws ConfigError for a schedule that watches a value without a mode.
   void start(std::shared_ptr<Module> new_model);
   // Makes the optimizer if there is none: by the options, else by the model, else Adam. Lazy layers must have
   // their parameters by then.
   Optimizer& require_optimizer();
 
-  // Everything that a continued run needs: weights, which of them are frozen, optimizer, progress, the rows
-  // of the log, random state, callbacks. The one list of saved things. The tensors are the training's own, no
-  // copies; saving brings the log to the host. Throws Error while it is torn.
+  // Everything that a continued run needs: weights, which of them are frozen, optimizer, what the schedule
+  // has counted, progress, the rows of the log, random state, callbacks. The one list of saved things. The
+  // tensors are the training's own, no copies; saving brings the log to the host. Throws Error while it is
+  // torn.
   void save(StateDict& state);
   // It is going to be the saved training: its run id is known, and until load() there is nothing to save.
   void announce(const StateDict& state);

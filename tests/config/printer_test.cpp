@@ -132,5 +132,16 @@ TEST(PrintConfig, RefusesTextThatTomlCannotHold) {
   EXPECT_THROW(print_section({.options = OptionSet::of(options)}), ConfigError);
 }
 
+TEST(PrintConfig, PrintsArraysOfTables) {
+  SeedOptions first{.seed = 1}, second{.seed = 2};
+  const ConfigSection sections[] = {
+      {.table = "optimizer.groups[0]", .options = OptionSet::of(first)},
+      {.table = "optimizer.groups[1]", .options = OptionSet::of(second)},
+      {.table = "model.parts[0]", .options = OptionSet::of(first), .enabled = false}};
+  EXPECT_EQ(
+      print_config(sections),
+      "[[optimizer.groups]]\nseed = 1\n\n[[optimizer.groups]]\nseed = 2\n\n# [[model.parts]]\n# seed = 1\n");
+}
+
 }  // namespace
 }  // namespace kindling

@@ -336,5 +336,61 @@ TEST(ConfigReader, AlignsCaretsByCharacters) {
             "2 errors, nothing was run");
 }
 
+// The groups of a config, each with a name and a rate.
+std::vector<SampleOptimizerOptions> groups_of(ConfigReader& reader) {
+  std::vector<SampleOptimizerOptions> groups(reader.num_tables("optimizer.groups"));
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    reader.read("optimizer.groups[" + std::to_string(i) + "]", OptionSet::of(groups[i]));
+  return groups;
+}
+
+TEST(ConfigReader, ReadsArraysOfTables) {
+  std::vector<SampleOptimizerOptions> groups;
+  const auto read = [&](ConfigReader& reader) { groups = groups_of(reader); };
+  EXPECT_EQ(reading_error("[[optimizer.groups]]\nname = 'a'\n[[optimizer.groups]]\nlr = 2", read), "");
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].name, "a");
+  EXPECT_EQ(groups[1].lr, 2);
+  EXPECT_EQ(reading_error("optimizer.groups = [{lr = 3}]", read), "");
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups[0].lr, 3);
+  EXPECT_EQ(reading_error("optimizer.groups = []", read), "");
+  EXPECT_EQ(reading_error("", read), "");
+  EXPECT_TRUE(groups.empty());
+}
+
+TEST(ConfigReader, ShowsTheLineOfWhatIsWrongInAnArrayOfTables) {
+  EXPECT_EQ(reading_error("[[optimizer.groups]]\nlr = 1\n[[optimizer.groups]]\nlr = 'x'\nnme = 'b'",
+                          [](ConfigReader& reader) {
+                            groups_of(reader);
+                            reader.error("optimizer.groups[0]", "this one");
+                            reader.error("optimizer.groups[0].name", "its name");
+                            EXPECT_EQ(reader.num_errors(), 3u);
+                          }),
+            "mnist.toml:1:1: error: this one\n"
+            "    1 | [[optimizer.groups]]\n"
+            "      | ^~~~~~~~~~~~~~~~~~~~\n"
+            "mnist.toml:1:1: error: its name\n"
+            "    1 | [[optimizer.groups]]\n"
+            "      | ^~~~~~~~~~~~~~~~~~~~\n"
+            "mnist.toml:4:6: error: 'optimizer.groups[1].lr': expected a number > 0, found the string \"x\"\n"
+            "mnist.toml:5:1: error: unknown key 'optimizer.groups[1].nme'\n"
+            "    5 | nme = 'b'\n"
+            "      | ^~~ did you mean 'name'?\n"
+            "4 errors, nothing was run");
+}
+
+TEST(ConfigReader, RefusesAValueWhereTablesBelong) {
+  const auto read = [](ConfigReader& reader) { groups_of(reader); };
+  for (const char* text :
+       {"optimizer.groups = 3", "optimizer.groups = [{lr = 1}, 2]", "[optimizer.groups]\nlr = 1"}) {
+    const std::string error = reading_error(text, read);
+    EXPECT_NE(error.find("'optimizer.groups': expected tables, [[optimizer.groups]], found "),
+              std::string::npos)
+        << error;
+    EXPECT_NE(error.find("\n1 error"), std::string::npos) << error;
+  }
+}
+
 }  // namespace
 }  // namespace kindling

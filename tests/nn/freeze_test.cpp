@@ -5,6 +5,7 @@
 #include "kindling/base/error.h"
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/nn/module.h"
+#include "kindling/optim/adam.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
@@ -122,11 +123,131 @@ TEST(FrozenLayer, MustBeAPartWithParameters) {
   EXPECT_NE(text.find("::freeze: the layer (torch::nn::LinearImpl) is not a part of the model; register it"),
             std::string::npos)
       << text;
-  model->block->push_back(LazyLinear(3));
-  EXPECT_NE(error_text<Error>([&] {
-              model->freeze(*model->block);
-            }).find("a lazy layer of 'block' has no parameters yet"),
-            std::string::npos);
+}
+
+// lazy → norm → head
+class LateShapes : public Normed {
+ public:
+  LateShapes() { register_module("lazy", lazy); }
+  at::Tensor forward(const at::Tensor& input) override { return Normed::forward(lazy->forward(input)); }
+  LazyLinear lazy{3};
+};
+
+using NameList = std::vector<std::string>;
+
+NameList learning_names(const Module& model) {
+  NameList names;
+  for (const auto& item : model.named_parameters())
+    if (item.value().requires_grad()) names.push_back(item.key());
+  return names;
+}
+
+TEST(FrozenLayer, ThatIsLazyIsSoOnceItHasItsShape) {
+  const auto model = std::make_shared<LateShapes>();
+  model->freeze(*model->lazy);
+  EXPECT_EQ(model->parameter_names().back(), "lazy.bias");
+  NoNumbers data;
+  Trainer({.max_epochs = 1, .num_sanity_val_steps = 0}).fit(model, data);
+  ASSERT_TRUE(model->lazy->is_materialized());
+  EXPECT_FALSE(model->lazy->weight.requires_grad());
+  EXPECT_FALSE(model->lazy->bias.requires_grad());
+  model->unfreeze(*model->lazy);
+  EXPECT_TRUE(model->lazy->weight.requires_grad());
+
+  const auto again = std::make_shared<LateShapes>();
+  again->freeze(*again->lazy);
+  again->unfreeze(*again);
+  again->lazy->forward(at::ones({2, 3}));
+  EXPECT_TRUE(again->lazy->weight.requires_grad());
+}
+
+TEST(FrozenByName, PartsWhoseParametersAllFitAreFrozenWhole) {
+  const auto model = std::make_shared<Normed>();
+  model->freeze_by_name({"norm.*", "block.?.*", "head.bias"});
+  EXPECT_EQ(learning_names(*model), NameList{"head.weight"});
+  EXPECT_TRUE(model->frozen_layers().contains("norm"));
+  EXPECT_TRUE(model->frozen_layers().contains("block")) << "and with it the dropout, which has no parameters";
+  EXPECT_FALSE(model->frozen_layers().contains("head"));
+  const StateDict before = copy_to(state_dict(*model), cpu());
+  NoNumbers data;
+  Trainer({.max_epochs = 2,
+           .optimizer =
+               [](const ParameterGroups& all) {
+                 return std::make_unique<AdamW>(all, AdamWOptions{.lr = 0.1, .weight_decay = 0.5});
+               }})
+      .fit(model, data);
+  EXPECT_EQ(changed(before, *model), NameList{"head.weight"}) << "no decay, and no running statistics";
+}
+
+TEST(FrozenByName, OfAPartOnlyTheParametersStay) {
+  const auto model = std::make_shared<Normed>();
+  model->freeze_by_name({"norm.weight"});
+  EXPECT_TRUE(model->frozen_layers().empty());
+  const StateDict before = copy_to(state_dict(*model), cpu());
+  NoNumbers data;
+  Trainer({.max_epochs = 1}).fit(model, data);
+  EXPECT_TRUE(same(*before.find("norm.weight"), model->norm->weight));
+  EXPECT_FALSE(same(*before.find("norm.running_mean"), model->norm->running_mean));
+}
+
+TEST(FrozenByName, NormWithoutParametersGoesByItsBuffers) {
+  class Plain : public Normed {
+   public:
+    Plain() { register_module("plain", plain); }
+    at::Tensor forward(const at::Tensor& input) override { return Normed::forward(plain->forward(input)); }
+    torch::nn::BatchNorm1d plain{torch::nn::BatchNorm1dOptions(3).affine(false)};
+  };
+  const auto model = std::make_shared<Plain>();
+  model->freeze_by_name({"plain.*"});
+  const StateDict before = copy_to(state_dict(*model), cpu());
+  NoNumbers data;
+  Trainer({.max_epochs = 1}).fit(model, data);
+  EXPECT_TRUE(same(*before.find("plain.running_mean"), model->plain->running_mean));
+}
+
+TEST(FrozenByName, LazyLayersNeedNoShape) {
+  const auto model = std::make_shared<LateShapes>();
+  model->freeze_by_name({"lazy.weight", "norm.*"});
+  NoNumbers data;
+  Trainer({.max_epochs = 1, .num_sanity_val_steps = 0}).fit(model, data);
+  EXPECT_EQ(learning_names(*model),
+            (NameList{"block.1.weight", "block.1.bias", "head.weight", "head.bias", "lazy.bias"}));
+  const auto whole = std::make_shared<LateShapes>();
+  whole->freeze_by_name({"lazy.*"});
+  EXPECT_EQ(whole->frozen_layers(), std::set<std::string>{"lazy"});
+}
+
+TEST(FrozenByName, IsWhatASavedTrainingGoesOnWith) {
+  // Before its lazy layer has a shape, and after a step.
+  for (const bool has_shape : {false, true}) {
+    Trainer trainer({.max_epochs = 1});
+    const auto model = std::make_shared<LateShapes>();
+    model->freeze_by_name({"lazy.weight", "norm.*"});
+    trainer.prepare_model(model);
+    const Batch batch{at::arange(12, at::kFloat).view({4, 3}), at::ones({4, 1})};
+    if (has_shape) trainer.train_step(batch);
+    const StateDict saved = copy_to(trainer.state_dict(), cpu());
+    const auto rest = std::make_shared<LateShapes>();
+    rest->freeze_by_name({"lazy.bias"});  // is not what was saved
+    Trainer again({.max_epochs = 1});
+    again.prepare_model(rest);
+    again.load_state_dict(saved);
+    again.train_step(batch);
+    if (!has_shape) trainer.train_step(batch);
+    EXPECT_EQ(learning_names(*rest), learning_names(*model));
+    EXPECT_EQ(rest->frozen_layers(), model->frozen_layers());
+    EXPECT_FALSE(rest->norm->is_training());
+  }
+}
+
+TEST(FrozenByName, RefusesAPatternThatFitsNothing) {
+  const auto model = std::make_shared<LateShapes>();
+  EXPECT_EQ(error_text<ConfigError>([&] {
+              model->freeze_by_name({"norm.*", "lasy.*"});
+            }).substr(model->name().size()),
+            "::freeze_by_name: 'lasy.*' fits no name; wanted: one of norm.weight, norm.bias, block.1.weight, "
+            "block.1.bias, head.weight, head.bias, lazy.weight, lazy.bias; did you mean 'lazy.*'?");
+  EXPECT_TRUE(model->frozen_layers().empty()) << "nothing has been frozen";
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kindling/device/device.h"
-#include "kindling/optim/optimizer.h"
+#include "kindling/optim/optimizer_factory.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kindling/optim/adam.h"
+#include "kindling/optim/optimizer_factory.h"
 #include "kindling/optim/sgd.h"
 #include "support/device_under_test.h"
 #include "support/tensor_matchers.h"

@@ -1,14 +1,15 @@
 #include "kindling/optim/schedule.h"
 
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <map>
-#include <sstream>
 
 #include "kindling/base/error.h"
-#include "support/shared_data.h"
+#include "kindling/optim/cosine_schedules.h"
+#include "kindling/optim/decay_schedules.h"
+#include "kindling/optim/sgd.h"
+#include "support/scratch.h"
 
 namespace kindling {
 namespace {
@@ -73,45 +74,152 @@ TEST(Schedule, OptionsOutOfRangeAreRefused) {
   EXPECT_THROW(cosine_schedule({.T_max = 0}), ConfigError);
   EXPECT_THROW(linear_schedule({.total_iters = 0}), ConfigError);
   EXPECT_THROW(with_warmup(constant_schedule(), {.warmup_start_factor = 2}), ConfigError);
+  EXPECT_THROW(multistep_schedule({.milestones = {-1}}), ConfigError);
+  EXPECT_THROW(exponential_schedule({.gamma = -1}), ConfigError);
+  EXPECT_THROW(polynomial_schedule({.power = -1}), ConfigError);
+  EXPECT_THROW(cosine_restarts_schedule({.T_0 = 3, .T_mult = 0}), ConfigError);
+  EXPECT_THROW(inverse_sqrt_schedule({.timescale = 0}), ConfigError);
+  EXPECT_THROW(one_cycle_schedule({.pct_start = 1.5}), ConfigError);
+  EXPECT_THROW(one_cycle_schedule({.anneal_strategy = "sine"}), ConfigError);
+  EXPECT_THROW(one_cycle_schedule({.div_factor = 0}), ConfigError);
+  EXPECT_THROW(one_cycle_schedule({.max_momentum = 1}), ConfigError);
+  EXPECT_THROW(plateau_schedule({.factor = 1}), ConfigError);
+  EXPECT_THROW(plateau_schedule({.mode = "least"}), ConfigError);
+  EXPECT_THROW(PlateauCounter({.threshold_mode = "relative"}), ConfigError);
 }
 
-// The cells of one line of a CSV file, whose lines may end in \r\n.
-std::vector<std::string> cells(std::string line) {
-  if (line.ends_with('\r')) line.pop_back();
-  std::vector<std::string> cells;
-  std::istringstream stream(line);
-  for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
-  return cells;
+TEST(Schedule, SaysWhichOptionMustBeSet) {
+  EXPECT_EQ(error_text<ConfigError>([] { multistep_schedule({}); }),
+            "multistep schedule: milestones is not set; wanted: at least one step");
+  EXPECT_EQ(error_text<ConfigError>([] { exponential_schedule({}); }),
+            "exponential schedule: gamma is not set; wanted: the factor of each step");
+  EXPECT_EQ(error_text<ConfigError>([] { cosine_restarts_schedule({}); }),
+            "cosine_restarts schedule: T_0 is not set; wanted: the steps to the first restart");
 }
 
-// The learning rates of torch.optim.lr_scheduler, written with 12 digits.
-TEST(Schedule, RatesAreThoseOfPyTorch) {
-  KINDLING_REQUIRE_SHARED(path, "golden/reference/schedules.csv");
-  const std::map<std::string, Schedule> schedules = {
-      {"constant", constant_schedule({.factor = 0.3, .total_iters = 10})},
-      {"step", step_schedule({.step_size = 30, .gamma = 0.1})},
-      {"linear", linear_schedule({.start_factor = 0.25, .end_factor = 0.9, .total_iters = 40})},
-      {"cosine", cosine_schedule({.T_max = 100, .eta_min = 0.001})},
-      {"warmup_cosine", with_warmup(cosine_schedule(), {.warmup_steps = 10, .warmup_start_factor = 0.01})},
+TEST(Schedule, RestartsOfAnyLengthAreFound) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  const Schedule rare = cosine_restarts_schedule({.T_0 = 4, .T_mult = kHuge});
+  EXPECT_NEAR(at_step(rare, 2), 0.05, 1e-15);
+  EXPECT_NEAR(at_step(rare, 1000), 0.1, 1e-15) << "at the very beginning of a period without end";
+}
+
+TEST(Schedule, OneCycleTakesTheLengthAndTheRateOfTheRun) {
+  const Schedule cycle = one_cycle_schedule({.pct_start = 0.5});
+  EXPECT_DOUBLE_EQ(at_step(cycle, 0), 0.004);
+  EXPECT_DOUBLE_EQ(at_step(cycle, 49), 0.1);
+  EXPECT_NEAR(at_step(cycle, 99), 4e-7, 1e-16);
+  EXPECT_FALSE(one_cycle_schedule({.cycle_momentum = false}).momentum);
+}
+
+TEST(Schedule, OneCycleIsNotShorterThanItsRun) {
+  const Schedule cycle = one_cycle_schedule({.total_steps = 50});
+  EXPECT_EQ(
+      error_text<ConfigError>([&] { at_step(cycle, 0); }),
+      "one_cycle schedule: total_steps is 50, and the run has 100; wanted: a cycle that is as long as the "
+      "run; leave total_steps out: it is the run's");
+  EXPECT_NO_THROW(at_step(cycle, 49, 0));
+  EXPECT_THROW(at_step(cycle, 51, 0), ConfigError);
+  // A phase without a step is over at once, where PyTorch divides by zero.
+  EXPECT_DOUBLE_EQ(at_step(one_cycle_schedule({.total_steps = 100, .pct_start = 0.01}), 0), 0.1);
+}
+
+TEST(Schedule, InverseSqrtGoesOnFromWhereTheRunIs) {
+  const Schedule behind =
+      sequence_schedule({constant_schedule(), inverse_sqrt_schedule()}, {.milestones = {16}});
+  EXPECT_DOUBLE_EQ(at_step(behind, 16), 0.1);
+  EXPECT_DOUBLE_EQ(at_step(behind, 64), 0.05);
+}
+
+TEST(ScheduleOfParts, CountsTheStepsOfEach) {
+  const Schedule parts =
+      sequence_schedule({linear_schedule({.start_factor = 0}), polynomial_schedule(), cosine_schedule()},
+                        {.milestones = {10, 30}});
+  EXPECT_DOUBLE_EQ(at_step(parts, 5), 0.05);
+  EXPECT_DOUBLE_EQ(at_step(parts, 10), 0.1);
+  EXPECT_DOUBLE_EQ(at_step(parts, 20), 0.05) << "20 steps are its run";
+  EXPECT_NEAR(at_step(parts, 65), 0.05, 1e-15) << "70 are left";
+}
+
+TEST(ScheduleOfParts, HoldsTheMomentumWhereAPartHasNone) {
+  const Schedule cycle = one_cycle_schedule({.pct_start = 0.5, .base_momentum = 0.5, .max_momentum = 0.9});
+  const auto momentum_at = [](const Schedule& schedule, std::int64_t step) {
+    return schedule.momentum({.step = step, .total_steps = 40, .base_lr = 0.1});
   };
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  const std::vector<std::string> header = cells(line);
-  std::size_t compared = 0;
-  // The file has a column "step" for the number of the step and another for the schedule of that name.
-  for (std::int64_t step = 0; std::getline(file, line); ++step) {
-    const std::vector<std::string> row = cells(line);
-    ASSERT_EQ(std::stoll(row.at(0)), step);
-    for (std::size_t column = 1; column < header.size(); ++column) {
-      const auto schedule = schedules.find(header[column]);
-      if (schedule == schedules.end()) continue;
-      EXPECT_NEAR(at_step(schedule->second, step), std::stod(row.at(column)), 1e-8)
-          << header[column] << " at step " << step;
-      ++compared;
-    }
-  }
-  EXPECT_EQ(compared, 500);
+  const Schedule parts =
+      sequence_schedule({constant_schedule(), cycle, step_schedule()}, {.milestones = {10, 20}});
+  EXPECT_DOUBLE_EQ(momentum_at(parts, 3), 0.9) << "what the cycle begins with";
+  EXPECT_DOUBLE_EQ(momentum_at(parts, 14), 0.5);
+  EXPECT_DOUBLE_EQ(momentum_at(parts, 30), 0.9) << "what it has ended with";
+  const Schedule cut = sequence_schedule(
+      {one_cycle_schedule({.total_steps = 40, .pct_start = 0.5, .base_momentum = 0.5, .max_momentum = 0.9}),
+       constant_schedule()},
+      {.milestones = {20}});
+  EXPECT_DOUBLE_EQ(momentum_at(cut, 35), 0.5);
+  EXPECT_DOUBLE_EQ(momentum_at(with_warmup(cycle, {.warmup_steps = 10}), 4), 0.9);
+  // A run that ends within its warm-up.
+  EXPECT_DOUBLE_EQ(with_warmup(cycle, {.warmup_steps = 10}).momentum({.step = 0, .total_steps = 1}), 0.9);
+  EXPECT_FALSE(sequence_schedule({constant_schedule()}, {}).momentum);
+}
+
+TEST(ScheduleOfParts, MustFitTogether) {
+  const auto text = [](std::vector<Schedule> parts, std::vector<std::int64_t> milestones) {
+    return error_text<ConfigError>([&] { sequence_schedule(parts, {.milestones = milestones}); });
+  };
+  const Schedule one = constant_schedule();
+  EXPECT_EQ(text({}, {}), "sequence schedule: it has no parts; wanted: at least one");
+  EXPECT_EQ(text({one, one}, {}),
+            "sequence schedule: 2 parts and 0 milestones; wanted: one milestone fewer than parts");
+  EXPECT_EQ(text({one, one, one}, {5, 5}),
+            "sequence schedule: a milestone is not above the one before it; wanted: rising milestones");
+  EXPECT_EQ(text({one, plateau_schedule()}, {5}),
+            "sequence schedule: a part waits for a plateau; wanted: parts that depend on the step alone");
+  EXPECT_EQ(text({one, {}}, {5}), "sequence schedule: a part is empty; wanted: a schedule");
+}
+
+TEST(Schedule, KeepsWhatIsBesideItsRateWhenCopied) {
+  Schedule cycle = one_cycle_schedule({.cycle_momentum = true});
+  Schedule copy = cycle;
+  EXPECT_TRUE(copy.momentum);
+  EXPECT_TRUE(copy.needs_momentum);
+  Schedule plateau = plateau_schedule({.monitor = "train_loss", .mode = "min"});
+  const Schedule warm = with_warmup(plateau, {.warmup_steps = 3});
+  ASSERT_TRUE(warm.plateau.has_value());
+  EXPECT_EQ(warm.plateau->monitor, "train_loss");
+  EXPECT_NEAR(warm({.step = 3, .base_lr = 0.1, .plateaus = 2}), 0.001, 1e-17);
+  copy = [](const SchedulePoint& at) { return at.base_lr; };
+  EXPECT_FALSE(copy.momentum) << "another schedule";
+}
+
+// A rule without a momentum.
+class PlainDescent : public Optimizer {
+ public:
+  explicit PlainDescent(ParameterGroups parameters) : Optimizer(std::move(parameters), 0.1) {}
+
+ protected:
+  void update(const Update&) override {}
+};
+
+TEST(Schedule, GivesAnOptimizerItsRatesAndItsMomentum) {
+  const at::Tensor first = at::ones({1}), second = at::ones({1});
+  Sgd sgd(ParameterGroups{{.parameters = {first}, .lr = 0.5}, {.parameters = {second}}},
+          {.lr = 0.25, .momentum = 0.3});
+  const SchedulePoint middle{.step = 4, .total_steps = 10};
+  apply_schedule(one_cycle_schedule({.pct_start = 0.5}), middle, sgd);
+  EXPECT_DOUBLE_EQ(sgd.lr(0), 0.5);
+  EXPECT_DOUBLE_EQ(sgd.lr(1), 0.25);
+  EXPECT_DOUBLE_EQ(sgd.momentum(), 0.85);
+  apply_schedule(cosine_schedule(), middle, sgd);
+  EXPECT_DOUBLE_EQ(sgd.momentum(), 0.85) << "left alone";
+
+  PlainDescent plain({first});
+  apply_schedule(one_cycle_schedule(), middle, plain);
+  apply_schedule(one_cycle_schedule({.cycle_momentum = false}), middle, plain);
+  EXPECT_EQ(
+      error_text<ConfigError>(
+          [&] { apply_schedule(one_cycle_schedule({.cycle_momentum = true}), middle, plain); }),
+      "schedule: it changes the momentum, and the optimizer has none; wanted: an optimizer with momentum or "
+      "betas; cycle_momentum = false leaves the momentum alone");
 }
 
 TEST(Schedule, WantsItsLengthWhereTheRunHasNone) {

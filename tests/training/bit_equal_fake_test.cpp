@@ -8,7 +8,7 @@
 #include "kindling/nn/mlp.h"
 #include "kindling/nn/small_cnn.h"
 #include "kindling/optim/adam.h"
-#include "kindling/optim/schedule.h"
+#include "kindling/optim/cosine_schedules.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/tensor_matchers.h"
@@ -120,7 +120,7 @@ Trained stepped(const std::string& name, Device device) {
     batches.seek(epoch);
     Batch batch;
     while (batches.next(batch)) {
-      step.run(batch);
+      step.run(batch, /*ends_window=*/true);
       ++state.progress.global_step;
     }
   }

@@ -6,7 +6,7 @@
 #include "kindling/nn/lenet.h"
 #include "kindling/nn/mlp.h"
 #include "kindling/optim/adam.h"
-#include "kindling/optim/schedule.h"
+#include "kindling/optim/cosine_schedules.h"
 #include "training/small_fit.h"
 
 namespace kindling {

@@ -10,7 +10,7 @@
 #include "kindling/base/log.h"
 #include "kindling/nn/mlp.h"
 #include "kindling/nn/small_cnn.h"
-#include "kindling/optim/schedule.h"
+#include "kindling/optim/cosine_schedules.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"

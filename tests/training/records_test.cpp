@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kindling/nn/mlp.h"
-#include "kindling/optim/schedule.h"
+#include "kindling/optim/decay_schedules.h"
 #include "support/device_under_test.h"
 #include "training/small_fit.h"
 

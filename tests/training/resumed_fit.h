@@ -13,6 +13,8 @@
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/optim/adam.h"
+#include "kindling/optim/cosine_schedules.h"
+#include "kindling/optim/decay_schedules.h"
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/exponential_moving_average.h"
 #include "kindling/training/stochastic_weight_averaging.h"
@@ -109,9 +111,19 @@ inline OptimizerFactory rule_named(const std::string& rule) {
   };
 }
 
+inline Schedule schedule_named(const std::string& name) {
+  if (name == "no") return {};
+  if (name == "one_cycle") return one_cycle_schedule({.max_lr = 0.05});
+  // A loss that falls is no improvement: every epoch but the first halves the rate, the last in its cooldown.
+  if (name == "plateau")
+    return plateau_schedule(
+        {.monitor = "train_loss", .mode = "max", .factor = 0.5, .patience = 0, .cooldown = 1});
+  return cosine_schedule();
+}
+
 // One process's part of a training of 60 steps, 15 an epoch.
 struct ResumedFit {
-  ResumedFit(const std::string& rule, std::int64_t num_gpus, bool has_schedule = true) {
+  ResumedFit(const std::string& rule, std::int64_t num_gpus, const std::string& schedule = "cosine") {
     options = {.max_epochs = kResumeEpochs,
                .num_gpus = num_gpus,
                .gradient_clip_val = 1,
@@ -119,8 +131,8 @@ struct ResumedFit {
                .optimizer = rule_named(rule),
                .callbacks = {meddler},
                .loggers = {logger}};
-    if (has_schedule) options.schedule = cosine_schedule();
-    meddler->lowers_rate = !has_schedule;
+    options.schedule = schedule_named(schedule);
+    meddler->lowers_rate = schedule == "no";
   }
 
   // Both averages of the weights; validations see "ema" or "swa".

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "kindling/optim/decay_schedules.h"
 #include "training/small_fit.h"
 
 namespace kindling {

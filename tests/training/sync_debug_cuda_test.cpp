@@ -5,7 +5,7 @@
 #include "kindling/data/digits.h"
 #include "kindling/nn/lenet.h"
 #include "kindling/nn/mlp.h"
-#include "kindling/optim/schedule.h"
+#include "kindling/optim/cosine_schedules.h"
 #include "kindling/training/trainer.h"
 
 namespace kindling {

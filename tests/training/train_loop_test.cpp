@@ -6,6 +6,7 @@
 #include "kindling/base/error.h"
 #include "kindling/data/synthetic_regression.h"
 #include "kindling/nn/linear_regression.h"
+#include "kindling/optim/decay_schedules.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"

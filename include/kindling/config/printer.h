@@ -10,7 +10,9 @@ namespace kindling {
 
 // One table of a printed config. Each table is printed once: OptionSet::append joins what shares one.
 struct ConfigSection {
-  std::string table = "";  // dotted; empty for the keys at the top
+  // Dotted; empty for the keys at the top. "optimizer.groups[1]" is the second table of an array of tables,
+  // which are given in their order.
+  std::string table = "";
   std::string doc = "";
   OptionSet options{};
   bool enabled = true;  // false: printed commented out, as for a table that is off unless it is there

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,7 +15,8 @@ namespace kindling {
 
 // Moves a document's values into options and collects everything that is wrong with it. Nothing throws
 // before finish(): an option whose value is wrong keeps its default until then.
-// The document must outlive the reader. Paths are dotted: "trainer", "model.name", "" for the top level.
+// The document must outlive the reader. Paths are dotted: "trainer", "model.name", "" for the top level;
+// "optimizer.groups[0]" is the first table of an array of tables.
 class KINDLING_API ConfigReader {
  public:
   explicit ConfigReader(const ConfigDocument& document);
@@ -31,6 +33,10 @@ class KINDLING_API ConfigReader {
   // Whether the key or table is there. A table asked for is a known one, its keys are not yet read.
   bool has(std::string_view path) const;
 
+  // How many tables the array at `path` has, `[[path]]` in TOML; 0 when it is absent or something else (which
+  // is then an error of finish()). Its tables are known ones, their keys are not yet read.
+  std::size_t num_tables(std::string_view path);
+
   // The string at `path`; empty when absent or not a string (which is then an error of finish()).
   std::optional<std::string> read_name(std::string_view path);
 
@@ -40,6 +46,9 @@ class KINDLING_API ConfigReader {
 
   // Takes a key, or a table with all in it, as read: for when an error before leaves nobody to read it.
   void skip(std::string_view path);
+
+  // So far, unread keys aside.
+  std::size_t num_errors() const noexcept;
 
   // Every key or table that nobody has read is an error now. Throws one ConfigError with all errors in the
   // order of files and lines; returns when there is none.

@@ -23,6 +23,9 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
   void materialize_like(const at::Tensor& like) override {
     if (like.sizes().size() == shape_.size()) materialize(like.size(1), cpu());
   }
+  std::vector<std::string> parameter_names() const override {
+    return has_bias_ ? std::vector<std::string>{"weight", "bias"} : std::vector<std::string>{"weight"};
+  }
   void dematerialize() override {
     this->parameters_.clear();
     weight = bias = at::Tensor();
@@ -46,8 +49,9 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
     at::Tensor made_weight = at::empty(shape_, at::kFloat), made_bias;
     if (has_bias_) made_bias = at::empty({shape_[0]}, at::kFloat);
     init_weights(init_, made_weight, made_bias);
-    weight = this->register_parameter("weight", move_to(made_weight, device));
-    if (has_bias_) bias = this->register_parameter("bias", move_to(made_bias, device));
+    weight = this->register_parameter("weight", move_to(made_weight, device), !frozen.contains("weight"));
+    if (has_bias_)
+      bias = this->register_parameter("bias", move_to(made_bias, device), !frozen.contains("bias"));
   }
 
  private:

@@ -91,10 +91,17 @@ class KINDLING_API Module : public torch::nn::Module {
   // serves as well), without gradients and in evaluation mode, then applies `init` to every layer.
   void apply_init(const Batch& inputs, const std::function<void(torch::nn::Module&)>& init = {});
 
+  // As they are registered, with those that lazy layers are going to have.
+  std::vector<std::string> parameter_names();
+
   // Makes a part of the model stay as it is: its parameters get no gradients, and it is in evaluation mode
-  // (running statistics do not move) whenever the model is put into training mode, until unfreeze(). Throws
-  // Error for what is not a part of the model and for lazy layers that have no parameters yet.
+  // (running statistics do not move) whenever the model is put into training mode, until unfreeze(). Lazy
+  // layers without parameters make theirs frozen. Throws Error for what is not a part of the model.
   void freeze(torch::nn::Module& layer);
+  // The same by names: parameters that fit one of the patterns, `net.0.*` (name_pattern.h), get no gradients,
+  // and a part all of whose parameters fit is frozen as a whole. A layer without parameters goes by its
+  // buffers, as batch norm may. Throws ConfigError for a pattern that fits nothing; then nothing is frozen.
+  void freeze_by_name(const std::vector<std::string>& patterns);
   // The part learns again; also of a larger part that was frozen.
   void unfreeze(torch::nn::Module& layer);
   // The names of the parts that are frozen, with all that is in them; a saved training knows them.

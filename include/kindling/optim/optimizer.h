@@ -2,13 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <concepts>
 #include <deque>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,7 +26,7 @@ struct StepOptions {
 
 // Updates parameters from their gradients. Parameters without a gradient are left alone, as in Python. Derive
 // from it and write update() for an own rule. Neither step() nor a derived rule may read a tensor on the
-// host.
+// host; the exception is named (Lbfgs).
 class KINDLING_API Optimizer {
  public:
   // Parameters are float tensors on one device; throws ConfigError when there are none, when one is given
@@ -59,18 +57,26 @@ class KINDLING_API Optimizer {
   void set_lr(std::size_t group, double lr) { rates_.at(group) = {lr, {}}; }
   void set_lr(std::size_t group, at::Tensor lr) { rates_.at(group).tensor = std::move(lr); }
 
+  // The rule's momentum, which a schedule may change between two steps: SGD's momentum, the first of Adam's
+  // betas. The last two throw ConfigError where there is none, and for values outside [0, 1).
+  bool has_momentum() const noexcept { return momentum_.has_value(); }
+  double momentum() const;
+  void set_momentum(double momentum);
+
   // Names for parameters that were given without, by those of the same tensors in the model.
   void take_names(const torch::nn::Module& model);
 
   // The state by names, `net.1.weight.exp_avg`: the optimizer's own tensors, and the learning rates of the
-  // groups as numbers. Loading copies the values to where the parameters are; throws CheckpointError that
-  // lists what does not fit (then nothing has been changed). A group that was made with another learning rate
-  // than the saved one keeps its own.
+  // groups and the momentum as numbers. Loading copies the values to where the parameters are; throws
+  // CheckpointError that lists what does not fit (then nothing has been changed). A group that was made with
+  // another learning rate than the saved one keeps its own, and so it is with the momentum.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
 
-  // Whether update() heeds its options and a tensor as learning rate; otherwise step() refuses them
-  // (ConfigError).
+  // Whether step() can leave out a step by `found_inf`: of every rule but those that have state whose start
+  // they do not tell.
+  bool can_skip() const;
+  // Whether update() heeds a tensor as learning rate; otherwise step() refuses it (ConfigError).
   virtual bool takes_tensors() const { return false; }
 
  protected:
@@ -89,10 +95,18 @@ class KINDLING_API Optimizer {
   };
   // Runs without autograd.
   virtual void update(const Update& update) = 0;
+  // Whether update() heeds update.options itself, as fused operators do. Otherwise it never sees them: step()
+  // divides the gradients, keeps parameters and state as they were, and puts them back where found_inf is 1,
+  // without a host wait. What a rule keeps elsewhere than in its state (add_state) is not put back.
+  virtual bool heeds_options() const { return takes_tensors(); }
 
-  // State that is saved and loaded under this name: one tensor per parameter, undefined until the rule makes
-  // it. The list stays where it is.
-  std::vector<at::Tensor>& add_state(std::string name);
+  // For the constructor of a rule that has a momentum: update() reads momentum().
+  void add_momentum(double momentum) { initial_momentum_ = momentum_ = momentum; }
+  // State that is saved and loaded under this name: one tensor per parameter, undefined until a parameter
+  // meets its first gradient. `start` then makes it, of the parameter's shape or a scalar, or leaves it
+  // undefined for now; without it the rule does. The list stays where it is.
+  using Start = std::function<at::Tensor(const at::Tensor& parameter)>;
+  std::vector<at::Tensor>& add_state(std::string name, Start start = nullptr);
   // After load_state_dict().
   virtual void state_loaded() {}
 
@@ -100,45 +114,29 @@ class KINDLING_API Optimizer {
   // side.
   static at::TensorList active_of(const std::vector<at::Tensor>& all, const Update& update,
                                   std::vector<at::Tensor>& chosen);
+  // Throws ConfigError that names the parameter whose gradient is sparse.
+  void require_dense(const Update& update) const;
 
  private:
   struct State {
     std::string name;
+    Start start;
     std::vector<at::Tensor> tensors;
   };
+  void check(const StepOptions& options) const;
+  void start_state();
+  void update_groups(const StepOptions& options);
+  std::vector<at::Tensor*> touched();
+  std::string misfits(const StateDict& saved) const;
 
   std::vector<ParameterGroup> groups_;
   std::vector<LearningRate> rates_;  // of the groups
+  std::optional<double> momentum_, initial_momentum_;
   std::vector<at::Tensor> parameters_;
   std::vector<std::string> names_;
   std::deque<State> states_;
   std::vector<at::Tensor> gradients_, chosen_;
   std::vector<std::size_t> active_;
-};
-
-template <class T>
-concept ReadyMadeOptimizer =
-    std::derived_from<T, Optimizer> || std::derived_from<typename T::element_type, Optimizer>;
-
-template <class F>
-concept MakesNoOptimizer = std::invocable<F&, ParameterGroups> &&
-    !std::convertible_to<std::invoke_result_t<F&, ParameterGroups>, std::unique_ptr<Optimizer>>;
-
-// Makes the optimizer of a model once its parameters exist: any function of this kind. A lambda that returns
-// now one class and now another says `-> std::unique_ptr<Optimizer>`.
-class OptimizerFactory : public std::function<std::unique_ptr<Optimizer>(ParameterGroups parameters)> {
- public:
-  using function::function;
-  OptimizerFactory() = default;
-  OptimizerFactory(function make) : function(std::move(make)) {}
-
-  // For a message of one line.
-  template <class T>
-  requires ReadyMadeOptimizer<T> || MakesNoOptimizer<T> OptimizerFactory(const T&) {
-    static_assert(sizeof(T) == 0,
-                  "an optimizer is given as a function that makes it: [](kindling::ParameterGroups p) "
-                  "{ return std::make_unique<kindling::Sgd>(std::move(p), kindling::SgdOptions{}); }");
-  }
 };
 
 }  // namespace kindling

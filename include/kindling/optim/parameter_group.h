@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/config/options.h"
 
 namespace torch::nn {
 class Module;
@@ -43,5 +44,23 @@ class KINDLING_API ParameterGroups {
  private:
   std::vector<ParameterGroup> groups_;
 };
+
+// Parameters by their names, `net.0.*` (name_pattern.h), with numbers of their own.
+struct GroupPattern {
+  std::string match{};
+  std::optional<double> lr{};            // absent: the optimizer's
+  std::optional<double> weight_decay{};  // absent: the optimizer's
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("match", &GroupPattern::match, {.doc = "names of parameters: net.0.*, *.bias"}),
+      kindling::field("lr", &GroupPattern::lr, {.doc = "learning rate; absent: the optimizer's", .min = 0}),
+      kindling::field("weight_decay", &GroupPattern::weight_decay,
+                      {.doc = "absent: the optimizer's", .min = 0}));
+};
+
+// A group for each pattern, behind what no pattern fits; of several that fit, the first counts. `all` is a
+// model, or parameters with names. Throws ConfigError for a pattern that fits no parameter, or only such that
+// patterns before it have taken.
+KINDLING_API ParameterGroups by_name(const ParameterGroups& all, const std::vector<GroupPattern>& patterns);
 
 }  // namespace kindling

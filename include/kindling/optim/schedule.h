@@ -6,25 +6,31 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
+#include "kindling/optim/plateau.h"
 
 namespace kindling {
+
+class Optimizer;
 
 // Where in the run a learning rate is wanted. Steps are optimizer steps, or epochs with
 // ScheduleInterval::epoch.
 struct SchedulePoint {
   std::int64_t step = 0;         // done before this one: 0 for the first
-  std::int64_t total_steps = 0;  // of the whole run
+  std::int64_t total_steps = 0;  // of the whole run; 0: not known
   double base_lr = 0;            // the optimizer's own
+  std::int64_t started_at = 0;  // steps of the run before the schedule: of a warm-up, of others in a sequence
+  std::int64_t plateaus = 0;    // how often the value has stopped improving that Schedule::plateau asks for
 };
 
 template <class F>
 concept GivesNoRate = std::invocable<F&, const SchedulePoint&> &&
     !std::convertible_to<std::invoke_result_t<F&, const SchedulePoint&>, double>;
 
-// The learning rate as a pure function of the step: nothing to save, nothing to restore.
+// The learning rate as a pure function of the point: nothing to save, nothing to restore.
 class Schedule : public std::function<double(const SchedulePoint&)> {
  public:
   using function::function;
@@ -36,62 +42,20 @@ class Schedule : public std::function<double(const SchedulePoint&)> {
   Schedule(const F&) {
     static_assert(sizeof(F) == 0, "a schedule returns the learning rate of the step, a double");
   }
+
+  // The momentum beside it (Optimizer::set_momentum); empty: the optimizer's own.
+  std::function<double(const SchedulePoint&)> momentum{};
+  bool needs_momentum = false;  // an optimizer without momentum is an error; otherwise it goes without
+  // What SchedulePoint::plateaus counts. The trainer does, saves the counter and goes on with it.
+  std::optional<PlateauScheduleOptions> plateau{};
 };
 
-// What a schedule counts.
+// What a schedule counts. Plateaus are counted in epochs in any case.
 enum class ScheduleInterval { step, epoch };
 
-// The names are those of torch.optim.lr_scheduler, and so are the values; T_max and total_iters default to
-// what the run has (after the warm-up). step counts from 0, b is base_lr.
-
-struct ConstantScheduleOptions {
-  double factor = 1;  // PyTorch's default, 1/3, would surprise under this name
-  std::int64_t total_iters = 5;
-  static constexpr auto fields =
-      kindling::fields(kindling::field("factor", &ConstantScheduleOptions::factor,
-                                       {.doc = "of the learning rate, for the first steps", .min = 0}),
-                       kindling::field("total_iters", &ConstantScheduleOptions::total_iters,
-                                       {.doc = "how many steps", .min = 0}));
-};
-// b·factor for step < total_iters, then b.
-KINDLING_API Schedule constant_schedule(ConstantScheduleOptions options = {});
-
-struct StepScheduleOptions {
-  std::int64_t step_size = 30;
-  double gamma = 0.1;
-  static constexpr auto fields = kindling::fields(
-      kindling::field("step_size", &StepScheduleOptions::step_size,
-                      {.doc = "steps between two drops", .min = 1}),
-      kindling::field("gamma", &StepScheduleOptions::gamma, {.doc = "factor of each drop", .min = 0}));
-};
-// b·gamma^⌊step / step_size⌋.
-KINDLING_API Schedule step_schedule(StepScheduleOptions options = {});
-
-struct LinearScheduleOptions {
-  double start_factor = 1.0 / 3;
-  double end_factor = 1;
-  std::optional<std::int64_t> total_iters{};
-  static constexpr auto fields = kindling::fields(
-      kindling::field("start_factor", &LinearScheduleOptions::start_factor,
-                      {.doc = "of the learning rate, at the start", .min = 0}),
-      kindling::field("end_factor", &LinearScheduleOptions::end_factor, {.doc = "at the end", .min = 0}),
-      kindling::field("total_iters", &LinearScheduleOptions::total_iters,
-                      {.doc = "steps from start to end; absent: the run", .min = 1}));
-};
-// b·(start + (end − start)·min(step / total_iters, 1)).
-KINDLING_API Schedule linear_schedule(LinearScheduleOptions options = {});
-
-struct CosineScheduleOptions {
-  std::optional<std::int64_t> T_max{};
-  double eta_min = 0;
-  static constexpr auto fields =
-      kindling::fields(kindling::field("T_max", &CosineScheduleOptions::T_max,
-                                       {.doc = "steps to the minimum; absent: the run", .min = 1}),
-                       kindling::field("eta_min", &CosineScheduleOptions::eta_min,
-                                       {.doc = "smallest learning rate", .min = 0}));
-};
-// eta_min + (b − eta_min)·(1 + cos(π·step / T_max)) / 2 (Loshchilov, Hutter, 2017).
-KINDLING_API Schedule cosine_schedule(CosineScheduleOptions options = {});
+// Gives every group of the optimizer its rate (of its own base rate), and the optimizer its momentum. Throws
+// ConfigError where the schedule needs a momentum and there is none.
+KINDLING_API void apply_schedule(const Schedule& schedule, SchedulePoint at, Optimizer& optimizer);
 
 struct WarmupOptions {
   std::int64_t warmup_steps = 0;
@@ -104,5 +68,17 @@ struct WarmupOptions {
 };
 // Linear from b·warmup_start_factor to b over warmup_steps; then `after`, which counts its steps from there.
 KINDLING_API Schedule with_warmup(Schedule after, WarmupOptions options);
+
+struct SequenceScheduleOptions {
+  std::vector<std::int64_t> milestones{};
+  static constexpr auto fields =
+      kindling::fields(kindling::field("milestones", &SequenceScheduleOptions::milestones,
+                                       {.doc = "steps at which the next part begins", .min = 1}));
+};
+// torch's SequentialLR: part i from milestones[i - 1] on; each counts its steps from there, and its run ends
+// at the next milestone. A part without a momentum keeps what the one before it has ended with. Throws
+// ConfigError for milestones that do not rise or are not one fewer than the parts, and for a plateau
+// schedule.
+KINDLING_API Schedule sequence_schedule(std::vector<Schedule> parts, SequenceScheduleOptions options);
 
 }  // namespace kindling

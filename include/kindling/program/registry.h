@@ -14,7 +14,7 @@
 #include "kindling/loggers/logger.h"
 #include "kindling/metrics/metric.h"
 #include "kindling/nn/module.h"
-#include "kindling/optim/optimizer.h"
+#include "kindling/optim/optimizer_factory.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/training/callback.h"
 
@@ -30,6 +30,8 @@ namespace kindling {
 class Registry {
  public:
   using DataFactory = std::function<std::shared_ptr<DataModule>(const DataOptions&)>;
+  // Of the schedules that it is made of, most often none.
+  using ScheduleFactory = std::function<Schedule(std::vector<Schedule> parts)>;
   using LoggerFactory = std::function<std::shared_ptr<Logger>(const std::filesystem::path& run_folder)>;
 
   Registry() = default;
@@ -98,12 +100,24 @@ class Registry {
     });
   }
 
-  // make(Options) → Schedule.
+  // make(Options) → Schedule: `[schedule]` with `name`.
   template <class Options, class Made>
   void schedule(std::string name, std::string doc, Made (*make)(Options)) {
-    static_assert(std::convertible_to<Made, Schedule>,
-                  "a schedule is registered by a function Schedule(Options)");
-    schedules.add(std::move(name), std::move(doc), Options{}, make);
+    static_assert(std::convertible_to<Made, Schedule>, "a schedule is registered by a function Schedule(Options)");
+    schedules.add(name, std::move(doc), Options{}, [make, name](const Options& options) {
+      return [=](const std::vector<Schedule>& parts) -> Schedule {
+        if (!parts.empty()) refuse_parts(name);
+        return make(options);
+      };
+    });
+  }
+
+  // make(parts, Options) → Schedule: one that is made of others, `[[schedule.parts]]` with `name`.
+  template <class Options>
+  void schedule(std::string name, std::string doc, Schedule (*make)(std::vector<Schedule>, Options)) {
+    schedules.add(std::move(name), std::move(doc), Options{}, [make](const Options& options) {
+      return [=](std::vector<Schedule> parts) { return make(std::move(parts), options); };
+    });
   }
 
   Catalog<std::shared_ptr<Module>> models{"model"};
@@ -112,9 +126,11 @@ class Registry {
   Catalog<LoggerFactory> loggers{"logger"};
   Catalog<DataFactory> data_modules{"data set"};
   Catalog<OptimizerFactory> optimizers{"optimizer"};
-  Catalog<Schedule> schedules{"schedule"};
+  Catalog<ScheduleFactory> schedules{"schedule"};
 
  private:
+  [[noreturn]] static void refuse_parts(const std::string& schedule);
+
   template <class T, class Options, class... More>
   static constexpr bool can_make =
       std::is_same_v<Options, NoOptions> ? std::constructible_from<T, const More&...>

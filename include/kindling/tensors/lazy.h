@@ -2,6 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "kindling/base/export.h"
 
 namespace kindling {
@@ -15,6 +19,10 @@ class KINDLING_API LazyLayer {
   virtual void materialize_like(const at::Tensor& weight) = 0;
   // Takes the parameters away again.
   virtual void dematerialize() = 0;
+  // Those that it will have.
+  virtual std::vector<std::string> parameter_names() const { return {"weight"}; }
+  // Those of them that are to be made with requires_grad = false: Module::freeze says which.
+  std::set<std::string> frozen{};
 };
 
 }  // namespace kindling

@@ -59,6 +59,7 @@ class KINDLING_API EarlyStopping : public Callback {
   void on_fit_start(Trainer& trainer, Module& model) override;
   void on_resume(Trainer& trainer, Module& model) override;
   void on_validation_end(Trainer& trainer, Module& model) override;
+  void on_validation_record(Trainer& trainer, Module& model, const Record& record) override;
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
   void save_state(StateDict& state) const override;
   void load_state(const StateDict& state) override;

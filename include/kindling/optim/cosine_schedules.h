@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/optim/schedule.h"
+
+// Schedules that swing. The names are those of torch.optim.lr_scheduler, and so are the values; T_max and
+// total_steps default to what the run has (after the warm-up, in its part of a sequence). step counts from 0,
+// b is base_lr. All throw ConfigError for options out of range or missing.
+namespace kindling {
+
+struct CosineScheduleOptions {
+  std::optional<std::int64_t> T_max{};
+  double eta_min = 0;
+  static constexpr auto fields =
+      kindling::fields(kindling::field("T_max", &CosineScheduleOptions::T_max,
+                                       {.doc = "steps to the minimum; absent: the run", .min = 1}),
+                       kindling::field("eta_min", &CosineScheduleOptions::eta_min,
+                                       {.doc = "smallest learning rate", .min = 0}));
+};
+// eta_min + (b − eta_min)·(1 + cos(π·step / T_max)) / 2 (Loshchilov, Hutter, 2017); behind T_max it rises
+// again.
+KINDLING_API Schedule cosine_schedule(CosineScheduleOptions options = {});
+
+struct CosineRestartsScheduleOptions {
+  std::optional<std::int64_t> T_0{};  // must be set
+  std::int64_t T_mult = 1;
+  double eta_min = 0;
+  static constexpr auto fields =
+      kindling::fields(kindling::field("T_0", &CosineRestartsScheduleOptions::T_0,
+                                       {.doc = "steps to the first restart; must be set", .min = 1}),
+                       kindling::field("T_mult", &CosineRestartsScheduleOptions::T_mult,
+                                       {.doc = "each period is so many times the last one", .min = 1}),
+                       kindling::field("eta_min", &CosineRestartsScheduleOptions::eta_min,
+                                       {.doc = "smallest learning rate", .min = 0}));
+};
+// The cosine over periods of T_0, T_0·T_mult, … steps, each from b on (CosineAnnealingWarmRestarts).
+KINDLING_API Schedule cosine_restarts_schedule(CosineRestartsScheduleOptions options);
+
+struct OneCycleScheduleOptions {
+  std::optional<double> max_lr{};  // absent: b, so each group its own
+  std::optional<std::int64_t> total_steps{};
+  double pct_start = 0.3;
+  std::string anneal_strategy = "cos";
+  std::optional<bool> cycle_momentum{};
+  double base_momentum = 0.85;
+  double max_momentum = 0.95;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  bool three_phase = false;
+  static constexpr auto fields = kindling::fields(
+      kindling::field("max_lr", &OneCycleScheduleOptions::max_lr,
+                      {.doc = "largest learning rate; absent: the optimizer's", .min = 0}),
+      kindling::field("total_steps", &OneCycleScheduleOptions::total_steps,
+                      {.doc = "of the cycle; absent: the run", .min = 1}),
+      kindling::field("pct_start", &OneCycleScheduleOptions::pct_start,
+                      {.doc = "share of the steps that rises", .min = 0, .max = 1}),
+      kindling::field("anneal_strategy", &OneCycleScheduleOptions::anneal_strategy,
+                      {.doc = "the form of the slopes", .choices = "cos|linear"}),
+      kindling::field("cycle_momentum", &OneCycleScheduleOptions::cycle_momentum,
+                      {.doc = "the momentum swings against the rate; absent: where there is one"}),
+      kindling::field("base_momentum", &OneCycleScheduleOptions::base_momentum,
+                      {.doc = "at the largest rate", .min = 0, .max = 1, .max_excluded = true}),
+      kindling::field("max_momentum", &OneCycleScheduleOptions::max_momentum,
+                      {.doc = "at the start and at the end", .min = 0, .max = 1, .max_excluded = true}),
+      kindling::field("div_factor", &OneCycleScheduleOptions::div_factor,
+                      {.doc = "the first rate is max_lr / div_factor", .min = 0, .min_excluded = true}),
+      kindling::field(
+          "final_div_factor", &OneCycleScheduleOptions::final_div_factor,
+          {.doc = "the last rate is the first one / final_div_factor", .min = 0, .min_excluded = true}),
+      kindling::field("three_phase", &OneCycleScheduleOptions::three_phase,
+                      {.doc = "down to the first rate as it rose, then to the last one"}));
+};
+// Up from max_lr / div_factor to max_lr, down to far below, the momentum the other way (Smith, Topin, 2018;
+// OneCycleLR). The schedule throws ConfigError for a run that is longer than total_steps.
+KINDLING_API Schedule one_cycle_schedule(OneCycleScheduleOptions options = {});
+
+}  // namespace kindling

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/optim/schedule.h"
+
+// Schedules that multiply the learning rate by a factor. The names are those of torch.optim.lr_scheduler, and
+// so are the values; total_iters defaults to what the run has (after the warm-up, in its part of a sequence).
+// step counts from 0, b is base_lr. All throw ConfigError for options out of range or missing.
+namespace kindling {
+
+struct ConstantScheduleOptions {
+  double factor = 1;  // PyTorch's default, 1/3, would surprise under this name
+  std::int64_t total_iters = 5;
+  static constexpr auto fields =
+      kindling::fields(kindling::field("factor", &ConstantScheduleOptions::factor,
+                                       {.doc = "of the learning rate, for the first steps", .min = 0}),
+                       kindling::field("total_iters", &ConstantScheduleOptions::total_iters,
+                                       {.doc = "how many steps", .min = 0}));
+};
+// b·factor for step < total_iters, then b.
+KINDLING_API Schedule constant_schedule(ConstantScheduleOptions options = {});
+
+struct StepScheduleOptions {
+  std::int64_t step_size = 30;
+  double gamma = 0.1;
+  static constexpr auto fields = kindling::fields(
+      kindling::field("step_size", &StepScheduleOptions::step_size,
+                      {.doc = "steps between two drops", .min = 1}),
+      kindling::field("gamma", &StepScheduleOptions::gamma, {.doc = "factor of each drop", .min = 0}));
+};
+// b·gamma^⌊step / step_size⌋.
+KINDLING_API Schedule step_schedule(StepScheduleOptions options = {});
+
+struct MultistepScheduleOptions {
+  std::vector<std::int64_t> milestones{};  // at least one; one that is there twice counts twice
+  double gamma = 0.1;
+  static constexpr auto fields = kindling::fields(
+      kindling::field("milestones", &MultistepScheduleOptions::milestones,
+                      {.doc = "steps at which the rate drops", .min = 0}),
+      kindling::field("gamma", &MultistepScheduleOptions::gamma, {.doc = "factor of each drop", .min = 0}));
+};
+// b·gamma^(number of milestones ≤ step).
+KINDLING_API Schedule multistep_schedule(MultistepScheduleOptions options);
+
+struct ExponentialScheduleOptions {
+  std::optional<double> gamma{};  // must be set
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "gamma", &ExponentialScheduleOptions::gamma, {.doc = "factor of each step; must be set", .min = 0}));
+};
+// b·gamma^step.
+KINDLING_API Schedule exponential_schedule(ExponentialScheduleOptions options);
+
+struct LinearScheduleOptions {
+  double start_factor = 1.0 / 3;
+  double end_factor = 1;
+  std::optional<std::int64_t> total_iters{};
+  static constexpr auto fields = kindling::fields(
+      kindling::field("start_factor", &LinearScheduleOptions::start_factor,
+                      {.doc = "of the learning rate, at the start", .min = 0}),
+      kindling::field("end_factor", &LinearScheduleOptions::end_factor, {.doc = "at the end", .min = 0}),
+      kindling::field("total_iters", &LinearScheduleOptions::total_iters,
+                      {.doc = "steps from start to end; absent: the run", .min = 1}));
+};
+// b·(start + (end − start)·min(step / total_iters, 1)).
+KINDLING_API Schedule linear_schedule(LinearScheduleOptions options = {});
+
+struct PolynomialScheduleOptions {
+  std::optional<std::int64_t> total_iters{};
+  double power = 1;
+  static constexpr auto fields = kindling::fields(
+      kindling::field("total_iters", &PolynomialScheduleOptions::total_iters,
+                      {.doc = "steps down to 0; absent: the run", .min = 1}),
+      kindling::field("power", &PolynomialScheduleOptions::power, {.doc = "1 is a straight line", .min = 0}));
+};
+// b·(1 − min(step / total_iters, 1))^power.
+KINDLING_API Schedule polynomial_schedule(PolynomialScheduleOptions options = {});
+
+struct InverseSqrtScheduleOptions {
+  std::optional<std::int64_t> timescale{};
+  static constexpr auto fields =
+      kindling::fields(kindling::field("timescale", &InverseSqrtScheduleOptions::timescale,
+                                       {.doc = "steps; absent: those of the warm-up, or 10000", .min = 1}));
+};
+// b·sqrt(w / (w + step)), w the timescale: behind a warm-up of w steps, b·sqrt(w / the run's step) (Vaswani
+// et al., 2017; the names and defaults of Hugging Face's get_inverse_sqrt_schedule).
+KINDLING_API Schedule inverse_sqrt_schedule(InverseSqrtScheduleOptions options = {});
+
+// b·factor once for every plateau (plateau.h), not below min_lr; reductions of less than eps are left out.
+KINDLING_API Schedule plateau_schedule(PlateauScheduleOptions options = {});
+
+}  // namespace kindling

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/tensors/state_dict.h"
+
+namespace kindling {
+
+// The names and defaults of torch.optim.lr_scheduler.ReduceLROnPlateau, `monitor` aside.
+struct PlateauScheduleOptions {
+  std::string monitor{};  // a value of the epoch record; empty: the model's monitor()
+  std::string mode{};     // what of it is better; empty: the model's for its own monitor(), else min
+  double factor = 0.1;
+  std::int64_t patience = 10;
+  double threshold = 1e-4;
+  std::string threshold_mode = "rel";
+  std::int64_t cooldown = 0;
+  double min_lr = 0;
+  double eps = 1e-8;
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("monitor", &PlateauScheduleOptions::monitor,
+                      {.doc = "the value that is to improve; empty: what the model says"}),
+      kindling::field(
+          "mode", &PlateauScheduleOptions::mode,
+          {.doc = "what of monitor is better; empty: what the model says", .choices = "|min|max"}),
+      kindling::field("factor", &PlateauScheduleOptions::factor,
+                      {.doc = "of each reduction", .min = 0, .max = 1, .max_excluded = true}),
+      kindling::field("patience", &PlateauScheduleOptions::patience,
+                      {.doc = "epochs without an improvement that are borne", .min = 0}),
+      kindling::field("threshold", &PlateauScheduleOptions::threshold,
+                      {.doc = "what is an improvement", .min = 0}),
+      kindling::field("threshold_mode", &PlateauScheduleOptions::threshold_mode,
+                      {.doc = "threshold as a share of the best, or as it is", .choices = "rel|abs"}),
+      kindling::field("cooldown", &PlateauScheduleOptions::cooldown,
+                      {.doc = "epochs after a reduction that do not count", .min = 0}),
+      kindling::field("min_lr", &PlateauScheduleOptions::min_lr, {.doc = "smallest learning rate", .min = 0}),
+      kindling::field("eps", &PlateauScheduleOptions::eps,
+                      {.doc = "a smaller reduction is left out", .min = 0}));
+};
+
+// How often a value that is looked at once per epoch has stopped improving, counted as ReduceLROnPlateau
+// counts its reductions. A trainer has one where its schedule asks for it; a loop without a trainer makes its
+// own, with `mode` in the options.
+class KINDLING_API PlateauCounter {
+ public:
+  // Throws ConfigError for options out of range.
+  explicit PlateauCounter(PlateauScheduleOptions options);
+
+  // The value of the next epoch. NaN is no improvement.
+  void observe(double value);
+  std::int64_t count() const noexcept { return count_; }
+  const PlateauScheduleOptions& options() const noexcept { return options_; }
+
+  // As metadata. Loading what is not there leaves the counter as it is.
+  void save(StateDict& state) const;
+  void load(const StateDict& state);
+
+ private:
+  bool is_better(double value) const;
+
+  PlateauScheduleOptions options_;
+  double best_;
+  std::int64_t num_bad_ = 0, cooldown_ = 0, count_ = 0;
+};
+
+}  // namespace kindling

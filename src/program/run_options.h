@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/config/options.h"
+
+// The options of a run that belong to nothing but the program.
+namespace kindling {
+
+// The keys at the top of a config.
+struct RunOptions {
+  std::int64_t seed = 0;
+  std::string name{};
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("seed", &RunOptions::seed, {.doc = "of weights, shuffling and dropout", .min = 0}),
+      kindling::field("name", &RunOptions::name,
+                      {.doc = "of the run's folder; default: stem of the last config file"}));
+};
+
+// [model], beside the model's own options.
+struct ModelOptions {
+  std::string name{};
+  std::optional<std::filesystem::path> init_weights{};
+  std::vector<std::string> freeze{};
+  std::vector<std::string> metrics{};
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("name", &ModelOptions::name, {.doc = "see `kindling list models`"}),
+      kindling::field("init_weights", &ModelOptions::init_weights, {.doc = "safetensors file to start from"}),
+      kindling::field("freeze", &ModelOptions::freeze,
+                      {.doc = "names of parameters that stay as they are: net.0.*"}),
+      kindling::field("metrics", &ModelOptions::metrics,
+                      {.doc = "beside the model's own; see `kindling list metrics`"}));
+};
+
+// A name that chooses what else a table may hold.
+struct NameOption {
+  std::string name{};
+
+  static constexpr auto fields =
+      kindling::fields(kindling::field("name", &NameOption::name, {.doc = "see `kindling list`"}));
+};
+
+// [schedule], beside the schedule's own options and the warm-up.
+struct ScheduleOptions {
+  std::string name = "constant";
+  std::string interval = "step";
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("name", &ScheduleOptions::name, {.doc = "see `kindling list schedules`"}),
+      kindling::field("interval", &ScheduleOptions::interval,
+                      {.doc = "what the schedule counts", .choices = "step|epoch"}));
+};
+
+// [checkpoint], beside what a ModelCheckpoint can do.
+struct ResumeOptions {
+  std::string resume{};
+
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "resume", &ResumeOptions::resume,
+      {.doc = "last: with the newest run of this name; best: from its best checkpoint; or a run's "
+              "folder or checkpoint"}));
+};
+
+// [run].
+struct RunFolderOptions {
+  std::string dir = "runs";
+  bool jsonl = true;
+  bool csv = true;
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("dir", &RunFolderOptions::dir, {.doc = "folder of all runs, from the current folder"}),
+      kindling::field("jsonl", &RunFolderOptions::jsonl, {.doc = "write metrics.jsonl"}),
+      kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}));
+};
+
+}  // namespace kindling
