@@ -117,6 +117,8 @@ EarlyStopping::~EarlyStopping() = default;
 std::optional<double> EarlyStopping::best() const { return impl_->best; }
 std::int64_t EarlyStopping::num_without_improvement() const { return impl_->num_waited; }
 
+bool EarlyStopping::wants_stop() const { return impl_->latest && !impl_->reason_to_stop().empty(); }
+
 void EarlyStopping::on_fit_start(Trainer& trainer, Module& model) {
   impl_->run = {};
   impl_->run.changes(trainer);
