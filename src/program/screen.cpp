@@ -150,9 +150,10 @@ void Screen::load_state(const StateDict& state) {
 }
 
 void Screen::show_end(const FitResult& result) const {
-  const std::string_view how = result.status == FitStatus::finished   ? "done in "
-                               : result.status == FitStatus::diverged ? "diverged after "
-                                                                      : "stopped after ";
+  const std::string_view how = result.status == FitStatus::finished     ? "done in "
+                               : result.status == FitStatus::diverged   ? "diverged after "
+                               : result.reason == FitReason::early_stop ? "stopped early after "
+                                                                        : "stopped after ";
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   std::cout << how << fixed_text(seconds, seconds < 10 ? 1 : 0) << " s";
   if (best_.value())

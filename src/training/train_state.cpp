@@ -1,5 +1,6 @@
 #include "training/train_state.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <random>
@@ -11,6 +12,7 @@
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/callback.h"
+#include "kindling/training/early_stopping.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/weight_average.h"
 #include "tensors/state_fit.h"
@@ -109,6 +111,15 @@ std::string new_run_id() {
   char text[17];
   std::snprintf(text, sizeof text, "%08x%08x", device(), device());
   return text;
+}
+
+// An EarlyStopping that ends the training knows so by itself when it goes on, by the options that it has
+// then.
+bool is_asked_again(const std::vector<std::shared_ptr<Callback>>& callbacks) {
+  return std::ranges::any_of(callbacks, [](const auto& callback) {
+    const auto* stopping = dynamic_cast<const EarlyStopping*>(callback.get());
+    return stopping != nullptr && stopping->wants_stop();
+  });
 }
 
 // The model's own values, also while an average has their place.
@@ -234,7 +245,7 @@ void TrainState::save(StateDict& state) {
       progress.phase == Phase::training ? "training" : "validation";
   if (time.is_set())
     state.metadata[kSpentTime] = std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
-  if (early_stop_waits) state.metadata[kEarlyStopWaits] = "true";
+  if (early_stop_waits && !is_asked_again(options_.callbacks)) state.metadata[kEarlyStopWaits] = "true";
   const auto random =
       random_before_validation.empty() ? random_state(log.device()) : random_before_validation;
   for (std::size_t i = 0; i < random.size(); ++i)
