@@ -17,7 +17,7 @@ LazyLinearImpl::LazyLinearImpl(LazyLinearOptions options)
 }
 
 at::Tensor LazyLinearImpl::forward(const at::Tensor& input) {
-  if (!weight.defined()) materialize(input.size(-1), input.device());
+  if (!weight.defined()) materialize_for(input, input.size(-1));
   return at::linear(input, weight, bias);
 }
 

@@ -24,6 +24,25 @@ namespace {
 constexpr int kDiverged = 4;                                                           // exit code
 constexpr const char* kStatusTexts[] = {"finished", "stopped", "diverged", "failed"};  // as FitStatus
 
+// In run.json.
+const char* reason_name(FitReason reason) {
+  switch (reason) {
+    case FitReason::finished:
+      return "finished";
+    case FitReason::requested:
+      return "requested";
+    case FitReason::early_stop:
+      return "early_stop";
+    case FitReason::diverged:
+      return "diverged";
+    case FitReason::time:
+      return "time";
+    case FitReason::error:
+      break;
+  }
+  return "error";
+}
+
 void log_to(const Request& request, const std::filesystem::path& file) {
   const bool color = request.color == "always" || (request.color == "auto" && wants_color(fileno(stderr)));
   configure_log({.level = LogLevel::info,
@@ -136,6 +155,7 @@ class FitRun {
     const FitResult result = trainer.fit(in_.model, in_.data, options);
     save_safetensors(state_dict(*in_.model), folder_.file("weights.safetensors"));
     summary_.status = kStatusTexts[static_cast<std::size_t>(result.status)];
+    summary_.reason = reason_name(result.reason);
     summary_.global_step = result.progress.global_step;
     write_summary();
     screen_->show_end(result);

@@ -29,8 +29,8 @@ bool is_harmless(const ConfigChange& change) {
                             "trainer.limit_test_batches", "trainer.limit_predict_batches",
                             "trainer.max_time",           "trainer.min_epochs",
                             "trainer.min_steps"};
-  return change.key.starts_with("checkpoint.") || change.key.starts_with("run.") ||
-         std::ranges::find(keys, change.key) != keys.end();
+  return change.key.starts_with("checkpoint.") || change.key.starts_with("early_stopping.") ||
+         change.key.starts_with("run.") || std::ranges::find(keys, change.key) != keys.end();
 }
 
 std::vector<ConfigChange> changes_between(const RunConfig& was, const RunConfig& now) {

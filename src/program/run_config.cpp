@@ -69,10 +69,30 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
       !reader.has("trainer.max_steps"))
     reader.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");
   table(reader, "checkpoint", {OptionSet::of(checkpoint), OptionSet::of(resume)});
+  read_techniques(reader);
   callback_makers_ = choose_all(reader, "callbacks", registry.callbacks);
   logger_makers_ = choose_all(reader, "loggers", registry.loggers);
   table(reader, "run", {OptionSet::of(folder)});
   reader.finish();
+}
+
+void RunConfig::read_techniques(ConfigReader& reader) {
+  const auto read = [&](const char* name, const OptionSet& options) {
+    const bool is_on = reader.has(name);
+    if (is_on) table(reader, name, {options});
+    return is_on;
+  };
+  has_early_stopping_ = read("early_stopping", OptionSet::of(early_stopping_));
+  has_ema_ = read("ema", OptionSet::of(ema_));
+  has_swa_ = read("swa", OptionSet::of(swa_));
+  if (has_swa_ && swa_.swa_lrs.empty() && !reader.has("swa.swa_lrs"))
+    reader.error("swa", "'swa.swa_lrs' is missing: the learning rate to end up with, such as [0.01]");
+  if (!has_ema_ || !has_swa_) return;
+  constexpr const char* kOne =
+      "the model can have one average at a time: set it to false in [ema] or in [swa]";
+  if (ema_.evaluate && swa_.evaluate) reader.error("swa.evaluate", std::string("'evaluate': ") + kOne);
+  if (ema_.apply_at_end && swa_.apply_at_end)
+    reader.error("swa.apply_at_end", std::string("'apply_at_end': ") + kOne);
 }
 
 void RunConfig::choose_optimizer(ConfigReader& reader, const Registry& registry) {
@@ -183,6 +203,10 @@ Schedule RunConfig::make_schedule() const {
 TrainerOptions RunConfig::trainer_options() const {
   TrainerOptions options = trainer_;
   for (const auto& maker : callback_makers_) options.callbacks.push_back(maker.make());
+  // Behind those of the user: they see what these have made of a record, and have the last word on the rate.
+  if (has_early_stopping_) options.callbacks.push_back(std::make_shared<EarlyStopping>(early_stopping_));
+  if (has_ema_) options.callbacks.push_back(std::make_shared<ExponentialMovingAverage>(ema_));
+  if (has_swa_) options.callbacks.push_back(std::make_shared<StochasticWeightAveraging>(swa_));
   if (optimizer_maker_) options.optimizer = optimizer_maker_->make();
   if (!groups_.empty())
     options.optimizer = [make = options.optimizer, groups = groups_](const ParameterGroups& all) {

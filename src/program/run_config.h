@@ -13,7 +13,10 @@
 #include "kindling/config/printer.h"
 #include "kindling/config/reader.h"
 #include "kindling/program/registry.h"
+#include "kindling/training/early_stopping.h"
+#include "kindling/training/exponential_moving_average.h"
 #include "kindling/training/model_checkpoint.h"
+#include "kindling/training/stochastic_weight_averaging.h"
 #include "kindling/training/trainer_options.h"
 #include "program/run_options.h"
 
@@ -59,6 +62,8 @@ class RunConfig {
   template <class Product>
   std::vector<Maker<Product>> choose_all(ConfigReader& reader, const std::string& prefix,
                                          const Catalog<Product>& catalog);
+  // [early_stopping], [ema] and [swa], which are off unless their tables are there.
+  void read_techniques(ConfigReader& reader);
   void check_name(ConfigReader& reader) const;
   void choose_metrics(ConfigReader& reader, const Registry& registry);
   void choose_optimizer(ConfigReader& reader, const Registry& registry);
@@ -79,6 +84,10 @@ class RunConfig {
   ScheduleOptions schedule_;
   WarmupOptions warmup_;
   TrainerOptions trainer_;
+  EarlyStoppingOptions early_stopping_;
+  ExponentialMovingAverageOptions ema_;
+  StochasticWeightAveragingOptions swa_;
+  bool has_early_stopping_ = false, has_ema_ = false, has_swa_ = false;
   std::optional<Maker<std::shared_ptr<Module>>> model_maker_;
   std::optional<Maker<Registry::DataFactory>> data_maker_;
   std::optional<Maker<OptimizerFactory>> optimizer_maker_;           // absent: the model's own

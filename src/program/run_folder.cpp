@@ -114,6 +114,7 @@ void RunFolder::write_summary(const RunSummary& summary) const {
       {"libtorch", TORCH_VERSION},
       {"process", static_cast<std::int64_t>(getpid())},
   };
+  if (!summary.reason.empty()) json["reason"] = summary.reason;
   if (!summary.best_name.empty())
     json["best"] = {
         {"name", summary.best_name}, {"value", summary.best_value}, {"epoch", summary.best_epoch}};

@@ -13,6 +13,7 @@ namespace kindling {
 // What run.json says beside versions and devices.
 struct RunSummary {
   std::string status = "running";  // running, finished, stopped, failed
+  std::string reason{};            // why it ended, as FitReason; empty: it has not
   std::string device{};
   std::string device_note{};  // why there are fewer cards than asked; empty: as asked
   std::int64_t seed = 0;

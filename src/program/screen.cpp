@@ -94,7 +94,7 @@ void Screen::on_fit_start(Trainer& trainer, Module&) {
   if (quiet_) return;
   std::cout << "config   " << heading_.configs << "   run  " << heading_.run << "   seed " << heading_.seed
             << "\n"
-            << "device   " << device_text(trainer.device()) << "   precision 32-true   LibTorch "
+            << "device   " << device_text(trainer.device()) << "   precision " << trainer.options().precision << "   LibTorch "
             << TORCH_VERSION_MAJOR << "." << TORCH_VERSION_MINOR << "\n";
   if (!heading_.resume.empty()) std::cout << "resume   " << heading_.resume << "\n";
   show_layers(layers, std::cout);
@@ -150,9 +150,10 @@ void Screen::load_state(const StateDict& state) {
 }
 
 void Screen::show_end(const FitResult& result) const {
-  const std::string_view how = result.status == FitStatus::finished   ? "done in "
-                               : result.status == FitStatus::diverged ? "diverged after "
-                                                                      : "stopped after ";
+  const std::string_view how = result.status == FitStatus::finished     ? "done in "
+                               : result.status == FitStatus::diverged   ? "diverged after "
+                               : result.reason == FitReason::early_stop ? "stopped early after "
+                                                                        : "stopped after ";
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   std::cout << how << fixed_text(seconds, seconds < 10 ? 1 : 0) << " s";
   if (best_.value())

@@ -1,5 +1,8 @@
 #include "program/weights.h"
 
+#include <ATen/core/Tensor.h>
+
+#include "checkpoint/checkpoint_file.h"
 #include "kindling/base/error.h"
 #include "kindling/formats/safetensors.h"
 #include "kindling/formats/torch_file.h"
@@ -15,7 +18,8 @@ namespace fs = std::filesystem;
 fs::path weights_of(const fs::path& run) {
   const fs::path weights = run / "weights.safetensors", folder = checkpoints_of(run);
   // A run that has gone on since it wrote them is further than they are.
-  const bool is_current = fs::exists(weights) && run_status(run) == "finished";
+  const std::string status = run_status(run);
+  const bool is_current = fs::exists(weights) && (status == "finished" || status == "stopped");
   if (!is_current && fs::is_directory(folder))
     if (const auto checkpoint = newest_valid_checkpoint(folder)) return checkpoint->path;
   if (fs::exists(weights)) return weights;
@@ -26,22 +30,44 @@ fs::path weights_of(const fs::path& run) {
 
 fs::path file_meant(const fs::path& path) { return fs::is_directory(path) ? weights_of(path) : path; }
 
+// Where in a file the model is.
+struct Place {
+  std::string model;  // what names begin with
+  std::string
+      averages;  // the same of averages, which the model's validation has looked at; empty: there are none
+};
+
 // A checkpoint holds more than the model.
-std::string prefix_in(const fs::path& file) {
-  if (is_torch_file(file)) return "";
-  return SafetensorsFile(file).index().metadata.contains("progress.global_step") ? "model." : "";
+Place place_in(const fs::path& file) {
+  if (is_torch_file(file)) return {};
+  const SafetensorsFile opened(file);
+  const auto& texts = opened.index().metadata;
+  if (!texts.contains("progress.global_step")) return {};
+  const auto averages = texts.find(kAveragesKey);
+  return {.model = "model.", .averages = averages == texts.end() ? "" : averages->second};
 }
 
 }  // namespace
 
 void load_weights_from(Module& model, const fs::path& path) {
   const fs::path file = file_meant(path);
-  load_weights(model, file, {.prefix = prefix_in(file)});
+  const Place place = place_in(file);
+  if (place.averages.empty())
+    load_weights(model, file, {.prefix = place.model});
+  else
+    load_state_dict(model, weights_from(file), file.string());
 }
 
 StateDict weights_from(const fs::path& path) {
   const fs::path file = file_meant(path);
-  return renamed(load_state_file(file), {.prefix = prefix_in(file)}, file.string());
+  const Place place = place_in(file);
+  const StateDict saved = load_state_file(file);
+  StateDict weights = renamed(saved, {.prefix = place.model}, file.string());
+  if (place.averages.empty()) return weights;
+  const StateDict averages = renamed(saved, {.prefix = place.averages}, file.string());
+  for (auto& [name, tensor] : weights.tensors)
+    if (const at::Tensor* average = averages.find(name)) tensor = average->to(tensor.scalar_type());
+  return weights;
 }
 
 }  // namespace kindling

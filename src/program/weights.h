@@ -8,7 +8,8 @@
 namespace kindling {
 
 // Loads what `path` means: a file of weights (.safetensors, .pt), a checkpoint, or the folder of a run (its
-// weights.safetensors, or, of a run that has been killed, its latest checkpoint). Throws CheckpointError.
+// weights.safetensors, or, of a run that has been killed, its latest checkpoint). Of a checkpoint whose
+// validation has seen averages of the weights these are taken. Throws CheckpointError.
 void load_weights_from(Module& model, const std::filesystem::path& path);
 
 // The model's tensors of what `path` means, by the model's names.

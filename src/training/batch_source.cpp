@@ -29,7 +29,7 @@ bool BatchSource::next(Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   const bool found = batch_ < num_batches() && cursor_.next(batch);
   if (found) {
-    batch = data_.on_after_batch_transfer(moved_batch(std::move(batch), info_));
+    batch = prepared_batch(std::move(batch), &data_, info_);
     ++batch_;
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -19,6 +19,7 @@ class BatchSource {
               std::optional<std::int64_t> limit);
 
   std::int64_t num_batches() const noexcept;  // of an epoch
+  const TrainerInfo& info() const noexcept { return info_; }
   // The first batches of the data in its order, in every epoch.
   void take_only(std::int64_t num_batches);
 

@@ -131,6 +131,7 @@ std::string DivergenceReport::step_findings(const Batch& batch) {
   std::string found;
   {
     const NonfiniteWatch watch(*state_.model);
+    const AutocastScope autocast(info_.precision, state_.log.device());
     loss = state_.model->training_step(batch);
     for (const std::string& finding : watch.findings()) add_sentence(found, finding);
   }

@@ -92,9 +92,12 @@ void EagerStep::accumulate(const Batch& batch) {
 void EagerStep::update() {
   state_.accumulated_batches = 0;
   scale_gradients();
-  guard_.look(losses_, *state_.optimizer, clip());
-  update_parameters();
-  guard_.mark(state_.log);
+  GradScaler* const scaler = state_.scaler ? &*state_.scaler : nullptr;
+  if (scaler != nullptr) scaler->unscale(*state_.optimizer);
+  guard_.look(losses_, *state_.optimizer, clip(), scaler);
+  update_parameters(scaler);
+  guard_.mark(state_.log, scaler);
+  if (scaler != nullptr) scaler->adjust();
 }
 
 void EagerStep::end_row(double weight) {
@@ -106,13 +109,22 @@ void EagerStep::end_row(double weight) {
 at::Tensor EagerStep::forward(const Batch& batch, bool begins_window) {
   const bool has_optimizer = state_.optimizer != nullptr;
   if (has_optimizer && begins_window) state_.optimizer->zero_grad();
-  at::Tensor loss = state_.model->training_step(batch);
+  at::Tensor loss;
+  {
+    const AutocastScope autocast(info_.precision, state_.log.device());
+    loss = state_.model->training_step(batch);
+  }
   if (!has_optimizer) state_.require_optimizer().zero_grad();  // what an earlier user of the model has left
   require_scalar(loss);
   return loss;
 }
 
 void EagerStep::backward(const at::Tensor& loss, double factor) {
+  if (state_.scaler) {
+    at::Tensor seed = state_.scaler->scale();
+    if (factor != 1) seed = seed * factor;
+    return loss.backward(seed.to(loss.scalar_type()).view(loss.sizes()));
+  }
   if (factor == 1) return loss.backward();
   const bool is_known = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
                         seed_.options().type_equal(loss.options());
@@ -139,13 +151,14 @@ at::Tensor EagerStep::clip() {
   return norm;
 }
 
-void EagerStep::update_parameters() {
+void EagerStep::update_parameters(const GradScaler* scaler) {
   Optimizer& optimizer = *state_.optimizer;
   if (options_.schedule) follow_schedule(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
-  if (optimizer.needs_closure()) require_one_batch();
+  if (optimizer.needs_closure()) require_plain_gradients();
   bool is_first = true;  // of its evaluations, which has been made
-  guard_.step(optimizer, [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
+  const auto closure = [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); };
+  guard_.step(optimizer, closure, scaler);
   losses_.clear();
   callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
 }
@@ -157,14 +170,16 @@ at::Tensor EagerStep::evaluate_again() {
   return loss;
 }
 
-void EagerStep::require_one_batch() const {
-  const char* const option = options_.accumulate_grad_batches > 1 ? "accumulate_grad_batches"
-                             : options_.gradient_clip_val > 0     ? "gradient_clip_val"
-                                                                  : nullptr;
+void EagerStep::require_plain_gradients() const {
+  const char* const option = state_.scaler                          ? "precision"
+                             : options_.accumulate_grad_batches > 1 ? "accumulate_grad_batches"
+                             : options_.gradient_clip_val > 0       ? "gradient_clip_val"
+                                                                    : nullptr;
   if (option != nullptr)
     throw ConfigError({.place = option,
-                       .found = "it is set, and the optimizer evaluates the loss of a batch several times",
-                       .wanted = "its default with such an optimizer (lbfgs)"});
+                       .found = "an option that changes gradients, and an optimizer that evaluates the loss "
+                                "several times (lbfgs)",
+                       .wanted = "its default, or another optimizer"});
 }
 
 void EagerStep::follow_schedule(Optimizer& optimizer) const {

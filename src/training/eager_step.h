@@ -28,9 +28,9 @@ class EagerStep : public Step {
   void backward(const at::Tensor& loss, double factor);
   void scale_gradients();
   at::Tensor clip();  // returns the norm; undefined: it is not known
-  void update_parameters();
+  void update_parameters(const GradScaler* scaler);
   at::Tensor evaluate_again();  // the loss and gradients of the batch, for optimizers that need a closure
-  void require_one_batch() const;
+  void require_plain_gradients() const;
   void end_row(double weight);
   void follow_schedule(Optimizer& optimizer) const;
   void require_scalar(const at::Tensor& loss) const;

@@ -58,7 +58,14 @@ class EarlyStopping::Impl {
     return monitor.higher_is_better ? value > than : value < than;
   }
 
-  void take(double value) {
+  // Own loops have no on_fit_start.
+  void begin(const Trainer& trainer, const Module& model) {
+    if (!run.changes(trainer)) return;
+    clear();
+    watch(model);
+  }
+
+  void take(double value, Trainer& trainer) {
     latest = value;
     BestSoFar so_far(monitor.higher_is_better);
     if (best) so_far.update(*best);
@@ -68,6 +75,7 @@ class EarlyStopping::Impl {
     } else {
       ++num_waited;
     }
+    stop_if_due(trainer);
   }
 
   // Empty: the training goes on.
@@ -109,6 +117,8 @@ EarlyStopping::~EarlyStopping() = default;
 std::optional<double> EarlyStopping::best() const { return impl_->best; }
 std::int64_t EarlyStopping::num_without_improvement() const { return impl_->num_waited; }
 
+bool EarlyStopping::wants_stop() const { return impl_->latest && !impl_->reason_to_stop().empty(); }
+
 void EarlyStopping::on_fit_start(Trainer& trainer, Module& model) {
   impl_->run = {};
   impl_->run.changes(trainer);
@@ -127,23 +137,17 @@ void EarlyStopping::on_validation_end(Trainer& trainer, Module&) {
 }
 
 void EarlyStopping::on_validation_record(Trainer& trainer, Module& model, const Record& record) {
-  if (record.find(impl_->monitor.name) != nullptr) on_epoch_end(trainer, model, record);
+  impl_->begin(trainer, model);
+  impl_->is_validated = false;  // the epoch's own validation is still to come
+  if (const double* value = record.find(impl_->monitor.name)) impl_->take(*value, trainer);
 }
 
 void EarlyStopping::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {
-  if (impl_->run.changes(trainer)) {
-    impl_->clear();
-    impl_->watch(model);
-  }
+  impl_->begin(trainer, model);
   const bool is_validated = std::exchange(impl_->is_validated, false);
-  const double* value = record.find(impl_->monitor.name);
-  if (value == nullptr) {
-    if (impl_->options.strict && (is_validated || !has_validation(trainer)))
-      value_of(record, impl_->monitor.name, kStopping);
-    return;
-  }
-  impl_->take(*value);
-  impl_->stop_if_due(trainer);
+  const bool must_be_there = impl_->options.strict && (is_validated || !has_validation(trainer));
+  if (must_be_there || record.find(impl_->monitor.name) != nullptr)
+    impl_->take(value_of(record, impl_->monitor.name, kStopping), trainer);
 }
 
 void EarlyStopping::save_state(StateDict& state) const {

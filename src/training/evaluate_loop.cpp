@@ -30,7 +30,10 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
   Batch batch;
   for (std::int64_t i = 0; source.next(batch); ++i) {
     if (stop != nullptr && stop->stop_requested()) return false;
-    with_memory_errors("evaluation batch", i + 1, batch.num_samples(), [&] { (model.*step)(batch); });
+    with_memory_errors("evaluation batch", i + 1, batch.num_samples(), [&] {
+      const AutocastScope autocast(source.info().precision, log.device());
+      (model.*step)(batch);
+    });
     log.append({.batch = i, .weight = static_cast<double>(batch.num_samples())});
   }
   log.move_to_host();
@@ -41,7 +44,10 @@ at::Tensor predict_loop(Module& model, BatchSource& source) {
   source.seek(0);
   std::vector<at::Tensor> outputs;
   Batch batch;
-  while (source.next(batch)) outputs.push_back(model.predict_step(batch));
+  while (source.next(batch)) {
+    const AutocastScope autocast(source.info().precision, source.info().device());
+    outputs.push_back(model.predict_step(batch));
+  }
   return move_to(at::cat(outputs), cpu());
 }
 

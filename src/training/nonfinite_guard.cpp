@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -48,9 +49,12 @@ at::Tensor dense_values(const at::Tensor& gradient) {
 
 }  // namespace
 
-void NonfiniteGuard::look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm) {
+void NonfiniteGuard::look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
+                          const GradScaler* scaler) {
   if (!is_on()) return;
-  const auto values = norm.defined() ? std::span(&norm, 1) : optimizer.gradients();
+  const auto values = scaler != nullptr ? std::span<const at::Tensor>()
+                      : norm.defined()  ? std::span(&norm, 1)
+                                        : optimizer.gradients();
   const at::Device device = optimizer.parameters().front().device();
   if (!device.is_cpu()) return look_on_device(losses, values, device);
   if (is_sticky() && found_) return;
@@ -85,27 +89,40 @@ void NonfiniteGuard::look_on_device(std::span<const at::Tensor> losses, std::spa
   }
 }
 
-void NonfiniteGuard::step(Optimizer& optimizer, const Optimizer::Closure& closure) const {
-  const bool is_told_of_alone = is_sticky() && !optimizer.can_skip();  // not kept from the parameters
-  if (!found_inf_.defined() || is_told_of_alone) {
-    if (found_) return;
+void NonfiniteGuard::step(Optimizer& optimizer, const Optimizer::Closure& closure,
+                          const GradScaler* scaler) const {
+  if (found_) return;
+  const bool stays = found_inf_.defined() && is_sticky();
+  if (scaler != nullptr) {
+    optimizer.step({.found_inf = either(*scaler)});
+  } else if (!found_inf_.defined() || (stays && !optimizer.can_skip())) {
+    // On a device a step may be told of, but not kept from the parameters.
     if (optimizer.needs_closure())
       optimizer.step_with(closure);
     else
       optimizer.step();
   } else {
-    optimizer.step({.found_inf = found_inf_, .found_inf_stays = is_sticky()});
+    optimizer.step({.found_inf = found_inf_, .found_inf_stays = stays});
   }
 }
 
-void NonfiniteGuard::mark(EpochLog& log) const {
-  if (!is_on()) return;
-  const std::size_t column =
-      log.column(is_sticky() ? kDivergedColumn : kSkippedColumn, EpochLog::Kind::internal);
-  if (found_inf_.defined())
-    log.mark(column, found_inf_);
-  else
-    log.mark(column, found_ ? 1. : 0.);
+at::Tensor NonfiniteGuard::either(const GradScaler& scaler) const {
+  return found_inf_.defined() ? at::maximum(found_inf_, scaler.found_inf()) : scaler.found_inf();
+}
+
+void NonfiniteGuard::mark(EpochLog& log, const GradScaler* scaler) const {
+  const auto mark = [&](const char* column, const at::Tensor& found_inf) {
+    const std::size_t at = log.column(column, EpochLog::Kind::internal);
+    if (found_inf.defined() && !found_)
+      log.mark(at, found_inf);
+    else
+      log.mark(at, found_ ? 1. : 0.);
+  };
+  if (is_on() && is_sticky()) mark(kDivergedColumn, found_inf_);
+  if (scaler != nullptr)
+    mark(kSkippedColumn, either(*scaler));
+  else if (is_on() && !is_sticky())
+    mark(kSkippedColumn, found_inf_);
 }
 
 bool NonfiniteGuard::protects(const Optimizer& optimizer) {

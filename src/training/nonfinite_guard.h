@@ -8,11 +8,12 @@
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/optim/optimizer.h"
 #include "kindling/training/trainer_options.h"
+#include "training/grad_scaler.h"
 
 namespace kindling {
 
 // The columns of the log (Kind::internal) where the guard marks steps: with "stop" the first one that was not
-// finite and all after it, with "skip" each one.
+// finite and all after it, with "skip" each one; a scaler's are skipped, too.
 inline constexpr const char* kDivergedColumn = "diverged";
 inline constexpr const char* kSkippedColumn = "skipped";
 
@@ -25,19 +26,22 @@ class NonfiniteGuard {
   explicit NonfiniteGuard(const TrainerOptions& options) : options_(options) {}
 
   // Between backward and update, with the losses of the step's batches. A `norm` of all gradients stands for
-  // them; undefined: they are looked at.
-  void look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm);
+  // them; undefined: they are looked at. Where a scaler is at work, gradients are its matter.
+  void look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
+            const GradScaler* scaler = nullptr);
   // The update, unless look() has found something; with the closure where the optimizer needs one. Throws
   // ConfigError for an optimizer on a device that cannot leave out a single step.
-  void step(Optimizer& optimizer, const Optimizer::Closure& closure) const;
+  void step(Optimizer& optimizer, const Optimizer::Closure& closure,
+            const GradScaler* scaler = nullptr) const;
   // Puts what was found into the row that is being made.
-  void mark(EpochLog& log) const;
+  void mark(EpochLog& log, const GradScaler* scaler = nullptr) const;
 
   // Whether parameters stay as they were before a step that is not finite.
   static bool protects(const Optimizer& optimizer);
 
  private:
   bool is_on() const { return options_.on_nonfinite != "ignore"; }
+  at::Tensor either(const GradScaler& scaler) const;  // has found something, the scaler or this
   bool is_sticky() const { return options_.on_nonfinite == "stop"; }
   void look_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values, Device device);
 

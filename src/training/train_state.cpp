@@ -1,5 +1,6 @@
 #include "training/train_state.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <random>
@@ -11,10 +12,12 @@
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/callback.h"
+#include "kindling/training/early_stopping.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/weight_average.h"
 #include "tensors/state_fit.h"
 #include "training/monitored_value.h"
+#include "training/precision.h"
 
 namespace kindling {
 namespace {
@@ -25,6 +28,7 @@ constexpr const char* kFrozenLayer = "frozen_layer.";
 constexpr const char* kLazy = "lazy.";  // weights that had no shape yet
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kSchedule = "schedule.";
+constexpr const char* kScaler = "scaler.";
 constexpr const char* kLog = "log.";
 constexpr const char* kRandom = "random.";
 constexpr const char* kProgress = "progress.";
@@ -109,6 +113,15 @@ std::string new_run_id() {
   return text;
 }
 
+// An EarlyStopping that ends the training knows so by itself when it goes on, by the options that it has
+// then.
+bool is_asked_again(const std::vector<std::shared_ptr<Callback>>& callbacks) {
+  return std::ranges::any_of(callbacks, [](const auto& callback) {
+    const auto* stopping = dynamic_cast<const EarlyStopping*>(callback.get());
+    return stopping != nullptr && stopping->wants_stop();
+  });
+}
+
 // The model's own values, also while an average has their place.
 StateDict own_values(const Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks) {
   StateDict values = state_dict(model);
@@ -182,6 +195,8 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
   accumulated_batches = 0;
+  scaler.reset();
+  if (Precision::named(options_.precision).scales_gradients) scaler.emplace(log.device());
   time.start();
   log = EpochLog(log.device());  // what another model has logged has names of its own
   run_id = new_run_id();
@@ -216,6 +231,11 @@ void TrainState::save(StateDict& state) {
     plateaus->save(counter);
     put(state, kSchedule, counter);
   }
+  if (scaler) {
+    StateDict scale;
+    scaler->save(scale);
+    put(state, kScaler, scale);
+  }
   log.save(state, kLog);
   save_callbacks(options_.callbacks, state);
   state.metadata[std::string(kProgress) + "epoch"] = std::to_string(progress.epoch);
@@ -225,7 +245,7 @@ void TrainState::save(StateDict& state) {
       progress.phase == Phase::training ? "training" : "validation";
   if (time.is_set())
     state.metadata[kSpentTime] = std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
-  if (early_stop_waits) state.metadata[kEarlyStopWaits] = "true";
+  if (early_stop_waits && !is_asked_again(options_.callbacks)) state.metadata[kEarlyStopWaits] = "true";
   const auto random =
       random_before_validation.empty() ? random_state(log.device()) : random_before_validation;
   for (std::size_t i = 0; i < random.size(); ++i)
@@ -246,6 +266,7 @@ void TrainState::load(const StateDict& state) {
   const StateDict of_optimizer = part_of(state, kOptimizer);
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
   if (plateaus) plateaus->load(part_of(state, kSchedule));
+  if (scaler) scaler->load(part_of(state, kScaler));
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
   const auto count = [&](const std::string& name) {

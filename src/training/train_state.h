@@ -13,6 +13,7 @@
 #include "kindling/optim/optimizer.h"
 #include "kindling/optim/plateau.h"
 #include "kindling/training/trainer_options.h"
+#include "training/grad_scaler.h"
 #include "training/time_limit.h"
 
 namespace kindling {
@@ -30,6 +31,7 @@ class TrainState {
   Progress progress{};
   std::int64_t accumulated_batches = 0;  // whose gradients wait for the rest of their window
   EpochLog log;                          // of the running epoch's training
+  std::optional<GradScaler> scaler;      // with a precision that needs it
   TimeLimit time;
   bool early_stop_waits = false;  // it was requested, and the training has not come to its least length yet
   std::string run_id{};           // of the training, through all its stops

@@ -119,10 +119,8 @@ TrainBatches::Iterator& TrainBatches::Iterator::operator++() {
 }
 
 Batch Trainer::prepare_batch(Batch batch) const {
-  return with_libtorch_errors("Trainer::prepare_batch", [&] {
-    batch = moved_batch(std::move(batch), *impl_->info);
-    return impl_->data == nullptr ? std::move(batch) : impl_->data->on_after_batch_transfer(std::move(batch));
-  });
+  return with_libtorch_errors("Trainer::prepare_batch",
+                              [&] { return prepared_batch(std::move(batch), impl_->data, *impl_->info); });
 }
 
 void Trainer::train_step(const Batch& batch) {

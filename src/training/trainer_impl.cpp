@@ -53,6 +53,7 @@ std::shared_ptr<TrainerInfo> info_for(const TrainerOptions& options) {
   auto info = std::make_shared<TrainerInfo>();
   info->gpus = first_gpus(options.num_gpus);
   info->max_epochs = options.max_epochs;
+  info->precision = Precision::named(options.precision);
   check_cards(options, info->gpus.size());
   return info;
 }
@@ -268,10 +269,12 @@ void Trainer::Impl::predict(Module& model, BatchSource source,
                             const std::function<void(const Prediction&)>& take) {
   const EvaluationScope scope(model, info, evaluation_log);
   source.seek(0);
-  for (Batch batch; source.next(batch);)
+  for (Batch batch; source.next(batch);) {
+    const AutocastScope autocast(info->precision, info->device());
     take({.outputs = move_to(model.predict_outputs(batch), cpu()),
           .batch = batch,
           .indices = source.indices()});
+  }
 }
 
 std::vector<LayerRow> Trainer::Impl::layer_summary(Module& model, DataModule& of) {

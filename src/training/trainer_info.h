@@ -5,16 +5,19 @@
 #include <optional>
 #include <vector>
 
+#include "kindling/data/data_module.h"
 #include "kindling/device/device.h"
 #include "kindling/loggers/progress.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/nn/module.h"
+#include "training/precision.h"
 
 namespace kindling {
 
 // What stands behind a TrainerView.
 struct TrainerInfo {
-  std::vector<Device> gpus{};                // empty: the CPU
+  std::vector<Device> gpus{};  // empty: the CPU
+  Precision precision{};
   std::optional<std::int64_t> max_epochs{};  // absent: only the steps count
   std::int64_t num_train_batches = 0;        // of an epoch; 0: unknown
   const Progress* progress = nullptr;
@@ -23,9 +26,10 @@ struct TrainerInfo {
   Device device() const { return gpus.empty() ? cpu() : gpus.front(); }
 };
 
-// Gives a model its trainer and moves it to the first card; without one it stays where it is.
+// Gives a model its trainer, its precision and moves it to the first card; without one it stays where it is.
 void attach(Module& model, const std::shared_ptr<TrainerInfo>& info);
-// Moves the tensors of a batch in the same way.
-Batch moved_batch(Batch batch, const TrainerInfo& info);
+// The way of a batch from a loader to a step: to the first card, through the data's on_after_batch_transfer
+// (nullptr: there is none), into the training's precision.
+Batch prepared_batch(Batch batch, DataModule* data, const TrainerInfo& info);
 
 }  // namespace kindling

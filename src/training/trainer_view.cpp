@@ -7,11 +7,14 @@ namespace kindling {
 
 void attach(Module& model, const std::shared_ptr<TrainerInfo>& info) {
   model.set_trainer(TrainerView(info));
+  give_precision(model, info->precision);
   if (!info->gpus.empty()) move_to(model, info->device());
 }
 
-Batch moved_batch(Batch batch, const TrainerInfo& info) {
-  return info.gpus.empty() ? std::move(batch) : move_to(std::move(batch), info.device());
+Batch prepared_batch(Batch batch, DataModule* data, const TrainerInfo& info) {
+  if (!info.gpus.empty()) batch = move_to(std::move(batch), info.device());
+  if (data != nullptr) batch = data->on_after_batch_transfer(std::move(batch));
+  return in_precision(std::move(batch), info.precision);
 }
 
 std::vector<Device> TrainerView::gpus() const {

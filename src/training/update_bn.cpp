@@ -98,13 +98,14 @@ std::int64_t run_batches(Trainer& trainer, Module& model, DataModule& data, cons
   for (const auto& layer : layers) layer->reset();
   const std::int64_t limit =
       trainer.options().limit_train_batches.value_or(std::numeric_limits<std::int64_t>::max());
+  const Precision precision = Precision::named(trainer.options().precision);
   std::int64_t number = 0;
   for (Batch batch; number < limit && cursor.next(batch);) {
     ++number;
     for (const auto& layer : layers)
       layer->set_momentum(device_counts ? std::nullopt : std::optional(1 / static_cast<double>(number)));
-    if (!trainer.gpus().empty()) batch = move_to(std::move(batch), trainer.device());
-    model.forward_inputs(data.on_after_batch_transfer(std::move(batch)));
+    const AutocastScope autocast(precision, trainer.device());
+    model.forward_inputs(trainer.prepare_batch(std::move(batch)));
   }
   return number;
 }

@@ -119,7 +119,9 @@ TEST_F(FitOutcome, EarlyStopIsNoError) {
   const ProgramRun run = fit("seeing", "", "[callbacks.stops_early]\n");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(summary()["status"], "stopped");
+  EXPECT_EQ(summary()["reason"], "early_stop");
   EXPECT_EQ(summary()["global_step"], 3);
+  EXPECT_NE(run.out.find("stopped early after "), std::string::npos) << run.out;
 }
 
 TEST_F(FitOutcome, WholeRunIsFinished) {

@@ -309,7 +309,7 @@ TEST_F(ResumedRun, GivesItsWeightsBeforeItsEnd) {
 TEST_F(ResumedRun, MeetsAFullDiskLoudly) {
   const fs::path disk = scratch_ / "disk";
   fs::create_directories(disk);
-  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=64k") != 0)
+  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=72k") != 0)
     GTEST_SKIP() << "a tmpfs cannot be mounted here";
   struct Mounted {
     const fs::path& disk;

@@ -56,6 +56,10 @@ class KINDLING_API EarlyStopping : public Callback {
   std::optional<double> best() const;            // so far
   std::int64_t num_without_improvement() const;  // epochs in a row
 
+  // Whether the latest value, with the patience that was left, ends the training. A training that goes on
+  // asks again.
+  bool wants_stop() const;
+
   void on_fit_start(Trainer& trainer, Module& model) override;
   void on_resume(Trainer& trainer, Module& model) override;
   void on_validation_end(Trainer& trainer, Module& model) override;

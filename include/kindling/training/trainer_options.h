@@ -30,6 +30,10 @@ struct TrainerOptions {
   // Batches whose gradients make one optimizer step, weighted by their samples; the last window of an epoch
   // may be shorter.
   std::int64_t accumulate_grad_batches = 1;
+  // Types that a training keeps its numbers in ("true") or computes in where it gains by it ("mixed"). With
+  // "64-true" and "bf16-true" the trainer gives the model and the floating-point tensors of batches this
+  // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
+  std::string precision = "32-true";
   bool require_gpus = false;                          // fewer cards than num_gpus is a DeviceError
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
   std::optional<std::int64_t> limit_val_batches{};
@@ -81,6 +85,9 @@ struct TrainerOptions {
                       {.doc = "share or number of training batches between two validations"}),
       kindling::field("check_val_every_n_epoch", &TrainerOptions::check_val_every_n_epoch,
                       {.doc = "epochs between two validations", .min = 1}),
+      kindling::field("precision", &TrainerOptions::precision,
+                      {.doc = "types of the numbers that are kept and computed with",
+                       .choices = "32-true|bf16-mixed|16-mixed|bf16-true|64-true"}),
       kindling::field("require_gpus", &TrainerOptions::require_gpus,
                       {.doc = "fewer cards than num_gpus is an error"}),
       kindling::field("limit_train_batches", &TrainerOptions::limit_train_batches,

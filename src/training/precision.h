@@ -1,0 +1,46 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "kindling/device/device.h"
+#include "kindling/tensors/batch.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace kindling {
+
+// TrainerOptions::precision: in which types a training keeps its numbers and computes.
+struct Precision {
+  std::optional<at::ScalarType> weights{};   // and inputs; absent: each stays as it is
+  std::optional<at::ScalarType> autocast{};  // of operators that gain by it; absent: as their inputs are
+  bool scales_gradients = false;             // because small ones would be lost
+
+  static Precision named(const std::string& name);  // one of the choices of TrainerOptions::precision
+};
+
+// Floating-point parameters and buffers get their type; the tensors stay the same ones.
+void give_precision(torch::nn::Module& model, const Precision& precision);
+Batch in_precision(Batch batch, const Precision& precision);
+
+// While it lives, operators of this thread on the device compute in the precision's autocast type. For a
+// forward pass and its loss; backward follows them by itself.
+class AutocastScope {
+ public:
+  AutocastScope(const Precision& precision, Device device);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  bool is_on_;
+  at::DeviceType device_;
+  bool was_enabled_ = false;
+  at::ScalarType former_type_ = at::kFloat;
+};
+
+}  // namespace kindling

@@ -1,0 +1,218 @@
+// The types that a training keeps its numbers in and computes with.
+#include <ATen/Functions.h>
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <algorithm>
+
+#include "kindling/base/error.h"
+#include "kindling/nn/classifier.h"
+#include "kindling/nn/lazy_linear.h"
+#include "kindling/nn/lenet.h"
+#include "kindling/nn/mlp.h"
+#include "kindling/optim/adam.h"
+#include "kindling/tensors/checkpoint_file.h"
+#include "support/device_under_test.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+#include "training/resumed_fit.h"
+#include "training/small_fit.h"
+
+namespace kindling {
+namespace {
+
+// Notes the types that it meets.
+class TypeNet : public Classifier {
+ public:
+  TypeNet() {
+    net->push_back(torch::nn::Flatten());
+    net->push_back(LazyLinear(8));
+    net->push_back(torch::nn::BatchNorm1d(8));
+    net->push_back(torch::nn::ReLU());
+    net->push_back(LazyLinear(10));
+    register_module("net", net);
+  }
+  at::Tensor forward(const at::Tensor& x) override {
+    input = x.scalar_type();
+    const at::Tensor y = net->forward(x);
+    (is_training() ? output : evaluated) = y.scalar_type();
+    return y;
+  }
+  torch::nn::Sequential net;
+  at::ScalarType input = at::kByte, output = at::kByte, evaluated = at::kByte;
+};
+
+class PrecisionOf : public OnDevice {
+ protected:
+  TrainerOptions options(const std::string& precision) const {
+    return {.max_epochs = 2, .num_gpus = num_gpus_wanted(), .precision = precision, .log_every_n_steps = 1};
+  }
+};
+KINDLING_RUN_ON_TRAINER_DEVICES(PrecisionOf);
+
+TEST_P(PrecisionOf, DecidesTheTypes) {
+  struct Types {
+    std::string precision;
+    at::ScalarType weights, computed;
+  };
+  for (const Types& types :
+       {Types{"32-true", at::kFloat, at::kFloat}, Types{"bf16-mixed", at::kFloat, at::kBFloat16},
+        Types{"16-mixed", at::kFloat, at::kHalf}, Types{"bf16-true", at::kBFloat16, at::kBFloat16},
+        Types{"64-true", at::kDouble, at::kDouble}}) {
+    SCOPED_TRACE(types.precision);
+    const auto model = std::make_shared<TypeNet>();
+    NoiseImages data(24, 6, 4);
+    Trainer trainer(options(types.precision));
+    const FitResult result = trainer.fit(model, data);
+    EXPECT_EQ(result.status, FitStatus::finished);
+    EXPECT_EQ(model->input, types.weights);  // of a batch
+    EXPECT_EQ(model->output, types.computed);
+    EXPECT_EQ(model->evaluated, types.computed);
+    for (const at::Tensor& parameter : model->parameters()) EXPECT_EQ(parameter.scalar_type(), types.weights);
+    for (const auto& item : model->named_buffers())
+      EXPECT_EQ(item.value().scalar_type(),
+                item.key().ends_with("num_batches_tracked") ? at::kLong : types.weights)
+          << item.key();
+    EXPECT_EQ(trainer.predict(model, data).scalar_type(), types.computed);
+    // Outside of a trainer's loops nothing is left of it.
+    EXPECT_FALSE(at::autocast::is_autocast_enabled(trainer.device().type()));
+    EXPECT_TRUE(std::isfinite(result.metrics.at("val_loss")));
+  }
+}
+
+// Its own batches, too.
+TEST_P(PrecisionOf, HoldsInOwnLoops) {
+  const auto model = std::make_shared<TypeNet>();
+  Trainer trainer(options("64-true"));
+  trainer.prepare_model(model);
+  const Batch batch = trainer.prepare_batch(Batch{at::rand({4, 1, 6, 6}), at::arange(4)});
+  EXPECT_EQ(batch[0].scalar_type(), at::kDouble);
+  EXPECT_EQ(batch[1].scalar_type(), at::kLong);
+  trainer.train_step(batch);
+  EXPECT_EQ(model->output, at::kDouble);
+}
+
+// Float64 sees what float32 rounds away: a step of 1e-12.
+TEST_P(PrecisionOf, DoubleIsDouble) {
+  const auto model = std::make_shared<Slope>();
+  TrainerOptions made = options("64-true");
+  made.max_epochs.reset();
+  made.max_steps = 2;
+  made.optimizer = sgd(1e-12);
+  TensorData data = ramp(2, 0, 1);  // x = 0, then x = 1: the gradient is -1
+  Trainer(made).fit(model, data);
+  EXPECT_EQ(model->weight.item<double>(), 1e-12);
+}
+
+TEST_P(PrecisionOf, ScaledGradientsLeaveOutExactlyThePoisonedSteps) {
+  // sqrt at 0 has an infinite derivative.
+  struct Poisoned : Slope {
+    at::Tensor training_step(const Batch& batch) override {
+      const at::Tensor loss = Slope::training_step(batch), sum = weight.sum();
+      const bool is_poisoned = std::ranges::find(steps, trainer().progress().global_step) != steps.end();
+      return loss + at::sqrt((sum - sum.detach()).abs() + (is_poisoned ? 0. : 1.));
+    }
+    std::vector<std::int64_t> steps;
+  };
+  struct Watch : Callback {
+    void on_after_optimizer_step(Trainer&, Module& model, Optimizer&) override {
+      weights.push_back(model.parameters()[0].detach().cpu().item<float>());
+    }
+    std::vector<float> weights;
+  };
+  const auto model = std::make_shared<Poisoned>();
+  model->steps = {2, 3, 7};
+  const auto watch = std::make_shared<Watch>();
+  const auto logger = std::make_shared<MemoryLogger>();
+  TrainerOptions made = options("16-mixed");
+  made.max_epochs = 1;
+  made.optimizer = [](ParameterGroups parameters) {
+    return std::make_unique<Adam>(parameters, AdamOptions{.lr = 0.1});
+  };
+  made.callbacks = {watch};
+  made.loggers = {logger};
+  TensorData data = ramp(20, 0, 2);
+  Trainer trainer(made);
+  EXPECT_EQ(trainer.fit(model, data).status, FitStatus::finished);
+  ASSERT_EQ(watch->weights.size(), 10u);
+  for (std::int64_t step = 0; step < 10; ++step) {
+    const bool is_poisoned = std::ranges::find(model->steps, step) != model->steps.end();
+    const auto at = static_cast<std::size_t>(step);
+    const float before = step == 0 ? 0 : watch->weights[at - 1];
+    EXPECT_EQ(watch->weights[at] == before, is_poisoned) << "step " << step;
+  }
+  EXPECT_EQ(value_of(logger->records().back(), "skipped_steps"), 3);
+  // Three halvings of 65536.
+  EXPECT_EQ(copy_to(*trainer.state_dict().find("scaler.scale"), cpu()).item<float>(), 8192);
+}
+
+// Scaling by powers of two changes no bit of a training that does not overflow or vanish.
+TEST_P(PrecisionOf, ScalingChangesNoGradient) {
+  std::vector<double> norms[2];
+  for (const bool scaled : {false, true}) {
+    at::manual_seed(3);
+    const auto model = std::make_shared<Slope>();  // computes in float32 either way
+    const auto logger = std::make_shared<MemoryLogger>();
+    TrainerOptions made = options(scaled ? "16-mixed" : "32-true");
+    made.optimizer = sgd(0.001);
+    made.gradient_clip_val = 1e6;
+    made.loggers = {logger};
+    made.accumulate_grad_batches = 2;
+    TensorData data = ramp(14, 0, 2);
+    Trainer(made).fit(model, data);
+    for (const Record& record : logger->records())
+      if (record.kind == Record::Kind::step) norms[scaled].push_back(value_of(record, "grad_norm"));
+  }
+  EXPECT_EQ(norms[0].size(), 8u);
+  EXPECT_EQ(norms[0], norms[1]);
+}
+
+TEST_P(PrecisionOf, GoesOnBitEqualWithItsScale) {
+  for (const std::string precision : {"16-mixed", "bf16-true", "64-true", "bf16-mixed"}) {
+    const auto made = [&] {
+      ResumedFit fit("adamw", num_gpus_wanted());
+      fit.options.precision = precision;
+      fit.options.max_epochs = 2;
+      return fit;
+    };
+    const Scratch scratch(memory_folder());
+    ResumedFit whole = made();
+    whole.fit();
+    EXPECT_EQ(whole.end.find("scaler.scale") != nullptr, precision == "16-mixed");
+    for (const std::int64_t step : {1, 11, 20}) {
+      ResumedFit stopped = made(), rest = made();
+      stopped.meddler->stop_at = step;
+      stopped.fit();
+      save_checkpoint(stopped.end, scratch / "file");
+      rest.fit(scratch / "file");
+      expect_same_state(rest.end, whole.end, precision + ", step " + std::to_string(step));
+    }
+  }
+}
+
+// On the CPU and on a card alike; in the default type of the other tests it would be a training in float32.
+TEST_P(PrecisionOf, MixedTrainsAsWellAsFull) {
+  const auto accuracy = [&](const std::string& precision) {
+    at::manual_seed(0);
+    NoiseImages data(400, 10, 20);
+    TrainerOptions made = options(precision);
+    made.max_epochs = 6;
+    made.optimizer = [](ParameterGroups parameters) {
+      return std::make_unique<Adam>(parameters, AdamOptions{.lr = 0.01});
+    };
+    return Trainer(made).fit(std::make_shared<Mlp>(MlpOptions{.hidden = {32}}), data).metrics.at("val_acc");
+  };
+  EXPECT_GT(accuracy("32-true"), 0.95);
+  EXPECT_GT(accuracy("bf16-mixed"), 0.95);
+  EXPECT_GT(accuracy("bf16-true"), 0.9);  // updates that are lost in 8 bits of a weight
+}
+
+TEST(PrecisionOptions, AreChecked) {
+  const std::string text = error_text<ConfigError>([] { Trainer({.precision = "fp16"}); });
+  EXPECT_NE(text.find("precision is \"fp16\""), std::string::npos) << text;
+  EXPECT_NE(text.find("\"bf16-mixed\""), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace kindling
