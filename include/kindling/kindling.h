@@ -47,6 +47,7 @@
 #include "kindling/optim/decay_schedules.h"
 #include "kindling/optim/foreach_optimizer.h"
 #include "kindling/optim/lamb.h"
+#include "kindling/optim/lbfgs.h"
 #include "kindling/optim/lion.h"
 #include "kindling/optim/muon.h"
 #include "kindling/optim/nadam.h"

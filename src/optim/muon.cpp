@@ -47,13 +47,13 @@ Muon::Muon(ParameterGroups parameters, MuonOptions options)
       counters_({&steps_}) {
   validate(options_, "muon");
   if (options_.ns_coefficients.size() != 3)
-    throw ConfigError({.place = "muon.ns_coefficients",
-                       .found = std::to_string(options_.ns_coefficients.size()) + " numbers",
-                       .wanted = "3"});
-  add_momentum(options_.momentum);
+    throw ConfigError(
+        {.place = "muon",
+         .found = "ns_coefficients has " + std::to_string(options_.ns_coefficients.size()) + " numbers",
+         .wanted = "3"});
   if (options_.adamw_lr && options_.lr == 0)
     throw ConfigError(
-        {.place = "muon.lr", .found = "0 beside adamw_lr", .wanted = "a rate that both scale with"});
+        {.place = "muon", .found = "lr is 0 beside adamw_lr", .wanted = "a rate that both scale with"});
   std::string others;
   for (std::size_t i = 0; i < names().size(); ++i)
     if (!is_matrix(this->parameters()[i])) others += (others.empty() ? "'" : ", '") + names()[i] + "'";

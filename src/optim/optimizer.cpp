@@ -114,6 +114,12 @@ void Optimizer::step(const StepOptions& options) {
   chosen_.clear();
 }
 
+at::Tensor Optimizer::step_with(const Closure& closure) {
+  at::Tensor loss = closure();
+  step();
+  return loss;
+}
+
 void Optimizer::check(const StepOptions& options) const {
   const bool has_tensor = std::ranges::any_of(rates_, [](auto& rate) { return rate.tensor.defined(); });
   if (has_tensor && !takes_tensors())
@@ -193,7 +199,9 @@ std::vector<at::Tensor>& Optimizer::add_state(std::string name, Start start) {
 
 void Optimizer::take_names(const torch::nn::Module& model) {
   std::map<const at::TensorImpl*, std::string> of;
-  for (const auto& [name, parameter] : distinct_parameters(model)) of[parameter.unsafeGetTensorImpl()] = name;
+  const ParameterGroups all(model);
+  for (std::size_t i = 0; i < all.groups()[0].names.size(); ++i)
+    of[all.groups()[0].parameters[i].unsafeGetTensorImpl()] = all.groups()[0].names[i];
   std::size_t i = 0;
   for (ParameterGroup& group : groups_) {
     const bool has_names = !group.names.empty();
@@ -233,7 +241,7 @@ std::string Optimizer::misfits(const StateDict& saved) const {
     const auto place = places.find(name);
     if (place == places.end())
       add(name, "' is not part of its state");
-    else if (values.dim() > 0 && values.sizes() != parameters_[place->second].sizes())
+    else if (values.dim() > 0 && !has_own_shapes() && values.sizes() != parameters_[place->second].sizes())
       add(name, "' has the shape " + shape_text(values));
     else
       has_some[place->second] = true;

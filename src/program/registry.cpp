@@ -17,6 +17,7 @@
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/optim/decay_schedules.h"
 #include "kindling/optim/lamb.h"
+#include "kindling/optim/lbfgs.h"
 #include "kindling/optim/lion.h"
 #include "kindling/optim/muon.h"
 #include "kindling/optim/nadam.h"
@@ -83,6 +84,7 @@ void register_builtin(Registry& registry) {
   registry.optimizer<RAdam, RAdamOptions>("radam", "Adam that rectifies its first steps");
   registry.optimizer<Lion, LionOptions>("lion", "the sign of a running mean");
   registry.optimizer<Lamb, LambOptions>("lamb", "Adam in steps of the weights' length, for large batches");
+  registry.optimizer<Lbfgs, LbfgsOptions>("lbfgs", "quasi-Newton steps, for whole data sets");
   registry.optimizer<Muon, MuonOptions>("muon", "orthogonalized momentum, for matrices");
 
   register_schedules(registry);

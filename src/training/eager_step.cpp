@@ -32,9 +32,24 @@ SchedulePoint schedule_point(const TrainerOptions& options, const Progress& prog
   return {.step = progress.epoch, .total_steps = epochs};
 }
 
+// While it lives, what the model logs does not count.
+class MutedLog {
+ public:
+  explicit MutedLog(TrainerInfo& info)
+      : info_(info), scratch_(info.device()), former_(std::exchange(info.log, &scratch_)) {}
+  ~MutedLog() { info_.log = former_; }
+  MutedLog(const MutedLog&) = delete;
+  MutedLog& operator=(const MutedLog&) = delete;
+
+ private:
+  TrainerInfo& info_;
+  EpochLog scratch_;
+  EpochLog* former_;
+};
+
 }  // namespace
 
-EagerStep::EagerStep(TrainState& state, const TrainerInfo& info, const TrainerOptions& options,
+EagerStep::EagerStep(TrainState& state, TrainerInfo& info, const TrainerOptions& options,
                      const Callbacks& callbacks)
     : state_(state),
       info_(info),
@@ -47,6 +62,7 @@ EagerStep::EagerStep(TrainState& state, const TrainerInfo& info, const TrainerOp
 
 void EagerStep::run(const Batch& batch, bool ends_window) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
+  batch_ = &batch;
   accumulate(batch);
   if (ends_window) update();
   end_row(static_cast<double>(batch.num_samples()));
@@ -79,7 +95,6 @@ void EagerStep::update() {
   GradScaler* const scaler = state_.scaler ? &*state_.scaler : nullptr;
   if (scaler != nullptr) scaler->unscale(*state_.optimizer);
   guard_.look(losses_, *state_.optimizer, clip(), scaler);
-  losses_.clear();
   update_parameters(scaler);
   guard_.mark(state_.log, scaler);
   if (scaler != nullptr) scaler->adjust();
@@ -140,8 +155,30 @@ void EagerStep::update_parameters(const GradScaler* scaler) {
   Optimizer& optimizer = *state_.optimizer;
   if (options_.schedule) follow_schedule(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
-  guard_.step(optimizer, scaler);
+  if (optimizer.needs_closure()) require_plain_batch();
+  bool is_first = true;  // of its evaluations, which has been made
+  guard_.step(optimizer, scaler,
+              [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
+  losses_.clear();
   callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
+}
+
+at::Tensor EagerStep::evaluate_again() {
+  const MutedLog muted(info_);
+  at::Tensor loss = forward(*batch_, /*begins_window=*/true);
+  loss.backward();
+  return loss;
+}
+
+void EagerStep::require_plain_batch() const {
+  const char* const option = options_.accumulate_grad_batches > 1 ? "accumulate_grad_batches"
+                             : options_.gradient_clip_val > 0     ? "gradient_clip_val"
+                             : state_.scaler                      ? "precision"
+                                                                  : nullptr;
+  if (option != nullptr)
+    throw ConfigError({.place = option,
+                       .found = "it is set, and the optimizer evaluates the loss of a batch several times",
+                       .wanted = "its default with such an optimizer (lbfgs)"});
 }
 
 void EagerStep::follow_schedule(Optimizer& optimizer) const {

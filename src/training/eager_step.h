@@ -15,8 +15,7 @@ namespace kindling {
 class EagerStep : public Step {
  public:
   // All references outlive the step.
-  EagerStep(TrainState& state, const TrainerInfo& info, const TrainerOptions& options,
-            const Callbacks& callbacks);
+  EagerStep(TrainState& state, TrainerInfo& info, const TrainerOptions& options, const Callbacks& callbacks);
 
   // Throws Error for a loss that is no scalar.
   void run(const Batch& batch, bool ends_window) override;
@@ -30,16 +29,19 @@ class EagerStep : public Step {
   void scale_gradients();
   at::Tensor clip();  // returns the norm; undefined: it is not known
   void update_parameters(const GradScaler* scaler);
+  at::Tensor evaluate_again();  // the loss and gradients of the batch, for optimizers that need a closure
+  void require_plain_batch() const;
   void end_row(double weight);
   void follow_schedule(Optimizer& optimizer) const;
   void require_scalar(const at::Tensor& loss) const;
 
   TrainState& state_;
-  const TrainerInfo& info_;
+  TrainerInfo& info_;
   const TrainerOptions& options_;
   const Callbacks& callbacks_;
   NonfiniteGuard guard_;
   AccumulationWindow window_;
+  const Batch* batch_ = nullptr;    // of the step under way
   std::vector<at::Tensor> losses_;  // of the window
   at::Tensor seed_;                 // the factor of the latest loss
   double seed_factor_ = 0;

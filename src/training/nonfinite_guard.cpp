@@ -89,13 +89,18 @@ void NonfiniteGuard::look_on_device(std::span<const at::Tensor> losses, std::spa
   }
 }
 
-void NonfiniteGuard::step(Optimizer& optimizer, const GradScaler* scaler) const {
+void NonfiniteGuard::step(Optimizer& optimizer, const GradScaler* scaler,
+                          const Optimizer::Closure& closure) const {
   if (found_) return;
   const bool stays = found_inf_.defined() && is_sticky();
   if (scaler != nullptr) {
     optimizer.step({.found_inf = either(*scaler)});
   } else if (!found_inf_.defined() || (stays && !optimizer.can_skip())) {
-    optimizer.step();  // on a device a step may be told of, but not kept from the parameters
+    // On a device a step may be told of, but not kept from the parameters.
+    if (optimizer.needs_closure())
+      optimizer.step_with(closure);
+    else
+      optimizer.step();
   } else {
     optimizer.step({.found_inf = found_inf_, .found_inf_stays = stays});
   }

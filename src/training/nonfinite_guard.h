@@ -29,9 +29,9 @@ class NonfiniteGuard {
   // them; undefined: they are looked at. Where a scaler is at work, gradients are its matter.
   void look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
             const GradScaler* scaler = nullptr);
-  // The update, unless look() has found something. Throws ConfigError for an optimizer on a device that
-  // cannot leave out a single step.
-  void step(Optimizer& optimizer, const GradScaler* scaler = nullptr) const;
+  // The update, unless look() has found something; with the closure where the optimizer needs one. Throws
+  // ConfigError for an optimizer on a device that cannot leave out a single step.
+  void step(Optimizer& optimizer, const GradScaler* scaler, const Optimizer::Closure& closure) const;
   // Puts what was found into the row that is being made.
   void mark(EpochLog& log, const GradScaler* scaler = nullptr) const;
 

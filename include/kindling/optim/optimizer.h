@@ -25,8 +25,7 @@ struct StepOptions {
 };
 
 // Updates parameters from their gradients. Parameters without a gradient are left alone, as in Python. Derive
-// from it and write update() for an own rule. Neither step() nor a derived rule may read a tensor on the
-// host; the exception is named (Lbfgs).
+// from it and write update() for an own rule. No rule but Lbfgs may read a tensor on the host.
 class KINDLING_API Optimizer {
  public:
   // Parameters are float tensors on one device; throws ConfigError when there are none, when one is given
@@ -39,6 +38,13 @@ class KINDLING_API Optimizer {
 
   // One update; call it after backward().
   void step(const StepOptions& options = {});
+  // Drops the gradients, computes the loss and calls backward(); gives the loss.
+  using Closure = std::function<at::Tensor()>;
+  // One update of a rule that evaluates the loss anew as often as it needs; gives the first loss. Of other
+  // rules it is the closure and step().
+  virtual at::Tensor step_with(const Closure& closure);
+  // Whether step() is not enough (Lbfgs).
+  virtual bool needs_closure() const { return false; }
   // Drops the gradients (they become undefined tensors).
   void zero_grad();
 
@@ -107,6 +113,8 @@ class KINDLING_API Optimizer {
   // undefined for now; without it the rule does. The list stays where it is.
   using Start = std::function<at::Tensor(const at::Tensor& parameter)>;
   std::vector<at::Tensor>& add_state(std::string name, Start start = nullptr);
+  // Whether state is neither scalars nor of the parameters' shapes.
+  virtual bool has_own_shapes() const { return false; }
   // After load_state_dict().
   virtual void state_loaded() {}
 

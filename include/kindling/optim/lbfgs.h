@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/optim/optimizer.h"
+
+namespace kindling {
+
+// The names and defaults of torch.optim.LBFGS.
+struct LbfgsOptions {
+  double lr = 1;
+  std::int64_t max_iter = 20;
+  std::optional<std::int64_t> max_eval{};
+  double tolerance_grad = 1e-7;
+  double tolerance_change = 1e-9;
+  std::int64_t history_size = 100;
+  std::optional<std::string> line_search_fn{};
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("lr", &LbfgsOptions::lr,
+                      {.doc = "length of a step, of the first try of a search", .min = 0}),
+      kindling::field("max_iter", &LbfgsOptions::max_iter, {.doc = "iterations in a step", .min = 1}),
+      kindling::field("max_eval", &LbfgsOptions::max_eval,
+                      {.doc = "evaluations in a step; absent: 5/4 of max_iter", .min = 1}),
+      kindling::field("tolerance_grad", &LbfgsOptions::tolerance_grad,
+                      {.doc = "largest gradient at which a step ends", .min = 0}),
+      kindling::field("tolerance_change", &LbfgsOptions::tolerance_change,
+                      {.doc = "change of loss or weights at which it ends", .min = 0}),
+      kindling::field("history_size", &LbfgsOptions::history_size, {.doc = "steps remembered", .min = 1}),
+      kindling::field("line_search_fn", &LbfgsOptions::line_search_fn,
+                      {.doc = "how the length is found; absent: lr", .choices = "strong_wolfe"}));
+};
+
+// L-BFGS (Nocedal, 1980) as torch.optim.LBFGS does it after minFunc (Schmidt, 2005), for whole data sets or
+// large batches: step_with() evaluates the loss many times. By its nature it reads numbers on the host, in
+// every iteration, and so is the exception to the device rule; it cannot leave out a step by found_inf. All
+// parameters are one group, and there is no weight decay (ConfigError). Its state stands under the first
+// parameter's name, as in Python: `d`, `t`, `old_dirs`, `old_stps` [history, numbers of all parameters],
+// `ro`, `H_diag`, `prev_flat_grad`, `prev_loss`, `n_iter`, `func_evals`.
+class KINDLING_API Lbfgs : public Optimizer {
+ public:
+  explicit Lbfgs(ParameterGroups parameters, LbfgsOptions options = {});
+  bool needs_closure() const override { return true; }
+  at::Tensor step_with(const Closure& closure) override;
+
+ protected:
+  void update(const Update& update) override;  // throws ConfigError: step() is not enough
+  bool has_own_shapes() const override { return true; }
+  void state_loaded() override;
+
+ private:
+  struct Point {
+    double loss;
+    at::Tensor gradient;  // of all parameters, one after another
+  };
+  at::Tensor flat_gradient() const;
+  void move(const at::Tensor& direction, double length);
+  Point evaluate(const Closure& closure);
+  void remember(const at::Tensor& gradient);
+  at::Tensor new_direction(const at::Tensor& gradient) const;
+  Point search(const Closure& closure, const Point& from, double slope, std::int64_t max_eval,
+               std::int64_t& evaluations);
+  bool iterate(const Closure& closure, Point& at, bool is_last, std::int64_t max_eval,
+               std::int64_t& evaluations);
+  void show_state();
+
+  LbfgsOptions options_;
+  at::Tensor direction_, previous_gradient_, h_diag_;
+  std::vector<at::Tensor> old_dirs_, old_stps_, ro_;
+  double length_ = 0, previous_loss_ = 0;
+  std::int64_t num_iterations_ = 0, num_evaluations_ = 0;
+  std::vector<std::pair<const char*, std::vector<at::Tensor>*>> shown_;
+};
+
+}  // namespace kindling
