@@ -26,13 +26,13 @@ fs::path weights_of(const fs::path& run) {
 
 fs::path file_meant(const fs::path& path) { return fs::is_directory(path) ? weights_of(path) : path; }
 
-// A checkpoint holds more than the model.
-std::string prefix_in(const fs::path& file) {
-  if (is_torch_file(file)) return "";
-  return SafetensorsFile(file).index().metadata.contains("progress.global_step") ? "model." : "";
-}
+std::string prefix_in(const fs::path& file) { return is_checkpoint(file) ? "model." : ""; }
 
 }  // namespace
+
+bool is_checkpoint(const fs::path& file) {
+  return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains("progress.global_step");
+}
 
 void load_weights_from(Module& model, const fs::path& path) {
   const fs::path file = file_meant(path);

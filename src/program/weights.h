@@ -7,6 +7,9 @@
 
 namespace kindling {
 
+// Whether a file holds all of a training and not the model alone. Throws CheckpointError.
+bool is_checkpoint(const std::filesystem::path& file);
+
 // Loads what `path` means: a file of weights (.safetensors, .pt), a checkpoint, or the folder of a run (its
 // weights.safetensors, or, of a run that has been killed, its latest checkpoint). Throws CheckpointError.
 void load_weights_from(Module& model, const std::filesystem::path& path);
