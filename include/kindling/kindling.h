@@ -40,6 +40,7 @@
 #include "kindling/nn/softmax_regression.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/clip.h"
+#include "kindling/optim/python_optimizer.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/batch.h"

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "kindling/base/error.h"
+#include "kindling/optim/python_optimizer.h"
 
 namespace kindling {
 namespace {
@@ -32,6 +33,12 @@ Adam::Adam(ParameterGroups parameters, AdamOptions options, Decay decay)
       steps_(add_state("step")),
       counter_of_(this->parameters().size()) {
   validate(options_, decay == Decay::coupled ? "adam" : "adamw");
+}
+
+TorchOptions Adam::python_options() const {
+  TorchOptions options = python_options_of(options_);
+  options["decoupled_weight_decay"] = decay_ == Decay::decoupled;
+  return options;
 }
 
 // Gives parameters that meet their first gradient their state.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kindling/base/error.h"
+#include "kindling/optim/python_optimizer.h"
 
 namespace kindling {
 
@@ -19,6 +20,8 @@ Sgd::Sgd(ParameterGroups parameters, SgdOptions options)
                        .found = "nesterov without momentum or with dampening",
                        .wanted = "momentum > 0 and dampening = 0"});
 }
+
+TorchOptions Sgd::python_options() const { return python_options_of(options_); }
 
 void Sgd::update(const Update& update) {
   if (options_.momentum == 0) return apply(update, {}, false);

@@ -37,6 +37,7 @@ class KINDLING_API Adam : public Optimizer {
  public:
   explicit Adam(ParameterGroups parameters, AdamOptions options = {});
   bool takes_tensors() const override { return true; }
+  TorchOptions python_options() const override;
 
  protected:
   enum class Decay { coupled, decoupled };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/formats/torch_optimizer.h"
 #include "kindling/optim/parameter_group.h"
 #include "kindling/tensors/state_dict.h"
 
@@ -68,6 +69,9 @@ class KINDLING_API Optimizer {
   // than the saved one keeps its own.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
+
+  // The rule's options under Python's names, for its files (python_optimizer.h); empty: they go to none.
+  virtual TorchOptions python_options() const { return {}; }
 
   // Whether update() heeds its options and a tensor as learning rate; otherwise step() refuses them
   // (ConfigError).
