@@ -105,6 +105,8 @@ void add_conversions(CLI::App& app, Request& request) {
   out.add_option("run", options.in, "a run's folder, a checkpoint or a file of weights")
       ->required()
       ->type_name("RUN|CHECKPOINT");
+  out.add_flag("--optimizer", options.optimizer,
+               "its optimizer's state instead, for optimizer.load_state_dict in Python");
   CLI::App& in = *app.add_subcommand("import", "convert Python's weights, .pt or .safetensors");
   in.add_option("in", options.in, "a state dict that torch.save or safetensors wrote")
       ->required()

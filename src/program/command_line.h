@@ -26,6 +26,7 @@ struct ConversionRequest {
   std::filesystem::path in{}, out{};
   std::string key{};               // of import: the entry of a dict
   std::vector<std::string> map{};  // "FROM=TO"
+  bool optimizer = false;          // of export: the optimizer's state instead of the weights
 };
 
 // What was asked of `kindling diff`.

@@ -56,7 +56,8 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
     table(reader, "data", {OptionSet::of(data_name_), OptionSet::of(data_), data_maker_->options()});
   if (reader.has("optimizer") &&
       (optimizer_maker_ = choose(reader, "optimizer", registry.optimizers, optimizer_name_.name)))
-    table(reader, "optimizer", {OptionSet::of(optimizer_name_), optimizer_maker_->options()});
+    table(reader, "optimizer",
+          {OptionSet::of(optimizer_name_), optimizer_maker_->options(), OptionSet::of(optimizer_start)});
   if (reader.has("schedule") &&
       (schedule_maker_ = choose(reader, "schedule", registry.schedules, schedule_.name)))
     table(reader, "schedule", {OptionSet::of(schedule_), OptionSet::of(warmup_), schedule_maker_->options()});

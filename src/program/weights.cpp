@@ -34,9 +34,9 @@ bool is_checkpoint(const fs::path& file) {
   return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains("progress.global_step");
 }
 
-void load_weights_from(Module& model, const fs::path& path) {
+void load_weights_from(Module& model, const fs::path& path, const std::string& key) {
   const fs::path file = file_meant(path);
-  load_weights(model, file, {.prefix = prefix_in(file)});
+  load_weights(model, file, {.prefix = prefix_in(file), .key = key});
 }
 
 StateDict weights_from(const fs::path& path) {

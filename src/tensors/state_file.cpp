@@ -117,7 +117,7 @@ StateDict load_checkpoint(const std::filesystem::path& path) {
 
 LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                         const LoadOptions& options) {
-  const WeightsFile file = WeightsFile::open(path);
+  const WeightsFile file = WeightsFile::open(path, options.key);
   StateDict shapes;
   for (const auto& [name, type, shape] : file.entries())
     shapes.tensors.emplace_back(name, at::empty(shape, at::device(at::kMeta).dtype(scalar_type(type))));
