@@ -35,6 +35,10 @@ std::string toml_text(double value) {
   return is_integer ? text + ".0" : text;
 }
 
+std::string toml_text(const Portion& value) {
+  return value.is_share() ? toml_text(value.number()) : toml_text(static_cast<std::int64_t>(value.number()));
+}
+
 std::string toml_text(std::string_view value) {
   std::string text = "\"";
   for_each_character(value, [&](const Utf8Character& character, std::string_view bytes) {

@@ -51,6 +51,10 @@ template <class Scalar>
 std::optional<Scalar> scalar_in(const ConfigNode& node) {
   if constexpr (std::is_same_v<Scalar, std::string>) {
     return as_string(node);
+  } else if constexpr (std::is_same_v<Scalar, Portion>) {
+    if (const auto* count = std::get_if<std::int64_t>(&node.value)) return *count;
+    const auto* share = std::get_if<double>(&node.value);
+    return share == nullptr ? std::nullopt : std::optional<Portion>(*share);
   } else if constexpr (std::is_same_v<Scalar, std::filesystem::path>) {
     const std::optional<std::string> text = as_string(node);
     if (!text || text->empty()) return text;  // an empty path means none, not the folder

@@ -146,14 +146,14 @@ std::int64_t DataLoader::Cursor::num_batches() const noexcept {
 }
 
 bool DataLoader::Cursor::uses_views() const {
-  return !loader_->options_.shuffle && device_.is_cpu() && num_ranks_ == 1 && loader_->dataset_->has_views();
+  return !shuffles() && device_.is_cpu() && num_ranks_ == 1 && loader_->dataset_->has_views();
 }
 
 void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
   batch_index_ = batch;
   if (uses_views()) return;
   const std::int64_t n = loader_->dataset_->size();
-  if (loader_->options_.shuffle) {
+  if (shuffles()) {
     const auto seed = static_cast<std::uint64_t>(loader_->options_.seed + epoch);
     order_ = at::randperm(n, at::make_generator<at::CPUGeneratorImpl>(seed), at::kLong);
   } else if (!order_.defined() || num_ranks_ > 1) {

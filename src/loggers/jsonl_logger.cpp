@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxLinesBytes = std::size_t{1} << 40;  // beyond what a training could have written
 constexpr std::string_view kStepKey = "\"global_step\": ", kStepStart = "{\"global_step\": ",
-                           kEpochStart = "{\"epoch\": ";
+                           kEpochStart = "{\"epoch\": ", kStepLoss = "\"train_loss_step\": ";
 
 // -1: there is none.
 std::int64_t number_after(std::string_view line, std::string_view key) {
@@ -23,9 +23,15 @@ std::int64_t number_after(std::string_view line, std::string_view key) {
 }
 
 bool line_is_beyond(std::string_view line, const Progress& at) {
-  return line.starts_with(kStepStart)
-             ? number_after(line, kStepStart) > at.global_step
-             : line.starts_with(kEpochStart) && number_after(line, kEpochStart) > at.epoch;
+  const bool is_epoch = line.starts_with(kEpochStart);
+  if (!is_epoch && !line.starts_with(kStepStart)) return false;
+  const bool is_step = line.find(kStepLoss) != std::string_view::npos;
+  return is_beyond({.kind = is_epoch  ? Record::Kind::epoch
+                            : is_step ? Record::Kind::step
+                                      : Record::Kind::validation,
+                    .global_step = number_after(line, kStepStart),
+                    .epoch = number_after(line, kEpochStart)},
+                   at);
 }
 
 }  // namespace
@@ -33,7 +39,7 @@ bool line_is_beyond(std::string_view line, const Progress& at) {
 void JsonlLogger::write(const Record& record) {
   const std::string step = "\"global_step\": " + std::to_string(record.global_step);
   const std::string epoch = "\"epoch\": " + std::to_string(record.epoch);
-  std::string line = "{" + (record.kind == Record::Kind::step ? step + ", " + epoch : epoch + ", " + step);
+  std::string line = "{" + (record.kind == Record::Kind::epoch ? epoch + ", " + step : step + ", " + epoch);
   for (const auto& [name, value] : record.values)
     line += ", " + json_string(name) + ": " + json_number(value);
   file_.append(line + "}\n");

@@ -10,7 +10,9 @@ const double* Record::find(std::string_view name) const {
 }
 
 bool is_beyond(const Record& record, const Progress& at) {
-  return record.kind == Record::Kind::step ? record.global_step > at.global_step : record.epoch > at.epoch;
+  if (record.kind == Record::Kind::epoch) return record.epoch > at.epoch;
+  const bool is_made_again = record.kind == Record::Kind::validation && at.phase == Phase::validation;
+  return is_made_again ? record.global_step >= at.global_step : record.global_step > at.global_step;
 }
 
 }  // namespace kindling

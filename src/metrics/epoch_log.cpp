@@ -118,14 +118,14 @@ void EpochLog::append(const RowTag& tag) {
   ++segment.num_rows;
   num_values_ += count;
   ++num_rows_;
+  steps_.push_back(tag.global_step);
   rates_.push_back(tag.lr);
   marks_.clear();
 }
 
 EpochLog::Segment& EpochLog::segment_for(const RowTag& tag) {
   const auto continues = [&](const Segment& last) {
-    return last.first.global_step + last.num_rows == tag.global_step &&
-           last.first.batch + last.num_rows == tag.batch && last.first.weight == tag.weight &&
+    return last.first.batch + last.num_rows == tag.batch && last.first.weight == tag.weight &&
            std::equal(last.slots.begin(), last.slots.end(), marks_.begin(), marks_.end(),
                       [](const Slot& slot, const Mark& mark) {
                         return slot.column == mark.column && slot.weight == mark.weight;
@@ -254,6 +254,7 @@ void EpochLog::move_values_and_sums() {
 
 void EpochLog::clear() {
   segments_.clear();
+  steps_.clear();
   rates_.clear();
   marks_.clear();
   sums_.clear();

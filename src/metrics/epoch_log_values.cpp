@@ -3,6 +3,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <set>
 
 #include "kindling/base/error.h"
 #include "kindling/metrics/epoch_log.h"
@@ -11,8 +12,8 @@
 namespace kindling {
 namespace {
 
-// Each number of a segment that is saved: five of its own, and the number of its slots.
-constexpr std::size_t kSegmentNumbers = 6;
+// Each number of a segment that is saved: four of its own, and the number of its slots.
+constexpr std::size_t kSegmentNumbers = 5;
 // Column, weight and value.
 constexpr std::size_t kMarkNumbers = 3;
 
@@ -57,37 +58,55 @@ const EpochLog::Segment* EpochLog::segment_of(std::int64_t row) const {
 RowTag EpochLog::tag(std::int64_t row) const {
   const Segment* segment = segment_of(row);
   if (segment == nullptr) return {};
-  const std::int64_t later = row - segment->first_row;
-  return {.global_step = segment->first.global_step + later,
-          .batch = segment->first.batch + later,
-          .lr = rates_[static_cast<std::size_t>(row)],
+  const auto at = static_cast<std::size_t>(row);
+  return {.global_step = steps_[at],
+          .batch = segment->first.batch + row - segment->first_row,
+          .lr = rates_[at],
           .weight = segment->first.weight};
 }
 
-std::optional<double> EpochLog::value(std::int64_t row, std::size_t column) const {
-  if (!device_.is_cpu() && row >= rows_arrived_) return std::nullopt;
-  const Segment* segment = segment_of(row);
-  if (segment == nullptr) return std::nullopt;
-  const auto& slots = segment->slots;
-  const auto found =
-      std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.column == column; });
-  if (found == slots.end()) return std::nullopt;
-  const auto width = static_cast<std::int64_t>(slots.size());
-  const double value =
-      host_values()[segment->first_value + (row - segment->first_row) * width + (found - slots.begin())];
+std::int64_t EpochLog::rows_of_step(std::int64_t row) const {
+  const auto first = steps_.begin() + row;
+  return std::find_if(first, steps_.end(), [&](std::int64_t step) { return step != *first; }) - first;
+}
+
+std::optional<double> EpochLog::value(std::int64_t row, std::size_t column, std::int64_t num_rows) const {
   const Column& of = columns_[column];
-  return of.kind == Kind::metric ? of.metric->compute({&value, 1}, segment->first.weight) : value;
+  double sum = 0, weights = 0;
+  std::optional<double> last;
+  for (const std::int64_t end = row + num_rows; row < end; ++row) {
+    const Segment* segment = segment_of(row);
+    if (segment == nullptr || (!device_.is_cpu() && row >= rows_arrived_)) continue;
+    const auto& slots = segment->slots;
+    const auto slot =
+        std::find_if(slots.begin(), slots.end(), [&](const Slot& s) { return s.column == column; });
+    if (slot == slots.end()) continue;
+    const auto width = static_cast<std::int64_t>(slots.size());
+    const double weight = slot->weight < 0 ? segment->first.weight : slot->weight;
+    last = host_values()[segment->first_value + (row - segment->first_row) * width + (slot - slots.begin())];
+    sum += of.kind == Kind::metric ? *last : weight * *last;
+    weights += weight;
+  }
+  if (last && of.kind == Kind::metric) return of.metric->compute({&sum, 1}, weights);
+  return of.kind == Kind::mean && num_rows > 1 && weights > 0 ? sum / weights : last;
+}
+
+std::set<std::int64_t> EpochLog::marked_steps(std::optional<std::size_t> column) const {
+  std::set<std::int64_t> steps;
+  for (std::int64_t row = 0; column && row < num_rows_; ++row)
+    if (value(row, *column).value_or(0) != 0) steps.insert(steps_[static_cast<std::size_t>(row)]);
+  return steps;
 }
 
 NamedValues EpochLog::means(std::optional<std::size_t> left_out) const {
   std::vector<double> sums(columns_.size()), weights(columns_.size());
+  const std::set<std::int64_t> no_steps = marked_steps(left_out);
   for (const Segment& segment : segments_) {
     const auto& slots = segment.slots;
     const float* values = slots.empty() ? nullptr : host_values() + segment.first_value;
-    const auto mark =
-        std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.column == left_out; });
     for (std::int64_t row = 0; row < segment.num_rows; ++row, values += slots.size()) {
-      if (mark != slots.end() && values[mark - slots.begin()] != 0) continue;
+      if (!no_steps.empty() && no_steps.contains(steps_[static_cast<std::size_t>(segment.first_row + row)]))
+        continue;
       for (std::size_t i = 0; i < slots.size(); ++i) {
         const Slot& slot = slots[i];
         const double weight = slot.weight < 0 ? segment.first.weight : slot.weight;
@@ -119,9 +138,8 @@ void EpochLog::save(StateDict& state, const std::string& prefix) {
   std::vector<std::int64_t> numbers;
   std::vector<double> weights;
   for (const Segment& segment : segments_) {
-    numbers.insert(numbers.end(),
-                   {segment.first_row, segment.num_rows, segment.first_value, segment.first.global_step,
-                    segment.first.batch, static_cast<std::int64_t>(segment.slots.size())});
+    numbers.insert(numbers.end(), {segment.first_row, segment.num_rows, segment.first_value,
+                                   segment.first.batch, static_cast<std::int64_t>(segment.slots.size())});
     weights.push_back(segment.first.weight);
     for (const Slot& slot : segment.slots) {
       numbers.push_back(static_cast<std::int64_t>(slot.column));
@@ -132,6 +150,7 @@ void EpochLog::save(StateDict& state, const std::string& prefix) {
   if (num_values_ > 0) std::copy_n(host_values(), num_values_, values.mutable_data_ptr<float>());
   state.tensors.emplace_back(prefix + "values", values);
   state.tensors.emplace_back(prefix + "rates", tensor_of(rates_));
+  state.tensors.emplace_back(prefix + "steps", tensor_of(steps_));
   state.tensors.emplace_back(prefix + "segments", tensor_of(numbers));
   state.tensors.emplace_back(prefix + "weights", tensor_of(weights));
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -194,6 +213,7 @@ void EpochLog::load_marks(const StateDict& state, const std::string& prefix) {
 
 void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
   const auto values = numbers_of<float>(state, prefix + "values");
+  const auto steps = numbers_of<std::int64_t>(state, prefix + "steps");
   const auto rates = numbers_of<double>(state, prefix + "rates"),
              weights = numbers_of<double>(state, prefix + "weights");
   const auto numbers = numbers_of<std::int64_t>(state, prefix + "segments");
@@ -203,12 +223,8 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
       refuse(prefix, "a segment is cut off");
     const auto* of = &numbers[number];
     Segment& segment = segments_.emplace_back(
-        Segment{num_rows_,
-                of[1],
-                num_values_,
-                {.global_step = of[3], .batch = of[4], .lr = 0, .weight = weights[weight]},
-                {}});
-    const auto num_slots = static_cast<std::size_t>(of[5]);
+        Segment{num_rows_, of[1], num_values_, {.batch = of[3], .weight = weights[weight]}, {}});
+    const auto num_slots = static_cast<std::size_t>(of[4]);
     number += kSegmentNumbers;
     ++weight;
     if (of[0] != num_rows_ || of[1] < 1 || of[2] != num_values_ || num_slots > numbers.size() - number ||
@@ -223,8 +239,9 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
     num_values_ += segment.num_rows * static_cast<std::int64_t>(num_slots);
   }
   if (num_values_ != static_cast<std::int64_t>(values.size()) ||
-      num_rows_ != static_cast<std::int64_t>(rates.size()))
+      num_rows_ != static_cast<std::int64_t>(rates.size()) || steps.size() != rates.size())
     refuse(prefix, "rows and values differ in number");
+  steps_.assign(steps.begin(), steps.end());
   rates_.assign(rates.begin(), rates.end());
   if (num_values_ > values_.size(0)) values_ = at::empty({num_values_}, values_.options());
   if (num_values_ > 0) write_values(values_.narrow(0, 0, num_values_), *state.find(prefix + "values"));

@@ -1,7 +1,9 @@
 #include "kindling/optim/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_div.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <set>
@@ -10,6 +12,7 @@
 #include "kindling/base/number_text.h"
 #include "kindling/tensors/move.h"
 #include "optim/distinct_parameters.h"
+#include "optim/kept_tensors.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -84,9 +87,62 @@ std::span<const at::Tensor> Optimizer::gradients() {
   return gradients_;
 }
 
+bool Optimizer::can_skip() const {
+  return heeds_options() ||
+         std::ranges::all_of(states_, [](const State& state) { return state.start != nullptr; });
+}
+
 void Optimizer::step(const StepOptions& options) {
   gradients();
+  if (gradients_.empty()) return;
+  check(options);
   const at::NoGradGuard no_grad;
+  start_state();
+  if (heeds_options()) {
+    update_groups(options);
+  } else {
+    if (options.grad_scale.defined()) at::_foreach_div_(gradients_, options.grad_scale);
+    if (options.found_inf.defined()) {
+      const KeptTensors before(touched());
+      update_groups({});
+      before.put_back(touched(), options.found_inf);
+    } else {
+      update_groups({});
+    }
+  }
+  gradients_.clear();
+  chosen_.clear();
+}
+
+void Optimizer::check(const StepOptions& options) const {
+  const bool has_tensor = std::ranges::any_of(rates_, [](auto& rate) { return rate.tensor.defined(); });
+  if (has_tensor && !takes_tensors())
+    refuse("this rule takes no learning rate as a tensor", "one whose takes_tensors() is true");
+  if (options.found_inf.defined() && !can_skip())
+    refuse("this rule cannot leave out a step: it does not tell how its state starts",
+           "add_state() with a start, or a rule that heeds found_inf itself");
+}
+
+// Gives parameters that meet their first gradient their state.
+void Optimizer::start_state() {
+  for (State& state : states_) {
+    if (!state.start) continue;
+    for (const std::size_t i : active_)
+      if (!state.tensors[i].defined()) state.tensors[i] = state.start(parameters_[i].detach());
+  }
+}
+
+// What the update under way may change.
+std::vector<at::Tensor*> Optimizer::touched() {
+  std::vector<at::Tensor*> tensors;
+  for (const std::size_t i : active_) {
+    tensors.push_back(&parameters_[i]);
+    for (State& state : states_) tensors.push_back(&state.tensors[i]);
+  }
+  return tensors;
+}
+
+void Optimizer::update_groups(const StepOptions& options) {
   std::size_t first = 0, end_of_group = 0;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     end_of_group += groups_[group].parameters.size();
@@ -99,17 +155,20 @@ void Optimizer::step(const StepOptions& options) {
                 .lr = rates_[group],
                 .weight_decay = *groups_[group].weight_decay,
                 .options = options};
-    const bool has_tensors =
-        part.lr.tensor.defined() || options.grad_scale.defined() || options.found_inf.defined();
-    if (has_tensors && !takes_tensors())
-      refuse("this rule takes no learning rate, scale or found_inf as a tensor",
-             "one whose takes_tensors() is true");
     part.parameters = active_of(parameters_, part, chosen_);
     update(part);
     first = end;
   }
-  gradients_.clear();
-  chosen_.clear();
+}
+
+void Optimizer::require_dense(const Update& update) const {
+  for (std::size_t i = 0; i < update.active.size(); ++i)
+    if (update.gradients[i].is_sparse())
+      throw ConfigError(
+          {.place = "optimizer",
+           .found = "the gradient of '" + names_[update.active[i]] + "' is sparse",
+           .wanted = "a dense one",
+           .remedy = "make the embedding without sparse(true), or train it with sgd or adagrad"});
 }
 
 void Optimizer::zero_grad() {
@@ -127,8 +186,9 @@ at::TensorList Optimizer::active_of(const std::vector<at::Tensor>& all, const Up
   return chosen;
 }
 
-std::vector<at::Tensor>& Optimizer::add_state(std::string name) {
-  return states_.emplace_back(State{std::move(name), std::vector<at::Tensor>(parameters_.size())}).tensors;
+std::vector<at::Tensor>& Optimizer::add_state(std::string name, Start start) {
+  State state{std::move(name), std::move(start), std::vector<at::Tensor>(parameters_.size())};
+  return states_.emplace_back(std::move(state)).tensors;
 }
 
 void Optimizer::take_names(const torch::nn::Module& model) {
@@ -158,27 +218,46 @@ StateDict Optimizer::state_dict() const {
   return saved;
 }
 
-void Optimizer::load_state_dict(const StateDict& saved) {
-  std::map<std::string, std::pair<std::size_t, State*>> places;
+// What of a saved state belongs to a parameter or a state that is not here, has another shape, or is missing
+// beside the rest; empty when it fits.
+std::string Optimizer::misfits(const StateDict& saved) const {
+  std::string list;
+  const auto add = [&](const std::string& name, const std::string& what) {
+    list += (list.empty() ? "'" : ", '") + name + what;
+  };
+  std::map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    for (State& state : states_) places[names_[i] + "." + state.name] = {i, &state};
-  std::string misfits;
+    for (const State& state : states_) places[names_[i] + "." + state.name] = i;
+  std::vector<bool> has_some(parameters_.size());
   for (const auto& [name, values] : saved.tensors) {
     const auto place = places.find(name);
     if (place == places.end())
-      misfits += (misfits.empty() ? "'" : ", '") + name + "' is not part of its state";
-    else if (values.dim() > 0 && values.sizes() != parameters_[place->second.first].sizes())
-      misfits += (misfits.empty() ? "'" : ", '") + name + "' has the shape " + shape_text(values);
+      add(name, "' is not part of its state");
+    else if (values.dim() > 0 && values.sizes() != parameters_[place->second].sizes())
+      add(name, "' has the shape " + shape_text(values));
+    else
+      has_some[place->second] = true;
   }
-  if (!misfits.empty())
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    for (const State& state : states_) {
+      const std::string name = names_[i] + "." + state.name;
+      if (has_some[i] && state.start && saved.find(name) == nullptr &&
+          state.start(parameters_[i].detach()).defined())
+        add(name, "' is missing");
+    }
+  return list;
+}
+
+void Optimizer::load_state_dict(const StateDict& saved) {
+  if (const std::string list = misfits(saved); !list.empty())
     throw CheckpointError({.place = "optimizer",
-                           .found = "the state does not fit: " + misfits,
+                           .found = "the state does not fit: " + list,
                            .wanted = "the state of the same optimizer of the same model"});
-  for (State& state : states_) state.tensors.assign(parameters_.size(), {});
-  for (const auto& [name, values] : saved.tensors) {
-    const auto& [parameter, state] = places.at(name);
-    state->tensors[parameter] = copy_to(values.detach(), parameters_[parameter].device());
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    for (State& state : states_) {
+      const at::Tensor* values = saved.find(names_[i] + "." + state.name);
+      state.tensors[i] = values ? copy_to(values->detach(), parameters_[i].device()) : at::Tensor();
+    }
   for (std::size_t group = 0; group < groups_.size(); ++group)
     load_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);
   if (momentum_) load_number(saved, "momentum", *initial_momentum_, *momentum_);

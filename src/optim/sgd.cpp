@@ -1,11 +1,16 @@
 #include "kindling/optim/sgd.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/index_add.h>
+#include <ATen/ops/masked_fill.h>
+#include <ATen/ops/ne.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
 #include "kindling/base/error.h"
+#include "optim/state_starts.h"
 
 namespace kindling {
 
@@ -22,6 +27,40 @@ Sgd::Sgd(ParameterGroups parameters, SgdOptions options)
 }
 
 void Sgd::update(const Update& update) {
+  const auto is_sparse = [](const at::Tensor& gradient) { return gradient.is_sparse(); };
+  if (std::ranges::none_of(update.gradients, is_sparse)) return update_dense(update);
+  if (momentum() != 0 || update.weight_decay != 0) require_dense(update);
+  Lists dense;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < update.active.size(); ++i) {
+    if (update.gradients[i].is_sparse()) {
+      update_sparse(update, i);
+      continue;
+    }
+    places.push_back(update.active[i]);
+    dense.parameters.push_back(update.parameters[i]);
+    dense.gradients.push_back(update.gradients[i]);
+  }
+  if (places.empty()) return;
+  Update rest = update;
+  rest.active = places;
+  rest.parameters = dense.parameters;
+  rest.gradients = dense.gradients;
+  update_dense(rest);
+}
+
+// Rows that are named twice add up.
+void Sgd::update_sparse(const Update& update, std::size_t i) {
+  const at::Tensor gradient = update.gradients[i], rows = gradient._indices()[0];
+  at::Tensor values = gradient._values(), parameter = update.parameters[i];
+  if (update.options.grad_scale.defined()) values = values / update.options.grad_scale;
+  values = update.lr.tensor.defined() ? values * update.lr.tensor.to(values.scalar_type())
+                                      : values * update.lr.number;
+  if (update.options.found_inf.defined()) values = values.masked_fill(update.options.found_inf.ne(0), 0);
+  parameter.index_add_(0, rows, values, options_.maximize ? 1 : -1);
+}
+
+void Sgd::update_dense(const Update& update) {
   if (momentum() == 0) return apply(update, {}, false);
   if (options_.dampening != 0 && update.options.found_inf.defined() && !update.options.found_inf_stays)
     throw ConfigError({.place = "sgd",
@@ -55,12 +94,9 @@ void Sgd::start_some(const Update& update) {
 }
 
 void Sgd::apply(const Update& update, at::TensorList buffers, bool first) {
-  const auto optional_of = [](const at::Tensor& tensor) {
-    return tensor.defined() ? std::optional(tensor) : std::nullopt;
-  };
   const auto apply_with = [&](const auto& lr) {
     at::_fused_sgd_(update.parameters, update.gradients, buffers, update.weight_decay, momentum(), lr,
-                    options_.dampening, options_.nesterov, /*maximize=*/false, first,
+                    options_.dampening, options_.nesterov, options_.maximize, first,
                     optional_of(update.options.grad_scale), optional_of(update.options.found_inf));
   };
   if (update.lr.tensor.defined())

@@ -140,6 +140,7 @@ class FitRun {
     write_summary();
     screen_->show_end(result);
     if (result.status == FitStatus::diverged) return kDiverged;
+    if (result.reason == FitReason::time) tell_how_to_go_on();
     return result.reason == FitReason::requested ? end_by_signal() : 0;
   }
 
@@ -174,9 +175,13 @@ class FitRun {
 
   int end_by_signal() const {
     const int exit_code = in_.signals.exit_code();
-    if (exit_code != 0 && !checkpoint_->last().empty())
-      std::cout << "go on with   kindling fit --resume " << shell_word(folder_.path().string()) << "\n";
+    if (exit_code != 0) tell_how_to_go_on();
     return exit_code;
+  }
+
+  void tell_how_to_go_on() const {
+    if (!checkpoint_->last().empty())
+      std::cout << "go on with   kindling fit --resume " << shell_word(folder_.path().string()) << "\n";
   }
 
   FitInputs in_;

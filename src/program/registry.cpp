@@ -10,9 +10,18 @@
 #include "kindling/nn/mlp.h"
 #include "kindling/nn/small_cnn.h"
 #include "kindling/nn/softmax_regression.h"
+#include "kindling/optim/adadelta.h"
+#include "kindling/optim/adagrad.h"
 #include "kindling/optim/adam.h"
+#include "kindling/optim/adamax.h"
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/optim/decay_schedules.h"
+#include "kindling/optim/lamb.h"
+#include "kindling/optim/lion.h"
+#include "kindling/optim/muon.h"
+#include "kindling/optim/nadam.h"
+#include "kindling/optim/radam.h"
+#include "kindling/optim/rmsprop.h"
 #include "kindling/optim/sgd.h"
 
 namespace kindling {
@@ -66,6 +75,15 @@ void register_builtin(Registry& registry) {
   registry.optimizer<Sgd, SgdOptions>("sgd", "stochastic gradient descent, with momentum if wanted");
   registry.optimizer<Adam, AdamOptions>("adam", "Adam");
   registry.optimizer<AdamW, AdamWOptions>("adamw", "Adam with decoupled weight decay");
+  registry.optimizer<RmsProp, RmsPropOptions>("rmsprop", "gradients over their running size");
+  registry.optimizer<Adagrad, AdagradOptions>("adagrad", "gradients over the root of all their squares");
+  registry.optimizer<Adadelta, AdadeltaOptions>("adadelta", "steps of the size of the last ones");
+  registry.optimizer<Adamax, AdamaxOptions>("adamax", "Adam with the largest instead of the mean square");
+  registry.optimizer<NAdam, NAdamOptions>("nadam", "Adam with Nesterov's momentum");
+  registry.optimizer<RAdam, RAdamOptions>("radam", "Adam that rectifies its first steps");
+  registry.optimizer<Lion, LionOptions>("lion", "the sign of a running mean");
+  registry.optimizer<Lamb, LambOptions>("lamb", "Adam in steps of the weights' length, for large batches");
+  registry.optimizer<Muon, MuonOptions>("muon", "orthogonalized momentum, for matrices");
 
   register_schedules(registry);
 }

@@ -26,7 +26,9 @@ bool is_harmless(const ConfigChange& change) {
   constexpr std::array keys{"trainer.max_epochs",         "trainer.max_steps",
                             "trainer.num_gpus",           "trainer.require_gpus",
                             "trainer.num_threads",        "trainer.log_every_n_steps",
-                            "trainer.limit_test_batches", "trainer.limit_predict_batches"};
+                            "trainer.limit_test_batches", "trainer.limit_predict_batches",
+                            "trainer.max_time",           "trainer.min_epochs",
+                            "trainer.min_steps"};
   return change.key.starts_with("checkpoint.") || change.key.starts_with("run.") ||
          std::ranges::find(keys, change.key) != keys.end();
 }

@@ -21,7 +21,7 @@ std::string text(const Progress& at) {
 
 // In the order of FitReason.
 constexpr std::string_view kReasonTexts[] = {"finished", "stopped on request", "stopped early", "diverged",
-                                             "failed"};
+                                             "failed",   "out of time"};
 
 }  // namespace
 
@@ -31,6 +31,10 @@ void RunLog::on_fit_start(Trainer& trainer, Module& model) {
   log_info("model: " + model.name());
   log_info("training data: " + loader_text(trainer.data()->train_dataloader()));
   log_info("validation data: " + loader_text(trainer.data()->val_dataloader()));
+}
+
+void RunLog::on_validation_record(Trainer& trainer, Module& model, const Record& record) {
+  on_epoch_end(trainer, model, record);
 }
 
 void RunLog::on_epoch_end(Trainer&, Module&, const Record& record) {

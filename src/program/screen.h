@@ -29,6 +29,7 @@ class Screen : public Callback {
 
   void on_fit_start(Trainer& trainer, Module& model) override;
   void on_train_batch_end(Trainer& trainer, Module& model) override;
+  void on_validation_record(Trainer& trainer, Module& model, const Record& record) override;
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
   void save_state(StateDict& state) const override;
@@ -45,6 +46,8 @@ class Screen : public Callback {
   const Metrics& metrics() const noexcept { return metrics_; }
 
  private:
+  void see(const Record& record);
+
   Heading heading_;
   bool quiet_;
   std::string monitored_;

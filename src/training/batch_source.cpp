@@ -15,6 +15,11 @@ std::int64_t BatchSource::num_batches() const noexcept {
   return limit_ ? std::min(cursor_.num_batches(), *limit_) : cursor_.num_batches();
 }
 
+void BatchSource::take_only(std::int64_t num_batches) {
+  limit_ = std::min(num_batches, this->num_batches());
+  cursor_.keep_order();
+}
+
 void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
   cursor_.seek(epoch, batch);
   batch_ = batch;

@@ -19,6 +19,8 @@ class BatchSource {
               std::optional<std::int64_t> limit);
 
   std::int64_t num_batches() const noexcept;  // of an epoch
+  // The first batches of the data in its order, in every epoch.
+  void take_only(std::int64_t num_batches);
 
   // See DataLoader::Cursor.
   void shard(std::int64_t rank, std::int64_t size) { cursor_.shard(rank, size); }

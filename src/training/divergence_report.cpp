@@ -75,12 +75,12 @@ void add_sentence(std::string& text, const std::string& sentence) {
 
 }  // namespace
 
-void DivergenceReport::tell(const RowTag& step, const BatchSource* source) {
+void DivergenceReport::tell(const RowTag& step, std::int64_t num_batches, const BatchSource* source) {
   if (step_) return;
   step_ = step.global_step;
   std::string found = "its batch came from an own loop and is not known";
   try {
-    if (source != nullptr) found = replay(step, *source);
+    if (source != nullptr) found = replay(step, num_batches, *source);
   } catch (const std::exception& error) {
     found = std::string("doing it once more has failed: ") + error.what();
   }
@@ -89,13 +89,23 @@ void DivergenceReport::tell(const RowTag& step, const BatchSource* source) {
               ". A smaller learning rate or gradient_clip_val may help");
 }
 
-std::string DivergenceReport::replay(const RowTag& step, const BatchSource& source) {
+// Up to the batch in which something is found.
+std::string DivergenceReport::replay(RowTag step, std::int64_t num_batches, const BatchSource& source) {
   const ReplayScope scope(state_, info_, step);
   BatchSource again = source;  // with a place of its own
   again.seek(state_.progress.epoch, step.batch);
   Batch batch;
-  if (!again.next(batch)) return "the data does not give its batch again";
-  std::string found = findings_of(batch);
+  std::string found;
+  for (; found.empty() && num_batches > 0; --num_batches) {
+    step.batch = state_.progress.batch;
+    if (!again.next(batch)) return "the data does not give its batch again";
+    found = findings_of(batch);
+    ++state_.progress.batch;
+  }
+  if (found.empty())
+    found =
+        "when it was done once more everything was finite, so it hangs on random numbers or on what changes "
+        "from step to step";
   add_sentence(found, save(batch, step, found));
   return found;
 }
@@ -109,9 +119,7 @@ std::string DivergenceReport::findings_of(const Batch& batch) {
     add_sentence(found, step_findings(batch));
   else
     add_sentence(found, "it cannot be done once more, because the optimizer does not heed found_inf");
-  return found.empty() ? "when it was done once more everything was finite, so it hangs on random numbers or "
-                         "on what changes from step to step"
-                       : found;
+  return found;
 }
 
 std::string DivergenceReport::step_findings(const Batch& batch) {

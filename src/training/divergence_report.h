@@ -19,14 +19,14 @@ class DivergenceReport {
 
   // A training begins.
   void start() { step_.reset(); }
-  // In the app log, and the batch in options.nonfinite_dir; once per training. `source` gave the batches of
-  // the running epoch; nullptr: nobody knows them any more.
-  void tell(const RowTag& step, const BatchSource* source);
+  // In the app log, and the batch in options.nonfinite_dir; once per training. `step` tells its first batch.
+  // `source` gave the batches of the running epoch; nullptr: nobody knows them any more.
+  void tell(const RowTag& step, std::int64_t num_batches, const BatchSource* source);
   std::optional<std::int64_t> step() const noexcept { return step_; }
 
  private:
   // Sentences, each for itself; they throw what the batch's way and the step may throw.
-  std::string replay(const RowTag& step, const BatchSource& source);
+  std::string replay(RowTag step, std::int64_t num_batches, const BatchSource& source);
   std::string findings_of(const Batch& batch);
   std::string step_findings(const Batch& batch);
   std::string gradient_finding();

@@ -1,8 +1,11 @@
 #include "training/eager_step.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/full_like.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kindling/base/error.h"
 #include "kindling/optim/clip.h"
@@ -11,19 +14,21 @@ namespace kindling {
 namespace {
 
 // Of the run, 0 when its end is not known.
-std::int64_t num_steps(const TrainerOptions& options, std::int64_t batches_of_epoch) {
-  const std::int64_t by_epochs = options.max_epochs.value_or(0) * batches_of_epoch;
+std::int64_t num_steps(const TrainerOptions& options, std::int64_t steps_of_epoch) {
+  const std::int64_t by_epochs = options.max_epochs.value_or(0) * steps_of_epoch;
   if (!options.max_steps) return by_epochs;
   return by_epochs > 0 ? std::min(by_epochs, *options.max_steps) : *options.max_steps;
 }
 
 SchedulePoint schedule_point(const TrainerOptions& options, const Progress& progress,
                              std::int64_t batches_of_epoch) {
-  const std::int64_t steps = num_steps(options, batches_of_epoch);
+  const std::int64_t window = options.accumulate_grad_batches;
+  const std::int64_t steps_of_epoch = (batches_of_epoch + window - 1) / window;
+  const std::int64_t steps = num_steps(options, steps_of_epoch);
   if (options.schedule_interval == ScheduleInterval::step)
     return {.step = progress.global_step, .total_steps = steps};
-  const std::int64_t epochs = batches_of_epoch > 0 ? (steps + batches_of_epoch - 1) / batches_of_epoch
-                                                   : options.max_epochs.value_or(0);
+  const std::int64_t epochs =
+      steps_of_epoch > 0 ? (steps + steps_of_epoch - 1) / steps_of_epoch : options.max_epochs.value_or(0);
   return {.step = progress.epoch, .total_steps = epochs};
 }
 
@@ -31,32 +36,84 @@ SchedulePoint schedule_point(const TrainerOptions& options, const Progress& prog
 
 EagerStep::EagerStep(TrainState& state, const TrainerInfo& info, const TrainerOptions& options,
                      const Callbacks& callbacks)
-    : state_(state), info_(info), options_(options), callbacks_(callbacks), guard_(options) {
+    : state_(state),
+      info_(info),
+      options_(options),
+      callbacks_(callbacks),
+      guard_(options),
+      window_(options.accumulate_grad_batches) {
   state_.log.column("train_loss");  // comes first in records
 }
 
-void EagerStep::run(const Batch& batch) {
+void EagerStep::run(const Batch& batch, bool ends_window) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
-  const at::Tensor loss = gradients(batch);
-  guard_.look(loss, *state_.optimizer, clip());
-  update();
-  guard_.mark(state_.log);
-  const Progress& at = state_.progress;
-  state_.log.append({.global_step = at.global_step + 1,
-                     .batch = at.batch,
-                     .lr = state_.optimizer->lr(),
-                     .weight = static_cast<double>(batch.num_samples())});
+  accumulate(batch);
+  if (ends_window) update();
+  end_row(static_cast<double>(batch.num_samples()));
 }
 
-at::Tensor EagerStep::gradients(const Batch& batch) {
-  if (state_.optimizer) state_.optimizer->zero_grad();
-  const at::Tensor loss = state_.model->training_step(batch);
-  if (!state_.optimizer)
-    state_.require_optimizer().zero_grad();  // what an earlier user of the model has left
-  require_scalar(loss);
-  loss.backward();
+// What is logged behind the last batch weighs as much as that.
+void EagerStep::end_window() {
+  const at::AutoGradMode with_gradients(true);
+  update();
+  end_row(state_.log.tag(state_.log.num_rows() - 1).weight);
+}
+
+// A window that something is thrown in begins again.
+void EagerStep::accumulate(const Batch& batch) {
+  const std::int64_t before = std::exchange(state_.accumulated_batches, 0);
+  if (before == 0) {
+    window_.begin();
+    losses_.clear();
+  }
+  const at::Tensor loss = forward(batch, /*begins_window=*/before == 0);
+  backward(loss, window_.add(batch.num_samples()));
   state_.log.mark(state_.log.column("train_loss"), loss);
+  losses_.push_back(loss);
+  state_.accumulated_batches = before + 1;
+}
+
+void EagerStep::update() {
+  state_.accumulated_batches = 0;
+  scale_gradients();
+  guard_.look(losses_, *state_.optimizer, clip());
+  losses_.clear();
+  update_parameters();
+  guard_.mark(state_.log);
+}
+
+void EagerStep::end_row(double weight) {
+  const Progress& at = state_.progress;
+  state_.log.append(
+      {.global_step = at.global_step + 1, .batch = at.batch, .lr = state_.optimizer->lr(), .weight = weight});
+}
+
+at::Tensor EagerStep::forward(const Batch& batch, bool begins_window) {
+  const bool has_optimizer = state_.optimizer != nullptr;
+  if (has_optimizer && begins_window) state_.optimizer->zero_grad();
+  at::Tensor loss = state_.model->training_step(batch);
+  if (!has_optimizer) state_.require_optimizer().zero_grad();  // what an earlier user of the model has left
+  require_scalar(loss);
   return loss;
+}
+
+void EagerStep::backward(const at::Tensor& loss, double factor) {
+  if (factor == 1) return loss.backward();
+  const bool is_known = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
+                        seed_.options().type_equal(loss.options());
+  if (!is_known) {
+    const at::NoGradGuard no_grad;
+    seed_ = at::full_like(loss, factor);
+    seed_factor_ = factor;
+  }
+  loss.backward(seed_);
+}
+
+void EagerStep::scale_gradients() {
+  if (window_.rest() == 1) return;
+  const at::NoGradGuard no_grad;
+  if (const auto gradients = state_.optimizer->gradients(); !gradients.empty())
+    at::_foreach_mul_(at::TensorList(gradients.data(), gradients.size()), window_.rest());
 }
 
 at::Tensor EagerStep::clip() {
@@ -67,7 +124,7 @@ at::Tensor EagerStep::clip() {
   return norm;
 }
 
-void EagerStep::update() {
+void EagerStep::update_parameters() {
   Optimizer& optimizer = *state_.optimizer;
   if (options_.schedule) follow_schedule(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);

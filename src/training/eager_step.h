@@ -1,5 +1,8 @@
 #pragma once
 
+#include <vector>
+
+#include "training/accumulation_window.h"
 #include "training/callbacks.h"
 #include "training/nonfinite_guard.h"
 #include "training/step.h"
@@ -16,12 +19,18 @@ class EagerStep : public Step {
             const Callbacks& callbacks);
 
   // Throws Error for a loss that is no scalar.
-  void run(const Batch& batch) override;
+  void run(const Batch& batch, bool ends_window) override;
+  void end_window() override;
 
  private:
-  at::Tensor gradients(const Batch& batch);  // returns the loss
-  at::Tensor clip();                         // returns the norm; undefined: it is not known
+  void accumulate(const Batch& batch);
   void update();
+  at::Tensor forward(const Batch& batch, bool begins_window);  // returns the loss
+  void backward(const at::Tensor& loss, double factor);
+  void scale_gradients();
+  at::Tensor clip();  // returns the norm; undefined: it is not known
+  void update_parameters();
+  void end_row(double weight);
   void follow_schedule(Optimizer& optimizer) const;
   void require_scalar(const at::Tensor& loss) const;
 
@@ -30,6 +39,10 @@ class EagerStep : public Step {
   const TrainerOptions& options_;
   const Callbacks& callbacks_;
   NonfiniteGuard guard_;
+  AccumulationWindow window_;
+  std::vector<at::Tensor> losses_;  // of the window
+  at::Tensor seed_;                 // the factor of the latest loss
+  double seed_factor_ = 0;
 };
 
 }  // namespace kindling

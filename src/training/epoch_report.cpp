@@ -23,14 +23,6 @@ void put_counts(Record& record, const TransferCounts& counts) {
     put(record, name, static_cast<double>(counts.*count));
 }
 
-// Of an internal column of marks: how many rows have one.
-std::int64_t num_marked(const EpochLog& log, std::optional<std::size_t> column) {
-  std::int64_t count = 0;
-  for (std::int64_t row = 0; column && row < log.num_rows(); ++row)
-    count += log.value(row, *column).value_or(0) != 0 ? 1 : 0;
-  return count;
-}
-
 }  // namespace
 
 EpochReport::EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers,
@@ -48,14 +40,14 @@ void EpochReport::begin(BatchSource* source) {
   if (source_ != nullptr) source_->restart_clock();
   num_reported_rows_ = state_.log.num_rows();  // those that were there before have been reported
   num_samples_ = 0;
+  left_out_seconds_ = 0;
   counts_at_start_ = transfer_counts();
   start_ = Clock::now();
 }
 
 double EpochReport::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-void EpochReport::after_step(std::int64_t num_samples) {
-  num_samples_ += num_samples;
+void EpochReport::after_step() {
   if (every_n_steps_ == 0 || state_.progress.global_step % every_n_steps_ != 0) return;
   state_.log.start_preview();
   report_steps(state_.log.rows_on_host());
@@ -65,13 +57,13 @@ void EpochReport::after_step(std::int64_t num_samples) {
 void EpochReport::end_training() {
   EpochLog& log = state_.log;
   if (log.has_marks())  // logged after the last step
-    log.append({.global_step = state_.progress.global_step,
+    log.append({.global_step = state_.progress.global_step + 1,
                 .batch = state_.progress.batch,
                 .lr = log.tag(log.num_rows() - 1).lr,
                 .weight = log.tag(log.num_rows() - 1).weight});
   log.move_to_host();
   if (every_n_steps_ > 0) report_steps(log.num_rows());
-  train_seconds_ = seconds();
+  train_seconds_ = seconds() - left_out_seconds_;
 }
 
 void EpochReport::report_all() {
@@ -88,20 +80,23 @@ void EpochReport::resume() {
 void EpochReport::report_steps(std::int64_t rows) {
   const std::size_t loss = state_.log.column("train_loss");
   while (num_reported_rows_ < rows) {
-    const std::int64_t row = num_reported_rows_++;  // once, also where a logger throws
-    if (state_.log.tag(row).global_step % every_n_steps_ == 0 && state_.log.value(row, loss))
-      write(step_record(row));
+    const std::int64_t row = num_reported_rows_, num_rows = state_.log.rows_of_step(row);
+    const std::int64_t step = state_.log.tag(row).global_step;
+    if (row + num_rows > rows || step > state_.progress.global_step) return;  // there is more to come of it
+    num_reported_rows_ += num_rows;  // once, also where a logger throws
+    if (step % every_n_steps_ == 0 && state_.log.value(row, loss, num_rows))
+      write(step_record(row, num_rows));
   }
 }
 
-Record EpochReport::step_record(std::int64_t row) const {
-  const RowTag tag = state_.log.tag(row);
+Record EpochReport::step_record(std::int64_t row, std::int64_t num_rows) const {
+  const RowTag tag = state_.log.tag(row + num_rows - 1);  // which knows the rate of the update
   Record record{
       .kind = Record::Kind::step, .global_step = tag.global_step, .epoch = state_.progress.epoch + 1};
   const auto& columns = state_.log.columns();
   NamedValues own;
   for (std::size_t i = 0; i < columns.size(); ++i) {
-    const auto value = state_.log.value(row, i);
+    const auto value = state_.log.value(row, i, num_rows);
     if (!value || columns[i].kind == EpochLog::Kind::internal) continue;
     const bool is_trainers = i == 0 || columns[i].kind == EpochLog::Kind::step_only;
     (is_trainers ? record.values : own).emplace_back(columns[i].name, *value);
@@ -110,6 +105,18 @@ Record EpochReport::step_record(std::int64_t row) const {
     if (name == "train_loss") name = "train_loss_step";
   record.values.insert(record.values.begin() + 1, {"lr", tag.lr});
   for (auto& [name, value] : own) record.values.emplace_back(name + "_step", value);
+  return record;
+}
+
+Record EpochReport::validation_record(const NamedValues& values) const {
+  Record record{.kind = Record::Kind::validation,
+                .global_step = state_.progress.global_step,
+                .epoch = state_.progress.epoch + 1};
+  for (const auto& [name, value] : values) {
+    const bool is_of_both = state_.log.find_column(name, EpochLog::Kind::mean) ||
+                            state_.log.find_column(name, EpochLog::Kind::metric);
+    put(record, is_of_both ? "val_" + name : name, value);
+  }
   return record;
 }
 
@@ -122,8 +129,8 @@ Record EpochReport::close(const NamedValues& validation) {
   for (const auto& [name, value] : validation)  // what a model logs in both has a mean of each
     put(record, record.find(name) == nullptr ? name : "val_" + name, value);
   put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
-  if (const std::int64_t steps = num_marked(state_.log, skipped); steps > 0)
-    put(record, "skipped_steps", static_cast<double>(steps));
+  if (const auto steps = state_.log.marked_steps(skipped); !steps.empty())
+    put(record, "skipped_steps", static_cast<double>(steps.size()));
   put(record, "epoch_time_s", seconds());
   put(record, "samples_per_s", static_cast<double>(num_samples_) / train_seconds_);
   put(record, "data_wait_share", data_wait_seconds() / train_seconds_);
@@ -138,17 +145,20 @@ void EpochReport::write(const Record& record) const {
 }
 
 // Once there is a mark, all later steps have one: the last says whether there is any.
-std::optional<RowTag> EpochReport::first_diverged() const {
+std::optional<EpochReport::StepRows> EpochReport::first_diverged() const {
   EpochLog& log = state_.log;
   const auto column = log.find_column(kDivergedColumn, EpochLog::Kind::internal);
   if (!column) return std::nullopt;
   std::int64_t first = log.rows_on_host();
   for (std::int64_t row = first - 1; row >= 0 && log.value(row, *column).value_or(1) != 0; --row)
     if (log.value(row, *column)) first = row;  // a row of what was logged after the last step has none
-  return first < log.rows_on_host() ? std::optional(log.tag(first)) : std::nullopt;
+  if (first == log.rows_on_host()) return std::nullopt;
+  const std::int64_t step = log.tag(first).global_step, end = first + 1;
+  while (first > 0 && log.tag(first - 1).global_step == step) --first;
+  return StepRows{.first = log.tag(first), .num_batches = end - first};
 }
 
-void EpochReport::draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches) const {
+void EpochReport::draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches, double at) const {
   Module& model = *state_.model;
   const bool is_train = stage == Module::Stage::train;
   const std::int64_t per_epoch = is_train ? model.plot_train_per_epoch : model.plot_valid_per_epoch;
@@ -160,7 +170,7 @@ void EpochReport::draw(const EpochLog& log, Module::Stage stage, std::int64_t nu
     if (!name.starts_with(is_train ? "train_" : "val_") || !model.is_plotted(name)) continue;
     for (std::int64_t row = 0; row < log.num_rows(); ++row)
       if (const auto value = log.value(row, column)) {
-        const double share = is_train ? static_cast<double>(row) / static_cast<double>(num_batches) : 1;
+        const double share = is_train ? static_cast<double>(row) / static_cast<double>(num_batches) : at;
         model.board().draw(epoch + share, *value, name, std::max<std::int64_t>(num_batches / per_epoch, 1));
       }
   }

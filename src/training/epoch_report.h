@@ -25,9 +25,10 @@ class EpochReport {
   // An epoch's training begins, or goes on after a stop: clocks and counts start at zero. `source` is where
   // its batches come from, nullptr for an own loop.
   void begin(BatchSource* source);
+  void after_batch(std::int64_t num_samples) { num_samples_ += num_samples; }
   // After every step: asks for a copy of new rows when a record is due, and reports what has arrived. Never
   // waits.
-  void after_step(std::int64_t num_samples);
+  void after_step();
   // The one place where a training's numbers come to the host: reports the steps that are left.
   void end_training();
 
@@ -36,24 +37,35 @@ class EpochReport {
   // A saved training goes on where the state stands.
   void resume();
 
+  // The record of a validation in the middle of the epoch, for the loggers; its time is none of the
+  // training's.
+  Record validation_record(const NamedValues& values) const;
+  void leave_out(double seconds) { left_out_seconds_ += seconds; }
+
   // The record of the epoch, whose training has ended, with what its validation has found; then the log is
   // empty.
   Record close(const NamedValues& validation);
   void write(const Record& record) const;
 
-  // The first row on the host that NonfiniteGuard has marked with "stop"; nothing when there is none. After
+  // The batches of a step.
+  struct StepRows {
+    RowTag first;
+    std::int64_t num_batches;
+  };
+  // The first step on the host that NonfiniteGuard has marked with "stop"; nothing when there is none. After
   // log.move_to_host() it is the whole truth, which a save has to know.
-  std::optional<RowTag> first_diverged() const;
+  std::optional<StepRows> first_diverged() const;
   std::optional<std::int64_t> first_diverged_step() const {
     const auto row = first_diverged();
-    return row ? std::optional(row->global_step) : std::nullopt;
+    return row ? std::optional(row->first.global_step) : std::nullopt;
   }
   // Whether a step record or a preview has come upon such a row.
   bool has_met_divergence() const noexcept { return has_met_divergence_; }
   // Where the running epoch's batches come from, as begin() was told.
   const BatchSource* source() const noexcept { return source_; }
-  // Puts what the model plots of a log whose rows are on the host, one a batch, on its board.
-  void draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches) const;
+  // Puts what the model plots of a log whose rows are on the host, one a batch, on its board. A validation
+  // stands at the share `at` of the epoch.
+  void draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches, double at = 1) const;
   // The values of the latest row that has reached the host; see Trainer::preview().
   NamedValues preview();
 
@@ -65,14 +77,14 @@ class EpochReport {
 
   void read_latest();
   void report_steps(std::int64_t rows);
-  Record step_record(std::int64_t row) const;
+  Record step_record(std::int64_t row, std::int64_t num_rows) const;
 
   TrainState& state_;
   std::vector<std::shared_ptr<Logger>> loggers_;
   std::int64_t every_n_steps_;
   BatchSource* source_ = nullptr;
   std::int64_t num_reported_rows_ = 0, num_samples_ = 0;
-  double train_seconds_ = 0;
+  double train_seconds_ = 0, left_out_seconds_ = 0;
   bool has_met_divergence_ = false;
   NamedValues latest_;  // see preview()
   TransferCounts counts_at_start_;

@@ -1,5 +1,8 @@
 #include "training/fit_loop.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -7,48 +10,33 @@
 #include "training/evaluate_loop.h"
 #include "training/libtorch_errors.h"
 #include "training/monitored_value.h"
+#include "training/validation.h"
 
 namespace kindling {
-namespace {
 
-bool must_stop(const FitParts& fit) {
-  return fit.stop.stop_requested() ||
-         (fit.options.max_steps && fit.state.progress.global_step >= *fit.options.max_steps);
+bool has_all_steps(const FitParts& fit) {
+  return fit.options.max_steps && fit.state.progress.global_step >= *fit.options.max_steps;
 }
 
-// Nothing when a stop has ended it.
-std::optional<NamedValues> validate(const FitParts& fit) {
-  fit.report.end_training();
-  fit.state.progress.phase = Phase::validation;
-  const auto draw_training = [&] {
-    fit.report.draw(fit.state.log, Module::Stage::train, fit.info->num_train_batches);
-  };
-  if (fit.validation == nullptr || fit.validation->num_batches() == 0) {
-    draw_training();
-    return NamedValues{};
-  }
-  Module& model = *fit.state.model;
-  const Device device = fit.state.log.device();
-  fit.state.random_before_validation = random_state(device);
-  const EvaluationScope scope(model, fit.info, fit.evaluation_log);
-  fit.callbacks.call(&Callback::on_validation_start, model);
-  std::optional<NamedValues> values;
-  if (evaluate_loop(model, &Module::validation_step, *fit.validation, fit.evaluation_log, &fit.stop)) {
-    values = fit.evaluation_log.means();
-    draw_training();
-    fit.report.draw(fit.evaluation_log, Module::Stage::val, fit.evaluation_log.num_rows());
-  }
-  fit.callbacks.call(&Callback::on_validation_end, model);
-  if (!values) set_random_state(device, fit.state.random_before_validation);
-  fit.state.random_before_validation.clear();
-  return values;
+namespace {
+
+bool is_long_enough(const FitParts& fit) {
+  const Progress& at = fit.state.progress;
+  return at.epoch >= fit.options.min_epochs && at.global_step >= fit.options.min_steps;
+}
+
+bool must_stop(const FitParts& fit) {
+  if (fit.state.time.is_over()) fit.stop.request_stop(FitReason::time);
+  if (is_long_enough(fit) && std::exchange(fit.state.early_stop_waits, false))
+    fit.stop.request_stop(FitReason::early_stop);
+  return fit.stop.stop_requested() || has_all_steps(fit);
 }
 
 void stop_if_diverged(const FitParts& fit) {
   if (fit.divergence.step()) return;  // it has been told
   const auto step = fit.report.first_diverged();
   if (!step) return;
-  fit.divergence.tell(*step, fit.report.source());
+  fit.divergence.tell(step->first, step->num_batches, fit.report.source());
   fit.stop.request_stop(FitReason::diverged);
 }
 
@@ -94,11 +82,27 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   return Metrics(record.values.begin(), record.values.end());
 }
 
+void after_update(const FitParts& fit) {
+  ++fit.state.progress.global_step;
+  fit.report.after_step();
+  if (fit.report.has_met_divergence()) stop_if_diverged(fit);
+}
+
+// An own loop may leave a window before it is full.
+void end_open_window(const FitParts& fit) {
+  if (fit.state.accumulated_batches == 0) return;
+  fit.state.is_torn = true;
+  fit.step.end_window();
+  after_update(fit);
+  fit.state.is_torn = false;
+}
+
 // Validates and closes, unless a stop leaves something of the epoch to be done. Batches that come from nobody
 // knows where end with it.
 std::optional<Metrics> end_epoch(const FitParts& fit) {
+  end_open_window(fit);
   if (fit.train != nullptr && fit.stop.stop_requested()) return leave_open(fit);
-  const auto validation = validate(fit);
+  const auto validation = validate_at_end(fit);
   return validation ? std::optional(close_epoch(fit, *validation)) : leave_open(fit);
 }
 
@@ -150,7 +154,8 @@ Metrics fit_loop(const FitParts& fit) {
 }
 
 std::optional<Metrics> fit_epoch(const FitParts& fit) {
-  if (fit.state.progress.phase == Phase::training) {
+  const Progress& at = fit.state.progress;
+  if (at.phase == Phase::training || (at.batch < fit.train->num_batches() && !has_all_steps(fit))) {
     begin_epoch(fit);
     Batch batch;
     while (next_batch(fit, batch)) train_batch(fit, batch);
@@ -173,7 +178,22 @@ void begin_epoch(const FitParts& fit) {
   fit.train->seek(at.epoch, at.batch);
 }
 
-bool next_batch(const FitParts& fit, Batch& batch) { return !must_stop(fit) && fit.train->next(batch); }
+// A stop waits for the end of a window.
+bool next_batch(const FitParts& fit, Batch& batch) {
+  const bool is_between_steps = fit.state.accumulated_batches == 0;
+  if (is_between_steps && (must_stop(fit) || !validate_between(fit))) return false;
+  return fit.train->next(batch);
+}
+
+namespace {
+
+bool ends_window(const FitParts& fit) {
+  const std::int64_t batches = fit.state.progress.batch + 1;
+  return fit.state.accumulated_batches + 1 == fit.options.accumulate_grad_batches ||
+         (fit.train != nullptr && batches == fit.train->num_batches());
+}
+
+}  // namespace
 
 void train_batch(const FitParts& fit, const Batch& batch) {
   Module& model = *fit.state.model;
@@ -184,11 +204,12 @@ void train_batch(const FitParts& fit, const Batch& batch) {
       Phase::training;  // again, where an own loop goes on after a validation has thrown
   fit.state.random_before_validation.clear();
   with_memory_errors("training step", fit.state.progress.global_step + 1, batch.num_samples(),
-                     [&] { fit.step.run(batch); });
-  ++fit.state.progress.global_step;
+                     [&] { fit.step.run(batch, ends_window(fit)); });
   ++fit.state.progress.batch;
-  fit.report.after_step(batch.num_samples());
-  if (fit.report.has_met_divergence()) stop_if_diverged(fit);
+  fit.report.after_batch(batch.num_samples());
+  if (fit.state.accumulated_batches == 0) after_update(fit);
+  if (fit.state.accumulated_batches == 0 && is_validation_due(fit))
+    fit.state.progress.phase = Phase::validation;
   fit.state.is_torn = false;
   fit.callbacks.call(&Callback::on_train_batch_end, model);
 }

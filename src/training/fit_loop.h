@@ -28,6 +28,7 @@ struct FitParts {
   BatchSource* validation;  // nullptr: there is none
 };
 
+bool has_all_steps(const FitParts& fit);  // max_steps
 // Nothing more is to be trained: the epochs or steps are done, or a stop was requested.
 bool is_done(const FitParts& fit);
 

@@ -184,7 +184,12 @@ void ModelCheckpoint::on_resume(Trainer& trainer, Module&) { impl_->resume(train
 void ModelCheckpoint::on_train_batch_end(Trainer& trainer, Module& model) {
   impl_->open(trainer, model);
   impl_->check();
-  if (impl_->is_due(trainer.progress())) impl_->save(trainer);
+  const TrainerProgress at = trainer.progress();
+  if (at.accumulated_batches == 0 && impl_->is_due(at)) impl_->save(trainer);
+}
+
+void ModelCheckpoint::on_validation_record(Trainer& trainer, Module& model, const Record& record) {
+  on_epoch_end(trainer, model, record);
 }
 
 void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {

@@ -48,28 +48,32 @@ at::Tensor dense_values(const at::Tensor& gradient) {
 
 }  // namespace
 
-void NonfiniteGuard::look(const at::Tensor& loss, Optimizer& optimizer, const at::Tensor& norm) {
+void NonfiniteGuard::look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm) {
   if (!is_on()) return;
   const auto values = norm.defined() ? std::span(&norm, 1) : optimizer.gradients();
   const at::Device device = optimizer.parameters().front().device();
-  const at::Tensor there = loss.device() == device ? loss : loss.to(device);
-  if (!device.is_cpu()) return look_on_device(there, values);
+  if (!device.is_cpu()) return look_on_device(losses, values, device);
   if (is_sticky() && found_) return;
-  const auto is_bad = [](const at::Tensor& tensor) { return is_not_finite(dense_values(tensor)); };
-  found_ = is_bad(there) || std::any_of(values.begin(), values.end(), is_bad);
+  const auto is_bad = [](const at::Tensor& tensor) {
+    return is_not_finite(dense_values(tensor.is_cpu() ? tensor : tensor.cpu()));
+  };
+  found_ = std::ranges::any_of(losses, is_bad) || std::ranges::any_of(values, is_bad);
 }
 
 // The operator raises its mark and never lowers it. It multiplies by one on its way, which changes nothing;
 // the loss is given as data of its own, so that autograd takes no note of that. Each call takes one type.
-void NonfiniteGuard::look_on_device(const at::Tensor& loss, std::span<const at::Tensor> values) {
+void NonfiniteGuard::look_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values,
+                                    Device device) {
   const at::NoGradGuard no_grad;
   if (!found_inf_.defined()) {
-    found_inf_ = at::zeros({}, loss.options().dtype(at::kFloat));
+    found_inf_ = at::zeros({}, at::dtype(at::kFloat).device(device));
     one_ = at::ones({}, found_inf_.options());
   } else if (!is_sticky()) {
     found_inf_.zero_();
   }
-  std::vector<at::Tensor> left{loss.variable_data()};
+  std::vector<at::Tensor> left;
+  for (const at::Tensor& loss : losses)
+    left.push_back((loss.device() == device ? loss : loss.to(device)).variable_data());
   for (const at::Tensor& tensor : values) left.push_back(dense_values(tensor));
   while (!left.empty()) {
     const auto end = std::stable_partition(left.begin(), left.end(), [&](const at::Tensor& tensor) {
@@ -84,7 +88,7 @@ void NonfiniteGuard::look_on_device(const at::Tensor& loss, std::span<const at::
 void NonfiniteGuard::step(Optimizer& optimizer) const {
   if (!found_inf_.defined()) {
     if (!found_) optimizer.step();
-  } else if (is_sticky() && !optimizer.takes_tensors()) {
+  } else if (is_sticky() && !optimizer.can_skip()) {
     optimizer.step();  // the step is told of, but not kept from the parameters
   } else {
     optimizer.step({.found_inf = found_inf_, .found_inf_stays = is_sticky()});
@@ -102,7 +106,7 @@ void NonfiniteGuard::mark(EpochLog& log) const {
 }
 
 bool NonfiniteGuard::protects(const Optimizer& optimizer) {
-  return optimizer.parameters().front().is_cpu() || optimizer.takes_tensors();
+  return optimizer.parameters().front().is_cpu() || optimizer.can_skip();
 }
 
 }  // namespace kindling

@@ -24,8 +24,9 @@ class NonfiniteGuard {
   // `options` outlive it.
   explicit NonfiniteGuard(const TrainerOptions& options) : options_(options) {}
 
-  // Between backward and update. A `norm` of all gradients stands for them; undefined: they are looked at.
-  void look(const at::Tensor& loss, Optimizer& optimizer, const at::Tensor& norm);
+  // Between backward and update, with the losses of the step's batches. A `norm` of all gradients stands for
+  // them; undefined: they are looked at.
+  void look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm);
   // The update, unless look() has found something. Throws ConfigError for an optimizer on a device that
   // cannot leave out a single step.
   void step(Optimizer& optimizer) const;
@@ -38,7 +39,7 @@ class NonfiniteGuard {
  private:
   bool is_on() const { return options_.on_nonfinite != "ignore"; }
   bool is_sticky() const { return options_.on_nonfinite == "stop"; }
-  void look_on_device(const at::Tensor& loss, std::span<const at::Tensor> values);
+  void look_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values, Device device);
 
   const TrainerOptions& options_;
   bool found_ = false;            // on the CPU

@@ -27,6 +27,8 @@ constexpr const char* kSchedule = "schedule.";
 constexpr const char* kLog = "log.";
 constexpr const char* kRandom = "random.";
 constexpr const char* kProgress = "progress.";
+constexpr const char* kSpentTime = "spent_ms";
+constexpr const char* kEarlyStopWaits = "early_stop_waits";
 constexpr const char* kCallbackType = "callback_type.";
 
 std::string callback_prefix(std::size_t number) { return "callback." + std::to_string(number) + "."; }
@@ -166,6 +168,8 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   plateaus.reset();
   if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
+  accumulated_batches = 0;
+  time.start();
   log = EpochLog(log.device());  // what another model has logged has names of its own
   run_id = new_run_id();
   is_torn = false;
@@ -185,7 +189,7 @@ Optimizer& TrainState::require_optimizer() {
 }
 
 void TrainState::save(StateDict& state) {
-  if (is_torn)
+  if (is_torn || accumulated_batches > 0)
     throw Error({.place = "the training",
                  .found = "something is at work behind step " + std::to_string(progress.global_step) +
                           ", or has thrown there",
@@ -206,6 +210,9 @@ void TrainState::save(StateDict& state) {
   state.metadata[std::string(kProgress) + "global_step"] = std::to_string(progress.global_step);
   state.metadata[std::string(kProgress) + "phase"] =
       progress.phase == Phase::training ? "training" : "validation";
+  if (time.is_set())
+    state.metadata[kSpentTime] = std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
+  if (early_stop_waits) state.metadata[kEarlyStopWaits] = "true";
   const auto random =
       random_before_validation.empty() ? random_state(log.device()) : random_before_validation;
   for (std::size_t i = 0; i < random.size(); ++i)
@@ -214,6 +221,7 @@ void TrainState::save(StateDict& state) {
 
 void TrainState::announce(const StateDict& state) {
   run_id = read_text(state, kRunIdKey);
+  accumulated_batches = 0;
   is_torn = true;
 }
 
@@ -235,6 +243,10 @@ void TrainState::load(const StateDict& state) {
               .batch = count("batch"),
               .global_step = count("global_step"),
               .phase = is_training ? Phase::training : Phase::validation};
+  const auto spent = state.metadata.find(kSpentTime);
+  time.start(
+      spent == state.metadata.end() ? 0 : 1e-3 * static_cast<double>(read_count(spent->second, kSpentTime)));
+  early_stop_waits = state.metadata.contains(kEarlyStopWaits);
   random_before_validation.clear();
   std::vector<at::Tensor> random;
   for (std::size_t i = 0; const at::Tensor* one = state.find(kRandom + std::to_string(i)); ++i)

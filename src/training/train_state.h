@@ -13,6 +13,7 @@
 #include "kindling/optim/optimizer.h"
 #include "kindling/optim/plateau.h"
 #include "kindling/training/trainer_options.h"
+#include "training/time_limit.h"
 
 namespace kindling {
 
@@ -20,14 +21,18 @@ namespace kindling {
 class TrainState {
  public:
   // `options` outlive it.
-  TrainState(Device device, const TrainerOptions& options) : log(device), options_(options) {}
+  TrainState(Device device, const TrainerOptions& options)
+      : log(device), time(options.max_time), options_(options) {}
 
   std::shared_ptr<Module> model{};
   std::unique_ptr<Optimizer> optimizer{};    // made when it is first needed
   std::optional<PlateauCounter> plateaus{};  // where the schedule asks for it
   Progress progress{};
-  EpochLog log;          // of the running epoch's training
-  std::string run_id{};  // of the training, through all its stops
+  std::int64_t accumulated_batches = 0;  // whose gradients wait for the rest of their window
+  EpochLog log;                          // of the running epoch's training
+  TimeLimit time;
+  bool early_stop_waits = false;  // it was requested, and the training has not come to its least length yet
+  std::string run_id{};           // of the training, through all its stops
   // While a step, the end of an epoch or load() is at work, and after one that has thrown: the parts of the
   // state do not belong together.
   bool is_torn = false;

@@ -111,6 +111,7 @@ TrainBatches::Iterator::Iterator(Trainer& trainer) : trainer_(&trainer) {
 TrainBatches::Iterator& TrainBatches::Iterator::operator++() {
   batch_.clear();  // gives the buffer back before the next one is asked for
   with_libtorch_errors("Trainer::train_batches", [&] {
+    const Trainer::Impl::Work work(*trainer_->impl_, "Trainer::train_batches");
     is_at_end_ =
         !next_batch(trainer_->impl_->prepared("Trainer::train_batches", /*needs_data=*/true), batch_);
   });
@@ -164,7 +165,13 @@ NamedValues Trainer::preview() {
   return with_libtorch_errors("Trainer::preview", [&] { return impl_->report.preview(); });
 }
 
-void Trainer::request_stop(FitReason reason) noexcept { impl_->stop.request_stop(reason); }
+// The loops see to it that an early stop is not too early.
+void Trainer::request_stop(FitReason reason) noexcept {
+  if (reason == FitReason::early_stop)
+    impl_->state.early_stop_waits = true;
+  else
+    impl_->stop.request_stop(reason);
+}
 StopToken Trainer::stop_token() const noexcept { return impl_->stop; }
 const std::vector<Device>& Trainer::gpus() const noexcept { return impl_->info->gpus; }
 Device Trainer::device() const noexcept { return impl_->info->device(); }
@@ -175,8 +182,8 @@ const std::string& Trainer::run_id() const noexcept { return impl_->state.run_id
 double Trainer::lr() const noexcept { return impl_->state.optimizer ? impl_->state.optimizer->lr() : 0; }
 
 TrainerProgress Trainer::progress() const {
-  return {impl_->state.progress, impl_->info->num_train_batches, impl_->report.seconds(),
-          impl_->report.data_wait_seconds()};
+  return {impl_->state.progress, impl_->info->num_train_batches, impl_->state.accumulated_batches,
+          impl_->report.seconds(), impl_->report.data_wait_seconds()};
 }
 
 }  // namespace kindling

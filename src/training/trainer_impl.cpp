@@ -133,11 +133,25 @@ void Trainer::Impl::prepare_data(DataModule& new_data) {
   train_.emplace(source_of(new_data,
                            {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader},
                            options.limit_train_batches));
+  if (options.overfit_batches) train_->take_only(options.overfit_batches->of(train_->num_batches()));
+  require_interval(train_->num_batches());
   data = &new_data;
   validation_.reset();
   if (auto loader = new_data.val_dataloader())
     validation_.emplace(new_data, std::move(loader), *info, options.limit_val_batches);
+  if (validation_ && options.overfit_batches)
+    validation_->take_only(options.overfit_batches->of(validation_->num_batches()));
   info->num_train_batches = train_->num_batches();
+}
+
+void Trainer::Impl::require_interval(std::int64_t num_batches) const {
+  const std::int64_t interval = options.val_check_interval.of(num_batches);
+  if (options.val_check_interval.is_share() || interval <= num_batches) return;
+  throw ConfigError({.place = "Trainer",
+                     .found = "val_check_interval = " + std::to_string(interval) + ", and an epoch has " +
+                              std::to_string(num_batches) + " training batches",
+                     .wanted = "at most as many",
+                     .remedy = "check_val_every_n_epoch makes validations rarer"});
 }
 
 void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
@@ -221,6 +235,7 @@ void Trainer::Impl::tell_of_error(std::exception_ptr error) noexcept {
 
 Trainer::Impl::FitScope::~FitScope() {
   impl.stop.reset();
+  impl.state.early_stop_waits = false;
   impl.info->log = nullptr;
   impl.info->num_train_batches = 0;
   impl.data = nullptr;

@@ -63,6 +63,7 @@ class Trainer::Impl {
     ~FitScope();
   };
   FitParts parts();
+  void require_interval(std::int64_t num_batches) const;  // throws ConfigError
   void tell_of_error(std::exception_ptr error) noexcept;
   void end_fit(FitResult& result);
 

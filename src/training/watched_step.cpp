@@ -14,11 +14,11 @@ bool is_watched_epoch(std::int64_t epoch) { return (epoch & (epoch - 1)) == 0; }
 
 }  // namespace
 
-void WatchedStep::run(const Batch& batch) {
+void WatchedStep::run(const Batch& batch, bool ends_window) {
   if (has_warned_ || progress_.batch >= kWatchedSteps || !is_watched_epoch(progress_.epoch))
-    return step_->run(batch);
+    return step_->run(batch, ends_window);
   const HostWaitWatch watch;
-  step_->run(batch);
+  step_->run(batch, ends_window);
   if (watch.found().empty()) return;
   has_warned_ = true;
   log_warning("training_step calls " + watch.found() +

@@ -13,7 +13,8 @@ class WatchedStep : public Step {
  public:
   WatchedStep(std::unique_ptr<Step> step, const Progress& progress)
       : step_(std::move(step)), progress_(progress) {}
-  void run(const Batch& batch) override;
+  void run(const Batch& batch, bool ends_window) override;
+  void end_window() override { step_->end_window(); }
 
  private:
   std::unique_ptr<Step> step_;

@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kindling/base/error.h"
 #include "kindling/optim/sgd.h"
 #include "support/scratch.h"
@@ -85,10 +87,55 @@ TEST(Optimizer, OwnRuleIsNotAskedForWhatItDoesNotKnow) {
   const at::Tensor used = weight();
   SignDescent descent({used}, 0.25);
   used.sum().backward();
-  EXPECT_THROW(descent.step({.found_inf = at::ones({})}), ConfigError);
-  EXPECT_THROW(descent.step({.grad_scale = at::ones({})}), ConfigError);
   descent.set_lr(0, at::ones({}));
-  EXPECT_THROW(descent.step(), ConfigError);
+  EXPECT_EQ(
+      error_text<ConfigError>([&] { descent.step(); }),
+      "optimizer: this rule takes no learning rate as a tensor; wanted: one whose takes_tensors() is true");
+  EXPECT_TRUE(same(used, at::ones({2})));
+}
+
+// An own rule with a running mean, whose start it tells or keeps to itself.
+class MeanDescent : public Optimizer {
+ public:
+  MeanDescent(ParameterGroups parameters, Start start)
+      : Optimizer(std::move(parameters), 0.5), means_(add_state("mean", std::move(start))) {}
+
+ protected:
+  void update(const Update& update) override {
+    for (std::size_t i = 0; i < update.parameters.size(); ++i) {
+      at::Tensor& mean = means_[update.active[i]];
+      if (!mean.defined()) mean = at::ones_like(update.parameters[i]);
+      mean.lerp_(update.gradients[i], 0.5);
+      update.parameters[i].sub_(mean, update.lr.number);
+    }
+  }
+
+ private:
+  std::vector<at::Tensor>& means_;
+};
+
+TEST(Optimizer, StepsOfOwnRulesCanBeLeftOutAndScaled) {
+  const auto ones = [](const at::Tensor& parameter) { return at::ones_like(parameter); };
+  const at::Tensor used = weight(), infinity = at::full({2}, HUGE_VAL);
+  MeanDescent descent({used}, ones);
+  EXPECT_TRUE(descent.can_skip());
+  used.mutable_grad() = infinity.clone();
+  descent.step({.found_inf = at::ones({})});
+  EXPECT_TRUE(same(used, at::ones({2})));
+  EXPECT_TRUE(same(*descent.state_dict().find("0.mean"), at::ones({2})));
+  used.mutable_grad() = at::full({2}, 12.f);
+  descent.step({.grad_scale = at::full({}, 4.f), .found_inf = at::zeros({})});
+  EXPECT_TRUE(same(used, at::zeros({2})));  // 1 − ½·(½·1 + ½·12/4)
+}
+
+TEST(Optimizer, StepIsNotLeftOutWhereStateHasNoKnownStart) {
+  const at::Tensor used = weight();
+  MeanDescent descent({used}, nullptr);
+  used.sum().backward();
+  EXPECT_FALSE(descent.can_skip());
+  EXPECT_EQ(error_text<ConfigError>([&] { descent.step({.found_inf = at::ones({})}); }),
+            "optimizer: this rule cannot leave out a step: it does not tell how its state starts; wanted: "
+            "add_state() with a start, or a rule that heeds found_inf itself");
   EXPECT_TRUE(same(used, at::ones({2})));
 }
 

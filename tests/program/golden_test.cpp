@@ -34,6 +34,8 @@ std::string config_of(const Json& golden, const std::filesystem::path& reference
     text += "[schedule]\nname = \"cosine\"\nwarmup_steps = " + golden["schedule"]["warmup_steps"].dump() +
             "\nwarmup_start_factor = " + golden["schedule"]["start_factor"].dump() + "\n";
   text += "[trainer]\nlog_every_n_steps = 1\nmax_steps = " + golden["steps"].dump() + "\n";
+  if (golden.contains("accumulate"))
+    text += "accumulate_grad_batches = " + golden["accumulate"].dump() + "\n";
   if (golden.contains("clip")) text += "gradient_clip_val = " + golden["clip"].dump() + "\n";
   return text;
 }
@@ -109,7 +111,8 @@ TEST_P(GoldenCase, IsReproducedFromAConfigFile) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenCase,
                          testing::Values("softmax_sgd", "mlp_sgd_momentum", "mlp_adam_clip",
-                                         "lenet_adamw_warmup_cosine"),
+                                         "lenet_adamw_warmup_cosine", "mlp_adamw_accumulate4", "mlp_rmsprop",
+                                         "mlp_adagrad", "mlp_nadam", "mlp_radam"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

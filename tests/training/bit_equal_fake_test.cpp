@@ -120,7 +120,7 @@ Trained stepped(const std::string& name, Device device) {
     batches.seek(epoch);
     Batch batch;
     while (batches.next(batch)) {
-      step.run(batch);
+      step.run(batch, /*ends_window=*/true);
       ++state.progress.global_step;
     }
   }

@@ -8,6 +8,7 @@
 
 #include "kindling/base/log.h"
 #include "kindling/optim/adam.h"
+#include "kindling/optim/rmsprop.h"
 #include "support/tensor_matchers.h"
 #include "training/small_fit.h"
 
@@ -94,6 +95,10 @@ inline std::vector<std::pair<std::string, OptimizerFactory>> guarded_rules() {
   return {{"sgd",
            [](ParameterGroups p) {
              return std::make_unique<Sgd>(std::move(p), SgdOptions{.lr = 1e-3, .momentum = 0.9});
+           }},
+          {"rmsprop",
+           [](ParameterGroups p) {
+             return std::make_unique<RmsProp>(std::move(p), RmsPropOptions{.lr = 1e-3, .momentum = 0.9});
            }},
           {"adam", [](ParameterGroups p) { return std::make_unique<Adam>(std::move(p)); }},
           {"adamw", [](ParameterGroups p) { return std::make_unique<AdamW>(std::move(p)); }}};

@@ -134,10 +134,12 @@ TEST_P(Nonfinite, PreviewEndsTheFitBeforeTheEpoch) {
   EXPECT_EQ(run.result.progress.global_step, 5);  // the next step has seen it
 }
 
-// Plain descent that knows nothing of found_inf.
+// Plain descent that knows nothing of found_inf, and whose state starts nobody knows how.
 class OwnDescent : public Optimizer {
  public:
-  explicit OwnDescent(ParameterGroups p) : Optimizer(std::move(p), 0.01) {}
+  explicit OwnDescent(ParameterGroups p, bool has_state = true) : Optimizer(std::move(p), 0.01) {
+    if (has_state) add_state("count");
+  }
 
  protected:
   void update(const Update& update) override {
@@ -164,6 +166,15 @@ TEST_P(Nonfinite, RulesThatCannotLeaveOutAStepAreStoppedAndNotSkipped) {
   }
 }
 
+TEST_P(Nonfinite, OwnRulesAreSkippedByTheBase) {
+  const OptimizerFactory rule = [](ParameterGroups p) {
+    return std::make_unique<OwnDescent>(std::move(p), false);
+  };
+  TensorData data = poisoned_data(Poison::gradient, 5), without = poisoned_data(Poison::none, 1, 5);
+  EXPECT_TRUE(
+      same_training(poison_run(options("skip", rule), data), poison_run(options("ignore", rule), without)));
+}
+
 // In every type of gradient, at the end of a vector and in its rest, and in layouts of every kind.
 TEST_P(Nonfinite, GuardKnowsEveryNumber) {
   const TrainerOptions skipping = options("skip");
@@ -173,7 +184,7 @@ TEST_P(Nonfinite, GuardKnowsEveryNumber) {
     const at::Tensor weight = at::zeros(gradient.sizes(), gradient.options().layout(at::kStrided));
     weight.requires_grad_().mutable_grad() = gradient;
     Sgd optimizer({weight});
-    guard.look(loss, optimizer, {});
+    guard.look({&loss, 1}, optimizer, {});
     guard.mark(log);
     log.append({});
     log.move_to_host();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/config/portion.h"
 
 namespace kindling {
 
@@ -31,12 +32,12 @@ struct FieldNotes {
 
 // Where an option's value lies, and so which types an option may have.
 using OptionPointer =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::filesystem::path*,
+    std::variant<bool*, std::int64_t*, double*, Portion*, std::string*, std::filesystem::path*,
                  std::vector<std::int64_t>*, std::vector<double>*, std::vector<std::string>*,
                  std::array<std::int64_t, 2>*, std::array<double, 2>*, std::optional<bool>*,
-                 std::optional<std::int64_t>*, std::optional<double>*, std::optional<std::string>*,
-                 std::optional<std::filesystem::path>*, std::optional<std::array<std::int64_t, 2>>*,
-                 std::optional<std::array<double, 2>>*>;
+                 std::optional<std::int64_t>*, std::optional<double>*, std::optional<Portion>*,
+                 std::optional<std::string>*, std::optional<std::filesystem::path>*,
+                 std::optional<std::array<std::int64_t, 2>>*, std::optional<std::array<double, 2>>*>;
 
 template <class Value>
 concept OptionValue = std::constructible_from<OptionPointer, Value*>;

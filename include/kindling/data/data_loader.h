@@ -55,6 +55,8 @@ class KINDLING_API DataLoader {
     // where they are fewer than others have, so that all ranks have equally many. Holds from the next seek()
     // on.
     void shard(std::int64_t rank, std::int64_t size);
+    // The samples come in their order, however the loader shuffles. Holds from the next seek() on.
+    void keep_order() noexcept { keeps_order_ = true; }
     // The next batch is number `batch` of an epoch.
     void seek(std::int64_t epoch, std::int64_t batch = 0);
     // The next batch of the epoch; false after the last one (then `batch` is left alone). Throws DataError
@@ -66,11 +68,13 @@ class KINDLING_API DataLoader {
 
    private:
     bool uses_views() const;
+    bool shuffles() const noexcept { return loader_->options_.shuffle && !keeps_order_; }
     std::int64_t num_samples() const noexcept;
 
     DataLoader* loader_;
     Device device_;
     std::int64_t rank_ = 0, num_ranks_ = 1;
+    bool keeps_order_ = false;
     at::Tensor order_;  // int64 [num_samples()] of this epoch; undefined before the first seek()
     std::int64_t batch_index_ = 0;
   };

@@ -13,7 +13,8 @@ namespace kindling {
 
 // Finished numbers, on the host: what loggers and callbacks see.
 struct KINDLING_API Record {
-  enum class Kind { step, epoch };
+  // Of a step, of an epoch, or of a validation in the middle of an epoch.
+  enum class Kind { step, epoch, validation };
 
   Kind kind = Kind::epoch;
   std::int64_t global_step = 0;                             // optimizer steps done, from 1

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +19,10 @@
 
 namespace kindling {
 
-// The log of an epoch, in the memory of the device that computes it: one row per step, one float32 per value.
-// A step marks its values; append() writes them into fixed slots and these, by one operation, into the log,
-// at a position that is kept on the device. Nothing waits; move_to_host() brings everything over in one copy.
-// On the CPU the log is plain memory.
+// The log of an epoch, in the memory of the device that computes it: one row per batch, one float32 per
+// value; the rows of a step follow each other. A batch marks its values; append() writes them into fixed
+// slots and these, by one operation, into the log, at a position that is kept on the device. Nothing waits;
+// move_to_host() brings everything over in one copy. On the CPU the log is plain memory.
 class KINDLING_API EpochLog {
  public:
   // `capacity`: values that fit before the memory grows (it doubles, on the device, without a wait).
@@ -68,12 +69,18 @@ class KINDLING_API EpochLog {
   // Brings everything to the host: one copy, one wait (none of either on the CPU).
   void move_to_host();
 
-  // Of rows on the host; nothing where the row has no such value. A metric's number is that of the row alone.
-  std::optional<double> value(std::int64_t row, std::size_t column) const;
+  // Of rows on the host; nothing where they have no such value. Of several rows the mean by weight, of a
+  // step_only or internal column the last; a metric's number is that of these rows alone.
+  std::optional<double> value(std::int64_t row, std::size_t column, std::int64_t num_rows = 1) const;
+  // How many rows from this one on are of the same step.
+  std::int64_t rows_of_step(std::int64_t row) const;
   // One number per column that has any: the weighted mean Σ weight·value / Σ weight over all rows, or the
-  // metric, in double precision. Rows whose value in the column `left_out` is not 0 have no weight (what they
-  // have added to the sums of a metric stays). Requires move_to_host().
+  // metric, in double precision. Steps that have a value other than 0 in the column `left_out` have no weight
+  // (what they have added to the sums of a metric stays). Requires move_to_host().
   NamedValues means(std::optional<std::size_t> left_out = {}) const;
+
+  // The steps that have a value other than 0 in the column, on the host.
+  std::set<std::int64_t> marked_steps(std::optional<std::size_t> column) const;
 
   // Forgets the rows, keeps names and memory.
   void clear();
@@ -99,7 +106,7 @@ class KINDLING_API EpochLog {
     double weight;
     friend bool operator==(const Slot&, const Slot&) = default;
   };
-  // Rows of consecutive steps with the same slots and weight.
+  // Rows of consecutive batches with the same slots and weight.
   struct Segment {
     std::int64_t first_row, num_rows, first_value;
     RowTag first;
@@ -132,7 +139,8 @@ class KINDLING_API EpochLog {
   std::size_t expected_column_ = 0;  // where the next look-up starts
   std::vector<Mark> marks_;
   std::vector<Segment> segments_;
-  std::vector<double> rates_;  // of each row
+  std::vector<std::int64_t> steps_;  // of each row
+  std::vector<double> rates_;
   std::vector<Sums> sums_;
   std::int64_t num_rows_ = 0, num_values_ = 0;
   at::Tensor values_;                // float32 [capacity] on the device

@@ -6,6 +6,7 @@
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
 #include "kindling/optim/optimizer.h"
+#include "kindling/optim/step_counters.h"
 
 namespace kindling {
 
@@ -16,6 +17,8 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   bool amsgrad = false;
+  bool maximize = false;
+  bool decoupled_weight_decay = false;  // then it is AdamW
 
   static constexpr auto fields = kindling::fields(
       kindling::field("lr", &AdamOptions::lr, {.doc = "learning rate", .min = 0}),
@@ -27,7 +30,10 @@ struct AdamOptions {
       kindling::field("eps", &AdamOptions::eps, {.doc = "added to the denominator", .min = 0}),
       kindling::field("weight_decay", &AdamOptions::weight_decay,
                       {.doc = "L2 penalty, added to the gradient", .min = 0}),
-      kindling::field("amsgrad", &AdamOptions::amsgrad, {.doc = "keep the largest second moment"}));
+      kindling::field("amsgrad", &AdamOptions::amsgrad, {.doc = "keep the largest second moment"}),
+      kindling::field("maximize", &AdamOptions::maximize, {.doc = "climb instead of descend"}),
+      kindling::field("decoupled_weight_decay", &AdamOptions::decoupled_weight_decay,
+                      {.doc = "decay the weights themselves, as AdamW does"}));
 };
 
 // Adam (Kingma, Ba, 2015, algorithm 1) in one fused operator for all parameters of a group. Its state:
@@ -39,26 +45,15 @@ class KINDLING_API Adam : public Optimizer {
   bool takes_tensors() const override { return true; }
 
  protected:
-  enum class Decay { coupled, decoupled };
-  Adam(ParameterGroups parameters, AdamOptions options, Decay decay);
+  Adam(ParameterGroups parameters, AdamOptions options, const char* name);
   void update(const Update& update) override;
-  void state_loaded() override;
+  void state_loaded() override { counters_.share_equal(); }
 
  private:
-  // How often parameters have been updated that have always been updated together.
-  struct Counter {
-    at::Tensor step;
-    std::size_t num_parameters;
-    std::size_t num_active = 0;  // in the update under way
-  };
-  void start(const Update& update);
-  void advance_counters(const Update& update);
-
   AdamOptions options_;
-  Decay decay_;
-  std::vector<at::Tensor>&exp_avgs_, &exp_avg_sqs_, &max_exp_avg_sqs_, &steps_;
-  std::vector<Counter> counters_;
-  std::vector<std::size_t> counter_of_;  // of each parameter, once it has been updated
+  std::vector<at::Tensor>&exp_avgs_, &exp_avg_sqs_, &steps_;
+  std::vector<at::Tensor>* max_exp_avg_sqs_;  // with amsgrad
+  StepCounters counters_;
 };
 
 // The names and defaults of torch.optim.AdamW.
@@ -68,6 +63,7 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 1e-2;
   bool amsgrad = false;
+  bool maximize = false;
 
   static constexpr auto fields = kindling::fields(
       kindling::field("lr", &AdamWOptions::lr, {.doc = "learning rate", .min = 0}),
@@ -79,7 +75,8 @@ struct AdamWOptions {
       kindling::field("eps", &AdamWOptions::eps, {.doc = "added to the denominator", .min = 0}),
       kindling::field("weight_decay", &AdamWOptions::weight_decay,
                       {.doc = "decay of the weights by lr · weight_decay", .min = 0}),
-      kindling::field("amsgrad", &AdamWOptions::amsgrad, {.doc = "keep the largest second moment"}));
+      kindling::field("amsgrad", &AdamWOptions::amsgrad, {.doc = "keep the largest second moment"}),
+      kindling::field("maximize", &AdamWOptions::maximize, {.doc = "climb instead of descend"}));
 };
 
 // Adam with decoupled weight decay (Loshchilov, Hutter, 2019, algorithm 2).

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,7 +26,7 @@ struct StepOptions {
 
 // Updates parameters from their gradients. Parameters without a gradient are left alone, as in Python. Derive
 // from it and write update() for an own rule. Neither step() nor a derived rule may read a tensor on the
-// host.
+// host; the exception is named (Lbfgs).
 class KINDLING_API Optimizer {
  public:
   // Parameters are float tensors on one device; throws ConfigError when there are none, when one is given
@@ -72,8 +73,10 @@ class KINDLING_API Optimizer {
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
 
-  // Whether update() heeds its options and a tensor as learning rate; otherwise step() refuses them
-  // (ConfigError).
+  // Whether step() can leave out a step by `found_inf`: of every rule but those that have state whose start
+  // they do not tell.
+  bool can_skip() const;
+  // Whether update() heeds a tensor as learning rate; otherwise step() refuses it (ConfigError).
   virtual bool takes_tensors() const { return false; }
 
  protected:
@@ -92,12 +95,18 @@ class KINDLING_API Optimizer {
   };
   // Runs without autograd.
   virtual void update(const Update& update) = 0;
+  // Whether update() heeds update.options itself, as fused operators do. Otherwise it never sees them: step()
+  // divides the gradients, keeps parameters and state as they were, and puts them back where found_inf is 1,
+  // without a host wait. What a rule keeps elsewhere than in its state (add_state) is not put back.
+  virtual bool heeds_options() const { return takes_tensors(); }
 
   // For the constructor of a rule that has a momentum: update() reads momentum().
   void add_momentum(double momentum) { initial_momentum_ = momentum_ = momentum; }
-  // State that is saved and loaded under this name: one tensor per parameter, undefined until the rule makes
-  // it. The list stays where it is.
-  std::vector<at::Tensor>& add_state(std::string name);
+  // State that is saved and loaded under this name: one tensor per parameter, undefined until a parameter
+  // meets its first gradient. `start` then makes it, of the parameter's shape or a scalar, or leaves it
+  // undefined for now; without it the rule does. The list stays where it is.
+  using Start = std::function<at::Tensor(const at::Tensor& parameter)>;
+  std::vector<at::Tensor>& add_state(std::string name, Start start = nullptr);
   // After load_state_dict().
   virtual void state_loaded() {}
 
@@ -105,12 +114,20 @@ class KINDLING_API Optimizer {
   // side.
   static at::TensorList active_of(const std::vector<at::Tensor>& all, const Update& update,
                                   std::vector<at::Tensor>& chosen);
+  // Throws ConfigError that names the parameter whose gradient is sparse.
+  void require_dense(const Update& update) const;
 
  private:
   struct State {
     std::string name;
+    Start start;
     std::vector<at::Tensor> tensors;
   };
+  void check(const StepOptions& options) const;
+  void start_state();
+  void update_groups(const StepOptions& options);
+  std::vector<at::Tensor*> touched();
+  std::string misfits(const StateDict& saved) const;
 
   std::vector<ParameterGroup> groups_;
   std::vector<LearningRate> rates_;  // of the groups

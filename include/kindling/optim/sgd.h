@@ -15,6 +15,7 @@ struct SgdOptions {
   double dampening = 0;
   bool nesterov = false;  // needs momentum > 0 and dampening = 0
   double weight_decay = 0;
+  bool maximize = false;
 
   static constexpr auto fields = kindling::fields(
       kindling::field("lr", &SgdOptions::lr, {.doc = "learning rate", .min = 0}),
@@ -24,11 +25,13 @@ struct SgdOptions {
       kindling::field("nesterov", &SgdOptions::nesterov,
                       {.doc = "look ahead; needs momentum and no dampening"}),
       kindling::field("weight_decay", &SgdOptions::weight_decay,
-                      {.doc = "L2 penalty, added to the gradient", .min = 0}));
+                      {.doc = "L2 penalty, added to the gradient", .min = 0}),
+      kindling::field("maximize", &SgdOptions::maximize, {.doc = "climb instead of descend"}));
 };
 
 // Stochastic gradient descent, with momentum as in Sutskever et al. (2013) in PyTorch's form, in one fused
 // operator for all parameters of a group. Its state: `momentum_buffer`, from a parameter's first gradient on.
+// Sparse gradients update the rows they name; they go without momentum and weight decay only (ConfigError).
 class KINDLING_API Sgd : public Optimizer {
  public:
   // Throws ConfigError for options that contradict each other.
@@ -46,6 +49,8 @@ class KINDLING_API Sgd : public Optimizer {
   };
   void apply(const Update& update, at::TensorList buffers, bool first);
   void start_some(const Update& update);
+  void update_dense(const Update& update);
+  void update_sparse(const Update& update, std::size_t i);
 
   SgdOptions options_;
   std::vector<at::Tensor>& buffers_;  // undefined until a parameter's first update, or without momentum

@@ -29,7 +29,9 @@ class Trainer;
 //     [on_validation_start, on_validation_end]                   the sanity check of a fit, without a record
 //     [on_resume]                                                with FitOptions::resume
 //     [on_train_epoch_start]
-//       [on_before_optimizer_step, on_after_optimizer_step, on_train_batch_end]     every step
+//       [on_before_optimizer_step, on_after_optimizer_step]      every step
+//       [on_train_batch_end]                                     every batch
+//       [on_validation_start, on_validation_end, on_validation_record]      with val_check_interval
 //     [on_validation_start, on_validation_end]                   with a validation loader
 //     [on_epoch_record], the loggers, [on_epoch_end]
 //   on_exception                                                 when something throws
@@ -47,10 +49,14 @@ class KINDLING_API Callback {
   // Around each update: before it, gradients are there (clipped, if so) and may be looked at on their device.
   virtual void on_before_optimizer_step(Trainer&, Module&, Optimizer&) {}
   virtual void on_after_optimizer_step(Trainer&, Module&, Optimizer&) {}
-  // After every step; keep it cheap and read no tensor. Trainer::preview() has numbers that have arrived.
+  // After every batch; keep it cheap and read no tensor. Trainer::preview() has numbers that have arrived.
+  // With accumulate_grad_batches a step may be under way: progress().accumulated_batches.
   virtual void on_train_batch_end(Trainer&, Module&) {}
   virtual void on_validation_start(Trainer&, Module&) {}
   virtual void on_validation_end(Trainer&, Module&) {}
+  // After a validation in the middle of an epoch (TrainerOptions::val_check_interval), once the loggers have
+  // had its numbers; a validation at an epoch's end is part of the epoch's record.
+  virtual void on_validation_record(Trainer&, Module&, const Record&) {}
   // The finished numbers of an epoch, before the loggers have them: add what follows from them here, such as
   // a perplexity, or change them. An epoch that was stopped in its middle has no record.
   virtual void on_epoch_record(Trainer&, Module&, Record&) {}

@@ -28,6 +28,7 @@ enum class FitReason {
   early_stop,  // request_stop(FitReason::early_stop): nothing more was to be gained
   diverged,    // the training loss or a gradient was not finite
   error,       // something was thrown
+  time,        // max_time is over
 };
 
 // What a fit came to.

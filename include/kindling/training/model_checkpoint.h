@@ -72,6 +72,7 @@ class KINDLING_API ModelCheckpoint : public Callback {
   void on_fit_start(Trainer& trainer, Module& model) override;
   void on_resume(Trainer& trainer, Module& model) override;
   void on_train_batch_end(Trainer& trainer, Module& model) override;
+  void on_validation_record(Trainer& trainer, Module& model, const Record& record) override;
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
 

@@ -124,8 +124,8 @@ class KINDLING_API Trainer {
   // then the epoch stays open, so that a saved training can go on there.
   Metrics finish_epoch();
 
-  // Ends fit() after the current step or validation batch; before fit(), ends it before the first step. The
-  // token does the same from other threads.
+  // Ends fit() after the current step or validation batch; before fit(), ends it before the first step. An
+  // early stop waits for min_epochs and min_steps. The token does the same from other threads, at once.
   void request_stop(FitReason reason = FitReason::requested) noexcept;
   StopToken stop_token() const noexcept;
 

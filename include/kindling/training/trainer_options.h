@@ -24,13 +24,25 @@ struct TrainerOptions {
   std::int64_t num_gpus = 0;     // cards to use, -1 for all; fewer are said aloud (app log) with the reason
   double gradient_clip_val = 0;  // largest 2-norm of all gradients together; 0: no clipping
 
-  std::optional<std::int64_t> max_steps{};            // optimizer steps
+  std::optional<std::int64_t> max_steps{};  // optimizer steps
+  std::string max_time{};  // "days:hours:minutes:seconds", stops included; looked at between steps
+  std::int64_t min_epochs = 0, min_steps = 0;  // an early stop waits for both of them
+  // Batches whose gradients make one optimizer step, weighted by their samples; the last window of an epoch
+  // may be shorter.
+  std::int64_t accumulate_grad_batches = 1;
   bool require_gpus = false;                          // fewer cards than num_gpus is a DeviceError
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
   std::optional<std::int64_t> limit_val_batches{};
   std::optional<std::int64_t> limit_test_batches{};
   std::optional<std::int64_t> limit_predict_batches{};
   bool fast_dev_run = false;  // one training and one validation batch, to see that everything fits together
+  // Trains on these batches alone, the first ones of the data in its order, and validates on such a part: a
+  // model that cannot learn them by heart has a mistake in it.
+  std::optional<Portion> overfit_batches{};
+  // Training batches between two validations of an epoch, whose end always has one. One that is due inside of
+  // an optimizer step waits for its end.
+  Portion val_check_interval = 1.0;
+  std::int64_t check_val_every_n_epoch = 1;
   std::int64_t num_sanity_val_steps = 2;  // validation batches before the first epoch; they leave no record
   std::int64_t log_every_n_steps = 0;     // a step record every n steps; 0: epoch records only
   std::optional<std::int64_t>
@@ -55,6 +67,20 @@ struct TrainerOptions {
       kindling::field("gradient_clip_val", &TrainerOptions::gradient_clip_val,
                       {.doc = "largest norm of all gradients together; 0: off", .min = 0}),
       kindling::field("max_steps", &TrainerOptions::max_steps, {.doc = "optimizer steps", .min = 1}),
+      kindling::field("accumulate_grad_batches", &TrainerOptions::accumulate_grad_batches,
+                      {.doc = "batches whose gradients make one optimizer step", .min = 1}),
+      kindling::field("max_time", &TrainerOptions::max_time,
+                      {.doc = "longest time, as days:hours:minutes:seconds; empty: any"}),
+      kindling::field("min_epochs", &TrainerOptions::min_epochs,
+                      {.doc = "epochs that an early stop waits for", .min = 0}),
+      kindling::field("min_steps", &TrainerOptions::min_steps,
+                      {.doc = "optimizer steps that an early stop waits for", .min = 0}),
+      kindling::field("overfit_batches", &TrainerOptions::overfit_batches,
+                      {.doc = "share or number of batches to learn by heart, without shuffling"}),
+      kindling::field("val_check_interval", &TrainerOptions::val_check_interval,
+                      {.doc = "share or number of training batches between two validations"}),
+      kindling::field("check_val_every_n_epoch", &TrainerOptions::check_val_every_n_epoch,
+                      {.doc = "epochs between two validations", .min = 1}),
       kindling::field("require_gpus", &TrainerOptions::require_gpus,
                       {.doc = "fewer cards than num_gpus is an error"}),
       kindling::field("limit_train_batches", &TrainerOptions::limit_train_batches,

@@ -1,0 +1,35 @@
+#include "kindling/optim/adadelta.h"
+
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_addcmul.h>
+#include <ATen/ops/_foreach_div.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_sqrt.h>
+
+namespace kindling {
+
+Adadelta::Adadelta(ParameterGroups parameters, AdadeltaOptions options)
+    : ForeachOptimizer(std::move(parameters), options.lr, options.weight_decay,
+                       {.maximize = options.maximize}),
+      options_(options),
+      square_avgs_(add_zeros("square_avg")),
+      acc_deltas_(add_zeros("acc_delta")) {
+  validate(options_, "adadelta");
+}
+
+void Adadelta::update_part(const Part& part) {
+  const auto square_avgs = part.of(square_avgs_), acc_deltas = part.of(acc_deltas_);
+  at::_foreach_mul_(square_avgs, options_.rho);
+  at::_foreach_addcmul_(square_avgs, part.gradients, part.gradients, 1 - options_.rho);
+  const auto roots = at::_foreach_add(square_avgs, options_.eps);
+  at::_foreach_sqrt_(roots);
+  const auto deltas = at::_foreach_add(acc_deltas, options_.eps);
+  at::_foreach_sqrt_(deltas);
+  at::_foreach_div_(deltas, roots);
+  at::_foreach_mul_(deltas, part.gradients);
+  at::_foreach_mul_(acc_deltas, options_.rho);
+  at::_foreach_addcmul_(acc_deltas, deltas, deltas, 1 - options_.rho);
+  part.descend(deltas);
+}
+
+}  // namespace kindling

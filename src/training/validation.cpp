@@ -1,0 +1,74 @@
+#include "training/validation.h"
+
+#include <algorithm>
+
+#include "device/random_state.h"
+#include "training/evaluate_loop.h"
+
+namespace kindling {
+namespace {
+
+bool validates_in_this_epoch(const FitParts& fit) {
+  return fit.validation != nullptr && fit.validation->num_batches() > 0 &&
+         (fit.state.progress.epoch + 1) % fit.options.check_val_every_n_epoch == 0;
+}
+
+void draw_training(const FitParts& fit) {
+  fit.report.draw(fit.state.log, Module::Stage::train, fit.info->num_train_batches);
+}
+
+// At the share `at` of the epoch; nothing when a stop has ended it.
+std::optional<NamedValues> validate(const FitParts& fit, double at) {
+  Module& model = *fit.state.model;
+  const Device device = fit.state.log.device();
+  fit.state.random_before_validation = random_state(device);
+  const EvaluationScope scope(model, fit.info, fit.evaluation_log);
+  fit.callbacks.call(&Callback::on_validation_start, model);
+  std::optional<NamedValues> values;
+  if (evaluate_loop(model, &Module::validation_step, *fit.validation, fit.evaluation_log, &fit.stop)) {
+    values = fit.evaluation_log.means();
+    if (at == 1) draw_training(fit);
+    fit.report.draw(fit.evaluation_log, Module::Stage::val, fit.evaluation_log.num_rows(), at);
+  }
+  fit.callbacks.call(&Callback::on_validation_end, model);
+  if (!values) set_random_state(device, fit.state.random_before_validation);
+  fit.state.random_before_validation.clear();
+  return values;
+}
+
+}  // namespace
+
+std::optional<NamedValues> validate_at_end(const FitParts& fit) {
+  fit.report.end_training();
+  fit.state.progress.phase = Phase::validation;
+  if (validates_in_this_epoch(fit)) return validate(fit, /*at=*/1);
+  draw_training(fit);
+  return NamedValues{};
+}
+
+bool is_validation_due(const FitParts& fit) {
+  if (fit.train == nullptr || has_all_steps(fit) || !validates_in_this_epoch(fit)) return false;
+  const std::int64_t batches = fit.train->num_batches(), done = fit.state.progress.batch,
+                     interval = fit.options.val_check_interval.of(batches),
+                     before = std::max<std::int64_t>(done - fit.options.accumulate_grad_batches, 0);
+  return done < batches && done / interval > before / interval;
+}
+
+bool validate_between(const FitParts& fit) {
+  Progress& at = fit.state.progress;
+  if (at.phase == Phase::training) return true;
+  const double start = fit.report.seconds();
+  const auto values =
+      validate(fit, static_cast<double>(at.batch) / static_cast<double>(fit.train->num_batches()));
+  if (!values) return false;
+  const Record record = fit.report.validation_record(*values);
+  at.phase = Phase::training;
+  fit.state.is_torn = true;  // the record is not yet told
+  fit.report.write(record);
+  fit.state.is_torn = false;
+  fit.callbacks.call(&Callback::on_validation_record, *fit.state.model, record);
+  fit.report.leave_out(fit.report.seconds() - start);
+  return true;
+}
+
+}  // namespace kindling
