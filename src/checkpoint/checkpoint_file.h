@@ -17,6 +17,7 @@ inline constexpr const char* kFormatVersionKey = "format_version";
 inline constexpr const char* kRunIdKey = "run_id";
 inline constexpr const char* kGlobalStepKey = "progress.global_step";
 inline constexpr const char* kEpochKey = "progress.epoch";
+inline constexpr const char* kAveragesKey = "averages";  // what the names of averaged weights begin with
 inline constexpr const char* kMonitorNameKey = "monitor.name";    // with the next one, or absent
 inline constexpr const char* kMonitorValueKey = "monitor.value";  // as number_text writes it
 

@@ -6,6 +6,7 @@
 
 #include "kindling/training/callback.h"
 #include "kindling/training/model_checkpoint.h"
+#include "kindling/training/weight_average.h"
 
 namespace kindling {
 
@@ -20,6 +21,8 @@ class Callbacks {
         checkpoints_.push_back(std::move(checkpoint));
       else
         others_.push_back(callback);
+      if (auto average = std::dynamic_pointer_cast<WeightAverage>(callback))
+        averages_.push_back(std::move(average));
     }
   }
 
@@ -32,6 +35,20 @@ class Callbacks {
     for (const auto& checkpoint : checkpoints_) (*checkpoint.*moment)(trainer_, model, arguments...);
     is_calling_ = false;
   }
+  // The averages of the model's weights, which take part in a training rather than hear of it.
+  void average_after_step(Module& model) const {
+    for (const auto& average : averages_) average->after_step(trainer_, model);
+  }
+  void average_after_epoch(Module& model) const {
+    for (const auto& average : averages_) average->after_epoch(trainer_, model);
+  }
+  // The one that validation looks at; nullptr: the model's own weights.
+  WeightAverage* evaluated_average() const {
+    for (const auto& average : averages_)
+      if (average->evaluates()) return average.get();
+    return nullptr;
+  }
+
   // The latest call has not come to its end: some have heard of its moment, others not.
   bool is_calling() const noexcept { return is_calling_; }
 
@@ -43,6 +60,7 @@ class Callbacks {
   Trainer& trainer_;
   mutable bool is_calling_ = false;
   std::vector<std::shared_ptr<Callback>> others_;
+  std::vector<std::shared_ptr<WeightAverage>> averages_;  // among the others
   std::vector<std::shared_ptr<ModelCheckpoint>> checkpoints_;
 };
 

@@ -84,6 +84,7 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
 
 void after_update(const FitParts& fit) {
   ++fit.state.progress.global_step;
+  fit.callbacks.average_after_step(*fit.state.model);
   fit.report.after_step();
   if (fit.report.has_met_divergence()) stop_if_diverged(fit);
 }
@@ -102,6 +103,7 @@ void end_open_window(const FitParts& fit) {
 std::optional<Metrics> end_epoch(const FitParts& fit) {
   end_open_window(fit);
   if (fit.train != nullptr && fit.stop.stop_requested()) return leave_open(fit);
+  fit.callbacks.average_after_epoch(*fit.state.model);
   const auto validation = validate_at_end(fit);
   return validation ? std::optional(close_epoch(fit, *validation)) : leave_open(fit);
 }

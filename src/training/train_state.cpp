@@ -12,6 +12,7 @@
 #include "kindling/tensors/move.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/model_checkpoint.h"
+#include "kindling/training/weight_average.h"
 #include "tensors/state_fit.h"
 #include "training/monitored_value.h"
 
@@ -83,6 +84,9 @@ void save_callbacks(const std::vector<std::shared_ptr<Callback>>& all, StateDict
     if (own.tensors.empty() && own.metadata.empty()) continue;
     put(state, callback_prefix(i), own);
     state.metadata[kCallbackType + std::to_string(i)] = type_of(*callbacks[i]);
+    const auto* average = dynamic_cast<const WeightAverage*>(callbacks[i].get());
+    if (average != nullptr && average->evaluates() && average->is_ready())
+      state.metadata[kAveragesKey] = callback_prefix(i) + WeightAverage::kPrefix;
   }
 }
 
@@ -105,8 +109,17 @@ std::string new_run_id() {
   return text;
 }
 
-void save_model(Module& model, StateDict& state) {
-  put(state, kModel, state_dict(model));
+// The model's own values, also while an average has their place.
+StateDict own_values(const Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks) {
+  StateDict values = state_dict(model);
+  for (const auto& callback : callbacks)
+    if (const auto* average = dynamic_cast<const WeightAverage*>(callback.get()))
+      average->put_own_values(values);
+  return values;
+}
+
+void save_model(Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks, StateDict& state) {
+  put(state, kModel, own_values(model, callbacks));
   for (const auto& [name, layer] : layers_without_shape(model)) state.metadata[kLazy + name] = "true";
   for (const auto& item : model.named_parameters())
     if (item.value().defined() && !item.value().requires_grad())
@@ -196,7 +209,7 @@ void TrainState::save(StateDict& state) {
                  .wanted = "a place between two steps",
                  .remedy = "save after a step, or go on from the last checkpoint"});
   state.metadata[kRunIdKey] = run_id;
-  save_model(*model, state);
+  save_model(*model, options_.callbacks, state);
   if (optimizer) put(state, kOptimizer, optimizer->state_dict());
   if (plateaus) {
     StateDict counter;

@@ -22,6 +22,7 @@ std::optional<NamedValues> validate(const FitParts& fit, double at) {
   Module& model = *fit.state.model;
   const Device device = fit.state.log.device();
   fit.state.random_before_validation = random_state(device);
+  const AveragedWeights averaged(fit.callbacks.trainer(), fit.callbacks.evaluated_average());
   const EvaluationScope scope(model, fit.info, fit.evaluation_log);
   fit.callbacks.call(&Callback::on_validation_start, model);
   std::optional<NamedValues> values;

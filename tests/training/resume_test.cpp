@@ -88,6 +88,34 @@ TEST_P(Resumes, AreBitEqualFromEveryPlace) {
   std::cout << "R7: " << num_places << " places of 8 trainings on " << device_ << ", all bit-equal\n";
 }
 
+// The averages, the rates that one of them sets, the patience that is left; saved in validations that see one
+// of the averages, too.
+TEST_P(Resumes, OfAveragesAreBitEqualFromEveryPlace) {
+  const Scratch scratch(memory_folder());
+  for (const std::string evaluated : {"ema", "swa"}) {
+    ResumedFit whole = made("adam");
+    whole.average(evaluated);
+    whole.fit();
+    ResumedFit saved = made("adam");
+    saved.average(evaluated);
+    const auto keeper = std::make_shared<Keeper>(scratch.folder());
+    saved.options.callbacks.push_back(keeper);
+    saved.fit();
+    expect_same_state(saved.end, whole.end, evaluated + ", saved everywhere");
+    ASSERT_EQ(keeper->files.size(), kResumeEpochs * (kResumeBatches + 3));
+    for (const auto& file : keeper->files) {
+      const std::string where = evaluated + ", from " + file.filename().string();
+      ResumedFit rest = made("adam");
+      rest.average(evaluated);
+      for (const Record& record : whole.logger->records()) rest.logger->write(record);
+      rest.fit(file);
+      expect_same_state(rest.end, whole.end, where);
+      expect_same_records(rest.logger->records(), whole.logger->records(), where);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST_P(Resumes, WithoutTheRandomStateTheyDiffer) {
   const Scratch scratch(memory_folder());
   ResumedFit whole = made("adam"), stopped = made("adam"), rest = made("adam");
@@ -104,6 +132,7 @@ TEST_P(Resumes, WithoutTheRandomStateTheyDiffer) {
 TEST_P(Resumes, AreBitEqualAfterStopsAnywhere) {
   const Scratch scratch(memory_folder());
   ResumedFit whole = made("adamw");
+  whole.average("swa");
   const FitResult of_whole = whole.fit();
   std::int64_t num_stops = 0;
   for (const bool asynchronous : {false, true}) {
@@ -116,6 +145,7 @@ TEST_P(Resumes, AreBitEqualAfterStopsAnywhere) {
     auto logger = std::make_shared<MemoryLogger>();
     for (std::int64_t stop_at = 3;; stop_at += 7) {  // in epochs, and at their ends
       ResumedFit part = made("adamw", options);
+      part.average("swa");
       part.options.loggers = {logger};
       part.meddler->stop_at = stop_at;
       if (stop_at % 2 == 0) part.model->stop_at_val_batch = 5;  // sanity checks are the first two
@@ -135,6 +165,7 @@ TEST_P(Resumes, AreBitEqualAfterStopsAnywhere) {
 TEST_P(Resumes, OfOwnLoopsAreBitEqual) {
   const Scratch scratch(memory_folder());
   ResumedFit whole = made("sgd");
+  whole.average("ema");
   whole.options.num_sanity_val_steps = 0;
   whole.fit();
   // A loop that saves after every step and is left at some; then it goes on in another one.
@@ -142,6 +173,7 @@ TEST_P(Resumes, OfOwnLoopsAreBitEqual) {
   StateDict end;
   for (const std::int64_t leave_at : {5, 15, 38, 1000}) {
     ResumedFit part = made("sgd");
+    part.average("ema");
     part.options.loggers = {logger};
     Trainer trainer(part.options);
     trainer.prepare_data(part.data);

@@ -15,6 +15,9 @@
 #include "kindling/optim/adam.h"
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/optim/decay_schedules.h"
+#include "kindling/training/early_stopping.h"
+#include "kindling/training/exponential_moving_average.h"
+#include "kindling/training/stochastic_weight_averaging.h"
 #include "support/tensor_matchers.h"
 #include "training/small_fit.h"
 
@@ -130,6 +133,25 @@ struct ResumedFit {
                .loggers = {logger}};
     options.schedule = schedule_named(schedule);
     meddler->lowers_rate = schedule == "no";
+  }
+
+  // Both averages of the weights; validations see "ema" or "swa".
+  void average(const std::string& evaluated) {
+    const bool evaluates_ema = evaluated == "ema";
+    options.callbacks.push_back(std::make_shared<ExponentialMovingAverage>(
+        ExponentialMovingAverageOptions{.decay = 0.9,
+                                        .update_every_n_steps = 2,
+                                        .update_starting_at_step = 4,
+                                        .decay_warmup = true,
+                                        .evaluate = evaluates_ema,
+                                        .apply_at_end = evaluates_ema}));
+    options.callbacks.push_back(std::make_shared<StochasticWeightAveraging>(
+        StochasticWeightAveragingOptions{.swa_lrs = {0.02},
+                                         .swa_epoch_start = 2,
+                                         .annealing_epochs = 2,
+                                         .evaluate = !evaluates_ema,
+                                         .apply_at_end = !evaluates_ema}));
+    options.callbacks.push_back(std::make_shared<EarlyStopping>(EarlyStoppingOptions{.patience = 10}));
   }
 
   FitResult fit(const std::filesystem::path& resume = {}) {

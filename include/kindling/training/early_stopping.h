@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/training/callback.h"
+
+namespace kindling {
+
+// Names, defaults and meaning are those of Lightning's EarlyStopping.
+struct EarlyStoppingOptions {
+  std::string monitor{};                         // a value of the epoch record; empty: the model's monitor()
+  std::string mode{};                            // what is better; empty: the model's, for its own monitor()
+  double min_delta = 0;                          // an improvement is more than this
+  std::int64_t patience = 3;                     // checks without one until the fit ends
+  bool strict = true;                            // a value that is not there is an error
+  bool check_finite = true;                      // a value that is NaN or infinite ends the fit
+  std::optional<double> stopping_threshold{};    // a better value than this is good enough
+  std::optional<double> divergence_threshold{};  // a worse one is hopeless
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("monitor", &EarlyStoppingOptions::monitor,
+                      {.doc = "what has to improve; empty: what the model says"}),
+      kindling::field(
+          "mode", &EarlyStoppingOptions::mode,
+          {.doc = "what of monitor is better; empty: what the model says", .choices = "|min|max"}),
+      kindling::field("min_delta", &EarlyStoppingOptions::min_delta,
+                      {.doc = "an improvement is more than this", .min = 0}),
+      kindling::field("patience", &EarlyStoppingOptions::patience,
+                      {.doc = "validations without an improvement until the run ends", .min = 0}),
+      kindling::field("strict", &EarlyStoppingOptions::strict,
+                      {.doc = "it is an error when there is no such value"}),
+      kindling::field("check_finite", &EarlyStoppingOptions::check_finite,
+                      {.doc = "NaN or an infinity ends the run"}),
+      kindling::field("stopping_threshold", &EarlyStoppingOptions::stopping_threshold,
+                      {.doc = "a better value than this ends the run"}),
+      kindling::field("divergence_threshold", &EarlyStoppingOptions::divergence_threshold,
+                      {.doc = "and a worse one than this"}));
+};
+
+// Ends a fit (FitReason::early_stop) when a value of the epoch record has not improved for `patience` epochs
+// that have it. Epochs without the value are not counted; when it is missing although the epoch had its
+// validation, or the data has none at all, that is a ConfigError that names what there is (strict). The app
+// log says why a fit was ended. Its state is saved: a training that goes on has the patience that was left,
+// and one that it had ended is ended again, unless the options say otherwise by then.
+class KINDLING_API EarlyStopping : public Callback {
+ public:
+  // Throws ConfigError for options out of range.
+  explicit EarlyStopping(EarlyStoppingOptions options = {});
+  ~EarlyStopping() override;
+
+  std::optional<double> best() const;            // so far
+  std::int64_t num_without_improvement() const;  // epochs in a row
+
+  void on_fit_start(Trainer& trainer, Module& model) override;
+  void on_resume(Trainer& trainer, Module& model) override;
+  void on_validation_end(Trainer& trainer, Module& model) override;
+  void on_validation_record(Trainer& trainer, Module& model, const Record& record) override;
+  void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
+  void save_state(StateDict& state) const override;
+  void load_state(const StateDict& state) override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/training/weight_average.h"
+
+namespace kindling {
+
+// Names, defaults and meaning are those of Lightning's EMAWeightAveraging, where it has them.
+struct ExponentialMovingAverageOptions {
+  double decay = 0.999;
+  std::int64_t update_every_n_steps = 1;                   // steps 0, n, 2n, …; 0: not by steps
+  std::optional<std::int64_t> update_starting_at_step{};   // no step before this one, counted from 0
+  std::optional<std::int64_t> update_starting_at_epoch{};  // and at each epoch's end from this one on, from 0
+  bool use_buffers = true;    // running statistics and other buffers of a floating-point type are averaged
+  bool decay_warmup = false;  // a smaller decay at first
+  bool evaluate = true;       // validation sees the averages
+  bool apply_at_end = true;   // the model has them when the fit is over
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("decay", &ExponentialMovingAverageOptions::decay,
+                      {.doc = "what the average keeps of itself in an update", .min = 0, .max = 1}),
+      kindling::field("update_every_n_steps", &ExponentialMovingAverageOptions::update_every_n_steps,
+                      {.doc = "an update every n steps; 0: not by steps", .min = 0}),
+      kindling::field("update_starting_at_step", &ExponentialMovingAverageOptions::update_starting_at_step,
+                      {.doc = "the first step with an update, from 0", .min = 0}),
+      kindling::field("update_starting_at_epoch", &ExponentialMovingAverageOptions::update_starting_at_epoch,
+                      {.doc = "also updates at epochs' ends, from this epoch on, from 0", .min = 0}),
+      kindling::field("use_buffers", &ExponentialMovingAverageOptions::use_buffers,
+                      {.doc = "average running statistics, too"}),
+      kindling::field("decay_warmup", &ExponentialMovingAverageOptions::decay_warmup,
+                      {.doc = "after n updates the decay is at most (1 + n) / (10 + n)"}),
+      kindling::field("evaluate", &ExponentialMovingAverageOptions::evaluate,
+                      {.doc = "validation sees the averages"}),
+      kindling::field("apply_at_end", &ExponentialMovingAverageOptions::apply_at_end,
+                      {.doc = "the model has the averages when the fit is over"}));
+};
+
+// average ← decay · average + (1 - decay) · weights after each optimizer step (Polyak, Juditsky, 1992;
+// torch.optim.swa_utils.get_ema_multi_avg_fn). A step that was left out because it was not finite moves the
+// average towards the weights as they are. decay_warmup is TensorFlow's rule
+// (tf.train.ExponentialMovingAverage with num_updates): the average of a short training is not the memory of
+// its first steps.
+class KINDLING_API ExponentialMovingAverage : public WeightAverage {
+ public:
+  // Throws ConfigError for options out of range, or with no update at all.
+  explicit ExponentialMovingAverage(ExponentialMovingAverageOptions options = {});
+
+ protected:
+  bool should_update_after_step(std::int64_t step) const override;
+  bool should_update_after_epoch(std::int64_t epoch) const override;
+  double weight(std::int64_t num_averaged) const override;
+  Buffers buffers(const Module& model) const override;
+
+ private:
+  ExponentialMovingAverageOptions options_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,162 @@
+#include "kindling/training/early_stopping.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
+#include "kindling/loggers/best_so_far.h"
+#include "kindling/training/trainer.h"
+#include "training/current_run.h"
+#include "training/monitored_value.h"
+
+namespace kindling {
+namespace {
+
+constexpr const char* kStopping = "EarlyStopping";
+constexpr const char* kBestValue = "best";
+constexpr const char* kLatestValue = "latest";
+constexpr const char* kWaited = "num_without_improvement";
+
+EarlyStoppingOptions checked(EarlyStoppingOptions options) {
+  validate(options, kStopping);
+  return options;
+}
+
+std::optional<double> find_number(const StateDict& state, const char* name) {
+  const auto text = state.metadata.find(name);
+  if (text == state.metadata.end()) return std::nullopt;
+  double number = 0;
+  const char* const end = text->second.data() + text->second.size();
+  if (std::from_chars(text->second.data(), end, number).ptr == end) return number;
+  throw CheckpointError(
+      {.place = "the saved state of EarlyStopping", .found = "'" + text->second + "'", .wanted = "a number"});
+}
+
+bool has_validation(const Trainer& trainer) {
+  return trainer.data() != nullptr && trainer.options().limit_val_batches != 0 &&
+         trainer.data()->val_dataloader() != nullptr;
+}
+
+}  // namespace
+
+class EarlyStopping::Impl {
+ public:
+  explicit Impl(EarlyStoppingOptions asked) : options(std::move(asked)) {}
+
+  void clear() {
+    best = {};
+    latest.reset();
+    num_waited = 0;
+    is_validated = false;
+  }
+
+  void watch(const Module& model) { monitor = monitor_of(options.monitor, options.mode, model, kStopping); }
+
+  bool is_better(double value, double than) const {
+    return monitor.higher_is_better ? value > than : value < than;
+  }
+
+  void take(double value) {
+    latest = value;
+    BestSoFar so_far(monitor.higher_is_better);
+    if (best) so_far.update(*best);
+    if (so_far.update(monitor.higher_is_better ? value - options.min_delta : value + options.min_delta)) {
+      best = value;
+      num_waited = 0;
+    } else {
+      ++num_waited;
+    }
+  }
+
+  // Empty: the training goes on.
+  std::string reason_to_stop() const {
+    const std::string what = monitor.name + " is " + number_text(*latest);
+    const auto limit = [](const char* name, double value) {
+      return std::string(name) + " = " + number_text(value);
+    };
+    if (options.check_finite && !std::isfinite(*latest)) return what;
+    if (options.stopping_threshold && is_better(*latest, *options.stopping_threshold))
+      return what + ", better than " + limit("stopping_threshold", *options.stopping_threshold);
+    if (options.divergence_threshold && is_better(*options.divergence_threshold, *latest))
+      return what + ", worse than " + limit("divergence_threshold", *options.divergence_threshold);
+    if (num_waited == 0 || num_waited < options.patience) return {};
+    return what + ", and has not improved on " + (best ? number_text(*best) : "anything") + " for " +
+           std::to_string(num_waited) + (num_waited == 1 ? " validation" : " validations");
+  }
+
+  void stop_if_due(Trainer& trainer) const {
+    if (!latest) return;
+    const std::string reason = reason_to_stop();
+    if (reason.empty()) return;
+    log_info("early stop: " + reason);
+    trainer.request_stop(FitReason::early_stop);
+  }
+
+  const EarlyStoppingOptions options;
+  CurrentRun run;
+  Module::Monitor monitor;
+  std::optional<double> best, latest;
+  std::int64_t num_waited = 0;
+  bool is_validated = false;  // the epoch that is running
+};
+
+EarlyStopping::EarlyStopping(EarlyStoppingOptions options)
+    : impl_(std::make_unique<Impl>(checked(std::move(options)))) {}
+EarlyStopping::~EarlyStopping() = default;
+
+std::optional<double> EarlyStopping::best() const { return impl_->best; }
+std::int64_t EarlyStopping::num_without_improvement() const { return impl_->num_waited; }
+
+void EarlyStopping::on_fit_start(Trainer& trainer, Module& model) {
+  impl_->run = {};
+  impl_->run.changes(trainer);
+  impl_->clear();
+  impl_->watch(model);
+}
+
+void EarlyStopping::on_resume(Trainer& trainer, Module& model) {
+  if (!impl_->run.resumes(trainer)) impl_->clear();
+  impl_->watch(model);
+  impl_->stop_if_due(trainer);
+}
+
+void EarlyStopping::on_validation_end(Trainer& trainer, Module&) {
+  impl_->is_validated = trainer.progress().global_step > 0;  // the sanity check is of no epoch
+}
+
+void EarlyStopping::on_validation_record(Trainer& trainer, Module& model, const Record& record) {
+  if (record.find(impl_->monitor.name) != nullptr) on_epoch_end(trainer, model, record);
+}
+
+void EarlyStopping::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {
+  if (impl_->run.changes(trainer)) {
+    impl_->clear();
+    impl_->watch(model);
+  }
+  const bool is_validated = std::exchange(impl_->is_validated, false);
+  const double* value = record.find(impl_->monitor.name);
+  if (value == nullptr) {
+    if (impl_->options.strict && (is_validated || !has_validation(trainer)))
+      value_of(record, impl_->monitor.name, kStopping);
+    return;
+  }
+  impl_->take(*value);
+  impl_->stop_if_due(trainer);
+}
+
+void EarlyStopping::save_state(StateDict& state) const {
+  state.metadata[kWaited] = std::to_string(impl_->num_waited);
+  if (impl_->best) state.metadata[kBestValue] = number_text(*impl_->best);
+  if (impl_->latest) state.metadata[kLatestValue] = number_text(*impl_->latest);
+}
+
+void EarlyStopping::load_state(const StateDict& state) {
+  impl_->best = find_number(state, kBestValue);
+  impl_->latest = find_number(state, kLatestValue);
+  impl_->num_waited = static_cast<std::int64_t>(find_number(state, kWaited).value_or(0));
+  impl_->run.set_loaded();
+}
+
+}  // namespace kindling

@@ -1,0 +1,142 @@
+#include "kindling/training/update_bn.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/stack.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "device/random_state.h"
+#include "kindling/tensors/move.h"
+#include "kindling/training/trainer.h"
+
+namespace kindling {
+namespace {
+
+// One layer of whichever dimension; its momentum comes back.
+class StatisticsOf {
+ public:
+  template <class Layer>
+  explicit StatisticsOf(Layer& layer)
+      : options_(&layer.options),
+        momentum_(layer.options.momentum()),
+        num_batches_(layer.num_batches_tracked),
+        reset_([&layer] { layer.reset_running_stats(); }) {}
+  ~StatisticsOf() { options_->momentum(momentum_); }
+  StatisticsOf(const StatisticsOf&) = delete;
+  StatisticsOf& operator=(const StatisticsOf&) = delete;
+
+  void reset() const { reset_(); }
+  void set_momentum(std::optional<double> momentum) const { options_->momentum(momentum); }
+  const at::Tensor& num_batches() const { return num_batches_; }
+
+ private:
+  torch::nn::BatchNormOptions* options_;
+  std::optional<double> momentum_;
+  at::Tensor num_batches_;
+  std::function<void()> reset_;
+};
+
+using Layers = std::vector<std::unique_ptr<StatisticsOf>>;
+
+template <class Layer>
+bool add_if(torch::nn::Module& module, Layers& layers) {
+  auto* layer = module.as<Layer>();
+  if (layer == nullptr || !layer->is_training() || !layer->running_mean.defined()) return false;
+  layers.push_back(std::make_unique<StatisticsOf>(*layer));
+  return true;
+}
+
+Layers layers_in_training_mode(const torch::nn::Module& model) {
+  Layers layers;
+  for (const auto& module : model.modules())
+    add_if<torch::nn::BatchNorm1dImpl>(*module, layers) ||
+        add_if<torch::nn::BatchNorm2dImpl>(*module, layers) ||
+        add_if<torch::nn::BatchNorm3dImpl>(*module, layers);
+  return layers;
+}
+
+// While it lives, a model trains as it would in a step; a model that does so already is left as it is, layers
+// that have been put into evaluation mode by hand with it. Nothing is logged meanwhile.
+class TrainingMode {
+ public:
+  explicit TrainingMode(Module& model) : model_(model), view_(model.trainer()) {
+    for (auto& module : model.modules()) {
+      const bool is_training = module->is_training();
+      modes_.emplace_back(std::move(module), is_training);
+    }
+    if (!model.is_training()) model.train();
+    model.set_trainer({});
+  }
+  ~TrainingMode() {
+    model_.set_trainer(view_);
+    for (const auto& [module, was_training] : modes_)  // parents come first and pass their mode on
+      if (module->is_training() != was_training) module->train(was_training);
+  }
+  TrainingMode(const TrainingMode&) = delete;
+  TrainingMode& operator=(const TrainingMode&) = delete;
+
+ private:
+  Module& model_;
+  TrainerView view_;
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
+};
+
+// With the momentum 1/i in batch i the statistics are means over the batches, without asking the device for
+// i; for layers that a batch goes through more than once only the device knows it.
+std::int64_t run_batches(Trainer& trainer, Module& model, DataModule& data, const Layers& layers,
+                         bool device_counts) {
+  const auto loader = data.train_dataloader();
+  DataLoader::Cursor cursor(*loader);
+  cursor.stage_for(trainer.device());
+  cursor.seek(0);
+  for (const auto& layer : layers) layer->reset();
+  const std::int64_t limit =
+      trainer.options().limit_train_batches.value_or(std::numeric_limits<std::int64_t>::max());
+  std::int64_t number = 0;
+  for (Batch batch; number < limit && cursor.next(batch);) {
+    ++number;
+    for (const auto& layer : layers)
+      layer->set_momentum(device_counts ? std::nullopt : std::optional(1 / static_cast<double>(number)));
+    if (!trainer.gpus().empty()) batch = move_to(std::move(batch), trainer.device());
+    model.forward_inputs(data.on_after_batch_transfer(std::move(batch)));
+  }
+  return number;
+}
+
+// How often the layer that was used most has been.
+std::int64_t most_uses(const Layers& layers) {
+  std::vector<at::Tensor> uses;
+  for (const auto& layer : layers) uses.push_back(layer->num_batches());
+  return copy_to(at::stack(uses).max(), cpu()).item<std::int64_t>();
+}
+
+}  // namespace
+
+void update_bn(Trainer& trainer, Module& model, DataModule& data) {
+  const RandomStateGuard random_state(trainer.device());
+  const at::NoGradGuard no_grad;
+  const TrainingMode training(model);
+  const Layers layers = layers_in_training_mode(model);
+  if (layers.empty()) return;
+  data.prepare();
+  const std::int64_t num_batches = run_batches(trainer, model, data, layers, /*device_counts=*/false);
+  if (most_uses(layers) > num_batches) run_batches(trainer, model, data, layers, /*device_counts=*/true);
+}
+
+bool has_batch_norm(const Module& model) {
+  const auto modules = model.modules();
+  return std::ranges::any_of(modules, [](const auto& module) {
+    const auto keeps = [](const auto* layer) { return layer != nullptr && layer->running_mean.defined(); };
+    return keeps(module->template as<torch::nn::BatchNorm1dImpl>()) ||
+           keeps(module->template as<torch::nn::BatchNorm2dImpl>()) ||
+           keeps(module->template as<torch::nn::BatchNorm3dImpl>());
+  });
+}
+
+}  // namespace kindling

@@ -1,0 +1,221 @@
+#include "kindling/training/weight_average.h"
+
+#include <charconv>
+
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/training/trainer.h"
+#include "training/averaged_tensors.h"
+#include "training/current_run.h"
+
+namespace kindling {
+namespace {
+
+constexpr const char* kNumAveraged = "num_averaged";
+constexpr const char* kNumComputed = "num_computed";
+constexpr const char* kLatestEpoch = "latest_epoch";
+
+std::int64_t saved_count(const StateDict& state, const char* name) {
+  const auto text = state.metadata.find(name);
+  std::int64_t number = 0;
+  if (text != state.metadata.end()) {
+    const char* const end = text->second.data() + text->second.size();
+    if (std::from_chars(text->second.data(), end, number).ptr == end) return number;
+  }
+  throw CheckpointError({.place = "the saved average of the weights",
+                         .found = "'" + std::string(name) + "' is missing or no number",
+                         .wanted = "what a training has saved"});
+}
+
+template <class Predicate>
+WeightAverage* find_average(const Trainer& trainer, const Predicate& is_it) {
+  for (const auto& callback : trainer.options().callbacks)
+    if (auto* average = dynamic_cast<WeightAverage*>(callback.get()))
+      if (is_it(*average)) return average;
+  return nullptr;
+}
+
+}  // namespace
+
+class WeightAverage::Impl {
+ public:
+  Impl(const char* name, bool evaluates, bool applies)
+      : place(name), evaluate(evaluates), apply_at_end(applies) {}
+
+  void clear() {
+    tensors = {};
+    loaded = {};
+    num_averaged = num_computed = latest_step = 0;
+    latest_epoch = -1;
+  }
+
+  // Lazy layers must have their parameters by then.
+  void bind(const Module& model, Buffers buffers) {
+    if (!tensors.empty()) return;
+    const auto is_averaged = [](const at::Tensor& tensor) {
+      return tensor.defined() && (tensor.is_floating_point() || tensor.is_complex());
+    };
+    for (const auto& item : model.named_parameters())
+      if (is_averaged(item.value())) tensors.add(item.key(), item.value());
+    if (buffers == Buffers::recomputed) tensors.end_of_averaged();
+    for (const auto& item : model.named_buffers())
+      if (buffers == Buffers::recomputed ? item.value().defined()
+                                         : buffers == Buffers::averaged && is_averaged(item.value()))
+        tensors.add(item.key(), item.value());
+    if (buffers != Buffers::recomputed) tensors.end_of_averaged();
+    if (!loaded.tensors.empty()) tensors.load(std::exchange(loaded, {}));
+  }
+
+  void update(double weight) {
+    if (tensors.empty()) return;
+    if (num_averaged == 0)
+      tensors.take();
+    else
+      tensors.lerp(weight);
+    ++num_averaged;
+  }
+
+  const char* const place;
+  const bool evaluate, apply_at_end;
+  CurrentRun run;
+  AveragedTensors tensors;
+  StateDict loaded;  // before the model was seen
+  std::int64_t num_averaged = 0;
+  std::int64_t num_computed = 0;  // in the average, when the buffers were computed for it
+  std::int64_t latest_step = 0, latest_epoch = -1;
+};
+
+WeightAverage::WeightAverage(const char* place, bool evaluate, bool apply_at_end)
+    : impl_(std::make_unique<Impl>(place, evaluate, apply_at_end)) {}
+WeightAverage::~WeightAverage() = default;
+
+std::int64_t WeightAverage::num_averaged() const noexcept { return impl_->num_averaged; }
+bool WeightAverage::evaluates() const noexcept { return impl_->evaluate; }
+bool WeightAverage::is_ready() const noexcept {
+  return !impl_->tensors.empty() && impl_->num_averaged > 0 &&
+         (!impl_->tensors.has_others() || impl_->num_computed == impl_->num_averaged);
+}
+
+StateDict WeightAverage::averages() const {
+  if (impl_->tensors.empty()) return impl_->loaded;
+  return impl_->num_averaged > 0 ? impl_->tensors.averages() : StateDict{};
+}
+
+void WeightAverage::begin(Trainer& trainer) {
+  if (!impl_->run.changes(trainer)) return;
+  impl_->clear();
+  reset();
+  require_alone(trainer);
+}
+
+void WeightAverage::require_alone(const Trainer& trainer) const {
+  const auto refuse_second = [&](const char* option, const bool Impl::*is_set) {
+    if (!(impl_.get()->*is_set)) return;
+    const WeightAverage* other = find_average(
+        trainer, [&](WeightAverage& average) { return &average != this && average.impl_.get()->*is_set; });
+    if (other == nullptr) return;
+    throw ConfigError({.place = impl_->place,
+                       .found = std::string(option) + " is set, and for " + other->impl_->place + ", too",
+                       .wanted = "one average that the model can have",
+                       .remedy = std::string(option) + " = false for one of them"});
+  };
+  refuse_second("evaluate", &Impl::evaluate);
+  refuse_second("apply_at_end", &Impl::apply_at_end);
+}
+
+void WeightAverage::on_fit_start(Trainer& trainer, Module&) {
+  impl_->run = {};
+  begin(trainer);
+}
+
+void WeightAverage::on_resume(Trainer& trainer, Module& model) {
+  if (!impl_->run.resumes(trainer)) {  // it was not part of the training that was saved
+    impl_->clear();
+    reset();
+  }
+  require_alone(trainer);
+  impl_->latest_step = trainer.progress().global_step;
+  if (impl_->num_averaged > 0) impl_->bind(model, buffers(model));
+}
+
+void WeightAverage::after_step(Trainer& trainer, Module& model) {
+  begin(trainer);
+  impl_->tensors.forget_own_values();  // a training that goes on from applied averages
+  const std::int64_t step = trainer.progress().global_step;
+  if (step <= impl_->latest_step) return;
+  impl_->latest_step = step;
+  if (!should_update_after_step(step - 1)) return;
+  impl_->bind(model, buffers(model));
+  impl_->update(weight(impl_->num_averaged));
+}
+
+void WeightAverage::after_epoch(Trainer& trainer, Module& model) {
+  begin(trainer);
+  const std::int64_t epoch = trainer.progress().epoch;
+  if (epoch <= impl_->latest_epoch || !should_update_after_epoch(epoch)) return;
+  impl_->latest_epoch = epoch;
+  impl_->bind(model, buffers(model));
+  impl_->update(weight(impl_->num_averaged));
+}
+
+void WeightAverage::on_fit_end(Trainer& trainer, Module&, const FitResult& result) {
+  if (result.status != FitStatus::finished && result.status != FitStatus::stopped) return;
+  if (impl_->num_averaged == 0 && result.status == FitStatus::finished)
+    log_warning(std::string(impl_->place) + ": the fit is over before there was anything to average");
+  if (!impl_->apply_at_end || impl_->num_averaged == 0) return;
+  put_in_place(trainer);
+}
+
+bool WeightAverage::put_in_place(Trainer& trainer) {
+  AveragedTensors& tensors = impl_->tensors;
+  if (impl_->num_averaged == 0 || tensors.is_in_place()) return false;
+  const WeightAverage* other =
+      find_average(trainer, [](WeightAverage& one) { return one.impl_->tensors.is_in_place(); });
+  if (other != nullptr)
+    throw Error({.place = "AveragedWeights",
+                 .found = std::string("the model has the average of ") + other->impl_->place + " already",
+                 .wanted = "one average at a time"});
+  tensors.put_in_place();
+  if (is_ready()) return true;
+  try {
+    compute_buffers(trainer, *trainer.model());
+  } catch (...) {
+    tensors.give_back();
+    throw;
+  }
+  tensors.take_others();
+  impl_->num_computed = impl_->num_averaged;
+  return true;
+}
+
+void WeightAverage::put_own_values(StateDict& model_state) const {
+  impl_->tensors.put_own_values(model_state);
+}
+
+void WeightAverage::save_state(StateDict& state) const {
+  for (auto& [name, tensor] : averages().tensors) state.tensors.emplace_back(kPrefix + name, tensor);
+  state.metadata[kNumAveraged] = std::to_string(impl_->num_averaged);
+  state.metadata[kNumComputed] = std::to_string(impl_->num_computed);
+  state.metadata[kLatestEpoch] = std::to_string(impl_->latest_epoch);
+}
+
+void WeightAverage::load_state(const StateDict& state) {
+  impl_->clear();
+  impl_->num_averaged = saved_count(state, kNumAveraged);
+  impl_->num_computed = saved_count(state, kNumComputed);
+  impl_->latest_epoch = saved_count(state, kLatestEpoch);
+  const std::string prefix = kPrefix;
+  for (const auto& [name, tensor] : state.tensors)
+    if (name.starts_with(prefix)) impl_->loaded.tensors.emplace_back(name.substr(prefix.size()), tensor);
+  impl_->run.set_loaded();
+}
+
+AveragedWeights::AveragedWeights(Trainer& trainer, WeightAverage* average) {
+  if (average != nullptr && average->put_in_place(trainer)) average_ = average;
+}
+
+AveragedWeights::~AveragedWeights() {
+  if (average_ != nullptr) average_->impl_->tensors.give_back();
+}
+
+}  // namespace kindling
