@@ -1,27 +1,45 @@
 #!/usr/bin/env bash
-# Fuzzes every reader of foreign bytes with libFuzzer under the address and undefined-behaviour sanitizers:
+# Fuzzes every reader of foreign bytes with libFuzzer under the address and undefined-behaviour sanitizers, several at once:
 #   ./scripts/fuzz.sh [SECONDS EACH (60)]
-# Needs clang and its sanitizer runtime (Debian: clang libclang-rt-14-dev). What it finds stays in build/fuzz.
+# It begins with tests/fuzz/seeds and with what it has found to be new before (build/fuzz/NAME.corpus). Ends with the executions of each.
+# What breaks a reader stays in build/fuzz/NAME.crash-… Needs clang and its sanitizer runtime (Debian: clang libclang-rt-14-dev);
+# exit code 77: they are not there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-60}
-command -v clang++ >/dev/null || { echo "fuzz: clang++ is missing (Debian: apt-get install clang libclang-rt-14-dev)" >&2; exit 1; }
-
+export jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} seconds
 mkdir -p build/fuzz
-flags=(-std=c++20 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -DKINDLING_VERSION='"fuzz"')
+
+if ! clang++ -fsanitize=fuzzer,address -x c++ - -o build/fuzz/probe 2>build/fuzz/probe.log \
+  <<<'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'; then
+  echo "fuzz: clang++ with libFuzzer is missing (Debian: apt-get install clang libclang-rt-14-dev)" >&2
+  exit 77
+fi
+
+compiler=(clang++)
+if command -v ccache >/dev/null; then compiler=(ccache clang++); fi
+flags=(-std=c++20 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc '-DKINDLING_VERSION="fuzz"')
+printf '%s\n' src/base/*.cpp src/formats/*.cpp src/config/*.cpp tests/fuzz/*_fuzzer.cpp | xargs -P "$jobs" -I {} bash -c '
+  "${@:2}" -fsanitize=fuzzer-no-link -c "$1" -o "build/fuzz/$(basename "$1").o"' _ {} "${compiler[@]}" "${flags[@]}"
 objects=()
-for source in src/base/*.cpp src/formats/*.cpp src/config/*.cpp; do
-  object=build/fuzz/$(basename "$source").o
-  if [ ! "$object" -nt "$source" ]; then clang++ "${flags[@]}" -fsanitize=fuzzer-no-link -c "$source" -o "$object"; fi
-  objects+=("$object")
-done
+for source in src/base/*.cpp src/formats/*.cpp src/config/*.cpp; do objects+=("build/fuzz/$(basename "$source").o"); done
+
+fuzzers=()
 for source in tests/fuzz/*_fuzzer.cpp; do
-  fuzzer=build/fuzz/$(basename "$source" .cpp)
-  clang++ "${flags[@]}" -fsanitize=fuzzer "$source" "${objects[@]}" -lspdlog -lfmt -lz -lutf8proc -o "$fuzzer"
-  mkdir -p "$fuzzer.corpus"
-  seeds=()  # beginnings that it would not find by itself
-  if [ -d "tests/fuzz/seeds/$(basename "$fuzzer")" ]; then seeds=("tests/fuzz/seeds/$(basename "$fuzzer")"); fi
-  echo "fuzz: $fuzzer for $seconds s"
-  "$fuzzer" -max_total_time="$seconds" -rss_limit_mb=1024 -timeout=10 -artifact_prefix="$fuzzer." -verbosity=0 \
-    -print_final_stats=1 "$fuzzer.corpus" ${seeds[@]+"${seeds[@]}"}
+  fuzzer=$(basename "$source" .cpp)
+  fuzzers+=("$fuzzer")
+  clang++ -fsanitize=fuzzer,address,undefined "build/fuzz/$fuzzer.cpp.o" "${objects[@]}" -lspdlog -lfmt -lz -lutf8proc -o "build/fuzz/$fuzzer"
+  mkdir -p "build/fuzz/$fuzzer.corpus"
 done
+
+echo "fuzz: ${#fuzzers[@]} fuzzers for $seconds s each, $jobs at once"
+code=0
+printf '%s\n' "${fuzzers[@]}" | xargs -P "$jobs" -I {} bash -c '
+  cd build/fuzz
+  ./$1 -max_total_time="$seconds" -rss_limit_mb=1024 -timeout=10 -artifact_prefix="$1." -verbosity=0 -print_final_stats=1 \
+    "$1.corpus" "../../tests/fuzz/seeds/$1" >"$1.log" 2>&1 || { tail -n 40 "$1.log" >&2; exit 1; }' _ {} || code=1
+for fuzzer in "${fuzzers[@]}"; do
+  count=$(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$fuzzer.log")
+  echo "fuzz: $fuzzer: ${count:-no} executions$(grep -q '^stat::' "build/fuzz/$fuzzer.log" || echo ', stopped by a finding')"
+done
+exit "$code"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets everything up, builds and runs all tests: with the flags of a release, then the unit tests under sanitizers. Ends with what each
-# part took, why tests were skipped, and the numbers of ctest's entries that passed and failed; among the skipped each test
+# Sets everything up, builds and runs all tests: with the flags of a release, then the unit tests under sanitizers, then each fuzzer for
+# 20 seconds (scripts/fuzz.sh). Ends with what each part took, why tests were skipped, and the numbers of ctest's entries that passed and failed; among the skipped each test
 # inside of an entry counts too.
 #
 #   ./scripts/test.sh [--no-sanitizers]
@@ -68,6 +68,18 @@ run_tests() {
   skip_reasons+=$(sed -n '/: Skipped$/{n;p}' "$log")$'\n'
 }
 
+# run_fuzzers: counts as one test; skipped where the packages have no libFuzzer.
+run_fuzzers() {
+  local code=0
+  (need_packages "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev") || true
+  "$kindling_root/scripts/fuzz.sh" 20 || code=$?
+  case $code in
+    0) passed=$((passed + 1)) ;;
+    77) skipped=$((skipped + 1)) skip_reasons+="fuzzers: clang has no libFuzzer here"$'\n' ;;
+    *) failed=$((failed + 1)) ;;
+  esac
+}
+
 mkdir -p "$deps"
 passed=0 failed=0 skipped=0 skip_reasons='' parts=()
 timed 'set up' set_up
@@ -76,6 +88,7 @@ for preset in "${presets[@]}"; do
   timed "$preset build" build_all "$preset"
   timed "$preset tests" run_tests "$preset"
 done
+if [ "${#presets[@]}" -gt 1 ]; then timed fuzzers run_fuzzers; fi
 read_processor_seconds
 parts+=("$(printf '%-14s %5d s %5d s of processors' all "$SECONDS" "$processor_seconds")")
 grep . <<<"$skip_reasons" | sort | uniq -c | sed 's/^ */skipped /' || true

@@ -52,6 +52,7 @@
 #include "kindling/optim/muon.h"
 #include "kindling/optim/nadam.h"
 #include "kindling/optim/optimizer_factory.h"
+#include "kindling/optim/python_optimizer.h"
 #include "kindling/optim/radam.h"
 #include "kindling/optim/rmsprop.h"
 #include "kindling/optim/schedule.h"

@@ -9,6 +9,7 @@
 #include "base/error_kind.h"
 #include "formats/pickle.h"
 #include "formats/safetensors_layout.h"
+#include "formats/torch_optimizer_state.h"
 #include "formats/torch_tensors.h"
 #include "formats/zip_archive.h"
 #include "formats/zip_layout.h"
@@ -30,6 +31,13 @@ ByteSource source_of(const std::filesystem::path& path) {
   const auto file = std::make_shared<const InputFile>(path);
   return {file->size(),
           [file](std::size_t offset, void* out, std::size_t size) { file->read(offset, out, size); }};
+}
+
+ByteSource source_of_bytes(std::string bytes) {
+  const auto held = std::make_shared<const std::string>(std::move(bytes));
+  return {held->size(), [held](std::size_t offset, void* out, std::size_t size) {
+            if (size > 0) std::memcpy(out, held->data() + offset, size);
+          }};
 }
 
 std::string start_of(const ByteSource& source) {
@@ -136,17 +144,29 @@ struct TorchFile::Storages {
   Storages(ByteSource source, const std::string& place)
       : archive(std::move(source), place), is_checked(archive.entries().size()) {}
 
-  static std::pair<std::shared_ptr<Storages>, std::vector<TorchTensor>> open(ByteSource source,
-                                                                             const std::string& place,
-                                                                             const std::string& key) {
+  // `read` makes what it gives back of the pickle and of what the archive has stored.
+  template <class Read>
+  static auto open(ByteSource source, const std::string& place, const std::string& remedy, Read read) {
     check_start(source, place);
     auto storages = std::make_shared<Storages>(std::move(source), place);
     const ZipArchive& archive = storages->archive;
     const std::string root = root_of(archive, place);
     check_byte_order(archive, root, place);
     const std::string pickled = archive.text(*archive.find(root + "data.pkl"), kMaxPickleBytes);
-    const Pickle pickle(pickled, place, conversion_in_python(place));
-    return {storages, state_dict_tensors(pickle, key, storages_in(archive, root), place)};
+    const Pickle pickle(pickled, place, remedy);
+    return std::pair(storages, read(pickle, storages_in(archive, root)));
+  }
+  static auto open_state_dict(ByteSource source, const std::string& place, const std::string& key) {
+    return open(std::move(source), place, conversion_in_python(place),
+                [&](const Pickle& pickle, const TorchStorages& stored) {
+                  return state_dict_tensors(pickle, key, stored, place);
+                });
+  }
+  static auto open_optimizer(ByteSource source, const std::string& place, const std::string& key) {
+    return open(std::move(source), place, kOptimizerRemedy,
+                [&](const Pickle& pickle, const TorchStorages& stored) {
+                  return optimizer_in(pickle, key, stored, place);
+                });
   }
 
   ZipArchive archive;
@@ -154,18 +174,34 @@ struct TorchFile::Storages {
 };
 
 TorchFile::TorchFile(const std::filesystem::path& path, const std::string& key) {
-  with_errors_as<CheckpointError>(
-      [&] { std::tie(storages_, tensors_) = Storages::open(source_of(path), path.string(), key); });
+  with_errors_as<CheckpointError>([&] {
+    std::tie(storages_, tensors_) = Storages::open_state_dict(source_of(path), path.string(), key);
+  });
 }
 
 TorchFile TorchFile::of_bytes(std::string bytes, const std::string& place, const std::string& key) {
-  const auto held = std::make_shared<const std::string>(std::move(bytes));
-  ByteSource source{held->size(), [held](std::size_t offset, void* out, std::size_t size) {
-                      if (size > 0) std::memcpy(out, held->data() + offset, size);
-                    }};
   TorchFile file;
-  std::tie(file.storages_, file.tensors_) = Storages::open(std::move(source), place, key);
+  std::tie(file.storages_, file.tensors_) =
+      Storages::open_state_dict(source_of_bytes(std::move(bytes)), place, key);
   return file;
+}
+
+TorchOptimizer open_torch_optimizer(const std::filesystem::path& path, const std::string& key) {
+  return with_errors_as<CheckpointError>([&] {
+    auto [storages, found] = TorchFile::Storages::open_optimizer(source_of(path), path.string(), key);
+    TorchFile values;
+    values.storages_ = std::move(storages);
+    values.tensors_ = std::move(found.tensors);
+    return TorchOptimizer{std::move(values), std::move(found.groups), std::move(found.state)};
+  });
+}
+
+TorchOptimizer torch_optimizer_of_bytes(std::string bytes, const std::string& place, const std::string& key) {
+  auto [storages, found] = TorchFile::Storages::open_optimizer(source_of_bytes(std::move(bytes)), place, key);
+  TorchFile values;
+  values.storages_ = std::move(storages);
+  values.tensors_ = std::move(found.tensors);
+  return TorchOptimizer{std::move(values), std::move(found.groups), std::move(found.state)};
 }
 
 const TorchTensor* TorchFile::find(std::string_view name) const {

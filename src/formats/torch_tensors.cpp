@@ -1,39 +1,12 @@
 #include "formats/torch_tensors.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <limits>
-#include <unordered_set>
-
-#include "base/utf8.h"
-#include "formats/safetensors_layout.h"
 #include "kindling/base/error.h"
-#include "kindling/base/json.h"
 #include "kindling/base/suggest.h"
 
 namespace kindling {
 namespace {
 
 using Kind = PickleValue::Kind;
-
-constexpr std::size_t kMaxTensorRank = 64;    // LibTorch's own
-constexpr std::size_t kMaxTimesShared = 256;  // or a file of a megabyte could ask for gigabytes
-
-std::string quoted_key(std::string_view key) { return json_string(key.substr(0, 100)); }
-
-[[noreturn]] void refuse_torch(const std::string& place, const std::string& where, const std::string& found,
-                               const std::string& wanted = "") {
-  throw CheckpointError(
-      {.place = place + where, .found = found, .wanted = wanted, .remedy = conversion_in_python(place)});
-}
-
-// The entries of a dict that have a text as their name.
-template <class Visit>
-void for_each_named(const Pickle& pickle, const PickleValue& dict, Visit visit) {
-  for (std::size_t i = 0; i < dict.items.size(); i += 2)
-    if (const PickleValue& name = pickle[dict.items[i]]; name.kind == Kind::text)
-      visit(name.text, pickle[dict.items[i + 1]]);
-}
 
 bool is_state_dict(const Pickle& pickle, const PickleValue& value) {
   if (value.kind != Kind::dict) return false;
@@ -91,111 +64,14 @@ const PickleValue& state_dict_in(const Pickle& pickle, const std::string& key, c
   refuse_value(pickle, *value, place);
 }
 
-// One tensor: its parts of the pickle as numbers, checked.
-class TensorReader {
- public:
-  TensorReader(const Pickle& pickle, const TorchStorages& storages, const std::string& place,
-               std::string_view name)
-      : pickle_(pickle), storages_(storages), place_(place), name_(name) {}
-
-  TorchTensor read(const PickleValue& value) const {
-    TorchTensor tensor{.name = std::string(name_)};
-    if (!is_utf8(name_)) refuse("its name is no valid UTF-8");
-    const std::size_t values = take_storage(pickle_[value.items[0]], tensor);
-    tensor.shape = sizes(pickle_[value.items[1]]);
-    tensor.strides = sizes(pickle_[value.items[2]]);
-    if (tensor.shape.size() != tensor.strides.size() || tensor.shape.size() > kMaxTensorRank)
-      refuse("it has " + std::to_string(tensor.shape.size()) + " sizes and " +
-             std::to_string(tensor.strides.size()) + " strides");
-    if (value.integer < 0) refuse("it begins before its storage");
-    tensor.offset = static_cast<std::size_t>(value.integer);
-    check_extent(tensor, values);
-    return tensor;
-  }
-
- private:
-  [[noreturn]] void refuse(const std::string& found) const {
-    refuse_torch(place_, ", tensor " + quoted_key(name_), found);
-  }
-
-  // Returns the number of the storage's values.
-  std::size_t take_storage(const PickleValue& storage, TorchTensor& tensor) const {
-    const std::string_view type = pickle_[storage.items[0]].text;
-    tensor.type = std::ranges::find(kStorageNames, type, &StorageName::name)->type;
-    const auto found = storages_.find(storage.text);
-    if (found == storages_.end())
-      refuse("its storage " + quoted_key(storage.text) + " is not in the archive");
-    tensor.storage = found->second.index;
-    const std::size_t values = found->second.size_bytes / size_of(tensor.type);
-    if (storage.integer < 0 || static_cast<std::size_t>(storage.integer) != values ||
-        values * size_of(tensor.type) != found->second.size_bytes)
-      refuse("its storage has " + std::to_string(found->second.size_bytes) + " bytes, which are not " +
-             std::to_string(storage.integer) + " values");
-    return values;
-  }
-
-  std::vector<std::int64_t> sizes(const PickleValue& tuple) const {
-    std::vector<std::int64_t> numbers;
-    for (const PickleValue::Place place : tuple.items) {
-      const PickleValue& number = pickle_[place];
-      if (number.kind != Kind::integer || number.integer < 0)
-        refuse("a size or stride is no number from zero on");
-      numbers.push_back(number.integer);
-    }
-    return numbers;
-  }
-
-  // Behind its last value the storage may end; no value counts twice.
-  void check_extent(const TorchTensor& tensor, std::size_t values) const {
-    const std::optional<std::size_t> bytes = bytes_of(tensor.type, tensor.shape);
-    if (!bytes) refuse("its shape overflows");
-    if (*bytes == 0) return;
-    if (*bytes > values * size_of(tensor.type))
-      refuse("it has more values than its storage: " + std::to_string(*bytes / size_of(tensor.type)) +
-             " of " + std::to_string(values));
-    if (tensor.offset >= values) refuse("it begins behind its storage");
-    std::size_t left = values - 1 - tensor.offset;  // values of the storage behind the one reached
-    for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
-      const auto steps = static_cast<std::size_t>(tensor.shape[i] - 1),
-                 stride = static_cast<std::size_t>(tensor.strides[i]);
-      if (steps > 0 && stride > left / steps) refuse("its strides leave its storage");
-      left -= steps * stride;
-    }
-  }
-
-  const Pickle& pickle_;
-  const TorchStorages& storages_;
-  const std::string& place_;
-  std::string_view name_;
-};
-
 }  // namespace
-
-std::string conversion_in_python(const std::string& place) {
-  const std::filesystem::path file = std::filesystem::path(place).filename();
-  return "convert it in Python: sd = torch.load(" + json_string(file.string()) +
-         ", map_location=\"cpu\", weights_only=True); safetensors.torch.save_file({name: "
-         "t.contiguous().clone() for "
-         "name, t in sd.items()}, " +
-         json_string(std::filesystem::path(file).replace_extension(".safetensors").string()) + ")";
-}
 
 std::vector<TorchTensor> state_dict_tensors(const Pickle& pickle, const std::string& key,
                                             const TorchStorages& storages, const std::string& place) {
-  std::vector<TorchTensor> tensors;
-  std::unordered_set<std::string_view> names;
-  std::size_t stored = 0, named = 0;
-  for (const auto& [_, storage] : storages) stored += storage.size_bytes;
-  for_each_named(
-      pickle, state_dict_in(pickle, key, place), [&](std::string_view name, const PickleValue& value) {
-        tensors.push_back(TensorReader(pickle, storages, place, name).read(value));
-        if (!names.insert(name).second)
-          refuse_torch(place, ", tensor " + quoted_key(name), "its name is there twice");
-        named += tensors.back().size_bytes();
-        if (named > kMaxTimesShared * stored)
-          refuse_torch(place, ", tensor " + quoted_key(name), "tensors share their storages too often");
-      });
-  return tensors;
+  TorchTensorList tensors(pickle, storages, place);
+  for_each_named(pickle, state_dict_in(pickle, key, place),
+                 [&](std::string_view name, const PickleValue& value) { tensors.add(name, value); });
+  return tensors.take();
 }
 
 }  // namespace kindling

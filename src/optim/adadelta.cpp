@@ -6,6 +6,8 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sqrt.h>
 
+#include "kindling/optim/python_optimizer.h"
+
 namespace kindling {
 
 Adadelta::Adadelta(ParameterGroups parameters, AdadeltaOptions options)
@@ -16,6 +18,8 @@ Adadelta::Adadelta(ParameterGroups parameters, AdadeltaOptions options)
       acc_deltas_(add_zeros("acc_delta")) {
   validate(options_, "adadelta");
 }
+
+TorchOptions Adadelta::python_options() const { return python_options_of(options_); }
 
 void Adadelta::update_part(const Part& part) {
   const auto square_avgs = part.of(square_avgs_), acc_deltas = part.of(acc_deltas_);

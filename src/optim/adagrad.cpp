@@ -11,6 +11,8 @@
 
 #include <algorithm>
 
+#include "kindling/optim/python_optimizer.h"
+
 namespace kindling {
 
 Adagrad::Adagrad(ParameterGroups parameters, AdagradOptions options)
@@ -22,6 +24,8 @@ Adagrad::Adagrad(ParameterGroups parameters, AdagradOptions options)
       })) {
   validate(options_, "adagrad");
 }
+
+TorchOptions Adagrad::python_options() const { return python_options_of(options_); }
 
 void Adagrad::update_part(const Part& part) {
   const at::Tensor factor =

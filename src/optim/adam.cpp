@@ -3,6 +3,7 @@
 #include <ATen/ops/_fused_adam_ops.h>
 #include <ATen/ops/_fused_adamw_ops.h>
 
+#include "kindling/optim/python_optimizer.h"
 #include "optim/state_starts.h"
 
 namespace kindling {

@@ -9,6 +9,8 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/pow.h>
 
+#include "kindling/optim/python_optimizer.h"
+
 namespace kindling {
 
 Adamax::Adamax(ParameterGroups parameters, AdamaxOptions options)
@@ -20,6 +22,8 @@ Adamax::Adamax(ParameterGroups parameters, AdamaxOptions options)
   validate(options_, "adamax");
   add_momentum(options_.betas[0]);
 }
+
+TorchOptions Adamax::python_options() const { return python_options_of(options_); }
 
 void Adamax::update_part(const Part& part) {
   const auto exp_avgs = part.of(exp_avgs_), exp_infs = part.of(exp_infs_);

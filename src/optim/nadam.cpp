@@ -9,6 +9,8 @@
 #include <ATen/ops/_foreach_sqrt.h>
 #include <ATen/ops/pow.h>
 
+#include "kindling/optim/python_optimizer.h"
+
 namespace kindling {
 
 NAdam::NAdam(ParameterGroups parameters, NAdamOptions options)
@@ -27,6 +29,8 @@ NAdam::NAdam(ParameterGroups parameters, NAdamOptions options)
 at::Tensor NAdam::mu(const at::Tensor& step) const {
   return (1 - at::pow(0.96, step * options_.momentum_decay) * 0.5) * momentum();
 }
+
+TorchOptions NAdam::python_options() const { return python_options_of(options_); }
 
 void NAdam::update_part(const Part& part) {
   const double beta2 = options_.betas[1];

@@ -11,6 +11,8 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "kindling/optim/python_optimizer.h"
+
 namespace kindling {
 
 RAdam::RAdam(ParameterGroups parameters, RAdamOptions options)
@@ -33,6 +35,8 @@ at::Tensor RAdam::rectification(const at::Tensor& step) const {
   const at::Tensor r = ((rho - 4) * (rho - 2) * rho_inf / (rho * ((rho_inf - 4) * (rho_inf - 2)))).sqrt();
   return at::where(rho > 5, r * correction.sqrt(), at::zeros_like(r));
 }
+
+TorchOptions RAdam::python_options() const { return python_options_of(options_); }
 
 void RAdam::update_part(const Part& part) {
   const double beta2 = options_.betas[1];

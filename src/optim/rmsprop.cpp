@@ -9,6 +9,7 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sqrt.h>
 
+#include "kindling/optim/python_optimizer.h"
 #include "optim/state_starts.h"
 
 namespace kindling {
@@ -26,6 +27,8 @@ RmsProp::RmsProp(ParameterGroups parameters, RmsPropOptions options)
   validate(options_, "rmsprop");
   add_momentum(options_.momentum);
 }
+
+TorchOptions RmsProp::python_options() const { return python_options_of(options_); }
 
 void RmsProp::update_part(const Part& part) {
   const auto square_avgs = part.of(square_avgs_);

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "kindling/base/error.h"
+#include "kindling/optim/python_optimizer.h"
 #include "optim/state_starts.h"
 
 namespace kindling {
@@ -25,6 +26,8 @@ Sgd::Sgd(ParameterGroups parameters, SgdOptions options)
                        .found = "nesterov without momentum or with dampening",
                        .wanted = "momentum > 0 and dampening = 0"});
 }
+
+TorchOptions Sgd::python_options() const { return python_options_of(options_); }
 
 void Sgd::update(const Update& update) {
   const auto is_sparse = [](const at::Tensor& gradient) { return gradient.is_sparse(); };

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -104,6 +105,8 @@ void add_conversions(CLI::App& app, Request& request) {
   out.add_option("run", options.in, "a run's folder, a checkpoint or a file of weights")
       ->required()
       ->type_name("RUN|CHECKPOINT");
+  out.add_flag("--optimizer", options.optimizer,
+               "its optimizer's state instead, for optimizer.load_state_dict in Python");
   CLI::App& in = *app.add_subcommand("import", "convert Python's weights, .pt or .safetensors");
   in.add_option("in", options.in, "a state dict that torch.save or safetensors wrote")
       ->required()
@@ -119,6 +122,22 @@ void add_conversions(CLI::App& app, Request& request) {
         ->type_name("FROM=TO")
         ->allow_extra_args(false);
   }
+}
+
+void add_diff(CLI::App& app, Request& request) {
+  CLI::App& diff =
+      *app.add_subcommand("diff", "the first step and the first tensor in which two runs differ");
+  DiffRequest& options = request.diff;
+  for (auto [name, path] : {std::pair{"a", &options.a}, std::pair{"b", &options.b}})
+    diff.add_option(name, *path, "a run's folder, a checkpoint or a file of weights")
+        ->required()
+        ->type_name("RUN|FILE");
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  add_number(diff, "--rtol", options.tolerance.relative, "relative difference that counts as equal (0)", 0,
+             kLargest, "SHARE");
+  add_number(diff, "--atol", options.tolerance.absolute, "absolute difference that counts as equal (0)", 0,
+             kLargest, "NUMBER");
+  diff.footer("Exit code 0: equal, 1: they differ, 2: they cannot be compared.");
 }
 
 void add_commands(CLI::App& app, Request& request) {
@@ -137,6 +156,7 @@ void add_commands(CLI::App& app, Request& request) {
         ->type_name("RUN|FILE");
   }
   add_conversions(app, request);
+  add_diff(app, request);
   app.add_subcommand("devices", "the cards and the CPU")->add_flag("--json", request.json, "as JSON");
   add_bench(app, request);
   app.add_subcommand("doctor", "versions, build, devices, threads, paths: for a bug report");

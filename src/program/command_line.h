@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kindling/tensors/state_comparison.h"
 #include "measurements/measurements.h"
 
 namespace kindling {
@@ -25,11 +26,18 @@ struct ConversionRequest {
   std::filesystem::path in{}, out{};
   std::string key{};               // of import: the entry of a dict
   std::vector<std::string> map{};  // "FROM=TO"
+  bool optimizer = false;          // of export: the optimizer's state instead of the weights
+};
+
+// What was asked of `kindling diff`.
+struct DiffRequest {
+  std::filesystem::path a{}, b{};
+  Tolerance tolerance{};
 };
 
 // What was asked for on the command line.
 struct Request {
-  std::string command{};  // fit, validate, test, predict, export, import, devices, bench, doctor, list
+  std::string command{};  // fit, validate, test, predict, export, import, diff, devices, bench, doctor, list
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
   std::filesystem::path weights{};       // of --weights: a run's folder or a file
@@ -44,6 +52,7 @@ struct Request {
   bool json = false;
   BenchRequest bench{};
   ConversionRequest conversion{};
+  DiffRequest diff{};
 };
 
 struct ParsedCommandLine {

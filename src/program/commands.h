@@ -19,6 +19,7 @@ int test_command(const CommandContext& context);
 int predict_command(const CommandContext& context);
 int export_command(const CommandContext& context);
 int import_command(const CommandContext& context);
+int diff_command(const CommandContext& context);
 int devices_command(const CommandContext& context);
 int bench_command(const CommandContext& context);
 int doctor_command(const CommandContext& context);

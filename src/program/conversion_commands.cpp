@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
+#include "kindling/optim/adam.h"
+#include "kindling/optim/python_optimizer.h"
+#include "kindling/tensors/checkpoint_file.h"
 #include "program/commands.h"
+#include "program/resume_plan.h"
 #include "program/weights.h"
 
 namespace kindling {
 namespace {
+
+namespace fs = std::filesystem;
 
 LoadOptions name_map(const ConversionRequest& request) {
   LoadOptions options;
@@ -79,10 +86,64 @@ int convert(const ConversionRequest& request, const StateDict& read) {
   return 0;
 }
 
+// The file of a run's or a checkpoint's, and the config it was made with.
+struct SavedTraining {
+  fs::path file;
+  std::unique_ptr<RunConfig> config;
+};
+
+SavedTraining training_at(const fs::path& path, const Registry& registry) {
+  const fs::path run = run_of(path);
+  SavedTraining found{.file = path,
+                      .config = std::make_unique<RunConfig>(ConfigDocument::load(run / "config.toml"),
+                                                            registry, run.filename().string())};
+  if (!fs::is_directory(path)) return found;
+  const auto newest = newest_valid_checkpoint(checkpoints_of(run));
+  if (!newest)
+    throw CheckpointError({.place = run.string(),
+                           .found = "there is no checkpoint that is whole",
+                           .wanted = "one, which holds the optimizer's state"});
+  found.file = newest->path;
+  return found;
+}
+
+// As the training had it when it was saved.
+std::unique_ptr<Optimizer> optimizer_of(const SavedTraining& training, Module& model) {
+  load_weights_from(model, training.file);
+  const OptimizerFactory make = training.config->trainer_options().optimizer;
+  std::unique_ptr<Optimizer> optimizer = make ? make(ParameterGroups(model)) : model.configure_optimizers();
+  if (!optimizer) optimizer = std::make_unique<Adam>(ParameterGroups(model));
+  optimizer->take_names(model);
+  constexpr std::string_view kPart = "optimizer.";
+  StateDict state = renamed(load_checkpoint(training.file), {.prefix = std::string(kPart)});
+  std::map<std::string, std::string> texts;
+  for (const auto& [name, text] : state.metadata)
+    if (name.starts_with(kPart)) texts[name.substr(kPart.size())] = text;
+  state.metadata = std::move(texts);
+  optimizer->load_state_dict(state);
+  return optimizer;
+}
+
+int export_optimizer(const CommandContext& context) {
+  const ConversionRequest& request = context.request.conversion;
+  if (request.out.extension() != ".pt" || !request.map.empty())
+    throw ConfigError({.place = request.out.string(),
+                       .found = "the state of an optimizer goes to a .pt, without names",
+                       .wanted = "OUT.pt, and no --map"});
+  const SavedTraining training = training_at(request.in, context.registry);
+  const auto model = training.config->make_model();
+  const auto optimizer = optimizer_of(training, *model);
+  save_python_optimizer(*optimizer, request.out);
+  std::cout << "the optimizer's state for " << optimizer->parameters().size() << " parameters of "
+            << training.file.string() << " written to " << request.out.string() << "\n";
+  return 0;
+}
+
 }  // namespace
 
 int export_command(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
+  if (request.optimizer) return export_optimizer(context);
   check_ending(request.out);
   return convert(request, weights_from(request.in));
 }

@@ -26,7 +26,10 @@ int with_weights(const CommandContext& context, Use use) {
                        .found = "no weights are given",
                        .wanted = "--weights RUN|FILE or model.init_weights"});
   const auto model = config.make_model();
-  load_weights_from(*model, request.weights.empty() ? *config.model.init_weights : request.weights);
+  if (request.weights.empty())
+    load_weights_from(*model, *config.model.init_weights, config.model.init_key);
+  else
+    load_weights_from(*model, request.weights);
   const auto data = config.make_data();
   Trainer trainer(config.trainer_options());
   use(trainer, model, *data);

@@ -7,6 +7,7 @@
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/jsonl_logger.h"
 #include "kindling/loggers/terminal.h"
+#include "kindling/optim/python_optimizer.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
 #include "program/commands.h"
@@ -68,6 +69,27 @@ class ConfigOnResume : public Callback {
   const RunFolder& folder_;
   const RunConfig& config_;
 };
+
+// An optimizer that begins with Python's state, where one is asked for.
+OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOptions& start) {
+  if (!start.init_state) return make;
+  return [make, start](ParameterGroups parameters) {
+    auto optimizer = make(std::move(parameters));
+    load_python_optimizer(*optimizer, *start.init_state, start.init_key);
+    return optimizer;
+  };
+}
+
+// What a new run starts from, before there is a folder of it.
+void start_from_files(const RunConfig& config, Module& model) {
+  if (config.model.init_weights) load_weights_from(model, *config.model.init_weights, config.model.init_key);
+  if (!config.optimizer_start.init_state) return;
+  if (!config.model.init_weights)
+    throw ConfigError({.place = "optimizer.init_state",
+                       .found = "the state of an optimizer is that of certain weights",
+                       .wanted = "model.init_weights beside it"});
+  with_start(config.trainer_options().optimizer, config.optimizer_start)(ParameterGroups(model));
+}
 
 int tell_finished(const ResumePlan& plan) {
   std::cout << plan.note << "\n";
@@ -168,6 +190,7 @@ class FitRun {
   TrainerOptions trainer_options() const {
     TrainerOptions options = config_.trainer_options();
     options.nonfinite_dir = folder_.path();
+    if (in_.plan.run.empty()) options.optimizer = with_start(options.optimizer, config_.optimizer_start);
     if (config_.folder.jsonl)
       options.loggers.push_back(std::make_shared<JsonlLogger>(folder_.file("metrics.jsonl")));
     if (config_.folder.csv)
@@ -225,7 +248,7 @@ int fit_command(const CommandContext& context) {
   const auto data = config.make_data();
   data->prepare();
   const auto model = config.make_model();
-  if (config.model.init_weights && plan.run.empty()) load_weights_from(*model, *config.model.init_weights);
+  if (plan.run.empty()) start_from_files(config, *model);
   return FitRun({context, loaded, plan, signals, model, *data}).run();
 }
 

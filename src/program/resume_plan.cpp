@@ -3,22 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
 #include <vector>
 
 #include "base/joined.h"
 #include "kindling/base/error.h"
+#include "program/config_change.h"
 #include "program/run_folder.h"
 
 namespace kindling {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A key whose value is another one than that of the run.
-struct ConfigChange {
-  std::string key, was, now;
-};
 
 // What leaves the numbers of the steps as they are, and what somebody must be able to change: a longer
 // training, another machine.
@@ -31,18 +26,6 @@ bool is_harmless(const ConfigChange& change) {
                             "trainer.min_steps"};
   return change.key.starts_with("checkpoint.") || change.key.starts_with("early_stopping.") ||
          change.key.starts_with("run.") || std::ranges::find(keys, change.key) != keys.end();
-}
-
-std::vector<ConfigChange> changes_between(const RunConfig& was, const RunConfig& now) {
-  std::map<std::string, ConfigChange> changes;
-  for (const auto& [key, value] : was.values()) changes[key] = {key, value, "not set"};
-  for (const auto& [key, value] : now.values())
-    changes.try_emplace(key, ConfigChange{key, "not set", ""}).first->second.now = value;
-  changes.erase("checkpoint.resume");  // is about this start, not about the run
-  std::vector<ConfigChange> differing;
-  for (const auto& [key, change] : changes)
-    if (change.was != change.now) differing.push_back(change);
-  return differing;
 }
 
 void require_harmless(const std::vector<ConfigChange>& changes, const fs::path& run) {

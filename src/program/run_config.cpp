@@ -99,7 +99,8 @@ void RunConfig::choose_optimizer(ConfigReader& reader, const Registry& registry)
   if (!reader.has("optimizer")) return;
   optimizer_maker_ = choose(reader, "optimizer", registry.optimizers, optimizer_name_.name);
   if (!optimizer_maker_) return;
-  table(reader, "optimizer", {OptionSet::of(optimizer_name_), optimizer_maker_->options()});
+  table(reader, "optimizer",
+        {OptionSet::of(optimizer_name_), optimizer_maker_->options(), OptionSet::of(optimizer_start)});
   groups_.resize(reader.num_tables("optimizer.groups"));
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const std::string path = item("optimizer.groups", i);

@@ -48,6 +48,7 @@ class RunConfig {
 
   RunOptions run;
   ModelOptions model;
+  OptimizerStartOptions optimizer_start;
   ModelCheckpointOptions checkpoint;
   ResumeOptions resume;
   RunFolderOptions folder;

@@ -26,12 +26,16 @@ struct RunOptions {
 struct ModelOptions {
   std::string name{};
   std::optional<std::filesystem::path> init_weights{};
+  std::string init_key{};
   std::vector<std::string> freeze{};
   std::vector<std::string> metrics{};
 
   static constexpr auto fields = kindling::fields(
       kindling::field("name", &ModelOptions::name, {.doc = "see `kindling list models`"}),
-      kindling::field("init_weights", &ModelOptions::init_weights, {.doc = "safetensors file to start from"}),
+      kindling::field("init_weights", &ModelOptions::init_weights,
+                      {.doc = "file to start from, .safetensors or .pt"}),
+      kindling::field("init_key", &ModelOptions::init_key,
+                      {.doc = "entry of the .pt that holds them, such as model; empty: it is all of it"}),
       kindling::field("freeze", &ModelOptions::freeze,
                       {.doc = "names of parameters that stay as they are: net.0.*"}),
       kindling::field("metrics", &ModelOptions::metrics,
@@ -44,6 +48,18 @@ struct NameOption {
 
   static constexpr auto fields =
       kindling::fields(kindling::field("name", &NameOption::name, {.doc = "see `kindling list`"}));
+};
+
+// [optimizer], beside the optimizer's own options.
+struct OptimizerStartOptions {
+  std::optional<std::filesystem::path> init_state{};
+  std::string init_key{};
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("init_state", &OptimizerStartOptions::init_state,
+                      {.doc = "state of Python's optimizer to start from, a .pt"}),
+      kindling::field("init_key", &OptimizerStartOptions::init_key,
+                      {.doc = "entry of the .pt that holds it, such as optimizer; empty: it is all of it"}));
 };
 
 // [schedule], beside the schedule's own options and the warm-up.

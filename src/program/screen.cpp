@@ -94,8 +94,8 @@ void Screen::on_fit_start(Trainer& trainer, Module&) {
   if (quiet_) return;
   std::cout << "config   " << heading_.configs << "   run  " << heading_.run << "   seed " << heading_.seed
             << "\n"
-            << "device   " << device_text(trainer.device()) << "   precision " << trainer.options().precision << "   LibTorch "
-            << TORCH_VERSION_MAJOR << "." << TORCH_VERSION_MINOR << "\n";
+            << "device   " << device_text(trainer.device()) << "   precision " << trainer.options().precision
+            << "   LibTorch " << TORCH_VERSION_MAJOR << "." << TORCH_VERSION_MINOR << "\n";
   if (!heading_.resume.empty()) std::cout << "resume   " << heading_.resume << "\n";
   show_layers(layers, std::cout);
   std::cout << std::flush;

@@ -39,21 +39,24 @@ struct Place {
 
 // A checkpoint holds more than the model.
 Place place_in(const fs::path& file) {
-  if (is_torch_file(file)) return {};
+  if (!is_checkpoint(file)) return {};
   const SafetensorsFile opened(file);
   const auto& texts = opened.index().metadata;
-  if (!texts.contains("progress.global_step")) return {};
   const auto averages = texts.find(kAveragesKey);
   return {.model = "model.", .averages = averages == texts.end() ? "" : averages->second};
 }
 
 }  // namespace
 
-void load_weights_from(Module& model, const fs::path& path) {
+bool is_checkpoint(const fs::path& file) {
+  return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains("progress.global_step");
+}
+
+void load_weights_from(Module& model, const fs::path& path, const std::string& key) {
   const fs::path file = file_meant(path);
   const Place place = place_in(file);
   if (place.averages.empty())
-    load_weights(model, file, {.prefix = place.model});
+    load_weights(model, file, {.prefix = place.model, .key = key});
   else
     load_state_dict(model, weights_from(file), file.string());
 }

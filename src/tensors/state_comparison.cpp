@@ -13,10 +13,12 @@
 namespace kindling {
 namespace {
 
-// [max |a - b|, max |a - b| / max(|a|, |b|)] on a's device.
-at::Tensor largest_differences(const at::Tensor& a, const at::Tensor& b) {
+constexpr std::int64_t kNumbers = 3;  // of a tensor, below
+
+// [max |a - b|, max |a - b| / max(|a|, |b|), elements beyond the tolerance] on a's device.
+at::Tensor differences_of(const at::Tensor& a, const at::Tensor& b, const Tolerance& tolerance) {
   const auto on_device = at::device(a.device()).dtype(at::kDouble);
-  if (a.numel() == 0) return at::zeros({2}, on_device);
+  if (a.numel() == 0) return at::zeros({kNumbers}, on_device);
   const at::ScalarType type = a.scalar_type();
   const at::ScalarType wide = at::isIntegralType(type, /*includeBool=*/true) ? at::kLong
                               : at::isComplexType(type)                      ? at::kComplexDouble
@@ -24,33 +26,37 @@ at::Tensor largest_differences(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.to(wide), y = move_to(b, a.device()).to(wide);
   const at::Tensor is_same = x.eq(y).logical_or_(x.ne(x).logical_and_(y.ne(y)));  // NaN is not itself
   const double infinity = std::numeric_limits<double>::infinity();
-  const auto largest = [&](const at::Tensor& distance) {
-    return distance.nan_to_num(infinity, infinity).masked_fill(is_same, 0.0).max();
+  const auto distances = [&](const at::Tensor& distance) {
+    return distance.nan_to_num(infinity, infinity).masked_fill(is_same, 0.0);
   };
-  const at::Tensor distance = x.sub(y).abs().to(at::kDouble);
+  const at::Tensor distance = distances(x.sub(y).abs().to(at::kDouble));
   const at::Tensor size = at::maximum(x.abs(), y.abs()).to(at::kDouble);
-  return at::stack({largest(distance), largest(distance.div(size))});
+  // An infinite distance is beyond any tolerance, also beyond an infinite one.
+  const at::Tensor is_beyond =
+      distance.gt(size.mul(tolerance.relative).add(tolerance.absolute)).logical_or_(distance.isinf());
+  return at::stack({distance.max(), distances(distance.div(size)).max(), is_beyond.sum().to(at::kDouble)});
 }
 
-void read_differences(const std::vector<at::Tensor>& largest,
+void read_differences(const std::vector<at::Tensor>& numbers,
                       std::vector<StateComparison::Difference>& differences) {
-  if (largest.empty()) return;
+  if (numbers.empty()) return;
   std::vector<at::Tensor> together;
-  for (const at::Tensor& tensor : largest) together.push_back(move_to(tensor, largest.front().device()));
+  for (const at::Tensor& tensor : numbers) together.push_back(move_to(tensor, numbers.front().device()));
   const at::Tensor on_host = move_to(at::stack(together), cpu());
   const double* value = on_host.const_data_ptr<double>();
   for (auto& difference : differences) {
     difference.max_absolute = *value++;
     difference.max_relative = *value++;
+    difference.num_different = static_cast<std::int64_t>(*value++);
   }
 }
 
 }  // namespace
 
-StateComparison compare(const StateDict& a, const StateDict& b) {
+StateComparison compare(const StateDict& a, const StateDict& b, const Tolerance& tolerance) {
   const at::NoGradGuard no_grad;
   StateComparison comparison;
-  std::vector<at::Tensor> largest;
+  std::vector<at::Tensor> numbers;
   for (const auto& [name, tensor] : a.tensors) {
     const at::Tensor* other = b.find(name);
     if (other == nullptr) {
@@ -58,18 +64,18 @@ StateComparison compare(const StateDict& a, const StateDict& b) {
     } else if (type_text(tensor) != type_text(*other)) {
       comparison.misfits.push_back({name, type_text(tensor), type_text(*other)});
     } else {
-      comparison.differences.push_back({name, 0, 0});
-      largest.push_back(largest_differences(tensor, *other));
+      comparison.differences.push_back({name, 0, 0, 0});
+      numbers.push_back(differences_of(tensor, *other, tolerance));
     }
   }
   for (const auto& [name, tensor] : b.tensors)
     if (a.find(name) == nullptr) comparison.only_in_b.push_back(name);
-  read_differences(largest, comparison.differences);
+  read_differences(numbers, comparison.differences);
   return comparison;
 }
 
-StateComparison compare(const torch::nn::Module& a, const torch::nn::Module& b) {
-  return compare(state_dict(a), state_dict(b));
+StateComparison compare(const torch::nn::Module& a, const torch::nn::Module& b, const Tolerance& tolerance) {
+  return compare(state_dict(a), state_dict(b), tolerance);
 }
 
 bool StateComparison::is_equal(double tolerance) const {

@@ -10,6 +10,7 @@
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
 #include "tensors/state_fit.h"
+#include "tensors/state_tensors.h"
 #include "tensors/weights_file.h"
 
 namespace kindling {
@@ -38,37 +39,8 @@ at::ScalarType scalar_type(TensorType type) {
   throw CheckpointError({.found = "safetensors: unknown tensor type"});
 }
 
-// Keeps the bytes of tensors alive until they are written.
-struct HostTensors {
-  explicit HostTensors(const StateDict& state) {
-    for (const auto& [name, tensor] : state.tensors) {
-      held.push_back(move_to(tensor.detach(), cpu()).contiguous());
-      writes.push_back({.name = name,
-                        .type = tensor_type(tensor, name),
-                        .shape = tensor.sizes().vec(),
-                        .data = held.back().const_data_ptr(),
-                        .size_bytes = held.back().nbytes()});
-    }
-  }
-
-  std::vector<at::Tensor> held;
-  std::vector<TensorToWrite> writes;
-};
-
 void write_state(const StateDict& state, const std::filesystem::path& path, WithChecksums checksums) {
   write_safetensors(path, HostTensors(state).writes, state.metadata, checksums);
-}
-
-StateDict read_state(const WeightsFile& file) {
-  StateDict state{.tensors = {}, .metadata = file.metadata()};
-  for (std::size_t i = 0; i < file.entries().size(); ++i) {
-    const auto& [name, type, shape] = file.entries()[i];
-    const std::size_t first = file.first_alike(i);
-    state.tensors.emplace_back(name,
-                               first < i ? state.tensors[first].second : at::empty(shape, scalar_type(type)));
-    if (first == i) file.read(i, state.tensors[i].second.mutable_data_ptr());
-  }
-  return state;
 }
 
 // The one of a folder's checkpoints that a training would go on from.
@@ -90,6 +62,29 @@ std::filesystem::path newest_of(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+HostTensors::HostTensors(const StateDict& state) {
+  for (const auto& [name, tensor] : state.tensors) {
+    held.push_back(move_to(tensor.detach(), cpu()).contiguous());
+    writes.push_back({.name = name,
+                      .type = tensor_type(tensor, name),
+                      .shape = tensor.sizes().vec(),
+                      .data = held.back().const_data_ptr(),
+                      .size_bytes = held.back().nbytes()});
+  }
+}
+
+StateDict read_state(const WeightsFile& file) {
+  StateDict state{.tensors = {}, .metadata = file.metadata()};
+  for (std::size_t i = 0; i < file.entries().size(); ++i) {
+    const auto& [name, type, shape] = file.entries()[i];
+    const std::size_t first = file.first_alike(i);
+    state.tensors.emplace_back(name,
+                               first < i ? state.tensors[first].second : at::empty(shape, scalar_type(type)));
+    if (first == i) file.read(i, state.tensors[i].second.mutable_data_ptr());
+  }
+  return state;
+}
 
 void save_safetensors(const StateDict& state, const std::filesystem::path& path) {
   write_state(state, path, WithChecksums::no);
@@ -122,7 +117,7 @@ StateDict load_checkpoint(const std::filesystem::path& path) {
 
 LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                         const LoadOptions& options) {
-  const WeightsFile file = WeightsFile::open(path);
+  const WeightsFile file = WeightsFile::open(path, options.key);
   StateDict shapes;
   for (const auto& [name, type, shape] : file.entries())
     shapes.tensors.emplace_back(name, at::empty(shape, at::device(at::kMeta).dtype(scalar_type(type))));

@@ -373,7 +373,7 @@ TEST(ConfigReader, ShowsTheLineOfWhatIsWrongInAnArrayOfTables) {
             "mnist.toml:1:1: error: its name\n"
             "    1 | [[optimizer.groups]]\n"
             "      | ^~~~~~~~~~~~~~~~~~~~\n"
-            "mnist.toml:4:6: error: 'optimizer.groups[1].lr': expected a number > 0, found the string \"x\"\n"
+            "mnist.toml:4:6: error: 'optimizer.groups[1].lr': expected a number, found the string \"x\"\n"
             "mnist.toml:5:1: error: unknown key 'optimizer.groups[1].nme'\n"
             "    5 | nme = 'b'\n"
             "      | ^~~ did you mean 'name'?\n"

@@ -6,6 +6,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/formats/torch_file.h"
+#include "support/python.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -84,16 +85,6 @@ TEST(TorchWriter, RefusesWhatNoStateDictIs) {
   EXPECT_EQ(refusal({{"\xff", TensorType::uint8, {2}, kSomeValues.data(), 2}}),
             "tensor \"\xff\" to be written: its name is no valid UTF-8");
   EXPECT_FALSE(std::filesystem::exists(scratch / "x.pt"));
-}
-
-// The Python of KINDLING_TORCH_PYTHON, else of the scripts, else on the PATH; empty: none has PyTorch.
-std::string python_with_torch() {
-  const char* set = std::getenv("KINDLING_TORCH_PYTHON");
-  for (const std::string& python :
-       {std::string(set == nullptr ? "" : set), std::string(KINDLING_VENV_PYTHON), std::string("python3")})
-    if (!python.empty() && std::system((python + " -c 'import torch' >/dev/null 2>&1").c_str()) == 0)
-      return python;
-  return "";
 }
 
 TEST(TorchWriter, IsReadByPythonByDefault) {

@@ -1,4 +1,4 @@
-// Any bytes as a file of torch.save, and as the pickle in one whose archive is right, so that what lies
+// Any bytes as a file of torch.save, a state dict or an optimizer, and as the pickle in one whose archive is right, so that what lies
 // behind the CRC is reached. What opens must be readable: no value lies outside its storage.
 
 #include <string>
@@ -6,6 +6,7 @@
 #include "../support/torch_bytes.h"
 #include "kindling/base/error.h"
 #include "kindling/formats/torch_file.h"
+#include "kindling/formats/torch_optimizer.h"
 
 namespace {
 
@@ -23,6 +24,19 @@ void read_torch_file(std::string bytes, const std::string& key) {
   }
 }
 
+void read_torch_optimizer(std::string bytes, const std::string& key) {
+  try {
+    const TorchOptimizer optimizer = torch_optimizer_of_bytes(std::move(bytes), "fuzz", key);
+    for (const TorchOptimizerEntry& entry : optimizer.state) {
+      if (entry.number) continue;
+      const TorchTensor& tensor = optimizer.values.tensors().at(entry.tensor);
+      std::string values(tensor.size_bytes(), '\0');
+      optimizer.values.read(tensor, values.data());
+    }
+  } catch (const Error&) {
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -30,7 +44,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   read_torch_file(bytes, "");
   std::vector<torch_bytes::ZipPart> parts = torch_bytes::parts_of(bytes);
   for (const char* name : {"x/data/1", "x/data/2"}) parts.push_back({.name = name, .bytes = parts[1].bytes});
-  read_torch_file(torch_bytes::zip_of(parts), "");
-  read_torch_file(torch_bytes::zip_of(parts), "model");
+  const std::string whole = torch_bytes::zip_of(parts);
+  for (const char* key : {"", "model"}) {
+    read_torch_file(whole, key);
+    read_torch_optimizer(whole, key);
+  }
   return 0;
 }

@@ -54,7 +54,7 @@ TEST_P(ComparedOnDevice, ResultsComeInOneTransfer) {
   const auto a = copy_to(*net, device_), b = copy_to(*net, device_);
   const TransferCounts before = transfer_counts();
   EXPECT_TRUE(compare(*a, *b).is_equal());
-  EXPECT_EQ(transfer_counts() - before, (TransferCounts{0, 0, 1, 64, 1}));  // four tensors, two doubles each
+  EXPECT_EQ(transfer_counts() - before, (TransferCounts{0, 0, 1, 96, 1}));  // four tensors, three doubles each
 }
 
 TEST_P(ComparedOnDevice, ValuesOfEveryKindCount) {
@@ -69,6 +69,22 @@ TEST_P(ComparedOnDevice, ValuesOfEveryKindCount) {
   EXPECT_EQ(between(there(at::full({1}, kInfinity)), at::full({1}, -kInfinity)).max_relative, kInfinity);
   EXPECT_EQ(between(there(at::empty({0, 3})), at::empty({0, 3})).max_absolute, 0);
   EXPECT_EQ(between(there(at::scalar_tensor(2.0)), at::scalar_tensor(2.5)).max_absolute, 0.5);
+}
+
+TEST_P(ComparedOnDevice, ElementsBeyondTheToleranceAreCounted) {
+  const auto count = [&](const at::Tensor& a, const at::Tensor& b, Tolerance tolerance) {
+    return compare({{{"x", a.to(device_)}}, {}}, {{{"x", b}}, {}}, tolerance).differences.at(0).num_different;
+  };
+  const at::Tensor a = at::tensor({1.0, 100.0, 0.0, 8.0}), b = at::tensor({1.5, 101.0, 0.0, 8.0});
+  EXPECT_EQ(count(a, b, {}), 2);
+  EXPECT_EQ(count(a, b, {.absolute = 0.5}), 1);
+  EXPECT_EQ(count(a, b, {.relative = 0.01}), 1);  // of 101, the larger one
+  EXPECT_EQ(count(a, b, {.relative = 0.0049, .absolute = 0.5}), 1);
+  EXPECT_EQ(count(a, b, {.relative = 0.005, .absolute = 0.5}), 0);
+  const at::Tensor odd = at::tensor({double{kNaN}, kInfinity, 1.0});
+  EXPECT_EQ(count(odd, odd, {}), 0);
+  EXPECT_EQ(count(odd, at::tensor({1.0, -kInfinity, double{kNaN}}), {.relative = 1, .absolute = 1}), 3);
+  EXPECT_EQ(count(at::empty({0}), at::empty({0}), {}), 0);
 }
 
 TEST(StateComparison, NamesWhatCannotBeCompared) {

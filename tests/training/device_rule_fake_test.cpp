@@ -7,6 +7,7 @@
 #include "kindling/nn/mlp.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/cosine_schedules.h"
+#include "kindling/optim/decay_schedules.h"
 #include "training/small_fit.h"
 
 namespace kindling {
@@ -133,6 +134,39 @@ TEST_P(FakeDeviceRule, HoldsWithLateCopies) {
   const fake::LateCopies late;
   const auto counter = run();
   for (const Counts& loop : counter->loops) EXPECT_EQ(loop.host_waits(), 0);
+}
+
+// Schedules, groups and frozen parts are numbers on the host: nothing of them asks the device.
+TEST(FakeDeviceRuleOfSchedules, NoneMakesTheLoopWait) {
+  const std::vector<Schedule> schedules{
+      {},
+      one_cycle_schedule({.cycle_momentum = true}),
+      plateau_schedule({.monitor = "train_loss", .mode = "max", .patience = 0}),
+      sequence_schedule({linear_schedule(), inverse_sqrt_schedule()}, {.milestones = {10}})};
+  std::vector<Counts> counts;
+  for (const Schedule& schedule : schedules) {
+    const auto counter = std::make_shared<Counter>();
+    const auto model = std::make_shared<Mlp>(MlpOptions{.hidden = {16}});
+    if (schedule) model->freeze_by_name({"net.1.*"});
+    NoiseImages data(20 * kBatchSize, 10, kBatchSize);
+    Trainer({.max_epochs = kNumEpochs,
+             .num_gpus = 1,
+             .optimizer =
+                 [](const ParameterGroups& all) {
+                   return std::make_unique<AdamW>(by_name(all, {{.match = "*.bias", .weight_decay = 0}}));
+                 },
+             .schedule = schedule,
+             .callbacks = {counter}})
+        .fit(model, data);
+    ASSERT_EQ(counter->loops.size(), std::size_t{kNumEpochs});
+    for (const Counts& loop : counter->loops) {
+      EXPECT_EQ(loop.host_waits() + loop.item_reads + loop.data_dependent_ops, 0);
+      EXPECT_EQ(loop.blocking_host_to_device_copies + loop.device_to_host_copies, 0);
+    }
+    counts.push_back(counter->ends.back());
+    EXPECT_EQ(counts.back().device_to_host_copies, counts.front().device_to_host_copies);
+    EXPECT_EQ(counts.back().host_waits(), counts.front().host_waits());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(FakeModels, FakeDeviceRule,

@@ -18,8 +18,8 @@ namespace kindling {
 namespace {
 
 // Gives the records a value of its choice.
-struct Scores : Callback {
-  explicit Scores(std::vector<double> of_epochs, std::string value_name = "val_loss")
+struct ToldScores : Callback {
+  explicit ToldScores(std::vector<double> of_epochs, std::string value_name = "val_loss")
       : values(std::move(of_epochs)), name(std::move(value_name)) {}
   void on_epoch_record(Trainer&, Module&, Record& record) override {
     std::erase_if(record.values, [&](const auto& value) { return value.first == name; });
@@ -36,7 +36,7 @@ struct ScoredFit {
       : stopping(std::make_shared<EarlyStopping>(asked)) {
     options = {.max_epochs = static_cast<std::int64_t>(scores.size()),
                .optimizer = sgd(0.01),
-               .callbacks = {std::make_shared<Scores>(std::move(scores), name), stopping}};
+               .callbacks = {std::make_shared<ToldScores>(std::move(scores), name), stopping}};
   }
   FitResult fit(const std::filesystem::path& resume = {}) {
     return Trainer(options).fit(std::make_shared<Slope>(), data, {.resume = resume});
@@ -99,7 +99,7 @@ TEST(EarlyStopping, LooksAtWhatIsNotFinite) {
 }
 
 TEST(EarlyStopping, DoesNotCountEpochsWithoutTheValue) {
-  const double none = Scores::kAbsent;
+  const double none = ToldScores::kAbsent;
   EXPECT_EQ(ScoredFit({5, none, 6, none, 6, none, 6, none}, {.strict = false}).epochs(), 7);
 }
 

@@ -129,10 +129,13 @@ TEST(PlateauInAFit, RefusesAValueThatIsNotThere) {
 
 TEST(PlateauInAFit, WaitsForAValidationThatIsLeftOut) {
   const auto logger = std::make_shared<MemoryLogger>();
-  const auto model = std::make_shared<Told>(std::vector<double>{});  // logs nothing
+  const auto model = std::make_shared<Told>(std::vector<double>{9, 2, 9, 1, 9, 1, 9, 9});
   TensorData data = ramp(4, 2, 2);
-  Trainer(on_plateau(logger)).fit(model, data);
-  EXPECT_EQ(rates_in(*logger), std::vector<double>(8, 1));
+  TrainerOptions options = on_plateau(logger);
+  options.check_val_every_n_epoch = 2;
+  Trainer(options).fit(model, data);
+  // Of 2, 1 and 1 the last one, in the sixth epoch, is one too many.
+  EXPECT_EQ(rates_in(*logger), (std::vector<double>{1, 1, 1, 1, 1, 1, 0.5, 0.5}));
 }
 
 TEST(PlateauInAFit, WantsAModeForAnotherValueThanTheModels) {

@@ -17,6 +17,8 @@
 // dicts are made of is understood, all else is refused. All functions throw CheckpointError.
 namespace kindling {
 
+struct TorchOptimizer;
+
 // Whether a file begins as one of torch.save does, of any version.
 KINDLING_API bool is_torch_file(const std::filesystem::path& path);
 
@@ -52,6 +54,9 @@ class KINDLING_API TorchFile {
 
  private:
   struct Storages;
+  friend KINDLING_API TorchOptimizer open_torch_optimizer(const std::filesystem::path&, const std::string&);
+  friend KINDLING_API TorchOptimizer torch_optimizer_of_bytes(std::string, const std::string&,
+                                                              const std::string&);
   TorchFile() = default;
 
   std::shared_ptr<Storages> storages_;

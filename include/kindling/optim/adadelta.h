@@ -31,6 +31,7 @@ struct AdadeltaOptions {
 class KINDLING_API Adadelta : public ForeachOptimizer {
  public:
   explicit Adadelta(ParameterGroups parameters, AdadeltaOptions options = {});
+  TorchOptions python_options() const override;
 
  protected:
   void update_part(const Part& part) override;

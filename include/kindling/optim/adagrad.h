@@ -35,6 +35,7 @@ struct AdagradOptions {
 class KINDLING_API Adagrad : public ForeachOptimizer {
  public:
   explicit Adagrad(ParameterGroups parameters, AdagradOptions options = {});
+  TorchOptions python_options() const override;
 
  protected:
   void update_part(const Part& part) override;

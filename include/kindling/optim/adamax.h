@@ -35,6 +35,7 @@ struct AdamaxOptions {
 class KINDLING_API Adamax : public ForeachOptimizer {
  public:
   explicit Adamax(ParameterGroups parameters, AdamaxOptions options = {});
+  TorchOptions python_options() const override;
 
  protected:
   void update_part(const Part& part) override;

@@ -42,6 +42,7 @@ struct NAdamOptions {
 class KINDLING_API NAdam : public ForeachOptimizer {
  public:
   explicit NAdam(ParameterGroups parameters, NAdamOptions options = {});
+  TorchOptions python_options() const override;
 
  protected:
   void update_part(const Part& part) override;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/formats/torch_optimizer.h"
 #include "kindling/optim/parameter_group.h"
 #include "kindling/tensors/state_dict.h"
 
@@ -78,6 +79,9 @@ class KINDLING_API Optimizer {
   // another learning rate than the saved one keeps its own, and so it is with the momentum.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
+
+  // The rule's options under Python's names, for its files (python_optimizer.h); empty: they go to none.
+  virtual TorchOptions python_options() const { return {}; }
 
   // Whether step() can leave out a step by `found_inf`: of every rule but those that have state whose start
   // they do not tell.

@@ -39,6 +39,7 @@ struct RAdamOptions {
 class KINDLING_API RAdam : public ForeachOptimizer {
  public:
   explicit RAdam(ParameterGroups parameters, RAdamOptions options = {});
+  TorchOptions python_options() const override;
 
  protected:
   void update_part(const Part& part) override;

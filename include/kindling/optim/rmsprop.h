@@ -38,6 +38,7 @@ struct RmsPropOptions {
 class KINDLING_API RmsProp : public ForeachOptimizer {
  public:
   explicit RmsProp(ParameterGroups parameters, RmsPropOptions options = {});
+  TorchOptions python_options() const override;
 
  protected:
   void update_part(const Part& part) override;

@@ -37,6 +37,7 @@ class KINDLING_API Sgd : public Optimizer {
   // Throws ConfigError for options that contradict each other.
   explicit Sgd(ParameterGroups parameters, SgdOptions options = {});
   bool takes_tensors() const override { return true; }
+  TorchOptions python_options() const override;
 
  protected:
   // Throws ConfigError for found_inf with dampening, unless it stays: whether the buffer has begun would be

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,11 @@
 #include "kindling/tensors/state_dict.h"
 
 namespace kindling {
+
+// What counts as equal: |a - b| <= absolute + relative · max(|a|, |b|). The default takes equal values alone.
+struct Tolerance {
+  double relative = 0, absolute = 0;
+};
 
 // How two models, or two saved states, differ.
 struct KINDLING_API StateComparison {
@@ -19,6 +25,7 @@ struct KINDLING_API StateComparison {
   struct Difference {
     std::string name;
     double max_absolute, max_relative;
+    std::int64_t num_different;  // elements beyond the tolerance of the comparison
   };
 
   std::vector<std::string> only_in_a, only_in_b;
@@ -33,7 +40,8 @@ struct KINDLING_API StateComparison {
 
 // Compares where the tensors of `a` are, in double or int64; what lies elsewhere is moved there, a tensor at
 // a time. The results come to the host in one copy.
-KINDLING_API StateComparison compare(const StateDict& a, const StateDict& b);
-KINDLING_API StateComparison compare(const torch::nn::Module& a, const torch::nn::Module& b);
+KINDLING_API StateComparison compare(const StateDict& a, const StateDict& b, const Tolerance& tolerance = {});
+KINDLING_API StateComparison compare(const torch::nn::Module& a, const torch::nn::Module& b,
+                                     const Tolerance& tolerance = {});
 
 }  // namespace kindling

@@ -39,6 +39,8 @@ struct LoadOptions {
   // Then, beginnings of names: {{"encoder.", "net.0."}} loads encoder.weight into net.0.weight. The first
   // that fits counts.
   std::vector<std::pair<std::string, std::string>> map{};
+  // Of a file of torch.save, the entry of a dict that is the state dict: "model" of {"model": …, "epoch": 3}.
+  std::string key{};
 };
 
 // What has become of the values and of the model's tensors, by the model's names.

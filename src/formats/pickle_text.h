@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kindling/formats/safetensors.h"
+
+// The instructions of pickles, protocol 2, that make a value on the machine's stack.
+namespace kindling {
+
+std::string pickled_integer(std::int64_t number);
+std::string pickled_real(double number);
+std::string pickled_text(std::string_view text);
+std::string pickled_name(std::string_view module_and_name);
+std::string pickled_tuple(std::span<const std::int64_t> numbers);
+// In row order, from the beginning of a storage of its own size: _rebuild_tensor_v2(storage, offset, sizes,
+// strides, needs a gradient, hooks).
+std::string pickled_tensor_of(const TensorToWrite& tensor, std::size_t storage);
+
+}  // namespace kindling

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "program/run_config.h"
+
+namespace kindling {
+
+// A key whose value is another one in another config; "not set" for none.
+struct ConfigChange {
+  std::string key, was, now;
+};
+
+// By their keys; those that say where a training begins are left out.
+std::vector<ConfigChange> changes_between(const RunConfig& was, const RunConfig& now);
+
+}  // namespace kindling

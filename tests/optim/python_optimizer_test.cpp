@@ -1,0 +1,221 @@
+// Trainings that begin in Python and go on here, and the other way round. The fixtures are written by
+// tests/optim/fixtures/python_training.py.
+
+#include "kindling/optim/python_optimizer.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "kindling/base/error.h"
+#include "kindling/optim/adam.h"
+#include "kindling/optim/sgd.h"
+#include "support/python.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kTrainings = fs::path(KINDLING_TESTS) / "optim" / "fixtures";
+
+// Kinds of operators round differently, in the last bits of float32; 50 smooth steps keep that small.
+constexpr double kSameLoss = 1e-6;
+
+// Python's options of the same name.
+std::unique_ptr<Optimizer> optimizer_of(const std::string& kind, const torch::nn::Module& model) {
+  if (kind == "sgd")
+    return std::make_unique<Sgd>(model, SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-3});
+  return std::make_unique<AdamW>(
+      model,
+      AdamWOptions{.lr = 0.01, .betas = {0.8, 0.95}, .eps = 1e-6, .weight_decay = 0.1, .amsgrad = true});
+}
+
+torch::nn::Sequential small_tanh_net() {
+  return torch::nn::Sequential{torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3)};
+}
+
+std::vector<double> train(torch::nn::Sequential& model, Optimizer& optimizer, const StateDict& data,
+                          int steps) {
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i) {
+    optimizer.zero_grad();
+    const auto loss = torch::nn::functional::cross_entropy(model->forward(*data.find("x")), *data.find("y"));
+    loss.backward();
+    optimizer.step();
+    losses.push_back(loss.item<double>());
+  }
+  return losses;
+}
+
+void expect_same_losses(const std::vector<double>& found, const std::vector<double>& wanted) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], wanted[i], kSameLoss) << "step " << i;
+}
+
+std::vector<double> numbers_in(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<double>(), tensor.const_data_ptr<double>() + tensor.numel()};
+}
+
+struct Begun {
+  explicit Begun(const std::string& kind)
+      : file(kTrainings / "torch_2.13.0" / (kind + ".pt")), optimizer(optimizer_of(kind, *model)) {
+    load_state_dict(*model, load_state_file(file, "model"));
+  }
+
+  fs::path file;
+  torch::nn::Sequential model = small_tanh_net();
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+class PythonTraining : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, PythonTraining, testing::Values("sgd", "adamw"));
+
+TEST_P(PythonTraining, GoesOnHere) {
+  const std::string kind = GetParam();
+  int versions = 0;
+  for (const auto& folder : fs::directory_iterator(kTrainings)) {
+    if (!folder.is_directory()) continue;
+    SCOPED_TRACE(folder.path().filename().string());
+    Begun begun(kind);
+    load_state_dict(*begun.model, load_state_file(folder.path() / (kind + ".pt"), "model"));
+    load_python_optimizer(*begun.optimizer, folder.path() / (kind + ".pt"), "optimizer");
+    const StateDict data = load_state_file(folder.path() / (kind + ".data.pt"));
+    expect_same_losses(train(begun.model, *begun.optimizer, data, 50), numbers_in(*data.find("losses")));
+    ++versions;
+  }
+  EXPECT_GE(versions, 1);
+}
+
+// Without the state the losses are others: the test above can fail.
+TEST_P(PythonTraining, IsAnotherWithoutTheStateOfItsOptimizer) {
+  Begun begun(GetParam());
+  const StateDict data =
+      load_state_file(kTrainings / "torch_2.13.0" / (std::string(GetParam()) + ".data.pt"));
+  const std::vector<double> found = train(begun.model, *begun.optimizer, data, 50);
+  EXPECT_GT(std::abs(found[5] - numbers_in(*data.find("losses"))[5]), 100 * kSameLoss);
+}
+
+TEST_P(PythonTraining, GoesOnInPythonWhenItHasBegunHere) {
+  const std::string python = python_with_torch(), kind = GetParam();
+  if (python.empty()) GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
+  const Scratch scratch;
+  Begun begun(kind);
+  const fs::path data_file = kTrainings / "torch_2.13.0" / (kind + ".data.pt");
+  const StateDict data = load_state_file(data_file);
+  train(begun.model, *begun.optimizer, data, 7);
+  save_torch(state_dict(*begun.model), scratch / "model.pt");
+  save_python_optimizer(*begun.optimizer, scratch / "optimizer.pt");
+  const std::string command = python + " " + (kTrainings / "python_training.py").string() + " continue " +
+                              kind + " " + (scratch / "model.pt").string() + " " +
+                              (scratch / "optimizer.pt").string() + " " + data_file.string() + " >" +
+                              (scratch / "losses").string() + " 2>" + (scratch / "log").string();
+  const int code = std::system(command.c_str());
+  std::ostringstream log;
+  log << std::ifstream(scratch / "log").rdbuf();
+  ASSERT_EQ(code, 0) << log.str();
+  std::vector<double> in_python;
+  std::ifstream losses(scratch / "losses");
+  for (double loss; losses >> loss;) in_python.push_back(loss);
+  expect_same_losses(train(begun.model, *begun.optimizer, data, 50), in_python);
+}
+
+TEST_P(PythonTraining, ComesBackAsItWasSaved) {
+  const Scratch scratch;
+  Begun begun(GetParam()), other(GetParam());
+  load_python_optimizer(*begun.optimizer, begun.file, "optimizer");
+  save_python_optimizer(*begun.optimizer, scratch / "x.pt");
+  load_python_optimizer(*other.optimizer, scratch / "x.pt");
+  const StateDict there = begun.optimizer->state_dict(), here = other.optimizer->state_dict();
+  EXPECT_GT(there.tensors.size(), 3u);
+  ASSERT_EQ(here.tensors.size(), there.tensors.size());
+  for (const auto& [name, tensor] : there.tensors) EXPECT_TRUE(here.find(name)->equal(tensor)) << name;
+}
+
+// Python adds to each parameter's count in place.
+TEST(PythonOptimizer, WritesACountForEachParameter) {
+  const Scratch scratch;
+  Begun begun("adamw");
+  load_python_optimizer(*begun.optimizer, begun.file, "optimizer");
+  save_python_optimizer(*begun.optimizer, scratch / "x.pt");
+  const TorchOptimizer file = open_torch_optimizer(scratch / "x.pt");
+  std::set<std::size_t> storages;
+  for (const TorchTensor& tensor : file.values.tensors()) storages.insert(tensor.storage);
+  EXPECT_EQ(file.values.tensors().size(), 16u);
+  EXPECT_EQ(storages.size(), 16u);
+}
+
+TEST(PythonOptimizer, TakesGroupsInTheirOrder) {
+  const Scratch scratch;
+  const torch::nn::Sequential model = small_tanh_net();
+  const auto grouped = [&](std::vector<at::Tensor> first, std::vector<at::Tensor> second) {
+    return Sgd({{.parameters = first, .lr = 0.5}, {.parameters = second, .weight_decay = 0.25}},
+               {.lr = 0.1, .momentum = 0.5});
+  };
+  const auto all = model->parameters();
+  Sgd sgd = grouped({all[3]}, {all[0], all[1]});
+  for (const std::size_t i : {0, 1, 3}) all[i].mutable_grad() = at::full_like(all[i], static_cast<double>(i));
+  sgd.step();
+  sgd.set_lr(1, 0.05);
+  save_python_optimizer(sgd, scratch / "x.pt");
+  const TorchOptimizer file = open_torch_optimizer(scratch / "x.pt");
+  ASSERT_EQ(file.groups.size(), 2u);
+  EXPECT_EQ(file.groups[0].parameters, (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(file.groups[1].parameters, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(
+      file.groups[0].options,
+      (TorchOptions{
+          {"lr", 0.5}, {"momentum", 0.5}, {"dampening", 0.0}, {"nesterov", false}, {"weight_decay", 0.0}}));
+  EXPECT_EQ(file.groups[1].options.at("weight_decay"), TorchOptions::mapped_type(0.25));
+  EXPECT_EQ(file.groups[1].options.at("lr"), TorchOptions::mapped_type(0.05));
+  EXPECT_EQ(file.groups[1].options.at("initial_lr"), TorchOptions::mapped_type(0.1));
+
+  Sgd other = grouped({all[3]}, {all[0], all[1]});
+  load_python_optimizer(other, scratch / "x.pt");
+  for (const auto& [name, tensor] : sgd.state_dict().tensors)
+    EXPECT_TRUE(other.state_dict().find(name)->equal(tensor)) << name;
+  EXPECT_EQ(other.lr(1), 0.1);  // its own
+
+  Sgd split = grouped({all[3], all[0]}, {all[1]});
+  EXPECT_EQ(error_text<CheckpointError>([&] { load_python_optimizer(split, scratch / "x.pt"); }),
+            (scratch / "x.pt").string() +
+                ": it has 2 groups of 1, 2 parameters; wanted: 2 groups of 2, 1 parameters; make both "
+                "optimizers of the same parameters; nothing was loaded");
+  Sgd turned = grouped({all[2]}, {all[0], all[1]});
+  const std::string text =
+      error_text<CheckpointError>([&] { load_python_optimizer(turned, scratch / "x.pt"); });
+  EXPECT_NE(text.find("'0.momentum_buffer' has the shape [3]"), std::string::npos) << text;
+}
+
+TEST(PythonOptimizer, OfAnotherKindOrOptionsIsRefused) {
+  const torch::nn::Sequential model = small_tanh_net();
+  const auto refusal = [&](auto optimizer, const std::string& kind) {
+    const std::string text = error_text<CheckpointError>(
+        [&] { load_python_optimizer(optimizer, kTrainings / "torch_2.13.0" / (kind + ".pt"), "optimizer"); });
+    EXPECT_EQ(optimizer.state_dict().tensors.size(), 0u);
+    const std::string start = ".pt, group 0: ", end = "; wanted: an optimizer of the same kind";
+    return text.substr(text.find(start) + start.size(), text.find(end) - text.find(start) - start.size());
+  };
+  const AdamWOptions same{.betas = {0.8, 0.95}, .eps = 1e-6, .weight_decay = 0.1, .amsgrad = true};
+  AdamWOptions other = same;
+  other.betas[1] = 0.999;
+  other.amsgrad = false;
+  EXPECT_EQ(refusal(AdamW(*model, other), "adamw"),
+            "'amsgrad' is true there and false here, 'betas' is [0.8, 0.95] there and [0.8, 0.999] here");
+  EXPECT_EQ(refusal(Adam(*model, {.betas = {0.8, 0.95}, .eps = 1e-6, .weight_decay = 0.1, .amsgrad = true}),
+                    "adamw"),
+            "'decoupled_weight_decay' is true there and false here");
+  EXPECT_EQ(
+      refusal(Sgd(*model, {.momentum = 0.9, .weight_decay = 0.1}), "adamw"),
+      "'dampening' is not there, 'momentum' is not there, 'nesterov' is not there, 'amsgrad' is true there "
+      "and no option here, 'betas' is [0.8, 0.95] there and no option here, 'decoupled_weight_decay' is "
+      "true there and no option here, 'eps' is 1e-06 there and no option here");
+  EXPECT_EQ(refusal(Sgd(*model, {.momentum = 0.9}), "sgd"), "'weight_decay' is 0.001 there and 0 here");
+}
+
+}  // namespace
+}  // namespace kindling
