@@ -155,17 +155,10 @@ void EagerStep::update_parameters(const GradScaler* scaler) {
   Optimizer& optimizer = *state_.optimizer;
   if (options_.schedule) follow_schedule(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
-<<<<<<< HEAD
-  if (optimizer.needs_closure()) require_plain_gradients();
-  bool is_first = true;  // of its evaluations, which has been made
-  const auto closure = [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); };
-  guard_.step(optimizer, closure, scaler);
-=======
   if (optimizer.needs_closure()) require_plain_batch();
   bool is_first = true;  // of its evaluations, which has been made
   guard_.step(optimizer, scaler,
               [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
->>>>>>> main
   losses_.clear();
   callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
 }
@@ -177,24 +170,15 @@ at::Tensor EagerStep::evaluate_again() {
   return loss;
 }
 
-<<<<<<< HEAD
-void EagerStep::require_plain_gradients() const {
-  const char* const option = state_.scaler                          ? "precision"
-                             : options_.accumulate_grad_batches > 1 ? "accumulate_grad_batches"
-                             : options_.gradient_clip_val > 0       ? "gradient_clip_val"
-                                                                    : nullptr;
-=======
 void EagerStep::require_plain_batch() const {
   const char* const option = options_.accumulate_grad_batches > 1 ? "accumulate_grad_batches"
                              : options_.gradient_clip_val > 0     ? "gradient_clip_val"
                              : state_.scaler                      ? "precision"
                                                                   : nullptr;
->>>>>>> main
   if (option != nullptr)
     throw ConfigError({.place = option,
-                       .found = "an option that changes gradients, and an optimizer that evaluates the loss "
-                                "several times (lbfgs)",
-                       .wanted = "its default, or another optimizer"});
+                       .found = "it is set, and the optimizer evaluates the loss of a batch several times",
+                       .wanted = "its default with such an optimizer (lbfgs)"});
 }
 
 void EagerStep::follow_schedule(Optimizer& optimizer) const {

@@ -30,11 +30,7 @@ class EagerStep : public Step {
   at::Tensor clip();  // returns the norm; undefined: it is not known
   void update_parameters(const GradScaler* scaler);
   at::Tensor evaluate_again();  // the loss and gradients of the batch, for optimizers that need a closure
-<<<<<<< HEAD
-  void require_plain_gradients() const;
-=======
   void require_plain_batch() const;
->>>>>>> main
   void end_row(double weight);
   void follow_schedule(Optimizer& optimizer) const;
   void require_scalar(const at::Tensor& loss) const;

@@ -89,13 +89,8 @@ void NonfiniteGuard::look_on_device(std::span<const at::Tensor> losses, std::spa
   }
 }
 
-<<<<<<< HEAD
-void NonfiniteGuard::step(Optimizer& optimizer, const Optimizer::Closure& closure,
-                          const GradScaler* scaler) const {
-=======
 void NonfiniteGuard::step(Optimizer& optimizer, const GradScaler* scaler,
                           const Optimizer::Closure& closure) const {
->>>>>>> main
   if (found_) return;
   const bool stays = found_inf_.defined() && is_sticky();
   if (scaler != nullptr) {

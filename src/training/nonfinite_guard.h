@@ -31,12 +31,7 @@ class NonfiniteGuard {
             const GradScaler* scaler = nullptr);
   // The update, unless look() has found something; with the closure where the optimizer needs one. Throws
   // ConfigError for an optimizer on a device that cannot leave out a single step.
-<<<<<<< HEAD
-  void step(Optimizer& optimizer, const Optimizer::Closure& closure,
-            const GradScaler* scaler = nullptr) const;
-=======
   void step(Optimizer& optimizer, const GradScaler* scaler, const Optimizer::Closure& closure) const;
->>>>>>> main
   // Puts what was found into the row that is being made.
   void mark(EpochLog& log, const GradScaler* scaler = nullptr) const;
 
