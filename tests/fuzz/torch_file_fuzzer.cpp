@@ -1,5 +1,6 @@
-// Any bytes as a file of torch.save, a state dict or an optimizer, and as the pickle in one whose archive is right, so that what lies
-// behind the CRC is reached. What opens must be readable: no value lies outside its storage.
+// Any bytes as a file of torch.save, a state dict or an optimizer, and as the pickle in one whose archive is
+// right, so that what lies behind the CRC is reached. What opens must be readable: no value lies outside its
+// storage.
 
 #include <string>
 
