@@ -30,8 +30,7 @@ namespace kindling {
 class Registry {
  public:
   using DataFactory = std::function<std::shared_ptr<DataModule>(const DataOptions&)>;
-  // Of the schedules that it is made of, most often none.
-  using ScheduleFactory = std::function<Schedule(std::vector<Schedule> parts)>;
+  using ScheduleFactory = std::function<Schedule(std::vector<Schedule> parts)>;  // most often of none
   using LoggerFactory = std::function<std::shared_ptr<Logger>(const std::filesystem::path& run_folder)>;
 
   Registry() = default;
@@ -103,7 +102,8 @@ class Registry {
   // make(Options) → Schedule: `[schedule]` with `name`.
   template <class Options, class Made>
   void schedule(std::string name, std::string doc, Made (*make)(Options)) {
-    static_assert(std::convertible_to<Made, Schedule>, "a schedule is registered by a function Schedule(Options)");
+    static_assert(std::convertible_to<Made, Schedule>,
+                  "a schedule is registered by a function Schedule(Options)");
     schedules.add(name, std::move(doc), Options{}, [make, name](const Options& options) {
       return [=](const std::vector<Schedule>& parts) -> Schedule {
         if (!parts.empty()) refuse_parts(name);
