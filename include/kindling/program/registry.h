@@ -30,7 +30,7 @@ namespace kindling {
 class Registry {
  public:
   using DataFactory = std::function<std::shared_ptr<DataModule>(const DataOptions&)>;
-  using ScheduleFactory = std::function<Schedule(std::vector<Schedule> parts)>;  // most often of none
+  using ScheduleFactory = std::function<Schedule(std::vector<Schedule> parts)>;
   using LoggerFactory = std::function<std::shared_ptr<Logger>(const std::filesystem::path& run_folder)>;
 
   Registry() = default;
