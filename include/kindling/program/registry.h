@@ -106,8 +106,7 @@ class Registry {
                   "a schedule is registered by a function Schedule(Options)");
     schedules.add(name, std::move(doc), Options{}, [make, name](const Options& options) {
       return [=](const std::vector<Schedule>& parts) -> Schedule {
-        if (!parts.empty()) refuse_parts(name);
-        return make(options);
+        return parts.empty() ? make(options) : refuse_parts(name);
       };
     });
   }
@@ -129,7 +128,7 @@ class Registry {
   Catalog<ScheduleFactory> schedules{"schedule"};
 
  private:
-  [[noreturn]] static void refuse_parts(const std::string& schedule);
+  [[noreturn]] static Schedule refuse_parts(const std::string& schedule);
 
   template <class T, class Options, class... More>
   static constexpr bool can_make =
