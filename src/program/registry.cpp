@@ -46,7 +46,7 @@ void register_schedules(Registry& registry) {
 
 }  // namespace
 
-void Registry::refuse_parts(const std::string& schedule) {
+Schedule Registry::refuse_parts(const std::string& schedule) {
   throw ConfigError({.place = schedule + " schedule",
                      .found = "it is given parts",
                      .wanted = "none: it is not made of others",

@@ -30,7 +30,6 @@ namespace kindling {
 class Registry {
  public:
   using DataFactory = std::function<std::shared_ptr<DataModule>(const DataOptions&)>;
-  // Of the schedules that it is made of, most often none.
   using ScheduleFactory = std::function<Schedule(std::vector<Schedule> parts)>;
   using LoggerFactory = std::function<std::shared_ptr<Logger>(const std::filesystem::path& run_folder)>;
 
@@ -103,11 +102,11 @@ class Registry {
   // make(Options) → Schedule: `[schedule]` with `name`.
   template <class Options, class Made>
   void schedule(std::string name, std::string doc, Made (*make)(Options)) {
-    static_assert(std::convertible_to<Made, Schedule>, "a schedule is registered by a function Schedule(Options)");
+    static_assert(std::convertible_to<Made, Schedule>,
+                  "a schedule is registered by a function Schedule(Options)");
     schedules.add(name, std::move(doc), Options{}, [make, name](const Options& options) {
       return [=](const std::vector<Schedule>& parts) -> Schedule {
-        if (!parts.empty()) refuse_parts(name);
-        return make(options);
+        return parts.empty() ? make(options) : refuse_parts(name);
       };
     });
   }
@@ -129,7 +128,7 @@ class Registry {
   Catalog<ScheduleFactory> schedules{"schedule"};
 
  private:
-  [[noreturn]] static void refuse_parts(const std::string& schedule);
+  [[noreturn]] static Schedule refuse_parts(const std::string& schedule);
 
   template <class T, class Options, class... More>
   static constexpr bool can_make =
