@@ -22,6 +22,8 @@ Adam::Adam(ParameterGroups parameters, AdamOptions options, const char* name)
   add_momentum(options_.betas[0]);
 }
 
+TorchOptions Adam::python_options() const { return python_options_of(options_); }
+
 void Adam::update(const Update& update) {
   require_dense(update);
   counters_.advance(update.active, update.options.found_inf);  // the operator wants the number of its step

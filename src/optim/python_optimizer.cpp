@@ -52,6 +52,14 @@ TorchOptions options_of_group(const Optimizer& optimizer, std::size_t group) {
   return options;
 }
 
+// The one that a schedule has come to.
+void put_momentum(TorchOptions& options, const Optimizer& optimizer) {
+  if (!optimizer.has_momentum()) return;
+  if (options.contains("momentum")) options["momentum"] = optimizer.momentum();
+  if (const auto betas = options.find("betas"); betas != options.end())
+    std::get<std::vector<double>>(betas->second)[0] = optimizer.momentum();
+}
+
 std::vector<std::string> differences_of_options(const TorchOptions& there, const TorchOptions& here) {
   std::vector<std::string> found;
   for (const auto& [name, value] : here) {
@@ -175,6 +183,7 @@ void save_python_optimizer(const Optimizer& optimizer, const std::filesystem::pa
     }
     groups[i].options = options_of_group(optimizer, i);
     groups[i].options["lr"] = optimizer.lr(i);
+    put_momentum(groups[i].options, optimizer);
     if (const double initial = *optimizer.groups()[i].lr; initial != optimizer.lr(i))
       groups[i].options["initial_lr"] = initial;  // a schedule is at work
   }

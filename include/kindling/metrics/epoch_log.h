@@ -56,7 +56,6 @@ class KINDLING_API EpochLog {
   // device.
   void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part);
   bool has_marks() const noexcept { return !marks_.empty(); }
-
   // Ends the row with what has been marked.
   void append(const RowTag& tag);
   std::int64_t num_rows() const noexcept { return num_rows_; }
@@ -72,15 +71,12 @@ class KINDLING_API EpochLog {
   // Of rows on the host; nothing where they have no such value. Of several rows the mean by weight, of a
   // step_only or internal column the last; a metric's number is that of these rows alone.
   std::optional<double> value(std::int64_t row, std::size_t column, std::int64_t num_rows = 1) const;
-  // How many rows from this one on are of the same step.
-  std::int64_t rows_of_step(std::int64_t row) const;
+  std::int64_t rows_of_step(std::int64_t row) const;  // from this one on, of the same step
+  std::set<std::int64_t> marked_steps(std::optional<std::size_t> column) const;  // that are not 0 there
   // One number per column that has any: the weighted mean Σ weight·value / Σ weight over all rows, or the
   // metric, in double precision. Steps that have a value other than 0 in the column `left_out` have no weight
   // (what they have added to the sums of a metric stays). Requires move_to_host().
   NamedValues means(std::optional<std::size_t> left_out = {}) const;
-
-  // The steps that have a value other than 0 in the column, on the host.
-  std::set<std::int64_t> marked_steps(std::optional<std::size_t> column) const;
 
   // Forgets the rows, keeps names and memory.
   void clear();

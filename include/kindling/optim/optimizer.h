@@ -13,17 +13,10 @@
 #include "kindling/base/export.h"
 #include "kindling/formats/torch_optimizer.h"
 #include "kindling/optim/parameter_group.h"
+#include "kindling/optim/step_options.h"
 #include "kindling/tensors/state_dict.h"
 
 namespace kindling {
-
-// What a guard has found out about the gradients, still on their device.
-struct StepOptions {
-  at::Tensor grad_scale{};  // float32 scalar that the gradients are divided by; undefined: 1
-  at::Tensor
-      found_inf{};  // float32 scalar, 1: leave parameters, state and counters as they are; undefined: 0
-  bool found_inf_stays = false;  // once it is 1 it is so in every later step: none is made any more
-};
 
 // Updates parameters from their gradients. Parameters without a gradient are left alone, as in Python. Derive
 // from it and write update() for an own rule. No rule but Lbfgs may read a tensor on the host.
