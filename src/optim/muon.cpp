@@ -46,6 +46,7 @@ Muon::Muon(ParameterGroups parameters, MuonOptions options)
                        })),
       counters_({&steps_}) {
   validate(options_, "muon");
+  add_momentum(options_.momentum);
   if (options_.ns_coefficients.size() != 3)
     throw ConfigError(
         {.place = "muon",
