@@ -2,7 +2,7 @@
 
 #include <kindling/data/data_module.h>
 #include <kindling/nn/module.h>
-#include <kindling/optim/optimizer.h>
+#include <kindling/optim/optimizer_factory.h>
 
 #include <cstdint>
 #include <memory>

@@ -214,7 +214,7 @@ OnTerminal run_on_terminal(std::vector<std::string> words, int signal = 0,
   killer.join();
   int status = 0;
   waitpid(child, &status, 0);
-  close(terminal);
+  ::close(terminal);
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   return result;
 }

@@ -46,8 +46,8 @@ struct WeightWatch : Callback {
 };
 
 // A training of four steps an epoch whose weight moves from 0 towards 2.
-struct SlopeFit {
-  explicit SlopeFit(std::vector<std::shared_ptr<Callback>> averages, std::int64_t epochs = 3) {
+struct AveragedSlopeFit {
+  explicit AveragedSlopeFit(std::vector<std::shared_ptr<Callback>> averages, std::int64_t epochs = 3) {
     options = {.max_epochs = epochs, .num_sanity_val_steps = 0, .optimizer = sgd(0.01), .callbacks = {watch}};
     for (auto& average : averages) options.callbacks.push_back(std::move(average));
   }
@@ -76,13 +76,13 @@ double closed_form(const std::vector<double>& weights, const std::function<doubl
 
 TEST(Ema, IsItsClosedForm) {
   const auto plain = ema({.decay = 0.9});
-  SlopeFit fit({plain});
+  AveragedSlopeFit fit({plain});
   fit.fit();
   EXPECT_EQ(plain->num_averaged(), 12);
   EXPECT_NEAR(fit.weight(), closed_form(fit.watch->after_steps, [](auto) { return 0.9; }), kRounding);
   EXPECT_GT(std::abs(fit.weight() - fit.watch->after_steps.back()), 0.01);
 
-  SlopeFit warm({ema({.decay = 0.5, .decay_warmup = true})});
+  AveragedSlopeFit warm({ema({.decay = 0.5, .decay_warmup = true})});
   warm.fit();
   EXPECT_NEAR(warm.weight(),
               closed_form(warm.watch->after_steps,
@@ -97,7 +97,7 @@ TEST(Ema, UpdatesWhereItIsTold) {
   const auto averaged = [](EmaOptions options, const std::vector<std::size_t>& steps) {
     options.decay = 0.9;
     const auto average = ema(options);
-    SlopeFit fit({average});
+    AveragedSlopeFit fit({average});
     fit.fit();
     std::vector<double> weights;
     for (const std::size_t step : steps) weights.push_back(fit.watch->after_steps.at(step));
@@ -111,7 +111,7 @@ TEST(Ema, UpdatesWhereItIsTold) {
 }
 
 TEST(Ema, IsSeenByValidationsAndNotByTheTraining) {
-  SlopeFit plain({}), fit({ema()}), blind({ema({.decay = 0.9, .evaluate = false})});
+  AveragedSlopeFit plain({}), fit({ema()}), blind({ema({.decay = 0.9, .evaluate = false})});
   plain.fit();
   fit.fit();
   blind.fit();
@@ -128,20 +128,22 @@ TEST(Ema, IsSeenByValidationsAndNotByTheTraining) {
 }
 
 TEST(Ema, LeavesTheModelItsOwnWeightsWhenToldSoAndAfterADivergence) {
-  SlopeFit fit({ema({.decay = 0.9, .apply_at_end = false})});
+  AveragedSlopeFit fit({ema({.decay = 0.9, .apply_at_end = false})});
   fit.fit();
   EXPECT_EQ(fit.weight(), fit.watch->after_steps.back());
 
-  SlopeFit diverging({ema()});
+  AveragedSlopeFit diverging({ema()});
   const at::Tensor x = at::arange(8, at::kFloat).unsqueeze(1);
-  diverging.data = {{x, at::full({8, 1}, std::nan(""))}, {}, {.batch_size = 2, .shuffle = false}};
+  at::Tensor labels = 2 * x;
+  labels[7] = std::nan("");
+  diverging.data = {{x, labels}, {}, {.batch_size = 2, .shuffle = false}};
   EXPECT_EQ(diverging.fit().status, FitStatus::diverged);
-  EXPECT_EQ(diverging.weight(), 0);
+  EXPECT_EQ(diverging.weight(), diverging.watch->after_steps.at(2));
 }
 
 TEST(Ema, IsNotPoisonedByAStepThatIsLeftOut) {
   const auto average = ema();
-  SlopeFit fit({average}, 2);
+  AveragedSlopeFit fit({average}, 2);
   const at::Tensor x = at::arange(8, at::kFloat).unsqueeze(1);
   at::Tensor labels = 2 * x;
   labels[2] = std::nan("");
@@ -154,7 +156,7 @@ TEST(Ema, IsNotPoisonedByAStepThatIsLeftOut) {
 
 TEST(Ema, StartsAnewInEachFit) {
   const auto average = ema();
-  SlopeFit first({average}), second({average});
+  AveragedSlopeFit first({average}), second({average});
   first.fit();
   second.fit();
   EXPECT_EQ(average->num_averaged(), 12);
@@ -163,7 +165,7 @@ TEST(Ema, StartsAnewInEachFit) {
 }
 
 TEST(Ema, TakesPartInOwnLoops) {
-  SlopeFit whole({ema()}), own({});
+  AveragedSlopeFit whole({ema()}), own({});
   const auto average = ema();
   own.options.callbacks.push_back(average);
   whole.fit();
@@ -193,7 +195,7 @@ struct ThrowingSlope : Slope {
 };
 
 TEST(Ema, GivesTheModelItsWeightsBackWhenAValidationThrows) {
-  SlopeFit fit({ema()});
+  AveragedSlopeFit fit({ema()});
   const auto model = std::make_shared<ThrowingSlope>();
   fit.model = model;
   EXPECT_THROW(fit.fit(), std::runtime_error);
@@ -210,7 +212,7 @@ TEST(Ema, GivesTheModelItsWeightsBackWhenAValidationThrows) {
 // Whoever saves while a validation sees the averages, or after the fit has applied them, saves the model's
 // own.
 TEST(Ema, IsSavedBesideTheModelsOwnWeightsAlways) {
-  SlopeFit fit({ema()}, 1);
+  AveragedSlopeFit fit({ema()}, 1);
   StateDict in_validation;
   fit.watch->at_validation = [&](Trainer& trainer) { in_validation = copy_to(trainer.state_dict(), cpu()); };
   Trainer trainer(fit.options);
@@ -228,7 +230,7 @@ TEST(Ema, IsSavedBesideTheModelsOwnWeightsAlways) {
 
 TEST(Ema, EvaluationsOfCallbacksSeeTheModelAsItIs) {
   const auto average = ema();
-  SlopeFit fit({average}, 1);
+  AveragedSlopeFit fit({average}, 1);
   double in_validation = 0, with_averages = 0, without = 0;
   const auto val_loss = [&](Trainer& trainer) {
     auto val_data = ramp(8, 2, 2);
@@ -257,8 +259,8 @@ TEST(Ema, EvaluationsOfCallbacksSeeTheModelAsItIs) {
 }
 
 // Layers whose weight is one tensor, an integer buffer and parameters of half the width.
-struct Tied : Module {
-  Tied() {
+struct TiedPair : Module {
+  TiedPair() {
     first = register_parameter("first", at::ones({2, 2}));
     register_parameter("second", first);
     count = register_buffer("count", at::zeros({}, at::kLong));
@@ -273,7 +275,7 @@ struct Tied : Module {
 
 TEST(Ema, CountsTiedWeightsOnceAndLeavesIntegersAlone) {
   const auto average = ema();
-  const auto model = std::make_shared<Tied>();
+  const auto model = std::make_shared<TiedPair>();
   const at::TensorImpl* const before = model->first.unsafeGetTensorImpl();
   TensorData data({at::ones({4, 2}), at::ones({4})}, {}, {.batch_size = 2, .shuffle = false});
   Trainer({.max_epochs = 2, .optimizer = sgd(0.1), .callbacks = {average}}).fit(model, data);
@@ -286,7 +288,7 @@ TEST(Ema, CountsTiedWeightsOnceAndLeavesIntegersAlone) {
 
 TEST(Ema, OfNarrowWeightsIsKeptInSinglePrecision) {
   const auto average = ema({.decay = 0.999});
-  const auto model = std::make_shared<Tied>();
+  const auto model = std::make_shared<TiedPair>();
   model->to(at::kBFloat16);
   TensorData data({at::ones({80, 2}, at::kBFloat16), at::ones({80})}, {},
                   {.batch_size = 2, .shuffle = false});
@@ -310,7 +312,8 @@ TEST(Ema, RefusesWhatCannotBe) {
   const std::string never = error_text<ConfigError>([] { ema({.update_every_n_steps = 0}); });
   EXPECT_NE(never.find("update_starting_at_epoch is not set"), std::string::npos) << never;
   const std::string two = error_text<ConfigError>([] {
-    SlopeFit({ema(), std::make_shared<StochasticWeightAveraging>(SwaOptions{.swa_lrs = {0.1}})}).fit();
+    AveragedSlopeFit({ema(), std::make_shared<StochasticWeightAveraging>(SwaOptions{.swa_lrs = {0.1}})})
+        .fit();
   });
   EXPECT_NE(two.find("evaluate is set, and for StochasticWeightAveraging, too"), std::string::npos) << two;
   EXPECT_NE(two.find("evaluate = false"), std::string::npos) << two;
@@ -319,7 +322,7 @@ TEST(Ema, RefusesWhatCannotBe) {
 TEST(Swa, RefusesWhatCannotBe) {
   const auto text = [](SwaOptions options, std::optional<std::int64_t> max_epochs = 3) {
     return error_text<ConfigError>([&] {
-      SlopeFit fit({std::make_shared<StochasticWeightAveraging>(options)});
+      AveragedSlopeFit fit({std::make_shared<StochasticWeightAveraging>(options)});
       fit.options.max_epochs = max_epochs;
       fit.options.max_steps = 9;
       fit.fit();
@@ -338,9 +341,9 @@ TEST(Swa, RefusesWhatCannotBe) {
 
 TEST(Swa, IsTheMeanOverTheEndsOfItsEpochs) {
   const auto mean_of = [](double start, std::int64_t first) {
-    SlopeFit fit({std::make_shared<StochasticWeightAveraging>(
-                     SwaOptions{.swa_lrs = {0.005}, .swa_epoch_start = start, .annealing_epochs = 2})},
-                 10);
+    AveragedSlopeFit fit({std::make_shared<StochasticWeightAveraging>(SwaOptions{
+                             .swa_lrs = {0.005}, .swa_epoch_start = start, .annealing_epochs = 2})},
+                         10);
     fit.fit();
     double sum = 0;
     for (std::int64_t epoch = first; epoch < 10; ++epoch)
@@ -393,6 +396,8 @@ TEST(Swa, ComputesStatisticsWithoutMeddlingWithTheTraining) {
 
 TEST(Swa, LeavesFrozenStatisticsAlone) {
   const auto model = std::make_shared<NormedSlope>();
+  model->norm->running_mean.fill_(3);
+  model->norm->running_var.fill_(4);
   model->freeze(*model->norm);
   auto data = ramp(8, 2, 2);
   Trainer({.max_epochs = 2,
@@ -400,8 +405,8 @@ TEST(Swa, LeavesFrozenStatisticsAlone) {
            .callbacks = {std::make_shared<StochasticWeightAveraging>(
                SwaOptions{.swa_lrs = {0.01}, .swa_epoch_start = 1})}})
       .fit(model, data);
-  EXPECT_EQ(model->norm->running_mean.item<double>(), 0);
-  EXPECT_EQ(model->norm->running_var.item<double>(), 1);
+  EXPECT_EQ(model->norm->running_mean.item<double>(), 3);
+  EXPECT_EQ(model->norm->running_var.item<double>(), 4);
 }
 
 }  // namespace
