@@ -12,8 +12,8 @@
 namespace kindling {
 namespace {
 
-// Each number of a segment that is saved: four of its own, and the number of its slots.
-constexpr std::size_t kSegmentNumbers = 5;
+// Each number of a segment that is saved: five of its own, and the number of its slots.
+constexpr std::size_t kSegmentNumbers = 6;
 // Column, weight and value.
 constexpr std::size_t kMarkNumbers = 3;
 
@@ -213,7 +213,6 @@ void EpochLog::load_marks(const StateDict& state, const std::string& prefix) {
 
 void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
   const auto values = numbers_of<float>(state, prefix + "values");
-  const auto steps = numbers_of<std::int64_t>(state, prefix + "steps");
   const auto rates = numbers_of<double>(state, prefix + "rates"),
              weights = numbers_of<double>(state, prefix + "weights");
   const auto numbers = numbers_of<std::int64_t>(state, prefix + "segments");
@@ -222,9 +221,13 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
     if (numbers.size() - number < kSegmentNumbers || weight == weights.size())
       refuse(prefix, "a segment is cut off");
     const auto* of = &numbers[number];
-    Segment& segment = segments_.emplace_back(
-        Segment{num_rows_, of[1], num_values_, {.batch = of[3], .weight = weights[weight]}, {}});
-    const auto num_slots = static_cast<std::size_t>(of[4]);
+    Segment& segment =
+        segments_.emplace_back(Segment{num_rows_,
+                                       of[1],
+                                       num_values_,
+                                       {.global_step = of[3], .batch = of[4], .weight = weights[weight]},
+                                       {}});
+    const auto num_slots = static_cast<std::size_t>(of[5]);
     number += kSegmentNumbers;
     ++weight;
     if (of[0] != num_rows_ || of[1] < 1 || of[2] != num_values_ || num_slots > numbers.size() - number ||
@@ -235,13 +238,19 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
       if (column >= columns_.size()) refuse(prefix, "a value has no name");
       segment.slots.push_back({column, weights[weight]});
     }
+    for (std::int64_t row = 0; row < segment.num_rows; ++row) steps_.push_back(of[3] + row);
     num_rows_ += segment.num_rows;
     num_values_ += segment.num_rows * static_cast<std::int64_t>(num_slots);
   }
   if (num_values_ != static_cast<std::int64_t>(values.size()) ||
-      num_rows_ != static_cast<std::int64_t>(rates.size()) || steps.size() != rates.size())
+      num_rows_ != static_cast<std::int64_t>(rates.size()))
     refuse(prefix, "rows and values differ in number");
-  steps_.assign(steps.begin(), steps.end());
+  // Without them, as they were saved once, each row is a step.
+  if (state.find(prefix + "steps") != nullptr) {
+    const auto steps = numbers_of<std::int64_t>(state, prefix + "steps");
+    if (steps.size() != rates.size()) refuse(prefix, "rows and steps differ in number");
+    steps_.assign(steps.begin(), steps.end());
+  }
   rates_.assign(rates.begin(), rates.end());
   if (num_values_ > values_.size(0)) values_ = at::empty({num_values_}, values_.options());
   if (num_values_ > 0) write_values(values_.narrow(0, 0, num_values_), *state.find(prefix + "values"));

@@ -75,7 +75,7 @@ class Cycle {
 
 Cycle cycle_at(const OneCycleScheduleOptions& options, const SchedulePoint& at) {
   const std::int64_t total = length_of(options.total_steps, at, "one_cycle schedule, total_steps");
-  const std::int64_t wanted = std::max(at.total_steps, at.step);
+  const std::int64_t wanted = std::max(at.total_steps, at.step + 1);
   if (wanted > total)
     throw ConfigError(
         {.place = "one_cycle schedule",

@@ -27,18 +27,26 @@ constexpr std::array kMachineMetrics{
 // A line of metrics.jsonl.
 struct MetricsLine {
   std::int64_t step = 0;
-  bool is_epoch = false;  // an epoch's line stands behind that of its last step
+  // At one step: its own line, then a validation's, then the epoch's.
+  enum class Kind { step, validation, epoch } kind = Kind::step;
   std::map<std::string, double> values{};
 
-  auto place() const { return std::tuple(step, is_epoch); }
-  std::string name() const { return "step " + std::to_string(step) + (is_epoch ? " (epoch)" : ""); }
+  auto place() const { return std::tuple(step, kind); }
+  std::string name() const {
+    return "step " + std::to_string(step) +
+           (kind == Kind::epoch        ? " (epoch)"
+            : kind == Kind::validation ? " (validation)"
+                                       : "");
+  }
 };
 
 // Nothing for what is no record.
 std::optional<MetricsLine> parsed_line(std::string_view text) {
   const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.empty()) return std::nullopt;
-  MetricsLine line{.is_epoch = json.begin().key() == "epoch"};
+  MetricsLine line{.kind = json.begin().key() == "epoch"      ? MetricsLine::Kind::epoch
+                           : json.contains("train_loss_step") ? MetricsLine::Kind::step
+                                                              : MetricsLine::Kind::validation};
   for (const auto& [name, value] : json.items()) {
     if (!value.is_number() && !value.is_null()) return std::nullopt;
     if (name == "global_step" && value.is_number_integer()) line.step = value.get<std::int64_t>();

@@ -174,7 +174,9 @@ void EagerStep::require_plain_batch() const {
   const char* const option = options_.accumulate_grad_batches > 1 ? "accumulate_grad_batches"
                              : options_.gradient_clip_val > 0     ? "gradient_clip_val"
                              : state_.scaler                      ? "precision"
-                                                                  : nullptr;
+                             : options_.on_nonfinite == "skip" && !state_.log.device().is_cpu()
+                                 ? "on_nonfinite"
+                                 : nullptr;
   if (option != nullptr)
     throw ConfigError({.place = option,
                        .found = "it is set, and the optimizer evaluates the loss of a batch several times",

@@ -145,7 +145,9 @@ void EarlyStopping::on_validation_record(Trainer& trainer, Module& model, const 
 void EarlyStopping::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {
   impl_->begin(trainer, model);
   const bool is_validated = std::exchange(impl_->is_validated, false);
-  const bool must_be_there = impl_->options.strict && (is_validated || !has_validation(trainer));
+  const bool all_left_out = record.find("skipped_steps") != nullptr;  // then a mean may be missing
+  const bool must_be_there =
+      impl_->options.strict && !all_left_out && (is_validated || !has_validation(trainer));
   if (must_be_there || record.find(impl_->monitor.name) != nullptr)
     impl_->take(value_of(record, impl_->monitor.name, kStopping), trainer);
 }

@@ -66,9 +66,15 @@ void EpochReport::end_training() {
   train_seconds_ = seconds() - left_out_seconds_;
 }
 
+void EpochReport::report_pending() {
+  if (every_n_steps_ == 0) return;
+  state_.log.move_to_host();
+  report_steps(state_.log.num_rows());
+}
+
 void EpochReport::report_all() {
   state_.log.move_to_host();
-  if (every_n_steps_ > 0) report_steps(state_.log.num_rows());
+  report_pending();
   for (const auto& logger : loggers_) logger->sync();
 }
 

@@ -32,7 +32,9 @@ class EpochReport {
   // The one place where a training's numbers come to the host: reports the steps that are left.
   void end_training();
 
-  // Reports all steps up to here, and sees to it that loggers have what they were told on disk.
+  // Reports all steps up to here, if any are reported; waits for the device.
+  void report_pending();
+  // The same, and sees to it that loggers have what they were told on disk.
   void report_all();
   // A saved training goes on where the state stands.
   void resume();

@@ -16,6 +16,7 @@ EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainerInf
       info_(info),
       former_log_(std::exchange(info->log, &log)) {
   attach(model_, info_);
+  precision_.emplace(model_, info_->precision);
 }
 
 EvaluationScope::~EvaluationScope() {

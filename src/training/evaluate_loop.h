@@ -24,6 +24,7 @@ class EvaluationScope {
   TrainerView former_trainer_;
   const std::shared_ptr<TrainerInfo> info_;
   EpochLog* former_log_;
+  std::optional<PrecisionScope> precision_;  // once the model is where it computes
 };
 
 // What is done with every batch.

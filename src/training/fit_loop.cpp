@@ -58,7 +58,8 @@ void look_for_plateau(const FitParts& fit, const Record& record, bool has_valida
   if (!fit.state.plateaus) return;
   const std::string& name = fit.state.plateaus->options().monitor;
   const bool has_validation = fit.validation != nullptr && fit.validation->num_batches() > 0;
-  if (record.find(name) == nullptr && has_validation && !has_validated) return;
+  if (record.find(name) == nullptr && ((has_validation && !has_validated) || record.find("skipped_steps")))
+    return;
   fit.state.plateaus->observe(value_of(record, name, "plateau schedule"));
 }
 
@@ -183,7 +184,7 @@ void begin_epoch(const FitParts& fit) {
 // A stop waits for the end of a window.
 bool next_batch(const FitParts& fit, Batch& batch) {
   const bool is_between_steps = fit.state.accumulated_batches == 0;
-  if (is_between_steps && (must_stop(fit) || !validate_between(fit))) return false;
+  if (is_between_steps && (must_stop(fit) || !validate_between(fit) || must_stop(fit))) return false;
   return fit.train->next(batch);
 }
 
@@ -205,8 +206,13 @@ void train_batch(const FitParts& fit, const Batch& batch) {
   fit.state.progress.phase =
       Phase::training;  // again, where an own loop goes on after a validation has thrown
   fit.state.random_before_validation.clear();
-  with_memory_errors("training step", fit.state.progress.global_step + 1, batch.num_samples(),
-                     [&] { fit.step.run(batch, ends_window(fit)); });
+  with_memory_errors("training step", fit.state.progress.global_step + 1, batch.num_samples(), [&] {
+    const Precision& precision = fit.info->precision;
+    if (precision.weights)
+      fit.step.run(in_precision(batch, precision), ends_window(fit));
+    else
+      fit.step.run(batch, ends_window(fit));
+  });
   ++fit.state.progress.batch;
   fit.report.after_batch(batch.num_samples());
   if (fit.state.accumulated_batches == 0) after_update(fit);

@@ -1,10 +1,27 @@
 #include "training/precision.h"
 
 #include <ATen/autocast_mode.h>
-#include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
+#include "tensors/state_fit.h"
+
 namespace kindling {
+
+namespace {
+
+std::vector<at::Tensor> of_another_type(const torch::nn::Module& model, const Precision& precision) {
+  std::vector<at::Tensor> found;
+  const auto look = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.is_floating_point() && precision.weights &&
+        tensor.scalar_type() != *precision.weights)
+      found.push_back(tensor);
+  };
+  for (const at::Tensor& parameter : model.parameters()) look(parameter);
+  for (const at::Tensor& buffer : model.buffers()) look(buffer);
+  return found;
+}
+
+}  // namespace
 
 Precision Precision::named(const std::string& name) {
   if (name == "bf16-mixed") return {.autocast = at::kBFloat16};
@@ -16,12 +33,18 @@ Precision Precision::named(const std::string& name) {
 
 void give_precision(torch::nn::Module& model, const Precision& precision) {
   if (!precision.weights) return;
-  const at::NoGradGuard no_grad;
-  const auto convert = [&](at::Tensor tensor) {
-    if (tensor.defined() && tensor.is_floating_point()) tensor.set_data(tensor.to(*precision.weights));
-  };
-  for (const at::Tensor& parameter : model.parameters()) convert(parameter);
-  for (const at::Tensor& buffer : model.buffers()) convert(buffer);
+  for (const auto& [name, layer] : layers_without_shape(model)) layer->type = *precision.weights;
+  for (at::Tensor tensor : of_another_type(model, precision)) tensor.set_data(tensor.to(*precision.weights));
+}
+
+PrecisionScope::PrecisionScope(torch::nn::Module& model, const Precision& precision) {
+  for (const at::Tensor& tensor : of_another_type(model, precision))
+    former_.emplace_back(tensor, tensor.detach());
+  give_precision(model, precision);
+}
+
+PrecisionScope::~PrecisionScope() {
+  for (auto& [tensor, former] : former_) tensor.set_data(former);
 }
 
 Batch in_precision(Batch batch, const Precision& precision) {

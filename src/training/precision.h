@@ -4,6 +4,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kindling/device/device.h"
 #include "kindling/tensors/batch.h"
@@ -23,8 +25,20 @@ struct Precision {
   static Precision named(const std::string& name);  // one of the choices of TrainerOptions::precision
 };
 
-// Floating-point parameters and buffers get their type; the tensors stay the same ones.
+// Floating-point parameters and buffers get their type, those that lazy layers are yet to make, too; the
+// tensors stay the same ones.
 void give_precision(torch::nn::Module& model, const Precision& precision);
+// The same while it lives; then they have the values again that they had.
+class PrecisionScope {
+ public:
+  PrecisionScope(torch::nn::Module& model, const Precision& precision);
+  ~PrecisionScope();
+  PrecisionScope(const PrecisionScope&) = delete;
+  PrecisionScope& operator=(const PrecisionScope&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> former_;  // of those that were of another type
+};
 Batch in_precision(Batch batch, const Precision& precision);
 
 // While it lives, operators of this thread on the device compute in the precision's autocast type. For a

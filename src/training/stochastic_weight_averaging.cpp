@@ -53,7 +53,7 @@ std::int64_t StochasticWeightAveraging::start_of(const Trainer& trainer) const {
   if (start < 1 && !max_epochs)
     refuse_swa("swa_epoch_start is the share " + number_text(start) + ", and max_epochs is not set",
                "the epochs that it is a share of", "set max_epochs, or swa_epoch_start to an epoch");
-  if (max_epochs && start > static_cast<double>(*max_epochs))
+  if (max_epochs && !trainer.options().fast_dev_run && start > static_cast<double>(*max_epochs))
     refuse_swa(
         "swa_epoch_start is " + number_text(start) + ", behind max_epochs = " + std::to_string(*max_epochs),
         "an epoch of the training");

@@ -198,6 +198,7 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   scaler.reset();
   if (Precision::named(options_.precision).scales_gradients) scaler.emplace(log.device());
   time.start();
+  early_stop_waits = false;
   log = EpochLog(log.device());  // what another model has logged has names of its own
   run_id = new_run_id();
   is_torn = false;

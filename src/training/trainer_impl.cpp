@@ -25,6 +25,9 @@ TrainerOptions resolved(TrainerOptions options) {
     options.limit_train_batches = options.limit_val_batches = 1;
     options.limit_test_batches = options.limit_predict_batches = 1;
     options.num_sanity_val_steps = 0;
+    options.val_check_interval = 1.0;
+    options.check_val_every_n_epoch = 1;
+    options.overfit_batches.reset();
   }
   return options;
 }
@@ -157,13 +160,13 @@ void Trainer::Impl::require_interval(std::int64_t num_batches) const {
 
 void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   attach(*model, info);
+  give_precision(*model, info->precision);
   ProgressBoard& board = model->board();
   board.clear();
   if (options.max_epochs) board.options().xlim = {0, static_cast<double>(*options.max_epochs)};
-  if (stop.reason() == FitReason::diverged) stop.reset();  // that was another training
+  if (stop.stop_requested() && stop.reason() != FitReason::requested) stop.reset();  // of another training
   state.start(std::move(model));
-  step_ = std::make_unique<WatchedStep>(std::make_unique<EagerStep>(state, *info, options, callbacks),
-                                        state.progress);
+  step_ = std::make_unique<WatchedStep>(std::make_unique<EagerStep>(state, *info, options, callbacks), state);
   info->log = &state.log;
   report.start();
   divergence.start();
@@ -236,7 +239,6 @@ void Trainer::Impl::tell_of_error(std::exception_ptr error) noexcept {
 
 Trainer::Impl::FitScope::~FitScope() {
   impl.stop.reset();
-  impl.state.early_stop_waits = false;
   impl.info->log = nullptr;
   impl.info->num_train_batches = 0;
   impl.data = nullptr;

@@ -26,7 +26,7 @@ struct TrainerInfo {
   Device device() const { return gpus.empty() ? cpu() : gpus.front(); }
 };
 
-// Gives a model its trainer, its precision and moves it to the first card; without one it stays where it is.
+// Gives a model its trainer and moves it to the first card; without one it stays where it is.
 void attach(Module& model, const std::shared_ptr<TrainerInfo>& info);
 // The way of a batch from a loader to a step: to the first card, through the data's on_after_batch_transfer
 // (nullptr: there is none), into the training's precision.

@@ -7,7 +7,6 @@ namespace kindling {
 
 void attach(Module& model, const std::shared_ptr<TrainerInfo>& info) {
   model.set_trainer(TrainerView(info));
-  give_precision(model, info->precision);
   if (!info->gpus.empty()) move_to(model, info->device());
 }
 

@@ -94,18 +94,24 @@ std::int64_t run_batches(Trainer& trainer, Module& model, DataModule& data, cons
   const auto loader = data.train_dataloader();
   DataLoader::Cursor cursor(*loader);
   cursor.stage_for(trainer.device());
-  cursor.seek(0);
   for (const auto& layer : layers) layer->reset();
-  const std::int64_t limit =
-      trainer.options().limit_train_batches.value_or(std::numeric_limits<std::int64_t>::max());
+  const TrainerOptions& options = trainer.options();
+  std::int64_t limit =
+      std::min(options.limit_train_batches.value_or(cursor.num_batches()), cursor.num_batches());
+  if (options.overfit_batches) {
+    limit = std::min(options.overfit_batches->of(limit), limit);
+    cursor.keep_order();
+  }
   const Precision precision = Precision::named(trainer.options().precision);
+  cursor.seek(0);
   std::int64_t number = 0;
   for (Batch batch; number < limit && cursor.next(batch);) {
     ++number;
     for (const auto& layer : layers)
       layer->set_momentum(device_counts ? std::nullopt : std::optional(1 / static_cast<double>(number)));
     const AutocastScope autocast(precision, trainer.device());
-    model.forward_inputs(trainer.prepare_batch(std::move(batch)));
+    batch = data.on_after_batch_transfer(move_to(std::move(batch), trainer.device()));
+    model.forward_inputs(in_precision(std::move(batch), precision));
   }
   return number;
 }

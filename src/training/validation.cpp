@@ -1,6 +1,7 @@
 #include "training/validation.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "device/random_state.h"
 #include "training/evaluate_loop.h"
@@ -32,9 +33,18 @@ std::optional<NamedValues> validate(const FitParts& fit, double at) {
     fit.report.draw(fit.evaluation_log, Module::Stage::val, fit.evaluation_log.num_rows(), at);
   }
   fit.callbacks.call(&Callback::on_validation_end, model);
-  if (!values) set_random_state(device, fit.state.random_before_validation);
+  // What is done again, and what comes between two steps, takes no random numbers from the training.
+  if (!values || at < 1) set_random_state(device, fit.state.random_before_validation);
   fit.state.random_before_validation.clear();
   return values;
+}
+
+// That are over after so many batches. A share that is meant to give a whole number may miss it by a last
+// bit.
+double num_intervals(const FitParts& fit, std::int64_t batches) {
+  const Portion& portion = fit.options.val_check_interval;
+  const double share_of = portion.is_share() ? static_cast<double>(fit.train->num_batches()) : 1;
+  return std::floor(static_cast<double>(batches) / (portion.number() * share_of) + 1e-9);
 }
 
 }  // namespace
@@ -50,15 +60,15 @@ std::optional<NamedValues> validate_at_end(const FitParts& fit) {
 bool is_validation_due(const FitParts& fit) {
   if (fit.train == nullptr || has_all_steps(fit) || !validates_in_this_epoch(fit)) return false;
   const std::int64_t batches = fit.train->num_batches(), done = fit.state.progress.batch,
-                     interval = fit.options.val_check_interval.of(batches),
                      before = std::max<std::int64_t>(done - fit.options.accumulate_grad_batches, 0);
-  return done < batches && done / interval > before / interval;
+  return done < batches && num_intervals(fit, done) > num_intervals(fit, before);
 }
 
 bool validate_between(const FitParts& fit) {
   Progress& at = fit.state.progress;
   if (at.phase == Phase::training) return true;
   const double start = fit.report.seconds();
+  fit.report.report_pending();  // in the order of the steps
   const auto values =
       validate(fit, static_cast<double>(at.batch) / static_cast<double>(fit.train->num_batches()));
   if (!values) return false;

@@ -15,11 +15,13 @@ bool is_watched_epoch(std::int64_t epoch) { return (epoch & (epoch - 1)) == 0; }
 }  // namespace
 
 void WatchedStep::run(const Batch& batch, bool ends_window) {
-  if (has_warned_ || progress_.batch >= kWatchedSteps || !is_watched_epoch(progress_.epoch))
+  const Progress& at = state_.progress;
+  if (has_warned_ || at.batch >= kWatchedSteps || !is_watched_epoch(at.epoch))
     return step_->run(batch, ends_window);
   const HostWaitWatch watch;
   step_->run(batch, ends_window);
-  if (watch.found().empty()) return;
+  // A rule with a closure reads the loss, whatever the model does.
+  if (watch.found().empty() || state_.optimizer->needs_closure()) return;
   has_warned_ = true;
   log_warning("training_step calls " + watch.found() +
               ", which makes the host wait for the device in every step; log(name, value) reports a number "

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "kindling/loggers/progress.h"
 #include "training/step.h"
+#include "training/train_state.h"
 
 namespace kindling {
 
@@ -11,14 +11,13 @@ namespace kindling {
 // the host wait.
 class WatchedStep : public Step {
  public:
-  WatchedStep(std::unique_ptr<Step> step, const Progress& progress)
-      : step_(std::move(step)), progress_(progress) {}
+  WatchedStep(std::unique_ptr<Step> step, const TrainState& state) : step_(std::move(step)), state_(state) {}
   void run(const Batch& batch, bool ends_window) override;
   void end_window() override { step_->end_window(); }
 
  private:
   std::unique_ptr<Step> step_;
-  const Progress& progress_;
+  const TrainState& state_;
   bool has_warned_ = false;
 };
 

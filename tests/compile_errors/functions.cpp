@@ -1,3 +1,4 @@
+#include "kindling/optim/optimizer_factory.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/optim/sgd.h"
 

@@ -45,9 +45,9 @@ TEST_F(OptimizerTable, TrainsWithEveryRule) {
   for (const auto& [name, options] : kOptimizerTables) {
     const ProgramRun run = fit("name = \"" + name + "\"\n" + options);
     ASSERT_EQ(run.exit_code, 0) << name << ": " << run.err;
-    std::istringstream lines(text_of(scratch_ / "runs/tiny" /
-                                     ("00" + std::string(++number < 10 ? "0" : "") + std::to_string(number)) /
-                                     "metrics.jsonl"));
+    ++number;
+    const std::string folder = (number < 10 ? "000" : "00") + std::to_string(number);
+    std::istringstream lines(text_of(scratch_ / "runs/tiny" / folder / "metrics.jsonl"));
     std::vector<double> losses;
     for (std::string line; std::getline(lines, line);)
       losses.push_back(nlohmann::json::parse(line)["train_loss"].get<double>());

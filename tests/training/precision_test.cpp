@@ -93,6 +93,41 @@ TEST_P(PrecisionOf, HoldsInOwnLoops) {
   EXPECT_EQ(model->output, at::kDouble);
 }
 
+// Of lazy layers, too, whose parameters come with the first batch; and of batches that nobody has prepared.
+TEST_P(PrecisionOf, HoldsForLazyLayersAndAnyBatch) {
+  const auto model = std::make_shared<TypeNet>();
+  Trainer trainer(options("64-true"));
+  trainer.prepare_model(model);
+  trainer.train_step(Batch{at::rand({4, 1, 6, 6}).to(trainer.device()), at::arange(4).to(trainer.device())});
+  for (const at::Tensor& parameter : model->parameters()) EXPECT_EQ(parameter.scalar_type(), at::kDouble);
+}
+
+// Weights of a file keep no type of their own.
+TEST_P(PrecisionOf, OfAFileIsNotThatOfTheTraining) {
+  const Scratch scratch(memory_folder());
+  const auto saved = std::make_shared<TypeNet>();
+  saved->forward(at::rand({2, 1, 6, 6}));
+  StateDict narrow = state_dict(*saved);
+  for (auto& [name, tensor] : narrow.tensors)
+    if (tensor.is_floating_point()) tensor = tensor.to(at::kBFloat16);
+  save_safetensors(narrow, scratch / "narrow.safetensors");
+  const auto model = std::make_shared<TypeNet>();
+  load_weights(*model, scratch / "narrow.safetensors");
+  NoiseImages data(24, 6, 4);
+  Trainer(options("bf16-mixed")).fit(model, data);
+  for (const at::Tensor& parameter : model->parameters()) EXPECT_EQ(parameter.scalar_type(), at::kFloat);
+}
+
+TEST_P(PrecisionOf, OfAnEvaluationIsGivenBack) {
+  const auto model = std::make_shared<TypeNet>();
+  NoiseImages data(24, 6, 4);
+  Trainer(options("32-true")).fit(model, data);
+  const StateDict before = copy_to(state_dict(*model), cpu());
+  Trainer(options("bf16-true")).validate(model, data);
+  for (const auto& [name, tensor] : state_dict(*model).tensors)
+    EXPECT_TRUE(same(tensor.cpu(), *before.find(name))) << name;
+}
+
 // Float64 sees what float32 rounds away: a step of 1e-12.
 TEST_P(PrecisionOf, DoubleIsDouble) {
   const auto model = std::make_shared<Slope>();

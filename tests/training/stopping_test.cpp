@@ -65,10 +65,12 @@ TEST_P(Stopping, ValidatesInsideOfEpochs) {
   EXPECT_EQ(entries({.max_epochs = 1, .val_check_interval = 3}),
             (Entries{"step 1", "step 2", "step 3", "val 3", "step 4", "step 5", "step 6", "val 6", "step 7",
                      "epoch 1"}));
-  // Half of 7 batches are 3.
-  EXPECT_EQ(entries({.max_epochs = 1, .val_check_interval = 0.5}),
-            (Entries{"step 1", "step 2", "step 3", "val 3", "step 4", "step 5", "step 6", "val 6", "step 7",
-                     "epoch 1"}));
+  // Half of 7 batches: the fourth is the first behind it.
+  EXPECT_EQ(
+      entries({.max_epochs = 1, .val_check_interval = 0.5}),
+      (Entries{"step 1", "step 2", "step 3", "step 4", "val 4", "step 5", "step 6", "step 7", "epoch 1"}));
+  // As many as the share says: a third of 7 batches.
+  EXPECT_EQ(entries({.max_epochs = 1, .val_check_interval = 1. / 3}).size(), 7u + 2 + 1);
   // At the end there is one, not two; and none that max_steps makes the last of an epoch.
   EXPECT_EQ(entries({.max_epochs = 1, .val_check_interval = 7}).size(), 8u);
   EXPECT_EQ(entries({.max_steps = 3, .val_check_interval = 3}),
@@ -99,7 +101,7 @@ TEST_P(Stopping, ValidationsInsideLeaveTheTrainingAsItIs) {
                      .log_every_n_steps = 1,
                      .loggers = {outcome.logger}});
     NoiseImages data(58, 4, 4);
-    trainer.fit(std::make_shared<Busy>(), data);
+    trainer.fit(std::make_shared<Drawing>(), data);
     outcome.end = copy_to(trainer.state_dict(), cpu());
     return outcome;
   };
@@ -179,6 +181,40 @@ TEST_P(Stopping, KeepsTheBestOfAllValidations) {
   TensorData data = ramp(14, 4, 2);
   const FitResult result = Trainer(options).fit(std::make_shared<Worse>(), data);
   EXPECT_EQ(load_checkpoint(result.best_checkpoint).metadata.at("progress.global_step"), "3");
+}
+
+// The weights at the end are those that were validated last.
+TEST_P(Stopping, AfterAValidationInsideNoStepIsMade) {
+  struct AtFirst : Callback {
+    void on_validation_record(Trainer& trainer, Module&, const Record&) override {
+      trainer.request_stop(FitReason::early_stop);
+    }
+  };
+  EXPECT_EQ(entries({.max_epochs = 2, .val_check_interval = 3, .callbacks = {std::make_shared<AtFirst>()}}),
+            (Entries{"step 1", "step 2", "step 3", "val 3"}));
+  EXPECT_EQ(result.reason, FitReason::early_stop);
+}
+
+TEST_P(Stopping, OfOneTrainingIsNotThatOfTheNext) {
+  TensorData data = ramp(14, 4, 2);
+  Trainer trainer({.max_epochs = 2, .num_gpus = num_gpus_wanted(), .min_epochs = 2, .optimizer = sgd(0.01)});
+  trainer.prepare_data(data);
+  trainer.prepare_model(std::make_shared<Slope>());
+  trainer.request_stop(FitReason::early_stop);  // waits
+  trainer.fit_epoch();
+  trainer.prepare_model(std::make_shared<Slope>());
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_FALSE(trainer.is_done());
+    trainer.fit_epoch();
+  }
+  EXPECT_TRUE(trainer.is_done());
+  EXPECT_EQ(trainer.progress().epoch, 2);
+  EXPECT_EQ(trainer.stop_token().reason(), FitReason::finished);
+}
+
+TEST_P(Stopping, DevelopmentRunsValidateOnceWhateverElseIsSet) {
+  EXPECT_EQ(entries({.fast_dev_run = true, .val_check_interval = 10, .check_val_every_n_epoch = 5}),
+            (Entries{"step 1", "epoch 1"}));
 }
 
 TEST_P(Stopping, EarlyStopsWaitForTheLeastLength) {

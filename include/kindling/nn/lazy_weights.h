@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <torch/nn/cloneable.h>
 
@@ -22,7 +21,7 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
  public:
   bool is_materialized() const override { return weight.defined(); }
   void materialize_like(const at::Tensor& like) override {
-    if (like.sizes().size() == shape_.size()) materialize(like.size(1), like.options().device(cpu()));
+    if (like.sizes().size() == shape_.size()) materialize(like.size(1), cpu());
   }
   std::vector<std::string> parameter_names() const override {
     return has_bias_ ? std::vector<std::string>{"weight", "bias"} : std::vector<std::string>{"weight"};
@@ -35,7 +34,7 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
   // Called by clone() on a copy whose registrations are gone: makes them anew, the values are copied
   // afterwards.
   void reset() override {
-    if (weight.defined()) materialize(weight.size(1), weight.options());
+    if (weight.defined()) materialize(weight.size(1), weight.device());
   }
 
   at::Tensor weight, bias;  // undefined until the first batch
@@ -45,22 +44,13 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
   LazyWeights(std::vector<std::int64_t> shape, bool has_bias, WeightInit init)
       : shape_(std::move(shape)), has_bias_(has_bias), init_(init) {}
 
-  // On the input's device and, unless operators choose their types themselves, in its floating-point type.
-  void materialize_for(const at::Tensor& input, std::int64_t input_size) {
-    const bool follows =
-        input.is_floating_point() && !at::autocast::is_autocast_enabled(input.device().type());
-    materialize(input_size, input.options().dtype(follows ? input.scalar_type() : at::kFloat));
-  }
-
-  void materialize(std::int64_t input_size, const at::TensorOptions& options) {
+  void materialize(std::int64_t input_size, at::Device device) {
     shape_[1] = input_size;
     at::Tensor made_weight = at::empty(shape_, at::kFloat), made_bias;
     if (has_bias_) made_bias = at::empty({shape_[0]}, at::kFloat);
     init_weights(init_, made_weight, made_bias);
     const auto made = [&](const char* name, const at::Tensor& values) {
-      const at::Tensor there =
-          move_to(values.to(at::typeMetaToScalarType(options.dtype())), options.device());
-      return this->register_parameter(name, there, !frozen.contains(name));
+      return this->register_parameter(name, move_to(values.to(type), device), !frozen.contains(name));
     };
     weight = made("weight", made_weight);
     if (has_bias_) bias = made("bias", made_bias);

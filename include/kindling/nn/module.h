@@ -98,7 +98,7 @@ class KINDLING_API Module : public torch::nn::Module {
   // (running statistics do not move) whenever the model is put into training mode, until unfreeze(). Lazy
   // layers without parameters make theirs frozen. Throws Error for what is not a part of the model.
   void freeze(torch::nn::Module& layer);
-  // The same by names: parameters that fit one of the patterns, `net.0.*` (name_pattern.h), get no gradients,
+  // The same by names: parameters that fit one of the patterns (name_pattern.h), "net.0.*", get no gradients,
   // and a part all of whose parameters fit is frozen as a whole. A layer without parameters goes by its
   // buffers, as batch norm may. Throws ConfigError for a pattern that fits nothing; then nothing is frozen.
   void freeze_by_name(const std::vector<std::string>& patterns);

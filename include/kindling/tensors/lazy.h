@@ -23,6 +23,8 @@ class KINDLING_API LazyLayer {
   virtual std::vector<std::string> parameter_names() const { return {"weight"}; }
   // Those of them that are to be made with requires_grad = false: Module::freeze says which.
   std::set<std::string> frozen{};
+  // That they will have; a trainer's precision may say otherwise.
+  at::ScalarType type = at::kFloat;
 };
 
 }  // namespace kindling
