@@ -166,10 +166,12 @@ TEST(PythonOptimizer, TakesGroupsInTheirOrder) {
   ASSERT_EQ(file.groups.size(), 2u);
   EXPECT_EQ(file.groups[0].parameters, (std::vector<std::int64_t>{0}));
   EXPECT_EQ(file.groups[1].parameters, (std::vector<std::int64_t>{1, 2}));
-  EXPECT_EQ(
-      file.groups[0].options,
-      (TorchOptions{
-          {"lr", 0.5}, {"momentum", 0.5}, {"dampening", 0.0}, {"nesterov", false}, {"weight_decay", 0.0}}));
+  EXPECT_EQ(file.groups[0].options, (TorchOptions{{"lr", 0.5},
+                                                  {"momentum", 0.5},
+                                                  {"dampening", 0.0},
+                                                  {"nesterov", false},
+                                                  {"weight_decay", 0.0},
+                                                  {"maximize", false}}));
   EXPECT_EQ(file.groups[1].options.at("weight_decay"), TorchOptions::mapped_type(0.25));
   EXPECT_EQ(file.groups[1].options.at("lr"), TorchOptions::mapped_type(0.05));
   EXPECT_EQ(file.groups[1].options.at("initial_lr"), TorchOptions::mapped_type(0.1));
