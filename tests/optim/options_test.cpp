@@ -62,6 +62,15 @@ TEST(OptimizerOptions, MuonNamesWhatIsNoMatrix) {
   EXPECT_TRUE(same(bias, adamw.parameters()[0]));
 }
 
+// Biases often start so: the ratio of their length to the step's would keep them there.
+TEST(LambRatio, IsOneForWeightsOfZero) {
+  const at::Tensor bias = at::zeros({2}, at::kDouble).requires_grad_();
+  Lamb lamb({bias}, {.lr = 0.25, .eps = 0});
+  bias.mutable_grad() = at::tensor({3., -0.5}, at::kDouble);
+  lamb.step();
+  EXPECT_TRUE(close(bias, at::tensor({-0.25, 0.25}, at::kDouble), 1e-15));  // Adam's first step is the sign
+}
+
 // Of an embedding of 4 rows that names row 2 twice.
 at::Tensor sparse_gradient(Device device, const at::Tensor& values) {
   return at::sparse_coo_tensor(at::tensor({2, 0, 2}, at::kLong).unsqueeze(0).to(device), values, {4, 2});

@@ -170,8 +170,8 @@ TEST(PythonOptimizer, TakesGroupsInTheirOrder) {
                                                   {"momentum", 0.5},
                                                   {"dampening", 0.0},
                                                   {"nesterov", false},
-                                                  {"maximize", false},
-                                                  {"weight_decay", 0.0}}));
+                                                  {"weight_decay", 0.0},
+                                                  {"maximize", false}}));
   EXPECT_EQ(file.groups[1].options.at("weight_decay"), TorchOptions::mapped_type(0.25));
   EXPECT_EQ(file.groups[1].options.at("lr"), TorchOptions::mapped_type(0.05));
   EXPECT_EQ(file.groups[1].options.at("initial_lr"), TorchOptions::mapped_type(0.1));

@@ -127,14 +127,16 @@ at::Tensor chain_loss(const std::vector<at::Tensor>& parameters) {
 }
 
 // The quotients of the curvature enlarge the last bits of float64 from 1e-16 to 3e-10 in these steps. With
-// the defaults a step of 20 iterations makes 3e-9 of them, and where the next one ends hangs on that; in
-// float32 longer paths part as well. There the first step counts.
+// the defaults a step of 20 iterations makes 3e-9 of them, and where the next one ends hangs on that. In
+// float32 the first step counts, but for a search that begins so near that its cubics are made of last bits,
+// which Python rounds to float32. Each bound leaves a factor of a hundred for other kernels.
 TEST_P(Trajectories, OfLbfgsArePyTorchs) {
   const StateDict reference =
       load_safetensors(std::filesystem::path(KINDLING_OPTIM_FIXTURES) / "trajectories.safetensors");
   for (const auto& [name, options] : reference.metadata) {
     if (!name.starts_with("lbfgs.") || name.ends_with(".state")) continue;
     for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+      if (dtype == at::kFloat && name.ends_with("_near")) continue;
       const auto parameters = on(device_, trajectory_parameters("lbfgs", dtype));
       const auto optimizer = rule_from_text<Lbfgs, LbfgsOptions>()(parameters, options);
       std::vector<at::Tensor> rows;
@@ -150,8 +152,8 @@ TEST_P(Trajectories, OfLbfgsArePyTorchs) {
       const bool is_double = dtype == at::kDouble;
       const at::Tensor& expected = *reference.find(name + (is_double ? ".float64" : ".float32"));
       const bool is_short = !is_double || name == "lbfgs.defaults";
-      EXPECT_TRUE(is_short ? close(rows[0], expected[0], is_double ? 1e-8 : 1e-5)
-                           : close(at::stack(rows), expected, 1e-9))
+      EXPECT_TRUE(is_short ? close(rows[0], expected[0], is_double ? 1e-6 : 1e-4)
+                           : close(at::stack(rows), expected, 1e-7))
           << name << " " << dtype << "\n"
           << options;
     }

@@ -1,7 +1,7 @@
 // [optimizer]: every rule from a config, with options of its own.
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -45,8 +45,8 @@ TEST_F(OptimizerTable, TrainsWithEveryRule) {
   for (const auto& [name, options] : kOptimizerTables) {
     const ProgramRun run = fit("name = \"" + name + "\"\n" + options);
     ASSERT_EQ(run.exit_code, 0) << name << ": " << run.err;
-    ++number;
-    const std::string folder = (number < 10 ? "000" : "00") + std::to_string(number);
+    char folder[8];
+    std::snprintf(folder, sizeof(folder), "%04d", ++number);
     std::istringstream lines(text_of(scratch_ / "runs/tiny" / folder / "metrics.jsonl"));
     std::vector<double> losses;
     for (std::string line; std::getline(lines, line);)
