@@ -45,7 +45,7 @@ TEST_F(OptimizerTable, TrainsWithEveryRule) {
   for (const auto& [name, options] : kOptimizerTables) {
     const ProgramRun run = fit("name = \"" + name + "\"\n" + options);
     ASSERT_EQ(run.exit_code, 0) << name << ": " << run.err;
-    char folder[8];
+    char folder[16];
     std::snprintf(folder, sizeof(folder), "%04d", ++number);
     std::istringstream lines(text_of(scratch_ / "runs/tiny" / folder / "metrics.jsonl"));
     std::vector<double> losses;
@@ -69,7 +69,9 @@ TEST_F(OptimizerTable, PrintsAllOptions) {
     for (std::istringstream lines(options); lines;) {
       std::string key;
       lines >> key;
-      if (!key.empty()) EXPECT_NE(run.out.find("\n" + key + " = "), std::string::npos) << name << " " << key;
+      if (!key.empty()) {
+        EXPECT_NE(run.out.find("\n" + key + " = "), std::string::npos) << name << " " << key;
+      }
       lines.ignore(1000, '\n');
     }
   }
