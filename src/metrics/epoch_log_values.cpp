@@ -138,8 +138,9 @@ void EpochLog::save(StateDict& state, const std::string& prefix) {
   std::vector<std::int64_t> numbers;
   std::vector<double> weights;
   for (const Segment& segment : segments_) {
-    numbers.insert(numbers.end(), {segment.first_row, segment.num_rows, segment.first_value,
-                                   segment.first.batch, static_cast<std::int64_t>(segment.slots.size())});
+    numbers.insert(numbers.end(),
+                   {segment.first_row, segment.num_rows, segment.first_value, segment.first.global_step,
+                    segment.first.batch, static_cast<std::int64_t>(segment.slots.size())});
     weights.push_back(segment.first.weight);
     for (const Slot& slot : segment.slots) {
       numbers.push_back(static_cast<std::int64_t>(slot.column));
@@ -230,8 +231,9 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
     const auto num_slots = static_cast<std::size_t>(of[5]);
     number += kSegmentNumbers;
     ++weight;
-    if (of[0] != num_rows_ || of[1] < 1 || of[2] != num_values_ || num_slots > numbers.size() - number ||
-        num_slots > weights.size() - weight)
+    const std::int64_t rows_left = static_cast<std::int64_t>(rates.size()) - num_rows_;
+    if (of[0] != num_rows_ || of[1] < 1 || of[1] > rows_left || of[2] != num_values_ ||
+        num_slots > numbers.size() - number || num_slots > weights.size() - weight)
       refuse(prefix, "a segment does not follow the one before");
     for (std::size_t i = 0; i < num_slots; ++i, ++number, ++weight) {
       const auto column = static_cast<std::size_t>(numbers[number]);

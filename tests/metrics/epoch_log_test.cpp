@@ -317,14 +317,30 @@ TEST_P(Log, SavedRowsComeBackAndGoOn) {
   }
 }
 
+// As older checkpoints have it.
+TEST(EpochLog, SavedRowsWithoutStepsAreOneEach) {
+  EpochLog log(cpu());
+  for (std::int64_t i = 0; i < 3; ++i) {
+    log.mark("loss", static_cast<double>(i));
+    log.append({.global_step = i + 7, .batch = i});
+  }
+  StateDict state;
+  log.save(state, "");
+  std::erase_if(state.tensors, [](const auto& item) { return item.first == "steps"; });
+  EpochLog loaded(cpu());
+  loaded.load(state, "", [](const std::string&) { return nullptr; });
+  for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(loaded.tag(i).global_step, i + 7);
+}
+
 TEST(EpochLog, SavedRowsThatDoNotFitAreRefused) {
   EpochLog log(cpu());
   log.mark("loss", at::ones({}));
   log.append({.global_step = 1});
   const auto none = [](const std::string&) { return nullptr; };
-  for (std::size_t missing = 0; missing < 4; ++missing) {
+  for (std::size_t missing = 0; missing < 5; ++missing) {
     StateDict state;
     log.save(state, "");
+    if (state.tensors[missing].first == "steps") continue;
     state.tensors.erase(state.tensors.begin() + static_cast<std::ptrdiff_t>(missing));
     EXPECT_THROW(EpochLog(cpu()).load(state, "", none), CheckpointError) << missing;
   }
