@@ -321,7 +321,7 @@ TEST_P(Log, SavedRowsComeBackAndGoOn) {
 TEST(EpochLog, SavedRowsWithoutStepsAreOneEach) {
   EpochLog log(cpu());
   for (std::int64_t i = 0; i < 3; ++i) {
-    log.mark("loss", static_cast<double>(i));
+    log.mark(log.column("loss"), static_cast<double>(i));
     log.append({.global_step = i + 7, .batch = i});
   }
   StateDict state;
