@@ -35,6 +35,7 @@ struct TorchOptimizerEntry {
   std::size_t tensor = 0;          // its place among values.tensors()
 };
 
+// A whole file: the values of the state, and what they belong to.
 struct TorchOptimizer {
   TorchFile values;
   std::vector<TorchOptimizerGroup> groups;  // no parameter is in two of them, or twice in one

@@ -25,6 +25,7 @@ class KINDLING_API ForeachOptimizer : public Optimizer {
     decoupled,  // p ← p·(1 − lr·weight_decay) before the rule
     by_rule,
   };
+  // What is alike in many rules.
   struct Manner {
     bool maximize = false;  // climbs: the gradients count negated
     WeightDecay weight_decay = WeightDecay::coupled;
