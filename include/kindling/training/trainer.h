@@ -134,8 +134,7 @@ class KINDLING_API Trainer {
   Device device() const noexcept;  // gpus()[0], else the CPU
   const TrainerOptions& options() const noexcept;
   TrainerProgress progress() const;
-  // What is being trained, and on what: nullptr before it is prepared; the data also after a fit, which borrows
-  // it.
+  // What is being trained, and on what; nullptr before it is prepared, the data after a fit, too.
   std::shared_ptr<Module> model() const;
   DataModule* data() const;
   double lr() const noexcept;  // of the latest step
