@@ -7,6 +7,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
+#include "kindling/nn/manual_module.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/python_optimizer.h"
 #include "kindling/tensors/checkpoint_file.h"
@@ -109,6 +110,10 @@ SavedTraining training_at(const fs::path& path, const Registry& registry) {
 
 // As the training had it when it was saved.
 std::unique_ptr<Optimizer> optimizer_of(const SavedTraining& training, Module& model) {
+  if (dynamic_cast<const ManualModule*>(&model) != nullptr)
+    throw ConfigError({.place = "--optimizer",
+                       .found = model.name() + " has several optimizers",
+                       .wanted = "a model with one"});
   load_weights_from(model, training.file);
   const OptimizerFactory make = training.config->trainer_options().optimizer;
   std::unique_ptr<Optimizer> optimizer = make ? make(ParameterGroups(model)) : model.configure_optimizers();

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "kindling/base/log.h"
 #include "kindling/optim/clip.h"
 #include "kindling/tensors/state_dict.h"
+#include "training/manual_step.h"
 #include "training/nonfinite_guard.h"
 #include "training/nonfinite_watch.h"
 
@@ -68,6 +70,24 @@ class ReplayScope {
   bool was_training_;
 };
 
+// What a training step minimises, and by which optimizer: updates are noted instead of run.
+class LossesOfStep : public ManualUpdates {
+ public:
+  explicit LossesOfStep(TrainState& state) : state_(state) {}
+
+  void update(std::string_view name, const at::Tensor& loss, bool /*retain_graph*/) override {
+    all_.emplace_back(&state_.require_optimizer(name), loss);
+  }
+  void end(const at::Tensor& loss) {
+    if (state_.optimizer) all_.emplace_back(state_.optimizer.get(), loss);
+  }
+  const std::vector<std::pair<Optimizer*, at::Tensor>>& all() const { return all_; }
+
+ private:
+  TrainState& state_;
+  std::vector<std::pair<Optimizer*, at::Tensor>> all_;
+};
+
 void add_sentence(std::string& text, const std::string& sentence) {
   if (!text.empty() && !sentence.empty()) text += "; ";
   text += sentence;
@@ -115,7 +135,7 @@ std::string DivergenceReport::findings_of(const Batch& batch) {
   for (std::size_t i = 0; i < batch.tensors().size(); ++i)
     if (const std::string part = nonfinite_part(batch.tensors()[i]); !part.empty())
       add_sentence(found, "tensor " + std::to_string(i) + " of its batch has " + part);
-  if (NonfiniteGuard::protects(*state_.optimizer))
+  if (is_protected())
     add_sentence(found, step_findings(batch));
   else
     add_sentence(found, "it cannot be done once more, because the optimizer does not heed found_inf");
@@ -127,29 +147,40 @@ std::string DivergenceReport::step_findings(const Batch& batch) {
     if (const std::string part = nonfinite_part(item.value()); !part.empty())
       return "the parameter '" + item.key() + "' had " + part + " before it";
   const at::AutoGradMode with_gradients(true);
-  at::Tensor loss;
+  LossesOfStep losses(state_);
   std::string found;
   {
     const NonfiniteWatch watch(*state_.model);
     const AutocastScope autocast(info_.precision, state_.log.device());
-    loss = state_.model->training_step(batch);
+    const UpdatesScope updates(info_, losses);
+    losses.end(state_.model->training_step(batch));
     for (const std::string& finding : watch.findings()) add_sentence(found, finding);
   }
-  if (const std::string part = nonfinite_part(loss); !part.empty())
-    return found.empty() ? "the loss has " + part : found;
-  loss.backward();
-  return gradient_finding();
+  for (const auto& [optimizer, loss] : losses.all()) {
+    if (const std::string part = nonfinite_part(loss); !part.empty())
+      return found.empty() ? "the loss has " + part : found;
+    backward_to(*optimizer, loss, /*seed=*/{}, /*retain_graph=*/true);
+    if (std::string finding = gradient_finding(*optimizer); !finding.empty()) return finding;
+    optimizer->zero_grad();
+  }
+  return {};
 }
 
 // Backward goes from the last layer to the first, so the last one is where it began.
-std::string DivergenceReport::gradient_finding() {
+std::string DivergenceReport::gradient_finding(Optimizer& optimizer) const {
   std::string found;
   for (const auto& item : state_.model->named_parameters())
     if (const std::string part = nonfinite_part(item.value().grad()); !part.empty())
       found = "the loss is finite, the gradient of '" + item.key() + "' has " + part;
   if (!found.empty() || options_.gradient_clip_val == 0) return found;
-  const at::Tensor norm = clip_grad_norm(state_.optimizer->gradients(), options_.gradient_clip_val);
+  const at::Tensor norm = clip_grad_norm(optimizer.gradients(), options_.gradient_clip_val);
   return nonfinite_part(norm).empty() ? "" : "each gradient is finite, their common norm is not";
+}
+
+bool DivergenceReport::is_protected() const {
+  if (state_.optimizer) return NonfiniteGuard::protects(*state_.optimizer);
+  return std::ranges::all_of(state_.optimizers,
+                             [](const auto& item) { return NonfiniteGuard::protects(*item.second); });
 }
 
 std::string DivergenceReport::save(const Batch& batch, const RowTag& step,

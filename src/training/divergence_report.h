@@ -29,7 +29,8 @@ class DivergenceReport {
   std::string replay(RowTag step, std::int64_t num_batches, const BatchSource& source);
   std::string findings_of(const Batch& batch);
   std::string step_findings(const Batch& batch);
-  std::string gradient_finding();
+  std::string gradient_finding(Optimizer& optimizer) const;
+  bool is_protected() const;
   std::string save(const Batch& batch, const RowTag& step, const std::string& findings) const;
 
   TrainState& state_;

@@ -4,33 +4,12 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/full_like.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "kindling/base/error.h"
-#include "kindling/optim/clip.h"
 
 namespace kindling {
 namespace {
-
-// Of the run, 0 when its end is not known.
-std::int64_t num_steps(const TrainerOptions& options, std::int64_t steps_of_epoch) {
-  const std::int64_t by_epochs = options.max_epochs.value_or(0) * steps_of_epoch;
-  if (!options.max_steps) return by_epochs;
-  return by_epochs > 0 ? std::min(by_epochs, *options.max_steps) : *options.max_steps;
-}
-
-SchedulePoint schedule_point(const TrainerOptions& options, const Progress& progress,
-                             std::int64_t batches_of_epoch) {
-  const std::int64_t window = options.accumulate_grad_batches;
-  const std::int64_t steps_of_epoch = (batches_of_epoch + window - 1) / window;
-  const std::int64_t steps = num_steps(options, steps_of_epoch);
-  if (options.schedule_interval == ScheduleInterval::step)
-    return {.step = progress.global_step, .total_steps = steps};
-  const std::int64_t epochs =
-      steps_of_epoch > 0 ? (steps + steps_of_epoch - 1) / steps_of_epoch : options.max_epochs.value_or(0);
-  return {.step = progress.epoch, .total_steps = epochs};
-}
 
 // While it lives, what the model logs does not count.
 class MutedLog {
@@ -53,9 +32,7 @@ EagerStep::EagerStep(TrainState& state, TrainerInfo& info, const TrainerOptions&
                      const Callbacks& callbacks)
     : state_(state),
       info_(info),
-      options_(options),
-      callbacks_(callbacks),
-      guard_(options),
+      update_(state, info, options, callbacks),
       window_(options.accumulate_grad_batches) {
   state_.log.column("train_loss");  // comes first in records
 }
@@ -92,12 +69,12 @@ void EagerStep::accumulate(const Batch& batch) {
 void EagerStep::update() {
   state_.accumulated_batches = 0;
   scale_gradients();
-  GradScaler* const scaler = state_.scaler ? &*state_.scaler : nullptr;
-  if (scaler != nullptr) scaler->unscale(*state_.optimizer);
-  guard_.look(losses_, *state_.optimizer, clip(), scaler);
-  update_parameters(scaler);
-  guard_.mark(state_.log, scaler);
-  if (scaler != nullptr) scaler->adjust();
+  bool is_first = true;  // of the evaluations of the loss, which has been made
+  update_.run(*state_.optimizer, losses_, "grad_norm",
+              [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
+  losses_.clear();
+  update_.guard().mark(state_.log, update_.scaler());
+  if (GradScaler* const scaler = update_.scaler()) scaler->adjust(scaler->found_inf());
 }
 
 void EagerStep::end_row(double weight) {
@@ -143,50 +120,11 @@ void EagerStep::scale_gradients() {
     at::_foreach_mul_(at::TensorList(gradients.data(), gradients.size()), window_.rest());
 }
 
-at::Tensor EagerStep::clip() {
-  if (options_.gradient_clip_val == 0) return {};
-  const at::Tensor norm = clip_grad_norm(state_.optimizer->gradients(), options_.gradient_clip_val);
-  if (options_.log_every_n_steps > 0 && norm.defined())
-    state_.log.mark(state_.log.column("grad_norm", EpochLog::Kind::step_only), norm);
-  return norm;
-}
-
-void EagerStep::update_parameters(const GradScaler* scaler) {
-  Optimizer& optimizer = *state_.optimizer;
-  if (options_.schedule) follow_schedule(optimizer);
-  callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
-  if (optimizer.needs_closure()) require_plain_batch();
-  bool is_first = true;  // of its evaluations, which has been made
-  guard_.step(optimizer, scaler,
-              [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
-  losses_.clear();
-  callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
-}
-
 at::Tensor EagerStep::evaluate_again() {
   const MutedLog muted(info_);
   at::Tensor loss = forward(*batch_, /*begins_window=*/true);
   loss.backward();
   return loss;
-}
-
-void EagerStep::require_plain_batch() const {
-  const char* const option = options_.accumulate_grad_batches > 1 ? "accumulate_grad_batches"
-                             : options_.gradient_clip_val > 0     ? "gradient_clip_val"
-                             : state_.scaler                      ? "precision"
-                             : options_.on_nonfinite == "skip" && !state_.log.device().is_cpu()
-                                 ? "on_nonfinite"
-                                 : nullptr;
-  if (option != nullptr)
-    throw ConfigError({.place = option,
-                       .found = "it is set, and the optimizer evaluates the loss of a batch several times",
-                       .wanted = "its default with such an optimizer (lbfgs)"});
-}
-
-void EagerStep::follow_schedule(Optimizer& optimizer) const {
-  SchedulePoint at = schedule_point(options_, state_.progress, info_.num_train_batches);
-  if (state_.plateaus) at.plateaus = state_.plateaus->count();
-  apply_schedule(options_.schedule, at, optimizer);
 }
 
 void EagerStep::require_scalar(const at::Tensor& loss) const {

@@ -3,11 +3,8 @@
 #include <vector>
 
 #include "training/accumulation_window.h"
-#include "training/callbacks.h"
-#include "training/nonfinite_guard.h"
+#include "training/optimizer_update.h"
 #include "training/step.h"
-#include "training/train_state.h"
-#include "training/trainer_info.h"
 
 namespace kindling {
 
@@ -27,19 +24,13 @@ class EagerStep : public Step {
   at::Tensor forward(const Batch& batch, bool begins_window);  // returns the loss
   void backward(const at::Tensor& loss, double factor);
   void scale_gradients();
-  at::Tensor clip();  // returns the norm; undefined: it is not known
-  void update_parameters(const GradScaler* scaler);
   at::Tensor evaluate_again();  // the loss and gradients of the batch, for optimizers that need a closure
-  void require_plain_batch() const;
   void end_row(double weight);
-  void follow_schedule(Optimizer& optimizer) const;
   void require_scalar(const at::Tensor& loss) const;
 
   TrainState& state_;
   TrainerInfo& info_;
-  const TrainerOptions& options_;
-  const Callbacks& callbacks_;
-  NonfiniteGuard guard_;
+  OptimizerUpdate update_;
   AccumulationWindow window_;
   const Batch* batch_ = nullptr;    // of the step under way
   std::vector<at::Tensor> losses_;  // of the window

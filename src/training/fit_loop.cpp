@@ -10,6 +10,7 @@
 #include "training/evaluate_loop.h"
 #include "training/libtorch_errors.h"
 #include "training/monitored_value.h"
+#include "training/named_optimizers.h"
 #include "training/validation.h"
 
 namespace kindling {
@@ -68,6 +69,7 @@ void look_for_plateau(const FitParts& fit, const Record& record, bool has_valida
 Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   Module& model = *fit.state.model;
   stop_if_diverged(fit);
+  require_updates(model, fit.state.optimizers, fit.state.log);
   fit.state.is_torn = true;  // the log is empty and the record not yet told
   Record record = fit.report.close(validation);
   tell_of_skipped_steps(record);

@@ -43,9 +43,9 @@ void GradScaler::unscale(Optimizer& optimizer) {
   }
 }
 
-void GradScaler::adjust() {
+void GradScaler::adjust(const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
-  at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, kGrowthFactor, kBackoffFactor, kGrowthInterval);
+  at::_amp_update_scale_(scale_, growth_tracker_, found_inf, kGrowthFactor, kBackoffFactor, kGrowthInterval);
 }
 
 void GradScaler::save(StateDict& state) const {

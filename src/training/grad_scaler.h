@@ -19,8 +19,8 @@ class GradScaler {
   // Divides the gradients by the scale and notes whether one of them is not finite.
   void unscale(Optimizer& optimizer);
   const at::Tensor& found_inf() const noexcept { return found_inf_; }  // float32 scalar, 1: yes
-  // After the update.
-  void adjust();
+  // After the step, by whether gradients of any of its updates were not finite.
+  void adjust(const at::Tensor& found_inf);
 
   void save(StateDict& state) const;
   // Throws CheckpointError.

@@ -110,19 +110,28 @@ at::Tensor NonfiniteGuard::either(const GradScaler& scaler) const {
   return found_inf_.defined() ? at::maximum(found_inf_, scaler.found_inf()) : scaler.found_inf();
 }
 
-void NonfiniteGuard::mark(EpochLog& log, const GradScaler* scaler) const {
-  const auto mark = [&](const char* column, const at::Tensor& found_inf) {
-    const std::size_t at = log.column(column, EpochLog::Kind::internal);
-    if (found_inf.defined() && !found_)
-      log.mark(at, found_inf);
-    else
-      log.mark(at, found_ ? 1. : 0.);
-  };
-  if (is_on() && is_sticky()) mark(kDivergedColumn, found_inf_);
-  if (scaler != nullptr)
-    mark(kSkippedColumn, either(*scaler));
-  else if (is_on() && !is_sticky())
-    mark(kSkippedColumn, found_inf_);
+void NonfiniteGuard::mark_diverged(EpochLog& log) const {
+  if (!is_on() || !is_sticky()) return;
+  const std::size_t column = log.column(kDivergedColumn, EpochLog::Kind::internal);
+  if (found_inf_.defined())
+    log.mark(column, found_inf_);
+  else
+    log.mark(column, found_ ? 1. : 0.);
+}
+
+std::optional<NonfiniteGuard::LeftOut> NonfiniteGuard::left_out(const GradScaler* scaler) const {
+  if (found_ && (scaler != nullptr || !is_sticky())) return LeftOut{.number = 1};
+  if (scaler != nullptr) return LeftOut{.on_device = either(*scaler)};
+  if (!is_on() || is_sticky()) return std::nullopt;
+  return LeftOut{.on_device = found_inf_};
+}
+
+void NonfiniteGuard::mark_left_out(EpochLog& log, const LeftOut& found) {
+  const std::size_t column = log.column(kSkippedColumn, EpochLog::Kind::internal);
+  if (found.on_device.defined() && found.number == 0)
+    log.mark(column, found.on_device);
+  else
+    log.mark(column, found.number);
 }
 
 bool NonfiniteGuard::protects(const Optimizer& optimizer) {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,8 +33,20 @@ class NonfiniteGuard {
   // The update, unless look() has found something; with the closure where the optimizer needs one. Throws
   // ConfigError for an optimizer on a device that cannot leave out a single step.
   void step(Optimizer& optimizer, const GradScaler* scaler, const Optimizer::Closure& closure) const;
-  // Puts what was found into the row that is being made.
-  void mark(EpochLog& log, const GradScaler* scaler = nullptr) const;
+  // Puts what was found into the row that is being made; of several updates of a step after each of them.
+  void mark(EpochLog& log, const GradScaler* scaler = nullptr) const {
+    mark_diverged(log);
+    if (const auto found = left_out(scaler)) mark_left_out(log, *found);
+  }
+  void mark_diverged(EpochLog& log) const;
+  // Whether the latest update has been left out alone, a number or a float32 scalar on the device, which is
+  // going to change; nothing where that is not done.
+  struct LeftOut {
+    double number = 0;
+    at::Tensor on_device{};  // counts instead where it is defined
+  };
+  std::optional<LeftOut> left_out(const GradScaler* scaler) const;
+  static void mark_left_out(EpochLog& log, const LeftOut& found);
 
   // Whether parameters stay as they were before a step that is not finite.
   static bool protects(const Optimizer& optimizer);

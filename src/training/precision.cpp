@@ -72,4 +72,15 @@ AutocastScope::~AutocastScope() {
   at::autocast::set_autocast_dtype(device_, former_type_);
 }
 
+AutocastPause::AutocastPause(Device device)
+    : device_(device.type()), was_enabled_(at::autocast::is_autocast_enabled(device_)) {
+  if (was_enabled_) at::autocast::set_autocast_enabled(device_, false);
+}
+
+AutocastPause::~AutocastPause() {
+  if (!was_enabled_) return;
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, true);
+}
+
 }  // namespace kindling

@@ -57,4 +57,18 @@ class AutocastScope {
   at::ScalarType former_type_ = at::kFloat;
 };
 
+// While it lives, within a scope: operators compute as their inputs are, and casts of weights that may change
+// now are forgotten.
+class AutocastPause {
+ public:
+  explicit AutocastPause(Device device);
+  ~AutocastPause();
+  AutocastPause(const AutocastPause&) = delete;
+  AutocastPause& operator=(const AutocastPause&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool was_enabled_;
+};
+
 }  // namespace kindling

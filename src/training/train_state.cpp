@@ -15,17 +15,15 @@
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/weight_average.h"
-#include "tensors/state_fit.h"
 #include "training/monitored_value.h"
+#include "training/named_optimizers.h"
 #include "training/precision.h"
+#include "training/saved_model.h"
+#include "training/state_parts.h"
 
 namespace kindling {
 namespace {
 
-constexpr const char* kModel = "model.";
-constexpr const char* kFrozen = "frozen.";  // parameters
-constexpr const char* kFrozenLayer = "frozen_layer.";
-constexpr const char* kLazy = "lazy.";  // weights that had no shape yet
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kSchedule = "schedule.";
 constexpr const char* kScaler = "scaler.";
@@ -37,20 +35,6 @@ constexpr const char* kEarlyStopWaits = "early_stop_waits";
 constexpr const char* kCallbackType = "callback_type.";
 
 std::string callback_prefix(std::size_t number) { return "callback." + std::to_string(number) + "."; }
-
-void put(StateDict& state, const std::string& prefix, const StateDict& part) {
-  for (const auto& [name, tensor] : part.tensors) state.tensors.emplace_back(prefix + name, tensor);
-  for (const auto& [name, value] : part.metadata) state.metadata[prefix + name] = value;
-}
-
-StateDict part_of(const StateDict& state, const std::string& prefix) {
-  StateDict part;
-  for (const auto& [name, tensor] : state.tensors)
-    if (name.starts_with(prefix)) part.tensors.emplace_back(name.substr(prefix.size()), tensor);
-  for (const auto& [name, value] : state.metadata)
-    if (name.starts_with(prefix)) part.metadata[name.substr(prefix.size())] = value;
-  return part;
-}
 
 [[noreturn]] void refuse(const std::string& place, const std::string& found, const std::string& wanted) {
   throw CheckpointError({.place = place, .found = found, .wanted = wanted});
@@ -122,62 +106,6 @@ bool is_asked_again(const std::vector<std::shared_ptr<Callback>>& callbacks) {
   });
 }
 
-// The model's own values, also while an average has their place.
-StateDict own_values(const Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks) {
-  StateDict values = state_dict(model);
-  for (const auto& callback : callbacks)
-    if (const auto* average = dynamic_cast<const WeightAverage*>(callback.get()))
-      average->put_own_values(values);
-  return values;
-}
-
-void save_model(Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks, StateDict& state) {
-  put(state, kModel, own_values(model, callbacks));
-  for (const auto& [name, layer] : layers_without_shape(model)) state.metadata[kLazy + name] = "true";
-  for (const auto& item : model.named_parameters())
-    if (item.value().defined() && !item.value().requires_grad())
-      state.metadata[kFrozen + item.key()] = "true";
-  for (const auto& [weight, layer] : layers_without_shape(model))
-    for (const std::string& name : layer->frozen)
-      state.metadata[kFrozen + weight.substr(0, weight.rfind('.') + 1) + name] = "true";
-  for (const std::string& name : model.frozen_layers()) state.metadata[kFrozenLayer + name] = "true";
-}
-
-// Layers that had no shape when the model was saved draw their weights later, so they lose what they have.
-void forget_lazy_weights(Module& model, const StateDict& state) {
-  for (const auto& item : model.named_modules()) {
-    auto* layer = dynamic_cast<LazyLayer*>(item.value().get());
-    const std::string weight = item.key().empty() ? "weight" : item.key() + ".weight";
-    if (layer != nullptr && state.metadata.contains(kLazy + weight)) layer->dematerialize();
-  }
-}
-
-void load_weights_of(Module& model, const StateDict& state) {
-  const StateDict lazy = part_of(state, kLazy);
-  forget_lazy_weights(model, state);
-  LoadReport report =
-      load_state_dict(model, part_of(state, kModel), "the saved model", {.strict = lazy.metadata.empty()});
-  std::erase_if(report.missing, [&](const std::string& name) { return lazy.metadata.contains(name); });
-  if (report.missing.size() + report.misfits.size() + report.unexpected.size() > 0)
-    refuse("the saved model", report.text(), "the names and shapes of the model");
-}
-
-void load_model(Module& model, const StateDict& state) {
-  load_weights_of(model, state);
-  if (!model.frozen_layers().empty()) model.unfreeze(model);
-  for (const auto& item : model.named_modules())
-    if (state.metadata.contains(kFrozenLayer + item.key())) model.freeze(*item.value());
-  for (const auto& item : model.named_parameters())
-    if (item.value().defined()) item.value().requires_grad_(!state.metadata.contains(kFrozen + item.key()));
-  for (const auto& item : model.named_modules())
-    if (auto* layer = dynamic_cast<LazyLayer*>(item.value().get())) {
-      layer->frozen.clear();
-      for (const std::string& name : layer->parameter_names())
-        if (state.metadata.contains(kFrozen + (item.key().empty() ? name : item.key() + "." + name)))
-          layer->frozen.insert(name);
-    }
-}
-
 // With the value to look at and its direction.
 PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& model) {
   const Module::Monitor monitor = monitor_of(options.monitor, options.mode, model, "plateau schedule");
@@ -191,6 +119,7 @@ PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& m
 void TrainState::start(std::shared_ptr<Module> new_model) {
   model = std::move(new_model);
   optimizer.reset();
+  optimizers.clear();
   plateaus.reset();
   if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
@@ -217,6 +146,16 @@ Optimizer& TrainState::require_optimizer() {
   return *optimizer;
 }
 
+Optimizer& TrainState::require_optimizer(std::string_view name) {
+  if (optimizers.empty()) optimizers = named_optimizers_of(dynamic_cast<ManualModule&>(*model));
+  return optimizer_named(optimizers, name);
+}
+
+double TrainState::lr() const {
+  if (optimizer) return optimizer->lr();
+  return optimizers.empty() ? 0 : optimizers.begin()->second->lr();
+}
+
 void TrainState::save(StateDict& state) {
   if (is_torn || accumulated_batches > 0)
     throw Error({.place = "the training",
@@ -227,6 +166,7 @@ void TrainState::save(StateDict& state) {
   state.metadata[kRunIdKey] = run_id;
   save_model(*model, options_.callbacks, state);
   if (optimizer) put(state, kOptimizer, optimizer->state_dict());
+  save_optimizers(optimizers, state);
   if (plateaus) {
     StateDict counter;
     plateaus->save(counter);
@@ -266,6 +206,7 @@ void TrainState::load(const StateDict& state) {
   optimizer.reset();
   const StateDict of_optimizer = part_of(state, kOptimizer);
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
+  optimizers = load_optimizers(*model, state);
   if (plateaus) plateaus->load(part_of(state, kSchedule));
   if (scaler) scaler->load(part_of(state, kScaler));
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });

@@ -5,11 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kindling/loggers/progress.h"
 #include "kindling/metrics/epoch_log.h"
-#include "kindling/nn/module.h"
+#include "kindling/nn/manual_module.h"
 #include "kindling/optim/optimizer.h"
 #include "kindling/optim/plateau.h"
 #include "kindling/training/trainer_options.h"
@@ -27,6 +28,7 @@ class TrainState {
 
   std::shared_ptr<Module> model{};
   std::unique_ptr<Optimizer> optimizer{};    // made when it is first needed
+  NamedOptimizers optimizers{};              // of a ManualModule, instead
   std::optional<PlateauCounter> plateaus{};  // where the schedule asks for it
   Progress progress{};
   std::int64_t accumulated_batches = 0;  // whose gradients wait for the rest of their window
@@ -46,6 +48,9 @@ class TrainState {
   // Makes the optimizer if there is none: by the options, else by the model, else Adam. Lazy layers must have
   // their parameters by then.
   Optimizer& require_optimizer();
+  // One of a ManualModule's. Throws ConfigError for a name that it does not have.
+  Optimizer& require_optimizer(std::string_view name);
+  double lr() const;  // of the optimizer, of several the first; 0 before there is one
 
   // Everything that a continued run needs: weights, which of them are frozen, optimizer, what the schedule
   // has counted, progress, the rows of the log, random state, callbacks. The one list of saved things. The

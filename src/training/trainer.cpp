@@ -177,7 +177,7 @@ const TrainerOptions& Trainer::options() const noexcept { return impl_->options;
 std::shared_ptr<Module> Trainer::model() const { return impl_->state.model; }
 DataModule* Trainer::data() const { return impl_->data; }
 const std::string& Trainer::run_id() const noexcept { return impl_->state.run_id; }
-double Trainer::lr() const noexcept { return impl_->state.optimizer ? impl_->state.optimizer->lr() : 0; }
+double Trainer::lr() const noexcept { return impl_->state.lr(); }
 
 TrainerProgress Trainer::progress() const {
   return {impl_->state.progress, impl_->info->num_train_batches, impl_->state.accumulated_batches,

@@ -10,8 +10,7 @@
 #include "kindling/base/log.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
-#include "training/eager_step.h"
-#include "training/watched_step.h"
+#include "training/make_step.h"
 
 namespace kindling {
 namespace {
@@ -166,7 +165,7 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   if (options.max_epochs) board.options().xlim = {0, static_cast<double>(*options.max_epochs)};
   if (stop.stop_requested() && stop.reason() != FitReason::requested) stop.reset();  // of another training
   state.start(std::move(model));
-  step_ = std::make_unique<WatchedStep>(std::make_unique<EagerStep>(state, *info, options, callbacks), state);
+  step_ = make_step(state, *info, options, callbacks);
   info->log = &state.log;
   report.start();
   divergence.start();

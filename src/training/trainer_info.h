@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "kindling/data/data_module.h"
@@ -21,9 +22,24 @@ struct TrainerInfo {
   std::optional<std::int64_t> max_epochs{};  // absent: only the steps count
   std::int64_t num_train_batches = 0;        // of an epoch; 0: unknown
   const Progress* progress = nullptr;
-  EpochLog* log = nullptr;  // of the loop that is running
+  EpochLog* log = nullptr;           // of the loop that is running
+  ManualUpdates* updates = nullptr;  // of the training step that is running
 
   Device device() const { return gpus.empty() ? cpu() : gpus.front(); }
+};
+
+// While it lives, a model's updates go this way.
+class UpdatesScope {
+ public:
+  UpdatesScope(TrainerInfo& info, ManualUpdates& updates)
+      : info_(info), former_(std::exchange(info.updates, &updates)) {}
+  ~UpdatesScope() { info_.updates = former_; }
+  UpdatesScope(const UpdatesScope&) = delete;
+  UpdatesScope& operator=(const UpdatesScope&) = delete;
+
+ private:
+  TrainerInfo& info_;
+  ManualUpdates* former_;
 };
 
 // Gives a model its trainer and moves it to the first card; without one it stays where it is.

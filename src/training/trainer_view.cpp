@@ -46,4 +46,9 @@ EpochLog* TrainerView::log() const {
   return info ? info->log : nullptr;
 }
 
+ManualUpdates* TrainerView::updates() const {
+  const auto info = info_.lock();
+  return info ? info->updates : nullptr;
+}
+
 }  // namespace kindling

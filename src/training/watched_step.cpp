@@ -21,7 +21,7 @@ void WatchedStep::run(const Batch& batch, bool ends_window) {
   const HostWaitWatch watch;
   step_->run(batch, ends_window);
   // A rule with a closure reads the loss, whatever the model does.
-  if (watch.found().empty() || state_.optimizer->needs_closure()) return;
+  if (watch.found().empty() || (state_.optimizer && state_.optimizer->needs_closure())) return;
   has_warned_ = true;
   log_warning("training_step calls " + watch.found() +
               ", which makes the host wait for the device in every step; log(name, value) reports a number "

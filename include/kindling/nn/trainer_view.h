@@ -12,6 +12,7 @@
 
 namespace kindling {
 
+class ManualUpdates;
 struct TrainerInfo;  // a trainer's own
 
 // What a module may see of its trainer. A handle: empty for a module that no trainer has prepared, and again
@@ -34,6 +35,8 @@ class KINDLING_API TrainerView {
 
   // The log of the loop that is running; nullptr outside of loops.
   EpochLog* log() const;
+  // What a ManualModule's updates go through; nullptr outside of training steps.
+  ManualUpdates* updates() const;
 
  private:
   std::weak_ptr<const TrainerInfo> info_;

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+
+namespace kindling {
+
+// What a ManualModule finds behind its update(), while its training_step runs.
+class ManualUpdates {
+ public:
+  virtual ~ManualUpdates() = default;
+  virtual void update(std::string_view optimizer, const at::Tensor& loss, bool retain_graph) = 0;
+};
+
+}  // namespace kindling

@@ -1,0 +1,114 @@
+#include "training/manual_step.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/maximum.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kindling/base/error.h"
+#include "training/named_optimizers.h"
+
+namespace kindling {
+namespace {
+
+// The first one as a copy: what it was found by changes with the next update.
+at::Tensor either(const at::Tensor& former, const at::Tensor& next) {
+  const at::NoGradGuard no_grad;
+  return former.defined() ? at::maximum(former, next) : next.clone();
+}
+
+void require_one_number(const at::Tensor& number, const std::string& place, const char* wanted) {
+  if (number.defined() && number.numel() == 1) return;
+  throw Error({.place = place,
+               .found = number.defined() ? "a tensor of " + std::to_string(number.numel()) + " elements"
+                                         : "an undefined tensor",
+               .wanted = wanted});
+}
+
+}  // namespace
+
+void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::Tensor& seed,
+                 bool retain_graph) {
+  std::vector<at::Tensor> learning;
+  for (const at::Tensor& parameter : optimizer.parameters())
+    if (parameter.requires_grad()) learning.push_back(parameter);
+  if (!learning.empty() && loss.requires_grad())
+    loss.backward(seed, retain_graph, /*create_graph=*/false, learning);
+}
+
+ManualStep::ManualStep(TrainState& state, TrainerInfo& info, const TrainerOptions& options,
+                       const Callbacks& callbacks)
+    : state_(state), info_(info), update_(state, info, options, callbacks) {
+  if (options.optimizer)
+    throw ConfigError({.place = "optimizer",
+                       .found = "one is given, and " + state.model->name() + " has several of its own",
+                       .wanted = "those of its configure_named_optimizers()",
+                       .remedy = "give their options to the model"});
+  if (options.accumulate_grad_batches > 1)
+    throw ConfigError({.place = "accumulate_grad_batches",
+                       .found = std::to_string(options.accumulate_grad_batches) + ", and " +
+                                state.model->name() + " runs its updates itself",
+                       .wanted = "1",
+                       .remedy = "call update() for every n-th batch"});
+  state_.log.column("train_loss");  // comes first in records
+}
+
+void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
+  const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
+  left_out_.reset();
+  found_inf_.reset();
+  const at::Tensor loss = training_step(batch);
+  require_one_number(loss, state_.model->name() + "::training_step", "the number to show as train_loss");
+  state_.log.mark(state_.log.column("train_loss"), loss);
+  end_step();
+  const Progress& at = state_.progress;
+  state_.log.append({.global_step = at.global_step + 1,
+                     .batch = at.batch,
+                     .lr = state_.lr(),
+                     .weight = static_cast<double>(batch.num_samples())});
+}
+
+at::Tensor ManualStep::training_step(const Batch& batch) {
+  const UpdatesScope updates(info_, *this);
+  const AutocastScope autocast(info_.precision, state_.log.device());
+  return state_.model->training_step(batch);
+}
+
+void ManualStep::update(std::string_view name, const at::Tensor& loss, bool retain_graph) {
+  const at::AutoGradMode with_gradients(true);
+  const AutocastPause pause(state_.log.device());
+  Optimizer& optimizer = state_.require_optimizer(name);
+  const std::string text(name);
+  const std::string place = state_.model->name() + "::update(" + text + ")";
+  require_one_number(loss, place, "the loss: one number");
+  optimizer.zero_grad();
+  at::Tensor seed;
+  if (state_.scaler) seed = state_.scaler->scale().to(loss.scalar_type()).view(loss.sizes());
+  backward_to(optimizer, loss, seed, retain_graph);
+  if (optimizer.gradients().empty())
+    throw Error({.place = place,
+                 .found = "the loss depends on none of the parameters of this optimizer",
+                 .remedy = "detach what others learn from, and not what this one does"});
+  update_.run(optimizer, {&loss, 1}, "grad_norm_" + text, /*closure=*/nullptr);
+  state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
+  note_left_out();
+}
+
+void ManualStep::note_left_out() {
+  update_.guard().mark_diverged(state_.log);
+  if (state_.scaler) found_inf_ = either(found_inf_, state_.scaler->found_inf());
+  const auto latest = update_.guard().left_out(update_.scaler());
+  if (!latest) return;
+  if (!left_out_) left_out_.emplace();
+  left_out_->number = std::max(left_out_->number, latest->number);
+  if (latest->on_device.defined()) left_out_->on_device = either(left_out_->on_device, latest->on_device);
+}
+
+void ManualStep::end_step() {
+  if (left_out_) NonfiniteGuard::mark_left_out(state_.log, *left_out_);
+  if (found_inf_.defined()) state_.scaler->adjust(found_inf_);
+}
+
+}  // namespace kindling

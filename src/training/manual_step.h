@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "kindling/nn/manual_module.h"
+#include "nn/manual_updates.h"
+#include "training/optimizer_update.h"
+#include "training/step.h"
+
+namespace kindling {
+
+// The gradients of the loss, times `seed` unless that is undefined, for this optimizer's parameters alone;
+// none where it depends on none of them.
+void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::Tensor& seed,
+                 bool retain_graph);
+
+// The step of a ManualModule: its training_step runs the updates.
+class ManualStep : public Step, private ManualUpdates {
+ public:
+  // All references outlive the step. Throws ConfigError for options that such a model cannot have.
+  ManualStep(TrainState& state, TrainerInfo& info, const TrainerOptions& options, const Callbacks& callbacks);
+
+  void run(const Batch& batch, bool ends_window) override;
+  void end_window() override {}  // each batch is a step
+
+ private:
+  void update(std::string_view name, const at::Tensor& loss, bool retain_graph) override;
+  at::Tensor training_step(const Batch& batch);
+  void note_left_out();
+  void end_step();
+
+  TrainState& state_;
+  TrainerInfo& info_;
+  OptimizerUpdate update_;
+  // Of the updates of the step under way.
+  std::optional<NonfiniteGuard::LeftOut> left_out_;
+  at::Tensor found_inf_;  // by the scaler
+};
+
+}  // namespace kindling

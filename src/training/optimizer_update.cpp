@@ -1,0 +1,71 @@
+#include "training/optimizer_update.h"
+
+#include <algorithm>
+
+#include "kindling/base/error.h"
+#include "kindling/optim/clip.h"
+
+namespace kindling {
+namespace {
+
+// Of the run, 0 when its end is not known.
+std::int64_t num_steps(const TrainerOptions& options, std::int64_t steps_of_epoch) {
+  const std::int64_t by_epochs = options.max_epochs.value_or(0) * steps_of_epoch;
+  if (!options.max_steps) return by_epochs;
+  return by_epochs > 0 ? std::min(by_epochs, *options.max_steps) : *options.max_steps;
+}
+
+SchedulePoint schedule_point(const TrainerOptions& options, const Progress& progress,
+                             std::int64_t batches_of_epoch) {
+  const std::int64_t window = options.accumulate_grad_batches;
+  const std::int64_t steps_of_epoch = (batches_of_epoch + window - 1) / window;
+  const std::int64_t steps = num_steps(options, steps_of_epoch);
+  if (options.schedule_interval == ScheduleInterval::step)
+    return {.step = progress.global_step, .total_steps = steps};
+  const std::int64_t epochs =
+      steps_of_epoch > 0 ? (steps + steps_of_epoch - 1) / steps_of_epoch : options.max_epochs.value_or(0);
+  return {.step = progress.epoch, .total_steps = epochs};
+}
+
+}  // namespace
+
+void OptimizerUpdate::run(Optimizer& optimizer, std::span<const at::Tensor> losses,
+                          const std::string& norm_column, const Optimizer::Closure& closure) {
+  if (scaler() != nullptr) scaler()->unscale(optimizer);
+  guard_.look(losses, optimizer, clip(optimizer, norm_column), scaler());
+  if (options_.schedule) follow_schedule(optimizer);
+  callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
+  require_plain_step(optimizer);
+  guard_.step(optimizer, scaler(), closure);
+  callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
+}
+
+at::Tensor OptimizerUpdate::clip(Optimizer& optimizer, const std::string& column) {
+  if (options_.gradient_clip_val == 0) return {};
+  const at::Tensor norm = clip_grad_norm(optimizer.gradients(), options_.gradient_clip_val);
+  if (options_.log_every_n_steps > 0 && norm.defined())
+    state_.log.mark(state_.log.column(column, EpochLog::Kind::step_only), norm);
+  return norm;
+}
+
+void OptimizerUpdate::follow_schedule(Optimizer& optimizer) const {
+  SchedulePoint at = schedule_point(options_, state_.progress, info_.num_train_batches);
+  if (state_.plateaus) at.plateaus = state_.plateaus->count();
+  apply_schedule(options_.schedule, at, optimizer);
+}
+
+void OptimizerUpdate::require_plain_step(const Optimizer& optimizer) const {
+  if (!optimizer.needs_closure()) return;
+  const char* const option = options_.accumulate_grad_batches > 1 ? "accumulate_grad_batches"
+                             : options_.gradient_clip_val > 0     ? "gradient_clip_val"
+                             : state_.scaler                      ? "precision"
+                             : options_.on_nonfinite == "skip" && !state_.log.device().is_cpu()
+                                 ? "on_nonfinite"
+                                 : nullptr;
+  if (option != nullptr)
+    throw ConfigError({.place = option,
+                       .found = "it is set, and the optimizer evaluates the loss of a batch several times",
+                       .wanted = "its default with such an optimizer (lbfgs)"});
+}
+
+}  // namespace kindling

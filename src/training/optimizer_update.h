@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <string>
+
+#include "training/callbacks.h"
+#include "training/nonfinite_guard.h"
+#include "training/train_state.h"
+#include "training/trainer_info.h"
+
+namespace kindling {
+
+// What steps of every kind come to: the update of an optimizer with the gradients that are there. They are
+// unscaled, looked at and clipped; then schedule, callbacks, update.
+class OptimizerUpdate {
+ public:
+  // All references outlive it.
+  OptimizerUpdate(TrainState& state, const TrainerInfo& info, const TrainerOptions& options,
+                  const Callbacks& callbacks)
+      : state_(state), info_(info), options_(options), callbacks_(callbacks), guard_(options) {}
+
+  // `losses` are those that the gradients come from, `norm_column` is where their norm is logged. The closure
+  // is for optimizers that evaluate the loss anew.
+  void run(Optimizer& optimizer, std::span<const at::Tensor> losses, const std::string& norm_column,
+           const Optimizer::Closure& closure);
+  const NonfiniteGuard& guard() const noexcept { return guard_; }
+  GradScaler* scaler() const { return state_.scaler ? &*state_.scaler : nullptr; }
+
+ private:
+  at::Tensor clip(Optimizer& optimizer, const std::string& column);  // undefined: the norm is not known
+  void follow_schedule(Optimizer& optimizer) const;
+  void require_plain_step(const Optimizer& optimizer) const;
+
+  TrainState& state_;
+  const TrainerInfo& info_;
+  const TrainerOptions& options_;
+  const Callbacks& callbacks_;
+  NonfiniteGuard guard_;
+};
+
+}  // namespace kindling
