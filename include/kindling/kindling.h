@@ -33,6 +33,7 @@
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/nn/lenet.h"
 #include "kindling/nn/linear_regression.h"
+#include "kindling/nn/manual_module.h"
 #include "kindling/nn/mlp.h"
 #include "kindling/nn/module.h"
 #include "kindling/nn/sequential_net.h"

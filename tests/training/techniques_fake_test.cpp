@@ -58,15 +58,18 @@ std::map<std::string, Technique> techniques() {
        }},
       {"ema",
        [](TrainerOptions& options) {
-         options.callbacks.push_back(std::make_shared<ExponentialMovingAverage>());
+         options.callbacks.push_back(std::make_shared<ExponentialMovingAverage>(
+             ExponentialMovingAverageOptions{.evaluate = false, .apply_at_end = false}));
        }},
       {"swa",
        [](TrainerOptions& options) {
-         options.callbacks.push_back(
-             std::make_shared<StochasticWeightAveraging>(StochasticWeightAveragingOptions{.swa_lrs = 1e-3}));
+         options.callbacks.push_back(std::make_shared<StochasticWeightAveraging>(
+             StochasticWeightAveragingOptions{.swa_lrs = {1e-3}}));
        }},
       {"early stopping",
-       [](TrainerOptions& options) { options.callbacks.push_back(std::make_shared<EarlyStopping>()); }},
+       [](TrainerOptions& options) {
+         options.callbacks.push_back(std::make_shared<EarlyStopping>(EarlyStoppingOptions{.patience = 100}));
+       }},
   };
 }
 
@@ -107,7 +110,6 @@ TEST(FakeTechniques, SeveralOptimizersCostNoWaitAndNoTransfer) {
                .num_gpus = 1,
                .gradient_clip_val = 0.1,
                .precision = precision,
-               .log_every_n_steps = 1,
                .on_nonfinite = on_nonfinite,
                .schedule = cosine_schedule(),
                .callbacks = {costs}})
