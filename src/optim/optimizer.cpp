@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_div.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
 #include <charconv>
@@ -31,6 +32,15 @@ void load_number(const StateDict& saved, const std::string& key, double made_wit
 void save_number(StateDict& saved, const std::string& key, double made_with, double number) {
   saved.metadata["initial_" + key] = number_text(made_with);
   saved.metadata[key] = number_text(number);
+}
+
+// Laid out in memory as the parameter is, where the shapes are the same: fused operators take both as they
+// lie.
+at::Tensor state_for(const at::Tensor& parameter, const at::Tensor& values) {
+  at::Tensor state = copy_to(values, parameter.device());
+  const at::IntArrayRef strides = parameter.strides();
+  if (state.sizes() != parameter.sizes() || state.strides() == strides) return state;
+  return at::empty_strided(state.sizes(), strides, state.options()).copy_(state);
 }
 
 [[noreturn]] void refuse(std::string found, const char* wanted) {
@@ -264,7 +274,7 @@ void Optimizer::load_state_dict(const StateDict& saved) {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     for (State& state : states_) {
       const at::Tensor* values = saved.find(names_[i] + "." + state.name);
-      state.tensors[i] = values ? copy_to(values->detach(), parameters_[i].device()) : at::Tensor();
+      state.tensors[i] = values ? state_for(parameters_[i], values->detach()) : at::Tensor();
     }
   for (std::size_t group = 0; group < groups_.size(); ++group)
     load_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);

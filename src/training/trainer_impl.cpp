@@ -11,6 +11,7 @@
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
 #include "training/make_step.h"
+#include "training/memory_layout.h"
 
 namespace kindling {
 namespace {
@@ -160,6 +161,9 @@ void Trainer::Impl::require_interval(std::int64_t num_batches) const {
 void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   attach(*model, info);
   give_precision(*model, info->precision);
+  info->is_channels_last =
+      wants_channels_last(options.channels_last, *model, info->precision, info->device());
+  if (info->is_channels_last) give_channels_last(*model);
   ProgressBoard& board = model->board();
   board.clear();
   if (options.max_epochs) board.options().xlim = {0, static_cast<double>(*options.max_epochs)};

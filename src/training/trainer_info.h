@@ -19,6 +19,7 @@ namespace kindling {
 struct TrainerInfo {
   std::vector<Device> gpus{};  // empty: the CPU
   Precision precision{};
+  bool is_channels_last = false;  // images and weights of the model that is trained
   std::optional<std::int64_t> max_epochs{};  // absent: only the steps count
   std::int64_t num_train_batches = 0;        // of an epoch; 0: unknown
   const Progress* progress = nullptr;

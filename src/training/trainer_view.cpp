@@ -1,6 +1,7 @@
 #include "kindling/nn/trainer_view.h"
 
 #include "kindling/tensors/move.h"
+#include "training/memory_layout.h"
 #include "training/trainer_info.h"
 
 namespace kindling {
@@ -13,7 +14,8 @@ void attach(Module& model, const std::shared_ptr<TrainerInfo>& info) {
 Batch prepared_batch(Batch batch, DataModule* data, const TrainerInfo& info) {
   if (!info.gpus.empty()) batch = move_to(std::move(batch), info.device());
   if (data != nullptr) batch = data->on_after_batch_transfer(std::move(batch));
-  return in_precision(std::move(batch), info.precision);
+  batch = in_precision(std::move(batch), info.precision);
+  return info.is_channels_last ? in_channels_last(std::move(batch)) : batch;
 }
 
 std::vector<Device> TrainerView::gpus() const {

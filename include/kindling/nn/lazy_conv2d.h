@@ -25,6 +25,7 @@ class KINDLING_API LazyConv2dImpl : public LazyWeights<LazyConv2dImpl> {
  public:
   explicit LazyConv2dImpl(LazyConv2dOptions options);
 
+  const LazyConv2dOptions& options() const noexcept { return options_; }
   at::Tensor forward(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 

@@ -49,6 +49,8 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
     at::Tensor made_weight = at::empty(shape_, at::kFloat), made_bias;
     if (has_bias_) made_bias = at::empty({shape_[0]}, at::kFloat);
     init_weights(init_, made_weight, made_bias);
+    if (channels_last && made_weight.dim() == 4)
+      made_weight = made_weight.contiguous(at::MemoryFormat::ChannelsLast);
     const auto made = [&](const char* name, const at::Tensor& values) {
       return this->register_parameter(name, move_to(values.to(type), device), !frozen.contains(name));
     };

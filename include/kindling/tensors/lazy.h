@@ -25,6 +25,9 @@ class KINDLING_API LazyLayer {
   std::set<std::string> frozen{};
   // That they will have; a trainer's precision may say otherwise.
   at::ScalarType type = at::kFloat;
+  // Whether weights with four dimensions lie in memory channel by channel of each pixel, as a trainer may
+  // want it.
+  bool channels_last = false;
 };
 
 }  // namespace kindling

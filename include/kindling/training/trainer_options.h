@@ -34,6 +34,10 @@ struct TrainerOptions {
   // "64-true" and "bf16-true" the trainer gives the model and the floating-point tensors of batches this
   // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
   std::string precision = "32-true";
+  // "on": images and the weights of convolutions lie in memory pixel by pixel, which is faster for many
+  // channels and for 16 bits, and moves last bits. "auto": where it has been measured to be faster (on the CPU:
+  // from 32 channels on, or with 16 bits). A model must not call view() on images then, reshape() does it.
+  std::string channels_last = "off";
   bool require_gpus = false;                          // fewer cards than num_gpus is a DeviceError
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
   std::optional<std::int64_t> limit_val_batches{};
@@ -88,6 +92,9 @@ struct TrainerOptions {
       kindling::field("precision", &TrainerOptions::precision,
                       {.doc = "types of the numbers that are kept and computed with",
                        .choices = "32-true|bf16-mixed|16-mixed|bf16-true|64-true"}),
+      kindling::field("channels_last", &TrainerOptions::channels_last,
+                      {.doc = "images lie in memory pixel by pixel; auto: where that is faster",
+                       .choices = "off|on|auto"}),
       kindling::field("require_gpus", &TrainerOptions::require_gpus,
                       {.doc = "fewer cards than num_gpus is an error"}),
       kindling::field("limit_train_batches", &TrainerOptions::limit_train_batches,
