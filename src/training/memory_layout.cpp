@@ -38,8 +38,8 @@ bool wants_channels_last(const std::string& option, const torch::nn::Module& mod
   if (option != "auto") return option == "on";
   const std::vector<std::int64_t> channels = output_channels(model);
   const bool has_16_bits = precision.autocast || precision.weights == at::kBFloat16;
-  return device.is_cpu() && !channels.empty() &&
-         (has_16_bits || *std::ranges::max_element(channels) >= kManyChannels);
+  return device.is_cpu() && !channels.empty() && has_16_bits &&
+         *std::ranges::max_element(channels) >= kManyChannels;
 }
 
 void give_channels_last(torch::nn::Module& model) {

@@ -7,7 +7,7 @@
 
 namespace kindling {
 
-// TrainerOptions::channels_last for this model. "auto": where a convolution has 32 channels or more, or
+// TrainerOptions::channels_last for this model. "auto": where a convolution has 32 channels or more and
 // computes with 16 bits; on a card it stays off.
 bool wants_channels_last(const std::string& option, const torch::nn::Module& model,
                          const Precision& precision, Device device);

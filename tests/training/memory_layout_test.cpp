@@ -123,14 +123,14 @@ TEST(MemoryLayoutOption, ChoosesWhereItIsFaster) {
   const auto wants = [](const Module& model, const char* precision) {
     return wants_channels_last("auto", model, Precision::named(precision), cpu());
   };
-  EXPECT_TRUE(wants(LayoutNet(32), "32-true"));
-  EXPECT_FALSE(wants(LayoutNet(31), "32-true"));
-  EXPECT_TRUE(wants(LayoutNet(31), "bf16-mixed"));
-  EXPECT_TRUE(wants(LayoutNet(31), "bf16-true"));
-  EXPECT_FALSE(wants(Lenet(), "32-true"));
-  EXPECT_TRUE(wants(Lenet(), "bf16-mixed"));
+  EXPECT_FALSE(wants(LayoutNet(32), "32-true"));
+  EXPECT_TRUE(wants(LayoutNet(32), "bf16-mixed"));
+  EXPECT_TRUE(wants(LayoutNet(32), "16-mixed"));
+  EXPECT_TRUE(wants(LayoutNet(32), "bf16-true"));
+  EXPECT_FALSE(wants(LayoutNet(31), "bf16-mixed"));
+  EXPECT_FALSE(wants(Lenet(), "bf16-mixed"));
   EXPECT_FALSE(wants(Mlp(), "bf16-mixed"));
-  EXPECT_FALSE(wants_channels_last("auto", LayoutNet(32), {}, Device(at::kCUDA)));
+  EXPECT_FALSE(wants_channels_last("auto", LayoutNet(32), Precision::named("bf16-true"), Device(at::kCUDA)));
   EXPECT_TRUE(wants_channels_last("on", Mlp(), {}, cpu()));
   EXPECT_FALSE(wants_channels_last("off", LayoutNet(32), {}, cpu()));
 }
