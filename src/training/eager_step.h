@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "nn/carried_states.h"
 #include "training/accumulation_window.h"
 #include "training/callbacks.h"
 #include "training/nonfinite_guard.h"
@@ -41,9 +43,10 @@ class EagerStep : public Step {
   const Callbacks& callbacks_;
   NonfiniteGuard guard_;
   AccumulationWindow window_;
-  const Batch* batch_ = nullptr;    // of the step under way
-  std::vector<at::Tensor> losses_;  // of the window
-  at::Tensor seed_;                 // the factor of the latest loss
+  const Batch* batch_ = nullptr;          // of the step under way
+  std::optional<CarriedStates> carried_;  // before it, where it may be evaluated again
+  std::vector<at::Tensor> losses_;        // of the window
+  at::Tensor seed_;                       // the factor of the latest loss
   double seed_factor_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
+#include "nn/carried_states.h"
 #include "training/evaluate_loop.h"
 #include "training/libtorch_errors.h"
 #include "training/monitored_value.h"
@@ -63,6 +64,12 @@ void look_for_plateau(const FitParts& fit, const Record& record, bool has_valida
   fit.state.plateaus->observe(value_of(record, name, "plateau schedule"));
 }
 
+// What a model carries from batch to batch, the batches of another epoch do not go on with.
+void forget_carried_states(const Module& model) {
+  for (const auto& [name, state] : carried_states_in(model))
+    if (state->options().reset_every_epoch) state->set_carried({});
+}
+
 // The one end of an epoch. It advances before callbacks hear of it, so that what they save does not repeat
 // it.
 Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
@@ -72,6 +79,7 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   Record record = fit.report.close(validation);
   tell_of_skipped_steps(record);
   Progress& at = fit.state.progress;
+  forget_carried_states(model);
   at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
   fit.callbacks.call(&Callback::on_epoch_record, model, record);
   fit.report.write(record);
