@@ -13,6 +13,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/tensors/lazy.h"
+#include "nn/layer_name.h"
 #include "nn/recomputation_scope.h"
 
 namespace kindling {
@@ -24,7 +25,7 @@ using torch::autograd::variable_list;
 
 [[noreturn]] void refuse_checkpoint(const torch::nn::Module& module, std::string found, std::string wanted,
                                     std::string remedy = "") {
-  throw Error({.place = "activation checkpoint of " + module.name(),
+  throw Error({.place = "activation checkpoint of " + layer_name(module),
                .found = std::move(found),
                .wanted = std::move(wanted),
                .remedy = std::move(remedy)});

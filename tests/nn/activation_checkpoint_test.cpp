@@ -173,6 +173,23 @@ TEST_P(ActivationCheckpoints, HoldWhenNestedAndWhenUsedTwice) {
   expect_same_end(actual, expected);
 }
 
+// Autocast keeps casts of weights while it is on, and each belongs to the graph in which it was made.
+TEST_P(ActivationCheckpoints, ShareTheirWeightsUnderAutocast) {
+  auto plain = net<Plain>(), checkpointed = net<Checkpointed>();
+  for (auto* model : {&plain, &checkpointed}) {
+    const AutocastScope autocast(Precision::named("bf16-mixed"), device_);
+    auto& first = *(*model)->ptr(0)->as<RestlessBlock>();
+    at::manual_seed(9);
+    at::Tensor y = (*model)->forward((*model)->forward(input()));
+    y = y + first.linear->forward(input());  // outside of any segment
+    y.sum().backward();                      // also under autocast, where a recomputation finds casts of then
+  }
+  // Contributions are added up in float32 for each segment instead of in bfloat16, which has 8 bits.
+  for (const auto& item : plain->named_parameters())
+    EXPECT_TRUE(close(checkpointed->named_parameters()[item.key()].grad(), item.value().grad(), 0.03))
+        << item.key();
+}
+
 // Weights that no output hangs on keep no gradient, and hooks are called once, with the whole of it.
 TEST_P(ActivationCheckpoints, TreatParametersAsAnyLayer) {
   struct Half : torch::nn::Module {
@@ -194,6 +211,14 @@ TEST_P(ActivationCheckpoints, TreatParametersAsAnyLayer) {
   EXPECT_EQ(num_calls, 1);
   EXPECT_TRUE(same(half->used.grad(), at::full({3}, 10.0)));
   EXPECT_FALSE(half->unused.grad().defined());
+
+  // Nor are a part's own parameters all that may learn.
+  const at::Tensor elsewhere = move_to(at::full({3}, 2.0), device_).requires_grad_();
+  activation_checkpoint(
+      *half, [&](const at::Tensor& given) { return given * elsewhere; }, x)
+      .sum()
+      .backward();
+  EXPECT_TRUE(same(elsewhere.grad(), at::full({3}, 5.0)));
 }
 
 TEST_P(ActivationCheckpoints, TakeAndGiveSeveralTensors) {
@@ -327,7 +352,10 @@ TEST_P(ActivationCheckpoints, RefuseWhatTheyCannotDoAgain) {
   ActivationCheckpoint<torch::nn::Sequential> in_place{
       torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)), torch::nn::Linear(6, 6)};
   move_to(*in_place, device_);
-  EXPECT_NE(error_of([&] { return in_place->forward(input()); }).find("in place"), std::string::npos);
+  const std::string changed = error_of([&] { return in_place->forward(input()); });
+  EXPECT_NE(changed.find("activation checkpoint of Sequential: it changes its input 0 in place"),
+            std::string::npos)
+      << changed;
 
   // A tensor from elsewhere, whose gradient would be lost.
   torch::nn::Linear linear(6, 6);

@@ -13,6 +13,7 @@
 #include "kindling/nn/carried_state.h"
 #include "kindling/nn/module.h"
 #include "kindling/optim/sgd.h"
+#include "kindling/tensors/move.h"
 #include "kindling/tensors/sequence.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
