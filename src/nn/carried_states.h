@@ -3,7 +3,6 @@
 #include <torch/nn/module.h>
 
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,8 +33,12 @@ class CarriedStatesAside {
   CarriedStates former_;
 };
 
-// With their names in the model.
-std::vector<std::pair<std::string, std::shared_ptr<CarriedStateImpl>>> carried_states_in(
-    const torch::nn::Module& model);
+// The next batches begin without any; at the end of an epoch only where the options say so.
+void forget_carried_states(const torch::nn::Module& model, bool at_epoch_end = false);
+
+// Of all, as a checkpoint has them: by the names of the layers in the model. Loading throws CheckpointError
+// for one that the model has no place for; what is not there is forgotten.
+StateDict carried_state_dict(const torch::nn::Module& model);
+void load_carried_state_dict(const torch::nn::Module& model, const StateDict& state, Device device);
 
 }  // namespace kindling

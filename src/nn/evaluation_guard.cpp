@@ -5,7 +5,8 @@
 namespace kindling {
 
 EvaluationGuard::EvaluationGuard(torch::nn::Module& model)
-    : model_(model), was_training_(model.is_training()),
+    : model_(model),
+      was_training_(model.is_training()),
       states_aside_(std::make_shared<CarriedStatesAside>(model)) {
   for (auto& layer : model.modules(/*include_self=*/false)) {
     const bool layer_was_training = layer->is_training();

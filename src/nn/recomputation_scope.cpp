@@ -3,6 +3,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <cstring>
@@ -111,6 +112,7 @@ bool AutocastSetting::is_on() const { return std::ranges::any_of(devices, &OfDev
 
 ForwardMoment::ForwardMoment(const torch::nn::Module& module, const std::vector<at::Tensor>& inputs)
     : autocast_(AutocastSetting::now()), carried_(module) {
+  const at::DisableRecordFunctionGuard unseen;  // a copy of what is not finite is no finding
   for (const Device device : devices_of(module, inputs)) random_.emplace_back(device, random_state(device));
   const at::NoGradGuard no_grad;
   for (const at::Tensor& buffer : module.buffers())

@@ -64,12 +64,6 @@ void look_for_plateau(const FitParts& fit, const Record& record, bool has_valida
   fit.state.plateaus->observe(value_of(record, name, "plateau schedule"));
 }
 
-// What a model carries from batch to batch, the batches of another epoch do not go on with.
-void forget_carried_states(const Module& model) {
-  for (const auto& [name, state] : carried_states_in(model))
-    if (state->options().reset_every_epoch) state->set_carried({});
-}
-
 // The one end of an epoch. It advances before callbacks hear of it, so that what they save does not repeat
 // it.
 Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
@@ -79,7 +73,7 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   Record record = fit.report.close(validation);
   tell_of_skipped_steps(record);
   Progress& at = fit.state.progress;
-  forget_carried_states(model);
+  forget_carried_states(model, /*at_epoch_end=*/true);
   at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
   fit.callbacks.call(&Callback::on_epoch_record, model, record);
   fit.report.write(record);

@@ -180,27 +180,6 @@ void load_model(Module& model, const StateDict& state) {
     }
 }
 
-void save_carried(const Module& model, StateDict& state) {
-  for (const auto& [name, carried] : carried_states_in(model)) {
-    StateDict own;
-    carried->save_state(own);
-    put(state, kCarried + name + ".", own);
-  }
-}
-
-void load_carried(const Module& model, const StateDict& state, Device device) {
-  std::size_t num_known = 0;
-  for (const auto& [name, carried] : carried_states_in(model)) {
-    const StateDict own = part_of(state, kCarried + name + ".");
-    carried->load_state(own, device);
-    num_known += own.tensors.size();
-  }
-  const StateDict all = part_of(state, kCarried);
-  if (all.tensors.size() != num_known)
-    refuse("the saved model", "it carries the state '" + all.tensors.front().first + "'",
-           "the CarriedStates of the model that was saved");
-}
-
 // With the value to look at and its direction.
 PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& model) {
   const Module::Monitor monitor = monitor_of(options.monitor, options.mode, model, "plateau schedule");
@@ -213,7 +192,7 @@ PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& m
 
 void TrainState::start(std::shared_ptr<Module> new_model) {
   model = std::move(new_model);
-  for (const auto& [name, carried] : carried_states_in(*model)) carried->set_carried({});
+  forget_carried_states(*model);
   optimizer.reset();
   plateaus.reset();
   if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
@@ -250,7 +229,7 @@ void TrainState::save(StateDict& state) {
                  .remedy = "save after a step, or go on from the last checkpoint"});
   state.metadata[kRunIdKey] = run_id;
   save_model(*model, options_.callbacks, state);
-  save_carried(*model, state);
+  put(state, kCarried, carried_state_dict(*model));
   if (optimizer) put(state, kOptimizer, optimizer->state_dict());
   if (plateaus) {
     StateDict counter;
@@ -288,7 +267,7 @@ void TrainState::load(const StateDict& state) {
   announce(state);
   load_model(*model, state);
   if (!log.device().is_cpu()) move_to(*model, log.device());
-  load_carried(*model, state, log.device());
+  load_carried_state_dict(*model, part_of(state, kCarried), log.device());
   optimizer.reset();
   const StateDict of_optimizer = part_of(state, kOptimizer);
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);

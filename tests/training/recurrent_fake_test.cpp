@@ -52,6 +52,12 @@ TEST(FakeRecurrent, PacksWithoutAWait) {
   EXPECT_EQ(fake::counts().host_waits() + fake::counts().blocking_host_to_device_copies, 0);
 }
 
+// Layers in a row that may stand in a Sequential, as a Sequential may not.
+struct LayersInARowImpl : torch::nn::SequentialImpl {
+  at::Tensor forward(const at::Tensor& x) { return torch::nn::SequentialImpl::forward(x); }
+};
+TORCH_MODULE(LayersInARow);
+
 // A deep net of blocks of which each keeps several activations, in segments of `depth / num_segments`.
 struct DeepNet : Module {
   DeepNet(int depth, int num_segments) : net(register_module("net", torch::nn::Sequential())) {
@@ -68,7 +74,7 @@ struct DeepNet : Module {
       if (num_segments > 0)
         fill(ActivationCheckpoint<torch::nn::Sequential>());
       else
-        fill(torch::nn::Sequential());
+        fill(LayersInARow());
     }
   }
   at::Tensor forward(const at::Tensor& x) override { return net->forward(x); }
