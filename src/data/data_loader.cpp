@@ -49,8 +49,9 @@ struct DataLoader::Buffer {
   // Moves tensors that the data set made itself to pinned memory; those that were pinned before are left
   // alone.
   void pin() {
-    for (auto& tensor : batch.tensors()) {
-      if (tensor.is_pinned()) continue;
+    for (std::size_t i = 0; i < batch.tensors().size(); ++i) {
+      at::Tensor& tensor = batch.tensors()[i];
+      if (tensor.is_pinned() || batch.stays_on_host(i)) continue;
       at::Tensor pinned = at::empty_like(tensor, tensor.options().pinned_memory(true));
       pinned.copy_(tensor);
       tensor = pinned;

@@ -5,17 +5,10 @@
 #include <map>
 
 #include "kindling/nn/evaluation_guard.h"
+#include "nn/layer_name.h"
 
 namespace kindling {
 namespace {
-
-// "kindling::LazyLinearImpl" → "Linear": by now the layer knows its input size.
-std::string short_type(std::string name) {
-  if (const auto colon = name.rfind("::"); colon != std::string::npos) name.erase(0, colon + 2);
-  if (name.ends_with("Impl")) name.resize(name.size() - 4);
-  if (name.starts_with("Lazy")) name.erase(0, 4);
-  return name;
-}
 
 struct Shapes {
   std::vector<std::int64_t> input, output;
@@ -50,7 +43,7 @@ std::vector<LayerRow> layer_summary(Module& model, const Batch& batch) {
   std::vector<LayerRow> rows;
   for (const auto& item : model.named_modules()) {
     const torch::nn::Module& layer = *item.value();
-    LayerRow row{.name = item.key(), .type = short_type(layer.name()), .input_shape = {}, .output_shape = {}};
+    LayerRow row{.name = item.key(), .type = layer_name(layer), .input_shape = {}, .output_shape = {}};
     for (const auto& parameter : layer.parameters(/*recurse=*/false)) row.num_parameters += parameter.numel();
     const auto found = shapes.find(row.name);
     if (found != shapes.end()) {

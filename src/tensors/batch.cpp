@@ -16,6 +16,12 @@ const Structure& leaf_structure() {
   return structure;
 }
 
+const Structure& host_leaf_structure() {
+  static const Structure structure = std::make_shared<BatchStructure>(
+      BatchStructure{.kind = BatchStructure::Kind::leaf, .num_leaves = 1, .on_host = {true}});
+  return structure;
+}
+
 Structure new_list_structure(std::size_t size) {
   BatchStructure list{.num_leaves = size};
   list.parts.assign(size, leaf_structure());
@@ -50,11 +56,22 @@ Batch Batch::leaf(at::Tensor tensor) {
   return batch;
 }
 
+Batch Batch::host_leaf(at::Tensor tensor) {
+  if (!tensor.is_cpu()) refuse("a tensor on " + tensor.device().str(), "one in host memory, to stay there");
+  Batch batch = leaf(std::move(tensor));
+  batch.structure_ = host_leaf_structure();
+  return batch;
+}
+
 Batch Batch::list(const std::vector<Batch>& parts) {
   Batch batch;
   BatchStructure structure;
   for (const Batch& part : parts) {
     structure.parts.push_back(part.structure());
+    if (const auto& on_host = part.structure()->on_host; !on_host.empty()) {
+      structure.on_host.resize(batch.tensors_.size());
+      structure.on_host.insert(structure.on_host.end(), on_host.begin(), on_host.end());
+    }
     batch.tensors_.insert(batch.tensors_.end(), part.tensors_.begin(), part.tensors_.end());
   }
   structure.num_leaves = batch.tensors_.size();

@@ -44,7 +44,8 @@ at::Tensor copy_to(const at::Tensor& tensor, Device device) {
 
 Batch copy_to(const Batch& batch, Device device) {
   Batch copy = batch;
-  for (at::Tensor& tensor : copy.tensors()) tensor = copy_to(tensor, device);
+  for (std::size_t i = 0; i < copy.tensors().size(); ++i)
+    copy.tensors()[i] = copy_to(batch.tensors()[i], batch.stays_on_host(i) ? cpu() : device);
   return copy;
 }
 
@@ -67,7 +68,8 @@ at::Tensor move_to(const at::Tensor& tensor, Device device) {
 }
 
 Batch move_to(Batch batch, Device device) {
-  for (at::Tensor& tensor : batch.tensors()) tensor = move_to(tensor, device);
+  for (std::size_t i = 0; i < batch.tensors().size(); ++i)
+    if (!batch.stays_on_host(i)) batch.tensors()[i] = move_to(batch.tensors()[i], device);
   return batch;
 }
 

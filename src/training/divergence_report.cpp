@@ -11,6 +11,7 @@
 #include "kindling/base/log.h"
 #include "kindling/optim/clip.h"
 #include "kindling/tensors/state_dict.h"
+#include "nn/carried_states.h"
 #include "training/manual_step.h"
 #include "training/nonfinite_guard.h"
 #include "training/nonfinite_watch.h"
@@ -32,6 +33,7 @@ class ReplayScope {
       : state_(state),
         info_(info),
         random_state_(info.device()),
+        states_aside_(*state.model, /*of_training=*/true),
         buffers_(with_copies(state.model->buffers())),
         scratch_(state.log.device()),
         former_progress_(state.progress),
@@ -63,6 +65,7 @@ class ReplayScope {
   TrainState& state_;
   TrainerInfo& info_;
   const RandomStateGuard random_state_;
+  const CarriedStatesAside states_aside_;  // those of then are not known any more
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
   EpochLog scratch_;
   Progress former_progress_;

@@ -40,6 +40,7 @@ EagerStep::EagerStep(TrainState& state, TrainerInfo& info, const TrainerOptions&
 void EagerStep::run(const Batch& batch, bool ends_window) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
   batch_ = &batch;
+  if (!state_.optimizer || state_.optimizer->needs_closure()) carried_.emplace(*state_.model);
   accumulate(batch);
   if (ends_window) update();
   end_row(static_cast<double>(batch.num_samples()));
@@ -122,6 +123,7 @@ void EagerStep::scale_gradients() {
 
 at::Tensor EagerStep::evaluate_again() {
   const MutedLog muted(info_);
+  carried_->put_back();
   at::Tensor loss = forward(*batch_, /*begins_window=*/true);
   loss.backward();
   return loss;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "nn/carried_states.h"
 #include "training/accumulation_window.h"
 #include "training/optimizer_update.h"
 #include "training/step.h"
@@ -32,9 +34,10 @@ class EagerStep : public Step {
   TrainerInfo& info_;
   OptimizerUpdate update_;
   AccumulationWindow window_;
-  const Batch* batch_ = nullptr;    // of the step under way
-  std::vector<at::Tensor> losses_;  // of the window
-  at::Tensor seed_;                 // the factor of the latest loss
+  const Batch* batch_ = nullptr;          // of the step under way
+  std::optional<CarriedStates> carried_;  // before it, where it may be evaluated again
+  std::vector<at::Tensor> losses_;        // of the window
+  at::Tensor seed_;                       // the factor of the latest loss
   double seed_factor_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
+#include "nn/carried_states.h"
 #include "training/evaluate_loop.h"
 #include "training/libtorch_errors.h"
 #include "training/monitored_value.h"
@@ -74,6 +75,7 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   Record record = fit.report.close(validation);
   tell_of_skipped_steps(record);
   Progress& at = fit.state.progress;
+  forget_carried_states(model, /*at_epoch_end=*/true);
   at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
   fit.callbacks.call(&Callback::on_epoch_record, model, record);
   fit.report.write(record);

@@ -15,6 +15,7 @@
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/weight_average.h"
+#include "nn/carried_states.h"
 #include "training/monitored_value.h"
 #include "training/named_optimizers.h"
 #include "training/precision.h"
@@ -24,6 +25,7 @@
 namespace kindling {
 namespace {
 
+constexpr const char* kCarried = "carried.";  // hidden states
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kSchedule = "schedule.";
 constexpr const char* kScaler = "scaler.";
@@ -118,6 +120,7 @@ PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& m
 
 void TrainState::start(std::shared_ptr<Module> new_model) {
   model = std::move(new_model);
+  forget_carried_states(*model);
   optimizer.reset();
   optimizers.clear();
   plateaus.reset();
@@ -165,6 +168,7 @@ void TrainState::save(StateDict& state) {
                  .remedy = "save after a step, or go on from the last checkpoint"});
   state.metadata[kRunIdKey] = run_id;
   save_model(*model, options_.callbacks, state);
+  put(state, kCarried, carried_state_dict(*model));
   if (optimizer) put(state, kOptimizer, optimizer->state_dict());
   save_optimizers(optimizers, state);
   if (plateaus) {
@@ -203,6 +207,7 @@ void TrainState::load(const StateDict& state) {
   announce(state);
   load_model(*model, state);
   if (!log.device().is_cpu()) move_to(*model, log.device());
+  load_carried_state_dict(*model, part_of(state, kCarried), log.device());
   optimizer.reset();
   const StateDict of_optimizer = part_of(state, kOptimizer);
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);

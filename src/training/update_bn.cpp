@@ -14,6 +14,7 @@
 #include "device/random_state.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/trainer.h"
+#include "nn/carried_states.h"
 
 namespace kindling {
 namespace {
@@ -65,7 +66,8 @@ Layers layers_in_training_mode(const torch::nn::Module& model) {
 // that have been put into evaluation mode by hand with it. Nothing is logged meanwhile.
 class TrainingMode {
  public:
-  explicit TrainingMode(Module& model) : model_(model), view_(model.trainer()) {
+  explicit TrainingMode(Module& model)
+      : model_(model), view_(model.trainer()), states_aside_(model, /*of_training=*/true) {
     for (auto& module : model.modules()) {
       const bool is_training = module->is_training();
       modes_.emplace_back(std::move(module), is_training);
@@ -84,6 +86,7 @@ class TrainingMode {
  private:
   Module& model_;
   TrainerView view_;
+  const CarriedStatesAside states_aside_;
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
 };
 

@@ -12,7 +12,7 @@
 namespace kindling {
 
 // Evaluation mode without gradients while it lives, for acting and sampling between training steps; then
-// every layer has its own mode back, also when something throws.
+// every layer has its own mode and the hidden state that it carries back, also when something throws.
 class KINDLING_API EvaluationGuard {
  public:
   // `model` outlives the guard.
@@ -25,6 +25,7 @@ class KINDLING_API EvaluationGuard {
   torch::nn::Module& model_;
   bool was_training_;
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> layers_;
+  std::shared_ptr<const void> states_aside_;  // those that are carried from batch to batch
   at::NoGradGuard no_grad_;
 };
 

@@ -22,6 +22,7 @@ struct BatchStructure {
   std::vector<std::string> names{};  // of the parts of a map, in their order
   std::vector<std::shared_ptr<const BatchStructure>> parts{};
   std::size_t num_leaves = 0;
+  std::vector<bool> on_host{};  // leaves that no move takes to a device; empty: none
 };
 
 // A batch of samples: any number of tensors, each with the samples along dimension 0. By the textbook's
@@ -37,6 +38,9 @@ class KINDLING_API Batch {
 
   // A single tensor; a nested list; a nested map. Names of a map must differ (throws DataError).
   static Batch leaf(at::Tensor tensor);
+  // A tensor that stays in host memory wherever the others go, such as the lengths of sequences, which
+  // packing asks for there. Throws DataError for one that is elsewhere.
+  static Batch host_leaf(at::Tensor tensor);
   static Batch list(const std::vector<Batch>& parts);
   static Batch map(const std::vector<std::pair<std::string, Batch>>& parts);
 
@@ -44,6 +48,11 @@ class KINDLING_API Batch {
   std::span<const at::Tensor> tensors() const noexcept { return tensors_; }
   std::span<at::Tensor> tensors() noexcept { return tensors_; }
   const std::shared_ptr<const BatchStructure>& structure() const noexcept;
+
+  // Whether number `leaf` of the tensors was made by host_leaf().
+  bool stays_on_host(std::size_t leaf) const noexcept {
+    return structure_ && leaf < structure_->on_host.size() && structure_->on_host[leaf];
+  }
 
   // Number of samples: size(0) of the first tensor; 0 for an empty batch. Throws DataError for a tensor of
   // rank 0.

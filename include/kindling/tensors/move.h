@@ -27,7 +27,8 @@ KINDLING_API std::shared_ptr<torch::nn::Module> copy_to(const torch::nn::Module&
 
 // The very same tensor when it is on the device already, else a copy there.
 KINDLING_API at::Tensor move_to(const at::Tensor& tensor, Device device);
-// Tensors that are there already stay; the others are replaced in the batch that is returned.
+// Tensors that are there already stay, and so do host leaves; the others are replaced in the batch that is
+// returned.
 KINDLING_API Batch move_to(Batch batch, Device device);
 // Parameters and buffers are replaced inside the module; those that are there already are left alone.
 KINDLING_API void move_to(torch::nn::Module& module, Device device);

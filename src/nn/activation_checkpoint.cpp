@@ -1,0 +1,243 @@
+#include "kindling/nn/activation_checkpoint.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <memory>
+#include <unordered_set>
+
+#include "kindling/base/error.h"
+#include "kindling/tensors/lazy.h"
+#include "nn/layer_name.h"
+#include "nn/recomputation_scope.h"
+
+namespace kindling {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+[[noreturn]] void refuse_checkpoint(const torch::nn::Module& module, std::string found, std::string wanted,
+                                    std::string remedy = "") {
+  throw Error({.place = "activation checkpoint of " + layer_name(module),
+               .found = std::move(found),
+               .wanted = std::move(wanted),
+               .remedy = std::move(remedy)});
+}
+
+bool has_lazy_layers(const torch::nn::Module& module) {
+  return std::ranges::any_of(module.modules(), [](const auto& layer) {
+    const auto* lazy = dynamic_cast<const LazyLayer*>(layer.get());
+    return lazy != nullptr && !lazy->is_materialized();
+  });
+}
+
+// The same values, at the beginning of a graph of their own.
+variable_list cut_off(const variable_list& tensors) {
+  variable_list cut;
+  for (const at::Tensor& tensor : tensors)
+    cut.push_back(tensor.defined() ? tensor.detach().requires_grad_(tensor.requires_grad()) : tensor);
+  return cut;
+}
+
+variable_list needing_gradients(const variable_list& tensors) {
+  variable_list found;
+  std::ranges::copy_if(tensors, std::back_inserter(found),
+                       [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); });
+  return found;
+}
+
+// Of a part that has been computed with gradients: the leaves of its graph in the order of their discovery,
+// without its inputs. Nodes of an earlier number than `first_node` are another part's (0: not asked).
+class Leaves {
+ public:
+  Leaves(const variable_list& outputs, const variable_list& inputs, std::uint64_t first_node)
+      : first_node_(first_node) {
+    for (const at::Tensor& input : needing_gradients(inputs))
+      seen_.insert(torch::autograd::impl::gradient_edge(input).function.get());
+    for (const at::Tensor& output : needing_gradients(outputs))
+      visit(torch::autograd::impl::gradient_edge(output).function.get());
+    while (!to_visit_.empty()) {
+      const Node* const node = to_visit_.back();
+      to_visit_.pop_back();
+      for (const auto& edge : node->next_edges()) visit(edge.function.get());
+    }
+  }
+
+  const variable_list& tensors() const { return tensors_; }
+  const std::string& outer_function() const { return outer_function_; }  // of a foreign node, if any
+
+ private:
+  void visit(Node* node) {
+    if (node == nullptr || !seen_.insert(node).second) return;
+    if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node))
+      tensors_.push_back(leaf->variable);
+    else if (node->sequence_nr() < first_node_)
+      outer_function_ = node->name();
+    else
+      to_visit_.push_back(node);
+  }
+
+  std::uint64_t first_node_;
+  std::unordered_set<const Node*> seen_;
+  std::vector<const Node*> to_visit_;
+  variable_list tensors_;
+  std::string outer_function_;
+};
+
+// A gradient that is only on its way through calls no hook of a parameter: that is done where it arrives.
+class WithoutHooks {
+ public:
+  explicit WithoutHooks(const variable_list& leaves) : leaves_(leaves), hooks_(leaves.size()) { swap(); }
+  ~WithoutHooks() { swap(); }
+  WithoutHooks(const WithoutHooks&) = delete;
+  WithoutHooks& operator=(const WithoutHooks&) = delete;
+
+ private:
+  void swap() {
+    for (std::size_t i = 0; i < leaves_.size(); ++i)
+      std::swap(torch::autograd::impl::hooks(leaves_[i]), hooks_[i]);
+  }
+
+  const variable_list& leaves_;
+  std::vector<std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>> hooks_;
+};
+
+// What an output looks like, without its memory.
+struct Look {
+  explicit Look(const at::Tensor& tensor)
+      : sizes(tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{}),
+        type(tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined),
+        needs_gradient(tensor.defined() && tensor.requires_grad()) {}
+  bool operator==(const Look&) const = default;
+
+  std::vector<std::int64_t> sizes;
+  at::ScalarType type;
+  bool needs_gradient;
+};
+
+// What backward needs to compute a part once more.
+struct Part : torch::CustomClassHolder {
+  Part(torch::nn::Module& the_module, TensorFunction the_forward, const variable_list& inputs)
+      : module(the_module.shared_from_this()), forward(std::move(the_forward)), moment(the_module, inputs) {}
+
+  variable_list compute(const variable_list& inputs);
+  variable_list gradients(const variable_list& inputs, const variable_list& of_outputs) const;
+  void require_same(const variable_list& again, const variable_list& leaves_now) const;
+
+  std::shared_ptr<torch::nn::Module> module;
+  TensorFunction forward;
+  ForwardMoment moment;
+  std::vector<Look> looks;  // of the outputs
+  variable_list leaves;
+};
+
+// With gradients, and so exactly as without a checkpoint: what it hangs on is read from its graph, which is
+// then let go.
+variable_list Part::compute(const variable_list& inputs) {
+  const std::uint64_t first_node = at::sequence_number::peek();
+  const variable_list given = cut_off(inputs);
+  std::vector<std::int64_t> versions;
+  for (const at::Tensor& input : given) versions.push_back(input.defined() ? input._version() : 0);
+  const variable_list outputs = moment.compute(forward, given);
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (given[i].defined() && given[i]._version() != versions[i])
+      refuse_checkpoint(*module, "it changes its input " + std::to_string(i) + " in place",
+                        "an input that is still there for the second computation",
+                        "take a layer that does not work in place");
+  const Leaves graph(outputs, given, first_node);
+  if (!graph.outer_function().empty())
+    refuse_checkpoint(*module,
+                      "it uses a tensor that was computed outside of it (" + graph.outer_function() + ")",
+                      "a part that hangs on its inputs and its parameters", "make that tensor an input");
+  leaves = graph.tensors();
+  looks = std::vector<Look>(outputs.begin(), outputs.end());
+  return outputs;
+}
+
+void Part::require_same(const variable_list& again, const variable_list& leaves_now) const {
+  const bool is_same =
+      std::vector<Look>(again.begin(), again.end()) == looks && leaves_now.size() == leaves.size() &&
+      std::ranges::all_of(leaves_now, [&](const at::Tensor& leaf) {
+        return std::ranges::any_of(leaves, [&](const at::Tensor& known) { return known.is_same(leaf); });
+      });
+  if (!is_same)
+    refuse_checkpoint(
+        *module, "its second computation gives other shapes or uses other parameters",
+        "the same as the first one",
+        "draw random numbers from LibTorch's default generators, and keep in buffers what changes");
+}
+
+variable_list Part::gradients(const variable_list& inputs, const variable_list& of_outputs) const {
+  const variable_list given = cut_off(inputs);
+  const RecomputationScope scope(*module, moment);
+  const variable_list again = scope.compute(forward, given);
+  require_same(again, Leaves(again, given, /*first_node=*/0).tensors());
+  variable_list roots = needing_gradients(again), sources = needing_gradients(given), seeds;
+  for (std::size_t i = roots.size(); i-- > 0;)
+    if (!of_outputs[i].defined()) roots.erase(roots.begin() + static_cast<std::ptrdiff_t>(i));
+  std::ranges::copy_if(of_outputs, std::back_inserter(seeds),
+                       [](const auto& seed) { return seed.defined(); });
+  sources.insert(sources.end(), leaves.begin(), leaves.end());
+  if (roots.empty()) return variable_list(sources.size());
+  const WithoutHooks without_hooks(leaves);
+  return torch::autograd::grad(roots, sources, seeds, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
+                               /*allow_unused=*/true);
+}
+
+// Stands in the graph in place of all that a part has done. Goes in: what needs a gradient of the inputs,
+// then the leaves. Comes out: those outputs that have one.
+struct PartInGraph : torch::autograd::Function<PartInGraph> {
+  static constexpr const char* kPart = "part";
+  struct Call {  // hidden from autograd, which would take its tensors for more of what goes in
+    c10::intrusive_ptr<Part> part;
+    variable_list inputs, outputs;
+  };
+
+  static variable_list forward(AutogradContext* context, const Call* call, at::TensorList /*sources*/) {
+    context->saved_data[kPart] = at::IValue::make_capsule(call->part);
+    context->save_for_backward(call->inputs);
+    context->set_materialize_grads(false);
+    variable_list outputs;
+    for (const at::Tensor& output : call->outputs) outputs.push_back(output.detach());
+    return outputs;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& of_outputs) {
+    const auto capsule = context->saved_data.at(kPart).toCapsule();
+    const auto& part = static_cast<const Part&>(*capsule);
+    if (at::GradMode::is_enabled())
+      refuse_checkpoint(*part.module, "a second derivative is asked for (create_graph)", "first ones",
+                        "compute this part without a checkpoint");
+    variable_list gradients = part.gradients(context->get_saved_variables(), of_outputs);
+    gradients.insert(gradients.begin(), at::Tensor());  // of `call`
+    return gradients;
+  }
+};
+
+}  // namespace
+
+std::vector<at::Tensor> recompute_in_backward(torch::nn::Module& module, TensorFunction forward,
+                                              std::vector<at::Tensor> inputs) {
+  if (!at::GradMode::is_enabled() || has_lazy_layers(module)) return forward(inputs);
+  PartInGraph::Call call{
+      c10::make_intrusive<Part>(module, std::move(forward), inputs), std::move(inputs), {}};
+  std::vector<at::Tensor> outputs = call.part->compute(call.inputs);
+  call.outputs = needing_gradients(outputs);
+  if (call.outputs.empty()) return outputs;
+  variable_list sources = needing_gradients(call.inputs);
+  sources.insert(sources.end(), call.part->leaves.begin(), call.part->leaves.end());
+  const variable_list in_graph = PartInGraph::apply(&call, at::TensorList(sources));
+  auto next = in_graph.begin();
+  for (at::Tensor& output : outputs)
+    if (output.defined() && output.requires_grad()) output = *next++;
+  return outputs;
+}
+
+}  // namespace kindling

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace kindling {
+
+// The type of a layer for people: "Linear" for kindling::LazyLinearImpl and for an ActivationCheckpoint of
+// it.
+std::string layer_name(const torch::nn::Module& layer);
+
+}  // namespace kindling
