@@ -4,6 +4,7 @@
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -119,10 +120,11 @@ void NonfiniteGuard::mark(EpochLog& log, const GradScaler* scaler) const {
       log.mark(at, found_ ? 1. : 0.);
   };
   if (is_on() && is_sticky()) mark(kDivergedColumn, found_inf_);
-  if (scaler != nullptr)
-    mark(kSkippedColumn, either(*scaler));
-  else if (is_on() && !is_sticky())
-    mark(kSkippedColumn, found_inf_);
+  const bool skips = scaler != nullptr || (is_on() && !is_sticky());
+  if (!skips) return;
+  const at::Tensor found_inf = scaler != nullptr ? either(*scaler) : found_inf_;
+  mark(kSkippedColumn, found_inf);
+  log.settle(found_inf.defined() && !found_ ? found_inf : at::scalar_tensor(found_ ? 1. : 0.));
 }
 
 bool NonfiniteGuard::protects(const Optimizer& optimizer) {

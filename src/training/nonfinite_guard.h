@@ -32,7 +32,8 @@ class NonfiniteGuard {
   // The update, unless look() has found something; with the closure where the optimizer needs one. Throws
   // ConfigError for an optimizer on a device that cannot leave out a single step.
   void step(Optimizer& optimizer, const GradScaler* scaler, const Optimizer::Closure& closure) const;
-  // Puts what was found into the row that is being made.
+  // Puts what was found into the row that is being made. Metrics' sums lose what a step that is skipped has
+  // added.
   void mark(EpochLog& log, const GradScaler* scaler = nullptr) const;
 
   // Whether parameters stay as they were before a step that is not finite.
