@@ -85,7 +85,9 @@ void EpochTable::choose_columns(const Record& first) {
   for (const auto& [name, value] : first.values) {
     const bool known = std::ranges::find(kKnown, name, &KnownColumn::name) != kKnown.end();
     const bool bookkeeping = std::ranges::find(kBookkeeping, name) != kBookkeeping.end();
-    if (!known && !bookkeeping) add(name, name, std::max(display_width(one_line(name)), kNarrowest));
+    const bool is_part = name.ends_with(']') && name != options_.monitor;  // of a metric of many numbers
+    if (!known && !bookkeeping && !is_part)
+      add(name, name, std::max(display_width(one_line(name)), kNarrowest));
   }
   columns_.emplace_back();
 }

@@ -8,8 +8,6 @@
 
 namespace kindling {
 
-Metric::~Metric() = default;
-
 void refuse_class_labels(const char* place, const at::Tensor& outputs, const at::Tensor& labels) {
   std::string wanted = "outputs [batch, classes, …]";
   if (outputs.dim() >= 2) {

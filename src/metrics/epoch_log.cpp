@@ -98,10 +98,26 @@ void EpochLog::mark(std::string_view name, const std::shared_ptr<const Metric>& 
   if (part.numel() == 1) return mark(index, part);
   auto sums = std::find_if(sums_.begin(), sums_.end(), [&](const Sums& s) { return s.column == index; });
   if (sums == sums_.end())
-    sums = sums_.insert(sums, {index, at::zeros(part.sizes(), part.options().dtype(at::kDouble))});
-  sums->on_device.add_(part);
+    sums = sums_.insert(sums, {index, at::zeros({2, part.numel()}, part.options().dtype(at::kDouble))});
+  if (sums->on_device.size(1) != part.numel())
+    throw DataError({.place = "metric '" + std::string(name) + "'",
+                     .found = "a batch gives " + std::to_string(part.numel()) +
+                              " numbers, those before gave " + std::to_string(sums->on_device.size(1)),
+                     .wanted = "as many for every batch of an epoch",
+                     .remedy = "outputs of different numbers of classes need metrics of different names"});
+  sums->on_device.select(0, 1).add_(part.flatten());
   sums->on_host = at::Tensor();
-  sums->is_marked = true;
+  if (sums->rows.empty() || sums->rows.back() != num_rows_) sums->rows.push_back(num_rows_);
+}
+
+void EpochLog::settle(const at::Tensor& left_out) {
+  const at::NoGradGuard no_grad;
+  for (Sums& sums : sums_) {
+    at::Tensor since = sums.on_device.select(0, 1);
+    sums.on_device.select(0, 0).add_(since.masked_fill(left_out.ne(0), 0));
+    since.zero_();
+    sums.on_host = at::Tensor();
+  }
 }
 
 void EpochLog::append(const RowTag& tag) {
@@ -113,8 +129,6 @@ void EpochLog::append(const RowTag& tag) {
     write_on_host();
   else if (count > 0)
     write_on_device(segment);
-  for (Sums& sums : sums_)
-    if (std::exchange(sums.is_marked, false)) sums.weight += tag.weight;
   ++segment.num_rows;
   num_values_ += count;
   ++num_rows_;

@@ -36,6 +36,12 @@ std::span<const Number> numbers_of(const StateDict& state, const std::string& na
   return {tensor->const_data_ptr<Number>(), static_cast<std::size_t>(tensor->numel())};
 }
 
+void add_values(NamedValues& to, const EpochLog::Column& column, std::span<const double> sums,
+                double weight) {
+  for (const auto& [ending, value] : column.metric->values(sums, weight))
+    to.emplace_back(column.name + ending, value);
+}
+
 }  // namespace
 
 const float* EpochLog::host_values() const {
@@ -120,17 +126,26 @@ NamedValues EpochLog::means(std::optional<std::size_t> left_out) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const Column& column = columns_[i];
     if (column.kind == Kind::metric && weights[i] > 0)
-      means.emplace_back(column.name, column.metric->compute({&sums[i], 1}, weights[i]));
+      add_values(means, column, {&sums[i], 1}, weights[i]);
     else if (column.kind == Kind::mean && weights[i] > 0)
       means.emplace_back(column.name, sums[i] / weights[i]);
     for (const Sums& more : sums_)
-      if (more.column == i && more.weight > 0)
-        means.emplace_back(column.name,
-                           column.metric->compute({more.on_host.const_data_ptr<double>(),
-                                                   static_cast<std::size_t>(more.on_host.numel())},
-                                                  more.weight));
+      if (more.column == i) add_sums(means, more, no_steps);
   }
   return means;
+}
+
+void EpochLog::add_sums(NamedValues& to, const Sums& sums, const std::set<std::int64_t>& no_steps) const {
+  double weight = 0;
+  for (const std::int64_t row : sums.rows)
+    if (row < num_rows_ && !no_steps.contains(steps_[static_cast<std::size_t>(row)]))
+      weight += tag(row).weight;
+  if (weight == 0) return;
+  const std::size_t count = static_cast<std::size_t>(sums.on_host.size(1));
+  const double* const settled = sums.on_host.const_data_ptr<double>();
+  std::vector<double> all(settled, settled + count);
+  for (std::size_t i = 0; i < count; ++i) all[i] += settled[count + i];
+  add_values(to, columns_[sums.column], all, weight);
 }
 
 void EpochLog::save(StateDict& state, const std::string& prefix) {
@@ -162,7 +177,7 @@ void EpochLog::save(StateDict& state, const std::string& prefix) {
   for (const Sums& sums : sums_) {
     const std::string key = prefix + "sums." + std::to_string(sums.column);
     state.tensors.emplace_back(key, sums.on_host.clone());
-    state.tensors.emplace_back(key + ".weight", tensor_of<double>({sums.weight, sums.is_marked ? 1. : 0.}));
+    state.tensors.emplace_back(key + ".rows", tensor_of(sums.rows));
   }
   std::vector<double> marks;
   for (const Mark& mark : marks_)
@@ -191,12 +206,11 @@ void EpochLog::load(const StateDict& state, const std::string& prefix, const Met
     const std::string key = prefix + "sums." + std::to_string(i);
     const at::Tensor* sums = state.find(key);
     if (sums == nullptr) continue;
-    const auto weight = numbers_of<double>(state, key + ".weight");
-    if (weight.size() != 2 || sums->scalar_type() != at::kDouble) refuse(key, "it is no sum of a metric");
-    sums_.push_back({.column = i,
-                     .on_device = copy_to(*sums, device_),
-                     .weight = weight[0],
-                     .is_marked = weight[1] != 0});
+    const auto rows = numbers_of<std::int64_t>(state, key + ".rows");
+    if (sums->dim() != 2 || sums->size(0) != 2 || sums->scalar_type() != at::kDouble ||
+        std::ranges::any_of(rows, [&](std::int64_t row) { return row < 0 || row > num_rows_; }))
+      refuse(key, "it is no sum of a metric");
+    sums_.push_back({.column = i, .on_device = copy_to(*sums, device_), .rows = {rows.begin(), rows.end()}});
   }
   load_marks(state, prefix);
 }

@@ -5,6 +5,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/name_pattern.h"
+#include "kindling/base/suggest.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/tensors/lazy.h"
 
@@ -117,13 +118,33 @@ std::shared_ptr<const Metric> Module::metric_of(std::string_view logged_name) co
   return nullptr;
 }
 
-void Module::measure(Stage stage, const at::Tensor& outputs, const at::Tensor& labels) {
+void Module::measure(Stage stage, const at::Tensor& outputs, const at::Tensor& labels,
+                     const at::Tensor& weights) {
+  for (const NamedMetric& known : metrics_) measure(stage, known, outputs, labels, weights);
+}
+
+void Module::measure(Stage stage, std::string_view metric, const at::Tensor& outputs,
+                     const at::Tensor& labels, const at::Tensor& weights) {
+  const auto known = std::ranges::find(metrics_, metric, &NamedMetric::name);
+  if (known != metrics_.end()) return measure(stage, *known, outputs, labels, weights);
+  std::vector<std::string> names;
+  for (const NamedMetric& each : metrics_) names.push_back(each.name);
+  const std::string guess = nearest(metric, names);
+  throw ConfigError({.place = name() + "::measure",
+                     .found = "the model has no metric '" + std::string(metric) + "'",
+                     .wanted = names.empty() ? "" : "one of " + list_names(names),
+                     .remedy = guess.empty() ? "give it one with add_metric(), or list it in model.metrics"
+                                             : "did you mean '" + guess + "'?"});
+}
+
+void Module::measure(Stage stage, const NamedMetric& by, const at::Tensor& outputs, const at::Tensor& labels,
+                     const at::Tensor& weights) {
   EpochLog* const to = view_.log();
   if (to == nullptr) return;
   const at::NoGradGuard no_grad;
-  for (const NamedMetric& known : metrics_)
-    to->mark(known.logged_as[static_cast<std::size_t>(stage)], known.metric,
-             known.metric->update(outputs, labels));
+  to->mark(by.logged_as[static_cast<std::size_t>(stage)], by.metric,
+           weights.defined() ? by.metric->update_weighted(outputs, labels, weights)
+                             : by.metric->update(outputs, labels));
 }
 
 void Module::plot(std::string_view key, const at::Tensor& value, bool train) {

@@ -5,6 +5,13 @@
 #include "kindling/data/idx_data.h"
 #include "kindling/data/synthetic_regression.h"
 #include "kindling/metrics/accuracy.h"
+#include "kindling/metrics/auroc.h"
+#include "kindling/metrics/class_score.h"
+#include "kindling/metrics/confusion_matrix.h"
+#include "kindling/metrics/mean_error.h"
+#include "kindling/metrics/perplexity.h"
+#include "kindling/metrics/r2.h"
+#include "kindling/metrics/top_k.h"
 #include "kindling/nn/lenet.h"
 #include "kindling/nn/linear_regression.h"
 #include "kindling/nn/mlp.h"
@@ -44,6 +51,35 @@ void register_schedules(Registry& registry) {
   registry.schedule("sequence", "one after the other: [[schedule.parts]]", &sequence_schedule);
 }
 
+void register_metrics(Registry& registry) {
+  registry.metric<Accuracy>("accuracy", "share of samples whose largest output stands at their label");
+  registry.metric<TopK, TopKOptions>("topk", "share of labels among the k largest outputs");
+  registry.metric<TopK, TopKOptions>("top5", "share of labels among the five largest outputs", {.k = 5});
+  for (const std::string score : {"precision", "recall", "f1"}) {
+    const auto add = [&](const std::string& ending, const char* average, const std::string& doc) {
+      registry.metric<ClassScore, ClassScoreOptions>(score + ending, score + doc,
+                                                     {.score = score, .average = average});
+    };
+    add("", "binary", " of class 1, where there are two");
+    add("_macro", "macro", ", mean over the classes");
+    add("_micro", "micro", " of all answers together");
+    add("_weighted", "weighted", ", mean over the classes by how often they are labels");
+    add("_per_class", "per_class", " of each class");
+  }
+  registry.metric<ConfusionMatrix, ConfusionMatrixOptions>("confusion_matrix",
+                                                           "how often each label got each answer");
+  registry.metric<Auroc, AurocOptions>("auroc", "area under the ROC of each class, their mean");
+  registry.metric<Auroc, AurocOptions>("auroc_weighted", "the mean by how often classes are labels",
+                                       {.average = "weighted"});
+  registry.metric<Auroc, AurocOptions>("auroc_per_class", "the area of each class", {.average = "per_class"});
+  registry.metric<Perplexity, PerplexityOptions>("perplexity", "exp of the mean cross-entropy of the labels");
+  registry.metric<MeanError, MeanErrorOptions>("mae", "mean absolute error", {.error = "mae"});
+  registry.metric<MeanError, MeanErrorOptions>("mse", "mean squared error", {.error = "mse"});
+  registry.metric<MeanError, MeanErrorOptions>("rmse", "root of the mean squared error", {.error = "rmse"});
+  registry.metric<R2, R2Options>("r2", "coefficient of determination, mean over the outputs");
+  registry.metric<R2, R2Options>("r2_per_output", "the same for each output", {.average = "per_output"});
+}
+
 }  // namespace
 
 Schedule Registry::refuse_parts(const std::string& schedule) {
@@ -63,7 +99,7 @@ void register_builtin(Registry& registry) {
   registry.model<SmallCnn, SmallCnnOptions>("small_cnn",
                                             "convolutions with batch normalization, for small images");
 
-  registry.metric<Accuracy>("accuracy", "share of samples whose largest output stands at their label");
+  register_metrics(registry);
 
   registry.data<Digits>("digits", "1,797 handwritten digits of 8 x 8 pixels, part of the program");
   registry.data<SyntheticRegression, SyntheticRegressionOptions>("synthetic_regression",

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <array>
 
 #include "kindling/base/error.h"
@@ -136,12 +137,20 @@ void RunConfig::choose_schedule(ConfigReader& reader, const Registry& registry) 
 
 void RunConfig::choose_metrics(ConfigReader& reader, const Registry& registry) {
   const auto names = registry.metrics.names();
-  for (const std::string& name : model.metrics) {
-    if (registry.metrics.has(name))
-      metric_makers_.push_back(registry.metrics.maker(name));
+  metrics_.resize(model.metrics.size());
+  for (std::size_t i = 0; i < metrics_.size(); ++i) {
+    const std::string &listed = model.metrics[i], path = "metrics." + listed, guess = nearest(listed, names);
+    if (std::count(model.metrics.begin(), model.metrics.begin() + static_cast<std::ptrdiff_t>(i), listed) > 0)
+      reader.error("model.metrics", "'" + listed + "' stands twice in 'model.metrics'");
+    else if (reader.has(path) || registry.metrics.has(listed))
+      metrics_[i].maker = choose(reader, path, registry.metrics, listed);
     else
       reader.error("model.metrics",
-                   "unknown name '" + name + "' in 'model.metrics': expected " + list_names(names));
+                   "unknown name '" + listed + "' in 'model.metrics': " +
+                       (guess.empty() ? "expected " + list_names(names) : "did you mean '" + guess + "'?"));
+    metrics_[i].name.name = listed;
+    if (metrics_[i].maker)
+      table(reader, path, {OptionSet::of(metrics_[i].name), metrics_[i].maker->options()});
   }
 }
 
@@ -181,8 +190,8 @@ Module::Monitor RunConfig::monitor_of(const Module& of) const {
 std::shared_ptr<Module> RunConfig::make_model() const {
   at::manual_seed(static_cast<std::uint64_t>(run.seed));
   auto made = model_maker_->make();
-  for (std::size_t i = 0; i < metric_makers_.size(); ++i)
-    made->add_metric(model.metrics[i], metric_makers_[i].make());
+  for (std::size_t i = 0; i < metrics_.size(); ++i)
+    made->add_metric(model.metrics[i], metrics_[i].maker->make());
   if (!model.freeze.empty()) made->freeze_by_name(model.freeze);
   const auto names = made->parameter_names();  // the optimizer would tell, but when the fit is under way
   for (const GroupPattern& group : groups_) require_match(names, group.match, "optimizer.groups");

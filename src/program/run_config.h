@@ -72,6 +72,10 @@ class RunConfig {
   Schedule make_schedule() const;
 
   // One of [[schedule.parts]].
+  struct ListedMetric {
+    NameOption name{};
+    std::optional<Maker<std::shared_ptr<const Metric>>> maker{};
+  };
   struct SchedulePart {
     NameOption name{};
     std::optional<Maker<Registry::ScheduleFactory>> maker{};
@@ -91,9 +95,9 @@ class RunConfig {
   bool has_early_stopping_ = false, has_ema_ = false, has_swa_ = false;
   std::optional<Maker<std::shared_ptr<Module>>> model_maker_;
   std::optional<Maker<Registry::DataFactory>> data_maker_;
-  std::optional<Maker<OptimizerFactory>> optimizer_maker_;           // absent: the model's own
-  std::optional<Maker<Registry::ScheduleFactory>> schedule_maker_;   // absent: none
-  std::vector<Maker<std::shared_ptr<const Metric>>> metric_makers_;  // of model.metrics
+  std::optional<Maker<OptimizerFactory>> optimizer_maker_;          // absent: the model's own
+  std::optional<Maker<Registry::ScheduleFactory>> schedule_maker_;  // absent: none
+  std::vector<ListedMetric> metrics_;                               // of model.metrics
   std::vector<Maker<std::shared_ptr<Callback>>> callback_makers_;
   std::vector<Maker<Registry::LoggerFactory>> logger_makers_;
   std::vector<ConfigSection> tables_;

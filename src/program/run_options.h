@@ -38,8 +38,9 @@ struct ModelOptions {
                       {.doc = "entry of the .pt that holds them, such as model; empty: it is all of it"}),
       kindling::field("freeze", &ModelOptions::freeze,
                       {.doc = "names of parameters that stay as they are: net.0.*"}),
-      kindling::field("metrics", &ModelOptions::metrics,
-                      {.doc = "beside the model's own; see `kindling list metrics`"}));
+      kindling::field(
+          "metrics", &ModelOptions::metrics,
+          {.doc = "beside the model's own; see `kindling list metrics`; options in [metrics.NAME]"}));
 };
 
 // A name that chooses what else a table may hold.

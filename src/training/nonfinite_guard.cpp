@@ -4,6 +4,7 @@
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -128,10 +129,12 @@ std::optional<NonfiniteGuard::LeftOut> NonfiniteGuard::left_out(const GradScaler
 
 void NonfiniteGuard::mark_left_out(EpochLog& log, const LeftOut& found) {
   const std::size_t column = log.column(kSkippedColumn, EpochLog::Kind::internal);
-  if (found.on_device.defined() && found.number == 0)
+  const bool is_on_device = found.on_device.defined() && found.number == 0;
+  if (is_on_device)
     log.mark(column, found.on_device);
   else
     log.mark(column, found.number);
+  log.settle(is_on_device ? found.on_device : at::scalar_tensor(found.number));
 }
 
 bool NonfiniteGuard::protects(const Optimizer& optimizer) {

@@ -46,6 +46,7 @@ class NonfiniteGuard {
     at::Tensor on_device{};  // counts instead where it is defined
   };
   std::optional<LeftOut> left_out(const GradScaler* scaler) const;
+  // Of the whole step; metrics' sums lose what one that is left out has added.
   static void mark_left_out(EpochLog& log, const LeftOut& found);
 
   // Whether parameters stay as they were before a step that is not finite.

@@ -78,6 +78,13 @@ TEST(EpochTable, ShowsADivergedLossWithoutASign) {
   EXPECT_EQ(out.str(), "epoch  train loss         x\n    1         nan       nan\n");
 }
 
+TEST(EpochTable, LeavesOutTheNumbersOfLargeMetrics) {
+  std::ostringstream out;
+  EpochTable table(out, {.monitor = "val_f1[1]", .higher_is_better = true});
+  table.write(epoch(1, {{"val_f1[0]", 0.25}, {"val_f1[1]", 0.5}, {"val_cells[0][1]", 7}}));
+  EXPECT_EQ(out.str(), "epoch  val_f1[1]\n    1        0.5*  * best\n");
+}
+
 TEST(EpochTable, IgnoresSteps) {
   std::ostringstream out;
   EpochTable table(out);

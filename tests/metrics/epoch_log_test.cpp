@@ -282,6 +282,49 @@ TEST_P(Log, MetricsAreComputedFromSumsAndNotAveraged) {
   EXPECT_EQ(log.means()[0], (std::pair<std::string, double>{"right", 0}));
 }
 
+TEST_P(Log, SumsOfAStepCanBeTakenBack) {
+  const auto confusion = std::make_shared<Confusion>();
+  const auto metric_of = [&](const std::string&) { return confusion; };
+  EpochLog log(device_), loaded(device_);
+  const auto add = [&](EpochLog& to, double ones) {
+    const at::Tensor part = at::tensor({0., 0., 1., ones}).view({2, 2}).to(device_);
+    to.mark("found", confusion, part);
+  };
+  const auto end = [&](EpochLog& to, std::int64_t step, std::optional<double> left_out) {
+    if (left_out) {
+      to.mark(to.column("skipped", EpochLog::Kind::internal), *left_out);
+      to.settle(number(*left_out));
+    }
+    to.append({.global_step = step, .batch = to.num_rows(), .weight = 2});
+  };
+  add(log, 3);
+  end(log, 1, 0.);
+  add(log, 1e300);
+  end(log, 2, {});  // the first batch of the step
+  StateDict state;
+  log.save(state, "");
+  loaded.load(state, "", metric_of);
+  for (EpochLog* one : {&log, &loaded}) {
+    add(*one, std::nan(""));
+    end(*one, 2, 1.);
+    add(*one, 5);
+    end(*one, 3, {});  // counts without settle(), too
+    one->move_to_host();
+    const Means means = one->means(one->find_column("skipped", EpochLog::Kind::internal));
+    EXPECT_EQ(means, (Means{{"found", 8. / 10 + 1000 * 4}}));
+  }
+}
+
+TEST_P(Log, RefusesSumsOfAnotherSize) {
+  EpochLog log(device_);
+  const auto confusion = std::make_shared<Confusion>();
+  log.mark("found", confusion, at::zeros({4}, at::device(device_)));
+  const std::string text =
+      error_text<DataError>([&] { log.mark("found", confusion, at::zeros({9}, at::device(device_))); });
+  EXPECT_NE(text.find("metric 'found': a batch gives 9 numbers, those before gave 4"), std::string::npos)
+      << text;
+}
+
 TEST_P(Log, SavedRowsComeBackAndGoOn) {
   const auto right = std::make_shared<Right>();
   const auto confusion = std::make_shared<Confusion>();

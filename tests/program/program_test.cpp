@@ -148,6 +148,56 @@ TEST(Program, ShowsEveryErrorOfAConfigAtOnce) {
     EXPECT_NE(run.err.find(part), std::string::npos) << part << "\n" << run.err;
 }
 
+TEST(Program, MeasuresWhatItsConfigLists) {
+  const Scratch scratch;
+  const std::vector<std::string> listed{
+      R"(model.metrics=["top5", "f1_macro", "confusion_matrix", "without_three"])",
+      "metrics.without_three.name=recall_per_class", "metrics.without_three.ignore_index=3"};
+  const ProgramRun run = run_program(small_fit(scratch, listed));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::filesystem::path folder = scratch / "runs/small/0001";
+  const auto values = nlohmann::json::parse(text_of(folder / "run.json"))["metrics"];
+  EXPECT_EQ(values["val_without_three[3]"], 0);
+  EXPECT_GT(values["val_top5"], values["val_acc"]);
+  double right = 0, all = 0;
+  for (int label = 0; label < 10; ++label)
+    for (int answer = 0; answer < 10; ++answer) {
+      const double cell =
+          values["val_confusion_matrix[" + std::to_string(label) + "][" + std::to_string(answer) + "]"];
+      all += cell;
+      right += label == answer ? cell : 0;
+    }
+  EXPECT_EQ(right / all, values["val_acc"].get<double>());
+  // What it has written down says the same.
+  const ProgramRun again = run_program({"fit", "-c", (folder / "config.toml").string()});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(nlohmann::json::parse(text_of(scratch / "runs/small/0002/run.json"))["metrics"]["val_f1_macro"],
+            values["val_f1_macro"]);
+}
+
+TEST(Program, RefusesMetricsThatAreNoneOrDoNotFit) {
+  const Scratch scratch;
+  const auto expect = [&](std::vector<std::string> words, int exit_code, const std::string& wanted) {
+    const ProgramRun run = run_program(small_fit(scratch, std::move(words)));
+    EXPECT_EQ(run.exit_code, exit_code) << run.err;
+    EXPECT_NE(run.err.find(wanted), std::string::npos) << wanted << "\n" << run.err;
+  };
+  expect({R"(model.metrics=["f1_makro"])"}, 2,
+         "unknown name 'f1_makro' in 'model.metrics': did you mean 'f1_macro'?");
+  expect({R"(model.metrics=["warmth"])"}, 2,
+         "unknown name 'warmth' in 'model.metrics': expected accuracy, auroc");
+  expect({R"(model.metrics=["f1_macro", "f1_macro"])"}, 2, "'f1_macro' stands twice");
+  expect({R"(model.metrics=["a"])", "metrics.a.name=top6"}, 2,
+         "unknown name 'top6' in 'metrics.a.name'; did you mean 'top5'?");
+  expect({R"(model.metrics=["topk"])", "metrics.topk.k=0"}, 2, "'metrics.topk.k'");
+  expect({"metrics.top5.k=3"}, 2, "unknown table 'metrics");
+  expect({R"(model.metrics=["topk"])", "metrics.topk.k=11"}, 3,
+         "k is 11, and there are outputs for 10 classes");
+  expect({R"(model.metrics=["f1"])"}, 3,
+         "the outputs have 10 classes; wanted: two, where the average is binary");
+  expect({R"(model.metrics=["mse"])"}, 3, "numbers of one shape");
+}
+
 TEST(Program, RefusesANameThatIsAPath) {
   const Scratch scratch;
   const ProgramRun run = run_program(small_fit(scratch, {"name=../elsewhere"}));

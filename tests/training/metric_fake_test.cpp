@@ -5,6 +5,7 @@
 
 #include "fake_accelerator.h"
 #include "training/confusion.h"
+#include "training/measured_fit.h"
 
 namespace kindling {
 namespace {
@@ -26,6 +27,42 @@ TEST(FakeMetrics, EpochIsOneCopyToTheHost) {
     const std::int64_t expected = with_validation ? 2 : 1;
     EXPECT_EQ(copies->of_epochs, (std::vector<std::int64_t>{expected, expected}));
     EXPECT_EQ(copies->waits, (std::vector<std::int64_t>{expected, expected}));
+  }
+}
+
+// Every kind of metric, weights and skipped steps included.
+TEST(FakeMetrics, StepsOfShippedOnesNeitherWaitNorCopy) {
+  class Weighing : public Passing {
+   public:
+    at::Tensor training_step(const Batch& batch) override {
+      measure(Stage::train, batch[0], batch[1], batch[2]);
+      return loss(forward(batch[0]), batch[1]);
+    }
+  };
+  class Numbers : public Passing {
+   public:
+    Numbers() {
+      for (const std::string name : {"mse", "mae", "rmse", "r2", "r2_per_output"})
+        add_metric(name, shipped_metric(name));
+    }
+  };
+  const auto classes = std::make_shared<Weighing>();
+  measure_classes(*classes);
+  const std::vector<std::pair<std::shared_ptr<Module>, Batch>> models{
+      {classes, {some_answers().outputs, some_answers().labels, some_answers().weights}},
+      {std::make_shared<Numbers>(), {at::ones({4, 3}), at::zeros({4, 3})}}};
+  for (const auto& [model, answers] : models) {
+    Trainer trainer({.max_epochs = 1, .num_gpus = 1, .on_nonfinite = "skip", .optimizer = sgd(0.1)});
+    trainer.prepare_model(model);
+    const Batch batch = trainer.prepare_batch(answers);
+    fake::reset_counts();
+    for (int step = 0; step < 5; ++step) trainer.train_step(batch);
+    const fake::Counts of_steps = fake::counts();
+    EXPECT_EQ(of_steps.host_waits(), 0);
+    EXPECT_EQ(of_steps.device_to_host_copies, 0);
+    EXPECT_EQ(of_steps.host_to_device_copies, 0);
+    trainer.finish_epoch();
+    EXPECT_EQ(fake::counts().device_to_host_copies, 1);
   }
 }
 

@@ -17,7 +17,7 @@ struct EpochTableOptions {
 
 // The table on the screen: a row per epoch record, flushed. The first one decides on the columns: losses,
 // accuracies, time, learning rate, then the user's own names; the bookkeeping (samples_per_s, host_waits, …)
-// stays out.
+// and single numbers of large metrics (val_confusion_matrix[2][3]) stay out.
 //   epoch  train loss  acc     val loss  val acc   time   lr
 //       1      0.3412   0.897    0.0921   0.971*  11.2s  1e-3  * best
 // Plain text without escapes. A progress line on the same terminal has to be cleared before write().

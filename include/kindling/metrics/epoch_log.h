@@ -53,8 +53,11 @@ class KINDLING_API EpochLog {
     mark(column(name), value, options);
   }
   // Adds what a batch gives to a metric: one number as a value of the row, a larger tensor to sums on the
-  // device.
+  // device. Throws DataError for another shape than before.
   void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part);
+  // Takes back what has been added to sums since the last call if `left_out`, a number on the device, is not
+  // 0.
+  void settle(const at::Tensor& left_out);
   bool has_marks() const noexcept { return !marks_.empty(); }
   // Ends the row with what has been marked.
   void append(const RowTag& tag);
@@ -74,12 +77,11 @@ class KINDLING_API EpochLog {
   std::int64_t rows_of_step(std::int64_t row) const;  // from this one on, of the same step
   std::set<std::int64_t> marked_steps(std::optional<std::size_t> column) const;  // that are not 0 there
   // One number per column that has any: the weighted mean Σ weight·value / Σ weight over all rows, or the
-  // metric, in double precision. Steps that have a value other than 0 in the column `left_out` have no weight
-  // (what they have added to the sums of a metric stays). Requires move_to_host().
+  // metric, in double precision. Steps that have a value other than 0 in the column `left_out` have no
+  // weight; what they have added to sums is a matter of settle(). Requires move_to_host().
   NamedValues means(std::optional<std::size_t> left_out = {}) const;
 
-  // Forgets the rows, keeps names and memory.
-  void clear();
+  void clear();  // forgets the rows, keeps names and memory
 
   // All rows, with what marks them, and the marks of the row that is being made. Saving moves the log to the
   // host; loading replaces what is there. Metrics are asked for by their columns' names.
@@ -111,13 +113,11 @@ class KINDLING_API EpochLog {
   // Of a metric with more than one number.
   struct Sums {
     std::size_t column;
-    at::Tensor on_device;    // float64
-    at::Tensor on_host{};    // the same, undefined until it has been moved
-    double weight = 0;       // of the rows that have added to it
-    bool is_marked = false;  // by the row that is being made
+    at::Tensor on_device;              // float64 [2, numbers]: settled, and what has come since
+    std::vector<std::int64_t> rows{};  // that have added to it, with the one that is being made
+    at::Tensor on_host{};              // undefined until it has been moved
   };
   struct Preview;
-
   Mark& mark_of(std::size_t column, ValueOptions options);
   Segment& segment_for(const RowTag& tag);
   void grow(std::int64_t values);
@@ -127,9 +127,9 @@ class KINDLING_API EpochLog {
   void move_values_and_sums();
   void load_marks(const StateDict& state, const std::string& prefix);
   void load_rows(const StateDict& state, const std::string& prefix);
+  void add_sums(NamedValues& to, const Sums& sums, const std::set<std::int64_t>& no_steps) const;
   const Segment* segment_of(std::int64_t row) const;
   const float* host_values() const;
-
   Device device_;
   std::vector<Column> columns_;
   std::size_t expected_column_ = 0;  // where the next look-up starts

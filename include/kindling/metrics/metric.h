@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kindling/base/export.h"
+#include "kindling/metrics/logged_values.h"
 
 namespace kindling {
 
@@ -21,9 +22,18 @@ class KINDLING_API Metric {
   // too.
   virtual at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const = 0;
 
+  // The same where samples have weights, [batch] on the device of `outputs`; of the shape that update()
+  // gives. The default throws DataError: the metric knows none.
+  virtual at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
+                                     const at::Tensor& weights) const;
+
   // The number: from the sums (row by row) of what the batches have added, in double precision, and from how
   // many samples they had. NaN where there is none.
   virtual double compute(std::span<const double> sums, double num_samples) const = 0;
+
+  // All that is reported, each with what its name ends in: "[2]" makes val_f1_per_class[2] of it. Default:
+  // what compute() gives, under the metric's own name.
+  virtual NamedValues values(std::span<const double> sums, double num_samples) const;
 };
 
 }  // namespace kindling

@@ -64,9 +64,13 @@ class KINDLING_API Module : public torch::nn::Module {
   void add_metric(std::string name, std::shared_ptr<const Metric> metric);
   // The metric whose values are logged under this name ("val_acc"); nullptr: none.
   std::shared_ptr<const Metric> metric_of(std::string_view logged_name) const;
-  // Adds a batch to the model's metrics, for steps of one's own.
+  // Adds a batch to the model's metrics, for steps of one's own: to all, or to the one of a name. Throws
+  // ConfigError for a name that no metric has. Samples may have weights, [batch].
   enum class Stage { train, val, test };
-  void measure(Stage stage, const at::Tensor& outputs, const at::Tensor& labels);
+  void measure(Stage stage, const at::Tensor& outputs, const at::Tensor& labels,
+               const at::Tensor& weights = {});
+  void measure(Stage stage, std::string_view metric, const at::Tensor& outputs, const at::Tensor& labels,
+               const at::Tensor& weights = {});
 
   // The value that tells how good the model is, for screens, stopping and keeping the best. Default: the
   // validation loss.
@@ -125,6 +129,8 @@ class KINDLING_API Module : public torch::nn::Module {
     std::array<std::string, 3> logged_as;  // by stage
   };
 
+  void measure(Stage stage, const NamedMetric& by, const at::Tensor& outputs, const at::Tensor& labels,
+               const at::Tensor& weights);
   std::string name_of(const torch::nn::Module& layer) const;
 
   TrainerView view_;

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/metrics/metric.h"
+
+namespace kindling {
+
+struct MeanErrorOptions {
+  std::string error = "mse";
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("error", &MeanErrorOptions::error,
+                      {.doc = "mean absolute, mean squared, or its root", .choices = "mae|mse|rmse"}));
+};
+
+// The mean of |outputs − labels| or of its square over all numbers of an epoch, or the root of the latter;
+// with weights each sample's errors count as much as its own. Outputs are floating-point, labels numbers of
+// the same shape [batch, …]. The numbers are those of torchmetrics, computed in double precision (the mean of
+// each sample then rounded to float32). Equal to the bit however the samples come in batches. NaN where an
+// error is not finite.
+class KINDLING_API MeanError : public Metric {
+ public:
+  // Throws ConfigError.
+  explicit MeanError(MeanErrorOptions options = {});
+
+  // Float64 [12, 2]. Throw DataError for shapes and dtypes that do not fit: nothing is broadcast.
+  at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
+                             const at::Tensor& weights) const override;
+  double compute(std::span<const double> sums, double num_samples) const override;
+
+ private:
+  MeanErrorOptions options_;
+};
+
+}  // namespace kindling

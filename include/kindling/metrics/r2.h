@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/metrics/metric.h"
+
+namespace kindling {
+
+struct R2Options {
+  std::string average = "uniform";
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("average", &R2Options::average,
+                      {.doc = "how several outputs become one number", .choices = "uniform|per_output"}));
+};
+
+// The coefficient of determination, 1 − Σ (label − output)² / Σ (label − mean label)², of each output: 1
+// where all is right, 0 for what is no better than the mean. Outputs [batch, …] are floating-point, labels
+// numbers of the same shape. Of several outputs per sample the mean, or (per_output) NAME[0], NAME[1], …. The
+// numbers are those of sklearn.metrics.r2_score, weights and labels that are all the same (1 or 0) included.
+// NaN for fewer than two samples. Equal to the bit however the samples come in batches.
+class KINDLING_API R2 : public Metric {
+ public:
+  // Throws ConfigError.
+  explicit R2(R2Options options = {});
+
+  // Float64 [12, 3·outputs + 1]. Throw DataError for shapes and dtypes that do not fit: nothing is broadcast.
+  at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
+                             const at::Tensor& weights) const override;
+  double compute(std::span<const double> sums, double num_samples) const override;  // per_output: the mean
+  NamedValues values(std::span<const double> sums, double num_samples) const override;
+
+ private:
+  R2Options options_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace kindling {
+
+// What classifiers' metrics count: the answers of a batch one by one, pixels and tokens included.
+struct ClassAnswers {
+  std::int64_t num_classes = 0;
+  at::Tensor scores;   // [n, classes], or [n] where there is one logit for two classes
+  at::Tensor labels;   // int64 [n]: a class, num_classes where it is ignored, num_classes + 1: no label
+  at::Tensor weights;  // float64 [n], or undefined
+
+  at::Tensor predicted() const;  // int64 [n]
+};
+
+// outputs: logits [batch, classes, …], or one logit per label (label 1 where it is positive), [batch] or
+// [batch, 1, …]. labels: class numbers [batch, …] of an integral type (0 and 1 may be floating-point), or
+// class probabilities of the outputs' shape, whose largest counts. weights: [batch] or of the class numbers'
+// shape, or undefined. Reads nothing on the host. Throws DataError for other shapes and dtypes.
+ClassAnswers class_answers(const char* place, const at::Tensor& outputs, const at::Tensor& labels,
+                           const at::Tensor& weights, std::int64_t ignore_index);
+
+// `weights` [batch] or of `shape` → float64 [n], one for each of its elements. Throws DataError.
+at::Tensor weights_of(const char* place, const at::Tensor& weights, at::IntArrayRef shape);
+
+// How often `cells`, int64 [n], names each of num_cells, or with what weight: float64 [parts, num_cells], to
+// be read by sum_of_parts(…, kPartsOfWeights).
+at::Tensor counts_of(const at::Tensor& cells, std::int64_t num_cells, const at::Tensor& weights);
+
+// At the end of an epoch. Throws DataError where `amount` of what is no label was counted.
+void refuse_other_labels(const char* place, double amount, std::int64_t ignore_index);
+
+}  // namespace kindling

@@ -1,0 +1,52 @@
+#include "kindling/metrics/confusion_matrix.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "metrics/class_answers.h"
+#include "metrics/exact_sums.h"
+
+namespace kindling {
+
+at::Tensor ConfusionMatrix::update(const at::Tensor& outputs, const at::Tensor& labels) const {
+  return update_weighted(outputs, labels, {});
+}
+
+// A row for each code of a label: two more than classes.
+at::Tensor ConfusionMatrix::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
+                                            const at::Tensor& weights) const {
+  const ClassAnswers answers =
+      class_answers("confusion_matrix", outputs, labels, weights, options_.ignore_index);
+  const std::int64_t num_classes = answers.num_classes;
+  return counts_of(answers.labels.mul(num_classes).add_(answers.predicted()), (num_classes + 2) * num_classes,
+                   answers.weights);
+}
+
+std::vector<double> ConfusionMatrix::cells(std::span<const double> sums, std::size_t& num_classes) const {
+  std::vector<double> cells = sum_of_parts(sums, kPartsOfWeights);
+  num_classes = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(cells.size() + 1)))) - 1;
+  const auto last_row = cells.end() - static_cast<std::ptrdiff_t>(num_classes);
+  refuse_other_labels("confusion_matrix", std::accumulate(last_row, cells.end(), 0.), options_.ignore_index);
+  cells.resize(num_classes * num_classes);
+  return cells;
+}
+
+double ConfusionMatrix::compute(std::span<const double> sums, double) const {
+  std::size_t num_classes = 0;
+  const std::vector<double> all = cells(sums, num_classes);
+  double right = 0;
+  for (std::size_t i = 0; i < all.size(); i += num_classes + 1) right += all[i];
+  return right / std::accumulate(all.begin(), all.end(), 0.);
+}
+
+NamedValues ConfusionMatrix::values(std::span<const double> sums, double) const {
+  std::size_t num_classes = 0;
+  NamedValues values;
+  for (const double cell : cells(sums, num_classes))
+    values.emplace_back("[" + std::to_string(values.size() / num_classes) + "][" +
+                            std::to_string(values.size() % num_classes) + "]",
+                        cell);
+  return values;
+}
+
+}  // namespace kindling

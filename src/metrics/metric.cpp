@@ -1,0 +1,19 @@
+#include "kindling/metrics/metric.h"
+
+#include "kindling/base/error.h"
+
+namespace kindling {
+
+Metric::~Metric() = default;
+
+at::Tensor Metric::update_weighted(const at::Tensor&, const at::Tensor&, const at::Tensor&) const {
+  throw DataError({.place = "measure",
+                   .found = "samples have weights, and the metric knows none",
+                   .remedy = "override Metric::update_weighted(); topk with k = 1 is a weighted accuracy"});
+}
+
+NamedValues Metric::values(std::span<const double> sums, double num_samples) const {
+  return {{"", compute(sums, num_samples)}};
+}
+
+}  // namespace kindling

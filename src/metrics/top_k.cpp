@@ -1,0 +1,44 @@
+#include "kindling/metrics/top_k.h"
+
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "kindling/base/error.h"
+#include "metrics/class_answers.h"
+#include "metrics/exact_sums.h"
+
+namespace kindling {
+
+TopK::TopK(TopKOptions options) : options_(options) { validate(options_, "TopK"); }
+
+at::Tensor TopK::update(const at::Tensor& outputs, const at::Tensor& labels) const {
+  return update_weighted(outputs, labels, {});
+}
+
+// The cells: missed, hit, does not count, no label.
+at::Tensor TopK::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
+                                 const at::Tensor& weights) const {
+  const ClassAnswers answers = class_answers("topk", outputs, labels, weights, options_.ignore_index);
+  const std::int64_t num_classes = answers.num_classes;
+  if (options_.k > num_classes)
+    throw DataError({.place = "topk",
+                     .found = "k is " + std::to_string(options_.k) + ", and there are outputs for " +
+                              std::to_string(num_classes) + " classes",
+                     .wanted = "at most as many as classes"});
+  const at::Tensor& logit = answers.scores;
+  const at::Tensor scores = logit.dim() == 1 ? at::stack({at::zeros_like(logit), logit}, 1) : logit;
+  const at::Tensor largest = std::get<1>(scores.topk(options_.k, 1));
+  const at::Tensor hit = largest.eq(answers.labels.unsqueeze(1)).any(1).to(at::kLong);
+  const at::Tensor cells =
+      at::where(answers.labels.ge(num_classes), answers.labels.sub(num_classes - 2), hit);
+  return counts_of(cells, 4, answers.weights);
+}
+
+double TopK::compute(std::span<const double> sums, double) const {
+  const std::vector<double> cells = sum_of_parts(sums, kPartsOfWeights);
+  refuse_other_labels("topk", cells[3], options_.ignore_index);
+  return cells[1] / (cells[0] + cells[1]);
+}
+
+}  // namespace kindling

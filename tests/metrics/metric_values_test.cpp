@@ -1,0 +1,233 @@
+// The numbers of scikit-learn and torchmetrics, which fixtures/make_metrics.py has written.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iostream>
+
+#include "kindling/base/error.h"
+#include "kindling/tensors/state_dict.h"
+#include "metrics/shipped_metrics.h"
+#include "support/device_under_test.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+class MetricValues : public OnDevice {
+ protected:
+  struct Case {
+    MetricBatch batch;
+    std::int64_t ignore_index = -100;
+    std::map<std::string, at::Tensor> expected{};  // by metric
+  };
+
+  std::map<std::string, Case> cases() const {
+    std::map<std::string, Case> all;
+    for (const auto& [name, tensor] :
+         load_safetensors(std::filesystem::path(KINDLING_TESTS) / "metrics/fixtures/metrics.safetensors")
+             .tensors) {
+      const std::size_t dot = name.find('.');
+      Case& of = all[name.substr(0, dot)];
+      const std::string what = name.substr(dot + 1);
+      if (what == "outputs") of.batch.outputs = tensor.to(device_);
+      if (what == "labels") of.batch.labels = tensor.to(device_);
+      if (what == "weights") of.batch.weights = tensor.to(device_);
+      if (what == "ignore_index") of.ignore_index = tensor.item<std::int64_t>();
+      if (what.starts_with("expect.")) of.expected[what.substr(7)] = tensor;
+    }
+    return all;
+  }
+
+  at::Tensor on(const at::Tensor& tensor) const { return tensor.to(device_); }
+};
+KINDLING_RUN_ON_DEVICES(MetricValues);
+
+TEST_P(MetricValues, AreThoseOfTheReferences) {
+  std::size_t num_values = 0;
+  double largest = 0;
+  for (const auto& [name, of] : cases())
+    for (const auto& [metric_name, expected] : of.expected) {
+      const auto metric = shipped_metric(metric_name, of.ignore_index);
+      const NamedValues values = values_of(*metric, of.batch.part_of(*metric), of.batch.outputs.size(0));
+      ASSERT_EQ(static_cast<std::int64_t>(values.size()), expected.numel()) << name << " " << metric_name;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double wanted = expected.const_data_ptr<double>()[i], found = values[i].second;
+        ++num_values;
+        if (std::isnan(wanted) && std::isnan(found)) continue;
+        // What is asked of them; perplexities and errors are about 1, confusions up to 200.
+        EXPECT_NEAR(found, wanted, 1e-6 * std::max(1., std::abs(wanted)))
+            << name << " " << metric_name << values[i].first;
+        largest = std::max(largest, std::abs(found - wanted));
+      }
+    }
+  EXPECT_GT(num_values, 700U);
+  std::cout << num_values << " values of metrics on " << device_ << ", the largest difference " << largest
+            << "\n";
+}
+
+// In parts of any size and in any order.
+TEST_P(MetricValues, OfPartsAreTheSameToTheBit) {
+  for (const auto& [name, of] : cases())
+    for (const auto& [metric_name, expected] : of.expected) {
+      const auto metric = shipped_metric(metric_name, of.ignore_index);
+      const std::int64_t count = of.batch.outputs.size(0);
+      const NamedValues whole = values_of(*metric, of.batch.part_of(*metric), count);
+      for (const std::vector<std::int64_t>& cuts :
+           {std::vector<std::int64_t>{count / 2, count}, {1, 3, count / 3, count - 4, count}}) {
+        at::Tensor sums;
+        for (std::size_t i = cuts.size(); i-- > 0;) {
+          const at::Tensor part = of.batch.rows(i == 0 ? 0 : cuts[i - 1], cuts[i]).part_of(*metric);
+          sums = sums.defined() ? sums + part : part;
+        }
+        const NamedValues parts = values_of(*metric, sums, count);
+        ASSERT_EQ(parts.size(), whole.size());
+        for (std::size_t i = 0; i < whole.size(); ++i)
+          EXPECT_TRUE(parts[i].second == whole[i].second ||
+                      (std::isnan(parts[i].second) && std::isnan(whole[i].second)))
+              << name << " " << metric_name << whole[i].first << ": " << parts[i].second - whole[i].second;
+      }
+    }
+}
+
+// Numbers of very different size, whose plain sum depends on the order.
+TEST_P(MetricValues, OfUnevenErrorsAreTheSameToTheBit) {
+  at::manual_seed(3);
+  const at::Tensor errors = at::randn({1000}) * at::pow(10., at::rand({1000}) * 16 - 8);
+  const MetricBatch all{on(errors), on(at::zeros({1000}))};
+  const MetricBatch turned{on(errors.flip(0)), on(at::zeros({1000}))};
+  EXPECT_NE(errors.square().sum().item<float>(), errors.flip(0).square().cumsum(0)[-1].item<float>());
+  for (const std::string name : {"mse", "mae", "rmse"}) {
+    const auto metric = shipped_metric(name);
+    const double value = values_of(*metric, all.part_of(*metric), 1000)[0].second;
+    const double backwards =
+        values_of(*metric, turned.rows(0, 77).part_of(*metric) + turned.rows(77, 1000).part_of(*metric),
+                  1000)[0]
+            .second;
+    EXPECT_EQ(value, backwards) << name;
+    const at::Tensor exact =
+        name == "mae" ? errors.to(at::kDouble).abs().mean() : errors.to(at::kDouble).square().mean();
+    // Each sample's error is rounded to float32.
+    EXPECT_NEAR((name == "rmse" ? value * value : value) / exact.item<double>(), 1, 1e-7) << name;
+  }
+}
+
+TEST_P(MetricValues, OfSoftLabelsGoByTheLargest) {
+  const at::Tensor outputs = at::tensor({2.F, 1.F, 0.F, 0.F, 3.F, 1.F}).view({2, 3});
+  const at::Tensor soft = at::tensor({0.1F, 0.7F, 0.2F, 0.F, 1.F, 0.F}).view({2, 3});
+  const auto f1 = shipped_metric("f1_micro");
+  EXPECT_EQ(values_of(*f1, f1->update(on(outputs), on(soft)), 2)[0].second, 0.5);
+}
+
+TEST_P(MetricValues, OfNothingAreNaN) {
+  const at::Tensor outputs = on(at::randn({3, 4})), ignored = on(at::full({3}, -100, at::kLong));
+  for (const std::string name :
+       {"f1_macro", "precision_micro", "recall_weighted", "top2", "auroc", "perplexity"}) {
+    const auto metric = shipped_metric(name);
+    EXPECT_TRUE(std::isnan(values_of(*metric, metric->update(outputs, ignored), 3)[0].second)) << name;
+  }
+  const auto r2 = shipped_metric("r2");
+  EXPECT_TRUE(std::isnan(values_of(*r2, r2->update(on(at::ones({1})), on(at::ones({1}))), 1)[0].second));
+  const auto mse = shipped_metric("mse");
+  EXPECT_TRUE(
+      std::isnan(values_of(*mse, mse->update(on(at::full({2}, INFINITY)), on(at::ones({2}))), 2)[0].second));
+}
+
+// Known only when the numbers are on the host.
+TEST_P(MetricValues, OfOtherLabelsAreRefused) {
+  const at::Tensor outputs = on(at::randn({4, 3}));
+  for (const std::string name : {"f1_macro", "confusion_matrix", "top2", "auroc", "perplexity"}) {
+    const auto metric = shipped_metric(name);
+    for (const std::int64_t wrong : {3, -1, 1000}) {
+      const at::Tensor part =
+          metric->update(outputs, on(at::tensor({0, 1, static_cast<int>(wrong), -100}, at::kLong)));
+      const std::string text = error_text<DataError>([&] { values_of(*metric, part, 4); });
+      EXPECT_NE(text.find("a label of the epoch is none of the outputs' classes; wanted: numbers from 0 to"),
+                std::string::npos)
+          << name << text;
+      EXPECT_THROW(
+          metric->compute({part.cpu().const_data_ptr<double>(), static_cast<std::size_t>(part.numel())}, 4),
+          DataError);
+    }
+  }
+  // A regression's labels, and those of several classes at once.
+  const auto f1 = shipped_metric("f1");
+  const at::Tensor of_regression =
+      f1->update(on(at::randn({2, 1})), on(at::tensor({0.5F, 1.F}).view({2, 1})));
+  EXPECT_THROW(values_of(*f1, of_regression, 2), DataError);
+  const auto macro = shipped_metric("f1_macro");
+  const at::Tensor of_several =
+      macro->update(on(at::randn({1, 3})), on(at::tensor({1.F, 1.F, 0.F}).view({1, 3})));
+  EXPECT_THROW(values_of(*macro, of_several, 1), DataError);
+}
+
+TEST_P(MetricValues, OfShapesThatDoNotFitAreRefused) {
+  const auto text_of = [&](const std::string& name, const at::Tensor& outputs, const at::Tensor& labels,
+                           const at::Tensor& weights = {}) {
+    const auto metric = shipped_metric(name);
+    return error_text<DataError>([&] {
+      MetricBatch{on(outputs), on(labels), weights.defined() ? on(weights) : weights}.part_of(*metric);
+    });
+  };
+  const auto expect = [](const std::string& text, const std::string& wanted) {
+    EXPECT_NE(text.find(wanted), std::string::npos) << text;
+  };
+  const at::Tensor outputs = at::zeros({4, 3}), labels = at::zeros({4}, at::kLong);
+  for (const std::string name : {"f1_macro", "confusion_matrix", "top2", "auroc"}) {
+    expect(text_of(name, outputs, at::zeros({4})),
+           "the labels are Float [4], the outputs Float [4, 3]; wanted: class numbers Long [4] or class "
+           "probabilities");
+    expect(text_of(name, outputs, labels.unsqueeze(1)), "the labels are Long [4, 1]");
+    expect(text_of(name, outputs, at::zeros({5}, at::kLong)), "the labels are Long [5]");
+    expect(text_of(name, labels, labels), "the outputs are Long [4]; wanted: logits");
+    expect(text_of(name, outputs, labels, at::ones({3})),
+           "the weights are Float [3]; wanted: one per sample, or [4]");
+  }
+  expect(text_of("top5", outputs, labels), "k is 5, and there are outputs for 3 classes");
+  expect(text_of("top3", at::zeros({4}), labels), "k is 3, and there are outputs for 2 classes");
+  expect(text_of("f1", outputs, labels), "the outputs have 3 classes; wanted: two");
+  expect(text_of("perplexity", at::zeros({4, 7, 3}), at::zeros({4, 7}, at::kLong)),
+         "outputs.transpose(1, 2)");
+  expect(text_of("perplexity", outputs, outputs), "class numbers [batch, …]");
+  for (const std::string name : {"mse", "r2"}) {
+    expect(text_of(name, at::zeros({4, 1}), at::zeros({4})),
+           "the labels are Float [4], the outputs Float [4, 1]");
+    expect(text_of(name, labels, labels), "the outputs floating-point");
+    expect(text_of(name, outputs, outputs, at::ones({4, 3})), "wanted: one per sample");
+  }
+}
+
+TEST(MetricOptions, AreChecked) {
+  const std::string text = error_text<ConfigError>([] { ClassScore({.average = "makro"}); });
+  EXPECT_NE(text.find("macro"), std::string::npos) << text;
+  EXPECT_THROW(ClassScore({.score = "accuracy"}), ConfigError);
+  EXPECT_THROW(TopK({.k = 0}), ConfigError);
+  EXPECT_THROW(Auroc({.num_thresholds = 1}), ConfigError);
+  EXPECT_THROW(MeanError({.error = "mape"}), ConfigError);
+  EXPECT_THROW(R2({.average = "macro"}), ConfigError);
+}
+
+// The promise of auroc.h, against every pair of samples.
+TEST(BinnedArea, DiffersFromTheExactOneByNoMoreThanItSays) {
+  at::manual_seed(5);
+  const at::Tensor thresholds = at::linspace(-20, 20, 1001, at::kDouble);
+  for (const double strength : {1., 6., 30.}) {  // of the last, half of the scores are beyond all thresholds
+    const at::Tensor labels = at::randint(2, {2000}, at::kLong);
+    const at::Tensor scores = strength * (at::randn({2000}) + 1.5 * labels);
+    const at::Tensor up = scores.masked_select(labels.eq(1)), down = scores.masked_select(labels.eq(0));
+    const double exact = up.unsqueeze(1).gt(down).to(at::kDouble).mean().item<double>();
+    const auto shares = [&](const at::Tensor& of) {
+      const at::Tensor bins = at::searchsorted(thresholds, of.to(at::kDouble), false, /*right=*/true);
+      return at::bincount(bins, {}, 1002).to(at::kDouble) / of.numel();
+    };
+    const double bound = shares(up).dot(shares(down)).item<double>() / 2;
+    const Auroc auroc;
+    const double binned = values_of(auroc, auroc.update(scores, labels), 2000)[0].second;
+    EXPECT_LE(std::abs(binned - exact), bound + 1e-12) << strength;  // rounding of 1e6 pairs
+    EXPECT_LT(bound, strength < 20 ? 0.005 : 0.2) << strength;
+    EXPECT_NEAR(binned, exact, strength < 20 ? 1e-3 : bound) << strength;
+  }
+}
+
+}  // namespace
+}  // namespace kindling
