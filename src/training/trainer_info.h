@@ -19,7 +19,7 @@ namespace kindling {
 struct TrainerInfo {
   std::vector<Device> gpus{};  // empty: the CPU
   Precision precision{};
-  bool is_channels_last = false;  // images and weights of the model that is trained
+  bool is_channels_last = false;             // images and weights of the model that is trained
   std::optional<std::int64_t> max_epochs{};  // absent: only the steps count
   std::int64_t num_train_batches = 0;        // of an epoch; 0: unknown
   const Progress* progress = nullptr;
@@ -45,6 +45,8 @@ class UpdatesScope {
 
 // Gives a model its trainer and moves it to the first card; without one it stays where it is.
 void attach(Module& model, const std::shared_ptr<TrainerInfo>& info);
+// In the training's precision and memory layout.
+Batch as_trained(Batch batch, const TrainerInfo& info);
 // The way of a batch from a loader to a step: to the first card, through the data's on_after_batch_transfer
 // (nullptr: there is none), into the training's precision.
 Batch prepared_batch(Batch batch, DataModule* data, const TrainerInfo& info);
