@@ -60,4 +60,17 @@ bool is_out_of_memory(const c10::Error& error) {
                              [&](std::string_view known) { return text.find(known) != text.npos; });
 }
 
+bool comes_from_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
+  if (of_libtorch != nullptr && is_out_of_memory(*of_libtorch)) return true;
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& nested) {
+    return comes_from_memory(nested);
+  } catch (...) {  // nothing that is known here
+  }
+  return false;
+}
+
 }  // namespace kindling
