@@ -53,7 +53,7 @@ void RunConfig::end_search(FinderTable& finder, const std::string& name) {
   for (ConfigSection& section : tables_)
     if (section.table == name) {
       section.enabled = false;
-      section.doc = "has been searched for by";
+      section.doc = "the search of this run has been made; with this table a new run makes one of its own";
     }
 }
 

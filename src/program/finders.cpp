@@ -54,8 +54,8 @@ void search_lr(const FinderInputs& in) {
   const bool is_used = in.config.lr_finder.use.update_attr;
   if (lr)
     tell(in, "lr_finder",
-         (is_used ? "optimizer.lr = " : "suggests ") + number_text(*lr) + " instead of " +
-             number_text(found.initial_lr) + ", " + steps);
+         (is_used ? "optimizer.lr = " : "suggests ") + short_text(*lr, 4) + " instead of " +
+             short_text(found.initial_lr, 4) + ", " + steps);
   else
     log_warning(
         "lr_finder: the loss falls nowhere, or the steps are too few, so it suggests no rate; the run "

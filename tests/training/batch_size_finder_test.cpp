@@ -193,7 +193,7 @@ TEST(BatchSizeFinderOptionsTest, AreChecked) {
   EXPECT_NE(error({.max_trials = 0}).find("max_trials"), std::string::npos);
 }
 
-// In a process of its own, whose address space leaves 512 MB: the activations of a convolution and what its
+// In a process of its own, whose address space leaves 256 MB: the activations of a convolution and what its
 // library keeps for itself. Each sample takes several maps of 16 and 32 · 32 · 32 floats, 64 and 128 KB.
 TEST(BatchSizeFinderLimit, SurvivesMemoryThatIsReallyExhausted) {
 #ifdef __SANITIZE_ADDRESS__
@@ -209,14 +209,15 @@ TEST(BatchSizeFinderLimit, SurvivesMemoryThatIsReallyExhausted) {
       std::fclose(statm);
     }
     const rlim_t limit =
-        static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (512U << 20U);
+        static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (256U << 20U);
     const rlimit both{limit, limit};
     if (::setrlimit(RLIMIT_AS, &both) != 0) ::_exit(3);
-    NoiseImages data(2048, 32, 8);
+    NoiseImages data(1024, 32, 8);
     const auto model = std::make_shared<SmallCnn>();
     std::string text;
     try {
-      const auto result = find_batch_size({.max_epochs = 1}, model, data, {.mode = "binsearch"});
+      const auto result =
+          find_batch_size({.max_epochs = 1}, model, data, {.mode = "binsearch", .steps_per_trial = 1});
       Trainer({.max_steps = 2, .num_sanity_val_steps = 0}).fit(model, data);  // goes on
       text = std::to_string(result.batch_size) + (result.trials.back().fits ? " +" : " -");
       for (const auto& trial : result.trials)
@@ -237,7 +238,7 @@ TEST(BatchSizeFinderLimit, SurvivesMemoryThatIsReallyExhausted) {
   EXPECT_EQ(status, 0);
   const std::int64_t found = std::atoll(text.c_str());
   EXPECT_GE(found, 16) << text;
-  EXPECT_LT(found, 2048) << text;  // 512 MB would hold four maps of 16 channels of each sample, or two of 32
+  EXPECT_LT(found, 1024) << text;  // 256 MB would hold four maps of 16 channels of each sample, or two of 32
   EXPECT_GE(std::ranges::count(text, ' '), 2) << text;  // something did not fit
 }
 
