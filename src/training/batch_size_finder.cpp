@@ -78,18 +78,18 @@ class Search {
 bool fits(const TrainerOptions& trial, const std::shared_ptr<Module>& model, DataModule& data,
           std::int64_t batch_size) {
   const Device device = trial_device(trial);
-  bool has_memory = true;
+  std::string trouble;
   try {
     ResizedData resized(data, batch_size);
     Trainer(trial).fit(model, resized);
   } catch (const std::exception& error) {
     if (!comes_from_memory(error)) throw;
-    has_memory = false;
+    trouble = std::string(": memory is exhausted: ") + error.what();
   }
   for (at::Tensor parameter : model->parameters()) parameter.mutable_grad() = at::Tensor();
   if (!device.is_cpu()) at::accelerator::emptyCache();  // which is in pieces of the sizes of this trial
-  log_info("batch size " + std::to_string(batch_size) + (has_memory ? " fits" : ": memory is exhausted"));
-  return has_memory;
+  log_info("batch size " + std::to_string(batch_size) + (trouble.empty() ? " fits" : trouble));
+  return trouble.empty();
 }
 
 [[noreturn]] void refuse(const BatchSizeFinderResult& result) {

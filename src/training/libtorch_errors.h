@@ -19,7 +19,8 @@ namespace kindling {
 [[noreturn]] void rethrow_out_of_memory(const std::string& place, std::string_view text,
                                         std::optional<std::int64_t> num_samples = {});
 bool is_out_of_memory(const c10::Error& error);
-// Whether memory that could not be had is behind an error, of Kindling, LibTorch or the standard library.
+// Whether memory that could not be had is behind an error of Kindling, LibTorch, oneDNN or the standard
+// library, where the same is possible with a smaller batch.
 bool comes_from_memory(const std::exception& error);
 
 template <class Call>

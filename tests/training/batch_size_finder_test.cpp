@@ -23,12 +23,13 @@ namespace {
 // Has memory for so many samples; with more it fails as an allocator does.
 class Limited : public Slope {
  public:
-  enum class As { card, bad_alloc, other };
+  enum class As { card, bad_alloc, onednn, other };
   explicit Limited(std::int64_t most, As as = As::card) : most_(most), as_(as) {}
 
   at::Tensor forward(const at::Tensor& x) override {
     if (x.size(0) > most_) {
       if (as_ == As::bad_alloc) throw std::bad_alloc();
+      if (as_ == As::onednn) throw std::runtime_error("could not create a primitive");
       if (as_ == As::other) throw std::runtime_error("something else");
       TORCH_CHECK_WITH(OutOfMemoryError, false,
                        "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …");
@@ -68,7 +69,7 @@ class BatchSizeFinder : public OnDevice {
 KINDLING_RUN_ON_TRAINER_DEVICES(BatchSizeFinder);
 
 TEST_P(BatchSizeFinder, DoublesUntilMemoryIsExhausted) {
-  for (const Limited::As as : {Limited::As::card, Limited::As::bad_alloc}) {
+  for (const Limited::As as : {Limited::As::card, Limited::As::bad_alloc, Limited::As::onednn}) {
     const auto result = search(23, {}, as);
     EXPECT_EQ(result.batch_size, 16);
     EXPECT_EQ(trials_of(result), (Trials{{2, true}, {4, true}, {8, true}, {16, true}, {32, false}}));
