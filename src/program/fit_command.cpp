@@ -11,6 +11,7 @@
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
 #include "program/commands.h"
+#include "program/finders.h"
 #include "program/loaded_config.h"
 #include "program/resume_plan.h"
 #include "program/run_folder.h"
@@ -103,7 +104,7 @@ struct FitInputs {
   ResumePlan plan;
   StopOnSignal& signals;
   std::shared_ptr<Module> model;
-  DataModule& data;
+  std::shared_ptr<DataModule> data;
 };
 
 // From the folder to the saved weights; the summary in run.json tells how far it came.
@@ -164,17 +165,17 @@ class FitRun {
   }
 
   int train() {
+    if (in_.plan.run.empty() && !search()) return end_by_signal();
     Trainer trainer(trainer_options());
     summary_.device = trainer.device().str();
     const bool fewer = static_cast<std::int64_t>(trainer.gpus().size()) <
                        std::max<std::int64_t>(trainer.options().num_gpus, 0);
     if (fewer) summary_.device_note = why_no_more_gpus();
-    if (in_.plan.run.empty()) folder_.write_config(config_.text());
     folder_.write_summary(summary_);
     in_.signals.watch(trainer.stop_token(), checkpoint_);
     FitOptions options;
     if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
-    const FitResult result = trainer.fit(in_.model, in_.data, options);
+    const FitResult result = trainer.fit(in_.model, *in_.data, options);
     save_safetensors(state_dict(*in_.model), folder_.file("weights.safetensors"));
     summary_.status = kStatusTexts[static_cast<std::size_t>(result.status)];
     summary_.reason = reason_name(result.reason);
@@ -184,6 +185,23 @@ class FitRun {
     if (result.status == FitStatus::diverged) return kDiverged;
     if (result.reason == FitReason::time) tell_how_to_go_on();
     return result.reason == FitReason::requested ? end_by_signal() : 0;
+  }
+
+  // What the config wants to have found before a new run; false: a signal has ended it.
+  bool search() {
+    folder_.write_config(config_.text());
+    if (!config_.batch_finder.is_on && !config_.lr_finder.is_on) return true;
+    folder_.write_summary(summary_);
+    const StopToken stop;
+    in_.signals.watch(stop, checkpoint_);
+    TrainerOptions options = config_.trainer_options();
+    options.optimizer = with_start(options.optimizer, config_.optimizer_start);
+    run_finders({config_, folder_, options, in_.model, in_.data, stop, in_.context.request.quiet});
+    if (!stop.stop_requested()) return true;
+    summary_.status = kStatusTexts[static_cast<std::size_t>(FitStatus::stopped)];
+    summary_.reason = reason_name(stop.reason());
+    write_summary();
+    return false;
   }
 
   // Those of the program come first: their places are the same in every run.
@@ -249,7 +267,7 @@ int fit_command(const CommandContext& context) {
   data->prepare();
   const auto model = config.make_model();
   if (plan.run.empty()) start_from_files(config, *model);
-  return FitRun({context, loaded, plan, signals, model, *data}).run();
+  return FitRun({context, loaded, plan, signals, model, data}).run();
 }
 
 }  // namespace kindling

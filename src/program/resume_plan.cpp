@@ -25,6 +25,7 @@ bool is_harmless(const ConfigChange& change) {
                             "trainer.max_time",           "trainer.min_epochs",
                             "trainer.min_steps"};
   return change.key.starts_with("checkpoint.") || change.key.starts_with("early_stopping.") ||
+         change.key.starts_with("lr_finder.") || change.key.starts_with("batch_finder.") ||
          change.key.starts_with("run.") || std::ranges::find(keys, change.key) != keys.end();
 }
 
@@ -132,10 +133,11 @@ fs::path run_of(const fs::path& path) {
        .remedy = "for example runs/digits/0001"});
 }
 
-ResumePlan plan_resume(const Request& request, const Registry& registry, const RunConfig& config) {
+ResumePlan plan_resume(const Request& request, const Registry& registry, RunConfig& config) {
   ResumePlan plan = place_of(request, config);
   if (plan.run.empty()) return plan;
-  const RunConfig former(ConfigDocument::load(plan.run / "config.toml"), registry, config.run.name);
+  RunConfig former(ConfigDocument::load(plan.run / "config.toml"), registry, config.run.name);
+  config.keep_found(former);
   const auto changes = changes_between(former, config);
   if (!request.allow_config_change) require_harmless(changes, plan.run);
   if ((plan.is_finished = is_finished(plan, config.trainer_options()))) {

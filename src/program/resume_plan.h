@@ -27,7 +27,7 @@ std::filesystem::path checkpoints_of(const std::filesystem::path& run);
 
 // By --resume, else by checkpoint.resume. Throws CheckpointError when the run has no checkpoint to go on
 // from, ConfigError with every key that differs from the run's config and may change its numbers, unless the
-// request allows it.
-ResumePlan plan_resume(const Request& request, const Registry& registry, const RunConfig& config);
+// request allows it. The config gets what finders have found for the run.
+ResumePlan plan_resume(const Request& request, const Registry& registry, RunConfig& config);
 
 }  // namespace kindling

@@ -71,6 +71,7 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
     reader.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");
   table(reader, "checkpoint", {OptionSet::of(checkpoint), OptionSet::of(resume)});
   read_techniques(reader);
+  read_finders(reader);
   callback_makers_ = choose_all(reader, "callbacks", registry.callbacks);
   logger_makers_ = choose_all(reader, "loggers", registry.loggers);
   table(reader, "run", {OptionSet::of(folder)});

@@ -13,8 +13,10 @@
 #include "kindling/config/printer.h"
 #include "kindling/config/reader.h"
 #include "kindling/program/registry.h"
+#include "kindling/training/batch_size_finder.h"
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/exponential_moving_average.h"
+#include "kindling/training/lr_finder.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "kindling/training/trainer_options.h"
@@ -46,6 +48,27 @@ class RunConfig {
   // Those of the config; a path of the run's folder.
   std::vector<std::shared_ptr<Logger>> make_loggers(const std::filesystem::path& run_folder) const;
 
+  // What a finder has found, from now on. The rates of groups keep their ratio to `instead_of`, what the
+  // first one had; without `lr` all stay. The tables of the finders are then printed as comments.
+  void take_batch_size(std::int64_t batch_size);
+  void take_lr(std::optional<double> lr, double instead_of);
+  // A run that goes on does not search again: it keeps what the finders have found for it.
+  void keep_found(RunConfig& former);
+
+  // [lr_finder] and [batch_finder].
+  struct FinderTable {
+    bool is_on = false;  // there is something to be found
+  };
+  struct LrFinderTable : FinderTable {
+    LrFinderOptions options{};
+    LrFinderUse use{};
+  };
+  struct BatchFinderTable : FinderTable {
+    BatchSizeFinderOptions options{};
+  };
+
+  LrFinderTable lr_finder;
+  BatchFinderTable batch_finder;
   RunOptions run;
   ModelOptions model;
   OptimizerStartOptions optimizer_start;
@@ -65,6 +88,9 @@ class RunConfig {
                                          const Catalog<Product>& catalog);
   // [early_stopping], [ema] and [swa], which are off unless their tables are there.
   void read_techniques(ConfigReader& reader);
+  void read_finders(ConfigReader& reader);
+  double* optimizer_lr();  // optimizer.lr; nullptr: there is none
+  void end_search(FinderTable& finder, const std::string& name);
   void check_name(ConfigReader& reader) const;
   void choose_metrics(ConfigReader& reader, const Registry& registry);
   void choose_optimizer(ConfigReader& reader, const Registry& registry);

@@ -84,6 +84,15 @@ struct ResumeOptions {
               "folder or checkpoint"}));
 };
 
+// [lr_finder], beside how it searches.
+struct LrFinderUse {
+  bool update_attr = true;
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("update_attr", &LrFinderUse::update_attr,
+                      {.doc = "optimizer.lr becomes what is found; false: a picture alone"}));
+};
+
 // [run].
 struct RunFolderOptions {
   std::string dir = "runs";

@@ -4,23 +4,25 @@
 
 #include <atomic>
 #include <csignal>
-#include <optional>
+#include <list>
 
 namespace kindling {
 namespace {
 
 // A handler may touch nothing but lock-free atomics, and what stays as it is while handlers are in place.
-std::optional<StopToken> current_token;
+std::list<StopToken> tokens;  // where a handler may still be at work on them
+std::atomic<const StopToken*> current_token = nullptr;
 std::shared_ptr<ModelCheckpoint> current_checkpoint;
 std::atomic<bool> is_watching = false;
 std::atomic<int> received = 0;
 struct sigaction former_int, former_term, former_usr1;
 
+static_assert(std::atomic<const StopToken*>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 extern "C" void ask_for_stop(int signal) {
   if (received.exchange(signal) != 0) _exit(128 + signal);
-  current_token->request_stop();
+  current_token.load()->request_stop();
 }
 
 extern "C" void ask_for_save(int) {
@@ -42,7 +44,12 @@ StopOnSignal::StopOnSignal() {
 }
 
 void StopOnSignal::watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint) {
-  current_token = std::move(token);
+  tokens.push_back(std::move(token));
+  current_token = &tokens.back();
+  if (is_watching) {
+    if (received != 0) tokens.back().request_stop();
+    return;
+  }
   current_checkpoint = std::move(checkpoint);
   is_watching = true;
   handle(SIGINT, ask_for_stop, former_int);
@@ -55,7 +62,8 @@ StopOnSignal::~StopOnSignal() {
     sigaction(SIGTERM, &former_term, nullptr);
   }
   sigaction(SIGUSR1, &former_usr1, nullptr);
-  current_token.reset();
+  current_token = nullptr;
+  tokens.clear();
   current_checkpoint.reset();
 }
 

@@ -17,7 +17,8 @@ class StopOnSignal {
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
   // From here on SIGINT and SIGTERM ask for a stop, a second one ends the process at once, and SIGUSR1 asks
-  // for a checkpoint.
+  // for a checkpoint. A second call has them ask another training, also for a stop that has been asked for;
+  // the checkpoint is the same.
   void watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint);
 
   // The signal that has asked for a stop, 0 for none.

@@ -14,6 +14,11 @@ namespace {
 constexpr std::array<std::string_view, 4> kMemoryTexts = {"can't allocate memory", "not enough memory",
                                                           "out of memory", "ALLOC_FAILED"};
 
+// oneDNN's errors have a status that its texts do not tell: these come of memory, in a step that goes with
+// less.
+constexpr std::array<std::string_view, 3> kOneDnnTexts = {
+    "could not create a primitive", "could not create a memory object", "could not execute a primitive"};
+
 // "20.00 MiB" of "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …", "64 bytes" of the CPU's
 // text.
 std::string size_asked_for(std::string_view text) {
@@ -58,6 +63,20 @@ bool is_out_of_memory(const c10::Error& error) {
   const std::string_view text = error.what_without_backtrace();
   return std::ranges::any_of(kMemoryTexts,
                              [&](std::string_view known) { return text.find(known) != text.npos; });
+}
+
+bool comes_from_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
+  if (of_libtorch != nullptr && is_out_of_memory(*of_libtorch)) return true;
+  if (std::ranges::find(kOneDnnTexts, error.what()) != kOneDnnTexts.end()) return true;
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& nested) {
+    return comes_from_memory(nested);
+  } catch (...) {  // nothing that is known here
+  }
+  return false;
 }
 
 }  // namespace kindling

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <cstdint>
+#include <exception>
 #include <new>
 #include <optional>
 #include <string>
@@ -18,6 +19,9 @@ namespace kindling {
 [[noreturn]] void rethrow_out_of_memory(const std::string& place, std::string_view text,
                                         std::optional<std::int64_t> num_samples = {});
 bool is_out_of_memory(const c10::Error& error);
+// Whether memory that could not be had is behind an error of Kindling, LibTorch, oneDNN or the standard
+// library, where the same is possible with a smaller batch.
+bool comes_from_memory(const std::exception& error);
 
 template <class Call>
 auto with_libtorch_errors(const char* place, Call&& call) {

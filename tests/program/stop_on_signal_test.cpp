@@ -37,6 +37,22 @@ TEST(StopOnSignal, SavingIsNoStopAndDoesNoHarmBeforeAFit) {
   EXPECT_EQ(stop.signal(), 0);
 }
 
+TEST(StopOnSignal, PassesItselfOnToTheNextTraining) {
+  for (const bool comes_before : {true, false}) {
+    const StopToken first, second;
+    StopOnSignal stop;
+    stop.watch(first, std::make_shared<ModelCheckpoint>());
+    if (comes_before) std::raise(SIGINT);
+    stop.watch(second, std::make_shared<ModelCheckpoint>());
+    if (!comes_before) std::raise(SIGINT);
+    EXPECT_EQ(first.stop_requested(), comes_before);
+    EXPECT_TRUE(second.stop_requested());
+  }
+  struct sigaction now;
+  sigaction(SIGINT, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_DFL);  // both leave what they found
+}
+
 TEST(StopOnSignal, LeavesAtOnceAtTheSecondOne) {
   const auto stop_twice = [](int first, int second) {
     StopOnSignal stop;

@@ -1,0 +1,80 @@
+#include "program/finders.h"
+
+#include <ATen/Context.h>
+
+#include <array>
+#include <iostream>
+
+#include "kindling/base/file.h"
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
+#include "kindling/formats/csv.h"
+#include "kindling/training/trainer.h"
+
+namespace kindling {
+namespace {
+
+void tell(const FinderInputs& in, const std::string& finder, const std::string& text) {
+  log_info(finder + ": " + text);
+  if (!in.quiet) std::cout << finder << "   " << text << "\n" << std::flush;
+}
+
+std::string table_of(const LrFinderResult& result) {
+  std::string text = csv_line(std::array<std::string, 3>{"lr", "loss", "smoothed_loss"});
+  for (std::size_t i = 0; i < result.lrs.size(); ++i)
+    text += csv_line(std::array{number_text(result.lrs[i]), number_text(result.losses[i]),
+                                number_text(result.smoothed[i])});
+  return text;
+}
+
+void search_batch_size(const FinderInputs& in) {
+  const auto found = find_batch_size(in.trainer, in.model, *in.data, in.config.batch_finder.options, in.stop);
+  if (in.stop.stop_requested()) return;
+  in.config.take_batch_size(found.batch_size);
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const at::Tensor random_state = generator.get_state();  // behind the model's weights
+  in.data = in.config.make_data();
+  in.data->prepare();
+  generator.set_state(random_state);
+  const auto& last = found.trials.back();
+  std::string text = "data.batch_size = " + std::to_string(found.batch_size);
+  if (!last.fits) text += ", memory is exhausted with " + std::to_string(last.batch_size);
+  tell(in, "batch_finder", text);
+}
+
+void search_lr(const FinderInputs& in) {
+  const LrFinderOptions& options = in.config.lr_finder.options;
+  const LrFinderResult found = find_lr(in.trainer, in.model, *in.data, options, in.stop);
+  if (in.stop.stop_requested()) return;
+  write_file_atomically(in.folder.file("lr_finder.svg"), to_svg(found.chart()));
+  write_file_atomically(in.folder.file("lr_finder.csv"), table_of(found));
+  const auto lr = found.suggestion();
+  const std::string steps = std::to_string(found.lrs.size()) + " of " +
+                            std::to_string(options.num_training_steps) + " steps, lr_finder.svg";
+  const bool is_used = in.config.lr_finder.use.update_attr;
+  if (lr)
+    tell(in, "lr_finder",
+         (is_used ? "optimizer.lr = " : "suggests ") + short_text(*lr, 4) + " instead of " +
+             short_text(found.initial_lr, 4) + ", " + steps);
+  else
+    log_warning(
+        "lr_finder: the loss falls nowhere, or the steps are too few, so it suggests no rate; the run "
+        "keeps the one of the config; " +
+        steps);
+  in.config.take_lr(is_used ? lr : std::nullopt, found.initial_lr);
+}
+
+}  // namespace
+
+void run_finders(const FinderInputs& in) {
+  const auto run = [&](const char* finder, bool is_wanted, void (*search)(const FinderInputs&)) {
+    if (!is_wanted || in.stop.stop_requested()) return;
+    if (in.trainer.fast_dev_run) return tell(in, finder, "left out, because trainer.fast_dev_run is set");
+    search(in);
+    in.folder.write_config(in.config.text());
+  };
+  run("batch_finder", in.config.batch_finder.is_on, search_batch_size);
+  run("lr_finder", in.config.lr_finder.is_on, search_lr);
+}
+
+}  // namespace kindling

@@ -1,0 +1,130 @@
+#include "kindling/training/batch_size_finder.h"
+
+#include <ATen/DeviceAccelerator.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/training/trainer.h"
+#include "training/kept_model.h"
+#include "training/libtorch_errors.h"
+#include "training/trial_fit.h"
+
+namespace kindling {
+namespace {
+
+// The data sets of another data module in batches of another size.
+class ResizedData : public DataModule {
+ public:
+  ResizedData(DataModule& data, std::int64_t batch_size) : data_(data), batch_size_(batch_size) {}
+
+  void prepare_data() override { data_.prepare(); }
+  std::shared_ptr<DataLoader> train_dataloader() override { return resized(data_.train_dataloader()); }
+  std::shared_ptr<DataLoader> val_dataloader() override { return resized(data_.val_dataloader()); }
+  Batch on_after_batch_transfer(Batch batch) override {
+    return data_.on_after_batch_transfer(std::move(batch));
+  }
+
+ private:
+  std::shared_ptr<DataLoader> resized(const std::shared_ptr<DataLoader>& loader) const {
+    if (!loader) return nullptr;
+    DataLoaderOptions options = loader->options();
+    options.batch_size = batch_size_;
+    return std::make_shared<DataLoader>(std::shared_ptr<const Dataset>(loader, &loader->dataset()), options);
+  }
+
+  DataModule& data_;
+  std::int64_t batch_size_;
+};
+
+std::int64_t num_train_samples(DataModule& data) {
+  data.prepare();
+  const auto loader = data.train_dataloader();
+  if (!loader) throw DataError({.place = "find_batch_size", .found = "the data has no train_dataloader()"});
+  return loader->dataset().size();
+}
+
+// What is known of the sizes: up to `low` they fit, from `high` on they do not, or there are no more samples.
+class Search {
+ public:
+  Search(const BatchSizeFinderOptions& options, std::int64_t num_samples)
+      : is_binary_(options.mode == "binsearch"),
+        num_samples_(num_samples),
+        high_(num_samples + 1),
+        next_(std::min(options.init_val, num_samples)) {}
+
+  std::int64_t next() const noexcept { return next_; }  // to be tried; 0: the search is over
+  std::int64_t largest() const noexcept { return low_; }
+  void learn(bool fits) {
+    (fits ? low_ : high_) = next_;
+    if (high_ - low_ <= 1)
+      next_ = 0;
+    else if (high_ > num_samples_)
+      next_ = std::min(2 * low_, num_samples_);
+    else if (low_ == 0)
+      next_ = high_ / 2;
+    else
+      next_ = is_binary_ ? low_ + (high_ - low_) / 2 : 0;
+  }
+
+ private:
+  bool is_binary_;
+  std::int64_t num_samples_, low_ = 0, high_, next_;
+};
+
+// Whether memory lasts. Nothing of the trial is left when it returns.
+bool fits(const TrainerOptions& trial, const std::shared_ptr<Module>& model, DataModule& data,
+          std::int64_t batch_size) {
+  const Device device = trial_device(trial);
+  std::string trouble;
+  try {
+    ResizedData resized(data, batch_size);
+    Trainer(trial).fit(model, resized);
+  } catch (const std::exception& error) {
+    if (!comes_from_memory(error)) throw;
+    trouble = std::string(": memory is exhausted: ") + error.what();
+  }
+  for (at::Tensor parameter : model->parameters()) parameter.mutable_grad() = at::Tensor();
+  if (!device.is_cpu()) at::accelerator::emptyCache();  // which is in pieces of the sizes of this trial
+  log_info("batch size " + std::to_string(batch_size) + (trouble.empty() ? " fits" : trouble));
+  return trouble.empty();
+}
+
+[[noreturn]] void refuse(const BatchSizeFinderResult& result) {
+  const std::string smallest = std::to_string(result.trials.back().batch_size);
+  throw Error({.place = "find_batch_size",
+               .found = "memory is exhausted with every batch size that was tried, down to " + smallest,
+               .remedy = result.trials.back().batch_size > 1 ? "begin with a smaller init_val"
+                                                             : "take a smaller model or smaller samples"});
+}
+
+}  // namespace
+
+BatchSizeFinderResult find_batch_size(const TrainerOptions& trainer, const std::shared_ptr<Module>& model,
+                                      DataModule& data, const BatchSizeFinderOptions& options,
+                                      const StopToken& stop) {
+  return with_libtorch_errors("find_batch_size", [&] {
+    validate(options, "BatchSizeFinderOptions");
+    TrainerOptions trial = trial_options(trainer, options.steps_per_trial);
+    trial.limit_val_batches =
+        std::min(trainer.limit_val_batches.value_or(options.steps_per_trial), options.steps_per_trial);
+    trial.callbacks = {std::make_shared<StopElsewhere>(stop)};
+    const KeptModel kept(*model, trial_device(trial));
+    BatchSizeFinderResult result;
+    Search search(options, num_train_samples(data));
+    for (std::int64_t i = 0; i < options.max_trials && search.next() > 0; ++i) {
+      const std::int64_t size = search.next();
+      const bool has_memory = fits(trial, model, data, size);
+      if (stop.stop_requested()) break;  // in the middle of the trial
+      result.trials.push_back({size, has_memory});
+      search.learn(has_memory);
+    }
+    result.batch_size = search.largest();
+    if (result.batch_size == 0 && !stop.stop_requested()) refuse(result);
+    return result;
+  });
+}
+
+}  // namespace kindling

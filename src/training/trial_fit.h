@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kindling/data/data_module.h"
+#include "kindling/device/device.h"
+#include "kindling/nn/module.h"
+#include "kindling/training/callback.h"
+#include "kindling/training/stop_token.h"
+#include "kindling/training/trainer_options.h"
+
+namespace kindling {
+
+// The steps of a training for a few of them: without what watches, saves, ends or schedules it, and without
+// validations.
+TrainerOptions trial_options(TrainerOptions of_training, std::int64_t num_steps);
+
+// Where such a training takes place.
+Device trial_device(const TrainerOptions& options);
+
+// Passes a stop that is requested elsewhere on to its trainer.
+class StopElsewhere : public Callback {
+ public:
+  explicit StopElsewhere(StopToken stop) : stop_(std::move(stop)) {}
+  void on_train_batch_end(Trainer& trainer, Module& model) override;
+  void on_validation_start(Trainer& trainer, Module& model) override;
+
+ private:
+  StopToken stop_;
+};
+
+}  // namespace kindling
