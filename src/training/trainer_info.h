@@ -6,11 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "device/deterministic_operators.h"
 #include "kindling/data/data_module.h"
 #include "kindling/device/device.h"
 #include "kindling/loggers/progress.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/nn/module.h"
+#include "training/epoch_clock.h"
 #include "training/precision.h"
 
 namespace kindling {
@@ -19,12 +21,15 @@ namespace kindling {
 struct TrainerInfo {
   std::vector<Device> gpus{};  // empty: the CPU
   Precision precision{};
-  bool is_channels_last = false;  // images and weights of the model that is trained
+  bool is_channels_last = false;             // images and weights of the model that is trained
   std::optional<std::int64_t> max_epochs{};  // absent: only the steps count
   std::int64_t num_train_batches = 0;        // of an epoch; 0: unknown
   const Progress* progress = nullptr;
   EpochLog* log = nullptr;           // of the loop that is running
   ManualUpdates* updates = nullptr;  // of the training step that is running
+
+  DeterministicOperators deterministic_operators{};
+  std::unique_ptr<EpochClock> clock{};  // nullptr: nobody asks where the time goes
 
   Device device() const { return gpus.empty() ? cpu() : gpus.front(); }
 };
