@@ -46,6 +46,11 @@ void SaveThread::start(std::function<void()> job) {
   changed_.notify_all();
 }
 
+bool SaveThread::is_busy() {
+  const std::lock_guard lock(mutex_);
+  return is_busy_;
+}
+
 void SaveThread::check() {
   std::unique_lock lock(mutex_);
   if (!is_busy_) rethrow(lock);

@@ -20,6 +20,7 @@ class SaveThread {
   // Waits for the former job, then starts this one. Throws what the former one has thrown; then this one is
   // not started.
   void start(std::function<void()> job);
+  bool is_busy();
   // Throws what a finished job has thrown, once. Never waits.
   void check();
   // Waits for the job and throws what it has thrown, once.

@@ -68,7 +68,7 @@ void CarriedStateImpl::keep(std::vector<at::Tensor> tensors) {
           {.place = "CarriedState",
            .found = "a state of rank " + std::to_string(tensor.dim()),
            .wanted = "the samples along dimension " + std::to_string(options_.batch_dim) + " (batch_dim)"});
-    tensor = at::nan_to_num(tensor.detach(), 0, 0, 0);
+    tensor = at::nan_to_num(tensor, 0, 0, 0);
   }
   OfMode& carried = of_mode();
   carried = {std::move(tensors), carried.num_batches + 1};

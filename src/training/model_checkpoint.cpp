@@ -44,6 +44,7 @@ class ModelCheckpoint::Impl {
     if (options.asynchronous) thread_.emplace();
     latest_time_ = SaveClock::now();
     saved_.reset();
+    is_waiting_ = false;
   }
 
   // A former save that has failed is heard of here.
@@ -51,15 +52,16 @@ class ModelCheckpoint::Impl {
     if (thread_) or_tell([&] { thread_->check(); });
   }
 
+  // Between two steps. A save that falls due while the one before is being written is made as soon as that is
+  // done: the training does not wait.
   bool is_due(const Progress& at) {
-    if (requested.exchange(false, std::memory_order_relaxed)) return true;
-    if (options.every_n_steps && at.global_step % *options.every_n_steps == 0) return true;
-    return options.every_minutes && SaveClock::now() - latest_time_ >=
-                                        std::chrono::duration<double, std::ratio<60>>(*options.every_minutes);
+    if (has_fallen_due(at)) is_waiting_ = true;
+    return is_waiting_ && !(thread_ && thread_->is_busy());
   }
 
   void save(Trainer& trainer, const Record* record = nullptr) {
     finish();  // it may have failed, and its copy is needed again
+    is_waiting_ = false;
     const Progress at = trainer.progress();
     if (saved_ == at) return;
     latest_time_ = SaveClock::now();
@@ -70,6 +72,7 @@ class ModelCheckpoint::Impl {
     finish();
     open(trainer, *trainer.model());
     saved_ = trainer.progress();
+    is_waiting_ = false;
     folder_->set_aside_after(run_id_, saved_->global_step);
   }
 
@@ -81,6 +84,7 @@ class ModelCheckpoint::Impl {
     thread_.reset();
     folder_.reset();
   }
+  bool is_waiting() const { return is_waiting_; }
   bool is_open() const { return folder_.has_value(); }
 
   bool higher_is_better() const { return monitor_.higher_is_better; }
@@ -116,6 +120,13 @@ class ModelCheckpoint::Impl {
     saved_ = at;
   }
 
+  bool has_fallen_due(const Progress& at) {
+    if (requested.exchange(false, std::memory_order_relaxed)) return true;
+    if (options.every_n_steps && at.global_step % *options.every_n_steps == 0) return true;
+    return options.every_minutes && SaveClock::now() - latest_time_ >=
+                                        std::chrono::duration<double, std::ratio<60>>(*options.every_minutes);
+  }
+
   // Files of different trainings would have the same names.
   void require_own_folder() {
     for (const CheckpointInfo& info : list_checkpoints(options.dirpath))
@@ -147,7 +158,8 @@ class ModelCheckpoint::Impl {
   std::optional<CheckpointFolder> folder_;
   std::optional<Progress> saved_;  // where the latest checkpoint stands
   SaveClock::time_point latest_time_;
-  StateCopy copy_;  // what the thread writes
+  bool is_waiting_ = false;  // a save that has fallen due
+  StateCopy copy_;           // what the thread writes
   std::optional<SaveThread> thread_;
 };
 
@@ -197,7 +209,8 @@ void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record
   impl_->check();
   const std::int64_t every = impl_->options.every_n_epochs;
   const bool is_asked = impl_->requested.exchange(false, std::memory_order_relaxed);
-  if (is_asked || (every > 0 && record.epoch % every == 0)) impl_->save(trainer, &record);
+  if (is_asked || impl_->is_waiting() || (every > 0 && record.epoch % every == 0))
+    impl_->save(trainer, &record);
 }
 
 void ModelCheckpoint::on_fit_end(Trainer& trainer, Module&, const FitResult& result) {

@@ -133,6 +133,20 @@ TEST_P(MetricValues, OfNothingAreNaN) {
       std::isnan(values_of(*mse, mse->update(on(at::full({2}, INFINITY)), on(at::ones({2}))), 2)[0].second));
 }
 
+// Whose spread is nothing but rounding: as scikit-learn has it, 1 for outputs without an error, else 0.
+TEST_P(MetricValues, OfLabelsThatAreAllTheSameHaveNoSpread) {
+  at::manual_seed(9);
+  const auto r2 = shipped_metric("r2");
+  for (const double label : {0.1, 1. / 3, 2000.1, -7e-5}) {
+    const at::Tensor labels = on(at::full({77}, label, at::kFloat)), weights = on(at::rand({77}));
+    const auto score = [&](const at::Tensor& outputs) {
+      return values_of(*r2, r2->update_weighted(outputs, labels, weights), 77)[0].second;
+    };
+    EXPECT_EQ(score(labels), 1) << label;
+    EXPECT_EQ(score(labels + 1), 0) << label;
+  }
+}
+
 // Known only when the numbers are on the host.
 TEST_P(MetricValues, OfOtherLabelsAreRefused) {
   const at::Tensor outputs = on(at::randn({4, 3}));

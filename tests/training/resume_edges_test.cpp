@@ -258,6 +258,7 @@ TEST(ResumeEdges, GoingBackWaitsForASaveThatIsUnderWay) {
   for (const Batch& batch : trainer.train_batches()) {
     trainer.train_step(batch);
     if (trainer.progress().global_step == 4) break;
+    while (trainer.progress().global_step == 2 && fit.checkpoint->last().empty()) ::usleep(1000);
   }
   trainer.load_state_dict(load_checkpoint(scratch / "a" / "step-00000002.safetensors"));
   fit.checkpoint->finish();

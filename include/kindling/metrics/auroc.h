@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"

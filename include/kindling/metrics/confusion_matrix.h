@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"

@@ -22,7 +22,9 @@ struct ModelCheckpointOptions {
   std::string monitor{};          // a value of the epoch record; empty: the model's monitor()
   std::string mode{};             // what is better; empty: the model's, for its own monitor()
   std::string on_error = "stop";  // what a save that fails does to the fit
-  bool asynchronous = false;      // the file is written by a thread of its own while the training goes on
+  // The file is written by a thread of its own while the training goes on. A save by steps, minutes or request
+  // that falls due before the last one is written is made behind the first step after that.
+  bool asynchronous = false;
 
   static constexpr auto fields = kindling::fields(
       kindling::field("every_n_epochs", &ModelCheckpointOptions::every_n_epochs,
