@@ -39,7 +39,8 @@ TEST_F(LookingInside, ProfileIsInTheRunsFolder) {
   EXPECT_EQ(text_of(run_folder_ / "profile.txt").find("batches 3 to 4 of the training, on cpu"), 0U);
   EXPECT_NE(text_of(run_folder_ / "log.txt").find("profile: batches 3 to 4 are in "), std::string::npos);
   double sum = 0;
-  for (const auto& [name, value] : last_record().items())
+  const nlohmann::json record = last_record();
+  for (const auto& [name, value] : record.items())
     if (name.starts_with("time_share/")) sum += value.get<double>();
   EXPECT_NEAR(sum, 1, 1e-6);  // the rounding of seven numbers
   EXPECT_EQ(run.out.find("time_share"), std::string::npos) << "for the files, not for the eye: " << run.out;

@@ -12,7 +12,7 @@
 namespace kindling {
 namespace {
 
-class GradientNorms : public OnDevice {
+class NormsOfGradients : public OnDevice {
  protected:
   std::vector<Record> of(std::shared_ptr<Module> model, TrainerOptions options) {
     const auto logger = std::make_shared<MemoryLogger>();
@@ -26,7 +26,7 @@ class GradientNorms : public OnDevice {
     return logger->records();
   }
 };
-KINDLING_RUN_ON_TRAINER_DEVICES(GradientNorms);
+KINDLING_RUN_ON_TRAINER_DEVICES(NormsOfGradients);
 
 std::vector<double> values_of(const std::vector<Record>& records, const std::string& name) {
   std::vector<double> values;
@@ -36,30 +36,30 @@ std::vector<double> values_of(const std::vector<Record>& records, const std::str
 }
 
 // The gradient of a slope is the mean of its batch: {0, 1}, {2, 3}, {4}.
-TEST_P(GradientNorms, AreThoseOfEveryStepAndTheirMean) {
+TEST_P(NormsOfGradients, AreThoseOfEveryStepAndTheirMean) {
   const auto records = of(std::make_shared<Slope>(), {.track_grad_norm = 2});
   EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{0.5, 2.5, 4}));
   EXPECT_EQ(value_of(records.back(), "grad_norm/weight"), 2);  // (2·0.5 + 2·2.5 + 1·4) / 5
 }
 
-TEST_P(GradientNorms, AreOffByDefault) {
+TEST_P(NormsOfGradients, AreOffByDefault) {
   for (const Record& record : of(std::make_shared<Slope>(), {}))
     EXPECT_EQ(record.find("grad_norm/weight") == nullptr && record.find("grad_norm/weight_step") == nullptr,
               true);
 }
 
-TEST_P(GradientNorms, AreFromBeforeTheClipping) {
+TEST_P(NormsOfGradients, AreFromBeforeTheClipping) {
   const auto records = of(std::make_shared<Slope>(), {.gradient_clip_val = 0.25, .track_grad_norm = 2});
   EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{0.5, 2.5, 4}));
 }
 
-TEST_P(GradientNorms, AreWithoutTheScaleOfTheLoss) {
+TEST_P(NormsOfGradients, AreWithoutTheScaleOfTheLoss) {
   const auto records = of(std::make_shared<Slope>(), {.precision = "16-mixed", .track_grad_norm = 2});
   EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{0.5, 2.5, 4}));
 }
 
 // Of a window the norm of the mean gradient: Σx over samples 0 to 3, then sample 4.
-TEST_P(GradientNorms, AreThoseOfAWholeWindow) {
+TEST_P(NormsOfGradients, AreThoseOfAWholeWindow) {
   const auto records = of(std::make_shared<Slope>(), {.accumulate_grad_batches = 2, .track_grad_norm = 2});
   EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{1.5, 4}));
 }
@@ -76,7 +76,7 @@ class TwoGradients : public Slope {
   at::Tensor pair_;
 };
 
-TEST_P(GradientNorms, AreOfTheChosenP) {
+TEST_P(NormsOfGradients, AreOfTheChosenP) {
   const auto norm = [&](double p, const std::string& name) {
     return values_of(of(std::make_shared<TwoGradients>(), {.track_grad_norm = p}), "grad_norm/" + name);
   };
@@ -86,7 +86,7 @@ TEST_P(GradientNorms, AreOfTheChosenP) {
   EXPECT_EQ(norm(2, "weight"), std::vector<double>{12});
 }
 
-TEST_P(GradientNorms, AreThoseOfEachOptimizer) {
+TEST_P(NormsOfGradients, AreThoseOfEachOptimizer) {
   const auto logger = std::make_shared<MemoryLogger>();
   TensorData data = gan_points();
   Trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted(), .track_grad_norm = 2, .loggers = {logger}})

@@ -290,7 +290,9 @@ class Failing : public Slope {
 };
 
 TEST_F(Profile, IsWrittenWhenTheFitFails) {
-  EXPECT_THROW(fit(options(), std::make_shared<Failing>()), std::runtime_error);
+  TensorData data = ramp(16, 2, 2);
+  Trainer trainer(options());
+  EXPECT_THROW(trainer.fit(std::make_shared<Failing>(), data), std::runtime_error);
   EXPECT_FALSE(torch::profiler::impl::profilerEnabled());
   EXPECT_EQ(table().find("batches 3 to 4 of"), 0U) << table();
 }
@@ -319,13 +321,24 @@ TEST_F(Profile, TellsWhereItIsAndWhenThereIsNone) {
 }
 
 TEST_F(Profile, GivesWayToAnotherProfiler) {
-  OperatorTrace others{cpu()};
-  ASSERT_TRUE(others.prepare());
-  others.start();
+  using torch::autograd::profiler::disableProfiler, torch::profiler::impl::ActivityType;
+  const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
+  torch::autograd::profiler::prepareProfiler(config, {ActivityType::CPU});
+  torch::autograd::profiler::enableProfiler(config, {ActivityType::CPU});
   const std::string log = log_of([&] { fit(options()); });
   EXPECT_NE(log.find("another profiler is at work"), std::string::npos) << log;
   EXPECT_FALSE(std::filesystem::exists(trace()));
-  EXPECT_FALSE(others.finish(scratch_ / "others.json").empty()) << "which has seen the fit";
+  EXPECT_FALSE(disableProfiler()->events().empty()) << "it has seen the fit";
+}
+
+TEST_F(Profile, GivesWayToAnotherTrainer) {
+  OperatorTrace others{cpu()};
+  ASSERT_TRUE(others.prepare());
+  const std::string log = log_of([&] { fit(options()); });
+  EXPECT_NE(log.find("another profiler is at work"), std::string::npos) << log;
+  others.start();
+  at::ones({1});
+  EXPECT_FALSE(others.finish(scratch_ / "others.json").empty());
 }
 
 TEST_F(Profile, NeedsAFolder) {
