@@ -126,6 +126,14 @@ std::optional<Mismatch> check(const ConfigNode& node, const Value& value, const 
   return first;
 }
 
+// What `true` says without quotes where it is one of the words to choose from.
+std::optional<std::string> word_in(const ConfigNode& node, const FieldNotes& notes) {
+  const auto* flag = std::get_if<bool>(&node.value);
+  const std::string word = flag == nullptr ? "" : toml_text(*flag);
+  return !word.empty() && !choices_of(notes).empty() && is_choice(word, notes) ? std::optional(word)
+                                                                               : std::nullopt;
+}
+
 }  // namespace
 
 std::string found_text(const ConfigNode& node) {
@@ -158,6 +166,12 @@ std::optional<std::string> as_string(const ConfigNode& node) {
 std::optional<Finding> read_value(const ConfigNode& node, const std::string& path, const OptionRef& option) {
   const auto read = [&]<class Value>(Value* target) -> std::optional<Mismatch> {
     Value value{};
+    if constexpr (std::is_same_v<Value, std::string>) {
+      if (std::optional<std::string> word = word_in(node, option.notes)) {
+        *target = *std::move(word);
+        return std::nullopt;
+      }
+    }
     std::optional<Mismatch> mismatch = convert(node, value);
     if (!mismatch) mismatch = check(node, value, option.notes);
     if (!mismatch) *target = std::move(value);

@@ -85,7 +85,10 @@ void EpochTable::choose_columns(const Record& first) {
   for (const auto& [name, value] : first.values) {
     const bool known = std::ranges::find(kKnown, name, &KnownColumn::name) != kKnown.end();
     const bool bookkeeping = std::ranges::find(kBookkeeping, name) != kBookkeeping.end();
-    const bool is_part = name.ends_with(']') && name != options_.monitor;  // of a metric of many numbers
+    // Of a metric of many numbers, of the time, of the gradients.
+    const bool is_part =
+        (name.ends_with(']') || name.starts_with("time_share/") || name.starts_with("grad_norm/")) &&
+        name != options_.monitor;
     if (!known && !bookkeeping && !is_part)
       add(name, name, std::max(display_width(one_line(name)), kNarrowest));
   }

@@ -2,6 +2,7 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -185,19 +186,23 @@ void EpochLog::write_on_device(const Segment& segment) {
   if (segment.num_rows == 0 || !positions_.defined()) {  // other slots than before, or the first row
     if (static_cast<std::int64_t>(slot_of_.size()) != count) {
       slots_ = at::empty({count}, values_.options());
-      slot_of_ = slots_.split(1);
+      slot_of_ = slots_.unbind();
     }
     positions_ = at::arange(num_values_, num_values_ + count, values_.options().dtype(at::kLong));
   }
+  std::vector<at::Tensor> values, slots;  // of the device: copied together, by one launch where it can be
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     const at::Tensor& value = marks_[i].tensor;
     if (!value.defined())
       slot_of_[i].fill_(marks_[i].number);  // a launch with a number, not a copy
     else if (value.is_cpu())
       slot_of_[i].fill_(host_number<double>(value));
-    else
-      slot_of_[i].copy_(value.dim() < 2 ? value : value.view(at::IntArrayRef()));
+    else {
+      values.push_back(value.dim() == 0 ? value : value.view(at::IntArrayRef()));
+      slots.push_back(slot_of_[i]);
+    }
   }
+  if (!values.empty()) at::_foreach_copy_(slots, values);
   values_.index_copy_(0, positions_, slots_);
   positions_.add_(count);
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 
 #include "kindling/base/error.h"
@@ -96,6 +97,9 @@ int tell_finished(const ResumePlan& plan) {
   std::cout << plan.note << "\n";
   return 0;
 }
+
+// LibTorch's profiler tells stderr of its start and its end, where the table of epochs is to stand.
+void keep_profiler_quiet() { ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0); }
 
 // What a fit works with.
 struct FitInputs {
@@ -207,7 +211,8 @@ class FitRun {
   // Those of the program come first: their places are the same in every run.
   TrainerOptions trainer_options() const {
     TrainerOptions options = config_.trainer_options();
-    options.nonfinite_dir = folder_.path();
+    options.nonfinite_dir = options.profile_dir = folder_.path();
+    if (options.profile) keep_profiler_quiet();
     if (in_.plan.run.empty()) options.optimizer = with_start(options.optimizer, config_.optimizer_start);
     if (config_.folder.jsonl)
       options.loggers.push_back(std::make_shared<JsonlLogger>(folder_.file("metrics.jsonl")));

@@ -50,7 +50,7 @@ std::optional<MetricsLine> parsed_line(std::string_view text) {
   for (const auto& [name, value] : json.items()) {
     if (!value.is_number() && !value.is_null()) return std::nullopt;
     if (name == "global_step" && value.is_number_integer()) line.step = value.get<std::int64_t>();
-    if (std::ranges::find(kMachineMetrics, name) == kMachineMetrics.end())
+    if (std::ranges::find(kMachineMetrics, name) == kMachineMetrics.end() && !name.starts_with("time_share/"))
       line.values[name] = value.is_null() ? std::nan("") : value.get<double>();  // null: not finite
   }
   return line;

@@ -68,6 +68,7 @@ void EagerStep::accumulate(const Batch& batch) {
 }
 
 void EagerStep::update() {
+  const ActivityScope scope(info_.clock.get(), Activity::update);
   state_.accumulated_batches = 0;
   scale_gradients();
   bool is_first = true;  // of the evaluations of the loss, which has been made
@@ -79,12 +80,14 @@ void EagerStep::update() {
 }
 
 void EagerStep::end_row(double weight) {
+  const ActivityScope scope(info_.clock.get(), Activity::log);
   const Progress& at = state_.progress;
   state_.log.append(
       {.global_step = at.global_step + 1, .batch = at.batch, .lr = state_.optimizer->lr(), .weight = weight});
 }
 
 at::Tensor EagerStep::forward(const Batch& batch, bool begins_window) {
+  const ActivityScope scope(info_.clock.get(), Activity::forward);
   const bool has_optimizer = state_.optimizer != nullptr;
   if (has_optimizer && begins_window) state_.optimizer->zero_grad();
   at::Tensor loss;
@@ -98,6 +101,7 @@ at::Tensor EagerStep::forward(const Batch& batch, bool begins_window) {
 }
 
 void EagerStep::backward(const at::Tensor& loss, double factor) {
+  const ActivityScope scope(info_.clock.get(), Activity::backward);
   if (state_.scaler) {
     at::Tensor seed = state_.scaler->scale();
     if (factor != 1) seed = seed * factor;
@@ -125,7 +129,7 @@ at::Tensor EagerStep::evaluate_again() {
   const MutedLog muted(info_);
   carried_->put_back();
   at::Tensor loss = forward(*batch_, /*begins_window=*/true);
-  loss.backward();
+  backward(loss, /*factor=*/1);
   return loss;
 }
 

@@ -26,8 +26,8 @@ void put_counts(Record& record, const TransferCounts& counts) {
 }  // namespace
 
 EpochReport::EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers,
-                         std::int64_t every_n_steps)
-    : state_(state), loggers_(std::move(loggers)), every_n_steps_(every_n_steps) {}
+                         std::int64_t every_n_steps, EpochClock* clock)
+    : state_(state), loggers_(std::move(loggers)), every_n_steps_(every_n_steps), clock_(clock) {}
 
 void EpochReport::start() {
   latest_.clear();
@@ -43,18 +43,21 @@ void EpochReport::begin(BatchSource* source) {
   left_out_seconds_ = 0;
   counts_at_start_ = transfer_counts();
   start_ = Clock::now();
+  if (clock_ != nullptr) clock_->restart();
 }
 
 double EpochReport::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
 void EpochReport::after_step() {
   if (every_n_steps_ == 0 || state_.progress.global_step % every_n_steps_ != 0) return;
+  const ActivityScope scope(clock_, Activity::log);
   state_.log.start_preview();
   report_steps(state_.log.rows_on_host());
   has_met_divergence_ = first_diverged().has_value();
 }
 
 void EpochReport::end_training() {
+  const ActivityScope scope(clock_, Activity::log);
   EpochLog& log = state_.log;
   if (log.has_marks())  // logged after the last step
     log.append({.global_step = state_.progress.global_step + 1,
@@ -137,6 +140,7 @@ Record EpochReport::close(const NamedValues& validation) {
   put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
   if (const auto steps = state_.log.marked_steps(skipped); !steps.empty())
     put(record, "skipped_steps", static_cast<double>(steps.size()));
+  put_shares(record);
   put(record, "epoch_time_s", seconds());
   put(record, "samples_per_s", static_cast<double>(num_samples_) / train_seconds_);
   put(record, "data_wait_share", data_wait_seconds() / train_seconds_);
@@ -144,6 +148,13 @@ Record EpochReport::close(const NamedValues& validation) {
   read_latest();
   state_.log.clear();
   return record;
+}
+
+void EpochReport::put_shares(Record& record) const {
+  if (clock_ == nullptr) return;
+  const auto shares = clock_->shares();
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    put(record, std::string("time_share/") + kActivityNames[i], shares[i]);
 }
 
 void EpochReport::write(const Record& record) const {

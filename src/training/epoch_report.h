@@ -9,6 +9,7 @@
 #include "kindling/device/transfer_counts.h"
 #include "kindling/loggers/logger.h"
 #include "training/batch_source.h"
+#include "training/epoch_clock.h"
 #include "training/train_state.h"
 
 namespace kindling {
@@ -17,8 +18,9 @@ namespace kindling {
 // board.
 class EpochReport {
  public:
-  // A step record every n steps; 0: none. `state` outlives the report.
-  EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers, std::int64_t every_n_steps);
+  // A step record every n steps; 0: none. `state` and `clock` (nullptr: none) outlive the report.
+  EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers, std::int64_t every_n_steps,
+              EpochClock* clock);
 
   // A training begins.
   void start();
@@ -77,6 +79,7 @@ class EpochReport {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void put_shares(Record& record) const;
   void read_latest();
   void report_steps(std::int64_t rows);
   Record step_record(std::int64_t row, std::int64_t num_rows) const;
@@ -84,6 +87,7 @@ class EpochReport {
   TrainState& state_;
   std::vector<std::shared_ptr<Logger>> loggers_;
   std::int64_t every_n_steps_;
+  EpochClock* clock_;
   BatchSource* source_ = nullptr;
   std::int64_t num_reported_rows_ = 0, num_samples_ = 0;
   double train_seconds_ = 0, left_out_seconds_ = 0;

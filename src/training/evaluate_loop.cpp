@@ -10,7 +10,8 @@
 namespace kindling {
 
 EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainerInfo>& info, EpochLog& log)
-    : evaluation_(model),
+    : deterministic_(info->deterministic_operators),
+      evaluation_(model),
       model_(model),
       former_trainer_(model.trainer()),
       info_(info),

@@ -19,6 +19,7 @@ class EvaluationScope {
   EvaluationScope& operator=(const EvaluationScope&) = delete;
 
  private:
+  DeterministicOperators::Scope deterministic_;
   EvaluationGuard evaluation_;
   Module& model_;
   TrainerView former_trainer_;

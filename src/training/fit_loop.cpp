@@ -89,7 +89,10 @@ Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
 
 void after_update(const FitParts& fit) {
   ++fit.state.progress.global_step;
-  fit.callbacks.average_after_step(*fit.state.model);
+  {
+    const ActivityScope scope(fit.info->clock.get(), Activity::update);
+    fit.callbacks.average_after_step(*fit.state.model);
+  }
   fit.report.after_step();
   if (fit.report.has_met_divergence()) stop_if_diverged(fit);
 }
@@ -107,6 +110,7 @@ void end_open_window(const FitParts& fit) {
 // knows where end with it.
 std::optional<Metrics> end_epoch(const FitParts& fit) {
   end_open_window(fit);
+  fit.step.end_epoch();
   if (fit.train != nullptr && fit.stop.stop_requested()) return leave_open(fit);
   fit.callbacks.average_after_epoch(*fit.state.model);
   const auto validation = validate_at_end(fit);
@@ -189,6 +193,7 @@ void begin_epoch(const FitParts& fit) {
 bool next_batch(const FitParts& fit, Batch& batch) {
   const bool is_between_steps = fit.state.accumulated_batches == 0;
   if (is_between_steps && (must_stop(fit) || !validate_between(fit) || must_stop(fit))) return false;
+  const ActivityScope scope(fit.info->clock.get(), Activity::data);
   return fit.train->next(batch);
 }
 

@@ -5,6 +5,7 @@
 #include <exception>
 #include <string_view>
 
+#include "device/deterministic_operators.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
@@ -42,6 +43,12 @@ void rethrow_translated(const std::string& place, const c10::Error& error) {
                      .wanted = "every tensor of a step on the trainer's device",
                      .remedy = "move it with kindling::move_to(tensor, other.device()), or make it with "
                                "other.options()"}));
+  if (const std::string name = nondeterministic_operator(text); !name.empty())
+    std::throw_with_nested(
+        Error({.place = place,
+               .found = name + " has no deterministic form, and LibTorch is to refuse such "
+                               "operators",
+               .remedy = "use another one, or set deterministic to warn"}));
   std::throw_with_nested(Error({.place = place, .found = first_line}));
 }
 

@@ -9,8 +9,9 @@
 
 namespace kindling {
 
-// The step for the kind of model that the state has, watched for host waits. All references outlive it.
-// Throws ConfigError for options that such a model cannot have.
+// The step for the kind of model that the state has, watched for host waits, and looked into where the
+// options ask for it. All references outlive it. Throws ConfigError for options that such a model cannot
+// have.
 std::unique_ptr<Step> make_step(TrainState& state, TrainerInfo& info, const TrainerOptions& options,
                                 const Callbacks& callbacks);
 

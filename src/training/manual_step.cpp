@@ -75,6 +75,7 @@ void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
   require_one_number(loss, state_.model->name() + "::training_step", "the number to show as train_loss");
   state_.log.mark(state_.log.column("train_loss"), loss);
   end_step();
+  const ActivityScope scope(info_.clock.get(), Activity::log);
   const Progress& at = state_.progress;
   state_.log.append({.global_step = at.global_step + 1,
                      .batch = at.batch,
@@ -83,6 +84,7 @@ void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
 }
 
 at::Tensor ManualStep::training_step(const Batch& batch) {
+  const ActivityScope scope(info_.clock.get(), Activity::forward);
   const UpdatesScope updates(info_, *this);
   const AutocastScope autocast(info_.precision, state_.log.device());
   return state_.model->training_step(batch);
@@ -98,8 +100,12 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   optimizer.zero_grad();
   at::Tensor seed;
   if (state_.scaler) seed = state_.scaler->scale().to(loss.scalar_type()).view(loss.sizes());
-  backward_to(optimizer, loss, seed, retain_graph);
+  {
+    const ActivityScope scope(info_.clock.get(), Activity::backward);
+    backward_to(optimizer, loss, seed, retain_graph);
+  }
   if (optimizer.gradients().empty()) refuse_without_gradients(optimizer, place);
+  const ActivityScope scope(info_.clock.get(), Activity::update);
   update_.run(optimizer, {&loss, 1}, "grad_norm_" + text, /*closure=*/nullptr);
   state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
   note_left_out();

@@ -32,6 +32,7 @@ SchedulePoint schedule_point(const TrainerOptions& options, const Progress& prog
 void OptimizerUpdate::run(Optimizer& optimizer, std::span<const at::Tensor> losses,
                           const std::string& norm_column, const Optimizer::Closure& closure) {
   if (scaler() != nullptr) scaler()->unscale(optimizer);
+  norms_.mark(state_.log, optimizer, *state_.model);
   guard_.look(losses, optimizer, clip(optimizer, norm_column), scaler());
   if (options_.schedule) follow_schedule(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "training/callbacks.h"
+#include "training/gradient_norms.h"
 #include "training/nonfinite_guard.h"
 #include "training/train_state.h"
 #include "training/trainer_info.h"
@@ -13,13 +14,18 @@
 namespace kindling {
 
 // What steps of every kind come to: the update of an optimizer with the gradients that are there. They are
-// unscaled, looked at and clipped; then schedule, callbacks, update.
+// unscaled, measured, looked at and clipped; then schedule, callbacks, update.
 class OptimizerUpdate {
  public:
   // All references outlive it.
   OptimizerUpdate(TrainState& state, const TrainerInfo& info, const TrainerOptions& options,
                   const Callbacks& callbacks)
-      : state_(state), info_(info), options_(options), callbacks_(callbacks), guard_(options) {}
+      : state_(state),
+        info_(info),
+        options_(options),
+        callbacks_(callbacks),
+        guard_(options),
+        norms_(options.track_grad_norm) {}
 
   // `losses` are those that the gradients come from, `norm_column` is where their norm is logged. The closure
   // is for optimizers that evaluate the loss anew.
@@ -38,6 +44,7 @@ class OptimizerUpdate {
   const TrainerOptions& options_;
   const Callbacks& callbacks_;
   NonfiniteGuard guard_;
+  GradientNorms norms_;
 };
 
 }  // namespace kindling

@@ -14,6 +14,8 @@ class Step {
   virtual void run(const Batch& batch, bool ends_window) = 0;
   // The update with what there is, for a window whose last batch was not known to be the last.
   virtual void end_window() = 0;
+  // No step follows in this epoch, or for now: it has ended, or the training is left.
+  virtual void end_epoch() {}
 };
 
 }  // namespace kindling

@@ -119,8 +119,10 @@ TrainBatches::Iterator& TrainBatches::Iterator::operator++() {
 }
 
 Batch Trainer::prepare_batch(Batch batch) const {
-  return with_libtorch_errors("Trainer::prepare_batch",
-                              [&] { return prepared_batch(std::move(batch), impl_->data, *impl_->info); });
+  return with_libtorch_errors("Trainer::prepare_batch", [&] {
+    const ActivityScope scope(impl_->info->clock.get(), Activity::data);
+    return prepared_batch(std::move(batch), impl_->data, *impl_->info);
+  });
 }
 
 void Trainer::train_step(const Batch& batch) {

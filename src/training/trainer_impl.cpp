@@ -10,6 +10,7 @@
 #include "kindling/base/log.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
+#include "training/make_info.h"
 #include "training/make_step.h"
 #include "training/memory_layout.h"
 
@@ -30,35 +31,6 @@ TrainerOptions resolved(TrainerOptions options) {
     options.overfit_batches.reset();
   }
   return options;
-}
-
-// Says aloud what is not as it was asked for.
-void check_cards(const TrainerOptions& options, std::size_t num_found) {
-  const auto found = static_cast<std::int64_t>(num_found);
-  const std::int64_t wanted = options.num_gpus == -1 ? 1 : options.num_gpus;
-  const std::string asked = "num_gpus = " + std::to_string(options.num_gpus);
-  if (found > 1)
-    log_warning(asked +
-                ": training runs on the first card alone, the others stay unused (no data parallel yet)");
-  if (found >= wanted) return;
-  const std::string reason = why_no_more_gpus();
-  if (options.require_gpus)
-    throw DeviceError(
-        {.place = "Trainer",
-         .found = asked + ", but " + std::to_string(found) + " can be used: " + reason,
-         .wanted = "as many cards, because require_gpus is set",
-         .remedy = "run `kindling devices`, or leave require_gpus off to train on what there is"});
-  log_warning(asked + ", but " + reason + ": training goes on on " +
-              (found == 0 ? "the CPU" : "the first card"));
-}
-
-std::shared_ptr<TrainerInfo> info_for(const TrainerOptions& options) {
-  auto info = std::make_shared<TrainerInfo>();
-  info->gpus = first_gpus(options.num_gpus);
-  info->max_epochs = options.max_epochs;
-  info->precision = Precision::named(options.precision);
-  check_cards(options, info->gpus.size());
-  return info;
 }
 
 void require_an_end(const TrainerOptions& options) {
@@ -92,17 +64,18 @@ Callback::~Callback() = default;
 
 Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
     : options(resolved(std::move(asked))),
-      info(info_for(options)),
+      info(make_info(options)),
       state(info->device(), options),
       evaluation_log(info->device()),
       callbacks(owner, options.callbacks),
-      report(state, options.loggers, options.log_every_n_steps),
+      report(state, options.loggers, options.log_every_n_steps, info->clock.get()),
       divergence(state, *info, options) {
   info->progress = &state.progress;
   if (options.num_threads) at::set_num_threads(static_cast<int>(*options.num_threads));
 }
 
-Trainer::Impl::Work::Work(Impl& impl, const char* place) : impl_(impl) {
+Trainer::Impl::Work::Work(Impl& impl, const char* place)
+    : impl_(impl), deterministic_(impl.info->deterministic_operators) {
   if (impl_.is_working_)
     throw Error({.place = place,
                  .found = "it is called from a callback or a step of the trainer's own training",
@@ -223,6 +196,7 @@ void Trainer::Impl::tell_of_error(std::exception_ptr error) noexcept {
   Module& model = *state.model;
   info->log = nullptr;
   if (callbacks.is_calling()) state.is_torn = true;
+  or_log([&] { step_->end_epoch(); });
   for (const auto& callback : callbacks.others())
     or_log([&] {
       try {

@@ -53,6 +53,7 @@ class Trainer::Impl {
 
    private:
     Impl& impl_;
+    DeterministicOperators::Scope deterministic_;
   };
 
  private:

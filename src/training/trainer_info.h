@@ -6,11 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "device/deterministic_operators.h"
 #include "kindling/data/data_module.h"
 #include "kindling/device/device.h"
 #include "kindling/loggers/progress.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/nn/module.h"
+#include "training/epoch_clock.h"
 #include "training/precision.h"
 
 namespace kindling {
@@ -25,6 +27,9 @@ struct TrainerInfo {
   const Progress* progress = nullptr;
   EpochLog* log = nullptr;           // of the loop that is running
   ManualUpdates* updates = nullptr;  // of the training step that is running
+
+  DeterministicOperators deterministic_operators{};
+  std::unique_ptr<EpochClock> clock{};  // nullptr: nobody asks where the time goes
 
   Device device() const { return gpus.empty() ? cpu() : gpus.front(); }
 };

@@ -20,6 +20,7 @@ void draw_training(const FitParts& fit) {
 
 // At the share `at` of the epoch; nothing when a stop has ended it.
 std::optional<NamedValues> validate(const FitParts& fit, double at) {
+  const ActivityScope activity(fit.info->clock.get(), Activity::validation);
   Module& model = *fit.state.model;
   const Device device = fit.state.log.device();
   fit.state.random_before_validation = random_state(device);

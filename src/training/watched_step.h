@@ -14,6 +14,7 @@ class WatchedStep : public Step {
   WatchedStep(std::unique_ptr<Step> step, const TrainState& state) : step_(std::move(step)), state_(state) {}
   void run(const Batch& batch, bool ends_window) override;
   void end_window() override { step_->end_window(); }
+  void end_epoch() override { step_->end_epoch(); }
 
  private:
   std::unique_ptr<Step> step_;

@@ -10,6 +10,7 @@
 #include "kindling/nn/softmax_regression.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/trainer.h"
+#include "support/scratch.h"
 #include "training/small_fit.h"
 
 namespace kindling {
@@ -79,6 +80,17 @@ TEST_P(OperatorCalls, AreNoMoreThanBefore) {
   EXPECT_LE(calls({}), GetParam().plain);
   EXPECT_LE(calls({.gradient_clip_val = 1}), GetParam().clipped);
   EXPECT_LE(calls({.log_every_n_steps = 1}), GetParam().recorded);
+}
+
+// The clocks call none, and the profiler is gone once its batches are over.
+TEST_P(OperatorCalls, AreTheSameWithAProfileBehindItsTrace) {
+  const Scratch scratch;
+  const TrainerOptions profiled{.profile = true,
+                                .profile_wait = 0,
+                                .profile_warmup = 0,
+                                .profile_active = 2,
+                                .profile_dir = scratch.folder()};
+  EXPECT_EQ(calls(profiled), calls({}));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -63,7 +63,7 @@ class Training {
         state(device, options),
         evaluation_log(device),
         callbacks(owner, options.callbacks),
-        report(state, options.loggers, options.log_every_n_steps),
+        report(state, options.loggers, options.log_every_n_steps, /*clock=*/nullptr),
         divergence(state, *info, options),
         data(26, 4, 4) {
     info->gpus = first_gpus(num_gpus);

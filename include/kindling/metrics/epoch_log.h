@@ -146,7 +146,7 @@ class KINDLING_API EpochLog {
   std::int64_t num_rows_ = 0, num_values_ = 0;
   at::Tensor values_;                // float32 [capacity] on the device
   at::Tensor slots_, positions_;     // float32 and int64 [slots of the last segment] on the device
-  std::vector<at::Tensor> slot_of_;  // views of slots_, [1] each
+  std::vector<at::Tensor> slot_of_;  // views of slots_, scalars
   at::Tensor mirror_;                // the values in pinned host memory; undefined on the CPU
   std::int64_t values_asked_ = 0, values_arrived_ = 0, rows_asked_ = 0, rows_arrived_ = 0;
   std::unique_ptr<Preview> preview_;  // the copy under way

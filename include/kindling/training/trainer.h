@@ -34,9 +34,9 @@ namespace kindling {
 // options, DataError, DeviceError; errors of LibTorch come as Error or DeviceError (nested: the original),
 // all others as they were thrown. After an error the trainer and the model can be used again.
 //
-// The process stays the caller's: no output, no exit, no signal handler, and no setting of LibTorch changes,
-// num_threads excepted. The order of the data has generators of its own; LibTorch's default ones, which all
-// threads share, give only what the model draws. Two trainers at once that both draw are not repeatable.
+// The process stays the caller's: no output, exit or signal handler; of LibTorch's settings num_threads stays
+// changed, deterministic and detect_anomaly hold during calls. The order of the data has generators of its
+// own; LibTorch's, which threads share, give what the model draws: two trainers that draw are not repeatable.
 class KINDLING_API Trainer {
  public:
   // Throws ConfigError for options out of range and DeviceError for require_gpus without the cards.

@@ -59,6 +59,17 @@ struct TrainerOptions {
   // alone, and the fit ends as diverged once the host sees it; "skip": it is left out; "ignore": nobody
   // looks.
   std::string on_nonfinite = "stop";
+  // The p-norm of every parameter's gradient, before it is clipped, in columns grad_norm/NAME; 0: none.
+  double track_grad_norm = 0;
+  bool detect_anomaly = false;  // an operator whose gradient is NaN is an Error that names it; slow
+  // "true": an operator of LibTorch that cannot give the same numbers in every run is an Error; "warn": it is
+  // told of, once. Holds for the whole process while the trainer is at work.
+  std::string deterministic = "false";
+  // Where the time of epochs goes, in columns time_share/PART, and, in profile_dir, a trace of the operators
+  // of a few batches: of `profile_active` ones after `profile_wait` without and `profile_warmup` to get
+  // going.
+  bool profile = false;
+  std::int64_t profile_wait = 1, profile_warmup = 1, profile_active = 3;
 
   OptimizerFactory optimizer{};  // empty: the model's configure_optimizers(), else Adam with lr 1e-3
   Schedule schedule{};           // empty: a constant learning rate
@@ -66,6 +77,7 @@ struct TrainerOptions {
   std::vector<std::shared_ptr<Callback>> callbacks{};
   std::vector<std::shared_ptr<Logger>> loggers{};
   std::filesystem::path nonfinite_dir{};  // where "stop" saves the batch of that step; empty: nowhere
+  std::filesystem::path profile_dir{};    // where trace.json and profile.txt go; empty: there are none
 
   static constexpr auto fields = kindling::fields(
       kindling::field("max_epochs", &TrainerOptions::max_epochs,
@@ -115,7 +127,24 @@ struct TrainerOptions {
                       {.doc = "threads of LibTorch's operators", .min = 1}),
       kindling::field("on_nonfinite", &TrainerOptions::on_nonfinite,
                       {.doc = "what a loss or a gradient that is NaN or infinite does to the fit",
-                       .choices = "stop|skip|ignore"}));
+                       .choices = "stop|skip|ignore"}),
+      kindling::field("track_grad_norm", &TrainerOptions::track_grad_norm,
+                      {.doc = "p of the norms of gradients that are logged; 0: none",
+                       .min = 0,
+                       .infinity_allowed = true}),
+      kindling::field("detect_anomaly", &TrainerOptions::detect_anomaly,
+                      {.doc = "name the operator whose gradient is NaN; slow"}),
+      kindling::field("deterministic", &TrainerOptions::deterministic,
+                      {.doc = "refuse operators whose numbers differ from run to run, or warn of them",
+                       .choices = "false|true|warn"}),
+      kindling::field("profile", &TrainerOptions::profile,
+                      {.doc = "where time goes, and a trace of a few batches in the run's folder"}),
+      kindling::field("profile_wait", &TrainerOptions::profile_wait,
+                      {.doc = "batches before the profiler gets ready", .min = 0}),
+      kindling::field("profile_warmup", &TrainerOptions::profile_warmup,
+                      {.doc = "batches between that and the trace", .min = 0}),
+      kindling::field("profile_active", &TrainerOptions::profile_active,
+                      {.doc = "batches in the trace", .min = 1, .max = 1000}));
 };
 
 }  // namespace kindling

@@ -1,0 +1,105 @@
+// Norms of gradients that are logged: TrainerOptions::track_grad_norm.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "kindling/base/error.h"
+#include "support/device_under_test.h"
+#include "support/scratch.h"
+#include "training/point_gan.h"
+#include "training/small_fit.h"
+
+namespace kindling {
+namespace {
+
+class NormsOfGradients : public OnDevice {
+ protected:
+  std::vector<Record> of(std::shared_ptr<Module> model, TrainerOptions options) {
+    const auto logger = std::make_shared<MemoryLogger>();
+    options.max_epochs = 1;
+    options.num_gpus = num_gpus_wanted();
+    options.log_every_n_steps = 1;
+    options.loggers = {logger};
+    if (!options.optimizer) options.optimizer = sgd(0.125);
+    TensorData data = ramp(5, 0, 2);
+    Trainer(std::move(options)).fit(std::move(model), data);
+    return logger->records();
+  }
+};
+KINDLING_RUN_ON_TRAINER_DEVICES(NormsOfGradients);
+
+std::vector<double> values_of(const std::vector<Record>& records, const std::string& name) {
+  std::vector<double> values;
+  for (const Record& record : records)
+    if (record.find(name) != nullptr) values.push_back(value_of(record, name));
+  return values;
+}
+
+// The gradient of a slope is the mean of its batch: {0, 1}, {2, 3}, {4}.
+TEST_P(NormsOfGradients, AreThoseOfEveryStepAndTheirMean) {
+  const auto records = of(std::make_shared<Slope>(), {.track_grad_norm = 2});
+  EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{0.5, 2.5, 4}));
+  EXPECT_EQ(value_of(records.back(), "grad_norm/weight"), 2);  // (2·0.5 + 2·2.5 + 1·4) / 5
+}
+
+TEST_P(NormsOfGradients, AreOffByDefault) {
+  for (const Record& record : of(std::make_shared<Slope>(), {}))
+    EXPECT_EQ(record.find("grad_norm/weight") == nullptr && record.find("grad_norm/weight_step") == nullptr,
+              true);
+}
+
+TEST_P(NormsOfGradients, AreFromBeforeTheClipping) {
+  const auto records = of(std::make_shared<Slope>(), {.gradient_clip_val = 0.25, .track_grad_norm = 2});
+  EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{0.5, 2.5, 4}));
+}
+
+TEST_P(NormsOfGradients, AreWithoutTheScaleOfTheLoss) {
+  const auto records = of(std::make_shared<Slope>(), {.precision = "16-mixed", .track_grad_norm = 2});
+  EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{0.5, 2.5, 4}));
+}
+
+// Of a window the norm of the mean gradient: Σx over samples 0 to 3, then sample 4.
+TEST_P(NormsOfGradients, AreThoseOfAWholeWindow) {
+  const auto records = of(std::make_shared<Slope>(), {.accumulate_grad_batches = 2, .track_grad_norm = 2});
+  EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{1.5, 4}));
+}
+
+// Two parameters with the gradients (3, 4) and 12.
+class TwoGradients : public Slope {
+ public:
+  TwoGradients() : pair_(register_parameter("pair", at::zeros({2}))) {}
+  at::Tensor training_step(const Batch&) override {
+    return (pair_ * at::tensor({3., 4.}, pair_.options())).sum() + 12 * weight.sum();
+  }
+
+ private:
+  at::Tensor pair_;
+};
+
+TEST_P(NormsOfGradients, AreOfTheChosenP) {
+  const auto norm = [&](double p, const std::string& name) {
+    return values_of(of(std::make_shared<TwoGradients>(), {.track_grad_norm = p}), "grad_norm/" + name);
+  };
+  EXPECT_EQ(norm(2, "pair"), std::vector<double>{5});
+  EXPECT_EQ(norm(1, "pair"), std::vector<double>{7});
+  EXPECT_EQ(norm(std::numeric_limits<double>::infinity(), "pair"), std::vector<double>{4});
+  EXPECT_EQ(norm(2, "weight"), std::vector<double>{12});
+}
+
+TEST_P(NormsOfGradients, AreThoseOfEachOptimizer) {
+  const auto logger = std::make_shared<MemoryLogger>();
+  TensorData data = gan_points();
+  Trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted(), .track_grad_norm = 2, .loggers = {logger}})
+      .fit(std::make_shared<PointGan>(), data);
+  const Record& epoch = logger->records().back();
+  EXPECT_GT(value_of(epoch, "grad_norm/generator.0.weight"), 0);
+  EXPECT_GT(value_of(epoch, "grad_norm/discriminator.2.bias"), 0);
+}
+
+TEST(GradientNormOptions, AreChecked) {
+  EXPECT_EQ(error_text<ConfigError>([] { Trainer({.track_grad_norm = -1}); }),
+            "TrainerOptions: track_grad_norm is -1.0; wanted: a number >= 0");
+}
+
+}  // namespace
+}  // namespace kindling
