@@ -75,7 +75,8 @@ void SequenceWindows::gather(const at::Tensor& indices, Batch& batch) const {
   std::vector<at::Tensor> window;
   for (const at::Tensor& one : sequences_) {
     const std::int64_t steps = std::min(options_.num_steps, one.size(1) - begin);
-    window.push_back(one.narrow(0, group * rows, rows).narrow(1, begin, steps).contiguous());
+    window.push_back(
+        one.narrow(0, group * rows, rows).narrow(1, begin, steps).clone(at::MemoryFormat::Contiguous));
   }
   batch = Batch(std::move(window));
 }

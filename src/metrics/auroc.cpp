@@ -2,6 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/where.h>
 
 #include <cmath>
@@ -22,10 +23,11 @@ at::Tensor logits_of(const at::Tensor& scores) {
   return log_p.sub(log_p.expm1().neg_().log_());
 }
 
-// How many thresholds are not above a logit, int64.
+// How many thresholds are not above a logit, int64. What is no number is taken for the lowest.
 at::Tensor bins_of(const at::Tensor& logits, std::int64_t num_thresholds) {
   const double steps_per_unit = static_cast<double>(num_thresholds - 1) / (2 * kHighestLogit);
-  return logits.add(kHighestLogit)
+  return at::nan_to_num(logits, -kHighestLogit)
+      .add_(kHighestLogit)
       .mul_(steps_per_unit)
       .floor_()
       .add_(1)

@@ -106,13 +106,30 @@ void EpochLog::mark(std::string_view name, const std::shared_ptr<const Metric>& 
                               " numbers, those before gave " + std::to_string(sums->on_device.size(1)),
                      .wanted = "as many for every batch of an epoch",
                      .remedy = "outputs of different numbers of classes need metrics of different names"});
-  sums->on_device.select(0, 1).add_(part.flatten());
-  sums->on_host = at::Tensor();
-  if (sums->rows.empty() || sums->rows.back() != num_rows_) sums->rows.push_back(num_rows_);
+  const auto place = static_cast<std::size_t>(sums - sums_.begin());
+  std::erase_if(parts_, [&](const auto& known) { return known.first == place; });
+  parts_.emplace_back(place, part.flatten());
+}
+
+void EpochLog::drop_marks() {
+  marks_.clear();
+  parts_.clear();
+}
+
+void EpochLog::add_parts() {
+  const at::NoGradGuard no_grad;
+  for (const auto& [place, part] : parts_) {
+    Sums& sums = sums_[place];
+    sums.on_device.select(0, 1).add_(part);
+    sums.on_host = at::Tensor();
+    if (sums.rows.empty() || sums.rows.back() != num_rows_) sums.rows.push_back(num_rows_);
+  }
+  parts_.clear();
 }
 
 void EpochLog::settle(const at::Tensor& left_out) {
   const at::NoGradGuard no_grad;
+  add_parts();
   for (Sums& sums : sums_) {
     at::Tensor since = sums.on_device.select(0, 1);
     sums.on_device.select(0, 0).add_(since.masked_fill(left_out.ne(0), 0));
@@ -123,6 +140,7 @@ void EpochLog::settle(const at::Tensor& left_out) {
 
 void EpochLog::append(const RowTag& tag) {
   const at::NoGradGuard no_grad;
+  add_parts();
   Segment& segment = segment_for(tag);
   const auto count = static_cast<std::int64_t>(marks_.size());
   if (num_values_ + count > values_.size(0)) grow(num_values_ + count);
@@ -275,7 +293,7 @@ void EpochLog::clear() {
   segments_.clear();
   steps_.clear();
   rates_.clear();
-  marks_.clear();
+  drop_marks();
   sums_.clear();
   num_rows_ = num_values_ = 0;
   values_asked_ = values_arrived_ = rows_asked_ = rows_arrived_ = 0;

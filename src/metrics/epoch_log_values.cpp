@@ -149,6 +149,7 @@ void EpochLog::add_sums(NamedValues& to, const Sums& sums, const std::set<std::i
 }
 
 void EpochLog::save(StateDict& state, const std::string& prefix) {
+  add_parts();
   move_to_host();
   std::vector<std::int64_t> numbers;
   std::vector<double> weights;

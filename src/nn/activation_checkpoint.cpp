@@ -14,6 +14,7 @@
 #include "kindling/base/error.h"
 #include "kindling/tensors/lazy.h"
 #include "nn/layer_name.h"
+#include "nn/part_at_work.h"
 #include "nn/recomputation_scope.h"
 
 namespace kindling {
@@ -136,6 +137,7 @@ struct Part : torch::CustomClassHolder {
   ForwardMoment moment;
   std::vector<Look> looks;  // of the outputs
   variable_list leaves;
+  std::vector<std::int64_t> versions;  // of the leaves
 };
 
 // With gradients, and so exactly as without a checkpoint: what it hangs on is read from its graph, which is
@@ -145,6 +147,7 @@ variable_list Part::compute(const variable_list& inputs) {
   const variable_list given = cut_off(inputs);
   std::vector<std::int64_t> versions;
   for (const at::Tensor& input : given) versions.push_back(input.defined() ? input._version() : 0);
+  const PartAtWork at_work(*module);
   const variable_list outputs = moment.compute(forward, given);
   for (std::size_t i = 0; i < given.size(); ++i)
     if (given[i].defined() && given[i]._version() != versions[i])
@@ -157,6 +160,7 @@ variable_list Part::compute(const variable_list& inputs) {
                       "it uses a tensor that was computed outside of it (" + graph.outer_function() + ")",
                       "a part that hangs on its inputs and its parameters", "make that tensor an input");
   leaves = graph.tensors();
+  for (const at::Tensor& leaf : leaves) this->versions.push_back(leaf._version());
   looks = std::vector<Look>(outputs.begin(), outputs.end());
   return outputs;
 }
@@ -175,6 +179,10 @@ void Part::require_same(const variable_list& again, const variable_list& leaves_
 }
 
 variable_list Part::gradients(const variable_list& inputs, const variable_list& of_outputs) const {
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    if (leaves[i]._version() != versions[i])
+      refuse_checkpoint(*module, "a parameter has been changed between its forward and its backward pass",
+                        "the values that the first computation had", "update the optimizer behind backward");
   const variable_list given = cut_off(inputs);
   const RecomputationScope scope(*module, moment);
   const variable_list again = scope.compute(forward, given);

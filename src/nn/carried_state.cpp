@@ -9,6 +9,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/tensors/move.h"
+#include "nn/part_at_work.h"
 
 namespace kindling {
 namespace {
@@ -26,7 +27,20 @@ CarriedStateImpl::CarriedStateImpl(CarriedStateOptions options) : options_(optio
                        .wanted = "at least 0"});
 }
 
+// The second computation of a part would find the state that the first one has left.
+void CarriedStateImpl::require_within_part() const {
+  const torch::nn::Module* const part = PartAtWork::innermost();
+  if (part == nullptr || part == this) return;
+  for (const auto& layer : part->modules(/*include_self=*/false))
+    if (layer.get() == this) return;
+  throw Error({.place = "CarriedState",
+               .found = "it is used by a part under an activation checkpoint that it is not registered in",
+               .wanted = "hidden() and carry() outside of the part, or the state within it",
+               .remedy = "give the hidden state to the part as an input"});
+}
+
 const std::vector<at::Tensor>& CarriedStateImpl::given_to(std::int64_t batch_size) const {
+  require_within_part();
   static const std::vector<at::Tensor> kNone;
   const auto& [tensors, num_batches] = carried_[is_training() ? 0 : 1];
   const std::int64_t n = options_.reset_every_n_batches;
@@ -61,6 +75,7 @@ void CarriedStateImpl::carry(const std::tuple<at::Tensor, at::Tensor>& hidden_an
 }
 
 void CarriedStateImpl::keep(std::vector<at::Tensor> tensors) {
+  require_within_part();
   const at::NoGradGuard no_grad;
   for (at::Tensor& tensor : tensors) {
     if (tensor.dim() <= options_.batch_dim)

@@ -173,6 +173,9 @@ void Optimizer::update_groups(const StepOptions& options) {
                 .options = options};
     part.parameters = active_of(parameters_, part, chosen_);
     update(part);
+    // Not every fused operator says that it has written: a graph that still needs the former values shall
+    // know.
+    for (const at::Tensor& parameter : part.parameters) parameter.unsafeGetTensorImpl()->bump_version();
     first = end;
   }
 }

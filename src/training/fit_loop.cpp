@@ -70,9 +70,9 @@ void look_for_plateau(const FitParts& fit, const Record& record, bool has_valida
 Metrics close_epoch(const FitParts& fit, const NamedValues& validation) {
   Module& model = *fit.state.model;
   stop_if_diverged(fit);
-  require_updates(model, fit.state.optimizers, fit.state.log);
-  fit.state.is_torn = true;  // the log is empty and the record not yet told
+  tell_of_idle(model, fit.state.optimizers, fit.state.log);
   Record record = fit.report.close(validation);
+  fit.state.is_torn = true;  // the log is empty and the record not yet told
   tell_of_skipped_steps(record);
   Progress& at = fit.state.progress;
   forget_carried_states(model, /*at_epoch_end=*/true);
@@ -205,6 +205,19 @@ bool ends_window(const FitParts& fit) {
          (fit.train != nullptr && batches == fit.train->num_batches());
 }
 
+// What a step has logged goes with it when it throws.
+void run_step(const FitParts& fit, const Batch& batch) {
+  const bool is_ready = !fit.info->precision.weights && !fit.info->is_channels_last;
+  try {
+    with_memory_errors("training step", fit.state.progress.global_step + 1, batch.num_samples(), [&] {
+      fit.step.run(is_ready ? batch : as_trained(batch, *fit.info), ends_window(fit));
+    });
+  } catch (...) {
+    fit.state.log.drop_marks();
+    throw;
+  }
+}
+
 }  // namespace
 
 void train_batch(const FitParts& fit, const Batch& batch) {
@@ -215,13 +228,7 @@ void train_batch(const FitParts& fit, const Batch& batch) {
   fit.state.progress.phase =
       Phase::training;  // again, where an own loop goes on after a validation has thrown
   fit.state.random_before_validation.clear();
-  with_memory_errors("training step", fit.state.progress.global_step + 1, batch.num_samples(), [&] {
-    const Precision& precision = fit.info->precision;
-    if (precision.weights)
-      fit.step.run(in_precision(batch, precision), ends_window(fit));
-    else
-      fit.step.run(batch, ends_window(fit));
-  });
+  run_step(fit, batch);
   ++fit.state.progress.batch;
   fit.report.after_batch(batch.num_samples());
   if (fit.state.accumulated_batches == 0) after_update(fit);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <string>
@@ -25,6 +26,17 @@ void require_one_number(const at::Tensor& number, const std::string& place, cons
                .found = number.defined() ? "a tensor of " + std::to_string(number.numel()) + " elements"
                                          : "an undefined tensor",
                .wanted = wanted});
+}
+
+[[noreturn]] void refuse_without_gradients(const Optimizer& optimizer, const std::string& place) {
+  const auto learns = [](const at::Tensor& parameter) { return parameter.requires_grad(); };
+  if (std::ranges::none_of(optimizer.parameters(), learns))
+    throw Error({.place = place,
+                 .found = "all parameters of this optimizer are frozen",
+                 .remedy = "leave its updates out as long as they are"});
+  throw Error({.place = place,
+               .found = "the loss depends on none of the parameters of this optimizer",
+               .remedy = "detach what others learn from, and not what this one does"});
 }
 
 }  // namespace
@@ -92,10 +104,7 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
     const ActivityScope scope(info_.clock.get(), Activity::backward);
     backward_to(optimizer, loss, seed, retain_graph);
   }
-  if (optimizer.gradients().empty())
-    throw Error({.place = place,
-                 .found = "the loss depends on none of the parameters of this optimizer",
-                 .remedy = "detach what others learn from, and not what this one does"});
+  if (optimizer.gradients().empty()) refuse_without_gradients(optimizer, place);
   const ActivityScope scope(info_.clock.get(), Activity::update);
   update_.run(optimizer, {&loss, 1}, "grad_norm_" + text, /*closure=*/nullptr);
   state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
@@ -113,7 +122,10 @@ void ManualStep::note_left_out() {
 }
 
 void ManualStep::end_step() {
-  if (left_out_) NonfiniteGuard::mark_left_out(state_.log, *left_out_);
+  if (left_out_)
+    NonfiniteGuard::mark_left_out(state_.log, *left_out_);
+  else if (update_.guard().leaves_out(update_.scaler()))
+    state_.log.settle(at::scalar_tensor(0.));  // a batch without an update is not left out with a later one
   if (found_inf_.defined()) state_.scaler->adjust(found_inf_);
 }
 

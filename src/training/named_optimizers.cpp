@@ -63,16 +63,15 @@ Optimizer& optimizer_named(const NamedOptimizers& optimizers, std::string_view n
                      .wanted = "one of " + names_of(optimizers)});
 }
 
-void require_updates(const Module& model, const NamedOptimizers& optimizers, const EpochLog& log) {
+void tell_of_idle(const Module& model, const NamedOptimizers& optimizers, const EpochLog& log) {
   if (dynamic_cast<const ManualModule*>(&model) == nullptr) return;
   std::set<std::string> idle;
   for (const auto& [name, optimizer] : optimizers)
     if (!has_values(log, log.find_column(rate_column(name), EpochLog::Kind::step_only))) idle.insert(name);
   if (idle.size() == optimizers.size())
-    throw Error({.place = model.name() + "::training_step",
-                 .found = "it has run no update in the whole epoch",
-                 .remedy = "call update(optimizer, loss) there"});
-  if (!idle.empty()) log_warning("no update has been run in this epoch of " + list_of(idle));
+    log_warning(model.name() + "::training_step has run no update(optimizer, loss) in this epoch");
+  else if (!idle.empty())
+    log_warning("no update has been run in this epoch of " + list_of(idle));
 }
 
 void save_optimizers(const NamedOptimizers& optimizers, StateDict& state) {
@@ -85,6 +84,11 @@ NamedOptimizers load_optimizers(Module& model, const StateDict& state) {
   std::set<std::string> names;
   for (const auto& [name, value] : saved.metadata) names.insert(name.substr(0, name.find('.')));
   auto* const manual = dynamic_cast<ManualModule*>(&model);
+  if (manual != nullptr && !part_of(state, "optimizer.").metadata.empty())
+    throw CheckpointError({.place = "the saved optimizer",
+                           .found = "it has no name",
+                           .wanted = "those of " + model.name() + "::configure_named_optimizers",
+                           .remedy = "load the weights alone"});
   if (names.empty()) return {};
   NamedOptimizers optimizers;
   if (manual != nullptr) optimizers = named_optimizers_of(*manual);

@@ -16,9 +16,8 @@ Optimizer& optimizer_named(const NamedOptimizers& optimizers, std::string_view n
 
 // The column of the log with the learning rate of each of an optimizer's updates.
 inline std::string rate_column(std::string_view name) { return "lr_" + std::string(name); }
-// At the end of an epoch, with its log on the host. Says which optimizer has run no update in it. Throws
-// Error where none has.
-void require_updates(const Module& model, const NamedOptimizers& optimizers, const EpochLog& log);
+// At the end of an epoch, with its log on the host: says which optimizers have run no update in it.
+void tell_of_idle(const Module& model, const NamedOptimizers& optimizers, const EpochLog& log);
 
 void save_optimizers(const NamedOptimizers& optimizers, StateDict& state);
 // Those of the model with their saved state, none when none has been saved. Throws CheckpointError for other

@@ -45,6 +45,7 @@ class NonfiniteGuard {
     double number = 0;
     at::Tensor on_device{};  // counts instead where it is defined
   };
+  bool leaves_out(const GradScaler* scaler) const { return scaler != nullptr || (is_on() && !is_sticky()); }
   std::optional<LeftOut> left_out(const GradScaler* scaler) const;
   // Of the whole step; metrics' sums lose what one that is left out has added.
   static void mark_left_out(EpochLog& log, const LeftOut& found);

@@ -209,9 +209,9 @@ void TrainState::load(const StateDict& state) {
   if (!log.device().is_cpu()) move_to(*model, log.device());
   load_carried_state_dict(*model, part_of(state, kCarried), log.device());
   optimizer.reset();
+  optimizers = load_optimizers(*model, state);
   const StateDict of_optimizer = part_of(state, kOptimizer);
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
-  optimizers = load_optimizers(*model, state);
   if (plateaus) plateaus->load(part_of(state, kSchedule));
   if (scaler) scaler->load(part_of(state, kScaler));
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });

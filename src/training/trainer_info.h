@@ -50,6 +50,8 @@ class UpdatesScope {
 
 // Gives a model its trainer and moves it to the first card; without one it stays where it is.
 void attach(Module& model, const std::shared_ptr<TrainerInfo>& info);
+// In the training's precision and memory layout.
+Batch as_trained(Batch batch, const TrainerInfo& info);
 // The way of a batch from a loader to a step: to the first card, through the data's on_after_batch_transfer
 // (nullptr: there is none), into the training's precision.
 Batch prepared_batch(Batch batch, DataModule* data, const TrainerInfo& info);

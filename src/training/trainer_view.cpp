@@ -11,11 +11,15 @@ void attach(Module& model, const std::shared_ptr<TrainerInfo>& info) {
   if (!info->gpus.empty()) move_to(model, info->device());
 }
 
+Batch as_trained(Batch batch, const TrainerInfo& info) {
+  batch = in_precision(std::move(batch), info.precision);
+  return info.is_channels_last ? in_channels_last(std::move(batch)) : batch;
+}
+
 Batch prepared_batch(Batch batch, DataModule* data, const TrainerInfo& info) {
   if (!info.gpus.empty()) batch = move_to(std::move(batch), info.device());
   if (data != nullptr) batch = data->on_after_batch_transfer(std::move(batch));
-  batch = in_precision(std::move(batch), info.precision);
-  return info.is_channels_last ? in_channels_last(std::move(batch)) : batch;
+  return as_trained(std::move(batch), info);
 }
 
 std::vector<Device> TrainerView::gpus() const {

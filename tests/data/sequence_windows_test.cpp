@@ -41,6 +41,16 @@ TEST(SequenceWindows, GoOnInEachRowWhereTheBatchBeforeHasEnded) {
   EXPECT_EQ(SequenceWindows({x}, {.batch_size = 2, .num_steps = 2}).num_windows(), 3);
 }
 
+TEST(SequenceWindows, AreCopies) {
+  const at::Tensor x = at::ones({1, 4});
+  const auto loader = SequenceWindows::loader({x}, {.batch_size = 1, .num_steps = 4});
+  for (const Batch& batch : *loader) {
+    at::Tensor window = batch[0];
+    window.mul_(2);
+  }
+  EXPECT_TRUE(same(x, at::ones({1, 4})));
+}
+
 TEST(SequenceWindows, RefuseOtherOrdersAndShapes) {
   const at::Tensor x = at::arange(20).view({4, 5});
   const auto windows = std::make_shared<SequenceWindows>(std::vector{x}, SequenceWindowsOptions{2, 2});

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <limits>
 
 #include "kindling/base/error.h"
 #include "kindling/tensors/state_dict.h"
@@ -241,6 +242,17 @@ TEST(BinnedArea, DiffersFromTheExactOneByNoMoreThanItSays) {
     EXPECT_LT(bound, strength < 20 ? 0.005 : 0.2) << strength;
     EXPECT_NEAR(binned, exact, strength < 20 ? 1e-3 : bound) << strength;
   }
+}
+
+// Outputs of a training that is about to be stopped or to leave a step out must not end it.
+TEST(BinnedArea, TakesWhatIsNoNumberForTheLowestScore) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const Auroc auroc;
+  const at::Tensor labels = at::tensor({0, 0, 1, 1});
+  EXPECT_EQ(values_of(auroc, auroc.update(at::tensor({nan, -1., 2., inf}), labels), 4)[0].second, 1);
+  EXPECT_EQ(values_of(auroc, auroc.update(at::tensor({1., 1., 2., nan}), labels), 4)[0].second, 0.5);
+  for (const double value : {nan, inf, -inf})
+    EXPECT_NO_THROW(values_of(auroc, auroc.update(at::full({4, 3}, value), labels), 4));
 }
 
 }  // namespace

@@ -377,6 +377,32 @@ TEST_P(ActivationCheckpoints, RefuseWhatTheyCannotDoAgain) {
   EXPECT_NE(error_of([&] { return activation_checkpoint(*linear.ptr(), growing, input()); }).find("shapes"),
             std::string::npos);
 
+  // Parameters that are changed in between.
+  const std::string updated = error_text<Error>([&] {
+    const at::Tensor y = activation_checkpoint(
+        *linear.ptr(), [&](const at::Tensor& x) { return linear->forward(x); }, input());
+    {
+      const at::NoGradGuard no_grad;
+      linear->bias.add_(1);
+    }
+    y.sum().backward();
+  });
+  EXPECT_NE(updated.find("a parameter has been changed between"), std::string::npos) << updated;
+
+  // A state that the second computation would find changed.
+  torch::nn::GRU gru(3, 4);
+  move_to(*gru, device_);
+  CarriedState state;
+  const auto carrying = [&](const at::Tensor& x) {
+    const auto [outputs, hidden] = gru->forward(x, state->hidden(x.size(1)));
+    state->carry(hidden);
+    return outputs;
+  };
+  const at::Tensor steps = move_to(at::ones({2, 5, 3}), device_);
+  const std::string carried =
+      error_text<Error>([&] { return activation_checkpoint(*gru.ptr(), carrying, steps); });
+  EXPECT_NE(carried.find("not registered in"), std::string::npos) << carried;
+
   // Second derivatives.
   auto model = net<Checkpointed>();
   const at::Tensor x = input().requires_grad_();

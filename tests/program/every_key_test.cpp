@@ -58,12 +58,15 @@ std::vector<std::string> wrong_values(const ConfigKey& key) {
 
 TEST(EveryKey, RefusesWhatIsOutOfItsRange) {
   const Scratch scratch(memory_folder());
-  std::vector<std::string> tables{"[early_stopping]\n[ema]\n[swa]\nswa_lrs = [0.01]\n[checkpoint]\n"};
+  std::vector<std::string> tables{
+      "[early_stopping]\n[ema]\nevaluate = false\napply_at_end = false\n[swa]\nswa_lrs = "
+      "[0.01]\n[checkpoint]\n"};
   Registry registry;
   register_builtin(registry);
   for (const std::string& rule : registry.optimizers.names())
     tables.push_back("[optimizer]\nname = \"" + rule + "\"\n");
   const std::map<std::string, std::string> required{
+      {"cosine_restarts", "T_0 = 5\n"},
       {"exponential", "gamma = 0.9\n"},
       {"multistep", "milestones = [3]\n"},
       {"sequence", "milestones = []\n[[schedule.parts]]\nname = \"cosine\"\n"}};

@@ -281,6 +281,40 @@ TEST_P(OwnLoop, ParameterThatIsUnfrozenLaterIsTrainedFromThenOn) {
   }
 }
 
+// A step that throws, as for want of memory, and is done again leaves nothing of the first try in the log.
+TEST_P(OwnLoop, StepThatIsTriedAgainCountsOnce) {
+  struct Count : Metric {
+    at::Tensor update(const at::Tensor& outputs, const at::Tensor&) const override {
+      return at::full({2}, outputs.size(0), outputs.options());
+    }
+    double compute(std::span<const double> sums, double num_samples) const override {
+      return 100 * num_samples + sums[0];
+    }
+  };
+  struct Shaky : Slope {
+    at::Tensor training_step(const Batch& batch) override {
+      const at::Tensor loss = Slope::training_step(batch);
+      log("tries", static_cast<double>(++tries));
+      if (tries == 2) throw std::runtime_error("no memory left");
+      return loss;
+    }
+    int tries = 0;
+  };
+  const auto model = std::make_shared<Shaky>();
+  model->add_metric("seen", std::make_shared<Count>());
+  Trainer trainer({.num_gpus = num_gpus_wanted()});
+  trainer.prepare_model(model);
+  const auto x = [&](double start) {
+    return trainer.prepare_batch(Batch{at::full({4, 1}, start), at::full({4, 1}, 2 * start)});
+  };
+  trainer.train_step(x(1));
+  EXPECT_THROW(trainer.train_step(x(2)), std::runtime_error);
+  trainer.train_step(x(3));
+  const Metrics values = trainer.finish_epoch();
+  EXPECT_EQ(values.at("train_seen"), 808);
+  EXPECT_EQ(values.at("tries"), 2);  // of 1 and 3
+}
+
 TEST_P(OwnLoop, LossThatIsNotFiniteEndsTheFitAndIsTold) {
   class Poisoned : public Slope {
    public:

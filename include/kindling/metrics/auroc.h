@@ -30,7 +30,8 @@ struct AurocOptions {
 // Binned: scores are told apart by `num_thresholds` of them, the probabilities 1 / (1 + exp(−z)) with z in
 // equal steps from −20 to 20. A class's score is its probability, the softmax of the logits (for one logit
 // per label its sigmoid). The steps are fine where the probabilities of a confident model are, close to 0 and
-// to 1; what lies between the same two thresholds counts as equal. So an epoch is counts of a fixed size,
+// to 1; what lies between the same two thresholds counts as equal,
+// and a score that is NaN as the lowest. So an epoch is counts of a fixed size,
 // whatever its length; torchmetrics gives the same number for `thresholds=` that list between 0 and 1. From
 // the exact area it differs by at most half of Σ p·n over the bins, p and n the shares of the positive and
 // the negative samples in a bin.

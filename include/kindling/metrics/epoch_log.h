@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -58,7 +59,9 @@ class KINDLING_API EpochLog {
   // Takes back what has been added to sums since the last call if `left_out`, a number on the device, is not
   // 0.
   void settle(const at::Tensor& left_out);
-  bool has_marks() const noexcept { return !marks_.empty(); }
+  bool has_marks() const noexcept { return !marks_.empty() || !parts_.empty(); }
+  // Forgets what has been marked: the batch that it was of is not going to be a row.
+  void drop_marks();
   // Ends the row with what has been marked.
   void append(const RowTag& tag);
   std::int64_t num_rows() const noexcept { return num_rows_; }
@@ -118,6 +121,7 @@ class KINDLING_API EpochLog {
     at::Tensor on_host{};              // undefined until it has been moved
   };
   struct Preview;
+  void add_parts();
   Mark& mark_of(std::size_t column, ValueOptions options);
   Segment& segment_for(const RowTag& tag);
   void grow(std::int64_t values);
@@ -138,6 +142,7 @@ class KINDLING_API EpochLog {
   std::vector<std::int64_t> steps_;  // of each row
   std::vector<double> rates_;
   std::vector<Sums> sums_;
+  std::vector<std::pair<std::size_t, at::Tensor>> parts_;  // of the row that is being made, by place in sums_
   std::int64_t num_rows_ = 0, num_values_ = 0;
   at::Tensor values_;                // float32 [capacity] on the device
   at::Tensor slots_, positions_;     // float32 and int64 [slots of the last segment] on the device

@@ -20,9 +20,9 @@ namespace kindling {
 //
 // The gradients are the same to the bit as without it. Backward puts back, for the second computation and
 // only for it: the default random generators of the CPU and of the devices of the inputs, the parameters and
-// the buffers; autocast; the buffers (running statistics are updated once); carried hidden states. Parameters
-// learn also where no input needs a gradient. Without gradients, and while a lazy layer has no parameters
-// yet, the part is simply computed.
+// the buffers; autocast; the buffers (running statistics are updated once); carried hidden states within the
+// part. Parameters learn also where no input needs a gradient. Without gradients, and while a lazy layer has
+// no parameters yet, the part is simply computed.
 //
 // What the part computes must hang on these alone. Throws Error for a part that changes an input in place,
 // for one that uses a tensor with a gradient function that is no input of it, and, from backward, for one

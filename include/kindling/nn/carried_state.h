@@ -32,7 +32,8 @@ struct CarriedStateOptions {
 // it aside while something is evaluated: every evaluation begins without a state. A model that is put into
 // evaluation mode by hand carries a state of its own. It is no parameter and no buffer: weights' files and
 // averages do not have it. What is not finite is carried on as zeros, so that a step that is skipped because
-// of it does not spoil those behind it.
+// of it does not spoil those behind it. A part under an activation checkpoint uses only states that are
+// registered within it (Error).
 class KINDLING_API CarriedStateImpl : public torch::nn::Cloneable<CarriedStateImpl> {
  public:
   explicit CarriedStateImpl(CarriedStateOptions options = {});
@@ -66,6 +67,7 @@ class KINDLING_API CarriedStateImpl : public torch::nn::Cloneable<CarriedStateIm
   void pretty_print(std::ostream& stream) const override;
 
  private:
+  void require_within_part() const;
   void keep(std::vector<at::Tensor> tensors);
   const std::vector<at::Tensor>& given_to(std::int64_t batch_size) const;
   OfMode& of_mode() { return carried_[is_training() ? 0 : 1]; }

@@ -35,8 +35,8 @@ struct TrainerOptions {
   // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
   std::string precision = "32-true";
   // "on": images and the weights of convolutions lie in memory pixel by pixel, which may be faster and
-  // moves last bits. "auto": where it has been measured to be (on the CPU with 16 bits, from 32 channels on).
-  // A model must not call view() on images then, reshape() does it.
+  // moves last bits. "auto": where it has been measured to be (on the CPU with 16 bits, from 32 channels
+  // on). A model must not call view() on images then, reshape() does it. The model keeps the form.
   std::string channels_last = "off";
   bool require_gpus = false;                          // fewer cards than num_gpus is a DeviceError
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
