@@ -1,0 +1,58 @@
+// What batches add to metrics of more than one number.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "kindling/base/error.h"
+#include "kindling/metrics/epoch_log.h"
+
+namespace kindling {
+
+void EpochLog::mark(std::string_view name, const std::shared_ptr<const Metric>& metric,
+                    const at::Tensor& part) {
+  const std::size_t index = column(name, Kind::metric);
+  columns_[index].metric = metric;
+  if (part.numel() == 1) return mark(index, part);
+  auto sums = std::find_if(sums_.begin(), sums_.end(), [&](const Sums& s) { return s.column == index; });
+  if (sums == sums_.end())
+    sums = sums_.insert(sums, {index, at::zeros({2, part.numel()}, part.options().dtype(at::kDouble))});
+  if (sums->on_device.size(1) != part.numel())
+    throw DataError({.place = "metric '" + std::string(name) + "'",
+                     .found = "a batch gives " + std::to_string(part.numel()) +
+                              " numbers, those before gave " + std::to_string(sums->on_device.size(1)),
+                     .wanted = "as many for every batch of an epoch",
+                     .remedy = "outputs of different numbers of classes need metrics of different names"});
+  const auto place = static_cast<std::size_t>(sums - sums_.begin());
+  std::erase_if(parts_, [&](const auto& known) { return known.first == place; });
+  parts_.emplace_back(place, part.flatten());
+}
+
+void EpochLog::drop_marks() {
+  marks_.clear();
+  parts_.clear();
+}
+
+void EpochLog::add_parts() {
+  const at::NoGradGuard no_grad;
+  for (const auto& [place, part] : parts_) {
+    Sums& sums = sums_[place];
+    sums.on_device.select(0, 1).add_(part);
+    sums.on_host = at::Tensor();
+    if (sums.rows.empty() || sums.rows.back() != num_rows_) sums.rows.push_back(num_rows_);
+  }
+  parts_.clear();
+}
+
+void EpochLog::settle(const at::Tensor& left_out) {
+  const at::NoGradGuard no_grad;
+  add_parts();
+  for (Sums& sums : sums_) {
+    at::Tensor since = sums.on_device.select(0, 1);
+    sums.on_device.select(0, 0).add_(since.masked_fill(left_out.ne(0), 0));
+    since.zero_();
+    sums.on_host = at::Tensor();
+  }
+}
+
+}  // namespace kindling
