@@ -15,6 +15,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/device/transfer_counts.h"
+#include "metrics/epoch_log_sums.h"
 
 namespace kindling {
 namespace {

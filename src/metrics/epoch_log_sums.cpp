@@ -1,11 +1,12 @@
 // What batches add to metrics of more than one number.
+#include "metrics/epoch_log_sums.h"
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
 #include "kindling/base/error.h"
-#include "kindling/metrics/epoch_log.h"
 
 namespace kindling {
 
@@ -49,7 +50,7 @@ void EpochLog::settle(const at::Tensor& left_out) {
   add_parts();
   for (Sums& sums : sums_) {
     at::Tensor since = sums.on_device.select(0, 1);
-    sums.on_device.select(0, 0).add_(since.masked_fill(left_out.ne(0), 0));
+    sums.on_device.select(0, 0).add_(left_out.defined() ? since.masked_fill(left_out.ne(0), 0) : since);
     since.zero_();
     sums.on_host = at::Tensor();
   }

@@ -8,6 +8,7 @@
 #include "kindling/base/error.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/tensors/move.h"
+#include "metrics/epoch_log_sums.h"
 
 namespace kindling {
 namespace {

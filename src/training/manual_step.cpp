@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/maximum.h>
-#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <string>
@@ -125,7 +124,7 @@ void ManualStep::end_step() {
   if (left_out_)
     NonfiniteGuard::mark_left_out(state_.log, *left_out_);
   else if (update_.guard().leaves_out(update_.scaler()))
-    state_.log.settle(at::scalar_tensor(0.));  // a batch without an update is not left out with a later one
+    state_.log.settle({});  // a batch without an update is not left out with a later one
   if (found_inf_.defined()) state_.scaler->adjust(found_inf_);
 }
 

@@ -57,7 +57,7 @@ class KINDLING_API EpochLog {
   // device. Throws DataError for another shape than before.
   void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part);
   // Takes back what has been added to sums since the last call if `left_out`, a number on the device, is not
-  // 0.
+  // 0; undefined: nothing is taken back.
   void settle(const at::Tensor& left_out);
   bool has_marks() const noexcept { return !marks_.empty() || !parts_.empty(); }
   // Forgets what has been marked: the batch that it was of is not going to be a row.
@@ -113,13 +113,7 @@ class KINDLING_API EpochLog {
     RowTag first;
     std::vector<Slot> slots;
   };
-  // Of a metric with more than one number.
-  struct Sums {
-    std::size_t column;
-    at::Tensor on_device;              // float64 [2, numbers]: settled, and what has come since
-    std::vector<std::int64_t> rows{};  // that have added to it, with the one that is being made
-    at::Tensor on_host{};              // undefined until it has been moved
-  };
+  struct Sums;  // of a metric with more than one number
   struct Preview;
   void add_parts();
   Mark& mark_of(std::size_t column, ValueOptions options);
