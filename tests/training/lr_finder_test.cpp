@@ -97,8 +97,9 @@ TEST_P(LrFinder, LeavesTheModelWhereAndAsItIs) {
   with.channels_last = "on";
   if (!device_.is_cpu()) with = options();
   find_lr(with, model, data, {.num_training_steps = 6});
+  const StateDict after = state_dict(*model);
   for (const auto& [name, tensor] : before.tensors) {
-    const at::Tensor* const now = state_dict(*model).find(name);
+    const at::Tensor* const now = after.find(name);
     EXPECT_TRUE(same(*now, tensor)) << name;
     EXPECT_EQ(now->strides(), tensor.strides()) << name;
     EXPECT_TRUE(now->is_cpu()) << name;
