@@ -66,6 +66,7 @@ requires std::invocable < Forward&, std::decay_t<Arguments>
 template <class Layer, class Signature>
 class CheckpointedForward;
 
+// The one that there is: of a layer whose forward() gives Result.
 template <class Layer, class Result, class... Arguments>
 class CheckpointedForward<Layer, Result(Arguments...)> : public Layer {
  public:
@@ -76,10 +77,12 @@ class CheckpointedForward<Layer, Result(Arguments...)> : public Layer {
   }
 };
 
+// The signature of a layer's forward(); of a template, which has none, that for one tensor.
 template <class Layer>
 struct ForwardOf {
   using Signature = at::Tensor(const at::Tensor&);
 };
+// Where forward() is one function.
 template <class Layer>
 requires requires { &Layer::forward; }
 struct ForwardOf<Layer> {
@@ -95,12 +98,14 @@ template <class Layer>
 struct LayerOf {
   using Type = Layer;
 };
+// Of a holder.
 template <class Holder>
 requires requires { typename Holder::ContainedType; }
 struct LayerOf<Holder> {
   using Type = typename Holder::ContainedType;
 };
 
+// What an ActivationCheckpoint holds.
 template <class Layer>
 using ActivationCheckpointImpl = CheckpointedForward<Layer, typename ForwardOf<Layer>::Signature>;
 

@@ -10,6 +10,7 @@
 
 namespace kindling {
 
+// Optimizers of a model by the names that it gives them.
 using NamedOptimizers = std::map<std::string, std::unique_ptr<Optimizer>, std::less<>>;
 
 // A model with several optimizers, which runs their updates in its own training_step: generator and
@@ -33,6 +34,7 @@ class KINDLING_API ManualModule : public Module {
   virtual NamedOptimizers configure_named_optimizers() = 0;
 
  protected:
+  // How an update goes about it.
   struct UpdateOptions {
     bool retain_graph = false;  // the loss shares a part of its graph with that of a later update
   };

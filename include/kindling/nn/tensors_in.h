@@ -31,6 +31,7 @@ inline constexpr bool kIsTensors = std::is_same_v<Value, at::Tensor>;
 template <class... Values>
 inline constexpr bool kIsTensors<std::tuple<Values...>> = (kIsTensors<Values> && ...);
 
+// All of them.
 template <class Value>
 std::vector<at::Tensor> tensors_in(const Value& value) {
   std::vector<at::Tensor> tensors;

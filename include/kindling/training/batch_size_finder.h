@@ -33,7 +33,9 @@ struct BatchSizeFinderOptions {
                       {.doc = "sizes that are tried at most", .min = 1}));
 };
 
+// What a search has found.
 struct BatchSizeFinderResult {
+  // One size that was tried.
   struct Trial {
     std::int64_t batch_size = 0;
     bool fits = false;
