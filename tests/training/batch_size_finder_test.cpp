@@ -2,7 +2,6 @@
 #include "kindling/training/batch_size_finder.h"
 
 #include <ATen/ops/empty.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include "kindling/data/sequence_windows.h"
 #include "kindling/nn/small_cnn.h"
 #include "support/device_under_test.h"
+#include "support/memory_limit.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 #include "training/point_gan.h"
@@ -204,15 +204,7 @@ TEST(BatchSizeFinderLimit, SurvivesMemoryThatIsReallyExhausted) {
   ASSERT_EQ(::pipe(pipe_ends), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    long pages = 0;
-    if (std::FILE* statm = std::fopen("/proc/self/statm", "r")) {
-      if (std::fscanf(statm, "%ld", &pages) != 1) ::_exit(2);
-      std::fclose(statm);
-    }
-    const rlim_t limit =
-        static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (256U << 20U);
-    const rlimit both{limit, limit};
-    if (::setrlimit(RLIMIT_AS, &both) != 0) ::_exit(3);
+    limit_further_memory(256U << 20U);
     NoiseImages data(1024, 32, 8);
     const auto model = std::make_shared<SmallCnn>();
     std::string text;

@@ -1,6 +1,5 @@
 // Memory that cannot be had is one error with the batch size and the bytes.
 #include <ATen/ops/empty.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 
 #include "kindling/base/error.h"
 #include "support/device_under_test.h"
+#include "support/memory_limit.h"
 #include "support/scratch.h"
 #include "training/small_fit.h"
 
@@ -87,15 +87,7 @@ TEST(OutOfMemoryLimit, OfTheSystemIsToldTheSameWay) {
   ASSERT_EQ(::pipe(pipe_ends), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    long pages = 0;
-    if (std::FILE* statm = std::fopen("/proc/self/statm", "r")) {
-      if (std::fscanf(statm, "%ld", &pages) != 1) ::_exit(2);
-      std::fclose(statm);
-    }
-    const rlim_t limit =
-        static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (64U << 20U);
-    const rlimit both{limit, limit};
-    if (::setrlimit(RLIMIT_AS, &both) != 0) ::_exit(3);
+    limit_further_memory(64U << 20U);
     TensorData data = ramp(9, 0, 3);
     const std::string text = error_text<Error>(
         [&] { Trainer({.max_epochs = 1}).fit(std::make_shared<Hungry>(std::int64_t{1} << 26), data); });
