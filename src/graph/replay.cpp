@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "graph/kept_values.h"
@@ -57,6 +58,20 @@ bool writes_in_place(ReplayNode& node, const std::vector<at::Tensor>& written) {
   return false;
 }
 
+// Whether the node gives what has just been given.
+bool gives_same_bits(ReplayNode& node, const std::vector<at::Tensor>& results) {
+  std::vector<at::Tensor> expected;
+  for (const at::Tensor& result : results) expected.push_back(result.clone());
+  node.run();
+  bool is_same = true;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor now = results[i].contiguous(), before = expected[i].contiguous();
+    is_same = is_same && std::memcmp(now.const_data_ptr(), before.const_data_ptr(), now.nbytes()) == 0;
+    if (!is_same) results[i].copy_(expected[i]);
+  }
+  return is_same;
+}
+
 // Holders of a tensor or of its memory.
 std::size_t num_uses(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.use_count() + tensor.storage().use_count() : 0;
@@ -107,6 +122,30 @@ void Replay::take_output_memory() {
     if (storage.data() == nullptr) take_memory(storage);
 }
 
+namespace {
+
+// Runs a call for the first time and chooses the node that is to make it; nullptr: there is nothing to do.
+std::unique_ptr<ReplayNode> chosen(ReplayBuilder::Nodes& nodes, bool& adopts) {
+  adopts = false;
+  if (nodes.making == nullptr) {
+    if (nodes.writing) nodes.writing->run();
+    return std::move(nodes.writing);
+  }
+  auto reference = std::move(nodes.writing);
+  if (!reference || !writes_in_place(*reference, nodes.results)) {
+    reference = std::move(nodes.making);
+    reference->run();
+    adopts = true;
+  }
+  if (nodes.fast && gives_same_bits(*nodes.fast, nodes.results)) {
+    adopts = false;
+    return std::move(nodes.fast);
+  }
+  return reference;
+}
+
+}  // namespace
+
 // In the first run every piece of memory comes alone and goes after its last use.
 void Replay::add_nodes(ReplayBuilder& builder) {
   const Recording& recording = builder.recording();
@@ -117,13 +156,8 @@ void Replay::add_nodes(ReplayBuilder& builder) {
   for (ReplayBuilder::Nodes& nodes : builder.nodes()) {
     for (const std::size_t storage : nodes.made)
       if (builder.storage(storage).data() == nullptr) take_memory(builder.storage(storage));
-    bool adopts = nodes.node && nodes.written.empty() && !nodes.made.empty();
-    if (nodes.instead && !writes_in_place(*nodes.node, nodes.written)) {
-      nodes.node = std::move(nodes.instead);
-      adopts = true;
-    }
-    if (adopts || (nodes.node && !nodes.instead)) nodes.node->run();
-    if (nodes.node) nodes_.push_back(std::move(nodes.node));
+    bool adopts = false;
+    if (auto node = chosen(nodes, adopts)) nodes_.push_back(std::move(node));
     if (adopts)
       for (const std::size_t storage : nodes.made) is_adopted[storage] = true;
     std::vector<c10::Storage> adopted;

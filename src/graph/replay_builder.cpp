@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "graph/fast_node.h"
 #include "graph/out_operator.h"
 
 namespace kindling {
@@ -143,25 +144,23 @@ ReplayBuilder::Nodes ReplayBuilder::nodes_of(std::size_t number) {
   const OperatorEffects& effects = effects_[number];
   Nodes nodes{.call = number};
   if (effects.makes.empty()) {
-    nodes.node = std::make_unique<WritingNode>(call.op, arguments(call));
+    nodes.writing = std::make_unique<WritingNode>(call.op, arguments(call));
     return nodes;
   }
   for (const std::size_t storage : effects.makes) nodes.made.push_back(shared_with_[storage]);
   if (only_makes_memory(call)) return nodes;
-  nodes.instead = std::make_unique<MakingNode>(call.op, arguments(call), results(call));
-  const auto results = this->results(call);
+  nodes.results = results(call);
+  nodes.making = std::make_unique<MakingNode>(call.op, arguments(call), nodes.results);
   const bool are_defined = std::ranges::all_of(call.results, [](const OperatorValue& result) {
     return result.kind == OperatorValue::Kind::tensor && result.places.front() >= 0;
   });
-  const auto out = are_defined && effects.writes.empty() ? out_operator(call.op) : std::nullopt;
-  if (!out) {
-    nodes.node = std::move(nodes.instead);
-    return nodes;
-  }
+  if (!are_defined || !effects.writes.empty()) return nodes;
   torch::jit::Stack stack = arguments(call);
-  for (const at::Tensor& result : results) stack.push_back(result);
-  nodes.node = std::make_unique<WritingNode>(*out, std::move(stack));
-  nodes.written = results;
+  nodes.fast = fast_node(call.op, stack, nodes.results);
+  if (const auto out = out_operator(call.op)) {
+    for (const at::Tensor& result : nodes.results) stack.push_back(result);
+    nodes.writing = std::make_unique<WritingNode>(*out, std::move(stack));
+  }
   return nodes;
 }
 

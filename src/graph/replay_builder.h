@@ -20,12 +20,14 @@ class ReplayBuilder {
  public:
   explicit ReplayBuilder(const Recording& recording);
 
-  // A call as nodes: the one that writes its results where they belong and, where that one may turn out not
-  // to, the one that makes them, with the tensors that must not have moved.
+  // The nodes that a call can be made by, nullptr where it has no such one; none at all: memory is all that
+  // it makes.
   struct Nodes {
     std::size_t call;
-    std::unique_ptr<ReplayNode> node{}, instead{};  // neither: memory is all that the call makes
-    std::vector<at::Tensor> written{};
+    std::unique_ptr<ReplayNode> fast{};     // if it turns out to give the same bits
+    std::unique_ptr<ReplayNode> writing{};  // results where they belong, if it turns out to do so
+    std::unique_ptr<ReplayNode> making{};
+    std::vector<at::Tensor> results{};
     std::vector<std::size_t> made{};  // storages
   };
   std::vector<Nodes> nodes();

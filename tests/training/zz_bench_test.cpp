@@ -24,13 +24,15 @@ struct Clock : Callback {
 };
 TEST(Bench, Steps) {
   at::set_num_threads(1); at::globalContext().setFlushDenormal(true);
+  const int only = std::getenv("KIND") ? std::atoi(std::getenv("KIND")) : -1; const int epochs = std::getenv("EPOCHS") ? std::atoi(std::getenv("EPOCHS")) : 8;
   for (int kind=0;kind<2;kind++) for (const char* graph : {"off","on","off","on"}) {
+    if (only >= 0 && (kind != only || std::string(graph) == "off")) continue;
     torch::manual_seed(0);
     auto model=std::make_shared<Net>(kind);
     const int n= kind? 320:1280;
     TensorData data({torch::randn({32*n,kind?64:20}), torch::randn({32*n,kind?64:1})}, {}, {.batch_size=32,.shuffle=false});
     auto clock=std::make_shared<Clock>();
-    Trainer trainer({.max_epochs=8,.gradient_clip_val=1.0,.step_graph=graph,.optimizer=[](ParameterGroups p){return std::make_unique<Adam>(std::move(p),AdamOptions{});},.callbacks={clock}});
+    Trainer trainer({.max_epochs=epochs,.gradient_clip_val=1.0,.step_graph=graph,.optimizer=[](ParameterGroups p){return std::make_unique<Adam>(std::move(p),AdamOptions{});},.callbacks={clock}});
     auto r=trainer.fit(model,data);
     std::printf("%d %s %.2f us/step loss %.9g\n",kind,graph,clock->best/n,r.metrics.at("train_loss"));
   }
