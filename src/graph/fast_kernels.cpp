@@ -23,42 +23,54 @@ void relu_backward(const float* gradient, const float* x, float* out, std::int64
 
 namespace {
 
-// As many columns are summed at a time, so that their sums stay in registers.
-constexpr std::int64_t kColumns = 16;
 constexpr int kLevels = 4;
 
-// Adds `step` rows at a time and sums of sums: rounding errors grow with the logarithm of the rows.
-template <std::int64_t columns>
-void sum_some_columns(const float* x, float* out, std::int64_t rows, std::int64_t stride) {
-  const int power =
-      std::max(4, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows) - 1)) / kLevels);
+// Sums so many rows at a time and sums of sums, so that rounding errors grow with the logarithm of the rows.
+// `lanes` numbers side by side in each row.
+template <std::size_t lanes>
+std::array<float, lanes> cascade_sum(const float* x, std::int64_t rows, std::int64_t stride) {
+  const int bits = rows > 1 ? static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows) - 1)) : 0;
+  const int power = std::max(4, bits / kLevels);
   const std::int64_t step = std::int64_t{1} << power, mask = step - 1;
-  std::array<std::array<float, columns>, kLevels> sums{};
+  std::array<std::array<float, lanes>, kLevels> sums{};
   const auto add_row = [&](std::int64_t row) {
-    for (std::int64_t j = 0; j < columns; ++j) sums[0][static_cast<std::size_t>(j)] += x[row * stride + j];
+    for (std::size_t j = 0; j < lanes; ++j) sums[0][j] += x[row * stride + static_cast<std::int64_t>(j)];
   };
   std::int64_t row = 0;
   while (row + step <= rows) {
     for (std::int64_t i = 0; i < step; ++i) add_row(row++);
     for (std::size_t level = 1; level < kLevels; ++level) {
-      for (std::size_t j = 0; j < columns; ++j) sums[level][j] += sums[level - 1][j];
+      for (std::size_t j = 0; j < lanes; ++j) sums[level][j] += sums[level - 1][j];
       sums[level - 1] = {};
       if ((row & (mask << (level * static_cast<std::size_t>(power)))) != 0) break;
     }
   }
   while (row < rows) add_row(row++);
   for (std::size_t level = 1; level < kLevels; ++level)
-    for (std::size_t j = 0; j < columns; ++j) sums[0][j] += sums[level][j];
-  std::copy_n(sums[0].begin(), columns, out);
+    for (std::size_t j = 0; j < lanes; ++j) sums[0][j] += sums[level][j];
+  return sums[0];
+}
+
+// One column in four interleaved sums.
+float interleaved_sum(const float* x, std::int64_t rows, std::int64_t stride) {
+  constexpr std::int64_t kSums = 4;
+  std::array<float, kSums> sums{};
+  for (std::size_t k = 0; k < kSums; ++k)
+    sums[k] = cascade_sum<1>(x + static_cast<std::int64_t>(k) * stride, rows / kSums, stride * kSums)[0];
+  for (std::int64_t row = rows / kSums * kSums; row < rows; ++row) sums[0] += x[row * stride];
+  return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
 }  // namespace
 
-void sum_rows(const float* x, float* out, std::int64_t rows, std::int64_t columns) {
+void sum_rows(const float* x, float* out, std::int64_t rows, std::int64_t columns, std::int64_t group) {
+  constexpr std::size_t kLanes = 16;  // in registers
   std::int64_t first = 0;
-  for (; first + kColumns <= columns; first += kColumns)
-    sum_some_columns<kColumns>(x + first, out + first, rows, columns);
-  for (; first < columns; ++first) sum_some_columns<1>(x + first, out + first, rows, columns);
+  for (; first < columns / group * group; first += kLanes) {
+    const auto sums = cascade_sum<kLanes>(x + first, rows, columns);
+    std::copy(sums.begin(), sums.end(), out + first);
+  }
+  for (; first < columns; ++first) out[first] = interleaved_sum(x + first, rows, columns);
 }
 
 void fill_rows(const float* row, float* out, std::int64_t rows, std::int64_t columns) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/operator_kinds.h"
+
 namespace kindling {
 namespace {
 
@@ -10,23 +12,13 @@ void add_storages(const Recording& recording, const OperatorValue& value, std::v
     if (place >= 0) to.push_back(recording.places[static_cast<std::size_t>(place)].storage);
 }
 
-// Batch norm moves its running statistics, which its schema does not tell.
-bool writes_in_secret(const c10::FunctionSchema& schema, std::size_t argument) {
-  if (schema.name() != "aten::native_batch_norm") return false;
-  const std::string& name = schema.arguments()[argument].name();
-  return name == "running_mean" || name == "running_var";
-}
-
 }  // namespace
 
 OperatorEffects effects_of(const Recording& recording, const OperatorCall& call) {
-  const c10::FunctionSchema& schema = call.op.schema();
   OperatorEffects effects{.is_random = call.op.hasTag(at::Tag::nondeterministic_seeded)};
   for (std::size_t i = 0; i < call.arguments.size(); ++i) {
     add_storages(recording, call.arguments[i], effects.reads);
-    const auto* alias = schema.arguments()[i].alias_info();
-    if ((alias != nullptr && alias->isWrite()) || writes_in_secret(schema, i))
-      add_storages(recording, call.arguments[i], effects.writes);
+    if (writes_to(call.op, i)) add_storages(recording, call.arguments[i], effects.writes);
   }
   std::vector<std::size_t> results;
   for (const OperatorValue& result : call.results) add_storages(recording, result, results);
@@ -37,6 +29,13 @@ OperatorEffects effects_of(const Recording& recording, const OperatorCall& call)
                        [&](std::size_t storage) { return !is_argument(storage); });
   effects.is_view = effects.writes.empty() && effects.makes.empty() && !results.empty();
   return effects;
+}
+
+std::vector<bool> written_storages(const Recording& recording) {
+  std::vector<bool> is_written(recording.storages.size());
+  for (const OperatorCall& call : recording.calls)
+    for (const std::size_t storage : effects_of(recording, call).writes) is_written[storage] = true;
+  return is_written;
 }
 
 std::vector<bool> needed_calls(const Recording& recording, std::span<const OperatorEffects> effects,

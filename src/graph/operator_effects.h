@@ -17,6 +17,9 @@ struct OperatorEffects {
 
 OperatorEffects effects_of(const Recording& recording, const OperatorCall& call);
 
+// By storage: whether a call writes to it that has not made it.
+std::vector<bool> written_storages(const Recording& recording);
+
 // Which calls a replay needs: those that `outputs` (numbers of storages) come from, that change external
 // memory, or that draw random numbers.
 std::vector<bool> needed_calls(const Recording& recording, std::span<const OperatorEffects> effects,

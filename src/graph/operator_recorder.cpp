@@ -3,6 +3,8 @@
 #include <atomic>
 #include <utility>
 
+#include "graph/operator_kinds.h"
+
 namespace kindling {
 namespace {
 
@@ -11,15 +13,6 @@ namespace {
 constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
 std::atomic<std::uint64_t> calls_on_other_threads{0};
-
-std::string why_not_recordable(const c10::OperatorHandle& op) {
-  if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape))
-    return "it calls " + op.schema().name() + ", whose result the host reads";
-  const std::string& name = op.schema().name();
-  for (const char* changing : {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data"})
-    if (name == changing) return "it calls " + name + ", which gives a tensor other memory";
-  return {};
-}
 
 OperatorValue value_of(Recording& recording, const c10::IValue& value, bool is_new) {
   using Kind = OperatorValue::Kind;
@@ -38,6 +31,12 @@ OperatorValue value_of(Recording& recording, const c10::IValue& value, bool is_n
     return list;
   }
   return {.constant = value};
+}
+
+at::Tensor tensor_at(const c10::IValue& value, std::size_t number) {
+  if (value.isTensor()) return value.toTensor();
+  if (value.isTensorList()) return value.toTensorVector()[number];
+  return value.toOptionalTensorVector()[number].value();
 }
 
 std::vector<OperatorValue> values_of(Recording& recording, torch::jit::Stack& stack, std::size_t count,
@@ -95,12 +94,35 @@ void OperatorRecorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet
   }
 }
 
+// Memory that an operator reads before any has written to it has been written by the host.
+void OperatorRecorder::look_at_blanks(const c10::OperatorHandle& op,
+                                      const std::vector<OperatorValue>& arguments,
+                                      const torch::jit::Stack& stack) {
+  if (is_view(op)) return;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    for (std::size_t k = 0; k < arguments[i].places.size(); ++k) {
+      if (arguments[i].places[k] < 0) continue;
+      const std::size_t storage = recording_.places[static_cast<std::size_t>(arguments[i].places[k])].storage;
+      if (!recording_.storages[storage].is_blank) continue;
+      if (overwrites(op, i))
+        recording_.storages[storage].is_blank = false;
+      else if (writes_to(op, i))
+        recording_.refuse("it changes memory that the host has written");
+      else
+        recording_.keep_constant(storage, tensor_at(stack[stack.size() - arguments.size() + i], k));
+    }
+}
+
 void OperatorRecorder::add(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                            torch::jit::Stack& stack) {
   if (std::string reason = why_not_recordable(op); !reason.empty()) recording_.refuse(std::move(reason));
   auto arguments = values_of(recording_, stack, op.schema().arguments().size(), /*is_new=*/false);
+  look_at_blanks(op, arguments, stack);
   op.redispatchBoxed(below, &stack);
   auto results = values_of(recording_, stack, op.schema().returns().size(), /*is_new=*/true);
+  if (only_makes_memory(op) && results.front().places.front() >= 0)
+    recording_.storages[recording_.places[static_cast<std::size_t>(results.front().places.front())].storage]
+        .is_blank = true;
   recording_.calls.push_back({op, std::move(arguments), std::move(results)});
 }
 

@@ -3,6 +3,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <string_view>
+#include <vector>
 
 #include "graph/recording.h"
 
@@ -25,6 +26,9 @@ class OperatorRecorder {
  private:
   static void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
   void add(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack& stack);
+
+  void look_at_blanks(const c10::OperatorHandle& op, const std::vector<OperatorValue>& arguments,
+                      const torch::jit::Stack& stack);
 
   static thread_local OperatorRecorder* current_;
   Recording& recording_;

@@ -1,8 +1,12 @@
 #include "graph/recording.h"
 
+#include <c10/core/CPUAllocator.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "graph/operator_effects.h"
 
 namespace kindling {
 namespace {
@@ -10,12 +14,15 @@ namespace {
 // Larger memory that the host makes anew in each run is not looked at.
 constexpr std::size_t kLargestConstant = std::size_t{1} << 20;
 
-// FNV-1a, 64 bits.
-std::uint64_t digest(const c10::StorageImpl& storage) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  const auto* bytes = static_cast<const unsigned char*>(storage.data());
-  for (std::size_t i = 0; i < storage.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3U;
-  return hash;
+c10::intrusive_ptr<c10::StorageImpl> copy_of(const c10::StorageImpl& storage) {
+  auto copy = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+                                                    c10::GetCPUAllocator(), /*resizable=*/false);
+  std::memcpy(copy->mutable_data(), storage.data(), storage.nbytes());
+  return copy;
+}
+
+bool same_bytes(const c10::StorageImpl& one, const c10::StorageImpl& other) {
+  return one.nbytes() == other.nbytes() && std::memcmp(one.data(), other.data(), one.nbytes()) == 0;
 }
 
 std::string why_not_plain(const at::Tensor& tensor) {
@@ -66,7 +73,6 @@ void Recording::add_inputs(std::span<const at::Tensor> inputs) {
     know(inputs[i]);
     RecordedStorage& storage = storages[add_storage(inputs[i], /*is_new=*/false)];
     storage.input = static_cast<std::int64_t>(i);
-    storage.external.reset();
     storage.input_offset = offset_of(inputs[i]);
     storage.num_bytes = 0;  // of a larger tensor, it may be
   }
@@ -87,8 +93,8 @@ std::size_t Recording::add_storage(const at::Tensor& tensor, bool is_new) {
   RecordedStorage storage{.name = tensor.storage().getWeakStorageImpl(), .num_bytes = impl->nbytes()};
   if (!is_new) {
     storage.is_external = true;
-    storage.external = storage.name.lock();
-    if (!known_.contains(impl) && storage.num_bytes <= kLargestConstant) storage.first_bytes = digest(*impl);
+    storage.is_known = known_.contains(impl);
+    if (!storage.is_known && storage.num_bytes <= kLargestConstant) storage.found = copy_of(*impl);
   }
   storages.push_back(std::move(storage));
   number_of_[impl] = storages.size() - 1;
@@ -118,6 +124,13 @@ std::int64_t Recording::place_of(const at::Tensor& tensor, bool is_new) {
   return number;
 }
 
+void Recording::keep_constant(std::size_t number, const at::Tensor& tensor) {
+  RecordedStorage& storage = storages[number];
+  storage.found = copy_of(*tensor.storage().unsafeGetStorageImpl());
+  storage.is_external = storage.is_constant = true;
+  storage.is_blank = false;
+}
+
 void Recording::add_outputs(std::span<const at::Tensor> results) {
   for (const at::Tensor& result : results) {
     if (result.defined() && !storage_of(result)) refuse("it has a result that no operator has made");
@@ -132,31 +145,34 @@ bool Recording::keeps_more_than_outputs() {
   bool keeps = false;
   for (std::size_t i = 0; i < storages.size(); ++i) {
     RecordedStorage& storage = storages[i];
-    if (storage.external) storage.has_owner = storage.external.use_count() > 1;
+    storage.has_owner = storage.is_external && storage.name.use_count() > 0;
     if (!storage.is_external) keeps = keeps || (!may_live[i] && storage.name.use_count() > 0);
   }
   return keeps;
 }
 
-std::string difference(const Recording& one, const Recording& other) {
+std::string difference(const Recording& earlier, Recording& later) {
   const auto same_operator = [](const OperatorCall& a, const OperatorCall& b) { return a.op == b.op; };
-  if (!std::ranges::equal(one.calls, other.calls, same_operator))
+  if (!std::ranges::equal(earlier.calls, later.calls, same_operator))
     return "its operators differ from step to step";
-  for (std::size_t i = 0; i < one.calls.size(); ++i)
-    if (!std::ranges::equal(one.calls[i].arguments, other.calls[i].arguments, same_value) ||
-        !std::ranges::equal(one.calls[i].results, other.calls[i].results, same_value))
-      return "what it gives to " + one.calls[i].op.schema().name() + " differs from step to step";
-  if (one.places != other.places || one.storages.size() != other.storages.size() ||
-      one.outputs != other.outputs)
+  for (std::size_t i = 0; i < earlier.calls.size(); ++i)
+    if (!std::ranges::equal(earlier.calls[i].arguments, later.calls[i].arguments, same_value) ||
+        !std::ranges::equal(earlier.calls[i].results, later.calls[i].results, same_value))
+      return "what it gives to " + earlier.calls[i].op.schema().name() + " differs from step to step";
+  if (earlier.places != later.places || earlier.storages.size() != later.storages.size() ||
+      earlier.outputs != later.outputs)
     return "its tensors differ from step to step";
-  for (std::size_t i = 0; i < one.storages.size(); ++i) {
-    const RecordedStorage &a = one.storages[i], &b = other.storages[i];
+  const std::vector<bool> is_written = written_storages(later);
+  for (std::size_t i = 0; i < earlier.storages.size(); ++i) {
+    const RecordedStorage& a = earlier.storages[i];
+    RecordedStorage& b = later.storages[i];
     if (a.input != b.input || a.is_external != b.is_external || a.num_bytes != b.num_bytes)
       return "its tensors differ from step to step";
-    if (!a.external || a.external == b.external || a.input >= 0) continue;
-    // Made by the host in the step itself, such as a number: then it is a constant if it is always the same.
-    if (a.has_owner || a.num_bytes > kLargestConstant || a.first_bytes != b.first_bytes)
+    if (!a.is_external || a.input >= 0 || (a.name == b.name && !a.is_constant)) continue;
+    if (a.has_owner || !a.found || !b.found || !same_bytes(*a.found, *b.found))
       return "it reads a tensor that is another one in each step";
+    if (is_written[i]) return "it changes memory that the host has written";
+    b.is_constant = true;
   }
   return {};
 }

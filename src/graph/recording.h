@@ -38,17 +38,19 @@ struct OperatorCall {
   std::vector<OperatorValue> arguments, results;
 };
 
-// Memory that tensors of a recording lie in. What was made while it ran is known by its name alone, so that a
-// recording holds no memory that would have been freed.
+// Memory that tensors of a recording lie in, by its name alone: a recording holds nothing that would have
+// been freed, and sees what others have let go of.
 struct RecordedStorage {
   c10::weak_intrusive_ptr<c10::StorageImpl> name;
-  bool is_external = false;                         // it has been there before
-  c10::intrusive_ptr<c10::StorageImpl> external{};  // memory that is; nullptr for inputs
   std::size_t num_bytes = 0;
-  std::uint64_t first_bytes = 0;  // of external memory that is not known: a digest of what was found there
-  bool has_owner = false;         // external memory that somebody holds beyond the recorded work
-  std::int64_t input = -1;        // number of the input whose memory it is
-  std::int64_t input_offset = 0;  // of that, in bytes
+  bool is_external = false;  // it has been there before
+  bool is_known = false;     // by know()
+  bool is_blank = false;     // no operator has written to it yet
+  bool is_constant = false;  // made by the host, always with the same numbers
+  bool has_owner = false;    // external memory that somebody held when the work had been left
+  c10::intrusive_ptr<c10::StorageImpl> found{};  // a copy of what was in external memory that is not known
+  std::int64_t input = -1;                       // number of the input whose memory it is
+  std::int64_t input_offset = 0;                 // of that, in bytes
 };
 
 // The operators that a piece of work has called, below autograd, in their order.
@@ -70,6 +72,8 @@ class Recording {
   std::int64_t place_of(const at::Tensor& tensor, bool is_new);
   std::optional<std::size_t> storage_of(const at::Tensor& tensor) const;
   void refuse(std::string reason);
+  // Of blank memory that an operator reads: the host has written there, and this is taken for a constant.
+  void keep_constant(std::size_t storage, const at::Tensor& tensor);
   // What the work has left as results; undefined ones stand for nothing.
   void add_outputs(std::span<const at::Tensor> results);
 
@@ -85,7 +89,8 @@ class Recording {
   std::unordered_map<const c10::StorageImpl*, bool> known_;
 };
 
-// In what two recordings of the same work differ; empty: in nothing.
-std::string difference(const Recording& one, const Recording& other);
+// In what two recordings of the same work differ; empty: in nothing. What the host has made anew for each,
+// with the same numbers, becomes a constant of the later one.
+std::string difference(const Recording& earlier, Recording& later);
 
 }  // namespace kindling

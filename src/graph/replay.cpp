@@ -87,6 +87,9 @@ Replay::Replay(const Recording& recording, std::span<const at::Tensor> inputs) {
     set_inputs(inputs);
     add_outputs(builder);
     changed_ = builder.changed();
+    for (const RecordedStorage& storage : recording.storages)
+      if (storage.is_external && !storage.is_known && !storage.is_constant && storage.input < 0)
+        if (const auto there = storage.name.lock()) watched_.push_back({storage.name, there->data()});
     const KeptValues before(changed_);
     add_nodes(builder);
   }
@@ -98,6 +101,13 @@ void Replay::add_inputs(const ReplayBuilder& builder) {
   for (std::size_t i = 0; i < storages.size(); ++i)
     if (storages[i].input >= 0)
       inputs_.push_back({static_cast<std::size_t>(storages[i].input), builder.storage(i)});
+}
+
+bool Replay::has_lost_tensors() const {
+  return std::ranges::any_of(watched_, [](const Watched& watched) {
+    const auto storage = watched.storage.lock();
+    return !storage || storage->data() != watched.data;
+  });
 }
 
 void Replay::set_inputs(std::span<const at::Tensor> inputs) {

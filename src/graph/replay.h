@@ -38,6 +38,9 @@ class Replay {
   std::size_t num_nodes() const noexcept { return nodes_.size(); }
   // Whether somebody else holds a result of the latest run, which another run would change.
   bool is_lent() const;
+  // Whether a tensor that the work reads, and that was not known to the recording, has been let go of by all
+  // others or has got other memory: then the work reads something else now.
+  bool has_lost_tensors() const;
   // Gives memory back until the next run: that of intermediate results, or of results that nobody holds, too.
   enum class Memory { intermediate, all };
   void release(Memory memory);
@@ -65,6 +68,11 @@ class Replay {
   std::vector<at::Tensor> outputs_, changed_;
   std::vector<c10::Storage> own_outputs_;  // the memory of those that a run makes
   std::vector<std::size_t> own_uses_;      // of the outputs, by the replay itself
+  struct Watched {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    const void* data;
+  };
+  std::vector<Watched> watched_;
   std::size_t num_bytes_ = 0;
   at::DataPtr memory_;
 };

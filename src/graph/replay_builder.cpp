@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "graph/fast_node.h"
+#include "graph/operator_kinds.h"
 #include "graph/out_operator.h"
 
 namespace kindling {
@@ -21,10 +22,16 @@ c10::Storage empty_storage(std::size_t num_bytes) {
                                                             /*resizable=*/false));
 }
 
-bool only_makes_memory(const OperatorCall& call) {
-  const std::string& name = call.op.schema().name();
-  return name == "aten::empty" || name == "aten::empty_strided" || name == "aten::empty_like" ||
-         name == "aten::new_empty" || name == "aten::new_empty_strided";
+c10::Storage memory_for(const RecordedStorage& recorded) {
+  if (!recorded.is_external || recorded.input >= 0) return empty_storage(recorded.num_bytes);
+  if (recorded.is_constant) return c10::Storage(recorded.found);
+  const auto storage = recorded.name.lock();
+  TORCH_CHECK(storage, "a tensor that it reads has gone");
+  if (recorded.is_known) return c10::Storage(storage);
+  // The same memory under another name: so one sees whether somebody else still holds it.
+  const c10::Storage again = empty_storage(recorded.num_bytes);
+  again.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(storage->mutable_data(), at::kCPU));
+  return again;
 }
 
 }  // namespace
@@ -42,10 +49,7 @@ ReplayBuilder::ReplayBuilder(const Recording& recording)
   is_needed_ = needed_calls(recording, effects_, of_outputs);
   for (std::size_t i = 0; i < shared_with_.size(); ++i) shared_with_[i] = i;
   share_copies();
-  for (std::size_t i = 0; i < recording.storages.size(); ++i) {
-    const RecordedStorage& storage = recording.storages[i];
-    storages_.push_back(storage.external ? c10::Storage(storage.external) : empty_storage(storage.num_bytes));
-  }
+  for (const RecordedStorage& storage : recording.storages) storages_.push_back(memory_for(storage));
   for (std::size_t i = 0; i < storages_.size(); ++i) storages_[i] = storages_[shared_with_[i]];
 }
 
@@ -83,7 +87,7 @@ void ReplayBuilder::share_copy(std::size_t number) {
     if (!is_needed_[i] || i == number) continue;
     if (i > number && touches(i, from.storage)) return;
     if (i > number || !touches(i, to.storage)) continue;
-    if (maker || !only_makes_memory(recording_.calls[i])) return;
+    if (maker || !only_makes_memory(recording_.calls[i].op)) return;
     maker = i;
   }
   if (!maker) return;
@@ -148,7 +152,7 @@ ReplayBuilder::Nodes ReplayBuilder::nodes_of(std::size_t number) {
     return nodes;
   }
   for (const std::size_t storage : effects.makes) nodes.made.push_back(shared_with_[storage]);
-  if (only_makes_memory(call)) return nodes;
+  if (only_makes_memory(call.op)) return nodes;
   nodes.results = results(call);
   nodes.making = std::make_unique<MakingNode>(call.op, arguments(call), nodes.results);
   const bool are_defined = std::ranges::all_of(call.results, [](const OperatorValue& result) {
@@ -177,7 +181,7 @@ std::vector<at::Tensor> ReplayBuilder::changed() {
   for (std::size_t i = 0; i < effects_.size(); ++i)
     for (const std::size_t storage : effects_[i].writes) {
       const RecordedStorage& of = recording_.storages[storage];
-      if (!is_needed_[i] || !of.external || has[storage]) continue;
+      if (!is_needed_[i] || !of.is_external || of.input >= 0 || has[storage]) continue;
       has[storage] = true;
       tensors.push_back(at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storages_[storage]),
                                                                  c10::DispatchKeySet(c10::DispatchKey::CPU),

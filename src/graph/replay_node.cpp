@@ -1,5 +1,6 @@
 #include "graph/replay_node.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 
 namespace kindling {
@@ -32,14 +33,20 @@ void MakingNode::run() {
   stack_.clear();
 }
 
-void MakingNode::adopt(const at::Tensor& result, const at::Tensor& recorded) {
+void MakingNode::adopt(const at::Tensor& result, const at::Tensor& recorded) const {
   if (!recorded.defined()) return;
-  const bool is_alike = result.defined() && result.sizes() == recorded.sizes() &&
-                        result.strides() == recorded.strides() && result.dtype() == recorded.dtype() &&
-                        result.storage_offset() == 0 && result.storage().use_count() == 1;
-  TORCH_CHECK(is_alike, "a result is not what was recorded");
-  recorded.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-      std::move(result.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()));
+  TORCH_CHECK(result.defined() && result.sizes() == recorded.sizes() && result.dtype() == recorded.dtype(),
+              op_.schema().name(), " gives another kind of result than before");
+  c10::StorageImpl& memory = *recorded.storage().unsafeGetStorageImpl();
+  if (result.strides() == recorded.strides() && result.storage_offset() == 0 &&
+      result.storage().nbytes() == memory.nbytes() && result.storage().use_count() == 1) {
+    memory.set_data_ptr_noswap(
+        std::move(result.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()));
+    return;
+  }
+  // A part of other memory, or one that somebody else holds, too.
+  if (memory.data() == nullptr) memory.set_data_ptr_noswap(c10::GetCPUAllocator()->allocate(memory.nbytes()));
+  recorded.copy_(result);
 }
 
 }  // namespace kindling

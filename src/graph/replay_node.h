@@ -40,7 +40,7 @@ class MakingNode : public ReplayNode {
   void run() override;
 
  private:
-  static void adopt(const at::Tensor& result, const at::Tensor& recorded);
+  void adopt(const at::Tensor& result, const at::Tensor& recorded) const;
 
   c10::OperatorHandle op_;
   torch::jit::Stack arguments_, stack_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+
 namespace kindling {
 namespace {
 

@@ -132,9 +132,14 @@ at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batc
   if (running_ != &recorded && running_ != nullptr) running_->replay()->release(Replay::Memory::all);
   running_ = &recorded;
   const bool is_first = recorded.replay() == nullptr;
+  if (!is_first && recorded.replay()->has_lost_tensors()) {
+    begin_anew();
+    return eager_.compute(batch, /*begins_window=*/false, factor);
+  }
+  if (!is_first && recorded.replay()->is_lent())
+    return eager_.compute(batch, /*begins_window=*/false, factor);
   const bool is_due = std::exchange(checked_in_epoch_, state_.progress.epoch) != state_.progress.epoch;
   if (is_first || is_due) return checked(recorded, batch, factor);
-  if (recorded.replay()->is_lent()) return eager_.compute(batch, /*begins_window=*/false, factor);
   return replay(recorded, batch, factor);
 }
 

@@ -1,63 +1,408 @@
-// Recorded steps against steps that are not recorded.
+// Recorded steps against steps that are not recorded: bit by bit.
+#include "training/step_graph.h"
+
 #include <gtest/gtest.h>
-#include <torch/nn.h>
 
-#include <chrono>
-#include <cstdio>
-
-#include "kindling/nn/classifier.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/optim/adam.h"
-#include "training/small_fit.h"
+#include "kindling/metrics/class_score.h"
+#include "kindling/metrics/confusion_matrix.h"
+#include "kindling/nn/activation_checkpoint.h"
+#include "kindling/nn/carried_state.h"
+#include "kindling/optim/lbfgs.h"
+#include "kindling/optim/sgd.h"
+#include "kindling/tensors/checkpoint_file.h"
+#include "support/scratch.h"
 
 namespace kindling {
 namespace {
 
-struct Mixed : Classifier {
-  Mixed() {
-    register_module("conv", conv);
-    register_module("norm", norm);
-    register_module("drop", drop);
-    register_module("hidden", hidden);
-    register_module("out", out);
-  }
-  at::Tensor forward(const at::Tensor& images) override {
-    at::Tensor x = torch::max_pool2d(torch::relu(norm->forward(conv->forward(images))), 2);
-    x = torch::relu(hidden->forward(x.flatten(1)));
-    return out->forward(drop->forward(x));
-  }
-  bool static_step() const override { return true; }
-  torch::nn::Conv2d conv{torch::nn::Conv2dOptions(1, 8, 3).padding(1)};
-  torch::nn::BatchNorm2d norm{8};
-  torch::nn::Dropout drop{0.3};
-  torch::nn::Linear hidden{8 * 4 * 4, 32}, out{32, 10};
-};
+// Of 36 batches, one layout with 5 and one with 1 per epoch: each warms up once and is recorded twice, an
+// epoch's first batch is made by the step itself as well, and so is a first replay.
+constexpr std::int64_t kAll = 36;
 
-std::vector<at::Tensor> trained(const std::string& step_graph, std::int64_t window) {
-  torch::manual_seed(1);
-  auto model = std::make_shared<Mixed>();
-  TensorData data({torch::randn({16 * 5 + 6, 1, 8, 8}), torch::randint(10, {16 * 5 + 6})}, {},
-                  {.batch_size = 16, .shuffle = true});
-  Trainer trainer(
-      {.max_epochs = 4,
-       .gradient_clip_val = 1.0,
-       .accumulate_grad_batches = window,
-       .step_graph = step_graph,
-       .optimizer = [](ParameterGroups p) { return std::make_unique<Adam>(std::move(p), AdamOptions{.lr = 0.01}); }});
-  trainer.fit(model, data);
-  auto values = model->parameters();
-  for (auto& buffer : model->buffers()) values.push_back(buffer);
-  return values;
+TEST(StepGraph, GivesTheBitsOfTheStepsThemselves) {
+  const GraphFit eager = graph_fit("off"), recorded = graph_fit("on");
+  EXPECT_EQ(eager.num_calls, kAll);
+  EXPECT_LT(recorded.num_calls, kAll - 15);
+  EXPECT_EQ(recorded.said, "");
+  expect_same_fit(recorded, eager);
 }
 
-TEST(StepGraph, GivesTheSameBits) {
-  for (const std::int64_t window : {1, 2}) {
-    const auto eager = trained("off", window), recorded = trained("on", window);
-    ASSERT_EQ(eager.size(), recorded.size());
-    for (std::size_t i = 0; i < eager.size(); ++i)
-      EXPECT_TRUE(eager[i].equal(recorded[i])) << window << " " << i;
+TEST(StepGraph, HoldsWithEveryOptionThatTouchesAStep) {
+  const std::vector<std::pair<std::string, TrainerOptions>> cases{
+      {"clipping and step records", {.gradient_clip_val = 0.5, .log_every_n_steps = 2}},
+      {"windows", {.accumulate_grad_batches = 2, .log_every_n_steps = 1}},
+      {"windows of three with clipping", {.gradient_clip_val = 0.5, .accumulate_grad_batches = 3}},
+      {"bf16-mixed", {.precision = "bf16-mixed"}},
+      {"16-mixed in windows", {.accumulate_grad_batches = 2, .precision = "16-mixed"}},
+      {"64-true", {.precision = "64-true"}},
+      {"channels last", {.channels_last = "on"}},
+      {"skipping", {.on_nonfinite = "skip"}},
+      {"ignoring", {.on_nonfinite = "ignore"}},
+      {"norms of gradients", {.log_every_n_steps = 1, .track_grad_norm = 2}},
+      {"several validations", {.val_check_interval = 0.5}},
+      {"momentum", {.optimizer = [](ParameterGroups p) {
+         return std::make_unique<Sgd>(std::move(p), SgdOptions{.lr = 0.05, .momentum = 0.9});
+       }}}};
+  for (const auto& [name, options] : cases) {
+    SCOPED_TRACE(name);
+    const GraphFit eager = graph_fit("off", options), recorded = graph_fit("on", options);
+    EXPECT_EQ(eager.num_calls, kAll);
+    EXPECT_LT(recorded.num_calls, kAll - 15);
+    EXPECT_EQ(recorded.said, "");
+    expect_same_fit(recorded, eager);
   }
+}
+
+TEST(StepGraph, LogsWhatTheModelLogs) {
+  const auto prepare = [](CountedNet& net) {
+    net.add_metric("confusion", std::make_shared<ConfusionMatrix>());
+    net.add_metric("f1", std::make_shared<ClassScore>());
+    net.extra = [](CountedNet& model, const Batch& batch, const at::Tensor& loss) {
+      model.log("double_loss", 2 * loss.detach());
+      model.log("brightness", batch[0].mean(), {.weight = 3});
+      model.log("constant", 7);
+      return loss;
+    };
+  };
+  const GraphFit eager = graph_fit("off", {.log_every_n_steps = 1}, prepare),
+                 recorded = graph_fit("on", {.log_every_n_steps = 1}, prepare);
+  EXPECT_LT(recorded.num_calls, kAll - 15);
+  expect_same_fit(recorded, eager);
+  ASSERT_NE(recorded.records.back().find("double_loss"), nullptr);
+}
+
+TEST(StepGraph, IsUsedByItselfWhereTheModelSaysSo) {
+  EXPECT_LT(graph_fit("auto").num_calls, kAll - 15);
+  struct Other : CountedNet {
+    bool static_step() const override { return false; }
+  };
+  torch::manual_seed(1);
+  const auto model = std::make_shared<Other>();
+  TensorData data({at::randn({86, 1, 8, 8}), at::randint(5, {86})}, {}, {.batch_size = 16});
+  Trainer({.max_epochs = 6}).fit(model, data);
+  EXPECT_EQ(model->num_calls, kAll);
+}
+
+// What a model may do that a replay cannot: the step itself is made, with the reason, and all numbers stay.
+struct Refusal {
+  std::string name, reason;
+  std::function<void(CountedNet&)> prepare;
+  TrainerOptions options{};
+};
+
+class RefusedSteps : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedSteps, AreNotReplayed) {
+  const GraphFit eager = graph_fit("off", GetParam().options, GetParam().prepare),
+                 asked = graph_fit("on", GetParam().options, GetParam().prepare);
+  EXPECT_NE(asked.said.find("step_graph: steps are not recorded: "), std::string::npos);
+  EXPECT_NE(asked.said.find(GetParam().reason), std::string::npos) << asked.said;
+  EXPECT_EQ(asked.num_calls, eager.num_calls);
+  expect_same_fit(asked, eager);
+}
+
+void use(CountedNet& net, std::function<at::Tensor(CountedNet&, const Batch&, at::Tensor)> extra) {
+  net.extra = std::move(extra);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , RefusedSteps,
+    testing::Values(
+        Refusal{"ReadsOnTheHost", "whose result the host reads",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet&, const Batch&, at::Tensor loss) {
+                    return loss * (loss.item().toDouble() > 0 ? 1 : 2);
+                  });
+                }},
+        Refusal{"HasAShapeByData", "whose result the host reads",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet&, const Batch& batch, at::Tensor loss) {
+                    return loss + batch[0].masked_select(batch[0] > 0).mean() * 0;
+                  });
+                }},
+        Refusal{"CallsOthersNowAndThen", "its operators differ",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                    return model.num_calls % 2 == 0 ? loss * 1 : loss;
+                  });
+                }},
+        Refusal{"GivesOtherNumbers", "differs from step to step",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                    return loss * (1 + 1e-3 * static_cast<double>(model.num_calls));
+                  });
+                }},
+        Refusal{"MakesOtherTensors", "another one in each step",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                    std::vector<float> number{1.F + 1e-3F * static_cast<float>(model.num_calls)};
+                    return loss * torch::from_blob(number.data(), {}).clone();
+                  });
+                }},
+        Refusal{"WritesOnTheHost", "another one in each step",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                    at::Tensor number = at::empty({});
+                    *number.mutable_data_ptr<float>() = 1.F + 1e-3F * static_cast<float>(model.num_calls);
+                    return loss * number;
+                  });
+                }},
+        Refusal{"ChangesAConstant", "changes memory that the host has written",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet&, const Batch&, at::Tensor loss) {
+                    std::vector<float> number{1.25F};
+                    at::Tensor factor = torch::from_blob(number.data(), {});
+                    return loss * factor.mul_(1.5).clone();
+                  });
+                }},
+        Refusal{"ChangesWhatTheHostHasWritten", "changes memory that the host has written",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet&, const Batch&, at::Tensor loss) {
+                    at::Tensor number = at::empty({});
+                    *number.mutable_data_ptr<float>() = 1.25F;
+                    return loss * number.mul_(1.5);
+                  });
+                }},
+        Refusal{"LogsOtherNumbers", "what it logs differs",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                    model.log("calls", static_cast<double>(model.num_calls));
+                    return loss;
+                  });
+                }},
+        Refusal{"KeepsATensor", "it keeps tensors",
+                [](CountedNet& net) {
+                  use(net, [kept = at::Tensor()](CountedNet&, const Batch&, at::Tensor loss) mutable {
+                    if (kept.defined()) loss = loss + 0.01 * (loss - kept);
+                    kept = loss.detach() * 1;
+                    return loss;
+                  });
+                }},
+        Refusal{"CarriesAState", "carries a state",
+                [](CountedNet& net) {
+                  use(net, [state = CarriedState(CarriedStateOptions{.batch_dim = 0})](
+                               CountedNet&, const Batch&, at::Tensor loss) mutable {
+                    state->forget();
+                    state->carry(loss.detach().expand({1, 1}));
+                    return loss;
+                  });
+                }},
+        Refusal{"HasAnActivationCheckpoint", "activation checkpoint",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet& model, const Batch& batch, const at::Tensor&) {
+                    const at::Tensor hidden = activation_checkpoint(
+                        *model.hidden, [&](const at::Tensor& x) { return model.hidden->forward(x); },
+                        torch::max_pool2d(model.conv->forward(batch[0]), 2).flatten(1));
+                    return model.loss(model.out->forward(hidden), batch.labels());
+                  });
+                }},
+        Refusal{"HasAHook", "a parameter has a hook",
+                [](CountedNet& net) {
+                  net.out->bias.register_hook([](const at::Tensor& gradient) { return gradient * 0.5; });
+                }},
+        Refusal{"HasAClosure",
+                "evaluates the loss several times",
+                [](CountedNet&) {},
+                {.max_epochs = 1,
+                 .optimizer =
+                     [](ParameterGroups p) {
+                       return std::make_unique<Lbfgs>(std::move(p), LbfgsOptions{.lr = 1e-3, .max_iter = 2});
+                     }}},
+        Refusal{"LooksForAnomalies", "detect_anomaly", [](CountedNet&) {}, {.detect_anomaly = true}}),
+    [](const auto& refusal) { return refusal.param.name; });
+
+TEST(StepGraph, NoticesAStepThatBecomesAnotherOne) {
+  const auto prepare = [](CountedNet& net) {
+    use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+      return loss * (model.trainer().epoch() < 4 ? 1. : 0.5);
+    });
+  };
+  const GraphFit eager = graph_fit("off", {}, prepare), recorded = graph_fit("on", {}, prepare);
+  EXPECT_LT(recorded.num_calls, kAll - 5);
+  EXPECT_NE(recorded.said.find("does something else now"), std::string::npos);
+  expect_same_fit(recorded, eager);
+}
+
+// What a callback may do to a model between two steps.
+class Meddler : public Callback {
+ public:
+  explicit Meddler(std::function<void(CountedNet&, std::int64_t batch)> meddle)
+      : meddle_(std::move(meddle)) {}
+  void on_train_batch_end(Trainer&, Module& model) override {
+    meddle_(dynamic_cast<CountedNet&>(model), ++num_batches_);
+  }
+
+ private:
+  std::function<void(CountedNet&, std::int64_t)> meddle_;
+  std::int64_t num_batches_ = 0;
+};
+
+TEST(StepGraph, FollowsAModelThatChanges) {
+  const std::vector<std::pair<std::string, std::function<void(CountedNet&, std::int64_t)>>> cases{
+      {"freezing",
+       [](CountedNet& net, std::int64_t batch) {
+         if (batch == 15) net.freeze(*net.norm);
+         if (batch == 22) net.unfreeze(*net.norm);
+       }},
+      {"a parameter that stops to learn",
+       [](CountedNet& net, std::int64_t batch) {
+         if (batch == 15) net.hidden->weight.requires_grad_(false);
+       }},
+      {"weights in other memory",
+       [](CountedNet& net, std::int64_t batch) {
+         if (batch == 15) net.hidden->weight.set_data(net.hidden->weight.detach() * 0.9);
+       }},
+      {"weights that are written",
+       [](CountedNet& net, std::int64_t batch) {
+         const torch::NoGradGuard no_grad;
+         if (batch == 15) net.hidden->weight.mul_(0.9);
+       }},
+      {"a layer in evaluation mode",
+       [](CountedNet& net, std::int64_t batch) {
+         if (batch == 14) net.drop->eval();
+       }},
+      {"a mask that is exchanged",
+       [](CountedNet& net, std::int64_t batch) {
+         if (batch == 1)
+           use(net, [mask = &net.mask](CountedNet&, const Batch&, at::Tensor loss) { return loss * *mask; });
+         if (batch == 26) net.mask = at::full({}, 0.75);
+       }},
+      {"statistics in other memory", [](CountedNet& net, std::int64_t batch) {
+         if (batch == 15) net.norm->running_mean.set_data(at::ones({4}));
+       }}};
+  for (const auto& [name, meddle] : cases) {
+    SCOPED_TRACE(name);
+    const auto with = [&, &meddle = meddle] {
+      return TrainerOptions{.callbacks = {std::make_shared<Meddler>(meddle)}};
+    };
+    const GraphFit eager = graph_fit("off", with()), recorded = graph_fit("on", with());
+    EXPECT_LT(recorded.num_calls, kAll - 5);
+    EXPECT_EQ(recorded.said, "");
+    expect_same_fit(recorded, eager);
+  }
+}
+
+// Gradients that somebody keeps are not written to.
+TEST(StepGraph, LeavesGradientsToThoseWhoKeepThem) {
+  class Keeper : public Callback {
+   public:
+    void on_before_optimizer_step(Trainer&, Module& model, Optimizer&) override {
+      kept.push_back(model.parameters().back().grad());
+      copies.push_back(kept.back().clone());
+    }
+    std::vector<at::Tensor> kept, copies;
+  };
+  const auto keeper = std::make_shared<Keeper>();
+  const GraphFit recorded = graph_fit("on", {.callbacks = {keeper}});
+  EXPECT_LT(recorded.num_calls, kAll);
+  for (std::size_t i = 0; i < keeper->kept.size(); ++i)
+    EXPECT_TRUE(same(keeper->kept[i], keeper->copies[i])) << i;
+  expect_same_fit(recorded, graph_fit("off"));
+}
+
+// Parameters that are no matter of the optimizer's gather their gradients from step to step.
+TEST(StepGraph, GathersGradientsThatNobodyClears) {
+  std::vector<at::Tensor> gathered;
+  for (const char* step_graph : {"off", "on"}) {
+    std::shared_ptr<CountedNet> model;
+    graph_fit(step_graph, {.optimizer =
+                               [](ParameterGroups p) {
+                                 std::vector<at::Tensor> head(p.groups()[0].parameters.end() - 2,
+                                                              p.groups()[0].parameters.end());
+                                 return std::make_unique<Sgd>(ParameterGroups(head), SgdOptions{.lr = 0.05});
+                               },
+                           .callbacks = {std::make_shared<Meddler>([&](CountedNet& net, std::int64_t batch) {
+                             if (batch == kAll) gathered.push_back(net.hidden->weight.grad().clone());
+                           })}});
+  }
+  ASSERT_EQ(gathered.size(), 2U);
+  EXPECT_TRUE(same(gathered[1], gathered[0]));
+}
+
+TEST(StepGraph, LeavesOutStepsThatAreNotFinite) {
+  const auto data_with_nan = [](const char* step_graph, const char* on_nonfinite) {
+    torch::manual_seed(1);
+    const auto model = std::make_shared<CountedNet>();
+    at::Tensor images = at::randn({96, 1, 8, 8});
+    images[70].fill_(std::numeric_limits<float>::quiet_NaN());
+    TensorData data({images, at::randint(5, {96})}, {}, {.batch_size = 16, .shuffle = false});
+    Trainer({.max_epochs = 5, .step_graph = step_graph, .on_nonfinite = on_nonfinite}).fit(model, data);
+    return model->hidden->weight.detach().clone();
+  };
+  for (const char* on_nonfinite : {"skip", "stop"})
+    EXPECT_TRUE(same(data_with_nan("on", on_nonfinite), data_with_nan("off", on_nonfinite))) << on_nonfinite;
+}
+
+// A host's constant is one as long as it stays the same.
+TEST(StepGraph, KnowsConstants) {
+  const auto prepare = [](CountedNet& net) {
+    use(net, [](CountedNet&, const Batch&, at::Tensor loss) {
+      std::vector<float> number{1.25F};
+      return loss * torch::from_blob(number.data(), {}).clone() + torch::tensor({0.5F, 0.25F}).sum();
+    });
+  };
+  const GraphFit recorded = graph_fit("on", {}, prepare);
+  EXPECT_LT(recorded.num_calls, kAll - 15) << recorded.said;
+  expect_same_fit(recorded, graph_fit("off", {}, prepare));
+}
+
+// More shapes than are worth a recording each.
+TEST(StepGraph, LeavesBatchesOfManyShapes) {
+  const auto weight = [](const char* step_graph, std::string& text) {
+    const SaidBySteps said;
+    const auto model = std::make_shared<Slope>();
+    Trainer trainer({.max_epochs = 1, .step_graph = step_graph});
+    trainer.prepare_model(model);
+    for (std::int64_t step = 0; step < 60; ++step) {
+      const at::Tensor x = at::arange(1 + step % 12, at::kFloat).unsqueeze(1);
+      trainer.train_step(Batch{x, 2 * x});
+    }
+    text = said.text();
+    return model->weight.detach().clone();
+  };
+  std::string of_eager, of_recorded;
+  const at::Tensor eager = weight("off", of_eager), recorded = weight("on", of_recorded);
+  EXPECT_NE(of_recorded.find("more than 8 layouts"), std::string::npos) << of_recorded;
+  EXPECT_TRUE(same(recorded, eager));
+}
+
+// The graph is no part of what is saved: a training goes on with it or without.
+TEST(StepGraph, MayBeSwitchedByAResume) {
+  const Scratch folder;
+  const auto trained = [&](const char* step_graph, std::int64_t epochs, const std::filesystem::path& from) {
+    torch::manual_seed(1);
+    const auto model = std::make_shared<CountedNet>();
+    TensorData data({at::randn({86, 1, 8, 8}), at::randint(5, {86})}, {}, {.batch_size = 16});
+    Trainer trainer({.max_epochs = epochs, .step_graph = step_graph});
+    trainer.fit(model, data, {.resume = from});
+    save_checkpoint(trainer.state_dict(), folder / "last.ckpt");
+    return model->hidden->weight.detach().clone();
+  };
+  const at::Tensor whole = trained("off", 6, {});
+  for (const auto& [first, second] : {std::pair("on", "off"), std::pair("off", "on")}) {
+    trained(first, 3, {});
+    EXPECT_TRUE(same(trained(second, 6, folder / "last.ckpt"), whole)) << first << ", then " << second;
+  }
+}
+
+TEST(StepGraph, ServesOwnLoops) {
+  const auto trained = [](const char* step_graph) {
+    torch::manual_seed(1);
+    const auto model = std::make_shared<CountedNet>();
+    TensorData data({at::randn({80, 1, 8, 8}), at::randint(5, {80})}, {}, {.batch_size = 16});
+    Trainer trainer({.max_epochs = 4, .step_graph = step_graph});
+    trainer.prepare_data(data);
+    trainer.prepare_model(model);
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
+      trainer.finish_epoch();
+    }
+    return std::pair(model->out->weight.detach().clone(), model->num_calls);
+  };
+  const auto [eager, all] = trained("off");
+  const auto [recorded, some] = trained("on");
+  EXPECT_LT(some, all - 8);
+  EXPECT_TRUE(same(recorded, eager));
 }
 
 }  // namespace

@@ -1,0 +1,52 @@
+#include "graph/operator_kinds.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+namespace kindling {
+namespace {
+
+bool is_one_of(const c10::OperatorHandle& op, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, std::string_view(op.schema().name())) != names.end();
+}
+
+}  // namespace
+
+bool only_makes_memory(const c10::OperatorHandle& op) {
+  return is_one_of(op, {"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::new_empty",
+                        "aten::new_empty_strided"});
+}
+
+bool is_view(const c10::OperatorHandle& op) {
+  const auto& returns = op.schema().returns();
+  return !returns.empty() && std::ranges::all_of(returns, [](const c10::Argument& result) {
+    return result.alias_info() != nullptr && !result.alias_info()->isWrite();
+  });
+}
+
+bool writes_to(const c10::OperatorHandle& op, std::size_t number) {
+  const c10::Argument& argument = op.schema().arguments()[number];
+  if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
+  // Batch norm moves its running statistics.
+  return is_one_of(op, {"aten::native_batch_norm"}) &&
+         (argument.name() == "running_mean" || argument.name() == "running_var");
+}
+
+bool overwrites(const c10::OperatorHandle& op, std::size_t argument) {
+  if (!writes_to(op, argument)) return false;
+  return op.schema().arguments()[argument].is_out() ||
+         is_one_of(op, {"aten::copy_", "aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_",
+                        "aten::bernoulli_", "aten::random_", "aten::exponential_"});
+}
+
+std::string why_not_recordable(const c10::OperatorHandle& op) {
+  const std::string& name = op.schema().name();
+  if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape))
+    return "it calls " + name + ", whose result the host reads";
+  if (is_one_of(op, {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data"}))
+    return "it calls " + name + ", which gives a tensor other memory";
+  return {};
+}
+
+}  // namespace kindling

@@ -1,0 +1,118 @@
+// Trainings with and without recorded steps, for tests that compare them.
+#pragma once
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kindling/base/log.h"
+#include "kindling/nn/classifier.h"
+#include "kindling/optim/adam.h"
+#include "support/tensor_matchers.h"
+#include "training/small_fit.h"
+
+namespace kindling {
+
+// What the app log says while it lives.
+class SaidBySteps {
+ public:
+  SaidBySteps() {
+    configure_log({});
+    set_log_observer([this](LogLevel, const std::string& line) { text_ += line + "\n"; });
+  }
+  ~SaidBySteps() { set_log_observer({}); }
+  SaidBySteps(const SaidBySteps&) = delete;
+  SaidBySteps& operator=(const SaidBySteps&) = delete;
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// Convolution, batch norm, dropout and linear layers; counts how often its step has been run.
+class CountedNet : public Classifier {
+ public:
+  CountedNet() {
+    register_module("conv", conv);
+    register_module("norm", norm);
+    register_module("drop", drop);
+    register_module("hidden", hidden);
+    register_module("out", out);
+  }
+  at::Tensor forward(const at::Tensor& images) override {
+    const at::Tensor seen = torch::max_pool2d(torch::relu(norm->forward(conv->forward(images))), 2);
+    return out->forward(drop->forward(torch::relu(hidden->forward(seen.flatten(1)))));
+  }
+  at::Tensor training_step(const Batch& batch) override {
+    ++num_calls;
+    return extra ? extra(*this, batch, Classifier::training_step(batch)) : Classifier::training_step(batch);
+  }
+  bool static_step() const override { return true; }
+
+  std::int64_t num_calls = 0;
+  // What a test does beside.
+  std::function<at::Tensor(CountedNet&, const Batch&, at::Tensor loss)> extra{};
+  at::Tensor mask = at::full({}, 0.5);  // neither parameter nor buffer
+  torch::nn::Conv2d conv{torch::nn::Conv2dOptions(1, 4, 3).padding(1)};
+  torch::nn::BatchNorm2d norm{4};
+  torch::nn::Dropout drop{0.3};
+  torch::nn::Linear hidden{4 * 4 * 4, 16}, out{16, 5};
+};
+
+struct GraphFit {
+  std::vector<at::Tensor> values;  // weights and buffers
+  std::vector<Record> records;
+  std::int64_t num_calls = 0;
+  std::string said;
+};
+
+// 6 epochs of 86 images in batches of 16: five, and a short one.
+inline GraphFit graph_fit(const std::string& step_graph, TrainerOptions options = {},
+                          const std::function<void(CountedNet&)>& prepare = {}) {
+  const SaidBySteps said;
+  torch::manual_seed(1);
+  const auto model = std::make_shared<CountedNet>();
+  TensorData data({at::randn({86, 1, 8, 8}), at::randint(5, {86})},
+                  {at::randn({20, 1, 8, 8}), at::randint(5, {20})}, {.batch_size = 16});
+  if (prepare) prepare(*model);
+  const auto records = std::make_shared<MemoryLogger>();
+  if (!options.max_epochs) options.max_epochs = 6;
+  options.step_graph = step_graph;
+  options.loggers.push_back(records);
+  if (!options.optimizer)
+    options.optimizer = [](ParameterGroups p) {
+      return std::make_unique<Adam>(std::move(p), AdamOptions{.lr = 0.01});
+    };
+  Trainer trainer(std::move(options));
+  trainer.fit(model, data);
+  GraphFit fit{
+      .values = {}, .records = records->records(), .num_calls = model->num_calls, .said = said.text()};
+  for (const at::Tensor& tensor : model->parameters()) fit.values.push_back(tensor.detach().clone());
+  for (const at::Tensor& tensor : model->buffers()) fit.values.push_back(tensor.clone());
+  return fit;
+}
+
+inline void expect_same_fit(const GraphFit& one, const GraphFit& other) {
+  ASSERT_EQ(one.values.size(), other.values.size());
+  for (std::size_t i = 0; i < one.values.size(); ++i)
+    EXPECT_TRUE(same(one.values[i], other.values[i])) << "tensor " << i;
+  ASSERT_EQ(one.records.size(), other.records.size());
+  for (std::size_t i = 0; i < one.records.size(); ++i) {
+    ASSERT_EQ(one.records[i].values.size(), other.records[i].values.size());
+    for (std::size_t k = 0; k < one.records[i].values.size(); ++k) {
+      const auto& [name, value] = one.records[i].values[k];
+      EXPECT_EQ(name, other.records[i].values[k].first);
+      const bool is_a_time = name == "epoch_time_s" || name == "samples_per_s" || name == "data_wait_share";
+      if (is_a_time) continue;
+      EXPECT_EQ(value, other.records[i].values[k].second) << name << " of record " << i;
+    }
+  }
+}
+
+}  // namespace kindling
