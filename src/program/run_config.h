@@ -75,6 +75,7 @@ class RunConfig {
   ModelCheckpointOptions checkpoint;
   ResumeOptions resume;
   RunFolderOptions folder;
+  ProcessOptions process;
 
  private:
   // Reads a table, which text() prints from then on.

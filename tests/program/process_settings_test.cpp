@@ -1,0 +1,112 @@
+// What the program sets for its process, and says of it.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "kindling/fast_mkl/fast_mkl.h"
+#include "program/process.h"
+#include "program/same_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::int64_t page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+// Three blocks that exist at the same time, as the temporaries of a step do, each of them written.
+void use_memory() {
+  constexpr std::int64_t kFloats = 5 << 20;  // 20 MiB
+  const std::array blocks{at::zeros(kFloats), at::zeros(kFloats), at::zeros(kFloats)};
+}
+
+TEST(ProcessSettings, KeepFreedMemory) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer has an allocator of its own";
+#endif
+  ASSERT_EQ(run_program({"list", "models"}).exit_code, 0);
+  use_memory();
+  const std::int64_t before = page_faults();
+  for (int i = 0; i < 10; ++i) use_memory();
+  EXPECT_LT(page_faults() - before, 1000);  // 15 pages per MiB and pass would be 150,000
+}
+
+TEST(ProcessSettings, FlushDenormalsUnlessAskedNotTo) {
+  const Scratch scratch;
+  write_small_cnn(scratch / "small.toml");
+  for (const bool flush : {false, true}) {
+    std::vector<std::string> words{"fit", "-c", (scratch / "small.toml").string(), "trainer.max_steps=1",
+                                   "run.dir=" + scratch.folder().string()};
+    if (!flush) words.push_back("run.flush_denormal=false");
+    ASSERT_EQ(run_program(words).exit_code, 0);
+    const float denormal = at::full({1}, 1e-39F).mul(1).item<float>();
+    EXPECT_EQ(denormal == 0, flush);
+  }
+}
+
+// Each run in a process of its own, because MKL asks once.
+class FastMklRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_small_cnn(scratch_ / "small.toml", "every_n_steps = 10");
+    ASSERT_EQ(run_process({"doctor"}, scratch_ / "doctor.txt"), 0);
+    is_needed_ = text_of(scratch_ / "doctor.txt").find("fast mkl    on\n") != std::string::npos;
+  }
+  void fit(const std::vector<std::string>& more) {
+    std::vector<std::string> words{"fit", "--quiet"};
+    words.insert(words.end(), more.begin(), more.end());
+    ASSERT_EQ(run_process(words, scratch_ / "out.txt"), 0) << output();
+  }
+  std::string config() const { return (scratch_ / "small.toml").string(); }
+  std::string dir(const std::string& runs) const { return "run.dir=" + (scratch_ / runs).string(); }
+  fs::path run(const std::string& runs) const { return scratch_ / runs / "small/0001"; }
+  std::string told(const std::string& runs) const {
+    return nlohmann::json::parse(text_of(run(runs) / "run.json"))["fast_mkl"];
+  }
+  std::string output() const { return text_of(scratch_ / "out.txt"); }
+
+  const Scratch scratch_;
+  bool is_needed_ = false;
+};
+
+TEST_F(FastMklRun, IsWhatItsConfigAndItsSummarySay) {
+  if (!at::hasMKL()) GTEST_SKIP() << "this LibTorch has no MKL";
+  const std::string on = is_needed_ ? "on" : "not needed: this is an Intel CPU";
+  for (const auto& [setting, wanted] :
+       {std::pair{"auto", on}, std::pair{"on", on}, std::pair{"off", is_needed_ ? "off" : on}}) {
+    fit({"-c", config(), dir(setting), std::string("run.fast_mkl=") + setting, "trainer.max_steps=2"});
+    EXPECT_EQ(told(setting), wanted);
+  }
+}
+
+TEST_F(FastMklRun, GoesOnWithOtherKernelsAndSaysSo) {
+  if (!is_needed_) GTEST_SKIP() << "MKL takes the same kernels with and without";
+  const std::string warning = R"(MKL's fast kernels: so far "on", now "off")";
+  const auto log = [&] { return text_of(run("runs") / "log.txt"); };
+  fit({"-c", config(), dir("runs"), "trainer.max_steps=20"});
+  EXPECT_EQ(log().find("kernels"), std::string::npos) << log();
+  fit({"--resume", run("runs").string(), "run.fast_mkl=off", "trainer.max_steps=30"});
+  EXPECT_NE(log().find(warning), std::string::npos) << log();
+  EXPECT_EQ(told("runs"), "off");
+  fit({"--resume", run("runs").string(), "trainer.max_steps=40"});  // the run's config says off by now
+  EXPECT_EQ(log().find(warning), log().rfind(warning)) << log();
+}
+
+TEST_F(FastMklRun, SaysWhenItComesTooLate) {
+  if (!is_needed_) GTEST_SKIP() << "there is nothing to be late for";
+  at::mm(at::ones({16, 16}), at::ones({16, 16}));
+  ASSERT_EQ(fast_mkl_text(), "on");
+  const ProgramRun late =
+      run_program({"fit", "-c", config(), dir("late"), "trainer.max_steps=2", "run.fast_mkl=off"});
+  EXPECT_EQ(late.exit_code, 0) << late.err;
+  EXPECT_NE(late.err.find(R"(run.fast_mkl = "off" has no effect)"), std::string::npos) << late.err;
+  EXPECT_EQ(told("late"), "on");
+}
+
+}  // namespace
+}  // namespace kindling
