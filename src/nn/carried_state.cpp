@@ -7,6 +7,7 @@
 #include <ostream>
 #include <utility>
 
+#include "graph/operator_recorder.h"
 #include "kindling/base/error.h"
 #include "kindling/tensors/move.h"
 #include "nn/part_at_work.h"
@@ -29,6 +30,7 @@ CarriedStateImpl::CarriedStateImpl(CarriedStateOptions options) : options_(optio
 
 // The second computation of a part would find the state that the first one has left.
 void CarriedStateImpl::require_within_part() const {
+  OperatorRecorder::refuse("it carries a state from batch to batch");
   const torch::nn::Module* const part = PartAtWork::innermost();
   if (part == nullptr || part == this) return;
   for (const auto& layer : part->modules(/*include_self=*/false))

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "device/random_state.h"
+#include "graph/operator_recorder.h"
 
 namespace kindling {
 namespace {
@@ -113,6 +114,7 @@ bool AutocastSetting::is_on() const { return std::ranges::any_of(devices, &OfDev
 ForwardMoment::ForwardMoment(const torch::nn::Module& module, const std::vector<at::Tensor>& inputs)
     : autocast_(AutocastSetting::now()), carried_(module) {
   const at::DisableRecordFunctionGuard unseen;  // a copy of what is not finite is no finding
+  OperatorRecorder::refuse("a part of it is computed again under an activation checkpoint");
   for (const Device device : devices_of(module, inputs)) random_.emplace_back(device, random_state(device));
   const at::NoGradGuard no_grad;
   for (const at::Tensor& buffer : module.buffers())

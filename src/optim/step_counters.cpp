@@ -49,8 +49,12 @@ std::vector<std::vector<std::size_t>> StepCounters::advance(std::span<const std:
   for (std::size_t i = 0; i < active.size(); ++i) by_counter[counter_of_[active[i]]].push_back(i);
   for (Counter& counter : counters_) {
     if (counter.num_active == 0) continue;
-    counter.scalars.front().add_(1);
-    if (found_inf.defined()) counter.scalars.front().sub_(found_inf);
+    const at::Tensor& step = counter.scalars.front();
+    if (step.is_cpu() && step.scalar_type() == at::kFloat)  // without an operator
+      *step.mutable_data_ptr<float>() += 1;
+    else
+      step.add_(1);
+    if (found_inf.defined()) step.sub_(found_inf);
   }
   std::erase_if(by_counter, [](const auto& indices) { return indices.empty(); });
   return by_counter;

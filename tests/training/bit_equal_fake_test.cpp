@@ -13,7 +13,8 @@
 #include "kindling/tensors/state_dict.h"
 #include "support/tensor_matchers.h"
 #include "training/batch_source.h"
-#include "training/eager_step.h"
+#include "training/eager_gradients.h"
+#include "training/automatic_step.h"
 #include "training/small_fit.h"
 
 namespace kindling {
@@ -113,7 +114,7 @@ Trained stepped(const std::string& name, Device device) {
   attach(*run.model, info);
   state.start(run.model);
   const Callbacks none(owner, options.callbacks);
-  EagerStep step(state, *info, options, none);
+  AutomaticStep step(std::make_unique<EagerGradients>(state, *info), state, *info, options, none);
   BatchSource batches(data, data.train_dataloader(), *info, std::nullopt);
   info->num_train_batches = batches.num_batches();
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {

@@ -12,7 +12,8 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/eager_step.h"
+#include "training/eager_gradients.h"
+#include "training/automatic_step.h"
 #include "training/evaluate_loop.h"
 #include "training/fit_loop.h"
 #include "training/resumed_fit.h"
@@ -80,7 +81,7 @@ class Training {
   }
 
   void fit() {
-    EagerStep step(state, *info, options, callbacks);
+    AutomaticStep step(std::make_unique<EagerGradients>(state, *info), state, *info, options, callbacks);
     fit_loop({.options = options,
               .info = info,
               .state = state,

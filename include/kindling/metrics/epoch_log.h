@@ -96,6 +96,7 @@ class KINDLING_API EpochLog {
   Device device() const noexcept { return device_; }
 
  private:
+  friend class MarkedRow;
   struct Mark {
     std::size_t column;
     double weight;  // negative: the row's

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <typeinfo>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
@@ -21,6 +22,8 @@ struct LenetOptions {
 class KINDLING_API Lenet : public SequentialNet<Classifier> {
  public:
   explicit Lenet(LenetOptions options = {});
+  // Of itself; a class that derives from it says so for its own step.
+  bool static_step() const override { return typeid(*this) == typeid(Lenet); }
 };
 
 }  // namespace kindling

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <typeinfo>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
@@ -24,6 +25,8 @@ class KINDLING_API LinearRegression : public SequentialNet<Module> {
   // Throws DataError for integer labels and for a shape other than the outputs', which LibTorch would
   // broadcast.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
+  // Of itself; a class that derives from it says so for its own step.
+  bool static_step() const override { return typeid(*this) == typeid(LinearRegression); }
 };
 
 }  // namespace kindling

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -24,6 +25,8 @@ struct MlpOptions {
 class KINDLING_API Mlp : public SequentialNet<Classifier> {
  public:
   explicit Mlp(MlpOptions options = {});
+  // Of itself; a class that derives from it says so for its own step.
+  bool static_step() const override { return typeid(*this) == typeid(Mlp); }
 };
 
 }  // namespace kindling

@@ -48,6 +48,11 @@ class KINDLING_API Module : public torch::nn::Module {
   // One batch → several outputs, for predict() batch by batch. Default: what predict_step gives, alone.
   virtual Batch predict_outputs(const Batch& batch) { return Batch::leaf(predict_step(batch)); }
 
+  // Whether training_step() calls the same operators with the same numbers of the host in every step,
+  // whatever the batch holds and however far the training is: then it may be recorded and replayed, and a
+  // replay does not run it (TrainerOptions::step_graph). Batches of other shapes are recorded anew.
+  virtual bool static_step() const { return false; }
+
   // Used when neither the trainer's options nor the config name an optimizer. The default, nullptr, means
   // Adam with lr 1e-3.
   virtual std::unique_ptr<Optimizer> configure_optimizers();

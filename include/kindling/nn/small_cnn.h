@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -31,6 +32,8 @@ struct SmallCnnOptions {
 class KINDLING_API SmallCnn : public SequentialNet<Classifier> {
  public:
   explicit SmallCnn(SmallCnnOptions options = {});
+  // Of itself; a class that derives from it says so for its own step.
+  bool static_step() const override { return typeid(*this) == typeid(SmallCnn); }
 };
 
 }  // namespace kindling

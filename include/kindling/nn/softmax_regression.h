@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <typeinfo>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
@@ -20,6 +21,8 @@ struct SoftmaxRegressionOptions {
 class KINDLING_API SoftmaxRegression : public SequentialNet<Classifier> {
  public:
   explicit SoftmaxRegression(SoftmaxRegressionOptions options = {});
+  // Of itself; a class that derives from it says so for its own step.
+  bool static_step() const override { return typeid(*this) == typeid(SoftmaxRegression); }
 };
 
 }  // namespace kindling

@@ -38,6 +38,10 @@ struct TrainerOptions {
   // moves last bits. "auto": where it has been measured to be (on the CPU with 16 bits, from 32 channels
   // on). A model must not call view() on images then, reshape() does it. The model keeps the form.
   std::string channels_last = "off";
+  // "auto": forward and backward of a model whose static_step() says so are recorded and replayed, bit by bit
+  // as they would be (docs/performance.md); "on": of every model, whose steps must then be alike; "off": of
+  // none.
+  std::string step_graph = "auto";
   bool require_gpus = false;                          // fewer cards than num_gpus is a DeviceError
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
   std::optional<std::int64_t> limit_val_batches{};
@@ -107,6 +111,9 @@ struct TrainerOptions {
       kindling::field("channels_last", &TrainerOptions::channels_last,
                       {.doc = "images lie in memory pixel by pixel; auto: where that is faster",
                        .choices = "off|on|auto"}),
+      kindling::field("step_graph", &TrainerOptions::step_graph,
+                      {.doc = "record steps and replay them; auto: of models whose steps are alike",
+                       .choices = "auto|on|off"}),
       kindling::field("require_gpus", &TrainerOptions::require_gpus,
                       {.doc = "fewer cards than num_gpus is an error"}),
       kindling::field("limit_train_batches", &TrainerOptions::limit_train_batches,

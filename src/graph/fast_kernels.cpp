@@ -1,0 +1,101 @@
+#include "graph/fast_kernels.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+namespace kindling::fast {
+
+void relu(const float* x, float* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = x[i] < 0 ? 0 : x[i];
+}
+
+void relu_backward(const float* gradient, const float* x, float* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float there = gradient[i];  // read in any case, so that there is no branch
+    out[i] = x[i] <= 0 ? 0 : there;
+  }
+}
+
+namespace {
+
+// As many columns are summed at a time, so that their sums stay in registers.
+constexpr std::int64_t kColumns = 16;
+constexpr int kLevels = 4;
+
+// Adds `step` rows at a time and sums of sums: rounding errors grow with the logarithm of the rows.
+template <std::int64_t columns>
+void sum_some_columns(const float* x, float* out, std::int64_t rows, std::int64_t stride) {
+  const int power =
+      std::max(4, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows) - 1)) / kLevels);
+  const std::int64_t step = std::int64_t{1} << power, mask = step - 1;
+  std::array<std::array<float, columns>, kLevels> sums{};
+  const auto add_row = [&](std::int64_t row) {
+    for (std::int64_t j = 0; j < columns; ++j) sums[0][static_cast<std::size_t>(j)] += x[row * stride + j];
+  };
+  std::int64_t row = 0;
+  while (row + step <= rows) {
+    for (std::int64_t i = 0; i < step; ++i) add_row(row++);
+    for (std::size_t level = 1; level < kLevels; ++level) {
+      for (std::size_t j = 0; j < columns; ++j) sums[level][j] += sums[level - 1][j];
+      sums[level - 1] = {};
+      if ((row & (mask << (level * static_cast<std::size_t>(power)))) != 0) break;
+    }
+  }
+  while (row < rows) add_row(row++);
+  for (std::size_t level = 1; level < kLevels; ++level)
+    for (std::size_t j = 0; j < columns; ++j) sums[0][j] += sums[level][j];
+  std::copy_n(sums[0].begin(), columns, out);
+}
+
+}  // namespace
+
+void sum_rows(const float* x, float* out, std::int64_t rows, std::int64_t columns) {
+  std::int64_t first = 0;
+  for (; first + kColumns <= columns; first += kColumns)
+    sum_some_columns<kColumns>(x + first, out + first, rows, columns);
+  for (; first < columns; ++first) sum_some_columns<1>(x + first, out + first, rows, columns);
+}
+
+void fill_rows(const float* row, float* out, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    std::memcpy(out + i * columns, row, static_cast<std::size_t>(columns) * sizeof(float));
+}
+
+void squared_difference(const float* x, const float* y, float* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float difference = x[i] - y[i];
+    out[i] = difference * difference;
+  }
+}
+
+void squared_difference_backward(float scale, float gradient, const float* x, const float* y, float* out,
+                                 std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = scale * (x[i] - y[i]) * gradient;
+}
+
+namespace {
+
+using Sgemm = void (*)(const char*, const char*, const int*, const int*, const int*, const float*,
+                       const float*, const int*, const float*, const int*, const float*, float*, const int*);
+
+Sgemm find_gemm() { return reinterpret_cast<Sgemm>(dlsym(RTLD_DEFAULT, "sgemm_")); }
+
+const Sgemm sgemm = find_gemm();
+
+}  // namespace
+
+bool has_gemm() { return sgemm != nullptr; }
+
+void gemm(const Gemm& shape, const float* a, const float* b, float* c) {
+  const char transpose_a = shape.transpose_a ? 't' : 'n', transpose_b = shape.transpose_b ? 't' : 'n';
+  const float alpha = 1;
+  sgemm(&transpose_a, &transpose_b, &shape.m, &shape.n, &shape.k, &alpha, a, &shape.lda, b, &shape.ldb,
+        &shape.beta, c, &shape.ldc);
+}
+
+}  // namespace kindling::fast

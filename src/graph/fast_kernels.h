@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+// Loops over float32 in plain memory that give the bits of LibTorch's operators, without their preparations.
+namespace kindling::fast {
+
+// max(x, 0); NaN stays.
+void relu(const float* x, float* out, std::int64_t count);
+// gradient where x > 0 (or is NaN), else 0.
+void relu_backward(const float* gradient, const float* x, float* out, std::int64_t count);
+// Of the columns of a [rows, columns] matrix, in the order of LibTorch's cascade summation.
+void sum_rows(const float* x, float* out, std::int64_t rows, std::int64_t columns);
+// Each row of [rows, columns] becomes `row`.
+void fill_rows(const float* row, float* out, std::int64_t rows, std::int64_t columns);
+// (x - y)².
+void squared_difference(const float* x, const float* y, float* out, std::int64_t count);
+// scale · (x - y) · gradient, the latter one number.
+void squared_difference_backward(float scale, float gradient, const float* x, const float* y, float* out,
+                                 std::int64_t count);
+
+// C ← α·op(A)·op(B) + β·C in column-major order, by the BLAS that LibTorch brings along.
+struct Gemm {
+  bool transpose_a, transpose_b;
+  int m, n, k, lda, ldb, ldc;
+  float beta;
+};
+// Whether there is one.
+bool has_gemm();
+void gemm(const Gemm& shape, const float* a, const float* b, float* c);
+
+}  // namespace kindling::fast

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace kindling {
+
+// A piece of memory that is needed from one moment to another, both included.
+struct MemoryNeed {
+  std::size_t num_bytes, first, last;
+};
+
+// Where pieces lie in one block, so that those which are needed at the same moment do not overlap.
+struct MemoryPlan {
+  std::vector<std::size_t> offsets;  // of the needs, in bytes, aligned as LibTorch's memory is
+  std::size_t num_bytes = 0;
+};
+
+// The largest pieces choose first, each takes the lowest place that is free.
+MemoryPlan plan_memory(std::span<const MemoryNeed> needs);
+
+}  // namespace kindling

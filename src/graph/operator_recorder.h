@@ -1,0 +1,35 @@
+#pragma once
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <string_view>
+
+#include "graph/recording.h"
+
+namespace kindling {
+
+// Records what operators this thread calls while it lives, below autograd and autocast, forward and backward
+// alike. One at a time and thread.
+class OperatorRecorder {
+ public:
+  explicit OperatorRecorder(Recording& recording);
+  ~OperatorRecorder();
+  OperatorRecorder(const OperatorRecorder&) = delete;
+  OperatorRecorder& operator=(const OperatorRecorder&) = delete;
+
+  // Empty where operators can be recorded, else why not.
+  static std::string why_not();
+  // For work whose operators are not all of it: a recording of it, if one is made, is not to be replayed.
+  static void refuse(std::string_view reason);
+
+ private:
+  static void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  void add(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack& stack);
+
+  static thread_local OperatorRecorder* current_;
+  Recording& recording_;
+  std::uint64_t calls_elsewhere_;
+  c10::impl::IncludeDispatchKeyGuard listening_;
+};
+
+}  // namespace kindling

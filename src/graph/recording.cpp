@@ -1,0 +1,164 @@
+#include "graph/recording.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace kindling {
+namespace {
+
+// Larger memory that the host makes anew in each run is not looked at.
+constexpr std::size_t kLargestConstant = std::size_t{1} << 20;
+
+// FNV-1a, 64 bits.
+std::uint64_t digest(const c10::StorageImpl& storage) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto* bytes = static_cast<const unsigned char*>(storage.data());
+  for (std::size_t i = 0; i < storage.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3U;
+  return hash;
+}
+
+std::string why_not_plain(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu()) return "it has a tensor on " + tensor.device().str();
+  if (tensor.layout() != at::kStrided || !tensor.has_storage() || tensor.is_nested() || tensor.is_quantized())
+    return "it has a tensor that is not dense";
+  if (tensor.is_conj() || tensor.is_neg()) return "it has a conjugate view";
+  return {};
+}
+
+std::int64_t offset_of(const at::Tensor& tensor) {
+  return tensor.storage_offset() * static_cast<std::int64_t>(tensor.element_size());
+}
+
+bool same_bits(double one, double other) { return std::memcmp(&one, &other, sizeof one) == 0; }
+
+bool same_constant(const c10::IValue& one, const c10::IValue& other) {
+  if (one.isNone()) return other.isNone();
+  if (one.isInt()) return other.isInt() && one.toInt() == other.toInt();
+  if (one.isBool()) return other.isBool() && one.toBool() == other.toBool();
+  if (one.isDouble()) return other.isDouble() && same_bits(one.toDouble(), other.toDouble());
+  if (one.isString()) return other.isString() && one.toStringRef() == other.toStringRef();
+  if (one.isDevice()) return other.isDevice() && one.toDevice() == other.toDevice();
+  if (one.isIntList()) return other.isIntList() && one.toIntVector() == other.toIntVector();
+  if (one.isBoolList()) return other.isBoolList() && one.toBoolList() == other.toBoolList();
+  if (one.isDoubleList())
+    return other.isDoubleList() &&
+           std::ranges::equal(one.toDoubleVector(), other.toDoubleVector(), same_bits);
+  if (one.isGenerator()) return other.isGenerator() && one.toGenerator() == other.toGenerator();
+  return false;
+}
+
+bool same_value(const OperatorValue& one, const OperatorValue& other) {
+  return one.kind == other.kind && one.places == other.places &&
+         (one.kind != OperatorValue::Kind::constant || same_constant(one.constant, other.constant));
+}
+
+}  // namespace
+
+void Recording::refuse(std::string reason) {
+  if (refusal.empty()) refusal = std::move(reason);
+}
+
+void Recording::add_inputs(std::span<const at::Tensor> inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (std::string reason = why_not_plain(inputs[i]); !reason.empty()) return refuse(std::move(reason));
+    if (storage_of(inputs[i])) return refuse("tensors of its batch share their memory");
+    know(inputs[i]);
+    RecordedStorage& storage = storages[add_storage(inputs[i], /*is_new=*/false)];
+    storage.input = static_cast<std::int64_t>(i);
+    storage.external.reset();
+    storage.input_offset = offset_of(inputs[i]);
+    storage.num_bytes = 0;  // of a larger tensor, it may be
+  }
+}
+
+void Recording::know(const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.has_storage()) known_[tensor.storage().unsafeGetStorageImpl()] = true;
+}
+
+std::optional<std::size_t> Recording::storage_of(const at::Tensor& tensor) const {
+  if (!tensor.defined() || !tensor.has_storage()) return std::nullopt;
+  const auto found = number_of_.find(tensor.storage().unsafeGetStorageImpl());
+  return found == number_of_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::size_t Recording::add_storage(const at::Tensor& tensor, bool is_new) {
+  c10::StorageImpl* const impl = tensor.storage().unsafeGetStorageImpl();
+  RecordedStorage storage{.name = tensor.storage().getWeakStorageImpl(), .num_bytes = impl->nbytes()};
+  if (!is_new) {
+    storage.is_external = true;
+    storage.external = storage.name.lock();
+    if (!known_.contains(impl) && storage.num_bytes <= kLargestConstant) storage.first_bytes = digest(*impl);
+  }
+  storages.push_back(std::move(storage));
+  number_of_[impl] = storages.size() - 1;
+  return storages.size() - 1;
+}
+
+std::int64_t Recording::place_of(const at::Tensor& tensor, bool is_new) {
+  if (!tensor.defined()) return OperatorValue::kUndefined;
+  if (std::string reason = why_not_plain(tensor); !reason.empty()) {
+    refuse(std::move(reason));
+    return OperatorValue::kUndefined;
+  }
+  const auto known = storage_of(tensor);
+  const std::size_t storage = known ? *known : add_storage(tensor, is_new);
+  TensorPlace place{.storage = storage,
+                    .offset = offset_of(tensor) - storages[storage].input_offset,
+                    .sizes = tensor.sizes().vec(),
+                    .strides = tensor.strides().vec(),
+                    .dtype = tensor.scalar_type(),
+                    .is_wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number()};
+  const auto [first, last] = places_in_.equal_range(place.storage);
+  for (auto at = first; at != last; ++at)
+    if (places[static_cast<std::size_t>(at->second)] == place) return at->second;
+  const auto number = static_cast<std::int64_t>(places.size());
+  places_in_.emplace(place.storage, number);
+  places.push_back(std::move(place));
+  return number;
+}
+
+void Recording::add_outputs(std::span<const at::Tensor> results) {
+  for (const at::Tensor& result : results) {
+    if (result.defined() && !storage_of(result)) refuse("it has a result that no operator has made");
+    outputs.push_back(place_of(result, /*is_new=*/false));
+  }
+}
+
+bool Recording::keeps_more_than_outputs() {
+  std::vector<bool> may_live(storages.size());
+  for (const std::int64_t output : outputs)
+    if (output >= 0) may_live[places[static_cast<std::size_t>(output)].storage] = true;
+  bool keeps = false;
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    RecordedStorage& storage = storages[i];
+    if (storage.external) storage.has_owner = storage.external.use_count() > 1;
+    if (!storage.is_external) keeps = keeps || (!may_live[i] && storage.name.use_count() > 0);
+  }
+  return keeps;
+}
+
+std::string difference(const Recording& one, const Recording& other) {
+  const auto same_operator = [](const OperatorCall& a, const OperatorCall& b) { return a.op == b.op; };
+  if (!std::ranges::equal(one.calls, other.calls, same_operator))
+    return "its operators differ from step to step";
+  for (std::size_t i = 0; i < one.calls.size(); ++i)
+    if (!std::ranges::equal(one.calls[i].arguments, other.calls[i].arguments, same_value) ||
+        !std::ranges::equal(one.calls[i].results, other.calls[i].results, same_value))
+      return "what it gives to " + one.calls[i].op.schema().name() + " differs from step to step";
+  if (one.places != other.places || one.storages.size() != other.storages.size() ||
+      one.outputs != other.outputs)
+    return "its tensors differ from step to step";
+  for (std::size_t i = 0; i < one.storages.size(); ++i) {
+    const RecordedStorage &a = one.storages[i], &b = other.storages[i];
+    if (a.input != b.input || a.is_external != b.is_external || a.num_bytes != b.num_bytes)
+      return "its tensors differ from step to step";
+    if (!a.external || a.external == b.external || a.input >= 0) continue;
+    // Made by the host in the step itself, such as a number: then it is a constant if it is always the same.
+    if (a.has_owner || a.num_bytes > kLargestConstant || a.first_bytes != b.first_bytes)
+      return "it reads a tensor that is another one in each step";
+  }
+  return {};
+}
+
+}  // namespace kindling

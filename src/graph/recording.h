@@ -1,0 +1,91 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace kindling {
+
+// Where the elements of a tensor lie, and what they are: all that a tensor over other memory needs to stand
+// for it.
+struct TensorPlace {
+  std::size_t storage;  // its number in the recording
+  std::int64_t offset;  // in bytes; in memory of an input, from the input's first element
+  std::vector<std::int64_t> sizes, strides;
+  at::ScalarType dtype;
+  bool is_wrapped_number;  // which has no say in the type of a result
+  friend bool operator==(const TensorPlace&, const TensorPlace&) = default;
+};
+
+// An argument or a result of an operator: tensors by the numbers of their places, everything else as it is.
+struct OperatorValue {
+  enum class Kind { constant, tensor, tensor_list, optional_tensor_list };
+  static constexpr std::int64_t kUndefined = -1;
+  Kind kind = Kind::constant;
+  c10::IValue constant{};
+  std::vector<std::int64_t> places{};
+};
+
+struct OperatorCall {
+  c10::OperatorHandle op;
+  std::vector<OperatorValue> arguments, results;
+};
+
+// Memory that tensors of a recording lie in. What was made while it ran is known by its name alone, so that a
+// recording holds no memory that would have been freed.
+struct RecordedStorage {
+  c10::weak_intrusive_ptr<c10::StorageImpl> name;
+  bool is_external = false;                         // it has been there before
+  c10::intrusive_ptr<c10::StorageImpl> external{};  // memory that is; nullptr for inputs
+  std::size_t num_bytes = 0;
+  std::uint64_t first_bytes = 0;  // of external memory that is not known: a digest of what was found there
+  bool has_owner = false;         // external memory that somebody holds beyond the recorded work
+  std::int64_t input = -1;        // number of the input whose memory it is
+  std::int64_t input_offset = 0;  // of that, in bytes
+};
+
+// The operators that a piece of work has called, below autograd, in their order.
+class Recording {
+ public:
+  std::vector<OperatorCall> calls;
+  std::vector<TensorPlace> places;
+  std::vector<RecordedStorage> storages;
+  std::string refusal;  // why it cannot be replayed; empty: nothing speaks against it
+  std::size_t num_forward_calls = 0;
+  std::vector<std::int64_t> outputs;  // numbers of the places of its results
+
+  // What the work reads anew each time. Before all else.
+  void add_inputs(std::span<const at::Tensor> inputs);
+  // Memory whose contents may differ from run to run.
+  void know(const at::Tensor& tensor);
+  // The number of a tensor's place; memory that is met for the first time is external unless `is_new`.
+  // Notes a refusal for what is no plain tensor in host memory.
+  std::int64_t place_of(const at::Tensor& tensor, bool is_new);
+  std::optional<std::size_t> storage_of(const at::Tensor& tensor) const;
+  void refuse(std::string reason);
+  // What the work has left as results; undefined ones stand for nothing.
+  void add_outputs(std::span<const at::Tensor> results);
+
+  // Once the work has been left: whether something that it made lives on beside its outputs. Notes whether
+  // somebody holds external memory.
+  bool keeps_more_than_outputs();
+
+ private:
+  std::size_t add_storage(const at::Tensor& tensor, bool is_new);
+
+  std::unordered_map<const c10::StorageImpl*, std::size_t> number_of_;
+  std::unordered_multimap<std::size_t, std::int64_t> places_in_;  // by storage
+  std::unordered_map<const c10::StorageImpl*, bool> known_;
+};
+
+// In what two recordings of the same work differ; empty: in nothing.
+std::string difference(const Recording& one, const Recording& other);
+
+}  // namespace kindling

@@ -1,0 +1,212 @@
+#include "graph/replay.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "graph/kept_values.h"
+#include "graph/memory_plan.h"
+#include "graph/replay_builder.h"
+
+namespace kindling {
+namespace {
+
+void take_memory(const c10::Storage& storage) {
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::GetCPUAllocator()->allocate(storage.nbytes()));
+}
+
+// What operators say on the way is no matter of the user's.
+class SilentWarnings : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override { has_any = true; }
+  bool has_any = false;
+};
+
+void forget_memory(const c10::Storage& storage) {
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
+}
+
+// Whether the node has left its results where they were to be.
+bool writes_in_place(ReplayNode& node, const std::vector<at::Tensor>& written) {
+  struct Layout {
+    const void* data;
+    std::vector<std::int64_t> sizes, strides;
+    bool operator==(const Layout&) const = default;
+  };
+  const auto layouts = [&] {
+    std::vector<Layout> all;
+    for (const at::Tensor& tensor : written)
+      all.push_back({tensor.const_data_ptr(), tensor.sizes().vec(), tensor.strides().vec()});
+    return all;
+  };
+  const auto before = layouts();
+  SilentWarnings warnings;
+  const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
+  try {
+    node.run();
+    if (layouts() == before && !warnings.has_any) return true;
+  } catch (const c10::Error&) {
+    // It wants to change their sizes on the way, which their memory does not allow.
+  }
+  for (std::size_t i = 0; i < written.size(); ++i)
+    written[i].unsafeGetTensorImpl()->set_sizes_and_strides(before[i].sizes, before[i].strides,
+                                                            written[i].storage_offset());
+  return false;
+}
+
+// Whether the node gives what has just been given.
+bool gives_same_bits(ReplayNode& node, const std::vector<at::Tensor>& results) {
+  std::vector<at::Tensor> expected;
+  for (const at::Tensor& result : results) expected.push_back(result.clone());
+  node.run();
+  bool is_same = true;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor now = results[i].contiguous(), before = expected[i].contiguous();
+    is_same = is_same && std::memcmp(now.const_data_ptr(), before.const_data_ptr(), now.nbytes()) == 0;
+    if (!is_same) results[i].copy_(expected[i]);
+  }
+  return is_same;
+}
+
+// Holders of a tensor or of its memory.
+std::size_t num_uses(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.use_count() + tensor.storage().use_count() : 0;
+}
+
+}  // namespace
+
+Replay::Replay(const Recording& recording, std::span<const at::Tensor> inputs) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  {
+    ReplayBuilder builder(recording);
+    add_inputs(builder);
+    set_inputs(inputs);
+    add_outputs(builder);
+    changed_ = builder.changed();
+    const KeptValues before(changed_);
+    add_nodes(builder);
+  }
+  for (const at::Tensor& output : outputs_) own_uses_.push_back(num_uses(output));
+}
+
+void Replay::add_inputs(const ReplayBuilder& builder) {
+  const auto& storages = builder.recording().storages;
+  for (std::size_t i = 0; i < storages.size(); ++i)
+    if (storages[i].input >= 0)
+      inputs_.push_back({static_cast<std::size_t>(storages[i].input), builder.storage(i)});
+}
+
+void Replay::set_inputs(std::span<const at::Tensor> inputs) {
+  for (const Input& input : inputs_)
+    input.storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
+        at::DataPtr(inputs[input.number].data_ptr(), at::kCPU));
+}
+
+void Replay::add_outputs(ReplayBuilder& builder) {
+  const Recording& recording = builder.recording();
+  for (const std::int64_t place : recording.outputs) {
+    outputs_.push_back(builder.tensor(place));
+    if (place < 0) continue;
+    const std::size_t storage = recording.places[static_cast<std::size_t>(place)].storage;
+    if (!recording.storages[storage].is_external) own_outputs_.push_back(outputs_.back().storage());
+  }
+  take_output_memory();
+}
+
+void Replay::take_output_memory() {
+  for (const c10::Storage& storage : own_outputs_)
+    if (storage.data() == nullptr) take_memory(storage);
+}
+
+namespace {
+
+// Runs a call for the first time and chooses the node that is to make it; nullptr: there is nothing to do.
+std::unique_ptr<ReplayNode> chosen(ReplayBuilder::Nodes& nodes, bool& adopts) {
+  adopts = false;
+  if (nodes.making == nullptr) {
+    if (nodes.writing) nodes.writing->run();
+    return std::move(nodes.writing);
+  }
+  auto reference = std::move(nodes.writing);
+  if (!reference || !writes_in_place(*reference, nodes.results)) {
+    reference = std::move(nodes.making);
+    reference->run();
+    adopts = true;
+  }
+  if (nodes.fast && gives_same_bits(*nodes.fast, nodes.results)) {
+    adopts = false;
+    return std::move(nodes.fast);
+  }
+  return reference;
+}
+
+}  // namespace
+
+// In the first run every piece of memory comes alone and goes after its last use.
+void Replay::add_nodes(ReplayBuilder& builder) {
+  const Recording& recording = builder.recording();
+  const auto intermediates = builder.intermediates();
+  std::vector<bool> is_adopted(recording.storages.size());
+  std::vector<std::vector<std::size_t>> left(recording.calls.size());  // after each call
+  for (const auto& [storage, need] : intermediates) left[need.last].push_back(storage);
+  for (ReplayBuilder::Nodes& nodes : builder.nodes()) {
+    for (const std::size_t storage : nodes.made)
+      if (builder.storage(storage).data() == nullptr) take_memory(builder.storage(storage));
+    bool adopts = false;
+    if (auto node = chosen(nodes, adopts)) nodes_.push_back(std::move(node));
+    if (adopts)
+      for (const std::size_t storage : nodes.made) is_adopted[storage] = true;
+    std::vector<c10::Storage> adopted;
+    for (const std::size_t storage : left[nodes.call]) {
+      forget_memory(builder.storage(storage));
+      if (is_adopted[storage]) adopted.push_back(builder.storage(storage));
+    }
+    if (!adopted.empty()) nodes_.push_back(std::make_unique<ReleasingNode>(std::move(adopted)));
+    if (nodes.call < recording.num_forward_calls) num_forward_ = nodes_.size();
+  }
+  std::vector<MemoryNeed> needs;
+  for (const auto& [storage, need] : intermediates) {
+    if (is_adopted[storage]) continue;
+    planned_.push_back({builder.storage(storage), 0});
+    needs.push_back(need);
+  }
+  const MemoryPlan plan = plan_memory(needs);
+  for (std::size_t i = 0; i < planned_.size(); ++i) planned_[i].offset = plan.offsets[i];
+  num_bytes_ = plan.num_bytes;
+}
+
+bool Replay::is_lent() const { return !std::ranges::equal(outputs_, own_uses_, {}, num_uses); }
+
+void Replay::release(Memory memory) {
+  for (const Planned& planned : planned_) forget_memory(planned.storage);
+  memory_.clear();
+  if (memory == Memory::intermediate || is_lent()) return;
+  for (const c10::Storage& storage : own_outputs_) forget_memory(storage);
+}
+
+void Replay::ensure_memory() {
+  take_output_memory();
+  if (memory_.get() != nullptr || num_bytes_ == 0) return;
+  memory_ = c10::GetCPUAllocator()->allocate(num_bytes_);
+  for (const Planned& planned : planned_)
+    planned.storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
+        at::DataPtr(static_cast<char*>(memory_.get()) + planned.offset, at::kCPU));
+}
+
+void Replay::run_forward() {
+  ensure_memory();
+  run(0, num_forward_);
+}
+
+void Replay::run_backward() { run(num_forward_, nodes_.size()); }
+
+void Replay::run(std::size_t first, std::size_t last) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  for (std::size_t i = first; i < last; ++i) nodes_[i]->run();
+}
+
+}  // namespace kindling

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "graph/memory_plan.h"
+#include "graph/operator_effects.h"
+#include "graph/recording.h"
+#include "graph/replay_node.h"
+
+namespace kindling {
+
+// What a replay is made of: tensors for the places of a recording, and nodes for its calls.
+class ReplayBuilder {
+ public:
+  explicit ReplayBuilder(const Recording& recording);
+
+  // The nodes that a call can be made by, nullptr where it has no such one; none at all: memory is all that
+  // it makes.
+  struct Nodes {
+    std::size_t call;
+    std::unique_ptr<ReplayNode> fast{};     // if it turns out to give the same bits
+    std::unique_ptr<ReplayNode> writing{};  // results where they belong, if it turns out to do so
+    std::unique_ptr<ReplayNode> making{};
+    std::vector<at::Tensor> results{};
+    std::vector<std::size_t> made{};  // storages
+  };
+  std::vector<Nodes> nodes();
+
+  const Recording& recording() const noexcept { return recording_; }
+  const c10::Storage& storage(std::size_t number) const { return storages_[number]; }
+  // External memory that calls write to, once each.
+  std::vector<at::Tensor> changed();
+  // Memory of intermediate results, and for which calls it is needed.
+  struct Intermediate {
+    std::size_t storage;
+    MemoryNeed need;
+  };
+  std::vector<Intermediate> intermediates() const;
+
+  at::Tensor tensor(std::int64_t place);  // undefined for OperatorValue::kUndefined
+
+ private:
+  void share_copies();
+  void share_copy(std::size_t call);
+  bool touches(std::size_t call, std::size_t storage) const;
+  bool is_whole(const TensorPlace& place) const;
+  c10::IValue argument(const OperatorValue& value);
+  torch::jit::Stack arguments(const OperatorCall& call);
+  std::vector<at::Tensor> results(const OperatorCall& call);
+  Nodes nodes_of(std::size_t call);
+
+  const Recording& recording_;
+  std::vector<OperatorEffects> effects_;
+  std::vector<bool> is_needed_, is_output_;
+  std::vector<std::size_t> shared_with_;  // by storage: the one whose memory it is
+  std::vector<c10::Storage> storages_;
+  std::vector<at::Tensor> tensors_;  // by place
+};
+
+}  // namespace kindling

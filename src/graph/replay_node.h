@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace kindling {
+
+// One call of a replay. Its tensors are the same in every run.
+class ReplayNode {
+ public:
+  virtual ~ReplayNode() = default;
+  virtual void run() = 0;
+};
+
+// An operator that writes its results where they belong: in place or as `out`.
+class WritingNode : public ReplayNode {
+ public:
+  WritingNode(const c10::OperatorHandle& op, torch::jit::Stack arguments)
+      : op_(op), arguments_(std::move(arguments)) {}
+  void run() override;
+
+ private:
+  c10::OperatorHandle op_;
+  torch::jit::Stack arguments_, stack_;
+};
+
+// An operator that makes its results: their memory becomes that of the recorded tensors.
+class MakingNode : public ReplayNode {
+ public:
+  // `results`: flat, undefined ones are not wanted.
+  MakingNode(const c10::OperatorHandle& op, torch::jit::Stack arguments, std::vector<at::Tensor> results)
+      : op_(op), arguments_(std::move(arguments)), results_(std::move(results)) {}
+  // Throws c10::Error for a result that is not what was recorded.
+  void run() override;
+
+ private:
+  static void adopt(const at::Tensor& result, const at::Tensor& recorded);
+
+  c10::OperatorHandle op_;
+  torch::jit::Stack arguments_, stack_;
+  std::vector<at::Tensor> results_;
+};
+
+// Gives memory back that a MakingNode has left.
+class ReleasingNode : public ReplayNode {
+ public:
+  explicit ReleasingNode(std::vector<c10::Storage> storages) : storages_(std::move(storages)) {}
+  void run() override {
+    for (const c10::Storage& storage : storages_)
+      storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
+  }
+
+ private:
+  std::vector<c10::Storage> storages_;
+};
+
+}  // namespace kindling

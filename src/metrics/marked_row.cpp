@@ -1,0 +1,63 @@
+#include "metrics/marked_row.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "metrics/epoch_log_sums.h"
+
+namespace kindling {
+
+MarkedRow::MarkedRow(const EpochLog& log) {
+  for (const EpochLog::Mark& mark : log.marks_) {
+    const EpochLog::Column& column = log.columns_[mark.column];
+    values_.push_back({.name = column.name,
+                       .kind = column.kind,
+                       .metric = column.metric,
+                       .options = {},
+                       .tensor = mark.tensor,
+                       .is_number = !mark.tensor.defined(),
+                       .number = mark.number});
+    if (mark.weight >= 0) values_.back().options.weight = mark.weight;
+  }
+  for (const auto& [place, part] : log.parts_) {
+    const EpochLog::Column& column = log.columns_[log.sums_[place].column];
+    values_.push_back({.name = column.name,
+                       .kind = EpochLog::Kind::metric,
+                       .metric = column.metric,
+                       .options = {},
+                       .tensor = part,
+                       .is_number = false,
+                       .number = 0});
+  }
+}
+
+std::vector<at::Tensor> MarkedRow::take_tensors() {
+  std::vector<at::Tensor> tensors;
+  for (Value& value : values_)
+    if (!value.is_number) tensors.push_back(std::exchange(value.tensor, {}));
+  return tensors;
+}
+
+void MarkedRow::mark_in(EpochLog& log, std::span<const at::Tensor> tensors) const {
+  auto next = tensors.begin();
+  for (const Value& value : values_) {
+    if (value.is_number)
+      log.mark(log.column(value.name, value.kind), value.number, value.options);
+    else if (value.kind == EpochLog::Kind::metric && !value.options.weight)
+      log.mark(value.name, value.metric, *next++);
+    else
+      log.mark(log.column(value.name, value.kind), *next++, value.options);
+  }
+}
+
+bool operator==(const MarkedRow& one, const MarkedRow& other) {
+  return std::ranges::equal(one.values_, other.values_, [](const auto& a, const auto& b) {
+    return a.name == b.name && a.kind == b.kind && a.metric == b.metric &&
+           a.options.weight == b.options.weight && a.is_number == b.is_number &&
+           (!a.is_number || std::bit_cast<std::uint64_t>(a.number) == std::bit_cast<std::uint64_t>(b.number));
+  });
+}
+
+}  // namespace kindling

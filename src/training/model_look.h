@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <vector>
+
+namespace kindling {
+
+// What of a model its recorded steps depend on beside the values of its parameters: where these lie, which
+// of them learn, which layers are in training mode.
+class ModelLook {
+ public:
+  explicit ModelLook(const torch::nn::Module& model);
+
+  // Whether all of it is as it was. Cheap.
+  bool holds() const;
+  // Whether the model still has the same layers, parameters and buffers.
+  bool has_same_parts(const torch::nn::Module& model) const;
+
+  const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
+  const std::vector<at::Tensor>& buffers() const noexcept { return buffers_; }
+
+ private:
+  struct Seen {
+    const c10::TensorImpl* tensor;
+    const void* data;
+    bool requires_grad;
+  };
+  static std::vector<Seen> seen(const std::vector<at::Tensor>& tensors);
+  static bool is_same(const Seen& before, const at::Tensor& now);
+
+  std::vector<at::Tensor> parameters_, buffers_;
+  std::vector<Seen> seen_parameters_, seen_buffers_;
+  std::vector<std::shared_ptr<torch::nn::Module>> layers_;
+  std::vector<bool> is_training_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,88 @@
+#include "training/recorded_batch.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace kindling {
+namespace {
+
+// The same memory without its history, which would keep other tensors alive.
+at::Tensor without_history(const at::Tensor& tensor) { return tensor.defined() ? tensor.detach() : tensor; }
+
+}  // namespace
+
+std::vector<at::Tensor> BatchResults::all() const {
+  std::vector<at::Tensor> all{without_history(loss)};
+  std::ranges::transform(gradients, std::back_inserter(all), without_history);
+  std::ranges::transform(logged, std::back_inserter(all), without_history);
+  return all;
+}
+
+void RecordedBatch::take_seed_of(const at::Tensor& loss) { seed_ = at::empty_like(loss.detach()); }
+
+void RecordedBatch::set_seed(const at::Tensor& value, double factor) {
+  const at::NoGradGuard no_grad;
+  seed_.copy_(value);
+  seed_factor_ = factor;
+}
+
+std::vector<at::Tensor> RecordedBatch::inputs(const Batch& batch) const {
+  std::vector<at::Tensor> inputs(batch.tensors().begin(), batch.tensors().end());
+  inputs.push_back(seed_);
+  return inputs;
+}
+
+Recording RecordedBatch::begin_recording(const Batch& batch, const ModelLook& look) const {
+  Recording recording;
+  recording.add_inputs(inputs(batch));
+  for (const at::Tensor& tensor : batch.tensors())
+    if (tensor.requires_grad()) recording.refuse("its batch needs gradients");
+  for (const at::Tensor& parameter : look.parameters()) recording.know(parameter);
+  for (const at::Tensor& buffer : look.buffers()) recording.know(buffer);
+  return recording;
+}
+
+void RecordedBatch::end_recording(Recording recording, const BatchResults& results) {
+  for (const at::Tensor& gradient : results.gradients) {
+    const auto storage = recording.storage_of(gradient);
+    if (gradient.defined() && (!storage || recording.storages[*storage].is_external))
+      recording.refuse("a gradient is not made by it");
+  }
+  recording.add_outputs(results.all());
+  former_row_ = recordings_.empty() ? std::nullopt : std::optional(row_);
+  row_ = results.row;
+  num_gradients_ = results.gradients.size();
+  recordings_.push_back(std::move(recording));
+}
+
+std::string RecordedBatch::why_not() {
+  Recording& latest = recordings_.back();
+  if (!latest.refusal.empty()) return latest.refusal;
+  if (latest.keeps_more_than_outputs()) return "it keeps tensors that the next step may read";
+  if (!is_recorded()) return {};
+  if (row_ != *former_row_) return "what it logs differs from step to step";
+  return difference(recordings_.front(), recordings_.back());
+}
+
+void RecordedBatch::make_replay(const Batch& batch) {
+  replay_ = std::make_unique<Replay>(recordings_.back(), inputs(batch));
+  recordings_.clear();
+}
+
+const at::Tensor& RecordedBatch::forward(const Batch& batch, EpochLog& log) {
+  replay_->set_inputs(inputs(batch));
+  replay_->run_forward();
+  const std::span outputs(replay_->outputs());
+  row_.mark_in(log, outputs.subspan(1 + num_gradients_));
+  return outputs.front();
+}
+
+std::span<const at::Tensor> RecordedBatch::backward() {
+  replay_->run_backward();
+  return std::span(replay_->outputs()).subspan(1, num_gradients_);
+}
+
+}  // namespace kindling
