@@ -5,7 +5,7 @@
 #
 # The options are those of bench_peers.py: --case, --peer, --repeats, --threads, --precision, --exec. Kindling takes part
 # as kindling, with MKL's kernels as they are for everybody, and as kindling_mkl, with its fast ones on CPUs that are not
-# Intel's. With --mkl-for-all everybody has these, by LD_PRELOAD, and only kindling_mkl takes part.
+# Intel's; where its trainer is at work, also as kindling_eager, without the step graph. With --mkl-for-all everybody has these, by LD_PRELOAD, and only kindling_mkl takes part.
 #
 # From the environment: KINDLING_SHARED (the folder with peers/ and data/; default: ../shared beside this project),
 # KINDLING_PEERS_PYTHON (a Python with the packages of peers/requirements.txt; default: python3), KINDLING_BENCH (the
@@ -71,7 +71,7 @@ preload_mkl_answer() {
 # The lines of Kindling, or of the others.
 lines_of() { grep "$@" '"peer": "kindling' "$lines" || true; }
 
-ours=(kindling kindling_mkl)
+ours=(kindling kindling_mkl kindling_eager)
 suffix=
 if [ "${1-}" = --mkl-for-all ]; then
   shift

@@ -13,8 +13,8 @@ struct Options {
   std::string precision = "fp32";
   bool gate = false;        // say "ready" and wait for a line before every counted repeat
   bool first_step = false;  // of cold_start: make one step, print the CPU seconds since the process began
-  // kindling; kindling_mkl: with MKL's fast kernels on CPUs that are not Intel's; of the cases of checkpoints
-  // also plain.
+  // kindling; kindling_mkl: with MKL's fast kernels on CPUs that are not Intel's; kindling_eager: no step
+  // graph; of the cases of checkpoints also plain.
   std::string peer = "kindling";
   std::string variant{};     // of the cases that have some: this one alone
   std::string folder = ".";  // where the files are

@@ -59,6 +59,7 @@ class RegressionMlp : public kindling::Module {
   explicit RegressionMlp(const std::vector<std::int64_t>& widths)
       : net_(register_module("net", linear_layers(widths))) {}
   at::Tensor forward(const at::Tensor& inputs) override { return net_->forward(inputs); }
+  bool static_step() const override { return true; }
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& targets) override {
     return at::mse_loss(outputs, targets);
   }
@@ -73,6 +74,7 @@ class ImageMlp : public kindling::Classifier {
   ImageMlp() : net_(register_module("net", linear_layers({784, 256, 10}))) {}
   at::Tensor forward(const at::Tensor& images) override { return net_->forward(images.flatten(1)); }
   at::Tensor training_step(const kindling::Batch& batch) override { return Module::training_step(batch); }
+  bool static_step() const override { return true; }
 
  private:
   torch::nn::Sequential net_;
@@ -93,6 +95,7 @@ class MnistNet : public kindling::Module {
           weight->detach().to(weight->options(), /*non_blocking=*/false, /*copy=*/false, kChannelsLast));
   }
 
+  bool static_step() const override { return true; }
   at::Tensor forward(const at::Tensor& images) override {
     at::Tensor x = at::relu(at::max_pool2d(conv1_->forward(images), 2));
     x = at::relu(at::max_pool2d(dropout_->forward(conv2_->forward(x)), 2));
@@ -168,6 +171,7 @@ kindling::TrainerOptions trainer_options(const Options& options, const Workload&
   return {.gradient_clip_val = workload.gradient_clip_val,
           .accumulate_grad_batches = workload.accumulate_grad_batches,
           .precision = options.precision == "bf16" ? "bf16-mixed" : "32-true",
+          .step_graph = options.peer == "kindling_eager" ? "off" : "auto",
           .optimizer = workload.optimizer};
 }
 

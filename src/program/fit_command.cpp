@@ -205,13 +205,15 @@ class FitRun {
   // What the config wants to have found before a new run; false: a signal has ended it.
   bool search() {
     folder_.write_config(config_.text());
-    if (!config_.batch_finder.is_on && !config_.lr_finder.is_on) return true;
     folder_.write_summary(summary_);
     const StopToken stop;
     in_.signals.watch(stop, checkpoint_);
     TrainerOptions options = config_.trainer_options();
     options.optimizer = with_start(options.optimizer, config_.optimizer_start);
-    run_finders({config_, folder_, options, in_.model, in_.data, stop, in_.context.request.quiet});
+    const FinderInputs inputs{
+        config_, folder_, options, in_.model, in_.data, stop, in_.context.request.quiet};
+    run_finders(inputs);
+    choose_threads(inputs);
     if (!stop.stop_requested()) return true;
     summary_.status = kStatusTexts[static_cast<std::size_t>(FitStatus::stopped)];
     summary_.reason = reason_name(stop.reason());

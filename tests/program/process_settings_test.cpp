@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <cstdlib>
+#include <thread>
+
 #include "kindling/fast_mkl/fast_mkl.h"
 #include "program/process.h"
 #include "program/same_run.h"
@@ -38,6 +41,11 @@ TEST(ProcessSettings, FlushDenormalsUnlessAskedNotTo) {
     const float denormal = at::full({1}, 1e-39F).mul(1).item<float>();
     EXPECT_EQ(denormal == 0, flush);
   }
+}
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
 }
 
 // Each run in a process of its own, because MKL asks once.
@@ -97,6 +105,36 @@ TEST_F(FastMklRun, SaysWhenItComesTooLate) {
   EXPECT_EQ(late.exit_code, 0) << late.err;
   EXPECT_NE(late.err.find(R"(run.fast_mkl = "off" has no effect)"), std::string::npos) << late.err;
   EXPECT_EQ(told("late"), "on");
+}
+
+// In a process whose environment says nothing of threads.
+TEST(ChosenThreads, StayThoseOfTheRun) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "there is one core";
+  const Scratch scratch;
+  write_small_cnn(scratch / "small.toml");
+  const std::string said = environment("OMP_NUM_THREADS");
+  unsetenv("OMP_NUM_THREADS");
+  const auto fit = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), "fit");
+    EXPECT_EQ(run_process(more, scratch / "out.txt"), 0);
+    return text_of(scratch / "out.txt");
+  };
+  const std::string dir = "run.dir=" + (scratch / "runs").string(),
+                    config = (scratch / "small.toml").string();
+  const std::string first = fit({"-c", config, dir, "trainer.max_epochs=1"});
+  const std::string again = fit({"-c", config, dir, "checkpoint.resume=last"});
+  const std::string told = fit({"-c", config, dir, "trainer.max_epochs=1", "trainer.num_threads=2"});
+  if (!said.empty()) setenv("OMP_NUM_THREADS", said.c_str(), 1);
+
+  const std::string begin = "threads   trainer.num_threads = ";
+  ASSERT_NE(first.find(begin), std::string::npos) << first;
+  const std::string number = first.substr(first.find(begin) + begin.size(), 1);
+  const auto run = scratch / "runs/small/0001";
+  EXPECT_NE(text_of(run / "config.toml").find("\nnum_threads = " + number), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(text_of(run / "run.json"))["threads"], std::stoi(number));
+  EXPECT_NE(again.find("changed trainer.max_epochs 1 -> 6\n"), std::string::npos) << again;
+  EXPECT_EQ(again.find(begin), std::string::npos) << again;
+  EXPECT_EQ(told.find(begin), std::string::npos) << told;
 }
 
 }  // namespace
