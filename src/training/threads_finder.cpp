@@ -15,8 +15,8 @@ namespace kindling {
 namespace {
 
 constexpr std::int64_t kSteps = 40;
-constexpr double kSeconds = 0.25;      // of a trial, unless that is less than three steps
-constexpr double kWorthAThread = 0.9;  // of the time with one
+constexpr double kSeconds = 0.25;       // of a trial, unless that is less than three steps
+constexpr double kWorthThreads = 0.75;  // of the time with one
 
 // Ends its fit after enough steps.
 class StepTimes : public Callback {
@@ -69,7 +69,7 @@ ThreadsFinderResult find_num_threads(const TrainerOptions& trainer, const std::s
         seconds_per_step = round == 0 ? step : std::min(seconds_per_step, step);
         slowest = std::max(slowest, times->total());
       }
-    const bool is_worth_it = trials[1].seconds_per_step < kWorthAThread * trials[0].seconds_per_step;
+    const bool is_worth_it = trials[1].seconds_per_step < kWorthThreads * trials[0].seconds_per_step;
     return ThreadsFinderResult{.num_threads = is_worth_it ? all : 1, .trials = std::move(trials)};
   });
 }

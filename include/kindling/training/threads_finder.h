@@ -23,7 +23,7 @@ struct ThreadsFinderResult {
 };
 
 // Measures some steps of a training on the CPU, a second in all or six of them, with one thread of LibTorch's
-// operators and with as many as there are now. All of them are chosen when a step takes a tenth less with
+// operators and with as many as there are now. All of them are chosen when a step takes a quarter less with
 // them; small steps are slower with threads, which wait for each other. Everything is left as it was, the
 // number of threads, too; the rest is as with find_lr().
 //
