@@ -2,6 +2,7 @@
 
 #include <kindling/base/error.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace kindling_bench {
@@ -15,6 +16,14 @@ int positive(const std::string& option, const std::string& text) {
     throw kindling::ConfigError(
         {.place = option, .found = "the value '" + text + "'", .wanted = "a whole number from 1 on"});
   return value;
+}
+
+void require_one_of(const std::vector<std::string>& known, const std::string& option,
+                    const std::string& text) {
+  if (std::ranges::find(known, text) != known.end()) return;
+  std::string wanted;
+  for (const std::string& each : known) wanted += (wanted.empty() ? "" : ", ") + each;
+  throw kindling::ConfigError({.place = option, .found = "'" + text + "'", .wanted = "one of " + wanted});
 }
 
 void set(Options& options, const std::string& option, const std::string& value) {
@@ -55,9 +64,11 @@ Options parse_options(const std::vector<std::string>& arguments) {
       throw kindling::ConfigError({.place = "command line", .found = option + " has no value"});
     }
   }
-  if (options.precision != "fp32")
-    throw kindling::ConfigError(
-        {.place = "--precision", .found = "'" + options.precision + "'", .wanted = "fp32"});
+  require_one_of({"kindling", "kindling_mkl", "kindling_eager", "plain"}, "--peer", options.peer);
+  if (options.case_name == "cnn_mnist")
+    require_one_of({"fp32", "bf16"}, "--precision", options.precision);
+  else
+    require_one_of({"fp32"}, "--precision", options.precision);
   return options;
 }
 

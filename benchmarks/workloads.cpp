@@ -59,6 +59,7 @@ class RegressionMlp : public kindling::Module {
   explicit RegressionMlp(const std::vector<std::int64_t>& widths)
       : net_(register_module("net", linear_layers(widths))) {}
   at::Tensor forward(const at::Tensor& inputs) override { return net_->forward(inputs); }
+  bool static_step() const override { return true; }
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& targets) override {
     return at::mse_loss(outputs, targets);
   }
@@ -73,6 +74,7 @@ class ImageMlp : public kindling::Classifier {
   ImageMlp() : net_(register_module("net", linear_layers({784, 256, 10}))) {}
   at::Tensor forward(const at::Tensor& images) override { return net_->forward(images.flatten(1)); }
   at::Tensor training_step(const kindling::Batch& batch) override { return Module::training_step(batch); }
+  bool static_step() const override { return true; }
 
  private:
   torch::nn::Sequential net_;
@@ -93,6 +95,7 @@ class MnistNet : public kindling::Module {
           weight->detach().to(weight->options(), /*non_blocking=*/false, /*copy=*/false, kChannelsLast));
   }
 
+  bool static_step() const override { return true; }
   at::Tensor forward(const at::Tensor& images) override {
     at::Tensor x = at::relu(at::max_pool2d(conv1_->forward(images), 2));
     x = at::relu(at::max_pool2d(dropout_->forward(conv2_->forward(x)), 2));
@@ -143,6 +146,35 @@ std::vector<at::Tensor> mnist() {
           read_bytes("t10k-labels-idx1-ubyte.gz").to(at::kLong)};
 }
 
+using Widths = std::vector<std::int64_t>;
+const Widths kTiny{20, 64, 64, 1};
+
+Workload mlp_case(const Widths& widths, std::vector<at::Tensor> data, const kindling::DataOptions& options) {
+  return {.model = seeded<RegressionMlp>(widths),
+          .data = std::make_shared<TensorData>(TensorData::Tensors{.train = std::move(data)}, options),
+          .optimizer = optimizer<kindling::Adam>(kindling::AdamOptions{.lr = 1e-3}),
+          .gradient_clip_val = 1.0,
+          .unit = "us/step"};
+}
+
+Workload step_case(const Widths& widths, std::int64_t steps) {
+  constexpr std::int64_t kBatchSize = 32;
+  Workload workload = mlp_case(widths, regression(steps * kBatchSize, widths.front(), widths.back()),
+                               {.batch_size = kBatchSize, .shuffle = false});
+  workload.size = steps;
+  return workload;
+}
+
+}  // namespace
+
+kindling::TrainerOptions trainer_options(const Options& options, const Workload& workload) {
+  return {.gradient_clip_val = workload.gradient_clip_val,
+          .accumulate_grad_batches = workload.accumulate_grad_batches,
+          .precision = options.precision == "bf16" ? "bf16-mixed" : "32-true",
+          .step_graph = options.peer == "kindling_eager" ? "off" : "auto",
+          .optimizer = workload.optimizer};
+}
+
 std::vector<at::Tensor> regression(std::int64_t n, std::int64_t features, std::int64_t outputs) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(kDataSeed);
   const at::Tensor x = at::randn({n, features}, generator);
@@ -152,23 +184,12 @@ std::vector<at::Tensor> regression(std::int64_t n, std::int64_t features, std::i
   return {x, at::sin(x.matmul(w) / scale) + 0.1 * noise};
 }
 
-Workload step_case(const std::vector<std::int64_t>& widths, std::int64_t steps) {
-  constexpr std::int64_t kBatchSize = 32;
-  auto data = regression(steps * kBatchSize, widths.front(), widths.back());
-  return {
-      .model = seeded<RegressionMlp>(widths),
-      .data = std::make_shared<TensorData>(TensorData::Tensors{.train = std::move(data)},
-                                           kindling::DataOptions{.batch_size = kBatchSize, .shuffle = false}),
-      .optimizer = optimizer<kindling::Adam>(kindling::AdamOptions{.lr = 1e-3}),
-      .gradient_clip_val = 1.0,
-      .size = steps,
-      .unit = "us/step"};
+Workload tiny_mlp(std::vector<at::Tensor> data, const kindling::DataOptions& options) {
+  return mlp_case(kTiny, std::move(data), options);
 }
 
-}  // namespace
-
-Workload step_tiny() { return step_case({20, 64, 64, 1}, 1280); }
-Workload step_deep() { return step_case(std::vector<std::int64_t>(17, 64), 320); }
+Workload step_tiny() { return step_case(kTiny, 1280); }
+Workload step_deep() { return step_case(Widths(17, 64), 320); }
 
 kindling::DataOptions shuffled(std::int64_t batch_size) {
   return {.batch_size = batch_size, .shuffle = true, .seed = kShuffleSeed};
@@ -193,6 +214,11 @@ Workload cnn_mnist() {
           .optimizer = optimizer<kindling::Sgd>(kindling::SgdOptions{.lr = 0.01, .momentum = 0.5}),
           .size = size,
           .unit = "img/s"};
+}
+
+std::vector<at::Tensor> mnist_bytes_six_times() {
+  return {read_bytes("t10k-images-idx3-ubyte.gz").view({-1, 784}).repeat({6, 1}),
+          read_bytes("t10k-labels-idx1-ubyte.gz").repeat({6})};
 }
 
 std::vector<at::Tensor> mnist_six_times() {

@@ -8,6 +8,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kindling)
 # Beside the program or library first, then LibTorch where it was found.
 set_target_properties(kindling PROPERTIES INSTALL_RPATH "$ORIGIN;${LibTorch_ROOT_DIR}/lib")
 install(TARGETS kindling EXPORT kindlingTargets)
+install(TARGETS kindling_fast_mkl EXPORT kindlingTargets OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/kindling)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kindling TYPE INCLUDE PATTERN program EXCLUDE)
 if(KINDLING_BUILD_PROGRAM)
   file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})

@@ -82,5 +82,6 @@
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/stochastic_weight_averaging.h"
+#include "kindling/training/threads_finder.h"
 #include "kindling/training/trainer.h"
 #include "kindling/training/update_bn.h"

@@ -8,6 +8,7 @@
 #include "kindling/base/version.h"
 #include "kindling/device/device.h"
 #include "kindling/device/host_info.h"
+#include "program/process_settings.h"
 
 namespace kindling {
 namespace {
@@ -30,6 +31,7 @@ std::vector<std::pair<std::string, std::string>> environment_facts() {
       {"compiler", __VERSION__},
       {"cpu", host.cpu_model + ", " + std::to_string(host.num_cores) + " cores, " +
                   std::to_string(host.num_threads) + " threads for operators"},
+      {"fast mkl", chosen_mkl_kernels()},
       {"memory", gib_text(host.memory_available_bytes) + " GiB free of " + gib_text(host.memory_total_bytes)},
       {"cards", std::to_string(num_gpus()) + (num_gpus() == 0 ? " (" + why_no_more_gpus() + ")" : "")},
   };

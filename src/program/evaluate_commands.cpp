@@ -8,6 +8,7 @@
 #include "kindling/training/trainer.h"
 #include "program/commands.h"
 #include "program/loaded_config.h"
+#include "program/process_settings.h"
 #include "program/weights.h"
 
 namespace kindling {
@@ -21,6 +22,7 @@ int with_weights(const CommandContext& context, Use use) {
   const LoadedConfig loaded = load_config(request, context.registry);
   if (loaded.only_asked) return 0;
   const RunConfig& config = *loaded.config;
+  apply(config.process);
   if (request.weights.empty() && !config.model.init_weights)
     throw ConfigError({.place = request.command,
                        .found = "no weights are given",

@@ -73,6 +73,7 @@ void RunConfig::take_lr(std::optional<double> lr, double instead_of) {
 }
 
 void RunConfig::keep_found(RunConfig& former) {
+  if (!trainer_.num_threads) trainer_.num_threads = former.trainer_.num_threads;
   if (batch_finder.is_on) take_batch_size(former.data_.batch_size);
   if (!lr_finder.is_on) return;
   double *const own = optimizer_lr(), *const found = former.optimizer_lr();

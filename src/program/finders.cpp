@@ -3,12 +3,14 @@
 #include <ATen/Context.h>
 
 #include <array>
+#include <cstdlib>
 #include <iostream>
 
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/formats/csv.h"
+#include "kindling/training/threads_finder.h"
 #include "kindling/training/trainer.h"
 
 namespace kindling {
@@ -64,7 +66,25 @@ void search_lr(const FinderInputs& in) {
   in.config.take_lr(is_used ? lr : std::nullopt, found.initial_lr);
 }
 
+std::string text_of(const ThreadsFinderResult& found) {
+  std::string text = "trainer.num_threads = " + std::to_string(found.num_threads) + ", because a step takes";
+  for (const auto& [num_threads, seconds_per_step] : found.trials)
+    text += (num_threads == 1 ? " " : ", ") + short_text(1e3 * seconds_per_step, 3) + " ms with " +
+            std::to_string(num_threads);
+  return text;
+}
+
 }  // namespace
+
+void choose_threads(const FinderInputs& in) {
+  const bool is_said = in.trainer.num_threads || std::getenv("OMP_NUM_THREADS") != nullptr;
+  if (is_said || in.trainer.fast_dev_run || in.stop.stop_requested()) return;
+  const ThreadsFinderResult found = find_num_threads(in.trainer, in.model, *in.data, in.stop);
+  if (found.trials.empty()) return;
+  in.config.take_num_threads(found.num_threads);
+  in.folder.write_config(in.config.text());
+  tell(in, "threads", text_of(found));
+}
 
 void run_finders(const FinderInputs& in) {
   const auto run = [&](const char* finder, bool is_wanted, void (*search)(const FinderInputs&)) {

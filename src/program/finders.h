@@ -25,4 +25,8 @@ struct FinderInputs {
 // of the run's folder, has what has been found, and searches no more. What a stop ends has found nothing.
 void run_finders(const FinderInputs& in);
 
+// Measures whether operators are faster with one thread or with all, unless trainer.num_threads or
+// OMP_NUM_THREADS says how many; afterwards the config does.
+void choose_threads(const FinderInputs& in);
+
 }  // namespace kindling

@@ -14,6 +14,7 @@
 #include "program/commands.h"
 #include "program/finders.h"
 #include "program/loaded_config.h"
+#include "program/process_settings.h"
 #include "program/resume_plan.h"
 #include "program/run_folder.h"
 #include "program/run_log.h"
@@ -135,6 +136,8 @@ class FitRun {
     if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
     folder_.write_command(in_.context.argc, in_.context.argv);
     summary_.seed = config_.run.seed;
+    summary_.fast_mkl = chosen_mkl_kernels();
+    tell_other_kernels();
     if (in_.plan.checkpoint) summary_.resumed_from_step = in_.plan.checkpoint->global_step;
   }
 
@@ -157,6 +160,14 @@ class FitRun {
                    .found = "meanwhile there is a newer run: " + plan.run.string(),
                    .remedy = "start again"});
     in_.plan = std::move(plan);
+  }
+
+  // A run that goes on with other kernels is still the same training, but not to the bit.
+  void tell_other_kernels() const {
+    const std::string former = in_.plan.run.empty() ? "" : run_fast_mkl(in_.plan.run);
+    if (!former.empty() && former != summary_.fast_mkl)
+      log_warning("MKL's fast kernels: so far \"" + former + "\", now \"" + summary_.fast_mkl +
+                  "\"; from here on numbers may differ in their last bits (run.fast_mkl)");
   }
 
   void tell_failure() {
@@ -194,13 +205,15 @@ class FitRun {
   // What the config wants to have found before a new run; false: a signal has ended it.
   bool search() {
     folder_.write_config(config_.text());
-    if (!config_.batch_finder.is_on && !config_.lr_finder.is_on) return true;
     folder_.write_summary(summary_);
     const StopToken stop;
     in_.signals.watch(stop, checkpoint_);
     TrainerOptions options = config_.trainer_options();
     options.optimizer = with_start(options.optimizer, config_.optimizer_start);
-    run_finders({config_, folder_, options, in_.model, in_.data, stop, in_.context.request.quiet});
+    const FinderInputs inputs{
+        config_, folder_, options, in_.model, in_.data, stop, in_.context.request.quiet};
+    run_finders(inputs);
+    choose_threads(inputs);
     if (!stop.stop_requested()) return true;
     summary_.status = kStatusTexts[static_cast<std::size_t>(FitStatus::stopped)];
     summary_.reason = reason_name(stop.reason());
@@ -266,6 +279,7 @@ int fit_command(const CommandContext& context) {
   if (loaded.only_asked) return 0;
   // Everything that can be refused is refused before there is a folder.
   RunConfig& config = *loaded.config;
+  apply(config.process);
   const ResumePlan plan = plan_resume(context.request, context.registry, config);
   if (plan.is_finished) return tell_finished(plan);
   const auto data = config.make_data();

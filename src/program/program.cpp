@@ -10,6 +10,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "program/commands.h"
+#include "program/process_settings.h"
 
 namespace kindling {
 namespace {
@@ -45,6 +46,7 @@ int say(int exit_code, const char* text) {
 
 int run_program(int argc, char** argv, const Registry& registry) {
   try {
+    keep_freed_memory();
     const ParsedCommandLine parsed = parse_command_line(argc, argv);
     configure_log({.level = LogLevel::warning, .to_stderr = true, .file = {}});
     const int exit_code =

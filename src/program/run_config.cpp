@@ -74,7 +74,7 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   read_finders(reader);
   callback_makers_ = choose_all(reader, "callbacks", registry.callbacks);
   logger_makers_ = choose_all(reader, "loggers", registry.loggers);
-  table(reader, "run", {OptionSet::of(folder)});
+  table(reader, "run", {OptionSet::of(folder), OptionSet::of(process)});
   reader.finish();
 }
 

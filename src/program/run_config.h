@@ -52,6 +52,7 @@ class RunConfig {
   // first one had; without `lr` all stay. The tables of the finders are then printed as comments.
   void take_batch_size(std::int64_t batch_size);
   void take_lr(std::optional<double> lr, double instead_of);
+  void take_num_threads(std::int64_t num_threads) { trainer_.num_threads = num_threads; }
   // A run that goes on does not search again: it keeps what the finders have found for it.
   void keep_found(RunConfig& former);
 
@@ -75,6 +76,7 @@ class RunConfig {
   ModelCheckpointOptions checkpoint;
   ResumeOptions resume;
   RunFolderOptions folder;
+  ProcessOptions process;
 
  private:
   // Reads a table, which text() prints from then on.

@@ -69,6 +69,12 @@ fs::path made(const fs::path& runs) {
   }
 }
 
+std::string summary_text(const fs::path& run, const char* key) {
+  std::ifstream stream(run / "run.json");
+  const auto json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json.value(key, "") : "";
+}
+
 }  // namespace
 
 std::optional<fs::path> newest_run(const fs::path& dir, const std::string& name) {
@@ -76,11 +82,9 @@ std::optional<fs::path> newest_run(const fs::path& dir, const std::string& name)
   return number == 0 ? std::nullopt : std::optional(numbered(dir / name, number));
 }
 
-std::string run_status(const fs::path& run) {
-  std::ifstream stream(run / "run.json");
-  const auto json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() ? json.value("status", "") : "";
-}
+std::string run_status(const fs::path& run) { return summary_text(run, "status"); }
+
+std::string run_fast_mkl(const fs::path& run) { return summary_text(run, "fast_mkl"); }
 
 RunFolder::RunFolder(const fs::path& dir, const std::string& name) : path_(made(dir / name)), lock_(path_) {}
 
@@ -110,6 +114,7 @@ void RunFolder::write_summary(const RunSummary& summary) const {
       {"device_note", summary.device_note},
       {"cpu", host_info().cpu_model},
       {"threads", host_info().num_threads},
+      {"fast_mkl", summary.fast_mkl},
       {"kindling", version()},
       {"libtorch", TORCH_VERSION},
       {"process", static_cast<std::int64_t>(getpid())},

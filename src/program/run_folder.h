@@ -16,6 +16,7 @@ struct RunSummary {
   std::string reason{};            // why it ended, as FitReason; empty: it has not
   std::string device{};
   std::string device_note{};  // why there are fewer cards than asked; empty: as asked
+  std::string fast_mkl{};     // what MKL has been told, as fast_mkl_text()
   std::int64_t seed = 0;
   std::string best_name{};  // monitored value; empty: none
   double best_value = 0;
@@ -52,7 +53,8 @@ class RunFolder {
 
 // The run with the largest number; nothing when there is none.
 std::optional<std::filesystem::path> newest_run(const std::filesystem::path& dir, const std::string& name);
-// What its run.json says; empty when that cannot be read.
+// What its run.json says; empty when it does not, or cannot be read.
 std::string run_status(const std::filesystem::path& run);
+std::string run_fast_mkl(const std::filesystem::path& run);
 
 }  // namespace kindling

@@ -93,7 +93,7 @@ struct LrFinderUse {
                       {.doc = "optimizer.lr becomes what is found; false: a picture alone"}));
 };
 
-// [run].
+// [run]: the folder.
 struct RunFolderOptions {
   std::string dir = "runs";
   bool jsonl = true;
@@ -103,6 +103,19 @@ struct RunFolderOptions {
       kindling::field("dir", &RunFolderOptions::dir, {.doc = "folder of all runs, from the current folder"}),
       kindling::field("jsonl", &RunFolderOptions::jsonl, {.doc = "write metrics.jsonl"}),
       kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}));
+};
+
+// [run]: what is set for the whole process.
+struct ProcessOptions {
+  std::string fast_mkl = "auto";
+  bool flush_denormal = true;
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("fast_mkl", &ProcessOptions::fast_mkl,
+                      {.doc = "MKL's fast kernels on CPUs that are not Intel's; auto: where there is AVX2",
+                       .choices = "auto|on|off"}),
+      kindling::field("flush_denormal", &ProcessOptions::flush_denormal,
+                      {.doc = "numbers below 1e-38 count as 0 on the CPU, which is slow with them"}));
 };
 
 }  // namespace kindling

@@ -1,0 +1,43 @@
+#include "program/process_settings.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <malloc.h>
+
+#include <limits>
+
+#include "kindling/base/log.h"
+#include "kindling/fast_mkl/fast_mkl.h"
+
+namespace kindling {
+namespace {
+
+FastMkl fast_mkl_of(const std::string& word) {
+  return word == "on" ? FastMkl::on : word == "off" ? FastMkl::off : FastMkl::automatic;
+}
+
+}  // namespace
+
+void keep_freed_memory() {
+  // glibc maps blocks from 128 KiB on anew each time and gives them back, at two page faults per 8 KiB: 32
+  // MiB is the largest limit it takes. Setting either number also ends its own tuning of both.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+}
+
+void apply(const ProcessOptions& options) {
+  at::globalContext().setFlushDenormal(options.flush_denormal);
+  if (!set_fast_mkl(fast_mkl_of(options.fast_mkl)))
+    log_warning("run.fast_mkl = \"" + options.fast_mkl +
+                "\" has no effect: MKL has chosen its kernels before, for the whole process");
+}
+
+std::string chosen_mkl_kernels() {
+  if (!at::hasMKL()) return "none: this LibTorch has no MKL";
+  const at::Tensor matrix = at::ones({16, 16});
+  at::mm(matrix, matrix);
+  return fast_mkl_text();
+}
+
+}  // namespace kindling

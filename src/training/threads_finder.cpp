@@ -1,0 +1,77 @@
+#include "kindling/training/threads_finder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "device/operator_threads.h"
+#include "kindling/training/trainer.h"
+#include "training/kept_model.h"
+#include "training/libtorch_errors.h"
+#include "training/trial_fit.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::int64_t kSteps = 40;
+constexpr double kSeconds = 0.25;       // of a trial, unless that is less than three steps
+constexpr double kWorthThreads = 0.75;  // of the time with one
+
+// Ends its fit after enough steps.
+class StepTimes : public Callback {
+ public:
+  void on_train_batch_end(Trainer& trainer, Module&) override {
+    const auto now = std::chrono::steady_clock::now();
+    if (last_) times_.push_back(std::chrono::duration<double>(now - *last_).count());
+    last_ = now;
+    if (!times_.empty()) total_ += times_.back();
+    if (total_ >= kSeconds && times_.size() >= 2) trainer.request_stop();
+  }
+  double total() const noexcept { return total_; }
+  // Of the second half, when memory is there and a graph is recorded; infinite without a step.
+  double median() const {
+    std::vector<double> times(times_.begin() + static_cast<std::ptrdiff_t>(times_.size() / 2), times_.end());
+    if (times.empty()) return std::numeric_limits<double>::infinity();
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    return *middle;
+  }
+
+ private:
+  std::optional<std::chrono::steady_clock::time_point> last_;
+  std::vector<double> times_;
+  double total_ = 0;
+};
+
+}  // namespace
+
+ThreadsFinderResult find_num_threads(const TrainerOptions& trainer, const std::shared_ptr<Module>& model,
+                                     DataModule& data, const StopToken& stop) {
+  return with_libtorch_errors("find_num_threads", [&] {
+    const int all = at::get_num_threads();
+    const ThreadsFinderResult nothing{.num_threads = all};
+    TrainerOptions trial = trial_options(trainer, kSteps);
+    if (all == 1 || !trial_device(trial).is_cpu() || !model->static_step()) return nothing;
+    const KeptModel kept(*model, trial_device(trial));
+    const OperatorThreads threads(all);
+    std::vector<ThreadsFinderResult::Trial> trials{{.num_threads = 1}, {.num_threads = all}};
+    double slowest = 0;
+    // In turns, because other processes may be at work; long steps once.
+    for (int round = 0; round < 2 && slowest < 2 * kSeconds; ++round)
+      for (auto& [num_threads, seconds_per_step] : trials) {
+        const auto times = std::make_shared<StepTimes>();
+        trial.num_threads = num_threads;
+        trial.callbacks = {times, std::make_shared<StopElsewhere>(stop)};
+        Trainer(trial).fit(model, data);
+        if (stop.stop_requested()) return nothing;
+        const double step = times->median();
+        seconds_per_step = round == 0 ? step : std::min(seconds_per_step, step);
+        slowest = std::max(slowest, times->total());
+      }
+    const bool is_worth_it = trials[1].seconds_per_step < kWorthThreads * trials[0].seconds_per_step;
+    return ThreadsFinderResult{.num_threads = is_worth_it ? all : 1, .trials = std::move(trials)};
+  });
+}
+
+}  // namespace kindling
