@@ -19,6 +19,8 @@ bool only_makes_memory(const c10::OperatorHandle& op) {
 }
 
 bool is_view(const c10::OperatorHandle& op) {
+  if (op.hasTag(at::Tag::inplace_view))
+    return true;  // of a tensor that is itself seen otherwise from then on
   const auto& returns = op.schema().returns();
   return !returns.empty() && std::ranges::all_of(returns, [](const c10::Argument& result) {
     return result.alias_info() != nullptr && !result.alias_info()->isWrite();
@@ -26,6 +28,7 @@ bool is_view(const c10::OperatorHandle& op) {
 }
 
 bool writes_to(const c10::OperatorHandle& op, std::size_t number) {
+  if (is_view(op)) return false;
   const c10::Argument& argument = op.schema().arguments()[number];
   if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
   // Batch norm moves its running statistics.
