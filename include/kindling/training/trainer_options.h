@@ -27,20 +27,17 @@ struct TrainerOptions {
   std::optional<std::int64_t> max_steps{};  // optimizer steps
   std::string max_time{};  // "days:hours:minutes:seconds", stops included; looked at between steps
   std::int64_t min_epochs = 0, min_steps = 0;  // an early stop waits for both of them
-  // Batches whose gradients make one optimizer step, weighted by their samples; the last window of an epoch
-  // may be shorter.
+  // Batches whose gradients make one optimizer step, by their samples; the last ones may be fewer.
   std::int64_t accumulate_grad_batches = 1;
   // Types that a training keeps its numbers in ("true") or computes in where it gains by it ("mixed"). With
   // "64-true" and "bf16-true" the trainer gives the model and the floating-point tensors of batches this
   // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
   std::string precision = "32-true";
-  // "on": images and the weights of convolutions lie in memory pixel by pixel, which may be faster and
-  // moves last bits. "auto": where it has been measured to be (on the CPU with 16 bits, from 32 channels
-  // on). A model must not call view() on images then, reshape() does it. The model keeps the form.
+  // "on": images and the weights of convolutions lie in memory pixel by pixel; moves last bits. "auto": where
+  // that is faster (on the CPU: 16 bits, 32 channels). view() on images fails then, reshape() works.
   std::string channels_last = "off";
-  // "auto": forward and backward of a model whose static_step() says so are recorded and replayed, bit by bit
-  // as they would be (docs/performance.md); "on": of every model, whose steps must then be alike; "off": of
-  // none.
+  // "auto": steps of models whose static_step() says so are recorded and replayed, to the same bits
+  // (docs/step_graph.md); "on": those of every model, which must then be alike; "off": none.
   std::string step_graph = "auto";
   bool require_gpus = false;                          // fewer cards than num_gpus is a DeviceError
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
@@ -48,8 +45,7 @@ struct TrainerOptions {
   std::optional<std::int64_t> limit_test_batches{};
   std::optional<std::int64_t> limit_predict_batches{};
   bool fast_dev_run = false;  // one training and one validation batch, to see that everything fits together
-  // Trains on these batches alone, the first ones of the data in its order, and validates on such a part: a
-  // model that cannot learn them by heart has a mistake in it.
+  // Trains on the first batches alone and validates on such a part: a model must learn them by heart.
   std::optional<Portion> overfit_batches{};
   // Training batches between two validations of an epoch, whose end always has one. One that is due inside of
   // an optimizer step waits for its end.
@@ -57,11 +53,9 @@ struct TrainerOptions {
   std::int64_t check_val_every_n_epoch = 1;
   std::int64_t num_sanity_val_steps = 2;  // validation batches before the first epoch; they leave no record
   std::int64_t log_every_n_steps = 0;     // a step record every n steps; 0: epoch records only
-  std::optional<std::int64_t>
-      num_threads{};  // of LibTorch's operators in this process; absent: left as they are
-  // For a step whose loss or gradients are not finite. "stop": it and all later ones leave the parameters
-  // alone, and the fit ends as diverged once the host sees it; "skip": it is left out; "ignore": nobody
-  // looks.
+  std::optional<std::int64_t> num_threads{};  // of LibTorch's operators in the process; absent: left alone
+  // A step whose loss or gradients are not finite. "stop": it and all later ones leave the parameters alone,
+  // and the fit ends as diverged once the host sees it; "skip": it is left out; "ignore": nobody looks.
   std::string on_nonfinite = "stop";
   // The p-norm of every parameter's gradient, before it is clipped, in columns grad_norm/NAME; 0: none.
   double track_grad_norm = 0;
@@ -70,8 +64,7 @@ struct TrainerOptions {
   // told of, once. Holds for the whole process while the trainer is at work.
   std::string deterministic = "false";
   // Where the time of epochs goes, in columns time_share/PART, and, in profile_dir, a trace of the operators
-  // of a few batches: of `profile_active` ones after `profile_wait` without and `profile_warmup` to get
-  // going.
+  // of a few batches: `profile_active` ones after `profile_wait` and `profile_warmup`.
   bool profile = false;
   std::int64_t profile_wait = 1, profile_warmup = 1, profile_active = 3;
 
