@@ -38,11 +38,13 @@ std::unique_ptr<BatchGradients> make_gradients(TrainState& state, TrainerInfo& i
 std::unique_ptr<Step> make_step(TrainState& state, TrainerInfo& info, const TrainerOptions& options,
                                 const Callbacks& callbacks) {
   std::unique_ptr<Step> step;
-  if (dynamic_cast<const ManualModule*>(state.model.get()) != nullptr)
+  if (dynamic_cast<const ManualModule*>(state.model.get()) != nullptr) {
+    if (options.step_graph == "on") log_warning("step_graph: the steps of a ManualModule are not recorded");
     step = std::make_unique<ManualStep>(state, info, options, callbacks);
-  else
+  } else {
     step = std::make_unique<AutomaticStep>(make_gradients(state, info, options), state, info, options,
                                            callbacks);
+  }
   step = std::make_unique<WatchedStep>(std::move(step), state);
   if (options.detect_anomaly) step = std::make_unique<AnomalyStep>(std::move(step), state);
   if (options.profile && !options.profile_dir.empty())

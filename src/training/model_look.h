@@ -9,7 +9,7 @@
 namespace kindling {
 
 // What of a model its recorded steps depend on beside the values of its parameters: where these lie, which
-// of them learn, which layers are in training mode.
+// of them learn and have hooks, which layers are in training mode.
 class ModelLook {
  public:
   explicit ModelLook(const torch::nn::Module& model);
@@ -19,17 +19,17 @@ class ModelLook {
   // Whether the model still has the same layers, parameters and buffers.
   bool has_same_parts(const torch::nn::Module& model) const;
 
+  bool has_hooks() const;
   const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
   const std::vector<at::Tensor>& buffers() const noexcept { return buffers_; }
 
  private:
   struct Seen {
-    const c10::TensorImpl* tensor;
     const void* data;
-    bool requires_grad;
+    bool requires_grad, has_hooks;
+    friend bool operator==(const Seen&, const Seen&) = default;
   };
-  static std::vector<Seen> seen(const std::vector<at::Tensor>& tensors);
-  static bool is_same(const Seen& before, const at::Tensor& now);
+  static Seen seen(const at::Tensor& tensor);
 
   std::vector<at::Tensor> parameters_, buffers_;
   std::vector<Seen> seen_parameters_, seen_buffers_;

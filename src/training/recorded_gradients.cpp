@@ -1,7 +1,6 @@
 #include "training/recorded_gradients.h"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cstring>
@@ -70,11 +69,6 @@ std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
   return copies;
 }
 
-bool has_hooks(const at::Tensor& parameter) {
-  return !torch::autograd::impl::hooks(parameter).empty() ||
-         torch::autograd::impl::post_acc_grad_hooks(parameter) != nullptr;
-}
-
 }  // namespace
 
 RecordedGradients::RecordedGradients(TrainState& state, TrainerInfo& info, const TrainerOptions& options)
@@ -109,8 +103,7 @@ void RecordedGradients::begin_anew() {
       return trained.is_same(parameter);
     }));
   if (++num_looks_ > kMaxLooks) return give_up("the model changes again and again");
-  for (const at::Tensor& parameter : look_->parameters())
-    if (parameter.requires_grad() && has_hooks(parameter)) return give_up("a parameter has a hook");
+  if (look_->has_hooks()) give_up("a parameter has a hook");
 }
 
 RecordedBatch* RecordedGradients::recorded_like(const Batch& batch) {

@@ -282,6 +282,20 @@ TEST(StepGraph, FollowsAModelThatChanges) {
   }
 }
 
+TEST(StepGraph, EndsWithTheFirstHook) {
+  const auto with_hook = [] {
+    return TrainerOptions{.callbacks = {std::make_shared<Meddler>([](CountedNet& net, std::int64_t batch) {
+                            if (batch == 27)
+                              net.out->bias.register_hook(
+                                  [](const at::Tensor& gradient) { return gradient * 0.5; });
+                          })}};
+  };
+  const GraphFit eager = graph_fit("off", with_hook()), recorded = graph_fit("on", with_hook());
+  EXPECT_LT(recorded.num_calls, kAll - 5);
+  EXPECT_NE(recorded.said.find("a parameter has a hook"), std::string::npos);
+  expect_same_fit(recorded, eager);
+}
+
 // Gradients that somebody keeps are not written to.
 TEST(StepGraph, LeavesGradientsToThoseWhoKeepThem) {
   class Keeper : public Callback {
