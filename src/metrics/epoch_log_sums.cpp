@@ -10,20 +10,42 @@
 
 namespace kindling {
 
+namespace {
+
+void require_as_many(std::string_view name, std::int64_t numbers, std::int64_t before) {
+  if (numbers == before) return;
+  throw DataError({.place = "metric '" + std::string(name) + "'",
+                   .found = "a batch gives " + std::to_string(numbers) + " numbers, those before gave " +
+                            std::to_string(before),
+                   .wanted = "as many for every batch of an epoch",
+                   .remedy =
+                       "outputs of different numbers of classes need metrics of different names, and an "
+                       "accuracy needs weights for every batch or for none"});
+}
+
+}  // namespace
+
+bool EpochLog::has_rows_of(std::size_t column) const {
+  return std::ranges::any_of(segments_, [&](const Segment& segment) {
+    return std::ranges::find(segment.slots, column, &Slot::column) != segment.slots.end();
+  });
+}
+
 void EpochLog::mark(std::string_view name, const std::shared_ptr<const Metric>& metric,
                     const at::Tensor& part) {
   const std::size_t index = column(name, Kind::metric);
   columns_[index].metric = metric;
-  if (part.numel() == 1) return mark(index, part);
   auto sums = std::find_if(sums_.begin(), sums_.end(), [&](const Sums& s) { return s.column == index; });
-  if (sums == sums_.end())
+  const bool has_sums = sums != sums_.end();
+  if (part.numel() == 1) {
+    if (has_sums) require_as_many(name, 1, sums->on_device.size(1));
+    return mark(index, part);
+  }
+  if (!has_sums) {
+    if (has_rows_of(index)) require_as_many(name, part.numel(), 1);
     sums = sums_.insert(sums, {index, at::zeros({2, part.numel()}, part.options().dtype(at::kDouble))});
-  if (sums->on_device.size(1) != part.numel())
-    throw DataError({.place = "metric '" + std::string(name) + "'",
-                     .found = "a batch gives " + std::to_string(part.numel()) +
-                              " numbers, those before gave " + std::to_string(sums->on_device.size(1)),
-                     .wanted = "as many for every batch of an epoch",
-                     .remedy = "outputs of different numbers of classes need metrics of different names"});
+  }
+  require_as_many(name, part.numel(), sums->on_device.size(1));
   const auto place = static_cast<std::size_t>(sums - sums_.begin());
   std::erase_if(parts_, [&](const auto& known) { return known.first == place; });
   parts_.emplace_back(place, part.flatten());

@@ -9,7 +9,7 @@ Metric::~Metric() = default;
 at::Tensor Metric::update_weighted(const at::Tensor&, const at::Tensor&, const at::Tensor&) const {
   throw DataError({.place = "measure",
                    .found = "samples have weights, and the metric knows none",
-                   .remedy = "override Metric::update_weighted(); topk with k = 1 is a weighted accuracy"});
+                   .remedy = "override Metric::update_weighted()"});
 }
 
 NamedValues Metric::values(std::span<const double> sums, double num_samples) const {

@@ -1,4 +1,6 @@
 // The tables [lr_finder] and [batch_finder] of a config.
+#include <ATen/ops/zeros.h>
+
 #include <array>
 #include <variant>
 
@@ -21,6 +23,19 @@ bool heeds_optimizer_lr(const Schedule& schedule) {
 
 }  // namespace
 
+// The optimizers of a model show later.
+void RunConfig::require_one_lr(ConfigReader& reader) {
+  if (!optimizer_maker_) return;
+  const at::Tensor stand_in = at::zeros({2, 2});
+  const double* const lr = optimizer_lr();
+  if (optimizer_maker_->make()(ParameterGroups{stand_in})->needs_closure())
+    reader.error("lr_finder", "'lr_finder' wants steps with one loss and one learning rate, and '" +
+                                  optimizer_name_.name + "' evaluates the loss of a batch several times");
+  else if (lr != nullptr && *lr == 0)
+    reader.error("optimizer.lr",
+                 "'lr_finder' wants an 'optimizer.lr' above 0: groups keep their ratio to it");
+}
+
 void RunConfig::read_finders(ConfigReader& reader) {
   if ((batch_finder.is_on = reader.has("batch_finder")))
     table(reader, "batch_finder", {OptionSet::of(batch_finder.options)});
@@ -28,7 +43,9 @@ void RunConfig::read_finders(ConfigReader& reader) {
   table(reader, "lr_finder", {OptionSet::of(lr_finder.options), OptionSet::of(lr_finder.use)});
   if (lr_finder.options.min_lr >= lr_finder.options.max_lr)
     reader.error("lr_finder", "'lr_finder.min_lr' is not below 'lr_finder.max_lr'");
-  if (!lr_finder.use.update_attr || reader.num_errors() > 0) return;
+  if (reader.num_errors() > 0) return;
+  require_one_lr(reader);
+  if (!lr_finder.use.update_attr) return;
   if (optimizer_lr() == nullptr)
     reader.error("lr_finder",
                  "'lr_finder' has no 'optimizer.lr' to set: name the optimizer in [optimizer], or set "
@@ -74,7 +91,10 @@ void RunConfig::take_lr(std::optional<double> lr, double instead_of) {
 
 void RunConfig::keep_found(RunConfig& former) {
   if (!trainer_.num_threads) trainer_.num_threads = former.trainer_.num_threads;
-  if (batch_finder.is_on) take_batch_size(former.data_.batch_size);
+  if (batch_finder.is_on) {
+    folder.compact_memory = former.folder.compact_memory;
+    take_batch_size(former.data_.batch_size);
+  }
   if (!lr_finder.is_on) return;
   double *const own = optimizer_lr(), *const found = former.optimizer_lr();
   if (lr_finder.use.update_attr && own != nullptr && found != nullptr) {

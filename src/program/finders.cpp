@@ -12,6 +12,7 @@
 #include "kindling/formats/csv.h"
 #include "kindling/training/threads_finder.h"
 #include "kindling/training/trainer.h"
+#include "program/host_memory.h"
 
 namespace kindling {
 namespace {
@@ -29,7 +30,24 @@ std::string table_of(const LrFinderResult& result) {
   return text;
 }
 
+// The smallest size that did not fit; 0: all did.
+std::int64_t too_large(const BatchSizeFinderResult& found) {
+  std::int64_t smallest = 0;
+  for (const auto& trial : found.trials)
+    if (!trial.fits && (smallest == 0 || trial.batch_size < smallest)) smallest = trial.batch_size;
+  return smallest;
+}
+
+// What fits in the search is to fit in this run, and when it goes on: without a limit the host's memory is
+// never exhausted in a way that could be survived.
+void prepare_memory(RunConfig& config) {
+  if (!has_memory_limit()) return;
+  config.folder.compact_memory = true;
+  keep_memory_compact();
+}
+
 void search_batch_size(const FinderInputs& in) {
+  prepare_memory(in.config);
   const auto found = find_batch_size(in.trainer, in.model, *in.data, in.config.batch_finder.options, in.stop);
   if (in.stop.stop_requested()) return;
   in.config.take_batch_size(found.batch_size);
@@ -38,9 +56,8 @@ void search_batch_size(const FinderInputs& in) {
   in.data = in.config.make_data();
   in.data->prepare();
   generator.set_state(random_state);
-  const auto& last = found.trials.back();
   std::string text = "data.batch_size = " + std::to_string(found.batch_size);
-  if (!last.fits) text += ", memory is exhausted with " + std::to_string(last.batch_size);
+  if (const auto size = too_large(found)) text += ", memory is exhausted with " + std::to_string(size);
   tell(in, "batch_finder", text);
 }
 

@@ -13,6 +13,7 @@
 #include "kindling/training/trainer.h"
 #include "program/commands.h"
 #include "program/finders.h"
+#include "program/host_memory.h"
 #include "program/loaded_config.h"
 #include "program/process_settings.h"
 #include "program/resume_plan.h"
@@ -282,10 +283,12 @@ int fit_command(const CommandContext& context) {
   apply(config.process);
   const ResumePlan plan = plan_resume(context.request, context.registry, config);
   if (plan.is_finished) return tell_finished(plan);
+  if (config.folder.compact_memory) keep_memory_compact();
   const auto data = config.make_data();
   data->prepare();
   const auto model = config.make_model();
   if (plan.run.empty()) start_from_files(config, *model);
+  if (plan.run.empty() && config.lr_finder.is_on) require_one_lr(config.trainer_options(), *model);
   return FitRun({context, loaded, plan, signals, model, data}).run();
 }
 

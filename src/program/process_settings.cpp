@@ -3,9 +3,6 @@
 #include <ATen/Context.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
-#include <malloc.h>
-
-#include <limits>
 
 #include "kindling/base/log.h"
 #include "kindling/fast_mkl/fast_mkl.h"
@@ -18,13 +15,6 @@ FastMkl fast_mkl_of(const std::string& word) {
 }
 
 }  // namespace
-
-void keep_freed_memory() {
-  // glibc maps blocks from 128 KiB on anew each time and gives them back, at two page faults per 8 KiB: 32
-  // MiB is the largest limit it takes. Setting either number also ends its own tuning of both.
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-}
 
 void apply(const ProcessOptions& options) {
   at::globalContext().setFlushDenormal(options.flush_denormal);

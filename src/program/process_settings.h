@@ -8,10 +8,6 @@ namespace kindling {
 
 // What the program, and never the library, sets for the whole process.
 
-// At the very start: memory that operators free stays with the process, so that the next step need not have
-// its pages mapped and cleared again.
-void keep_freed_memory();
-
 // Before the first operator. Tells the log when it comes too late for MKL.
 void apply(const ProcessOptions& options);
 

@@ -10,7 +10,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "program/commands.h"
-#include "program/process_settings.h"
+#include "program/host_memory.h"
 
 namespace kindling {
 namespace {

@@ -52,7 +52,7 @@ void register_schedules(Registry& registry) {
 }
 
 void register_metrics(Registry& registry) {
-  registry.metric<Accuracy>("accuracy", "share of samples whose largest output stands at their label");
+  registry.metric<Accuracy, AccuracyOptions>("accuracy", "share of samples whose largest output stands at their label");
   registry.metric<TopK, TopKOptions>("topk", "share of labels among the k largest outputs");
   registry.metric<TopK, TopKOptions>("top5", "share of labels among the five largest outputs", {.k = 5});
   for (const std::string score : {"precision", "recall", "f1"}) {

@@ -91,6 +91,7 @@ class RunConfig {
   // [early_stopping], [ema] and [swa], which are off unless their tables are there.
   void read_techniques(ConfigReader& reader);
   void read_finders(ConfigReader& reader);
+  void require_one_lr(ConfigReader& reader);
   double* optimizer_lr();  // optimizer.lr; nullptr: there is none
   void end_search(FinderTable& finder, const std::string& name);
   void check_name(ConfigReader& reader) const;

@@ -98,11 +98,15 @@ struct RunFolderOptions {
   std::string dir = "runs";
   bool jsonl = true;
   bool csv = true;
+  bool compact_memory = false;
 
   static constexpr auto fields = kindling::fields(
       kindling::field("dir", &RunFolderOptions::dir, {.doc = "folder of all runs, from the current folder"}),
       kindling::field("jsonl", &RunFolderOptions::jsonl, {.doc = "write metrics.jsonl"}),
-      kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}));
+      kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}),
+      kindling::field(
+          "compact_memory", &RunFolderOptions::compact_memory,
+          {.doc = "give large blocks of host memory back at once: more fits, slower on the CPU"}));
 };
 
 // [run]: what is set for the whole process.

@@ -20,6 +20,10 @@ constexpr std::array<std::string_view, 4> kMemoryTexts = {"can't allocate memory
 constexpr std::array<std::string_view, 3> kOneDnnTexts = {
     "could not create a primitive", "could not create a memory object", "could not execute a primitive"};
 
+bool is_of_onednn(std::string_view text) {
+  return std::ranges::find(kOneDnnTexts, text) != kOneDnnTexts.end();
+}
+
 // "20.00 MiB" of "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …", "64 bytes" of the CPU's
 // text.
 std::string size_asked_for(std::string_view text) {
@@ -33,8 +37,8 @@ std::string size_asked_for(std::string_view text) {
 }  // namespace
 
 void rethrow_translated(const std::string& place, const c10::Error& error) {
+  if (const auto exhausted = text_of_exhausted_memory(error)) rethrow_out_of_memory(place, *exhausted);
   const std::string_view text = error.what_without_backtrace();
-  if (is_out_of_memory(error)) rethrow_out_of_memory(place, text);
   const std::string first_line(text.substr(0, text.find('\n')));
   if (text.find("Expected all tensors to be on the same device") != std::string_view::npos)
     std::throw_with_nested(
@@ -54,10 +58,12 @@ void rethrow_translated(const std::string& place, const c10::Error& error) {
 
 void rethrow_out_of_memory(const std::string& place, std::string_view text,
                            std::optional<std::int64_t> num_samples) {
-  const bool is_of_host = text.empty() || text.find("DefaultCPUAllocator") != std::string_view::npos;
+  const bool is_of_host =
+      text.empty() || is_of_onednn(text) || text.find("DefaultCPUAllocator") != std::string_view::npos;
   const std::string size = size_asked_for(text);
   std::string found = is_of_host ? "host memory is exhausted" : "the card's memory is exhausted";
   if (!size.empty()) found += ": " + size + " were asked for";
+  if (is_of_onednn(text)) found += ": oneDNN " + std::string(text);
   if (num_samples) found += ", with a batch of " + std::to_string(*num_samples) + " samples";
   std::throw_with_nested(Error({.place = place,
                                 .found = found,
@@ -65,18 +71,20 @@ void rethrow_out_of_memory(const std::string& place, std::string_view text,
                                           "holds memory"}));
 }
 
-bool is_out_of_memory(const c10::Error& error) {
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  const std::string_view text = error.what_without_backtrace();
-  return std::ranges::any_of(kMemoryTexts,
-                             [&](std::string_view known) { return text.find(known) != text.npos; });
+std::optional<std::string> text_of_exhausted_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "";
+  if (is_of_onednn(error.what())) return error.what();
+  const auto* const of_libtorch = dynamic_cast<const c10::Error*>(&error);
+  if (of_libtorch == nullptr) return std::nullopt;
+  const std::string text = of_libtorch->what_without_backtrace();
+  const auto is_in = [&](std::string_view known) { return text.find(known) != text.npos; };
+  const bool is_exhausted = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                            std::ranges::any_of(kMemoryTexts, is_in);
+  return is_exhausted ? std::optional(text) : std::nullopt;
 }
 
 bool comes_from_memory(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
-  const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
-  if (of_libtorch != nullptr && is_out_of_memory(*of_libtorch)) return true;
-  if (std::ranges::find(kOneDnnTexts, error.what()) != kOneDnnTexts.end()) return true;
+  if (text_of_exhausted_memory(error)) return true;
   try {
     std::rethrow_if_nested(error);
   } catch (const std::exception& nested) {

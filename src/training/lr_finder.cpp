@@ -8,6 +8,7 @@
 #include "kindling/base/number_text.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/training/trainer.h"
+#include "tensors/state_fit.h"
 #include "training/kept_model.h"
 #include "training/libtorch_errors.h"
 #include "training/trial_fit.h"
@@ -17,6 +18,17 @@ namespace {
 
 constexpr double kSmoothing = 0.98;
 
+void require_one_lr(const Optimizer& optimizer) {
+  if (optimizer.needs_closure())
+    throw ConfigError({.place = "find_lr",
+                       .found = "the optimizer evaluates the loss of a batch several times (lbfgs)",
+                       .wanted = "one whose every step has one loss and one learning rate"});
+  if (!(*optimizer.groups().front().lr > 0))
+    throw ConfigError({.place = "find_lr",
+                       .found = "the learning rate of the first parameter group is 0",
+                       .wanted = "one above 0: other groups keep their ratio to it"});
+}
+
 // Gives each step its rate and takes the losses, as they arrive, until they have grown too large.
 class Sweep : public Callback, public Logger {
  public:
@@ -25,7 +37,7 @@ class Sweep : public Callback, public Logger {
   }
 
   void on_before_optimizer_step(Trainer& trainer, Module&, Optimizer& optimizer) override {
-    require_rates(optimizer);
+    require_one_lr(optimizer);
     const double first = *optimizer.groups().front().lr, rate = rate_of(trainer.progress().global_step);
     result_.initial_lr = first;
     for (std::size_t group = 0; group < optimizer.groups().size(); ++group)
@@ -45,17 +57,6 @@ class Sweep : public Callback, public Logger {
   const LrFinderResult& result() const noexcept { return result_; }
 
  private:
-  static void require_rates(const Optimizer& optimizer) {
-    if (optimizer.needs_closure())
-      throw ConfigError({.place = "find_lr",
-                         .found = "the optimizer evaluates the loss of a batch several times (lbfgs)",
-                         .wanted = "one whose every step has one loss and one learning rate"});
-    if (!(*optimizer.groups().front().lr > 0))
-      throw ConfigError({.place = "find_lr",
-                         .found = "the learning rate of the first parameter group is 0",
-                         .wanted = "one above 0: other groups keep their ratio to it"});
-  }
-
   double rate_of(std::int64_t step) const {
     const double share = static_cast<double>(step) / static_cast<double>(options_.num_training_steps - 1);
     return result_.is_exponential ? options_.min_lr * std::pow(options_.max_lr / options_.min_lr, share)
@@ -79,18 +80,21 @@ class Sweep : public Callback, public Logger {
   double average_ = 0;
 };
 
-void check(const LrFinderOptions& options, const Module& model) {
+void check(const LrFinderOptions& options) {
   validate(options, "LrFinderOptions");
   if (options.min_lr >= options.max_lr)
     throw ConfigError(
         {.place = "LrFinderOptions",
          .found = "min_lr = " + number_text(options.min_lr) + ", max_lr = " + number_text(options.max_lr),
          .wanted = "min_lr below max_lr"});
-  if (dynamic_cast<const ManualModule*>(&model) != nullptr)
-    throw ConfigError({.place = "find_lr",
-                       .found = "the model is a ManualModule, with optimizers of its own",
-                       .wanted = "a model with one optimizer",
-                       .remedy = "try their learning rates by hand"});
+}
+
+void require_one_optimizer(const Module& model) {
+  if (dynamic_cast<const ManualModule*>(&model) == nullptr) return;
+  throw ConfigError({.place = "find_lr",
+                     .found = "the model is a ManualModule, with optimizers of its own",
+                     .wanted = "a model with one optimizer",
+                     .remedy = "try their learning rates by hand"});
 }
 
 // By what the curve goes up from the step before to the one behind.
@@ -129,10 +133,17 @@ Chart LrFinderResult::chart() const {
   return chart;
 }
 
+void require_one_lr(const TrainerOptions& trainer, Module& model) {
+  require_one_optimizer(model);
+  if (trainer.optimizer || !layers_without_shape(model).empty()) return;
+  if (const auto optimizer = model.configure_optimizers()) require_one_lr(*optimizer);
+}
+
 LrFinderResult find_lr(const TrainerOptions& trainer, const std::shared_ptr<Module>& model, DataModule& data,
                        const LrFinderOptions& options, const StopToken& stop) {
   return with_libtorch_errors("find_lr", [&] {
-    check(options, *model);
+    check(options);
+    require_one_optimizer(*model);
     const auto sweep = std::make_shared<Sweep>(options);
     TrainerOptions trial = trial_options(trainer, options.num_training_steps);
     trial.log_every_n_steps = 1;

@@ -53,5 +53,22 @@ TEST(AccuracyOfPixels, IsAShareOfAllOfThem) {
   EXPECT_EQ(accuracy.compute({&sum, 1}, 2), 0.75);
 }
 
+double weighted_share(const kindling::Accuracy& metric, const at::Tensor& labels, const at::Tensor& weights) {
+  const at::Tensor outputs = at::eye(4);  // says 0, 1, 2, 3
+  const at::Tensor sums = metric.update_weighted(outputs, labels, weights).contiguous();
+  return metric.compute({sums.const_data_ptr<double>(), static_cast<std::size_t>(sums.numel())}, 4);
+}
+
+TEST(WeightedAccuracy, IsTheRightAnswersShareOfTheWeight) {
+  const at::Tensor weights = at::tensor({0.25F, 1.F, 2.F, 0.75F});
+  const kindling::Accuracy plain;
+  EXPECT_EQ(weighted_share(plain, at::tensor({0, 0, 2, 0}, at::kLong), weights), 2.25 / 4);
+  // What is no class is a wrong answer, unless it is ignored or others are.
+  EXPECT_EQ(weighted_share(plain, at::tensor({0, -100, 2, 9}, at::kLong), weights), 2.25 / 4);
+  const kindling::Accuracy without(AccuracyOptions{.ignore_index = 9});
+  EXPECT_EQ(weighted_share(without, at::tensor({0, 0, 2, 9}, at::kLong), weights), 2.25 / 3.25);
+  EXPECT_THROW(weighted_share(without, at::tensor({0, -100, 2, 9}, at::kLong), weights), DataError);
+}
+
 }  // namespace
 }  // namespace kindling

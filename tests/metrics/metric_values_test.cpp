@@ -36,6 +36,7 @@ class MetricValues : public OnDevice {
       if (what == "weights") of.batch.weights = tensor.to(device_);
       if (what == "ignore_index") of.ignore_index = tensor.item<std::int64_t>();
       if (what.starts_with("expect.")) of.expected[what.substr(7)] = tensor;
+      if (what == "expect.top1") of.expected["accuracy"] = tensor;  // the same number
     }
     return all;
   }
@@ -123,7 +124,7 @@ TEST_P(MetricValues, OfSoftLabelsGoByTheLargest) {
 TEST_P(MetricValues, OfNothingAreNaN) {
   const at::Tensor outputs = on(at::randn({3, 4})), ignored = on(at::full({3}, -100, at::kLong));
   for (const std::string name :
-       {"f1_macro", "precision_micro", "recall_weighted", "top2", "auroc", "perplexity"}) {
+       {"f1_macro", "precision_micro", "recall_weighted", "top2", "accuracy", "auroc", "perplexity"}) {
     const auto metric = shipped_metric(name);
     EXPECT_TRUE(std::isnan(values_of(*metric, metric->update(outputs, ignored), 3)[0].second)) << name;
   }
@@ -151,7 +152,7 @@ TEST_P(MetricValues, OfLabelsThatAreAllTheSameHaveNoSpread) {
 // Known only when the numbers are on the host.
 TEST_P(MetricValues, OfOtherLabelsAreRefused) {
   const at::Tensor outputs = on(at::randn({4, 3}));
-  for (const std::string name : {"f1_macro", "confusion_matrix", "top2", "auroc", "perplexity"}) {
+  for (const std::string name : {"f1_macro", "confusion_matrix", "top2", "accuracy", "auroc", "perplexity"}) {
     const auto metric = shipped_metric(name);
     for (const std::int64_t wrong : {3, -1, 1000}) {
       const at::Tensor part =

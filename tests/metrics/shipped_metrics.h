@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kindling/metrics/accuracy.h"
 #include "kindling/metrics/auroc.h"
 #include "kindling/metrics/class_score.h"
 #include "kindling/metrics/confusion_matrix.h"
@@ -26,6 +27,7 @@ inline std::shared_ptr<const Metric> shipped_metric(const std::string& name,
   if (first == "precision" || first == "recall" || first == "f1")
     return std::make_shared<ClassScore>(ClassScoreOptions{
         .score = first, .average = rest.empty() ? "binary" : rest, .ignore_index = ignore_index});
+  if (first == "accuracy") return std::make_shared<Accuracy>(AccuracyOptions{.ignore_index = ignore_index});
   if (first == "auroc")
     return std::make_shared<Auroc>(
         AurocOptions{.average = rest.empty() ? "macro" : rest, .ignore_index = ignore_index});

@@ -131,7 +131,7 @@ TEST_F(Finders, AreOffUnlessTheirTablesAreThere) {
   for (const char* line :
        {"[lr_finder]", "min_lr = 1e-08", "max_lr = 1.0", "num_training_steps = 100", "mode = \"exponential\"",
         "early_stop_threshold = 4.0", "update_attr = true", "[batch_finder]", "mode = \"power\"",
-        "steps_per_trial = 3", "init_val = 2", "max_trials = 25"})
+        "steps_per_trial = 3", "init_val = 2", "max_trials = 25", "margin = 0.05"})
     EXPECT_NE(on.find(std::string("\n") + line), std::string::npos) << line << "\n" << on;
 }
 
@@ -153,6 +153,10 @@ TEST_F(Finders, AreCheckedBeforeTheRun) {
   expect(kAdam + "[batch_finder]\nsteps_per_trial = 0\n", "'batch_finder.steps_per_trial': expected");
   expect(kAdam + "[batch_finder]\ninit_val = 0\n", "'batch_finder.init_val': expected");
   expect(kAdam + "[batch_finder]\nmax_trials = 0\n", "'batch_finder.max_trials': expected");
+  expect("[optimizer]\nname = \"lbfgs\"\n[lr_finder]\n",
+         "'lr_finder' wants steps with one loss and one learning rate, and 'lbfgs' evaluates the loss");
+  expect(kAdam + "lr = 0.0\n[lr_finder]\n", "'lr_finder' wants an 'optimizer.lr' above 0");
+  expect(kAdam + "[batch_finder]\nmargin = 1.0\n", "'batch_finder.margin': expected");
   const std::string one_cycle = kAdam + "[schedule]\nname = \"one_cycle\"\nmax_lr = 0.1\n[lr_finder]\n";
   expect(one_cycle, "'lr_finder' sets 'optimizer.lr', but the schedule has rates of its own");
   EXPECT_EQ(fit("checked", one_cycle + "update_attr = false\n", {"--check"}).exit_code, 0);
@@ -166,28 +170,37 @@ TEST_F(Finders, TheLargestBatchThatIsFoundIsThatOfTheRun) {
   EXPECT_NE(found.out.find("batch_finder   data.batch_size = 24\n"), std::string::npos) << found.out;
   EXPECT_EQ(value("batch", "data.batch_size"), "24");
   EXPECT_NE(text_of(run("batch") / "log.txt").find("batch size 24 fits"), std::string::npos);
+  EXPECT_EQ(value("batch", "run.compact_memory"), "false");  // there is no limit
   ASSERT_EQ(fit("plain", kAdam, {"data.batch_size=24"}).exit_code, 0);
   expect_same_run(run("batch"), run("plain"));
 }
 
-// LibTorch alone takes some 450 MB of addresses; 1438 samples with 128 channels do not fit into what is left.
-// What a search has given back lies in pieces in the host's memory, so the fit behind it may need a smaller
-// batch.
-TEST_F(Finders, TheSearchForABatchSurvivesALimitOfMemory) {
+// LibTorch alone takes some 420 MB of addresses; 1438 samples with 256 channels do not fit into what is left.
+// The binary search ends close to what just fits, and what is found there is to carry the whole run, also in
+// a process that goes on with it.
+TEST_F(Finders, ARunUnderALimitOfMemoryTrainsWithTheBatchThatIsFound) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes an address space of its own";
 #endif
-  write("limited", kAdam + "[batch_finder]\nsteps_per_trial = 1\ninit_val = 64\n");
+  write(
+      "limited",
+      kAdam + "[batch_finder]\nmode = \"binsearch\"\nsteps_per_trial = 1\ninit_val = 512\nmax_trials = 6\n");
   const auto output = scratch_ / "output.txt";
-  Process process(
-      {"fit", "-c", (scratch_ / "limited.toml").string(), "run.dir=" + (scratch_ / "runs").string(),
-       "model.channels=[64, 128]", "trainer.max_epochs=1", "trainer.limit_train_batches=1"},
-      output, ".", rlim_t{650} << 20U);
-  process.wait();
+  const auto run_limited = [&](std::vector<std::string> words) {
+    return Process(std::move(words), output, ".", rlim_t{570} << 20U).wait();
+  };
+  EXPECT_EQ(run_limited({"fit", "-c", (scratch_ / "limited.toml").string(),
+                         "run.dir=" + (scratch_ / "runs").string(), "model.channels=[256]",
+                         "trainer.max_epochs=1", "trainer.limit_train_batches=1"}),
+            0)
+      << text_of(output);
   EXPECT_NE(text_of(output).find(", memory is exhausted with "), std::string::npos) << text_of(output);
   const auto size = std::stoll(value("limited", "data.batch_size"));
   EXPECT_GE(size, 64);
   EXPECT_LT(size, 1438);
+  EXPECT_EQ(value("limited", "run.compact_memory"), "true");
+  EXPECT_EQ(run_limited({"fit", "--resume", run("limited").string(), "trainer.max_epochs=2"}), 0)
+      << text_of(output);
 }
 
 TEST_F(Finders, ASignalEndsTheSearchAndTheRun) {

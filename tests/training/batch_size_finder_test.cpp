@@ -192,6 +192,8 @@ TEST(BatchSizeFinderOptionsTest, AreChecked) {
   EXPECT_NE(error({.steps_per_trial = 0}).find("steps_per_trial"), std::string::npos);
   EXPECT_NE(error({.init_val = 0}).find("init_val"), std::string::npos);
   EXPECT_NE(error({.max_trials = 0}).find("max_trials"), std::string::npos);
+  EXPECT_NE(error({.margin = 1}).find("margin"), std::string::npos);
+  EXPECT_NE(error({.margin = -0.1}).find("margin"), std::string::npos);
 }
 
 // In a process of its own, whose address space leaves 256 MB: the activations of a convolution and what its

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
+#include "kindling/device/device_memory.h"
 #include "kindling/nn/small_cnn.h"
 #include "kindling/training/batch_size_finder.h"
 #include "kindling/training/lr_finder.h"
@@ -56,6 +57,19 @@ TEST(FakeFinders, LeaveTheMemoryOfTheCardAsItWas) {
   find_lr({.num_gpus = 1}, model, data, {.num_training_steps = 4});
   find_batch_size({.num_gpus = 1}, model, data);
   EXPECT_EQ(fake::counts().live_bytes, before);
+}
+
+// The trials of a search get along with less than there is.
+TEST(FakeFinders, HoldTheMarginOfTheCardBack) {
+  const auto live_bytes = [](double margin) {
+    const auto model = std::make_shared<Looking>();
+    TensorData data = ramp(20, 0, 2);
+    find_batch_size({.num_gpus = 1, .optimizer = sgd(0.1)}, model, data, {.max_trials = 1, .margin = margin});
+    return model->seen.back().live_bytes[0];
+  };
+  const auto plain = live_bytes(0);
+  const auto free = static_cast<double>(device_memory(gpu()).free_bytes);
+  EXPECT_EQ(live_bytes(0.25) - plain, static_cast<std::int64_t>(0.25 * free));
 }
 
 }  // namespace

@@ -312,6 +312,21 @@ TEST_P(LrFinder, RefusesWhatHasNoSingleRate) {
   EXPECT_TRUE(same(model->weight, at::zeros({1})));
 }
 
+// Without a search, too; what the trainer's options make is the search's matter.
+TEST_P(LrFinder, RefusesModelsWithOptimizersOfTheirOwnBeforehand) {
+  struct OwnLbfgs : Slope {
+    std::unique_ptr<Optimizer> configure_optimizers() override { return std::make_unique<Lbfgs>(*this); }
+  };
+  const auto refusal = [](const TrainerOptions& trainer, const std::shared_ptr<Module>& model) {
+    return error_text<ConfigError>([&] { require_one_lr(trainer, *model); });
+  };
+  EXPECT_NE(refusal({}, std::make_shared<PointGan>()).find("ManualModule"), std::string::npos);
+  EXPECT_NE(refusal({}, std::make_shared<OwnLbfgs>()).find("lbfgs"), std::string::npos);
+  EXPECT_EQ(refusal(options(), std::make_shared<OwnLbfgs>()), "(no error)");
+  EXPECT_EQ(refusal({}, std::make_shared<Slope>()), "(no error)");
+  EXPECT_EQ(refusal({}, std::make_shared<SmallCnn>()), "(no error)");  // has lazy layers
+}
+
 TEST(LrFinderOptionsTest, AreChecked) {
   TensorData data = ramp(9, 0, 3);
   const auto error = [&](const LrFinderOptions& finder) {

@@ -1,8 +1,10 @@
 // Metrics of the user in fits and evaluations.
 #include <gtest/gtest.h>
 
+#include "kindling/base/error.h"
 #include "kindling/nn/classifier.h"
 #include "support/device_under_test.h"
+#include "support/scratch.h"
 #include "training/confusion.h"
 
 namespace kindling {
@@ -107,6 +109,48 @@ TensorData three_scores() {
   const at::Tensor x = at::tensor({1.F, 0.F, 4.F, 0.F, 4.F, 0.F}).view({3, 2});
   const at::Tensor labels = at::tensor({0, 0, 1}, at::kLong);
   return {{x, labels}, {x, labels}, {.batch_size = 2, .shuffle = false}};
+}
+
+// Weighs the samples of its batches, by whether each of them is to be.
+class Weighing : public Scores {
+ public:
+  explicit Weighing(std::vector<bool> weighs) : weighs_(std::move(weighs)) {}
+  at::Tensor training_step(const Batch& batch) override {
+    step(Stage::train, batch);
+    return loss(forward(batch[0]), batch[1]);
+  }
+  void validation_step(const Batch& batch) override { step(Stage::val, batch); }
+
+ private:
+  void step(Stage stage, const Batch& batch) {
+    const bool weighs = weighs_[num_batches_++ % weighs_.size()];
+    measure(stage, forward(batch[0]), batch[1], weighs ? batch[0].select(1, 0) : at::Tensor());
+  }
+  std::vector<bool> weighs_;
+  std::size_t num_batches_ = 0;
+};
+
+TEST_P(MetricFit, AClassifierMeasuresWithWeights) {
+  TrainerOptions made = options(2);
+  made.optimizer = sgd(0);
+  TensorData data = three_scores();  // weights 1, 4 and 4, of which the last is of a wrong answer
+  Trainer(made).fit(std::make_shared<Weighing>(std::vector{true}), data);
+  ASSERT_EQ(logger_->records().size(), 2U);
+  for (const Record& record : logger_->records())
+    for (const char* name : {"train_acc", "val_acc"}) EXPECT_EQ(value_of(record, name), 5. / 9) << name;
+}
+
+TEST_P(MetricFit, RefusesWeightsOfSomeBatchesOnly) {
+  TrainerOptions made = options(1);
+  made.num_sanity_val_steps = 0;
+  TensorData data = three_scores();
+  const auto text_of = [&](const std::vector<bool>& weighs) {
+    return error_text<DataError>([&] { Trainer(made).fit(std::make_shared<Weighing>(weighs), data); });
+  };
+  const std::string rest = " numbers, those before gave ", of = "metric 'train_acc': a batch gives ";
+  EXPECT_EQ(text_of({true, false}).find(of + "1" + rest + "12; wanted: as many for every batch"), 0U);
+  EXPECT_EQ(text_of({false, true}).find(of + "12" + rest + "1; wanted: as many for every batch"), 0U);
+  EXPECT_EQ(text_of({false, false, true, true}), "(no error)");  // training and validation are two
 }
 
 TEST_P(MetricFit, ValueThatTheModelLogsUnderTheNameOfItsMetricCounts) {

@@ -62,6 +62,33 @@ TEST_P(OutOfMemory, OfTheStandardLibraryIsTheSame) {
             std::string::npos);
 }
 
+// oneDNN has an error of its own, without bytes.
+TEST_P(OutOfMemory, OfOneDnnIsTheSame) {
+  class OneDnn : public Slope {
+   public:
+    explicit OneDnn(const char* says) : says_(says) {}
+    at::Tensor forward(const at::Tensor&) override { throw std::runtime_error(says_); }
+
+   private:
+    const char* says_;
+  };
+  TensorData data = ramp(9, 4, 3);
+  Trainer trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted(), .num_sanity_val_steps = 0});
+  const auto text_of = [&](const char* says) {
+    return error_text<std::exception>([&] { trainer.fit(std::make_shared<OneDnn>(says), data); });
+  };
+  for (const char* says :
+       {"could not create a primitive", "could not create a memory object", "could not execute a primitive"})
+    EXPECT_EQ(text_of(says),
+              std::string("training step 1: host memory is exhausted: oneDNN ") + says +
+                  ", with a batch of 3 samples; take a smaller batch_size or a smaller model, or "
+                  "see what else holds memory");
+  EXPECT_EQ(text_of("could not create a primitive descriptor"), "could not create a primitive descriptor");
+  const auto own = std::make_shared<OneDnn>("could not create a primitive");
+  EXPECT_NE(error_text<Error>([&] { trainer.validate(own, data); }).find("evaluation batch 1: host memory"),
+            std::string::npos);
+}
+
 TEST(OutOfMemoryTexts, OfACardAreUnderstood) {
   class OnCard : public Slope {
    public:

@@ -117,6 +117,7 @@ class KINDLING_API EpochLog {
   struct Sums;  // of a metric with more than one number
   struct Preview;
   void add_parts();
+  bool has_rows_of(std::size_t column) const;
   Mark& mark_of(std::size_t column, ValueOptions options);
   Segment& segment_for(const RowTag& tag);
   void grow(std::int64_t values);

@@ -14,12 +14,14 @@
 
 namespace kindling {
 
-// Names, defaults and meaning are those of Lightning's BatchSizeFinder.
+// Names, defaults and meaning are those of Lightning's BatchSizeFinder. Its margin makes the size smaller
+// that "binsearch" has found.
 struct BatchSizeFinderOptions {
   std::string mode = "power";        // doubles; "binsearch" then looks between what fits and what does not
   std::int64_t steps_per_trial = 3;  // optimizer steps, and validation batches, with each size
   std::int64_t init_val = 2;         // the first size
   std::int64_t max_trials = 25;
+  double margin = 0.05;  // share of the free memory that the trials have to leave
 
   static constexpr auto fields = kindling::fields(
       kindling::field("mode", &BatchSizeFinderOptions::mode,
@@ -30,7 +32,12 @@ struct BatchSizeFinderOptions {
       kindling::field("init_val", &BatchSizeFinderOptions::init_val,
                       {.doc = "the first size that is tried", .min = 1}),
       kindling::field("max_trials", &BatchSizeFinderOptions::max_trials,
-                      {.doc = "sizes that are tried at most", .min = 1}));
+                      {.doc = "sizes that are tried at most", .min = 1}),
+      kindling::field("margin", &BatchSizeFinderOptions::margin,
+                      {.doc = "share of the free memory that the trials have to leave",
+                       .min = 0,
+                       .max = 1,
+                       .max_excluded = true}));
 };
 
 // What a search has found.
@@ -48,9 +55,12 @@ struct BatchSizeFinderResult {
 // steps and a validation with each size, as a Trainer with these options would run them, on the data's own
 // data sets. Everything is left as it was; the rest is as with find_lr().
 //
+// A fit takes some memory beside its steps, and kernels of every size tried stay: that is what the margin is
+// for. It is of the memory that the card, or the limit of the process, has free when the search begins.
+//
 // Memory that cannot be had is survived on cards, and on the CPU where the process has a limit (ulimit -v).
 // Without one the system may end a process that takes more than there is, so bound the search by max_trials
-// there. Callbacks take no part: leave room for what they keep, such as averages of weights.
+// there. Callbacks take no part: make the margin larger for what they keep, such as averages of weights.
 //
 // A requested stop ends the search with what has been found; batch_size is 0 if that is nothing. Throws
 // ConfigError for options out of range, DataError for data that cannot be made into batches of another size

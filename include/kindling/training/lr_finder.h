@@ -72,4 +72,8 @@ KINDLING_API LrFinderResult find_lr(const TrainerOptions& trainer, const std::sh
                                     DataModule& data, const LrFinderOptions& options = {},
                                     const StopToken& stop = {});
 
+// Throws what find_lr() would throw for a model with optimizers of its own, without a search. Of lazy layers'
+// optimizers only the search can tell.
+KINDLING_API void require_one_lr(const TrainerOptions& trainer, Module& model);
+
 }  // namespace kindling
