@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace kindling::fast {
@@ -64,12 +65,16 @@ float interleaved_sum(const float* x, std::int64_t rows, std::int64_t stride) {
 }  // namespace
 
 void sum_rows(const float* x, float* out, std::int64_t rows, std::int64_t columns, std::int64_t group) {
-  constexpr std::size_t kLanes = 16;  // in registers
+  const std::int64_t grouped = columns / group * group;
   std::int64_t first = 0;
-  for (; first < columns / group * group; first += kLanes) {
-    const auto sums = cascade_sum<kLanes>(x + first, rows, columns);
-    std::copy(sums.begin(), sums.end(), out + first);
-  }
+  const auto sum_some = [&]<std::size_t lanes>(std::integral_constant<std::size_t, lanes>) {
+    for (; first + static_cast<std::int64_t>(lanes) <= grouped; first += lanes) {
+      const auto sums = cascade_sum<lanes>(x + first, rows, columns);
+      std::copy(sums.begin(), sums.end(), out + first);
+    }
+  };
+  sum_some(std::integral_constant<std::size_t, 16>());  // in registers
+  sum_some(std::integral_constant<std::size_t, 4>());
   for (; first < columns; ++first) out[first] = interleaved_sum(x + first, rows, columns);
 }
 

@@ -10,8 +10,8 @@ void relu(const float* x, float* out, std::int64_t count);
 // gradient where x > 0 (or is NaN), else 0.
 void relu_backward(const float* gradient, const float* x, float* out, std::int64_t count);
 // Of the columns of a [rows, columns] matrix, in the order of LibTorch's cascade summation. LibTorch takes
-// whole groups of columns in another order than the rest; a group is a multiple of 16 that depends on the
-// processor.
+// whole groups of columns in another order than the rest; a group is a multiple of 4 that depends on the
+// processor and the number of columns.
 void sum_rows(const float* x, float* out, std::int64_t rows, std::int64_t columns, std::int64_t group);
 // Each row of [rows, columns] becomes `row`.
 void fill_rows(const float* row, float* out, std::int64_t rows, std::int64_t columns);
