@@ -27,7 +27,8 @@ inline std::shared_ptr<const Metric> shipped_metric(const std::string& name,
   if (first == "precision" || first == "recall" || first == "f1")
     return std::make_shared<ClassScore>(ClassScoreOptions{
         .score = first, .average = rest.empty() ? "binary" : rest, .ignore_index = ignore_index});
-  if (first == "accuracy") return std::make_shared<Accuracy>(AccuracyOptions{.ignore_index = ignore_index});
+  if (first == "accuracy")
+    return std::make_shared<kindling::Accuracy>(AccuracyOptions{.ignore_index = ignore_index});
   if (first == "auroc")
     return std::make_shared<Auroc>(
         AurocOptions{.average = rest.empty() ? "macro" : rest, .ignore_index = ignore_index});

@@ -2,6 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "kindling/config/document.h"
+#include "kindling/nn/manual_module.h"
+#include "kindling/optim/lbfgs.h"
 #include "program/process.h"
 #include "program/run_config.h"
 #include "program/same_run.h"
@@ -162,6 +164,30 @@ TEST_F(Finders, AreCheckedBeforeTheRun) {
   EXPECT_EQ(fit("checked", one_cycle + "update_attr = false\n", {"--check"}).exit_code, 0);
   const std::string cosine = kAdam + "[schedule]\nname = \"cosine\"\nwarmup_steps = 4\n[lr_finder]\n";
   EXPECT_EQ(fit("checked", cosine, {"--check"}).exit_code, 0);
+}
+
+TEST_F(Finders, ModelsWithOptimizersOfTheirOwnAreRefusedBeforeThereIsARun) {
+  struct Manual : ManualModule {
+    NamedOptimizers configure_named_optimizers() override { return {}; }
+  };
+  struct OwnLbfgs : Module {
+    OwnLbfgs() { register_parameter("weight", at::zeros({1})); }
+    std::unique_ptr<Optimizer> configure_optimizers() override { return std::make_unique<Lbfgs>(*this); }
+  };
+  Registry registry;
+  register_builtin(registry);
+  registry.model<Manual>("manual", "has optimizers of its own");
+  registry.model<OwnLbfgs>("own_lbfgs", "has an optimizer of its own");
+  for (const std::string model : {"manual", "own_lbfgs"}) {
+    write_text(scratch_ / "own.toml", "[model]\nname = \"" + model +
+                                          "\"\n[data]\nname = \"digits\"\n[trainer]\nmax_epochs = 1\n"
+                                          "[lr_finder]\nupdate_attr = false\n");
+    const ProgramRun refused = run_program(
+        {"fit", "-c", (scratch_ / "own.toml").string(), "run.dir=" + (scratch_ / "runs").string()}, registry);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_TRUE(refused.err.starts_with("find_lr: ")) << refused.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
 }
 
 TEST_F(Finders, TheLargestBatchThatIsFoundIsThatOfTheRun) {
