@@ -163,6 +163,13 @@ INSTANTIATE_TEST_SUITE_P(
                     return loss * number.mul_(1.5);
                   });
                 }},
+        Refusal{"ChangesItsBatch", "it changes its batch",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet& model, const Batch& batch, const at::Tensor&) {
+                    batch[0].mul_(0.5);
+                    return model.loss(model.forward(batch[0]), batch.labels());
+                  });
+                }},
         Refusal{"LogsOtherNumbers", "what it logs differs",
                 [](CountedNet& net) {
                   use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
