@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
                      [](ParameterGroups p) {
                        return std::make_unique<Lbfgs>(std::move(p), LbfgsOptions{.lr = 1e-3, .max_iter = 2});
                      }}},
-        Refusal{"LooksForAnomalies", "detect_anomaly", [](CountedNet&) {}, {.detect_anomaly = true}}),
+        Refusal{"LooksForAnomalies", "detect_anomaly", [](CountedNet&) {}, {.max_epochs = 1, .detect_anomaly = true}}),
     [](const auto& refusal) { return refusal.param.name; });
 
 TEST(StepGraph, NoticesAStepThatBecomesAnotherOne) {
