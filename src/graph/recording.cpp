@@ -168,6 +168,7 @@ std::string difference(const Recording& earlier, Recording& later) {
     RecordedStorage& b = later.storages[i];
     if (a.input != b.input || a.is_external != b.is_external || a.num_bytes != b.num_bytes)
       return "its tensors differ from step to step";
+    if (a.input >= 0 && is_written[i]) return "it changes its batch";
     if (!a.is_external || a.input >= 0 || (a.name == b.name && !a.is_constant)) continue;
     if (a.has_owner || !a.found || !b.found || !same_bytes(*a.found, *b.found))
       return "it reads a tensor that is another one in each step";

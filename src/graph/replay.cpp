@@ -111,9 +111,13 @@ bool Replay::has_lost_tensors() const {
 }
 
 void Replay::set_inputs(std::span<const at::Tensor> inputs) {
-  for (const Input& input : inputs_)
-    input.storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
-        at::DataPtr(inputs[input.number].data_ptr(), at::kCPU));
+  for (const Input& input : inputs_) {
+    const at::Tensor& given = inputs[input.number];
+    const auto before = static_cast<std::size_t>(given.storage_offset()) * given.element_size();
+    c10::StorageImpl& memory = *input.storage.unsafeGetStorageImpl();
+    memory.set_data_ptr_noswap(at::DataPtr(given.data_ptr(), at::kCPU));
+    memory.set_nbytes(given.storage().nbytes() - before);  // operators that look at a part of it check that
+  }
 }
 
 void Replay::add_outputs(ReplayBuilder& builder) {

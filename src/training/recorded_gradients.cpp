@@ -229,6 +229,8 @@ RecordedGradients::Outcome RecordedGradients::try_replay(RecordedBatch& recorded
   } catch (const c10::Error& error) {
     outcome.failure = error.what_without_backtrace();
   }
+  // The step that comes now takes as much memory as a replay.
+  if (recorded.replay() != nullptr) recorded.replay()->release(Replay::Memory::intermediate);
   return outcome;
 }
 

@@ -163,6 +163,13 @@ INSTANTIATE_TEST_SUITE_P(
                     return loss * number.mul_(1.5);
                   });
                 }},
+        Refusal{"ChangesItsBatch", "it changes its batch",
+                [](CountedNet& net) {
+                  use(net, [](CountedNet& model, const Batch& batch, const at::Tensor&) {
+                    batch[0].mul_(0.5);
+                    return model.loss(model.forward(batch[0]), batch.labels());
+                  });
+                }},
         Refusal{"LogsOtherNumbers", "what it logs differs",
                 [](CountedNet& net) {
                   use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
@@ -208,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
                      [](ParameterGroups p) {
                        return std::make_unique<Lbfgs>(std::move(p), LbfgsOptions{.lr = 1e-3, .max_iter = 2});
                      }}},
-        Refusal{"LooksForAnomalies", "detect_anomaly", [](CountedNet&) {}, {.detect_anomaly = true}}),
+        Refusal{"LooksForAnomalies", "detect_anomaly", [](CountedNet&) {}, {.max_epochs = 1, .detect_anomaly = true}}),
     [](const auto& refusal) { return refusal.param.name; });
 
 TEST(StepGraph, NoticesAStepThatBecomesAnotherOne) {
