@@ -72,5 +72,21 @@ TEST(FakeFinders, HoldTheMarginOfTheCardBack) {
   EXPECT_EQ(live_bytes(0.25) - plain, static_cast<std::int64_t>(0.25 * free));
 }
 
+// The memory that a trial begins with is that of the one before, and the weight, which the first has moved.
+TEST(FakeFinders, LeaveNothingOfATrialToTheNext) {
+  struct Watched : DataModule {
+    std::shared_ptr<DataLoader> train_dataloader() override {
+      live_bytes.push_back(fake::counts().live_bytes[0]);
+      return data.train_dataloader();
+    }
+    TensorData data = ramp(20, 0, 2);
+    std::vector<std::int64_t> live_bytes;
+  } data;
+  find_batch_size({.num_gpus = 1, .optimizer = sgd(0.1)}, std::make_shared<Slope>(), data, {.max_trials = 4});
+  ASSERT_EQ(data.live_bytes.size(), 5U);  // asked once for the number of samples
+  for (std::size_t trial = 2; trial < 5; ++trial)
+    EXPECT_EQ(data.live_bytes[trial] - data.live_bytes[1], static_cast<std::int64_t>(sizeof(float)));
+}
+
 }  // namespace
 }  // namespace kindling
