@@ -3,6 +3,8 @@
 #include <c10/core/alignment.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <numeric>
 
 namespace kindling {
@@ -37,6 +39,18 @@ MemoryPlan plan_memory(std::span<const MemoryNeed> needs) {
     placed.insert(std::ranges::upper_bound(placed, offset, {}, offset_of), i);
   }
   return plan;
+}
+
+std::size_t most_at_once(std::span<const MemoryNeed> needs) {
+  std::map<std::size_t, std::int64_t> changes;  // by moment
+  for (const MemoryNeed& need : needs) {
+    const auto size = static_cast<std::int64_t>(aligned(need.num_bytes));
+    changes[need.first] += size;
+    changes[need.last + 1] -= size;
+  }
+  std::int64_t now = 0, most = 0;
+  for (const auto& [moment, change] : changes) most = std::max(most, now += change);
+  return static_cast<std::size_t>(most);
 }
 
 }  // namespace kindling

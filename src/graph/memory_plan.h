@@ -20,4 +20,7 @@ struct MemoryPlan {
 // The largest pieces choose first, each takes the lowest place that is free.
 MemoryPlan plan_memory(std::span<const MemoryNeed> needs);
 
+// What no plan can do with less than: the most that is needed at one moment.
+std::size_t most_at_once(std::span<const MemoryNeed> needs);
+
 }  // namespace kindling

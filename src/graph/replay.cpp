@@ -5,9 +5,9 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "graph/digest.h"
 #include "graph/kept_values.h"
 #include "graph/memory_plan.h"
 #include "graph/replay_builder.h"
@@ -15,9 +15,8 @@
 namespace kindling {
 namespace {
 
-void take_memory(const c10::Storage& storage) {
-  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::GetCPUAllocator()->allocate(storage.nbytes()));
-}
+// In bytes: to have such a one made costs little beside writing to it.
+constexpr std::size_t kLargePiece = std::size_t{1} << 16;
 
 // What operators say on the way is no matter of the user's.
 class SilentWarnings : public c10::WarningHandler {
@@ -25,10 +24,6 @@ class SilentWarnings : public c10::WarningHandler {
   void process(const c10::Warning&) override { has_any = true; }
   bool has_any = false;
 };
-
-void forget_memory(const c10::Storage& storage) {
-  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
-}
 
 // Whether the node has left its results where they were to be.
 bool writes_in_place(ReplayNode& node, const std::vector<at::Tensor>& written) {
@@ -56,20 +51,6 @@ bool writes_in_place(ReplayNode& node, const std::vector<at::Tensor>& written) {
     written[i].unsafeGetTensorImpl()->set_sizes_and_strides(before[i].sizes, before[i].strides,
                                                             written[i].storage_offset());
   return false;
-}
-
-// Whether the node gives what has just been given.
-bool gives_same_bits(ReplayNode& node, const std::vector<at::Tensor>& results) {
-  std::vector<at::Tensor> expected;
-  for (const at::Tensor& result : results) expected.push_back(result.clone());
-  node.run();
-  bool is_same = true;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const at::Tensor now = results[i].contiguous(), before = expected[i].contiguous();
-    is_same = is_same && std::memcmp(now.const_data_ptr(), before.const_data_ptr(), now.nbytes()) == 0;
-    if (!is_same) results[i].copy_(expected[i]);
-  }
-  return is_same;
 }
 
 // Holders of a tensor or of its memory.
@@ -139,22 +120,30 @@ void Replay::take_output_memory() {
 namespace {
 
 // Runs a call for the first time and chooses the node that is to make it; nullptr: there is nothing to do.
-std::unique_ptr<ReplayNode> chosen(ReplayBuilder::Nodes& nodes, bool& adopts) {
+std::unique_ptr<ReplayNode> chosen(const ReplayBuilder& builder, ReplayBuilder::Nodes& nodes, bool& adopts) {
   adopts = false;
+  if (nodes.writing || !nodes.making)
+    for (const std::size_t storage : nodes.made)
+      if (builder.storage(storage).data() == nullptr) take_memory(builder.storage(storage));
   if (nodes.making == nullptr) {
     if (nodes.writing) nodes.writing->run();
     return std::move(nodes.writing);
   }
   auto reference = std::move(nodes.writing);
   if (!reference || !writes_in_place(*reference, nodes.results)) {
+    for (const std::size_t storage : nodes.made) forget_memory(builder.storage(storage));
     reference = std::move(nodes.making);
     reference->run();
     adopts = true;
   }
-  if (nodes.fast && gives_same_bits(*nodes.fast, nodes.results)) {
+  if (!nodes.fast) return reference;
+  const auto expected = digests(nodes.results);
+  nodes.fast->run();
+  if (digests(nodes.results) == expected) {
     adopts = false;
     return std::move(nodes.fast);
   }
+  reference->run();
   return reference;
 }
 
@@ -164,33 +153,55 @@ std::unique_ptr<ReplayNode> chosen(ReplayBuilder::Nodes& nodes, bool& adopts) {
 void Replay::add_nodes(ReplayBuilder& builder) {
   const Recording& recording = builder.recording();
   const auto intermediates = builder.intermediates();
+  std::vector<std::unique_ptr<ReplayNode>> of_calls(recording.calls.size());
   std::vector<bool> is_adopted(recording.storages.size());
   std::vector<std::vector<std::size_t>> left(recording.calls.size());  // after each call
   for (const auto& [storage, need] : intermediates) left[need.last].push_back(storage);
   for (ReplayBuilder::Nodes& nodes : builder.nodes()) {
-    for (const std::size_t storage : nodes.made)
-      if (builder.storage(storage).data() == nullptr) take_memory(builder.storage(storage));
     bool adopts = false;
-    if (auto node = chosen(nodes, adopts)) nodes_.push_back(std::move(node));
+    of_calls[nodes.call] = chosen(builder, nodes, adopts);
     if (adopts)
       for (const std::size_t storage : nodes.made) is_adopted[storage] = true;
-    std::vector<c10::Storage> adopted;
-    for (const std::size_t storage : left[nodes.call]) {
-      forget_memory(builder.storage(storage));
-      if (is_adopted[storage]) adopted.push_back(builder.storage(storage));
+    for (const std::size_t storage : left[nodes.call]) forget_memory(builder.storage(storage));
+  }
+  const std::vector<bool> comes_alone = plan(builder, intermediates, is_adopted);
+  for (std::size_t call = 0; call < of_calls.size(); ++call) {
+    std::vector<c10::Storage> taken, released;
+    for (const auto& [storage, need] : intermediates) {
+      if (!comes_alone[storage]) continue;
+      if (need.first == call && !is_adopted[storage]) taken.push_back(builder.storage(storage));
+      if (need.last == call) released.push_back(builder.storage(storage));
     }
-    if (!adopted.empty()) nodes_.push_back(std::make_unique<ReleasingNode>(std::move(adopted)));
-    if (nodes.call < recording.num_forward_calls) num_forward_ = nodes_.size();
+    if (!taken.empty()) nodes_.push_back(std::make_unique<TakingNode>(std::move(taken)));
+    if (of_calls[call]) nodes_.push_back(std::move(of_calls[call]));
+    if (!released.empty()) nodes_.push_back(std::make_unique<ReleasingNode>(std::move(released)));
+    if (call < recording.num_forward_calls) num_forward_ = nodes_.size();
   }
-  std::vector<MemoryNeed> needs;
+}
+
+// Says which memory comes and goes by itself: what operators make, and large pieces where one block for all
+// that they are told to write to would stand beside theirs for too long.
+std::vector<bool> Replay::plan(const ReplayBuilder& builder,
+                               const std::vector<ReplayBuilder::Intermediate>& intermediates,
+                               std::vector<bool> comes_alone) {
+  std::vector<MemoryNeed> all, made, written;
   for (const auto& [storage, need] : intermediates) {
-    if (is_adopted[storage]) continue;
-    planned_.push_back({builder.storage(storage), 0});
-    needs.push_back(need);
+    all.push_back(need);
+    (comes_alone[storage] ? made : written).push_back(need);
   }
-  const MemoryPlan plan = plan_memory(needs);
+  const bool is_too_much =
+      20 * (plan_memory(written).num_bytes + most_at_once(made)) > 21 * most_at_once(all);
+  written.clear();
+  for (const auto& [storage, need] : intermediates) {
+    if (is_too_much && need.num_bytes >= kLargePiece) comes_alone[storage] = true;
+    if (comes_alone[storage]) continue;
+    planned_.push_back({builder.storage(storage), 0});
+    written.push_back(need);
+  }
+  const MemoryPlan plan = plan_memory(written);
   for (std::size_t i = 0; i < planned_.size(); ++i) planned_[i].offset = plan.offsets[i];
   num_bytes_ = plan.num_bytes;
+  return comes_alone;
 }
 
 bool Replay::is_lent() const { return !std::ranges::equal(outputs_, own_uses_, {}, num_uses); }

@@ -49,6 +49,9 @@ class Replay {
   void add_inputs(const ReplayBuilder& builder);
   void add_outputs(ReplayBuilder& builder);
   void add_nodes(ReplayBuilder& builder);
+  std::vector<bool> plan(const ReplayBuilder& builder,
+                         const std::vector<ReplayBuilder::Intermediate>& intermediates,
+                         std::vector<bool> comes_alone);
   void ensure_memory();
   void take_output_memory();
   void run(std::size_t first, std::size_t last);

@@ -49,4 +49,20 @@ void MakingNode::adopt(const at::Tensor& result, const at::Tensor& recorded) con
   recorded.copy_(result);
 }
 
+void take_memory(const c10::Storage& storage) {
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::GetCPUAllocator()->allocate(storage.nbytes()));
+}
+
+void forget_memory(const c10::Storage& storage) {
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
+}
+
+void TakingNode::run() {
+  for (const c10::Storage& storage : storages_) take_memory(storage);
+}
+
+void ReleasingNode::run() {
+  for (const c10::Storage& storage : storages_) forget_memory(storage);
+}
+
 }  // namespace kindling

@@ -47,17 +47,27 @@ class MakingNode : public ReplayNode {
   std::vector<at::Tensor> results_;
 };
 
-// Gives memory back that a MakingNode has left.
-class ReleasingNode : public ReplayNode {
+// Takes memory that other nodes need, of their own each.
+class TakingNode : public ReplayNode {
  public:
-  explicit ReleasingNode(std::vector<c10::Storage> storages) : storages_(std::move(storages)) {}
-  void run() override {
-    for (const c10::Storage& storage : storages_)
-      storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
-  }
+  explicit TakingNode(std::vector<c10::Storage> storages) : storages_(std::move(storages)) {}
+  void run() override;
 
  private:
   std::vector<c10::Storage> storages_;
 };
+
+// Gives memory back that a TakingNode or a MakingNode has left.
+class ReleasingNode : public ReplayNode {
+ public:
+  explicit ReleasingNode(std::vector<c10::Storage> storages) : storages_(std::move(storages)) {}
+  void run() override;
+
+ private:
+  std::vector<c10::Storage> storages_;
+};
+
+void take_memory(const c10::Storage& storage);
+void forget_memory(const c10::Storage& storage);
 
 }  // namespace kindling

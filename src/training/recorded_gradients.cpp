@@ -3,10 +3,10 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "device/random_state.h"
+#include "graph/digest.h"
 #include "graph/kept_values.h"
 #include "graph/operator_recorder.h"
 #include "kindling/base/log.h"
@@ -50,24 +50,6 @@ class GradientsApart {
   const std::vector<at::Tensor>& parameters_;
   std::vector<at::Tensor> before_;
 };
-
-bool same_bits(const at::Tensor& one, const at::Tensor& other) {
-  if (!one.defined() || !other.defined()) return one.defined() == other.defined();
-  if (one.sizes() != other.sizes() || one.scalar_type() != other.scalar_type()) return false;
-  const at::Tensor a = one.contiguous(), b = other.contiguous();
-  return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
-}
-
-bool same_bits(const std::vector<at::Tensor>& one, const std::vector<at::Tensor>& other) {
-  return std::ranges::equal(one, other,
-                            [](const at::Tensor& a, const at::Tensor& b) { return same_bits(a, b); });
-}
-
-std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> copies;
-  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.defined() ? tensor.clone() : tensor);
-  return copies;
-}
 
 }  // namespace
 
@@ -116,13 +98,14 @@ RecordedBatch* RecordedGradients::recorded_like(const Batch& batch) {
 }
 
 at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batch, double factor) {
+  if (running_ != nullptr && running_ != &recorded)
+    std::exchange(running_, nullptr)->replay()->release(Replay::Memory::all);
   if (!recorded.seed().defined()) {
     at::Tensor loss = eager_.compute(batch, /*begins_window=*/false, factor);
     recorded.take_seed_of(loss);
     return loss;
   }
   if (recorded.replay() == nullptr && !recorded.is_recorded()) return record(recorded, batch, factor);
-  if (running_ != &recorded && running_ != nullptr) running_->replay()->release(Replay::Memory::all);
   running_ = &recorded;
   const bool is_first = recorded.replay() == nullptr;
   if (!is_first && recorded.replay()->has_lost_tensors()) {
@@ -223,14 +206,14 @@ RecordedGradients::Outcome RecordedGradients::try_replay(RecordedBatch& recorded
     const at::Tensor loss = recorded.forward(batch, log);
     fill_seed(recorded, loss, factor);
     recorded.backward();
-    outcome = {.results = copies(recorded.replay()->outputs()),
-               .changes = copies(changed_by(recorded)),
-               .random = random_state(cpu())};
+    outcome = {.results = digests(recorded.replay()->outputs()),
+               .changes = digests(changed_by(recorded)),
+               .random = digests(random_state(cpu()))};
   } catch (const c10::Error& error) {
     outcome.failure = error.what_without_backtrace();
   }
   // The step that comes now takes as much memory as a replay.
-  if (recorded.replay() != nullptr) recorded.replay()->release(Replay::Memory::intermediate);
+  if (recorded.replay() != nullptr) recorded.replay()->release(Replay::Memory::all);
   return outcome;
 }
 
@@ -239,8 +222,8 @@ at::Tensor RecordedGradients::checked(RecordedBatch& recorded, const Batch& batc
   const BatchResults results = compute_apart(batch, recorded, factor, nullptr);
   if (!outcome.failure.empty()) {
     give_up("a replay fails: " + outcome.failure);
-  } else if (!same_bits(outcome.results, results.all()) || !same_bits(outcome.random, random_state(cpu())) ||
-             !same_bits(outcome.changes, changed_by(recorded))) {
+  } else if (outcome.results != digests(results.all()) || outcome.random != digests(random_state(cpu())) ||
+             outcome.changes != digests(changed_by(recorded))) {
     log_warning(
         "step_graph: a step that was recorded does something else now; from here on none is replayed. "
         "A model whose steps differ from each other must not say static_step()");

@@ -26,8 +26,8 @@ class RecordedGradients : public BatchGradients {
 
  private:
   struct Outcome {
-    std::vector<at::Tensor> results{}, changes{}, random{};
-    std::string failure{};  // empty: none
+    std::vector<std::size_t> results{}, changes{}, random{};  // digests
+    std::string failure{};                                    // empty: none
   };
   bool has_changed();
   void begin_anew();

@@ -66,6 +66,7 @@ TEST(MemoryPlan, KeepsApartWhatLivesTogether) {
     const auto needs = random_needs(seed);
     const MemoryPlan plan = plan_memory(needs);
     expect_apart(needs, plan);
+    EXPECT_EQ(most_at_once(needs), largest_sum(needs));
     std::size_t sum = 0;
     for (const MemoryNeed& need : needs) sum += rounded_up(need.num_bytes);
     EXPECT_LE(plan.num_bytes, sum);

@@ -82,7 +82,7 @@ TEST(StepGraphMemory, IsHardlyMoreThanThatOfTheSteps) {
 class LiveAfterEpochs : public Callback {
  public:
   explicit LiveAfterEpochs(const LiveBytes& bytes) : bytes_(bytes) {}
-  void on_train_epoch_end(Trainer&, Module&) override { after.push_back(bytes_.now()); }
+  void on_epoch_end(Trainer&, Module&, const Record&) override { after.push_back(bytes_.now()); }
   std::vector<std::int64_t> after;
 
  private:

@@ -1,0 +1,89 @@
+// What is left of a step's calls and allocations where it is replayed.
+#include <ATen/Functions.h>
+#include <ATen/record_function.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kindling/nn/lenet.h"
+#include "kindling/nn/linear_regression.h"
+#include "kindling/nn/mlp.h"
+#include "kindling/nn/small_cnn.h"
+#include "kindling/nn/softmax_regression.h"
+#include "kindling/training/callback.h"
+#include "support/allocation_count.h"
+#include "training/small_fit.h"
+
+namespace kindling {
+namespace {
+
+thread_local std::int64_t num_operators = 0;
+
+std::unique_ptr<at::ObserverContext> count_operator(const at::RecordFunction&) {
+  ++num_operators;
+  return nullptr;
+}
+
+// After each batch: operators on this thread, those that others call included, and calls of operator new.
+class StepCounter : public Callback {
+ public:
+  explicit StepCounter(std::size_t num_steps)
+      : handle_(at::addThreadLocalCallback(
+            at::RecordFunctionCallback(&count_operator).scopes({at::RecordScope::FUNCTION}))) {
+    operators.reserve(num_steps);
+    allocations.reserve(num_steps);
+  }
+  ~StepCounter() override { at::removeCallback(handle_); }
+  void on_train_batch_end(Trainer&, Module&) override {
+    operators.push_back(num_operators);
+    allocations.push_back(num_allocations().value_or(0));
+  }
+  std::vector<std::int64_t> operators, allocations;
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+struct CountsOfStep {
+  std::string name;
+  std::shared_ptr<Module> (*make_model)();
+  std::vector<std::int64_t> sample_shape;
+  std::int64_t operators, allocations;  // at most so many
+};
+
+template <class Model>
+std::shared_ptr<Module> counted() {
+  return std::make_shared<Model>();
+}
+
+class ReplayedSteps : public testing::TestWithParam<CountsOfStep> {};
+
+// In an epoch whose first batch was compared, from the batch that is gathered to the values that are logged.
+TEST_P(ReplayedSteps, AreCheap) {
+  const CountsOfStep& expected = GetParam();
+  constexpr std::int64_t kBatches = 10, kSize = 8;
+  std::vector<std::int64_t> shape = expected.sample_shape;
+  shape.insert(shape.begin(), kBatches * kSize);
+  const at::Tensor labels = expected.name == "linear_regression" ? at::ones({kBatches * kSize, 1})
+                                                                 : at::ones({kBatches * kSize}, at::kLong);
+  TensorData data({at::rand(shape), labels}, {}, {.batch_size = kSize});
+  const auto counter = std::make_shared<StepCounter>(2 * kBatches);
+  Trainer({.max_epochs = 2, .callbacks = {counter}}).fit(expected.make_model(), data);
+  const auto of_step = [](const std::vector<std::int64_t>& counts) { return counts.at(16) - counts.at(15); };
+  EXPECT_LE(of_step(counter->operators), expected.operators);
+  EXPECT_LE(of_step(counter->allocations), expected.allocations);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, ReplayedSteps,
+    testing::Values(CountsOfStep{"linear_regression", &counted<LinearRegression>, {2}, 21, 37},
+                    CountsOfStep{"softmax_regression", &counted<SoftmaxRegression>, {1, 8, 8}, 23, 37},
+                    CountsOfStep{"mlp", &counted<Mlp>, {1, 8, 8}, 27, 38},
+                    CountsOfStep{"lenet", &counted<Lenet>, {1, 28, 28}, 70, 1985},
+                    CountsOfStep{"small_cnn", &counted<SmallCnn>, {1, 8, 8}, 97, 1906}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace kindling
