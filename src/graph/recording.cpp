@@ -138,16 +138,19 @@ void Recording::add_outputs(std::span<const at::Tensor> results) {
   }
 }
 
+void Recording::look_for_owners() {
+  for (RecordedStorage& storage : storages)
+    storage.has_owner = storage.has_owner || (storage.is_external && storage.name.use_count() > 0);
+}
+
 bool Recording::keeps_more_than_outputs() {
+  look_for_owners();
   std::vector<bool> may_live(storages.size());
   for (const std::int64_t output : outputs)
     if (output >= 0) may_live[places[static_cast<std::size_t>(output)].storage] = true;
   bool keeps = false;
-  for (std::size_t i = 0; i < storages.size(); ++i) {
-    RecordedStorage& storage = storages[i];
-    storage.has_owner = storage.is_external && storage.name.use_count() > 0;
-    if (!storage.is_external) keeps = keeps || (!may_live[i] && storage.name.use_count() > 0);
-  }
+  for (std::size_t i = 0; i < storages.size(); ++i)
+    keeps = keeps || (!storages[i].is_external && !may_live[i] && storages[i].name.use_count() > 0);
   return keeps;
 }
 
@@ -168,6 +171,7 @@ std::string difference(const Recording& earlier, Recording& later) {
     RecordedStorage& b = later.storages[i];
     if (a.input != b.input || a.is_external != b.is_external || a.num_bytes != b.num_bytes)
       return "its tensors differ from step to step";
+    if (is_written[i] && b.input >= 0) return "it changes its batch";
     if (!a.is_external || a.input >= 0 || (a.name == b.name && !a.is_constant)) continue;
     if (a.has_owner || !a.found || !b.found || !same_bytes(*a.found, *b.found))
       return "it reads a tensor that is another one in each step";

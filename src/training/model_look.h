@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace kindling {
@@ -14,6 +15,8 @@ class ModelLook {
  public:
   explicit ModelLook(const torch::nn::Module& model);
 
+  // Why its steps cannot be recorded, whatever they do; empty: nothing speaks against it.
+  std::string why_not() const;
   // Whether all of it is as it was. Cheap.
   bool holds() const;
   // Whether the model still has the same layers, parameters and buffers.
@@ -26,8 +29,9 @@ class ModelLook {
   struct Seen {
     const c10::TensorImpl* tensor;
     const void* data;
-    bool requires_grad;
+    bool requires_grad, has_hooks;
   };
+  static std::vector<at::Tensor> distinct(std::vector<at::Tensor> tensors);
   static std::vector<Seen> seen(const std::vector<at::Tensor>& tensors);
   static bool is_same(const Seen& before, const at::Tensor& now);
 

@@ -1,7 +1,6 @@
 #include "training/recorded_gradients.h"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cstring>
@@ -64,15 +63,21 @@ bool same_bits(const std::vector<at::Tensor>& one, const std::vector<at::Tensor>
                             [](const at::Tensor& a, const at::Tensor& b) { return same_bits(a, b); });
 }
 
+// Which they are, and how often they have been written to.
+std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_gradients(
+    const std::vector<at::Tensor>& parameters) {
+  std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states;
+  for (const at::Tensor& parameter : parameters) {
+    const at::Tensor& gradient = parameter.grad();
+    states.emplace_back(gradient.unsafeGetTensorImpl(), gradient.defined() ? gradient._version() : 0);
+  }
+  return states;
+}
+
 std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> copies;
   for (const at::Tensor& tensor : tensors) copies.push_back(tensor.defined() ? tensor.clone() : tensor);
   return copies;
-}
-
-bool has_hooks(const at::Tensor& parameter) {
-  return !torch::autograd::impl::hooks(parameter).empty() ||
-         torch::autograd::impl::post_acc_grad_hooks(parameter) != nullptr;
 }
 
 }  // namespace
@@ -109,8 +114,7 @@ void RecordedGradients::begin_anew() {
       return trained.is_same(parameter);
     }));
   if (++num_looks_ > kMaxLooks) return give_up("the model changes again and again");
-  for (const at::Tensor& parameter : look_->parameters())
-    if (parameter.requires_grad() && has_hooks(parameter)) return give_up("a parameter has a hook");
+  if (const std::string reason = look_->why_not(); !reason.empty()) give_up(reason);
 }
 
 RecordedBatch* RecordedGradients::recorded_like(const Batch& batch) {
@@ -123,11 +127,7 @@ RecordedBatch* RecordedGradients::recorded_like(const Batch& batch) {
 }
 
 at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batch, double factor) {
-  if (!recorded.seed().defined()) {
-    at::Tensor loss = eager_.compute(batch, /*begins_window=*/false, factor);
-    recorded.take_seed_of(loss);
-    return loss;
-  }
+  if (!recorded.seed().defined()) return warm_up(recorded, batch, factor);
   if (recorded.replay() == nullptr && !recorded.is_recorded()) return record(recorded, batch, factor);
   if (running_ != &recorded && running_ != nullptr) running_->replay()->release(Replay::Memory::all);
   running_ = &recorded;
@@ -143,16 +143,28 @@ at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batc
   return replay(recorded, batch, factor);
 }
 
+at::Tensor RecordedGradients::warm_up(RecordedBatch& recorded, const Batch& batch, double factor) {
+  const auto before = states_of_gradients(look_->parameters());
+  at::Tensor loss = eager_.forward(batch, /*begins_window=*/false);
+  const bool is_forward = states_of_gradients(look_->parameters()) == before;
+  eager_.backward(loss, factor);
+  recorded.take_seed_of(loss);
+  // In a window such gradients would not be added in the same order.
+  if (!is_forward) give_up("its forward computes gradients of its own");
+  return loss;
+}
+
 BatchResults RecordedGradients::compute_apart(const Batch& batch, RecordedBatch& recorded, double factor,
                                               Recording* recording) {
   GradientsApart apart(look_->parameters());
+  const MarkedRow before(state_.log);  // by callbacks
   BatchResults results;
   std::optional<OperatorRecorder> recorder;
   if (recording != nullptr) recorder.emplace(*recording);
   results.loss = eager_.forward(batch, /*begins_window=*/false);
   recorder.reset();
   fill_seed(recorded, results.loss, factor);
-  results.row = MarkedRow(state_.log);
+  results.row = MarkedRow(state_.log, before);
   results.logged = results.row.take_tensors();
   if (recording != nullptr) {
     recording->num_forward_calls = recording->calls.size();
@@ -244,7 +256,8 @@ at::Tensor RecordedGradients::checked(RecordedBatch& recorded, const Batch& batc
   const BatchResults results = compute_apart(batch, recorded, factor, nullptr);
   if (!outcome.failure.empty()) {
     give_up("a replay fails: " + outcome.failure);
-  } else if (!same_bits(outcome.results, results.all()) || !same_bits(outcome.random, random_state(cpu())) ||
+  } else if (recorded.row() != results.row || !same_bits(outcome.results, results.all()) ||
+             !same_bits(outcome.random, random_state(cpu())) ||
              !same_bits(outcome.changes, changed_by(recorded))) {
     log_warning(
         "step_graph: a step that was recorded does something else now; from here on none is replayed. "
