@@ -1,27 +1,33 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
+#include <c10/core/Storage.h>
 
+#include <cstring>
+#include <utility>
 #include <vector>
 
 namespace kindling {
 
-// Gives tensors back the values that it has found in them.
+// Gives the memory of tensors back the bytes that it has found there; what nobody has changed is not written.
 class KeptValues {
  public:
-  explicit KeptValues(const std::vector<at::Tensor>& tensors) : tensors_(tensors) {
-    for (const at::Tensor& tensor : tensors) values_.push_back(tensor.detach().clone());
+  explicit KeptValues(const std::vector<at::Tensor>& tensors) {
+    for (const at::Tensor& tensor : tensors) {
+      const auto* bytes = static_cast<const char*>(tensor.storage().data());
+      kept_.emplace_back(tensor.storage(), std::vector<char>(bytes, bytes + tensor.storage().nbytes()));
+    }
   }
   ~KeptValues() {
-    const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < values_.size(); ++i) tensors_[i].copy_(values_[i]);
+    for (const auto& [storage, bytes] : kept_)
+      if (!bytes.empty() && std::memcmp(storage.data(), bytes.data(), bytes.size()) != 0)
+        std::memcpy(storage.mutable_data(), bytes.data(), bytes.size());
   }
   KeptValues(const KeptValues&) = delete;
   KeptValues& operator=(const KeptValues&) = delete;
 
  private:
-  std::vector<at::Tensor> tensors_, values_;
+  std::vector<std::pair<c10::Storage, std::vector<char>>> kept_;
 };
 
 }  // namespace kindling

@@ -28,6 +28,7 @@ OperatorEffects effects_of(const Recording& recording, const OperatorCall& call)
   std::ranges::copy_if(results, std::back_inserter(effects.makes),
                        [&](std::size_t storage) { return !is_argument(storage); });
   effects.is_view = effects.writes.empty() && effects.makes.empty() && !results.empty();
+  effects.is_check = call.results.empty() && effects.writes.empty();
   return effects;
 }
 
@@ -46,8 +47,9 @@ std::vector<bool> needed_calls(const Recording& recording, std::span<const Opera
   for (std::size_t i = effects.size(); i-- > 0;) {
     const OperatorEffects& call = effects[i];
     const auto changes = [&](std::size_t storage) { return is_needed[storage]; };
-    calls[i] = !call.is_view && (call.is_random || std::ranges::any_of(call.writes, changes) ||
-                                 std::ranges::any_of(call.makes, changes));
+    calls[i] =
+        !call.is_view && (call.is_random || call.is_check || std::ranges::any_of(call.writes, changes) ||
+                          std::ranges::any_of(call.makes, changes));
     if (calls[i])
       for (const std::size_t storage : call.reads) is_needed[storage] = true;
   }

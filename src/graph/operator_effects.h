@@ -13,6 +13,7 @@ struct OperatorEffects {
   std::vector<std::size_t> reads{}, writes{}, makes{};
   bool is_view = false;    // its results are its arguments, seen otherwise
   bool is_random = false;  // it draws from a generator
+  bool is_check = false;   // it gives and writes nothing, but may throw
 };
 
 OperatorEffects effects_of(const Recording& recording, const OperatorCall& call);
@@ -21,7 +22,7 @@ OperatorEffects effects_of(const Recording& recording, const OperatorCall& call)
 std::vector<bool> written_storages(const Recording& recording);
 
 // Which calls a replay needs: those that `outputs` (numbers of storages) come from, that change external
-// memory, or that draw random numbers.
+// memory, draw random numbers or check something.
 std::vector<bool> needed_calls(const Recording& recording, std::span<const OperatorEffects> effects,
                                std::span<const std::size_t> outputs);
 

@@ -11,6 +11,19 @@ bool is_one_of(const c10::OperatorHandle& op, std::initializer_list<std::string_
   return std::ranges::find(names, std::string_view(op.schema().name())) != names.end();
 }
 
+// Whether what an operator does shows neither in tensors that it gives nor in arguments that it writes to.
+bool tells_host(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  const auto is_tensor = [](const c10::Argument& result) {
+    return result.type()->str().find("Tensor") != std::string::npos;
+  };
+  const auto is_written = [](const c10::Argument& argument) {
+    return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+  };
+  if (schema.returns().empty()) return std::ranges::none_of(schema.arguments(), is_written);
+  return !std::ranges::all_of(schema.returns(), is_tensor);
+}
+
 }  // namespace
 
 bool only_makes_memory(const c10::OperatorHandle& op) {
@@ -49,6 +62,7 @@ std::string why_not_recordable(const c10::OperatorHandle& op) {
     return "it calls " + name + ", whose result the host reads";
   if (is_one_of(op, {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data"}))
     return "it calls " + name + ", which gives a tensor other memory";
+  if (!name.starts_with("aten::") && tells_host(op)) return "it calls " + name + ", which gives no tensor";
   return {};
 }
 

@@ -1,5 +1,8 @@
 #include "graph/operator_recorder.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -31,6 +34,12 @@ OperatorValue value_of(Recording& recording, const c10::IValue& value, bool is_n
     return list;
   }
   return {.constant = value};
+}
+
+// What a replay draws to be compared with the step itself is given back to LibTorch's own generator alone.
+bool is_other_generator(const c10::IValue& value) {
+  return value.isGenerator() && value.toGenerator().defined() &&
+         value.toGenerator() != at::detail::getDefaultCPUGenerator();
 }
 
 at::Tensor tensor_at(const c10::IValue& value, std::size_t number) {
@@ -66,12 +75,15 @@ std::string OperatorRecorder::why_not() {
 }
 
 OperatorRecorder::OperatorRecorder(Recording& recording)
-    : recording_(recording), calls_elsewhere_(calls_on_other_threads), listening_(kKey) {
-  current_ = this;
+    : recording_(recording),
+      outer_(std::exchange(current_, this)),
+      calls_elsewhere_(calls_on_other_threads),
+      listening_(kKey) {
+  if (outer_ != nullptr) outer_->recording_.refuse("it trains another model");
 }
 
 OperatorRecorder::~OperatorRecorder() {
-  current_ = nullptr;
+  current_ = outer_;
   if (calls_elsewhere_ != calls_on_other_threads) recording_.refuse("it works on several threads");
 }
 
@@ -116,6 +128,9 @@ void OperatorRecorder::look_at_blanks(const c10::OperatorHandle& op,
 void OperatorRecorder::add(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                            torch::jit::Stack& stack) {
   if (std::string reason = why_not_recordable(op); !reason.empty()) recording_.refuse(std::move(reason));
+  if (std::any_of(stack.end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()), stack.end(),
+                  is_other_generator))
+    recording_.refuse("it draws from a generator of its own");
   auto arguments = values_of(recording_, stack, op.schema().arguments().size(), /*is_new=*/false);
   look_at_blanks(op, arguments, stack);
   op.redispatchBoxed(below, &stack);

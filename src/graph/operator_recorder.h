@@ -10,7 +10,8 @@
 namespace kindling {
 
 // Records what operators this thread calls while it lives, below autograd and autocast, forward and backward
-// alike. One at a time and thread.
+// alike. One at a time and thread; another one within makes that of the outer one no recording to be
+// replayed.
 class OperatorRecorder {
  public:
   explicit OperatorRecorder(Recording& recording);
@@ -32,6 +33,7 @@ class OperatorRecorder {
 
   static thread_local OperatorRecorder* current_;
   Recording& recording_;
+  OperatorRecorder* outer_;
   std::uint64_t calls_elsewhere_;
   c10::impl::IncludeDispatchKeyGuard listening_;
 };

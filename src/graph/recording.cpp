@@ -138,16 +138,19 @@ void Recording::add_outputs(std::span<const at::Tensor> results) {
   }
 }
 
+void Recording::look_for_owners() {
+  for (RecordedStorage& storage : storages)
+    storage.has_owner = storage.has_owner || (storage.is_external && storage.name.use_count() > 0);
+}
+
 bool Recording::keeps_more_than_outputs() {
+  look_for_owners();
   std::vector<bool> may_live(storages.size());
   for (const std::int64_t output : outputs)
     if (output >= 0) may_live[places[static_cast<std::size_t>(output)].storage] = true;
   bool keeps = false;
-  for (std::size_t i = 0; i < storages.size(); ++i) {
-    RecordedStorage& storage = storages[i];
-    storage.has_owner = storage.is_external && storage.name.use_count() > 0;
-    if (!storage.is_external) keeps = keeps || (!may_live[i] && storage.name.use_count() > 0);
-  }
+  for (std::size_t i = 0; i < storages.size(); ++i)
+    keeps = keeps || (!storages[i].is_external && !may_live[i] && storages[i].name.use_count() > 0);
   return keeps;
 }
 

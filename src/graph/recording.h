@@ -47,7 +47,7 @@ struct RecordedStorage {
   bool is_known = false;     // by know()
   bool is_blank = false;     // no operator has written to it yet
   bool is_constant = false;  // made by the host, always with the same numbers
-  bool has_owner = false;    // external memory that somebody held when the work had been left
+  bool has_owner = false;    // external memory that somebody held when the work was done or had been left
   c10::intrusive_ptr<c10::StorageImpl> found{};  // a copy of what was in external memory that is not known
   std::int64_t input = -1;                       // number of the input whose memory it is
   std::int64_t input_offset = 0;                 // of that, in bytes
@@ -77,8 +77,10 @@ class Recording {
   // What the work has left as results; undefined ones stand for nothing.
   void add_outputs(std::span<const at::Tensor> results);
 
-  // Once the work has been left: whether something that it made lives on beside its outputs. Notes whether
-  // somebody holds external memory.
+  // Once the work is done, and once it has been left: notes whether somebody holds external memory.
+  void look_for_owners();
+  // Once the work has been left: whether something that it made lives on beside its outputs. Looks for
+  // owners.
   bool keeps_more_than_outputs();
 
  private:

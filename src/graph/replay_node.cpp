@@ -9,16 +9,29 @@ namespace {
 // Plain tensors in host memory have no other key, and nothing above it is wanted.
 constexpr c10::DispatchKeySet kKernels(c10::DispatchKey::CPU);
 
+// The arguments of a call and then its results, which nobody holds afterwards, whatever is thrown.
+class FilledStack {
+ public:
+  FilledStack(torch::jit::Stack& stack, const torch::jit::Stack& arguments) : stack_(stack) {
+    stack_.assign(arguments.begin(), arguments.end());
+  }
+  ~FilledStack() { stack_.clear(); }
+  FilledStack(const FilledStack&) = delete;
+  FilledStack& operator=(const FilledStack&) = delete;
+
+ private:
+  torch::jit::Stack& stack_;
+};
+
 }  // namespace
 
 void WritingNode::run() {
-  stack_.assign(arguments_.begin(), arguments_.end());
+  const FilledStack filled(stack_, arguments_);
   op_.redispatchBoxed(kKernels, &stack_);
-  stack_.clear();
 }
 
 void MakingNode::run() {
-  stack_.assign(arguments_.begin(), arguments_.end());
+  const FilledStack filled(stack_, arguments_);
   op_.redispatchBoxed(kKernels, &stack_);
   std::size_t next = 0;
   for (const c10::IValue& result : stack_) {
@@ -30,7 +43,6 @@ void MakingNode::run() {
       ++next;
     }
   }
-  stack_.clear();
 }
 
 void MakingNode::adopt(const at::Tensor& result, const at::Tensor& recorded) const {

@@ -9,7 +9,7 @@
 
 namespace kindling {
 
-MarkedRow::MarkedRow(const EpochLog& log) {
+MarkedRow::MarkedRow(const EpochLog& log, const MarkedRow& earlier) {
   for (const EpochLog::Mark& mark : log.marks_) {
     const EpochLog::Column& column = log.columns_[mark.column];
     values_.push_back({.name = column.name,
@@ -31,6 +31,17 @@ MarkedRow::MarkedRow(const EpochLog& log) {
                        .is_number = false,
                        .number = 0});
   }
+  std::erase_if(values_, [&](const Value& value) {
+    return std::ranges::any_of(earlier.values_, [&](const Value& other) {
+      return value.tensor.is_same(other.tensor) && value.is_same_but_tensor(other);
+    });
+  });
+}
+
+bool MarkedRow::Value::is_same_but_tensor(const Value& other) const {
+  return name == other.name && kind == other.kind && metric == other.metric &&
+         options.weight == other.options.weight && is_number == other.is_number &&
+         (!is_number || std::bit_cast<std::uint64_t>(number) == std::bit_cast<std::uint64_t>(other.number));
 }
 
 std::vector<at::Tensor> MarkedRow::take_tensors() {
@@ -53,11 +64,8 @@ void MarkedRow::mark_in(EpochLog& log, std::span<const at::Tensor> tensors) cons
 }
 
 bool operator==(const MarkedRow& one, const MarkedRow& other) {
-  return std::ranges::equal(one.values_, other.values_, [](const auto& a, const auto& b) {
-    return a.name == b.name && a.kind == b.kind && a.metric == b.metric &&
-           a.options.weight == b.options.weight && a.is_number == b.is_number &&
-           (!a.is_number || std::bit_cast<std::uint64_t>(a.number) == std::bit_cast<std::uint64_t>(b.number));
-  });
+  return std::ranges::equal(one.values_, other.values_,
+                            [](const auto& a, const auto& b) { return a.is_same_but_tensor(b); });
 }
 
 }  // namespace kindling

@@ -15,7 +15,8 @@ namespace kindling {
 class MarkedRow {
  public:
   MarkedRow() = default;
-  explicit MarkedRow(const EpochLog& log);
+  // Without what `earlier` has found there and is still the same.
+  explicit MarkedRow(const EpochLog& log, const MarkedRow& earlier = {});
 
   // One per value that is a tensor; those of metrics are flat.
   std::vector<at::Tensor> take_tensors();
@@ -32,6 +33,7 @@ class MarkedRow {
     at::Tensor tensor;
     bool is_number;
     double number;
+    bool is_same_but_tensor(const Value& other) const;
   };
   std::vector<Value> values_;
 };

@@ -18,9 +18,11 @@ class BatchLayout {
 
  private:
   struct Leaf {
-    std::vector<std::int64_t> sizes, strides;
+    std::vector<std::int64_t> sizes, strides;  // the latter of dense tensors
     at::ScalarType dtype;
     at::Device device;
+    at::Layout layout;
+    bool requires_grad;
   };
   std::vector<Leaf> leaves_;
   std::shared_ptr<const BatchStructure> structure_;

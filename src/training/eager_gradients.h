@@ -19,11 +19,11 @@ class EagerGradients : public BatchGradients {
   }
 
   at::Tensor forward(const Batch& batch, bool begins_window);
+  void backward(const at::Tensor& loss, double factor);
   // What the gradient of the loss begins with, of its shape and type: the factor, and a scaler's scale.
   at::Tensor seed(const at::Tensor& loss, double factor);
 
  private:
-  void backward(const at::Tensor& loss, double factor);
   void require_scalar(const at::Tensor& loss) const;
 
   TrainState& state_;

@@ -4,23 +4,48 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_set>
 
 namespace kindling {
+namespace {
+
+bool is_plain(const at::Tensor& tensor) { return tensor.layout() == at::kStrided && tensor.has_storage(); }
+
+const void* data_of(const at::Tensor& tensor) { return is_plain(tensor) ? tensor.const_data_ptr() : nullptr; }
+
+bool has_hooks(const at::Tensor& tensor) {
+  return tensor.requires_grad() && (!torch::autograd::impl::hooks(tensor).empty() ||
+                                    torch::autograd::impl::post_acc_grad_hooks(tensor) != nullptr);
+}
+
+// Each tensor once, by however many names the model knows it.
+std::vector<at::Tensor> distinct(std::vector<at::Tensor> tensors) {
+  std::unordered_set<const c10::TensorImpl*> known;
+  std::erase_if(tensors,
+                [&](const at::Tensor& tensor) { return !known.insert(tensor.unsafeGetTensorImpl()).second; });
+  return tensors;
+}
+
+}  // namespace
 
 ModelLook::Seen ModelLook::seen(const at::Tensor& tensor) {
-  namespace autograd = torch::autograd::impl;
-  const bool learns = tensor.requires_grad();
-  return {.data = tensor.const_data_ptr(),
-          .requires_grad = learns,
-          .has_hooks = learns && (!autograd::hooks(tensor).empty() ||
-                                  autograd::post_acc_grad_hooks(tensor) != nullptr)};
+  return {.data = data_of(tensor), .requires_grad = tensor.requires_grad(), .has_hooks = has_hooks(tensor)};
 }
 
 ModelLook::ModelLook(const torch::nn::Module& model)
-    : parameters_(model.parameters()), buffers_(model.buffers()), layers_(model.modules()) {
+    : parameters_(distinct(model.parameters())),
+      buffers_(distinct(model.buffers())),
+      layers_(model.modules()) {
   std::ranges::transform(parameters_, std::back_inserter(seen_parameters_), seen);
   std::ranges::transform(buffers_, std::back_inserter(seen_buffers_), seen);
   for (const auto& layer : layers_) is_training_.push_back(layer->is_training());
+}
+
+std::string ModelLook::why_not() const {
+  if (std::ranges::any_of(seen_parameters_, &Seen::has_hooks)) return "a parameter has a hook";
+  if (!std::ranges::all_of(parameters_, is_plain) || !std::ranges::all_of(buffers_, is_plain))
+    return "the model has a tensor that is not dense";
+  return {};
 }
 
 bool ModelLook::holds() const {
@@ -30,15 +55,13 @@ bool ModelLook::holds() const {
          std::ranges::equal(seen_buffers_, buffers_, {}, {}, seen);
 }
 
-bool ModelLook::has_hooks() const { return std::ranges::any_of(seen_parameters_, &Seen::has_hooks); }
-
 bool ModelLook::has_same_parts(const torch::nn::Module& model) const {
   const auto are_same = [](const std::vector<at::Tensor>& one, const std::vector<at::Tensor>& other) {
     return std::ranges::equal(one, other,
                               [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
   };
-  return model.modules() == layers_ && are_same(model.parameters(), parameters_) &&
-         are_same(model.buffers(), buffers_);
+  return model.modules() == layers_ && are_same(distinct(model.parameters()), parameters_) &&
+         are_same(distinct(model.buffers()), buffers_);
 }
 
 }  // namespace kindling

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace kindling {
@@ -14,12 +15,13 @@ class ModelLook {
  public:
   explicit ModelLook(const torch::nn::Module& model);
 
+  // Why its steps cannot be recorded, whatever they do; empty: nothing speaks against it.
+  std::string why_not() const;
   // Whether all of it is as it was. Cheap.
   bool holds() const;
   // Whether the model still has the same layers, parameters and buffers.
   bool has_same_parts(const torch::nn::Module& model) const;
 
-  bool has_hooks() const;
   const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
   const std::vector<at::Tensor>& buffers() const noexcept { return buffers_; }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-
 namespace kindling {
 namespace {
 
@@ -41,6 +40,8 @@ Recording RecordedBatch::begin_recording(const Batch& batch, const ModelLook& lo
   recording.add_inputs(inputs(batch));
   for (const at::Tensor& tensor : batch.tensors())
     if (tensor.requires_grad()) recording.refuse("its batch needs gradients");
+  for (std::size_t i = 0; i < batch.tensors().size(); ++i)
+    if (batch.stays_on_host(i)) recording.refuse("the host reads a tensor of its batch");
   for (const at::Tensor& parameter : look.parameters()) recording.know(parameter);
   for (const at::Tensor& buffer : look.buffers()) recording.know(buffer);
   return recording;
@@ -53,6 +54,7 @@ void RecordedBatch::end_recording(Recording recording, const BatchResults& resul
       recording.refuse("a gradient is not made by it");
   }
   recording.add_outputs(results.all());
+  recording.look_for_owners();
   former_row_ = recordings_.empty() ? std::nullopt : std::optional(row_);
   row_ = results.row;
   num_gradients_ = results.gradients.size();

@@ -51,6 +51,17 @@ class GradientsApart {
   std::vector<at::Tensor> before_;
 };
 
+// Which they are, and how often they have been written to.
+std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_gradients(
+    const std::vector<at::Tensor>& parameters) {
+  std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states;
+  for (const at::Tensor& parameter : parameters) {
+    const at::Tensor& gradient = parameter.grad();
+    states.emplace_back(gradient.unsafeGetTensorImpl(), gradient.defined() ? gradient._version() : 0);
+  }
+  return states;
+}
+
 }  // namespace
 
 RecordedGradients::RecordedGradients(TrainState& state, TrainerInfo& info, const TrainerOptions& options)
@@ -85,7 +96,7 @@ void RecordedGradients::begin_anew() {
       return trained.is_same(parameter);
     }));
   if (++num_looks_ > kMaxLooks) return give_up("the model changes again and again");
-  if (look_->has_hooks()) give_up("a parameter has a hook");
+  if (const std::string reason = look_->why_not(); !reason.empty()) give_up(reason);
 }
 
 RecordedBatch* RecordedGradients::recorded_like(const Batch& batch) {
@@ -100,11 +111,7 @@ RecordedBatch* RecordedGradients::recorded_like(const Batch& batch) {
 at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batch, double factor) {
   if (running_ != nullptr && running_ != &recorded)
     std::exchange(running_, nullptr)->replay()->release(Replay::Memory::all);
-  if (!recorded.seed().defined()) {
-    at::Tensor loss = eager_.compute(batch, /*begins_window=*/false, factor);
-    recorded.take_seed_of(loss);
-    return loss;
-  }
+  if (!recorded.seed().defined()) return warm_up(recorded, batch, factor);
   if (recorded.replay() == nullptr && !recorded.is_recorded()) return record(recorded, batch, factor);
   running_ = &recorded;
   const bool is_first = recorded.replay() == nullptr;
@@ -119,16 +126,28 @@ at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batc
   return replay(recorded, batch, factor);
 }
 
+at::Tensor RecordedGradients::warm_up(RecordedBatch& recorded, const Batch& batch, double factor) {
+  const auto before = states_of_gradients(look_->parameters());
+  at::Tensor loss = eager_.forward(batch, /*begins_window=*/false);
+  const bool is_forward = states_of_gradients(look_->parameters()) == before;
+  eager_.backward(loss, factor);
+  recorded.take_seed_of(loss);
+  // In a window such gradients would not be added in the same order.
+  if (!is_forward) give_up("its forward computes gradients of its own");
+  return loss;
+}
+
 BatchResults RecordedGradients::compute_apart(const Batch& batch, RecordedBatch& recorded, double factor,
                                               Recording* recording) {
   GradientsApart apart(look_->parameters());
+  const MarkedRow before(state_.log);  // by callbacks
   BatchResults results;
   std::optional<OperatorRecorder> recorder;
   if (recording != nullptr) recorder.emplace(*recording);
   results.loss = eager_.forward(batch, /*begins_window=*/false);
   recorder.reset();
   fill_seed(recorded, results.loss, factor);
-  results.row = MarkedRow(state_.log);
+  results.row = MarkedRow(state_.log, before);
   results.logged = results.row.take_tensors();
   if (recording != nullptr) {
     recording->num_forward_calls = recording->calls.size();
@@ -222,7 +241,8 @@ at::Tensor RecordedGradients::checked(RecordedBatch& recorded, const Batch& batc
   const BatchResults results = compute_apart(batch, recorded, factor, nullptr);
   if (!outcome.failure.empty()) {
     give_up("a replay fails: " + outcome.failure);
-  } else if (outcome.results != digests(results.all()) || outcome.random != digests(random_state(cpu())) ||
+  } else if (recorded.row() != results.row || outcome.results != digests(results.all()) ||
+             outcome.random != digests(random_state(cpu())) ||
              outcome.changes != digests(changed_by(recorded))) {
     log_warning(
         "step_graph: a step that was recorded does something else now; from here on none is replayed. "

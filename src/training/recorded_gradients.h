@@ -34,6 +34,7 @@ class RecordedGradients : public BatchGradients {
   RecordedBatch* recorded_like(const Batch& batch);
   // In a window whose gradients have been cleared where they were to be.
   at::Tensor advance(RecordedBatch& recorded, const Batch& batch, double factor);
+  at::Tensor warm_up(RecordedBatch& recorded, const Batch& batch, double factor);
   at::Tensor record(RecordedBatch& recorded, const Batch& batch, double factor);
   at::Tensor replay(RecordedBatch& recorded, const Batch& batch, double factor);
   at::Tensor checked(RecordedBatch& recorded, const Batch& batch, double factor);
