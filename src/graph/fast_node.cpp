@@ -75,7 +75,9 @@ NodePtr relu(const Arguments& in, const at::Tensor& out) {
 
 NodePtr relu_backward(const Arguments& in, const at::Tensor& out) {
   const at::Tensor &gradient = in[0].toTensor(), &x = in[1].toTensor();
-  if (!is_small(gradient) || !is_small(x) || !is_small(out) || !is_number(in[2], 0)) return nullptr;
+  if (!is_small(gradient) || !is_small(x) || !is_small(out) || gradient.sizes() != x.sizes() ||
+      !is_number(in[2], 0))
+    return nullptr;
   return node([gradient = Elements(gradient), x = Elements(x), out = Elements(out), count = out.numel()] {
     fast::relu_backward(gradient.data(), x.data(), out.data(), count);
   });
