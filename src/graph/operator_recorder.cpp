@@ -67,7 +67,7 @@ std::string OperatorRecorder::why_not() {
     c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
     if (dispatcher.hasBackendFallbackForDispatchKey(kKey))
       return "something else in this process records operators";
-    static auto* const kept = new c10::RegistrationHandleRAII(dispatcher.registerFallback(
+    [[maybe_unused]] static auto* const kept = new c10::RegistrationHandleRAII(dispatcher.registerFallback(
         kKey, c10::KernelFunction::makeFromBoxedFunction<&OperatorRecorder::record>(), "kindling"));
     return {};
   }();
