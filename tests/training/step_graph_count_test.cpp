@@ -27,15 +27,15 @@ std::unique_ptr<at::ObserverContext> count_operator(const at::RecordFunction&) {
 }
 
 // After each batch: operators on this thread, those that others call included, and calls of operator new.
-class StepCounter : public Callback {
+class StepsCounter : public Callback {
  public:
-  explicit StepCounter(std::size_t num_steps)
+  explicit StepsCounter(std::size_t num_steps)
       : handle_(at::addThreadLocalCallback(
             at::RecordFunctionCallback(&count_operator).scopes({at::RecordScope::FUNCTION}))) {
     operators.reserve(num_steps);
     allocations.reserve(num_steps);
   }
-  ~StepCounter() override { at::removeCallback(handle_); }
+  ~StepsCounter() override { at::removeCallback(handle_); }
   void on_train_batch_end(Trainer&, Module&) override {
     operators.push_back(num_operators);
     allocations.push_back(num_allocations().value_or(0));
@@ -69,7 +69,7 @@ TEST_P(ReplayedSteps, AreCheap) {
   const at::Tensor labels = expected.name == "linear_regression" ? at::ones({kBatches * kSize, 1})
                                                                  : at::ones({kBatches * kSize}, at::kLong);
   TensorData data({at::rand(shape), labels}, {}, {.batch_size = kSize});
-  const auto counter = std::make_shared<StepCounter>(2 * kBatches);
+  const auto counter = std::make_shared<StepsCounter>(2 * kBatches);
   Trainer({.max_epochs = 2, .callbacks = {counter}}).fit(expected.make_model(), data);
   const auto of_step = [](const std::vector<std::int64_t>& counts) { return counts.at(16) - counts.at(15); };
   EXPECT_LE(of_step(counter->operators), expected.operators);

@@ -18,9 +18,10 @@ using Extra = std::function<at::Tensor(CountedNet&, const Batch&, at::Tensor)>;
 void let(CountedNet& net, Extra extra) { net.extra = std::move(extra); }
 
 // Calls what a test wants between two batches.
-class Between : public Callback {
+class BetweenBatches : public Callback {
  public:
-  explicit Between(std::function<void(Trainer&, CountedNet&, std::int64_t)> act) : act_(std::move(act)) {}
+  explicit BetweenBatches(std::function<void(Trainer&, CountedNet&, std::int64_t)> act)
+      : act_(std::move(act)) {}
   void on_train_batch_end(Trainer& trainer, Module& model) override {
     act_(trainer, dynamic_cast<CountedNet&>(model), ++num_);
   }
@@ -43,7 +44,7 @@ class Hazards : public testing::TestWithParam<Hazard> {};
 TEST_P(Hazards, ChangeNoNumber) {
   const auto options = [&] {
     TrainerOptions options{.accumulate_grad_batches = GetParam().window};
-    if (GetParam().between) options.callbacks = {std::make_shared<Between>(GetParam().between)};
+    if (GetParam().between) options.callbacks = {std::make_shared<BetweenBatches>(GetParam().between)};
     return options;
   };
   const GraphFit eager = graph_fit("off", options(), GetParam().prepare),

@@ -12,23 +12,23 @@
 namespace kindling {
 namespace {
 
-constexpr std::int64_t kFeatures = 8, kSteps = 6, kBatch = 12;
+constexpr std::int64_t kWidth = 8, kLength = 6, kRows = 12;
 
 // Layers of one kind, over [batch, steps, features].
-using Layer = std::function<at::Tensor(const at::Tensor&)>;
+using NetLayer = std::function<at::Tensor(const at::Tensor&)>;
 
 class RandomNet : public Module {
  public:
   explicit RandomNet(unsigned seed) : random_(seed) {
     const int num_layers = pick(2, 5);
     for (int i = 0; i < num_layers; ++i) layers_.push_back(residual(layer("layer" + std::to_string(i))));
-    head_ = register_module("head", torch::nn::Linear(kFeatures, 4));
+    head_ = register_module("head", torch::nn::Linear(kWidth, 4));
     loss_ = pick(0, 3);
   }
 
   at::Tensor forward(const at::Tensor& x) override {
     at::Tensor y = x;
-    for (const Layer& layer : layers_) y = layer(y);
+    for (const NetLayer& layer : layers_) y = layer(y);
     return head_->forward(y.mean(1));
   }
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override {
@@ -55,13 +55,13 @@ class RandomNet : public Module {
  private:
   int pick(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
 
-  Layer residual(Layer inner) {
+  NetLayer residual(NetLayer inner) {
     if (pick(0, 2) > 0) return inner;
     text_ += "+";
     return [inner](const at::Tensor& x) { return x + inner(x); };
   }
 
-  Layer layer(const std::string& name) {
+  NetLayer layer(const std::string& name) {
     static constexpr std::array kKinds{"linear",    "mlp",         "layer norm", "batch norm",
                                        "dropout",   "convolution", "gru",        "lstm",
                                        "attention", "shared",      "activation"};
@@ -69,20 +69,19 @@ class RandomNet : public Module {
     text_ += (text_.empty() ? "" : ", ") + std::string(kKinds[kind]);
     switch (kind) {
       case 0:
-        return [l = register_module(name, torch::nn::Linear(kFeatures, kFeatures))](auto& x) mutable {
+        return [l = register_module(name, torch::nn::Linear(kWidth, kWidth))](auto& x) mutable {
           return l->forward(x);
         };
       case 1:
-        return [l = register_module(
-                    name, torch::nn::Sequential{torch::nn::Linear(kFeatures, 16), torch::nn::GELU(),
-                                                torch::nn::Linear(16, kFeatures)})](auto& x) mutable {
-          return l->forward(x);
-        };
+        return
+            [l = register_module(name, torch::nn::Sequential{torch::nn::Linear(kWidth, 16), torch::nn::GELU(),
+                                                             torch::nn::Linear(16, kWidth)})](
+                auto& x) mutable { return l->forward(x); };
       case 2:
-        return [l = register_module(name, torch::nn::LayerNorm(torch::nn::LayerNormOptions({kFeatures})))](
+        return [l = register_module(name, torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})))](
                    auto& x) mutable { return l->forward(x); };
       case 3:
-        return [l = register_module(name, torch::nn::BatchNorm1d(kFeatures))](auto& x) mutable {
+        return [l = register_module(name, torch::nn::BatchNorm1d(kWidth))](auto& x) mutable {
           return l->forward(x.transpose(1, 2)).transpose(1, 2);
         };
       case 4:
@@ -90,26 +89,26 @@ class RandomNet : public Module {
             [l = register_module(name, torch::nn::Dropout(0.2))](auto& x) mutable { return l->forward(x); };
       case 5:
         return [l = register_module(
-                    name, torch::nn::Conv1d(torch::nn::Conv1dOptions(kFeatures, kFeatures, 3).padding(1)))](
+                    name, torch::nn::Conv1d(torch::nn::Conv1dOptions(kWidth, kWidth, 3).padding(1)))](
                    auto& x) mutable { return l->forward(x.transpose(1, 2)).transpose(1, 2); };
       case 6:
-        return [l = register_module(
-                    name, torch::nn::GRU(torch::nn::GRUOptions(kFeatures, kFeatures).batch_first(true)))](
+        return [l = register_module(name,
+                                    torch::nn::GRU(torch::nn::GRUOptions(kWidth, kWidth).batch_first(true)))](
                    auto& x) mutable { return std::get<0>(l->forward(x)); };
       case 7:
         return [l = register_module(
-                    name, torch::nn::LSTM(torch::nn::LSTMOptions(kFeatures, kFeatures).batch_first(true)))](
+                    name, torch::nn::LSTM(torch::nn::LSTMOptions(kWidth, kWidth).batch_first(true)))](
                    auto& x) mutable { return std::get<0>(l->forward(x)); };
       case 8:
-        return [l = register_module(name, torch::nn::Linear(kFeatures, 3 * kFeatures))](auto& x) mutable {
+        return [l = register_module(name, torch::nn::Linear(kWidth, 3 * kWidth))](auto& x) mutable {
           const auto parts =
-              l->forward(x).view({x.size(0), kSteps, 2, 3 * kFeatures / 2}).transpose(1, 2).chunk(3, -1);
+              l->forward(x).view({x.size(0), kLength, 2, 3 * kWidth / 2}).transpose(1, 2).chunk(3, -1);
           return torch::scaled_dot_product_attention(parts[0], parts[1], parts[2])
               .transpose(1, 2)
               .reshape(x.sizes());
         };
       case 9:
-        return [l = register_module(name, torch::nn::Linear(kFeatures, kFeatures))](auto& x) mutable {
+        return [l = register_module(name, torch::nn::Linear(kWidth, kWidth))](auto& x) mutable {
           return torch::tanh(l->forward(torch::relu(l->forward(x))));
         };
       default:
@@ -124,41 +123,41 @@ class RandomNet : public Module {
   }
 
   std::mt19937 random_;
-  std::vector<Layer> layers_;
+  std::vector<NetLayer> layers_;
   torch::nn::Linear head_{nullptr};
   int loss_ = 0;
   std::string text_;
 };
 
-struct Trained {
+struct TrainedNet {
   std::vector<at::Tensor> values;
   std::string text, said;
   int num_calls;
 };
 
 // 20 steps: two epochs of nine full batches and a short one.
-Trained trained(unsigned seed, const char* step_graph) {
+TrainedNet trained_net(unsigned seed, const char* step_graph) {
   const SaidBySteps said;
   torch::manual_seed(seed);
   const auto model = std::make_shared<RandomNet>(seed);
-  const std::int64_t n = 9 * kBatch + 5;
-  TensorData data({at::randn({n, kSteps, kFeatures}), at::randint(4, {n})}, {}, {.batch_size = kBatch});
+  const std::int64_t n = 9 * kRows + 5;
+  TensorData data({at::randn({n, kLength, kWidth}), at::randint(4, {n})}, {}, {.batch_size = kRows});
   Trainer(
       {.max_epochs = 2,
        .gradient_clip_val = 1.0,
        .step_graph = step_graph,
        .optimizer = [](ParameterGroups p) { return std::make_unique<Adam>(std::move(p), AdamOptions{}); }})
       .fit(model, data);
-  Trained trained{.values = {}, .text = model->text(), .said = said.text(), .num_calls = model->num_calls};
-  for (const at::Tensor& tensor : model->parameters()) trained.values.push_back(tensor.detach());
-  for (const at::Tensor& tensor : model->buffers()) trained.values.push_back(tensor);
-  return trained;
+  TrainedNet result{.values = {}, .text = model->text(), .said = said.text(), .num_calls = model->num_calls};
+  for (const at::Tensor& tensor : model->parameters()) result.values.push_back(tensor.detach());
+  for (const at::Tensor& tensor : model->buffers()) result.values.push_back(tensor);
+  return result;
 }
 
 TEST(StepGraph, TrainsRandomModelsToTheSameBits) {
   int num_replayed = 0;
   for (unsigned seed = 1; seed <= 40; ++seed) {
-    const Trained eager = trained(seed, "off"), recorded = trained(seed, "on");
+    const TrainedNet eager = trained_net(seed, "off"), recorded = trained_net(seed, "on");
     SCOPED_TRACE(recorded.text);
     ASSERT_EQ(eager.values.size(), recorded.values.size());
     for (std::size_t i = 0; i < eager.values.size(); ++i)

@@ -17,12 +17,12 @@ namespace {
 
 // Of 36 batches, one layout with 5 and one with 1 per epoch: each warms up once and is recorded twice, an
 // epoch's first batch is made by the step itself as well, and so is a first replay.
-constexpr std::int64_t kAll = 36;
+constexpr std::int64_t kAllBatches = 36;
 
 TEST(StepGraph, GivesTheBitsOfTheStepsThemselves) {
   const GraphFit eager = graph_fit("off"), recorded = graph_fit("on");
-  EXPECT_EQ(eager.num_calls, kAll);
-  EXPECT_LT(recorded.num_calls, kAll - 15);
+  EXPECT_EQ(eager.num_calls, kAllBatches);
+  EXPECT_LT(recorded.num_calls, kAllBatches - 15);
   EXPECT_EQ(recorded.said, "");
   expect_same_fit(recorded, eager);
 }
@@ -46,8 +46,8 @@ TEST(StepGraph, HoldsWithEveryOptionThatTouchesAStep) {
   for (const auto& [name, options] : cases) {
     SCOPED_TRACE(name);
     const GraphFit eager = graph_fit("off", options), recorded = graph_fit("on", options);
-    EXPECT_EQ(eager.num_calls, kAll);
-    EXPECT_LT(recorded.num_calls, kAll - 15);
+    EXPECT_EQ(eager.num_calls, kAllBatches);
+    EXPECT_LT(recorded.num_calls, kAllBatches - 15);
     EXPECT_EQ(recorded.said, "");
     expect_same_fit(recorded, eager);
   }
@@ -66,13 +66,13 @@ TEST(StepGraph, LogsWhatTheModelLogs) {
   };
   const GraphFit eager = graph_fit("off", {.log_every_n_steps = 1}, prepare),
                  recorded = graph_fit("on", {.log_every_n_steps = 1}, prepare);
-  EXPECT_LT(recorded.num_calls, kAll - 15);
+  EXPECT_LT(recorded.num_calls, kAllBatches - 15);
   expect_same_fit(recorded, eager);
   ASSERT_NE(recorded.records.back().find("double_loss"), nullptr);
 }
 
 TEST(StepGraph, IsUsedByItselfWhereTheModelSaysSo) {
-  EXPECT_LT(graph_fit("auto").num_calls, kAll - 15);
+  EXPECT_LT(graph_fit("auto").num_calls, kAllBatches - 15);
   struct Other : CountedNet {
     bool static_step() const override { return false; }
   };
@@ -80,7 +80,7 @@ TEST(StepGraph, IsUsedByItselfWhereTheModelSaysSo) {
   const auto model = std::make_shared<Other>();
   TensorData data({at::randn({86, 1, 8, 8}), at::randint(5, {86})}, {}, {.batch_size = 16});
   Trainer({.max_epochs = 6}).fit(model, data);
-  EXPECT_EQ(model->num_calls, kAll);
+  EXPECT_EQ(model->num_calls, kAllBatches);
 }
 
 // What a model may do that a replay cannot: the step itself is made, with the reason, and all numbers stay.
@@ -101,7 +101,7 @@ TEST_P(RefusedSteps, AreNotReplayed) {
   expect_same_fit(asked, eager);
 }
 
-void use(CountedNet& net, std::function<at::Tensor(CountedNet&, const Batch&, at::Tensor)> extra) {
+void do_beside(CountedNet& net, std::function<at::Tensor(CountedNet&, const Batch&, at::Tensor)> extra) {
   net.extra = std::move(extra);
 }
 
@@ -110,38 +110,38 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Refusal{"ReadsOnTheHost", "whose result the host reads",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet&, const Batch&, at::Tensor loss) {
+                  do_beside(net, [](CountedNet&, const Batch&, at::Tensor loss) {
                     return loss * (loss.item().toDouble() > 0 ? 1 : 2);
                   });
                 }},
         Refusal{"HasAShapeByData", "whose result the host reads",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet&, const Batch& batch, at::Tensor loss) {
+                  do_beside(net, [](CountedNet&, const Batch& batch, at::Tensor loss) {
                     return loss + batch[0].masked_select(batch[0] > 0).mean() * 0;
                   });
                 }},
         Refusal{"CallsOthersNowAndThen", "its operators differ",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                  do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                     return model.num_calls % 2 == 0 ? loss * 1 : loss;
                   });
                 }},
         Refusal{"GivesOtherNumbers", "differs from step to step",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                  do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                     return loss * (1 + 1e-3 * static_cast<double>(model.num_calls));
                   });
                 }},
         Refusal{"MakesOtherTensors", "another one in each step",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                  do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                     std::vector<float> number{1.F + 1e-3F * static_cast<float>(model.num_calls)};
                     return loss * torch::from_blob(number.data(), {}).clone();
                   });
                 }},
         Refusal{"WritesOnTheHost", "another one in each step",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                  do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                     at::Tensor number = at::empty({});
                     *number.mutable_data_ptr<float>() = 1.F + 1e-3F * static_cast<float>(model.num_calls);
                     return loss * number;
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(
                 }},
         Refusal{"ChangesAConstant", "changes memory that the host has written",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet&, const Batch&, at::Tensor loss) {
+                  do_beside(net, [](CountedNet&, const Batch&, at::Tensor loss) {
                     std::vector<float> number{1.25F};
                     at::Tensor factor = torch::from_blob(number.data(), {});
                     return loss * factor.mul_(1.5).clone();
@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
                 }},
         Refusal{"ChangesWhatTheHostHasWritten", "changes memory that the host has written",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet&, const Batch&, at::Tensor loss) {
+                  do_beside(net, [](CountedNet&, const Batch&, at::Tensor loss) {
                     at::Tensor number = at::empty({});
                     *number.mutable_data_ptr<float>() = 1.25F;
                     return loss * number.mul_(1.5);
@@ -165,21 +165,21 @@ INSTANTIATE_TEST_SUITE_P(
                 }},
         Refusal{"ChangesItsBatch", "it changes its batch",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet& model, const Batch& batch, const at::Tensor&) {
+                  do_beside(net, [](CountedNet& model, const Batch& batch, const at::Tensor&) {
                     batch[0].mul_(0.5);
                     return model.loss(model.forward(batch[0]), batch.labels());
                   });
                 }},
         Refusal{"LogsOtherNumbers", "what it logs differs",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+                  do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                     model.log("calls", static_cast<double>(model.num_calls));
                     return loss;
                   });
                 }},
         Refusal{"KeepsATensor", "it keeps tensors",
                 [](CountedNet& net) {
-                  use(net, [kept = at::Tensor()](CountedNet&, const Batch&, at::Tensor loss) mutable {
+                  do_beside(net, [kept = at::Tensor()](CountedNet&, const Batch&, at::Tensor loss) mutable {
                     if (kept.defined()) loss = loss + 0.01 * (loss - kept);
                     kept = loss.detach() * 1;
                     return loss;
@@ -187,8 +187,8 @@ INSTANTIATE_TEST_SUITE_P(
                 }},
         Refusal{"CarriesAState", "carries a state",
                 [](CountedNet& net) {
-                  use(net, [state = CarriedState(CarriedStateOptions{.batch_dim = 0})](
-                               CountedNet&, const Batch&, at::Tensor loss) mutable {
+                  do_beside(net, [state = CarriedState(CarriedStateOptions{.batch_dim = 0})](
+                                     CountedNet&, const Batch&, at::Tensor loss) mutable {
                     state->forget();
                     state->carry(loss.detach().expand({1, 1}));
                     return loss;
@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
                 }},
         Refusal{"HasAnActivationCheckpoint", "activation checkpoint",
                 [](CountedNet& net) {
-                  use(net, [](CountedNet& model, const Batch& batch, const at::Tensor&) {
+                  do_beside(net, [](CountedNet& model, const Batch& batch, const at::Tensor&) {
                     const at::Tensor hidden = activation_checkpoint(
                         *model.hidden, [&](const at::Tensor& x) { return model.hidden->forward(x); },
                         torch::max_pool2d(model.conv->forward(batch[0]), 2).flatten(1));
@@ -215,25 +215,28 @@ INSTANTIATE_TEST_SUITE_P(
                      [](ParameterGroups p) {
                        return std::make_unique<Lbfgs>(std::move(p), LbfgsOptions{.lr = 1e-3, .max_iter = 2});
                      }}},
-        Refusal{"LooksForAnomalies", "detect_anomaly", [](CountedNet&) {}, {.max_epochs = 1, .detect_anomaly = true}}),
+        Refusal{"LooksForAnomalies",
+                "detect_anomaly",
+                [](CountedNet&) {},
+                {.max_epochs = 1, .detect_anomaly = true}}),
     [](const auto& refusal) { return refusal.param.name; });
 
 TEST(StepGraph, NoticesAStepThatBecomesAnotherOne) {
   const auto prepare = [](CountedNet& net) {
-    use(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
+    do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
       return loss * (model.trainer().epoch() < 4 ? 1. : 0.5);
     });
   };
   const GraphFit eager = graph_fit("off", {}, prepare), recorded = graph_fit("on", {}, prepare);
-  EXPECT_LT(recorded.num_calls, kAll - 5);
+  EXPECT_LT(recorded.num_calls, kAllBatches - 5);
   EXPECT_NE(recorded.said.find("does something else now"), std::string::npos);
   expect_same_fit(recorded, eager);
 }
 
 // What a callback may do to a model between two steps.
-class Meddler : public Callback {
+class ModelMeddler : public Callback {
  public:
-  explicit Meddler(std::function<void(CountedNet&, std::int64_t batch)> meddle)
+  explicit ModelMeddler(std::function<void(CountedNet&, std::int64_t batch)> meddle)
       : meddle_(std::move(meddle)) {}
   void on_train_batch_end(Trainer&, Module& model) override {
     meddle_(dynamic_cast<CountedNet&>(model), ++num_batches_);
@@ -271,7 +274,8 @@ TEST(StepGraph, FollowsAModelThatChanges) {
       {"a mask that is exchanged",
        [](CountedNet& net, std::int64_t batch) {
          if (batch == 1)
-           use(net, [mask = &net.mask](CountedNet&, const Batch&, at::Tensor loss) { return loss * *mask; });
+           do_beside(net,
+                     [mask = &net.mask](CountedNet&, const Batch&, at::Tensor loss) { return loss * *mask; });
          if (batch == 26) net.mask = at::full({}, 0.75);
        }},
       {"statistics in other memory", [](CountedNet& net, std::int64_t batch) {
@@ -280,10 +284,10 @@ TEST(StepGraph, FollowsAModelThatChanges) {
   for (const auto& [name, meddle] : cases) {
     SCOPED_TRACE(name);
     const auto with = [&, &meddle = meddle] {
-      return TrainerOptions{.callbacks = {std::make_shared<Meddler>(meddle)}};
+      return TrainerOptions{.callbacks = {std::make_shared<ModelMeddler>(meddle)}};
     };
     const GraphFit eager = graph_fit("off", with()), recorded = graph_fit("on", with());
-    EXPECT_LT(recorded.num_calls, kAll - 5);
+    EXPECT_LT(recorded.num_calls, kAllBatches - 5);
     EXPECT_EQ(recorded.said, "");
     expect_same_fit(recorded, eager);
   }
@@ -291,14 +295,14 @@ TEST(StepGraph, FollowsAModelThatChanges) {
 
 TEST(StepGraph, EndsWithTheFirstHook) {
   const auto with_hook = [] {
-    return TrainerOptions{.callbacks = {std::make_shared<Meddler>([](CountedNet& net, std::int64_t batch) {
-                            if (batch == 27)
-                              net.out->bias.register_hook(
-                                  [](const at::Tensor& gradient) { return gradient * 0.5; });
-                          })}};
+    return TrainerOptions{
+        .callbacks = {std::make_shared<ModelMeddler>([](CountedNet& net, std::int64_t batch) {
+          if (batch == 27)
+            net.out->bias.register_hook([](const at::Tensor& gradient) { return gradient * 0.5; });
+        })}};
   };
   const GraphFit eager = graph_fit("off", with_hook()), recorded = graph_fit("on", with_hook());
-  EXPECT_LT(recorded.num_calls, kAll - 5);
+  EXPECT_LT(recorded.num_calls, kAllBatches - 5);
   EXPECT_NE(recorded.said.find("a parameter has a hook"), std::string::npos);
   expect_same_fit(recorded, eager);
 }
@@ -315,7 +319,7 @@ TEST(StepGraph, LeavesGradientsToThoseWhoKeepThem) {
   };
   const auto keeper = std::make_shared<Keeper>();
   const GraphFit recorded = graph_fit("on", {.callbacks = {keeper}});
-  EXPECT_LT(recorded.num_calls, kAll);
+  EXPECT_LT(recorded.num_calls, kAllBatches);
   for (std::size_t i = 0; i < keeper->kept.size(); ++i)
     EXPECT_TRUE(same(keeper->kept[i], keeper->copies[i])) << i;
   expect_same_fit(recorded, graph_fit("off"));
@@ -326,15 +330,16 @@ TEST(StepGraph, GathersGradientsThatNobodyClears) {
   std::vector<at::Tensor> gathered;
   for (const char* step_graph : {"off", "on"}) {
     std::shared_ptr<CountedNet> model;
-    graph_fit(step_graph, {.optimizer =
-                               [](ParameterGroups p) {
-                                 std::vector<at::Tensor> head(p.groups()[0].parameters.end() - 2,
-                                                              p.groups()[0].parameters.end());
-                                 return std::make_unique<Sgd>(ParameterGroups(head), SgdOptions{.lr = 0.05});
-                               },
-                           .callbacks = {std::make_shared<Meddler>([&](CountedNet& net, std::int64_t batch) {
-                             if (batch == kAll) gathered.push_back(net.hidden->weight.grad().clone());
-                           })}});
+    graph_fit(step_graph,
+              {.optimizer =
+                   [](ParameterGroups p) {
+                     std::vector<at::Tensor> head(p.groups()[0].parameters.end() - 2,
+                                                  p.groups()[0].parameters.end());
+                     return std::make_unique<Sgd>(ParameterGroups(head), SgdOptions{.lr = 0.05});
+                   },
+               .callbacks = {std::make_shared<ModelMeddler>([&](CountedNet& net, std::int64_t batch) {
+                 if (batch == kAllBatches) gathered.push_back(net.hidden->weight.grad().clone());
+               })}});
   }
   ASSERT_EQ(gathered.size(), 2U);
   EXPECT_TRUE(same(gathered[1], gathered[0]));
@@ -357,13 +362,13 @@ TEST(StepGraph, LeavesOutStepsThatAreNotFinite) {
 // A host's constant is one as long as it stays the same.
 TEST(StepGraph, KnowsConstants) {
   const auto prepare = [](CountedNet& net) {
-    use(net, [](CountedNet&, const Batch&, at::Tensor loss) {
+    do_beside(net, [](CountedNet&, const Batch&, at::Tensor loss) {
       std::vector<float> number{1.25F};
       return loss * torch::from_blob(number.data(), {}).clone() + torch::tensor({0.5F, 0.25F}).sum();
     });
   };
   const GraphFit recorded = graph_fit("on", {}, prepare);
-  EXPECT_LT(recorded.num_calls, kAll - 15) << recorded.said;
+  EXPECT_LT(recorded.num_calls, kAllBatches - 15) << recorded.said;
   expect_same_fit(recorded, graph_fit("off", {}, prepare));
 }
 
