@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t kMaxLayouts = 8;
 // A model that changes more often is not worth them either.
 constexpr std::int64_t kMaxLooks = 100;
+// Replays between two that are looked at, in epochs that are long or never end.
+constexpr std::int64_t kMostUnchecked = 1000;
 
 // Takes the gradients that are there away, so that those of a batch come alone, and adds these afterwards.
 class GradientsApart {
@@ -121,8 +123,11 @@ at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batc
   }
   if (!is_first && recorded.replay()->is_lent())
     return eager_.compute(batch, /*begins_window=*/false, factor);
-  const bool is_due = std::exchange(checked_in_epoch_, state_.progress.epoch) != state_.progress.epoch;
-  if (is_first || is_due) return checked(recorded, batch, factor);
+  const bool is_new_epoch = std::exchange(checked_in_epoch_, state_.progress.epoch) != state_.progress.epoch;
+  if (is_first || is_new_epoch || ++num_unchecked_ >= kMostUnchecked) {
+    num_unchecked_ = 0;
+    return checked(recorded, batch, factor);
+  }
   return replay(recorded, batch, factor);
 }
 

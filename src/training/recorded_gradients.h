@@ -14,8 +14,8 @@ namespace kindling {
 
 // Forward and backward as they have been recorded in earlier steps, where that gives the same bits, else
 // operator by operator. Batches of one layout share a recording: the first step warms up, two are recorded
-// and compared, then they are replayed. The first replay of each epoch is made beside an eager step and must
-// equal it; a replay that does not is never used.
+// and compared, then they are replayed. The first replay of each epoch, and one of each 1,000, is made beside
+// an eager step and must equal it; a replay that does not is never used.
 class RecordedGradients : public BatchGradients {
  public:
   // All references outlive it.
@@ -51,7 +51,7 @@ class RecordedGradients : public BatchGradients {
   EagerGradients eager_;
   bool is_off_ = false;
   std::optional<ModelLook> look_;
-  std::int64_t num_looks_ = 0, looked_in_epoch_ = -1, checked_in_epoch_ = -1;
+  std::int64_t num_looks_ = 0, looked_in_epoch_ = -1, checked_in_epoch_ = -1, num_unchecked_ = 0;
   std::vector<std::unique_ptr<RecordedBatch>> batches_;
   std::vector<bool> is_cleared_;      // of the parameters: the optimizer clears its gradient
   RecordedBatch* latest_ = nullptr;   // whose recording has just been made

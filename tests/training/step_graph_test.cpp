@@ -411,6 +411,31 @@ TEST(StepGraph, MayBeSwitchedByAResume) {
   }
 }
 
+// An own loop need not end its epochs.
+TEST(StepGraph, LooksAgainInEpochsThatNeverEnd) {
+  const SaidBySteps said;
+  class Sloping : public Slope {
+   public:
+    at::Tensor training_step(const Batch& batch) override {
+      ++num_calls;
+      return Module::training_step(batch) * factor;
+    }
+    std::int64_t num_calls = 0;
+    double factor = 1;
+  };
+  const auto sloping = std::make_shared<Sloping>();
+  Trainer trainer({.max_epochs = 1, .step_graph = "on"});
+  trainer.prepare_model(sloping);
+  const at::Tensor x = at::ones({2, 1});
+  for (int step = 0; step < 1500; ++step) {
+    if (step == 500) sloping->factor = 0.5;
+    trainer.train_step(Batch{x, 2 * x});
+  }
+  EXPECT_NE(said.text().find("does something else now"), std::string::npos);
+  EXPECT_GT(sloping->num_calls, 490);
+  EXPECT_LT(sloping->num_calls, 510);
+}
+
 TEST(StepGraph, ServesOwnLoops) {
   const auto trained = [](const char* step_graph) {
     torch::manual_seed(1);
