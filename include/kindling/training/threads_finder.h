@@ -14,6 +14,7 @@ namespace kindling {
 
 // What a measurement of threads has found.
 struct ThreadsFinderResult {
+  // What was measured with one number of threads.
   struct Trial {
     std::int64_t num_threads = 0;
     double seconds_per_step = 0;
