@@ -172,9 +172,9 @@ void Replay::add_nodes(ReplayBuilder& builder) {
       if (need.first == call && !is_adopted[storage]) taken.push_back(builder.storage(storage));
       if (need.last == call) released.push_back(builder.storage(storage));
     }
-    if (!taken.empty()) nodes_.push_back(std::make_unique<TakingNode>(std::move(taken)));
+    if (!taken.empty()) nodes_.push_back(std::make_unique<MemoryNode>(take_memory, std::move(taken)));
     if (of_calls[call]) nodes_.push_back(std::move(of_calls[call]));
-    if (!released.empty()) nodes_.push_back(std::make_unique<ReleasingNode>(std::move(released)));
+    if (!released.empty()) nodes_.push_back(std::make_unique<MemoryNode>(forget_memory, std::move(released)));
     if (call < recording.num_forward_calls) num_forward_ = nodes_.size();
   }
 }

@@ -57,7 +57,7 @@ void MakingNode::adopt(const at::Tensor& result, const at::Tensor& recorded) con
     return;
   }
   // A part of other memory, or one that somebody else holds, too.
-  if (memory.data() == nullptr) memory.set_data_ptr_noswap(c10::GetCPUAllocator()->allocate(memory.nbytes()));
+  if (memory.data() == nullptr) take_memory(recorded.storage());
   recorded.copy_(result);
 }
 
@@ -67,14 +67,6 @@ void take_memory(const c10::Storage& storage) {
 
 void forget_memory(const c10::Storage& storage) {
   storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
-}
-
-void TakingNode::run() {
-  for (const c10::Storage& storage : storages_) take_memory(storage);
-}
-
-void ReleasingNode::run() {
-  for (const c10::Storage& storage : storages_) forget_memory(storage);
 }
 
 }  // namespace kindling

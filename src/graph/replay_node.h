@@ -47,27 +47,22 @@ class MakingNode : public ReplayNode {
   std::vector<at::Tensor> results_;
 };
 
-// Takes memory that other nodes need, of their own each.
-class TakingNode : public ReplayNode {
- public:
-  explicit TakingNode(std::vector<c10::Storage> storages) : storages_(std::move(storages)) {}
-  void run() override;
-
- private:
-  std::vector<c10::Storage> storages_;
-};
-
-// Gives memory back that a TakingNode or a MakingNode has left.
-class ReleasingNode : public ReplayNode {
- public:
-  explicit ReleasingNode(std::vector<c10::Storage> storages) : storages_(std::move(storages)) {}
-  void run() override;
-
- private:
-  std::vector<c10::Storage> storages_;
-};
-
 void take_memory(const c10::Storage& storage);
 void forget_memory(const c10::Storage& storage);
+
+// Does that to the memory of other nodes.
+class MemoryNode : public ReplayNode {
+ public:
+  using Change = void (*)(const c10::Storage&);
+  MemoryNode(Change change, std::vector<c10::Storage> storages)
+      : change_(change), storages_(std::move(storages)) {}
+  void run() override {
+    for (const c10::Storage& storage : storages_) change_(storage);
+  }
+
+ private:
+  Change change_;
+  std::vector<c10::Storage> storages_;
+};
 
 }  // namespace kindling

@@ -49,6 +49,10 @@ class RecordedBatch {
   // From the recordings, which are no longer needed. Throws c10::Error.
   void make_replay(const Batch& batch);
   Replay* replay() const noexcept { return replay_.get(); }
+  // Of the replay, if there is one.
+  void release(Replay::Memory memory) {
+    if (replay_) replay_->release(memory);
+  }
 
   // Replays the batch: the results hold until the next time.
   const at::Tensor& forward(const Batch& batch, EpochLog& log);  // gives the loss

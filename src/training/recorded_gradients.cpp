@@ -112,7 +112,7 @@ RecordedBatch* RecordedGradients::recorded_like(const Batch& batch) {
 
 at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batch, double factor) {
   if (running_ != nullptr && running_ != &recorded)
-    std::exchange(running_, nullptr)->replay()->release(Replay::Memory::all);
+    std::exchange(running_, nullptr)->release(Replay::Memory::all);
   if (!recorded.seed().defined()) return warm_up(recorded, batch, factor);
   if (recorded.replay() == nullptr && !recorded.is_recorded()) return record(recorded, batch, factor);
   running_ = &recorded;
@@ -237,7 +237,7 @@ RecordedGradients::Outcome RecordedGradients::try_replay(RecordedBatch& recorded
     outcome.failure = error.what_without_backtrace();
   }
   // The step that comes now takes as much memory as a replay.
-  if (recorded.replay() != nullptr) recorded.replay()->release(Replay::Memory::all);
+  recorded.release(Replay::Memory::all);
   return outcome;
 }
 
@@ -258,7 +258,7 @@ at::Tensor RecordedGradients::checked(RecordedBatch& recorded, const Batch& batc
 }
 
 void RecordedGradients::end_epoch() {
-  if (running_ != nullptr) running_->replay()->release(Replay::Memory::intermediate);
+  if (running_ != nullptr) running_->release(Replay::Memory::intermediate);
 }
 
 void RecordedGradients::give_up(const std::string& reason) {

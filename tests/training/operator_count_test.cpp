@@ -1,6 +1,7 @@
 // How often a step of training calls an operator of LibTorch, which is what a step of a small model costs.
+#include "support/operator_count.h"
+
 #include <ATen/Functions.h>
-#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include "kindling/nn/lenet.h"
@@ -16,26 +17,15 @@
 namespace kindling {
 namespace {
 
-thread_local std::int64_t num_calls = 0;
-
-std::unique_ptr<at::ObserverContext> count_call(const at::RecordFunction&) {
-  ++num_calls;
-  return nullptr;
-}
-
-// Counts the calls on this thread, those that operators make of others included.
+// After each batch.
 class CallCounter : public Callback {
  public:
-  CallCounter()
-      : handle_(at::addThreadLocalCallback(
-            at::RecordFunctionCallback(&count_call).scopes({at::RecordScope::FUNCTION}))) {}
-  ~CallCounter() override { at::removeCallback(handle_); }
-  void on_train_batch_end(Trainer&, Module&) override { after_step.push_back(num_calls); }
+  void on_train_batch_end(Trainer&, Module&) override { after_step.push_back(OperatorCount::now()); }
 
   std::vector<std::int64_t> after_step;
 
  private:
-  at::CallbackHandle handle_;
+  OperatorCount count_;
 };
 
 constexpr std::int64_t kBatchSize = 8;

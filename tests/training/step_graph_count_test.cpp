@@ -1,6 +1,5 @@
 // What is left of a step's calls and allocations where it is replayed.
 #include <ATen/Functions.h>
-#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -14,36 +13,27 @@
 #include "kindling/nn/softmax_regression.h"
 #include "kindling/training/callback.h"
 #include "support/allocation_count.h"
+#include "support/operator_count.h"
 #include "training/small_fit.h"
 
 namespace kindling {
 namespace {
 
-thread_local std::int64_t num_operators = 0;
-
-std::unique_ptr<at::ObserverContext> count_operator(const at::RecordFunction&) {
-  ++num_operators;
-  return nullptr;
-}
-
 // After each batch: operators on this thread, those that others call included, and calls of operator new.
 class StepsCounter : public Callback {
  public:
-  explicit StepsCounter(std::size_t num_steps)
-      : handle_(at::addThreadLocalCallback(
-            at::RecordFunctionCallback(&count_operator).scopes({at::RecordScope::FUNCTION}))) {
+  explicit StepsCounter(std::size_t num_steps) {
     operators.reserve(num_steps);
     allocations.reserve(num_steps);
   }
-  ~StepsCounter() override { at::removeCallback(handle_); }
   void on_train_batch_end(Trainer&, Module&) override {
-    operators.push_back(num_operators);
+    operators.push_back(OperatorCount::now());
     allocations.push_back(num_allocations().value_or(0));
   }
   std::vector<std::int64_t> operators, allocations;
 
  private:
-  at::CallbackHandle handle_;
+  OperatorCount count_;
 };
 
 struct CountsOfStep {

@@ -327,6 +327,35 @@ TEST(StepGraphHazards, OddBatches) {
   });
 }
 
+// The step that was to be the first replay throws, and then comes a batch of another shape, or the end.
+TEST(StepGraphHazards, ErrorsBeforeTheFirstReplay) {
+  const auto run = [](const char* step_graph) {
+    torch::manual_seed(1);
+    const auto model = std::make_shared<CountedNet>();
+    TensorData data({at::randn({16, 1, 8, 8}), at::randint(5, {16})}, {}, {.batch_size = 16});
+    Trainer trainer({.max_epochs = 1, .step_graph = step_graph});
+    trainer.prepare_data(data);
+    trainer.prepare_model(model);
+    int num_errors = 0;
+    for (int i = 0; i < 20; ++i) {
+      const std::int64_t rows = i == 5 || i == 12 ? 7 : 16;
+      at::Tensor labels = at::randint(5, {rows});
+      if (i == 4) labels[3] = 9;
+      try {
+        trainer.train_step(Batch{at::randn({rows, 1, 8, 8}), labels});
+      } catch (const std::exception&) {
+        ++num_errors;
+      }
+    }
+    EXPECT_EQ(num_errors, 1);
+    return std::pair(model->out->weight.detach().clone(), model->num_calls);
+  };
+  const auto [eager, all] = run("off");
+  const auto [recorded, some] = run("on");
+  EXPECT_LT(some, all);
+  EXPECT_TRUE(same(recorded, eager));
+}
+
 // A class that is none: the error is that of the step, and training may go on.
 TEST(StepGraphHazards, ErrorsWithinAStep) {
   const auto run = [](const char* step_graph) {

@@ -106,7 +106,6 @@ class KINDLING_API EpochLog {
   struct Slot {
     std::size_t column;
     double weight;
-    friend bool operator==(const Slot&, const Slot&) = default;
   };
   // Rows of consecutive batches with the same slots and weight.
   struct Segment {
