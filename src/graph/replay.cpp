@@ -93,6 +93,7 @@ bool Replay::has_lost_tensors() const {
 
 void Replay::set_inputs(std::span<const at::Tensor> inputs) {
   for (const Input& input : inputs_) {
+    if (input.number >= inputs.size()) continue;
     const at::Tensor& given = inputs[input.number];
     const auto before = static_cast<std::size_t>(given.storage_offset()) * given.element_size();
     c10::StorageImpl& memory = *input.storage.unsafeGetStorageImpl();

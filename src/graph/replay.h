@@ -24,7 +24,7 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  // The inputs, laid out as the recorded ones; they are read where they are.
+  // The first of the inputs, laid out as the recorded ones; they are read where they are. The others stay.
   void set_inputs(std::span<const at::Tensor> inputs);
   void run_forward();
   void run_backward();

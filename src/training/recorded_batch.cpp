@@ -76,7 +76,7 @@ void RecordedBatch::make_replay(const Batch& batch) {
 }
 
 const at::Tensor& RecordedBatch::forward(const Batch& batch, EpochLog& log) {
-  replay_->set_inputs(inputs(batch));
+  replay_->set_inputs(batch.tensors());  // the seed stays where it is
   replay_->run_forward();
   const std::span outputs(replay_->outputs());
   row_.mark_in(log, outputs.subspan(1 + num_gradients_));
