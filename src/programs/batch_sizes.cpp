@@ -59,7 +59,7 @@ class RecordingMerger {
   void be_at(const RecordedCall& call) {
     const auto& [name, overload] = call.op.operator_name();
     place_ = "operator " + name + (overload.empty() ? "" : "." + overload) +
-             (call.node.layer.empty() ? "" : " in the layer " + call.node.layer);
+             (call.behind.empty() ? "" : " in or behind the layer " + call.behind);
   }
 
   void require_same_calls() {

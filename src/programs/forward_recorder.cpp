@@ -142,6 +142,7 @@ RecordedCall ForwardRecorder::begun(const c10::OperatorHandle& op, const torch::
                                 .argument = recorded_argument(schema[i], stack[first + i], taken),
                                 .is_keyword = schema[i].kwarg_only()});
   }
+  call.behind = layer_;
   return call;
 }
 

@@ -18,6 +18,7 @@ struct RecordedCall {
   c10::OperatorHandle op;
   ProgramNode node;
   std::vector<const void*> writes{};  // storages that it changes
+  std::string behind{};               // the layer whose weights were used last, up to this call
 };
 
 // What a model's forward called, above autograd, with one batch. Values have numbers for names, which are the

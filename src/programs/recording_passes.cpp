@@ -89,7 +89,9 @@ class LinearLayers {
                         {.name = "weight", .argument = {TensorName{weight}}},
                         {.name = "bias", .argument = bias.argument}},
              .outputs = last.node.outputs,
-             .layer = last.node.layer}};
+             .layer = last.node.layer},
+            {},
+            last.behind};
   }
 
   ForwardRecording& recording_;

@@ -175,8 +175,10 @@ struct Trap : Module {
         return l(x.variable_data());
       case 1:
         return l(x) * torch::tensor({1.F, 2.F, 3.F, 4.F});
-      case 2:
-        return l(x) * x.sum().item<float>();
+      case 2: {
+        const at::Tensor y = l(x);
+        return y * y.sum().item<float>();
+      }
       case 3:
         return l(x) / static_cast<double>(x.size(0));
       case 4:
