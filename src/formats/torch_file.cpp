@@ -27,19 +27,6 @@ constexpr std::string_view kZipStart = "PK\3\4"sv;
 // The magic number 0x1950a86a20f9469cfc6c with which files before PyTorch 1.6 begin, as a pickle.
 constexpr std::string_view kLegacyStart = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;
 
-ByteSource source_of(const std::filesystem::path& path) {
-  const auto file = std::make_shared<const InputFile>(path);
-  return {file->size(),
-          [file](std::size_t offset, void* out, std::size_t size) { file->read(offset, out, size); }};
-}
-
-ByteSource source_of_bytes(std::string bytes) {
-  const auto held = std::make_shared<const std::string>(std::move(bytes));
-  return {held->size(), [held](std::size_t offset, void* out, std::size_t size) {
-            if (size > 0) std::memcpy(out, held->data() + offset, size);
-          }};
-}
-
 std::string start_of(const ByteSource& source) {
   std::string start(std::min(source.size, kLegacyStart.size()), '\0');
   source.read(0, start.data(), start.size());

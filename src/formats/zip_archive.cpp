@@ -3,10 +3,12 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <unordered_set>
 #include <utility>
 
+#include "formats/inflater.h"
 #include "formats/zip_layout.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
@@ -16,13 +18,15 @@ namespace {
 
 constexpr std::size_t kMaxDirectoryBytes = std::size_t{1} << 26;
 constexpr std::size_t kCrcPieceBytes = std::size_t{1} << 18;
+constexpr std::uint64_t kDeflateMethod = 8;
+constexpr std::size_t kMaxInflation = 100;  // of the whole archive; deflate itself reaches 1,032
 
 [[noreturn]] void refuse_zip(const std::string& where, const std::string& found,
                              const std::string& wanted = "") {
   throw CheckpointError({.place = where,
                          .found = found,
                          .wanted = wanted,
-                         .remedy = "the file is damaged or not from torch.save: get a whole copy of it, or "
+                         .remedy = "the file is damaged: get a whole copy of it, or "
                                    "save it again"});
 }
 
@@ -150,7 +154,7 @@ void check_zip_name(std::string_view name, const std::string& where) {
     refuse_zip(where, "the entry's name " + json_string(name.substr(0, 100)) + " leads out of the archive");
 }
 
-ListedEntry listed_entry(ZipFields& fields, const std::string& where) {
+ListedEntry listed_entry(ZipFields& fields, const std::string& where, ZipArchive::Deflated deflated) {
   fields.want(kDirectorySignature, 4, "an entry's signature");
   fields.text(4);  // versions
   ListedEntry listed{.flags = fields.number(2)};
@@ -167,11 +171,14 @@ ListedEntry listed_entry(ZipFields& fields, const std::string& where) {
   take_zip64(ZipFields(fields.text(extra_bytes), where), where, size, packed, header);
   check_zip_name(listed.entry.name, where);
   const std::string here = where + ", entry " + json_string(listed.entry.name.substr(0, 100));
-  if (method != 0) refuse_compressed(here);
-  if ((listed.flags & ~std::uint64_t{kUtf8Flag | kSizesBehindFlag}) != 0)
+  listed.entry.is_deflated = method == kDeflateMethod && deflated == ZipArchive::Deflated::read;
+  if (method != 0 && !listed.entry.is_deflated) refuse_compressed(here);
+  const std::uint64_t level_flags = listed.entry.is_deflated ? 0x6 : 0;  // how hard it was packed
+  if ((listed.flags & ~(std::uint64_t{kUtf8Flag | kSizesBehindFlag} | level_flags)) != 0)
     refuse_zip(here, "it is encrypted or otherwise special");
-  if (packed != size) refuse_zip(here, "its two sizes differ");
+  if (packed != size && !listed.entry.is_deflated) refuse_zip(here, "its two sizes differ");
   listed.entry.size = size;
+  listed.entry.packed_size = packed;
   listed.header = header;
   return listed;
 }
@@ -187,13 +194,14 @@ void find_bytes(const ByteSource& source, ListedEntry& listed, std::size_t end, 
   local.want(kLocalSignature, 4, "its local header");
   local.text(2);  // version
   local.want(listed.flags, 2, "its local header's flags");
-  local.want(0, 2, "its local header's method");
+  local.want(entry.is_deflated ? kDeflateMethod : 0, 2, "its local header's method");
   local.text(16);  // time, CRC, sizes: the directory's count, as for any reader
   local.want(entry.name.size(), 2, "the length of its name");
   const std::size_t extra_bytes = local.number(2);
   if (local.text(entry.name.size()) != entry.name) refuse_zip(where, "its local header has another name");
   entry.begin = listed.header + fixed + extra_bytes;
-  if (entry.begin > end || entry.size > end - entry.begin) refuse_zip(where, "it ends outside the archive");
+  if (entry.begin > end || entry.packed_size > end - entry.begin)
+    refuse_zip(where, "it ends outside the archive");
 }
 
 void check_zip_overlaps(std::span<const ListedEntry> sorted, const std::string& place) {
@@ -203,13 +211,24 @@ void check_zip_overlaps(std::span<const ListedEntry> sorted, const std::string& 
     const std::string where = place + ", entry " + json_string(entry.name.substr(0, 100));
     if (header < reached) refuse_zip(where, "it overlaps another one");
     if (!names.insert(entry.name).second) refuse_zip(where, "its name is there twice");
-    reached = entry.begin + entry.size;
+    reached = entry.begin + entry.packed_size;
+  }
+}
+
+void check_inflation(std::span<const ListedEntry> entries, std::size_t source_bytes,
+                     const std::string& place) {
+  std::size_t left = source_bytes * kMaxInflation;
+  for (const ListedEntry& listed : entries) {
+    if (!listed.entry.is_deflated) continue;
+    if (listed.entry.size > left)
+      refuse_zip(place, "its entries hold more than a hundred times the bytes of the file");
+    left -= listed.entry.size;
   }
 }
 
 }  // namespace
 
-ZipArchive::ZipArchive(ByteSource source, std::string place)
+ZipArchive::ZipArchive(ByteSource source, std::string place, Deflated deflated)
     : source_(std::move(source)), place_(std::move(place)) {
   const ZipDirectory directory = find_directory(source_, place_);
   if (directory.begin > directory.end || directory.size != directory.end - directory.begin)
@@ -221,12 +240,13 @@ ZipArchive::ZipArchive(ByteSource source, std::string place)
   ZipFields fields(bytes, place_);
   std::vector<ListedEntry> listed;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
-    listed.push_back(listed_entry(fields, place_));
+    listed.push_back(listed_entry(fields, place_, deflated));
     find_bytes(source_, listed.back(), directory.begin, place_);
   }
   if (!fields.empty()) refuse_zip(place_, "the zip directory goes on behind its entries");
   std::ranges::stable_sort(listed, {}, &ListedEntry::header);
   check_zip_overlaps(listed, place_);
+  check_inflation(listed, source_.size, place_);
   for (ListedEntry& one : listed) entries_.push_back(std::move(one.entry));
 }
 
@@ -238,16 +258,21 @@ const ZipEntry* ZipArchive::find(std::string_view name) const {
 // Reads the bytes piece by piece to where `place_of(bytes read so far)` says.
 template <class PlaceOf>
 void ZipArchive::read_checked(const ZipEntry& entry, PlaceOf place_of) const {
+  const std::string where = place_ + ", entry " + json_string(entry.name.substr(0, 100));
+  std::optional<Inflater> inflater;
+  if (entry.is_deflated) inflater.emplace(source_, entry.begin, entry.packed_size);
   uLong crc = 0;
   for (std::size_t done = 0; done < entry.size; done += std::min(kCrcPieceBytes, entry.size - done)) {
     const std::size_t size = std::min(kCrcPieceBytes, entry.size - done);
     char* const out = place_of(done);
-    source_.read(entry.begin + done, out, size);
+    if (!inflater)
+      source_.read(entry.begin + done, out, size);
+    else if (!inflater->read(out, size))
+      refuse_zip(where, "its compressed bytes are damaged");
     crc = ::crc32_z(crc, reinterpret_cast<const Bytef*>(out), size);
   }
-  if (crc != entry.crc)
-    refuse_zip(place_ + ", entry " + json_string(entry.name.substr(0, 100)),
-               "its bytes do not have the CRC-32 that the archive gives for them");
+  if (inflater && !inflater->has_ended()) refuse_zip(where, "it holds more bytes than the archive says");
+  if (crc != entry.crc) refuse_zip(where, "its bytes do not have the CRC-32 that the archive gives for them");
 }
 
 void ZipArchive::read(const ZipEntry& entry, void* out) const {

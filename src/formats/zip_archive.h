@@ -2,31 +2,30 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-// The zip archives that PyTorch writes: entries that are stored as they are, zip64 where it is needed,
-// nothing behind the directory. All throw CheckpointError.
-namespace kindling {
+#include "formats/byte_source.h"
 
-// Bytes that are read in pieces, of a file or in memory.
-struct ByteSource {
-  std::size_t size = 0;
-  std::function<void(std::size_t offset, void* out, std::size_t size)> read{};  // inside the size
-};
+// The zip archives that PyTorch writes: entries that are stored as they are or deflated, zip64 where it is
+// needed, nothing behind the directory. All throw CheckpointError.
+namespace kindling {
 
 struct ZipEntry {
   std::string name{};
-  std::size_t begin = 0, size = 0;  // of its bytes, in the source
+  std::size_t begin = 0, packed_size = 0;  // of its bytes, in the source
+  std::size_t size = 0;                    // of what they hold
   std::uint32_t crc = 0;
+  bool is_deflated = false;
 };
 
-// The directory has been read and checked: entries lie inside the source and do not overlap, names differ.
+// The directory has been read and checked: entries lie inside the source and do not overlap, names differ,
+// and deflated ones hold, together, at most a hundred times the source's size.
 class ZipArchive {
  public:
-  ZipArchive(ByteSource source, std::string place);
+  enum class Deflated { refused, read };
+  ZipArchive(ByteSource source, std::string place, Deflated deflated = Deflated::refused);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }  // in the order of their bytes
   const ZipEntry* find(std::string_view name) const;                 // nullptr: no such entry
@@ -36,7 +35,7 @@ class ZipArchive {
   std::string text(const ZipEntry& entry, std::size_t max_bytes) const;  // the same as a text
   // Reads all bytes of an entry to check them.
   void check(const ZipEntry& entry) const;
-  // Copies some of its bytes, unchecked.
+  // Copies some of the bytes of an entry that is not deflated, unchecked.
   void read_piece(const ZipEntry& entry, std::size_t offset, void* out, std::size_t size) const {
     source_.read(entry.begin + offset, out, size);
   }

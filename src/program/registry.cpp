@@ -31,6 +31,7 @@
 #include "kindling/optim/radam.h"
 #include "kindling/optim/rmsprop.h"
 #include "kindling/optim/sgd.h"
+#include "kindling/programs/exported_module.h"
 
 namespace kindling {
 namespace {
@@ -52,7 +53,8 @@ void register_schedules(Registry& registry) {
 }
 
 void register_metrics(Registry& registry) {
-  registry.metric<Accuracy, AccuracyOptions>("accuracy", "share of samples whose largest output stands at their label");
+  registry.metric<Accuracy, AccuracyOptions>("accuracy",
+                                             "share of samples whose largest output stands at their label");
   registry.metric<TopK, TopKOptions>("topk", "share of labels among the k largest outputs");
   registry.metric<TopK, TopKOptions>("top5", "share of labels among the five largest outputs", {.k = 5});
   for (const std::string score : {"precision", "recall", "f1"}) {
@@ -98,6 +100,8 @@ void register_builtin(Registry& registry) {
   registry.model<Lenet, LenetOptions>("lenet", "the textbook's LeNet-5");
   registry.model<SmallCnn, SmallCnnOptions>("small_cnn",
                                             "convolutions with batch normalization, for small images");
+  registry.model<ExportedModule, ExportedModuleOptions>("exported",
+                                                        "a model that Python has exported, a .pt2");
 
   register_metrics(registry);
 

@@ -248,7 +248,7 @@ TEST(HostileZip, ValuesThatDoNotHaveTheirCrcAreNotRead) {
       EXPECT_EQ(error_text<CheckpointError>([&] { file.read(file.tensors()[0], values); }),
                 "x.pt, entry \"x/data/0\": its bytes do not have the CRC-32 that the archive gives for them; "
                 "the file is "
-                "damaged or not from torch.save: get a whole copy of it, or save it again");
+                "damaged: get a whole copy of it, or save it again");
   }
 }
 

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/exported_program.h"
+#include "formats/zip_archive.h"
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+// A file of torch.export.save (.pt2), read: its program, and its weights, whose bytes are read one storage at
+// a time. What it holds as pickles is refused or left alone. All throw CheckpointError.
+class KINDLING_API Pt2File {
+ public:
+  explicit Pt2File(const std::filesystem::path& path);
+  // The same of a whole file in memory; `place` stands for it in messages.
+  static Pt2File of_bytes(std::string bytes, const std::string& place);
+
+  const ExportedProgram& program() const noexcept { return program_; }
+  // Parameters and buffers; constants. Their values lie inside their storages.
+  const std::vector<ProgramWeight>& weights() const noexcept { return weights_; }
+  const std::vector<ProgramWeight>& constants() const noexcept { return constants_; }
+
+  std::size_t num_storages() const noexcept { return storages_.size(); }
+  std::size_t storage_bytes(std::size_t storage) const { return entry_of(storage).size; }
+  void read_storage(std::size_t storage, void* out) const;  // checks its CRC-32
+
+  // Writes the same file with these bytes in the storages, one for each and of its size; atomic and durable.
+  // Everything else is copied, its examples and what Kindling does not know.
+  void write_copy(const std::filesystem::path& path, std::span<const std::string_view> storages) const;
+
+ private:
+  Pt2File(ByteSource source, const std::string& place);
+  const ZipEntry& entry_of(std::size_t storage) const { return archive_.entries()[storages_[storage]]; }
+  void check_format() const;
+  std::string text_of(std::string_view name) const;
+  std::vector<ProgramWeight> read_weights(const std::string& folder, const std::string& config);
+  std::size_t storage_at(const std::string& path);
+
+  ZipArchive archive_;
+  std::string place_, root_;           // the one folder in the archive, with its slash
+  std::vector<std::size_t> storages_;  // their places among the archive's entries
+  ExportedProgram program_;
+  std::vector<ProgramWeight> weights_, constants_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,262 @@
+#include "kindling/programs/exported_module.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/huber_loss.h>
+#include <ATen/ops/l1_loss.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/nll_loss_nd.h>
+#include <ATen/ops/smooth_l1_loss.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "formats/pt2_file.h"
+#include "kindling/base/error.h"
+#include "kindling/base/json.h"
+#include "kindling/base/log.h"
+#include "kindling/base/suggest.h"
+#include "kindling/metrics/accuracy.h"
+#include "metrics/class_labels.h"
+#include "programs/loaded_weights.h"
+#include "programs/program_runner.h"
+#include "tensors/shape_text.h"
+
+namespace kindling {
+namespace {
+
+// A layer that the program has left: a name for parameters.
+class Layer : public torch::nn::Module {};
+
+// Registers a tensor under a name with dots, in layers that are made where they are missing.
+template <class Register>
+void register_by_path(torch::nn::Module& model, const std::string& path, Register&& add) {
+  torch::nn::Module* at = &model;
+  std::size_t begin = 0;
+  for (std::size_t dot; (dot = path.find('.', begin)) != std::string::npos; begin = dot + 1) {
+    const std::string name = path.substr(begin, dot - begin);
+    const auto children = at->named_children();
+    const auto* child = children.find(name);
+    at = child != nullptr ? child->get() : at->register_module(name, std::make_shared<Layer>()).get();
+  }
+  add(*at, path.substr(begin));
+}
+
+// The layer of a name, or the one around it that is registered.
+const torch::nn::Module* layer_in(const torch::nn::Module& model, const std::string& name) {
+  const torch::nn::Module* at = &model;
+  for (std::size_t begin = 0; begin < name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const auto children = at->named_children();
+    const auto* child = children.find(name.substr(begin, end - begin));
+    if (child == nullptr) break;
+    at = child->get();
+    begin = end + 1;
+  }
+  return at;
+}
+
+bool is_of_classes(const std::string& loss) { return loss == "cross_entropy" || loss == "nll"; }
+
+// Outputs with the classes in their second dimension and labels without it, for what has them in the last
+// one, as models of sequences do: [batch, time, classes] → [batch x time, classes].
+std::pair<at::Tensor, at::Tensor> with_classes_second(const at::Tensor& outputs, const at::Tensor& labels) {
+  const bool numbers = labels.scalar_type() == at::kLong;
+  const bool second = numbers ? are_class_numbers(outputs, labels) : are_class_probabilities(outputs, labels);
+  const bool last =
+      numbers && outputs.dim() > 2 && outputs.sizes().slice(0, outputs.dim() - 1) == labels.sizes();
+  if (second && last)
+    throw DataError({.place = "ExportedModule::loss",
+                     .found = "for outputs " + type_text(outputs) + " and labels " + type_text(labels) +
+                              " the classes may be in the second dimension or in the last",
+                     .wanted = "other numbers of classes than of positions",
+                     .remedy = "export a forward that gives the loss, with loss = \"output\""});
+  if (!second && !last) refuse_class_labels("ExportedModule::loss", outputs, labels);
+  return last ? std::pair(outputs.flatten(0, -2), labels.flatten()) : std::pair(outputs, labels);
+}
+
+[[noreturn]] void refuse_numbers_as_labels(const at::Tensor& outputs, const at::Tensor& labels) {
+  throw DataError({.place = "ExportedModule::loss",
+                   .found = "the labels are " + type_text(labels),
+                   .wanted = "floating-point numbers of the outputs' shape, " + type_text(outputs),
+                   .remedy = "convert the labels where they are made, or take another loss"});
+}
+
+}  // namespace
+
+struct ExportedModule::Program {
+  explicit Program(const std::filesystem::path& path)
+      : file(path), runner(file.program()), weights(load_weights_of(file)) {}
+
+  Pt2File file;
+  ProgramRunner runner;
+  LoadedWeights weights;
+  std::vector<std::size_t> constants{};            // of weights.tensors: what is no part of the model's state
+  std::vector<const torch::nn::Module*> layers{};  // whose modes the runner's layers have
+  bool has_warned = false;
+};
+
+ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::move(options)) {
+  validate(options_, "exported");
+  if (options_.file.empty())
+    throw ConfigError({.place = "model.file",
+                       .found = "no file is named",
+                       .wanted = "a .pt2 of Python's torch.export.save"});
+  try {
+    program_ = std::make_unique<Program>(options_.file);
+    std::size_t number = 0;
+    for (const ProgramInput& input : program_->file.program().inputs) {
+      if (input.kind == ProgramInput::Kind::user) continue;
+      const at::Tensor& tensor = program_->weights.tensors[number++];
+      if (input.kind == ProgramInput::Kind::parameter)
+        register_by_path(*this, input.target, [&](torch::nn::Module& layer, const std::string& name) {
+          layer.register_parameter(name, tensor, tensor.requires_grad());
+        });
+      else if (input.kind == ProgramInput::Kind::buffer && input.is_persistent)
+        register_by_path(*this, input.target, [&](torch::nn::Module& layer, const std::string& name) {
+          layer.register_buffer(name, tensor);
+        });
+      else
+        program_->constants.push_back(number - 1);
+    }
+    for (const std::string& layer : program_->runner.layers())
+      program_->layers.push_back(layer_in(*this, layer));
+  } catch (const CheckpointError& error) {
+    ErrorParts parts = error.parts();
+    if (!parts.place.starts_with(options_.file.string()))
+      parts.place = options_.file.string() + ", " + parts.place;
+    throw CheckpointError(parts);
+  } catch (const c10::Error& error) {
+    throw CheckpointError(
+        {.place = options_.file.string(),
+         .found = std::string("its weights make no model: ") + error.what_without_backtrace()});
+  }
+  if (is_of_classes(options_.loss)) add_metric("acc", std::make_shared<Accuracy>());
+}
+
+ExportedModule::~ExportedModule() = default;
+
+void ExportedModule::train(bool on) {
+  Module::train(on);
+  if (!on || program_ == nullptr || program_->has_warned) return;
+  program_->has_warned = true;
+  if (program_->runner.has_mode() && !program_->runner.is_in_training_mode())
+    log_warning(
+        options_.file.string() +
+        " was exported in evaluation mode: dropout does not drop and running statistics stay as they are, in "
+        "training, too; export it after model.train() to train them");
+}
+
+std::vector<at::Tensor> ExportedModule::run(std::span<const at::Tensor> inputs) {
+  if (inputs.size() != program_->runner.num_inputs())
+    throw DataError(
+        {.place = "ExportedModule",
+         .found = std::to_string(inputs.size()) + " tensors are given",
+         .wanted = std::to_string(program_->runner.num_inputs()) + ", as the program was exported"});
+  std::vector<at::Tensor>& tensors = program_->weights.tensors;
+  for (const std::size_t constant : program_->constants)
+    if (!inputs.empty() && tensors[constant].device() != inputs[0].device())
+      tensors[constant] = tensors[constant].to(inputs[0].device());
+  return program_->runner.run(tensors, inputs, program_->layers);
+}
+
+at::Tensor ExportedModule::forward(const at::Tensor& input) { return run({&input, 1})[0]; }
+
+at::Tensor ExportedModule::forward_inputs(const Batch& batch) { return run(inputs_in(batch))[0]; }
+
+std::vector<at::Tensor> ExportedModule::inputs_in(const Batch& batch) const {
+  const std::size_t wanted = program_->runner.num_inputs();
+  if (batch.structure() && batch.structure()->kind == BatchStructure::Kind::map) {
+    std::vector<at::Tensor> by_name;
+    const std::vector<std::string>& parts = batch.structure()->names;
+    for (const std::string& name : program_->file.program().input_names)
+      if (std::ranges::find(parts, name) != parts.end()) by_name.push_back(batch[name]);
+    if (by_name.size() == wanted) return by_name;
+  }
+  const std::span<const at::Tensor> tensors = batch.tensors();
+  if (tensors.size() != wanted && (is_loss_output() || tensors.size() != wanted + 1))
+    throw DataError({.place = "ExportedModule",
+                     .found = "the batch has " + std::to_string(tensors.size()) + " tensors",
+                     .wanted = std::to_string(wanted) + " inputs of the program" +
+                               (is_loss_output() ? ", as its first output is the loss"
+                                                 : ", and the labels behind them")});
+  return {tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(wanted)};
+}
+
+at::Tensor ExportedModule::loss(const at::Tensor& outputs, const at::Tensor& labels) {
+  const std::string& name = options_.loss;
+  if (is_of_classes(name)) {
+    const auto [by_class, wanted] = with_classes_second(outputs, labels);
+    return name == "nll" ? at::nll_loss_nd(by_class, wanted) : at::cross_entropy_loss(by_class, wanted);
+  }
+  if (is_loss_output()) return outputs;
+  if (!labels.is_floating_point() || outputs.sizes() != labels.sizes())
+    refuse_numbers_as_labels(outputs, labels);
+  if (name == "mse") return at::mse_loss(outputs, labels);
+  if (name == "l1") return at::l1_loss(outputs, labels);
+  if (name == "smooth_l1") return at::smooth_l1_loss(outputs, labels);
+  if (name == "huber") return at::huber_loss(outputs, labels);
+  return at::binary_cross_entropy_with_logits(outputs, labels);
+}
+
+at::Tensor ExportedModule::training_step(const Batch& batch) { return step(Stage::train, batch); }
+
+void ExportedModule::validation_step(const Batch& batch) {
+  plot("loss", step(Stage::val, batch), /*train=*/false);
+}
+
+void ExportedModule::test_step(const Batch& batch) { log("test_loss", step(Stage::test, batch)); }
+
+at::Tensor ExportedModule::step(Stage stage, const Batch& batch) {
+  const at::Tensor outputs = forward_inputs(batch);
+  if (is_loss_output()) return outputs;
+  const at::Tensor& labels = batch.labels();
+  const at::Tensor to_minimise = loss(outputs, labels);
+  if (is_of_classes(options_.loss)) {
+    const auto [by_class, wanted] = with_classes_second(outputs, labels);
+    measure(stage, by_class, wanted);
+  } else {
+    measure(stage, outputs, labels);
+  }
+  return to_minimise;
+}
+
+Batch ExportedModule::predict_outputs(const Batch& batch) {
+  std::vector<at::Tensor> outputs = run(inputs_in(batch));
+  const ProgramTree& results = program_->file.program().results;
+  if (results.kind != ProgramTree::Kind::dict || results.names.size() != outputs.size())
+    return outputs.size() == 1 ? Batch::leaf(outputs[0]) : Batch(std::move(outputs));
+  std::vector<std::pair<std::string, Batch>> named;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    named.emplace_back(results.names[i], Batch::leaf(outputs[i]));
+  return Batch::map(named);
+}
+
+Module::Monitor ExportedModule::monitor() const {
+  return is_of_classes(options_.loss) ? Monitor{.name = "val_acc", .higher_is_better = true}
+                                      : Module::monitor();
+}
+
+void ExportedModule::save(const std::filesystem::path& path) const {
+  const at::NoGradGuard no_grad;
+  LoadedWeights fresh = load_weights_of(program_->file);
+  for (std::size_t i = 0; i < fresh.tensors.size(); ++i) {
+    const at::Tensor& now = program_->weights.tensors[i];
+    if (std::ranges::find(program_->constants, i) != program_->constants.end()) continue;
+    if (now.scalar_type() != fresh.tensors[i].scalar_type())
+      throw CheckpointError({.place = path.string(),
+                             .found = std::string("weights are ") + c10::toString(now.scalar_type()),
+                             .wanted = std::string(c10::toString(fresh.tensors[i].scalar_type())) +
+                                       ", as the program was exported",
+                             .remedy = "convert the model back first: model->to(torch::kFloat)"});
+    fresh.tensors[i].detach().copy_(now);
+  }
+  std::vector<std::string_view> storages;
+  for (const at::Tensor& storage : fresh.storages)
+    storages.emplace_back(static_cast<const char*>(storage.const_data_ptr()), storage.nbytes());
+  program_->file.write_copy(path, storages);
+}
+
+}  // namespace kindling

@@ -1,0 +1,242 @@
+#include "programs/program_runner.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "kindling/base/error.h"
+#include "kindling/base/json.h"
+#include "kindling/base/log.h"
+#include "kindling/base/text.h"
+#include "programs/program_types.h"
+
+namespace kindling {
+namespace {
+
+// Where the program was made: its tensors' device, which is taken to be one.
+ProgramDevice home_of(const ExportedProgram& program) {
+  for (const ProgramInput& input : program.inputs)
+    if (const auto* name = std::get_if<TensorName>(&input.argument.value))
+      if (const auto tensor = program.tensors.find(name->name); tensor != program.tensors.end())
+        return tensor->second.device;
+  return {};
+}
+
+// "s0" of "Symbol('s0', positive=True, integer=True)"; empty for more than a symbol.
+std::string symbol_of(const ProgramSize& size) {
+  constexpr std::string_view kBegin = "Symbol('";
+  if (!size.expression.starts_with(kBegin)) return "";
+  return size.expression.substr(kBegin.size(), size.expression.find('\'', kBegin.size()) - kBegin.size());
+}
+
+std::string shape_text_of(const ProgramTensor& tensor) {
+  std::string text;
+  for (const ProgramSize& size : tensor.sizes) {
+    const std::string symbol = symbol_of(size);
+    text += (text.empty() ? "" : ", ") + (size.expression.empty() ? std::to_string(size.number)
+                                          : symbol.empty()        ? "?"
+                                                                  : one_line(symbol));
+  }
+  return std::string(c10::toString(scalar_type_of(tensor.type))) + " [" + text + "]";
+}
+
+std::string text_of_input(const at::Tensor& tensor) {
+  std::string text;
+  for (const std::int64_t size : tensor.sizes()) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return std::string(c10::toString(tensor.scalar_type())) + " [" + text + "]";
+}
+
+// Precisions change the types of floating-point tensors alike.
+bool is_type_for(const at::Tensor& tensor, ProgramType wanted) {
+  const at::ScalarType type = scalar_type_of(wanted);
+  return tensor.scalar_type() == type || (at::isFloatingType(type) && tensor.is_floating_point());
+}
+
+}  // namespace
+
+ProgramRunner::ProgramRunner(const ExportedProgram& program) : ranges_(program.ranges) {
+  ProgramNames names(home_of(program));
+  add_inputs(program, names);
+  calls_.reserve(program.nodes.size());
+  for (const ProgramNode& node : program.nodes) {
+    names.begin_call(calls_.size());
+    calls_.emplace_back(node, names);
+  }
+  names.begin_call(calls_.size());
+  add_outputs(program, names);
+  num_values_ = names.size();
+  skip_counters(program, names);
+  find_layers(program, names);
+  note_last_uses(names);
+}
+
+void ProgramRunner::add_inputs(const ExportedProgram& program, ProgramNames& names) {
+  for (const ProgramInput& input : program.inputs) {
+    const auto* name = std::get_if<TensorName>(&input.argument.value);
+    if (name == nullptr) {  // a number of Python's that the program was exported for, and does not ask for
+      if (std::holds_alternative<NumberName>(input.argument.value))
+        throw CheckpointError({.place = "the program's inputs",
+                               .found = "one is a number that may change",
+                               .wanted = "tensors",
+                               .remedy = "export a forward that takes tensors alone"});
+      continue;
+    }
+    const std::size_t value = names.add(name->name, ProgramNames::Kind::tensor);
+    if (input.kind != ProgramInput::Kind::user) {
+      weights_.push_back(value);
+      continue;
+    }
+    const auto tensor = program.tensors.find(name->name);
+    if (tensor == program.tensors.end())
+      throw CheckpointError({.place = "the program's inputs",
+                             .found = "nothing is said about the tensor " + json_string(name->name)});
+    inputs_.push_back({value, name->name, tensor->second});
+  }
+}
+
+void ProgramRunner::add_outputs(const ExportedProgram& program, ProgramNames& names) {
+  using Kind = ProgramOutput::Kind;
+  const auto value_of_target = [&](const ProgramOutput& output) -> std::size_t {
+    for (const ProgramInput& input : program.inputs)
+      if (const auto* name = std::get_if<TensorName>(&input.argument.value))
+        if (input.target == output.target ||
+            (input.kind == ProgramInput::Kind::user && name->name == output.target))
+          return names.use(name->name, ProgramNames::Kind::tensor);
+    throw CheckpointError({.place = "the program's outputs",
+                           .found = "it changes " + json_string(output.target) + ", which it does not have"});
+  };
+  for (const ProgramOutput& output : program.outputs) {
+    const auto* tensor = std::get_if<TensorName>(&output.argument.value);
+    if (output.kind == Kind::parameter_mutation)
+      throw CheckpointError({.place = "the program's outputs",
+                             .found = "it changes the parameter " + json_string(output.target),
+                             .wanted = "parameters that an optimizer changes"});
+    if (output.kind == Kind::buffer_mutation || output.kind == Kind::user_input_mutation)
+      mutations_.push_back({names.use(tensor->name, ProgramNames::Kind::tensor), value_of_target(output)});
+    else if (tensor != nullptr)
+      outputs_.push_back(ProgramOperand::of_number(output.argument, names));
+  }
+  if (outputs_.empty())
+    throw CheckpointError({.place = "the program's outputs", .found = "none of them is a tensor"});
+}
+
+// Batch norms that do not move their running statistics do not count their batches either.
+void ProgramRunner::skip_counters(const ExportedProgram& program, const ProgramNames& names) {
+  constexpr std::string_view kCounter = "num_batches_tracked";
+  std::set<std::size_t> counters;
+  for (const ProgramInput& input : program.inputs)
+    if (input.kind == ProgramInput::Kind::buffer && input.target.ends_with(kCounter))
+      counters.insert(names.find(std::get<TensorName>(input.argument.value).name)->number);
+  for (ProgramCall& call : calls_)
+    if (call.operator_name() == "add_" && call.arguments()[0].value() &&
+        counters.contains(*call.arguments()[0].value()))
+      call.skip_in_evaluation();
+}
+
+// What the file says; where it says nothing, that of the first weight among a call's arguments.
+void ProgramRunner::find_layers(const ExportedProgram& program, const ProgramNames& names) {
+  std::map<std::size_t, std::string> layers_of_weights;
+  for (const ProgramInput& input : program.inputs)
+    if (const auto* name = std::get_if<TensorName>(&input.argument.value))
+      layers_of_weights[names.find(name->name)->number] =
+          input.target.substr(0, std::min(input.target.rfind('.'), input.target.size()));
+  const auto layer_of = [&](std::size_t call) {
+    if (!program.nodes[call].layer.empty()) return program.nodes[call].layer;
+    for (const ProgramOperand& argument : calls_[call].arguments())
+      if (const auto known = layers_of_weights.find(argument.value().value_or(num_values_));
+          known != layers_of_weights.end())
+        return known->second;
+    return std::string();
+  };
+  std::map<std::string, std::size_t> numbers;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    layer_of_call_.push_back(program.nodes.size());
+    if (!calls_[i].depends_on_mode()) continue;
+    const std::string layer = layer_of(i);
+    const auto [known, is_new] = numbers.emplace(layer, layers_.size());
+    if (is_new) layers_.push_back(layer);
+    layer_of_call_.back() = known->second;
+  }
+}
+
+// Weights and inputs are held by others anyway.
+void ProgramRunner::note_last_uses(const ProgramNames& names) {
+  const std::set<std::size_t> weights(weights_.begin(), weights_.end());
+  released_.resize(calls_.size() + 1);
+  for (std::size_t value = 0; value < num_values_; ++value)
+    if (!weights.contains(value)) released_[names.last_users()[value]].push_back(value);
+  released_.pop_back();  // the outputs
+}
+
+bool ProgramRunner::has_mode() const noexcept { return std::ranges::any_of(calls_, &ProgramCall::has_mode); }
+
+bool ProgramRunner::is_in_training_mode() const noexcept {
+  return std::ranges::any_of(calls_, &ProgramCall::is_in_training_mode);
+}
+
+void ProgramRunner::check_inputs(std::span<const at::Tensor> inputs) const {
+  std::map<std::string, std::int64_t> symbols;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const ProgramTensor& wanted = inputs_[i].tensor;
+    const at::Tensor& given = inputs[i];
+    const auto refuse = [&](const std::string& remedy) {
+      throw DataError({.place = "input " + json_string(inputs_[i].name) + " of the exported program",
+                       .found = "it is " + text_of_input(given),
+                       .wanted = shape_text_of(wanted) + ", as it was exported",
+                       .remedy = remedy});
+    };
+    if (!is_type_for(given, wanted.type)) refuse("give it the type that the program was exported with");
+    if (static_cast<std::size_t>(given.dim()) != wanted.sizes.size()) refuse("");
+    for (std::size_t d = 0; d < wanted.sizes.size(); ++d) {
+      const std::int64_t size = given.size(static_cast<std::int64_t>(d));
+      const std::string symbol = symbol_of(wanted.sizes[d]);
+      if (wanted.sizes[d].expression.empty()) {
+        if (size != wanted.sizes[d].number)
+          refuse(d == 0 ? "export it with a dynamic batch size (dynamic_shapes), or take drop_last = true"
+                        : "");
+      } else if (!symbol.empty()) {
+        if (symbols.emplace(symbol, size).first->second != size)
+          refuse("sizes of one symbol are to be equal");
+        const auto range = ranges_.find(symbol);
+        if (range == ranges_.end()) continue;
+        const auto& [least, largest] = range->second;
+        if ((least && size < *least) || (largest && size > *largest))
+          refuse("it was exported for sizes from " + (least ? std::to_string(*least) : "0") + " to " +
+                 (largest ? std::to_string(*largest) : "any") +
+                 ": export it with another range (Dim(min=1)), or take another batch size");
+      }
+    }
+  }
+}
+
+std::vector<at::Tensor> ProgramRunner::run(std::span<const at::Tensor> weights,
+                                           std::span<const at::Tensor> inputs,
+                                           std::span<const torch::nn::Module* const> layers) const {
+  check_inputs(inputs);
+  ProgramState state{.values = std::vector<c10::IValue>(num_values_)};
+  if (!inputs.empty() || !weights.empty()) state.device = (inputs.empty() ? weights : inputs)[0].device();
+  for (std::size_t i = 0; i < weights_.size(); ++i) state.values[weights_[i]] = weights[i];
+  for (std::size_t i = 0; i < inputs_.size(); ++i) state.values[inputs_[i].value] = inputs[i];
+  torch::jit::Stack stack;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    try {
+      const bool in_evaluation = calls_[i].depends_on_mode() && !layers[layer_of_call_[i]]->is_training();
+      calls_[i].run(state, in_evaluation, stack);
+    } catch (c10::Error& error) {
+      error.add_context("in the exported program: " + calls_[i].place());
+      throw;
+    }
+    for (const std::size_t value : released_[i]) state.values[value] = c10::IValue();
+  }
+  for (const auto& [from, to] : mutations_) {
+    const at::NoGradGuard no_grad;
+    state.values[to].toTensor().copy_(state.values[from].toTensor());
+  }
+  std::vector<at::Tensor> outputs;
+  for (const ProgramOperand& output : outputs_) outputs.push_back(output.get(state).toTensor());
+  return outputs;
+}
+
+}  // namespace kindling

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/exported_program.h"
+
+namespace kindling {
+
+// The values of a program under way, by their numbers.
+struct ProgramState {
+  std::vector<c10::IValue> values;
+  at::Device device = at::kCPU;  // where it runs
+};
+
+// Which values a program has, while its calls are read one after the other: each is made before it is used,
+// and once.
+class ProgramNames {
+ public:
+  enum class Kind : std::uint8_t { tensor, integer, floating, boolean };
+  struct Value {
+    std::size_t number;
+    Kind kind;
+  };
+  static Kind kind_of(NumberName::Kind kind);
+
+  explicit ProgramNames(ProgramDevice home) : home_(std::move(home)) {}
+
+  std::size_t add(const std::string& name, Kind kind);  // throws CheckpointError for one that is there
+  // Throws CheckpointError for one that is not there, and for one of another kind.
+  std::size_t use(const std::string& name, Kind kind);
+  std::optional<Value> find(const std::string& name) const;
+
+  std::size_t size() const noexcept { return last_users_.size(); }
+  // Calls are numbered; those added and used count for this one.
+  void begin_call(std::size_t call) noexcept { call_ = call; }
+  // By the values' numbers: the last call that has to do with each.
+  const std::vector<std::size_t>& last_users() const noexcept { return last_users_; }
+  const ProgramDevice& home() const noexcept { return home_; }  // where the program was made
+
+ private:
+  ProgramDevice home_;
+  std::map<std::string, Value> values_;
+  std::vector<std::size_t> last_users_;
+  std::size_t call_ = 0;
+};
+
+// An argument of a call: a constant, a value, or a list of such.
+class ProgramOperand {
+ public:
+  // For a schema's argument of the type `wanted`; `fixed_size` is that of "int[2]". Throws CheckpointError
+  // for what does not fit.
+  static ProgramOperand of(const ProgramArgument& argument, const c10::TypePtr& wanted,
+                           std::optional<std::int32_t> fixed_size, ProgramNames& names);
+  explicit ProgramOperand(c10::IValue constant) : constant_(std::move(constant)) {}
+  // A number of a function of numbers, or the tensor that it asks.
+  static ProgramOperand of_number(const ProgramArgument& argument, ProgramNames& names);
+
+  c10::IValue get(const ProgramState& state) const;
+  // The constant that it always is; nullptr: it is none.
+  const c10::IValue* constant() const noexcept { return kind_ == Kind::constant ? &constant_ : nullptr; }
+  // The number of the value that it is; nothing: it is none.
+  std::optional<std::size_t> value() const noexcept;
+
+ private:
+  enum class Kind : std::uint8_t {
+    constant,
+    value,
+    float_of,
+    tensor_of,
+    tensors,
+    optional_tensors,
+    integers,
+    device
+  };
+  ProgramOperand(Kind kind, std::size_t value) : kind_(kind), value_(value) {}
+  static ProgramOperand of_list(const ProgramArgument& argument, const c10::TypePtr& wanted,
+                                std::optional<std::int32_t> fixed_size, ProgramNames& names);
+  static ProgramOperand of_tensor(const ProgramArgument& argument, ProgramNames& names);
+  static ProgramOperand of_integer(const ProgramArgument& argument, ProgramNames& names);
+  static ProgramOperand of_float(const ProgramArgument& argument, ProgramNames& names);
+
+  Kind kind_ = Kind::constant;
+  c10::IValue constant_{};
+  std::size_t value_ = 0;
+  std::vector<ProgramOperand> items_{};
+};
+
+}  // namespace kindling
