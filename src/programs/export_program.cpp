@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "formats/pt2_file.h"
 #include "formats/pt2_writer.h"
 #include "formats/torch_tree.h"
 #include "graph/operator_recorder.h"
 #include "kindling/base/error.h"
 #include "kindling/tensors/lazy.h"
 #include "programs/model_as_it_was.h"
+#include "programs/program_check.h"
 #include "programs/recorded_model.h"
 
 namespace kindling {
@@ -53,16 +55,11 @@ std::string example_bytes(const RecordedModel& recorded) {
   return torch_file_of(recorded.program.arguments, leaves);
 }
 
-void write_pt2(const RecordedModel& recorded, const std::filesystem::path& path) {
-  std::vector<std::string_view> storages(recorded.weights.size());
-  for (std::size_t i = 0; i < storages.size(); ++i) {
-    const at::Storage& storage = recorded.tensors[i].storage();
-    storages[i] = {static_cast<const char*>(storage.data()), storage.nbytes()};
-  }
-  const std::string examples = example_bytes(recorded);
-  const Pt2Writer writer(
-      {.program = recorded.program, .weights = recorded.weights, .storages = storages, .examples = examples});
-  writer.write(path);
+// The file before it has its name: what is checked is what will be read.
+Pt2File read_back(const Pt2Writer& writer, const std::filesystem::path& path) {
+  std::string bytes;
+  for (const std::string_view piece : writer.pieces()) bytes += piece;
+  return Pt2File::of_bytes(std::move(bytes), path.string());
 }
 
 void export_forward(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
@@ -73,7 +70,20 @@ void export_forward(torch::nn::Module& model, const BatchFunction& forward, cons
   const RecordedModel recorded =
       recorded_model(model, forward, example, state,
                      {.dynamic_batch = options.dynamic_batch, .drops_unused_inputs = drops_unused_inputs});
-  write_pt2(recorded, options.path);
+  std::vector<std::string_view> storages;
+  for (const at::Tensor& tensor : recorded.tensors)
+    storages.emplace_back(static_cast<const char*>(tensor.storage().data()), tensor.storage().nbytes());
+  const std::string examples = example_bytes(recorded);
+  const Pt2Writer writer(
+      {.program = recorded.program, .weights = recorded.weights, .storages = storages, .examples = examples});
+  require_same_as_model(read_back(writer, options.path), {.model = model,
+                                                          .forward = forward,
+                                                          .example = example,
+                                                          .state = state,
+                                                          .recorded = recorded,
+                                                          .dynamic_batch = options.dynamic_batch,
+                                                          .train = options.train});
+  writer.write(options.path);
 }
 
 }  // namespace

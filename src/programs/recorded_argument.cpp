@@ -2,10 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
-#include <array>
-
+#include "kindling/base/error.h"
 #include "programs/no_program.h"
+#include "programs/program_types.h"
 
 namespace kindling {
 namespace {
@@ -14,25 +13,11 @@ using TensorToArgument = std::function<ProgramArgument(const at::Tensor&)>;
 using Of = ProgramList::Of;
 
 ProgramType recorded_type(at::ScalarType type) {
-  constexpr std::array<std::pair<at::ScalarType, ProgramType>, 13> kTypes{{
-      {at::kByte, ProgramType::uint8},
-      {at::kChar, ProgramType::int8},
-      {at::kShort, ProgramType::int16},
-      {at::kInt, ProgramType::int32},
-      {at::kLong, ProgramType::int64},
-      {at::kHalf, ProgramType::float16},
-      {at::kFloat, ProgramType::float32},
-      {at::kDouble, ProgramType::float64},
-      {at::kComplexHalf, ProgramType::complex32},
-      {at::kComplexFloat, ProgramType::complex64},
-      {at::kComplexDouble, ProgramType::complex128},
-      {at::kBool, ProgramType::boolean},
-      {at::kBFloat16, ProgramType::bfloat16},
-  }};
-  for (const auto& [known, written] : kTypes)
-    if (known == type) return written;
-  throw NoProgram{std::string("there is a tensor of the type ") + c10::toString(type),
-                  "programs have the types up to 64 bits, bool and bfloat16"};
+  try {
+    return program_type_of(type);
+  } catch (const Error& error) {
+    throw NoProgram{error.parts().found, "take " + error.parts().wanted};
+  }
 }
 
 ProgramMemoryFormat recorded_memory_format(std::int64_t format) {
