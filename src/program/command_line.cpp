@@ -111,19 +111,25 @@ void add_bench(CLI::App& app, Request& request) {
 
 void add_conversions(CLI::App& app, Request& request) {
   ConversionRequest& options = request.conversion;
-  CLI::App& out = *app.add_subcommand("export", "write a model's weights to OUT.safetensors or OUT.pt");
+  CLI::App& out = *app.add_subcommand(
+      "export", "write a model's weights to OUT.safetensors or OUT.pt, or the model to OUT.pt2");
   out.add_option("run", options.in, "a run's folder, a checkpoint or a file of weights")
       ->required()
       ->type_name("RUN|CHECKPOINT");
   out.add_flag("--optimizer", options.optimizer,
                "its optimizer's state instead, for optimizer.load_state_dict in Python");
+  out.add_flag("--train", options.train,
+               "of OUT.pt2: the forward of training mode, to be trained on in Python");
   CLI::App& in = *app.add_subcommand("import", "convert Python's weights, .pt or .safetensors");
   in.add_option("in", options.in, "a state dict that torch.save or safetensors wrote")
       ->required()
       ->type_name("IN");
   in.add_option("--key", options.key, "the entry of a dict that is the state dict")->type_name("NAME");
   for (CLI::App* command : {&out, &in}) {
-    command->add_option("out", options.out, "by its ending: .safetensors or .pt")
+    command
+        ->add_option("out", options.out,
+                     command == &out ? "by its ending: .safetensors, .pt or .pt2"
+                                     : "by its ending: .safetensors or .pt")
         ->required()
         ->type_name("OUT");
     command

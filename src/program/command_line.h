@@ -28,6 +28,7 @@ struct ConversionRequest {
   std::string key{};               // of import: the entry of a dict
   std::vector<std::string> map{};  // "FROM=TO"
   bool optimizer = false;          // of export: the optimizer's state instead of the weights
+  bool train = false;              // of export to a .pt2: the forward of training mode
 };
 
 // What was asked of `kindling diff`.
