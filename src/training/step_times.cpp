@@ -16,15 +16,16 @@
 #include "training/trial_fit.h"
 
 namespace kindling {
-namespace {
-
-struct Instant {
+// A member of a class that others name cannot be of a type without a name outside.
+struct StepInstant {
   std::chrono::steady_clock::time_point wall{};
   double cpu_seconds = 0;
 };
 
+namespace {
+
 // When the device has done what is queued.
-Instant now_on(Device device) {
+StepInstant now_on(Device device) {
   if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
   timespec cpu{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
@@ -79,7 +80,7 @@ class StepWatch : public Callback {
   void finish(Trainer::Impl& training) {
     const auto shares = training.info->clock->shares();
     const auto share = [&](Activity part) { return shares[static_cast<std::size_t>(part)]; };
-    const Instant end = now_on(training.info->device());
+    const StepInstant end = now_on(training.info->device());
     const auto steps = static_cast<double>(options_.steps);
     times_ = {.seconds = std::chrono::duration<double>(end.wall - start_.wall).count() / steps,
               .cpu_seconds = (end.cpu_seconds - start_.cpu_seconds) / steps,
@@ -93,7 +94,7 @@ class StepWatch : public Callback {
   }
 
   StepTimesOptions options_;
-  Instant start_;
+  StepInstant start_;
   std::optional<StepTimes> times_;
 };
 

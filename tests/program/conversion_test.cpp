@@ -93,6 +93,45 @@ TEST(Conversion, ExportsTheModelItself) {
   EXPECT_EQ(run_program({"export", run / "weights.safetensors", out}).exit_code, 2);
 }
 
+// What has been exported is a model in a config: its first losses are those of the run it comes from.
+TEST(Conversion, TrainsAnExportedModelByItsConfig) {
+  const Scratch scratch;
+  const auto fit = [&](const std::string& name, std::vector<std::string> more) {
+    std::vector<std::string> words{"fit",
+                                   "-c",
+                                   kConfigs / "digits_mlp.toml",
+                                   "--trainer.max_epochs=2",
+                                   "--trainer.num_threads=1",
+                                   "--run.dir=" + (scratch / name).string(),
+                                   "--quiet",
+                                   "name=a"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramRun run = run_program(words);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return scratch / name / "a/0001";
+  };
+  const std::filesystem::path first = fit("first", {});
+  const std::string file = scratch / "model.pt2";
+  ASSERT_EQ(run_program({"export", first, file, "--train"}).exit_code, 0);
+  // Both go on from the same weights.
+  const std::string weights = first / "weights.safetensors";
+  const std::filesystem::path written = fit("written", {"model.init_weights=" + weights});
+  std::string data_and_optimizer = text_of(kConfigs / "digits_mlp.toml");
+  data_and_optimizer = data_and_optimizer.substr(data_and_optimizer.find("[data]"));
+  write_text(scratch / "exported.toml",
+             "[model]\nname = \"exported\"\nfile = \"model.pt2\"\n" + data_and_optimizer);
+  const ProgramRun run = run_program({"fit", "-c", scratch / "exported.toml", "--trainer.max_epochs=2",
+                                      "--trainer.num_threads=1",
+                                      "--run.dir=" + (scratch / "exported").string(), "--quiet", "name=a"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const StateDict ours = load_safetensors(scratch / "exported/a/0001/weights.safetensors");
+  expect_equal_states(ours, load_safetensors(written / "weights.safetensors"));
+  const std::filesystem::path folder = scratch / "exported/a/0001";
+  const ProgramRun validated =
+      run_program({"validate", "-c", folder / "config.toml", "--weights", folder.string(), "--quiet"});
+  EXPECT_EQ(validated.exit_code, 0) << validated.err;
+}
+
 TEST(Conversion, RefusesWhatCannotBeMeant) {
   const Scratch scratch;
   const std::string in = kPythonFiles / "torch_2.13.0/gpt.pt", out = scratch / "w.safetensors";
