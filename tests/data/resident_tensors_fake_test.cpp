@@ -102,6 +102,9 @@ TEST(FakeResident, CursorsShareOneCopyAndTheLastOneTakesItAway) {
     Batch batch;
     one.next(batch);
     EXPECT_TRUE(batch[0].is_pinned());
+    one.keep_samples_there();
+    one.next(batch);
+    EXPECT_EQ(batch[0].device(), fake::device(1));
   }
   EXPECT_EQ(fake::counts().live_bytes[0], before);
 }
