@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,7 +34,7 @@ class ResidentTensors {
   struct Source {
     at::Tensor tensor;
     const void* bytes;
-    std::uint32_t version;
+    std::int64_t version;
   };
   std::vector<Source> sources_;
   std::vector<at::Tensor> there_;
