@@ -44,11 +44,33 @@ TEST(StepTimes, TellsTimeAndWhereItGoes) {
 
 TEST(StepTimes, CountsOptimizerSteps) {
   TensorData data = ramp(20, 0, 5);
-  const auto model = std::make_shared<Slope>();
+  const auto model = std::make_shared<SleepsInForward>();
   TrainerOptions options = eager_steps();
   options.accumulate_grad_batches = 2;
-  measure_steps(options, model, data, {.warm_up_steps = 1, .steps = 4});
-  EXPECT_EQ(model->train_sizes.size(), 10U);
+  const StepTimes times = measure_steps(options, model, data, {.warm_up_steps = 3, .steps = 1});
+  EXPECT_EQ(model->train_sizes.size(), 8U);
+  EXPECT_GE(times.seconds, 6e-3);  // both batches of the step
+}
+
+// Its first batch takes long.
+class SlowToStart : public TensorData {
+ public:
+  SlowToStart() : TensorData(ramp(20, 0, 5)) {}
+  Batch on_after_batch_transfer(Batch batch) override {
+    if (is_first_) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    is_first_ = false;
+    return batch;
+  }
+
+ private:
+  bool is_first_ = true;
+};
+
+TEST(StepTimes, SharesAreThoseOfTheStepsThatAreMeasured) {
+  SlowToStart data;
+  const StepTimes times = measure_steps(eager_steps(), std::make_shared<SleepsInForward>(), data,
+                                        {.warm_up_steps = 1, .steps = 5});
+  EXPECT_LT(times.data, 0.5);  // 100 ms against 15 ms, if the first batch were among them
 }
 
 TEST(StepTimes, TheLastStepIsThatOfAFit) {
@@ -76,8 +98,9 @@ TEST(StepTimes, LeavesTheModelAndRandomNumbersAsTheyWere) {
     NoiseImages data(32, 8, 8);
     TrainerOptions options = eager_steps();
     options.step_graph = "on";
-    if (measures)
+    if (measures) {
       EXPECT_EQ(measure_steps(options, model, data, {.warm_up_steps = 5, .steps = 5}).why_not_recorded, "");
+    }
     Trainer(options).fit(model, data);
     return state_dict(*model);
   };
@@ -85,6 +108,34 @@ TEST(StepTimes, LeavesTheModelAndRandomNumbersAsTheyWere) {
   ASSERT_EQ(measured.tensors.size(), alone.tensors.size());
   for (std::size_t i = 0; i < alone.tensors.size(); ++i)
     EXPECT_TRUE(same(measured.tensors[i].second, alone.tensors[i].second)) << alone.tensors[i].first;
+}
+
+// Its steps read a number on the host.
+class ReadsItsWeight : public Slope {
+ public:
+  at::Tensor forward(const at::Tensor& x) override { return x * (weight + 0 * weight.item<float>()); }
+};
+
+// Its loss is not finite.
+class NeverFinite : public Slope {
+ public:
+  at::Tensor forward(const at::Tensor& x) override { return Slope::forward(x) / 0.0; }
+};
+
+TEST(StepTimes, SayWhyStepsAreNotRecorded) {
+  TensorData data = ramp(20, 0, 5);
+  TrainerOptions options = eager_steps();
+  options.step_graph = "auto";
+  EXPECT_EQ(measure_steps(options, std::make_shared<Slope>(), data, {.steps = 5}).why_not_recorded,
+            "the model does not say static_step()");
+  options.step_graph = "on";
+  const StepTimes times = measure_steps(options, std::make_shared<ReadsItsWeight>(), data, {.steps = 5});
+  EXPECT_NE(times.why_not_recorded.find("the host reads"), std::string::npos) << times.why_not_recorded;
+}
+
+TEST(StepTimes, AreNotThoseOfATrainingThatDiverges) {
+  TensorData data = ramp(20, 0, 5);
+  EXPECT_THROW(measure_steps(eager_steps(), std::make_shared<NeverFinite>(), data, {.steps = 5}), Error);
 }
 
 TEST(StepTimes, RefusesNoSteps) {
