@@ -83,6 +83,7 @@
 #include "kindling/training/exponential_moving_average.h"
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/model_checkpoint.h"
+#include "kindling/training/step_times.h"
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "kindling/training/threads_finder.h"
 #include "kindling/training/trainer.h"
