@@ -4,6 +4,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
+#include <cmath>
 #include <functional>
 
 #include "formats/pt2_file.h"
@@ -88,6 +89,15 @@ TEST(ExportRefusal, TakesSizesOfTheBatch) {
   EXPECT_EQ(exported([](const at::Tensor& y) { return y * y.size(0); }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return at::arange(y.size(0)).unsqueeze(1) + y; }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return at::matmul(y, y.t()).softmax(1); }), "");
+}
+
+// They are no tensors in the program: 0.5 makes float of an integer, a float64 tensor would make float64.
+TEST(ExportRefusal, TakesNumbersOfTheHost) {
+  EXPECT_EQ(exported([](const at::Tensor& y) { return y.argmax(1) * 0.5; }), "");
+  EXPECT_EQ(exported([](const at::Tensor& y) { return y.argmax(1) * 2 + 1; }), "");
+  EXPECT_EQ(exported([](const at::Tensor& y) { return y.clamp(-INFINITY, 0.1); }), "");
+  const at::Tensor weight = at::randn({3, 4}), one = at::randn({1});
+  EXPECT_EQ(exported([&](const at::Tensor& y) { return at::matmul(y, weight.t()).add_(one); }), "");
 }
 
 TEST(ExportRefusal, ExportsForOneBatchSizeWhatHasNoOther) {
