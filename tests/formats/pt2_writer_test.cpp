@@ -132,6 +132,8 @@ TEST(Pt2Writer, WritesWhatTheReaderReads) {
     return std::ranges::find(file.weights(), name, &ProgramWeight::name)->storage;
   };
   EXPECT_EQ(storage_of("net.w"), storage_of("tied"));
+  const std::string all = read_file(scratch / "x.pt2", 1'000'000);
+  EXPECT_EQ(all.find(bytes[0]), all.rfind(bytes[0]));  // and is there once
   EXPECT_NE(storage_of("net.w"), storage_of("mean"));
 }
 
