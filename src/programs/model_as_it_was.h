@@ -9,6 +9,7 @@
 #include "device/random_state.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "nn/carried_states.h"
+#include "nn/without_checkpoints.h"
 
 namespace kindling {
 
@@ -29,6 +30,7 @@ class ModelAsItWas {
   RandomStateGuard random_;
   EvaluationGuard mode_;
   CarriedStatesAside states_;
+  WithoutCheckpoints plainly_;
   at::AutoGradMode gradients_;
   std::vector<std::pair<at::Tensor, at::Tensor>> values_;  // tensors and what is in them
 };

@@ -46,13 +46,13 @@ bool is_told_by_layout(const c10::OperatorHandle& op, const torch::jit::Stack& s
 
 // The composites among them have no tag.
 bool has_unknown_shape(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (is_any_of(op, {"aten::one_hot"})) return argument_in(op, stack, 1).toInt() < 0;  // as many as there are
   if (op.hasTag(at::Tag::dynamic_output_shape)) return true;
   if (is_any_of(op, {"aten::nonzero_numpy", "aten::_pack_padded_sequence", "aten::unique_consecutive"}))
     return true;
   if (is_any_of(op, {"aten::where"})) return op.schema().arguments().size() == 1;
   if (is_any_of(op, {"aten::tensor_split", "aten::repeat_interleave"}))
     return op.schema().arguments()[1].type()->kind() == c10::TypeKind::TensorType;
-  if (is_any_of(op, {"aten::one_hot"})) return argument_in(op, stack, 1).toInt() < 0;
   if (!is_any_of(op, {"aten::index"})) return false;
   const auto is_mask = [](const std::optional<at::Tensor>& index) {
     return index && index->defined() &&

@@ -36,7 +36,7 @@ std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& outputs,
           at::arange(output.numel(), at::kFloat).cos().to(output.scalar_type()).reshape(output.sizes()));
     }
   std::ranges::copy_if(parameters, std::back_inserter(learning), &at::Tensor::requires_grad);
-  if (roots.empty() || learning.empty()) return {};
+  if (roots.empty() || learning.empty()) return std::vector<at::Tensor>(learning.size());
   return torch::autograd::grad(roots, learning, seeds, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
                                /*allow_unused=*/true);
 }
@@ -94,7 +94,8 @@ class Comparison {
     if (found.size() != wanted.size()) refuse(what + "s are not as many");
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const std::string name = what + " " + std::to_string(i);
-      if (found[i].defined() != wanted[i].defined()) refuse(name + " hangs on other values");
+      if (found[i].defined() != wanted[i].defined())
+        refuse(name + (found[i].defined() ? " is not the model's" : " is missing"));
       if (!wanted[i].defined()) continue;
       if (found[i].sizes() != wanted[i].sizes() || found[i].scalar_type() != wanted[i].scalar_type())
         refuse(name + " has another shape or dtype");

@@ -34,8 +34,8 @@ class ExportedPrograms : public ::testing::Test {
     folder_ = std::filesystem::path(testing::TempDir()) / ("kindling-programs-" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
     const std::string script = std::string(KINDLING_TESTS) + "/programs/train_programs.py";
-    const std::string command =
-        python_with_torch() + " " + script + " " + folder_.string() + " >" + file("said").string() + " 2>&1";
+    const std::string command = python_with_torch() + " " + script + " " + folder_.string() + " >" +
+                                file("said").string() + " 2>&1";
     succeeded_ = std::system(command.c_str()) == 0;
   }
   static void TearDownTestSuite() {
@@ -67,8 +67,7 @@ struct Case {
 class EachProgram : public ExportedPrograms, public ::testing::WithParamInterface<Case> {};
 
 std::unique_ptr<Optimizer> optimizer_named(const std::string& name, Module& model) {
-  if (name == "sgd")
-    return std::make_unique<Sgd>(ParameterGroups(model), SgdOptions{.lr = 0.02, .momentum = 0.9});
+  if (name == "sgd") return std::make_unique<Sgd>(ParameterGroups(model), SgdOptions{.lr = 0.02, .momentum = 0.9});
   return std::make_unique<AdamW>(ParameterGroups(model), AdamWOptions{.lr = 1e-3});
 }
 
@@ -86,8 +85,7 @@ TEST_P(EachProgram, TrainsAsPythonTrainsIt) {
   for (const std::string optimizer : {"sgd", "adamw"}) {
     const StateDict pythons = load_state_file(file(std::string(GetParam().name) + "." + optimizer + ".pt"));
     std::vector<at::Tensor> data;
-    while (const at::Tensor* each = pythons.find("data." + std::to_string(data.size())))
-      data.push_back(*each);
+    while (const at::Tensor* each = pythons.find("data." + std::to_string(data.size()))) data.push_back(*each);
     ExportedModule model({.file = file(std::string(GetParam().name) + ".pt2"), .loss = GetParam().loss});
     const auto by = optimizer_named(optimizer, model);
     at::manual_seed(7);
