@@ -1,4 +1,5 @@
 #include <ATen/Functions.h>
+#include <ATen/ScalarOps.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -95,6 +96,9 @@ TEST(ExportRefusal, TakesSizesOfTheBatch) {
 TEST(ExportRefusal, TakesNumbersOfTheHost) {
   EXPECT_EQ(exported([](const at::Tensor& y) { return y.argmax(1) * 0.5; }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return y.argmax(1) * 2 + 1; }), "");
+  // As LibTorch's own functions of C++ make them.
+  const at::Tensor half = at::native::wrapped_scalar_tensor(0.5);
+  EXPECT_EQ(exported([&](const at::Tensor& y) { return y.argmax(1) * half; }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return y.clamp(-INFINITY, 0.1); }), "");
   const at::Tensor weight = at::randn({3, 4}), one = at::randn({1});
   EXPECT_EQ(exported([&](const at::Tensor& y) { return at::matmul(y, weight.t()).add_(one); }), "");
