@@ -1,7 +1,6 @@
 #include "programs/recorded_values.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "programs/no_program.h"
 #include "programs/recorded_argument.h"
@@ -42,8 +41,8 @@ std::string RecordedValues::add(const at::Tensor& tensor, bool learns) {
 std::string RecordedValues::copied_value(const at::Tensor& tensor) const {
   const auto known = by_storage_.find(storage_of(tensor));
   if (known == by_storage_.end()) return "";
-  for (const std::string& name : std::views::reverse(known->second))
-    if (has_layout(tensor, recording_.tensors.at(name))) return name;
+  for (auto name = known->second.rbegin(); name != known->second.rend(); ++name)
+    if (has_layout(tensor, recording_.tensors.at(*name))) return *name;
   throw NoProgram{"it takes a view that no operator has made",
                   "make views by operators such as torch::narrow"};
 }

@@ -2,6 +2,7 @@
 #include <ATen/ScalarOps.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
@@ -154,6 +155,19 @@ TEST(ExportRefusal, NamesTensorsThatAreNoPartOfTheModel) {
                    "it takes a tensor that learns and is no parameter of the model"));
   const at::Tensor constant = at::randn({4});
   EXPECT_EQ(exported([&](const at::Tensor& y) { return y * constant; }), "");
+}
+
+TORCH_LIBRARY(kindling_export_test, library) {
+  library.def("twice(Tensor x) -> Tensor", [](const at::Tensor& x) { return x * 2; });
+}
+
+TEST(ExportRefusal, NamesOperatorsThatAreNotPyTorchs) {
+  const auto twice = c10::Dispatcher::singleton()
+                         .findSchemaOrThrow("kindling_export_test::twice", "")
+                         .typed<at::Tensor(const at::Tensor&)>();
+  EXPECT_TRUE(
+      says(exported([&](const at::Tensor& y) { return twice.call(y); }),
+           "operator kindling_export_test::twice in or behind the layer l: it is none of PyTorch's own"));
 }
 
 TEST(ExportRefusal, WantsOneExportAtATime) {
