@@ -3,31 +3,23 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
 
-#include <cstring>
 #include <utility>
 #include <vector>
 
 namespace kindling {
 
-// Gives the memory of tensors back the bytes that it has found there; what nobody has changed is not written.
+// Gives the memory of tensors back the bytes that it has found there. In host memory what nobody has changed
+// is not written; that of a device is copied there, and nobody waits.
 class KeptValues {
  public:
-  explicit KeptValues(const std::vector<at::Tensor>& tensors) {
-    for (const at::Tensor& tensor : tensors) {
-      const auto* bytes = static_cast<const char*>(tensor.storage().data());
-      kept_.emplace_back(tensor.storage(), std::vector<char>(bytes, bytes + tensor.storage().nbytes()));
-    }
-  }
-  ~KeptValues() {
-    for (const auto& [storage, bytes] : kept_)
-      if (!bytes.empty() && std::memcmp(storage.data(), bytes.data(), bytes.size()) != 0)
-        std::memcpy(storage.mutable_data(), bytes.data(), bytes.size());
-  }
+  explicit KeptValues(const std::vector<at::Tensor>& tensors);
+  ~KeptValues();
   KeptValues(const KeptValues&) = delete;
   KeptValues& operator=(const KeptValues&) = delete;
 
  private:
-  std::vector<std::pair<c10::Storage, std::vector<char>>> kept_;
+  std::vector<std::pair<c10::Storage, std::vector<char>>> on_host_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> on_device_;  // bytes, and a copy of them
 };
 
 }  // namespace kindling

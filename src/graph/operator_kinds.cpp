@@ -51,7 +51,7 @@ bool writes_to(const c10::OperatorHandle& op, std::size_t number) {
   const c10::Argument& argument = op.schema().arguments()[number];
   if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
   // Batch norm moves its running statistics.
-  return is_one_of(op, {"aten::native_batch_norm"}) &&
+  return is_one_of(op, {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}) &&
          (argument.name() == "running_mean" || argument.name() == "running_var");
 }
 

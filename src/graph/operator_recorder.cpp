@@ -1,6 +1,6 @@
 #include "graph/operator_recorder.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 
 #include <algorithm>
 #include <atomic>
@@ -36,10 +36,21 @@ OperatorValue value_of(Recording& recording, const c10::IValue& value, bool is_n
   return {.constant = value};
 }
 
-// What a replay draws to be compared with the step itself is given back to LibTorch's own generator alone.
-bool is_other_generator(const c10::IValue& value) {
+// What a replay draws to be compared with the step itself is given back to LibTorch's own generators alone.
+bool is_other_generator(const c10::IValue& value, Device device) {
   return value.isGenerator() && value.toGenerator().defined() &&
-         value.toGenerator() != at::detail::getDefaultCPUGenerator();
+         value.toGenerator() != at::globalContext().defaultGenerator(device);
+}
+
+// A device is given a number of the host's by its value, which stays the same, but for one that is copied.
+bool takes_number_as_value(const c10::OperatorHandle& op, std::span<const c10::IValue> given, Device device) {
+  const auto is_tensor_on = [](Device there) {
+    return [there](const c10::IValue& value) {
+      return value.isTensor() && value.toTensor().defined() && value.toTensor().device() == there;
+    };
+  };
+  if (device.is_cpu() || std::ranges::none_of(given, is_tensor_on(cpu()))) return true;
+  return op.schema().name() != "aten::copy_" && std::ranges::any_of(given, is_tensor_on(device));
 }
 
 at::Tensor tensor_at(const c10::IValue& value, std::size_t number) {
@@ -131,13 +142,17 @@ void OperatorRecorder::add(const c10::OperatorHandle& op, c10::DispatchKeySet be
                         stack.end());
   if (std::string reason = why_not_recordable(op, given); !reason.empty())
     recording_.refuse(std::move(reason));
-  if (std::ranges::any_of(given, is_other_generator))
+  if (std::ranges::any_of(given,
+                          [&](const auto& value) { return is_other_generator(value, recording_.device()); }))
     recording_.refuse("it draws from a generator of its own");
+  if (!takes_number_as_value(op, given, recording_.device()))
+    recording_.refuse("it works on a tensor of the host's");
   auto arguments = values_of(recording_, stack, op.schema().arguments().size(), /*is_new=*/false);
   look_at_blanks(op, arguments, stack);
   op.redispatchBoxed(below, &stack);
   auto results = values_of(recording_, stack, op.schema().returns().size(), /*is_new=*/true);
-  if (only_makes_memory(op) && results.front().places.front() >= 0)
+  // The host does not write to the memory of a device.
+  if (recording_.device().is_cpu() && only_makes_memory(op) && results.front().places.front() >= 0)
     recording_.storages[recording_.places[static_cast<std::size_t>(results.front().places.front())].storage]
         .is_blank = true;
   recording_.calls.push_back({op, std::move(arguments), std::move(results)});

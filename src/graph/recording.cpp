@@ -25,14 +25,6 @@ bool same_bytes(const c10::StorageImpl& one, const c10::StorageImpl& other) {
   return one.nbytes() == other.nbytes() && std::memcmp(one.data(), other.data(), one.nbytes()) == 0;
 }
 
-std::string why_not_plain(const at::Tensor& tensor) {
-  if (!tensor.device().is_cpu()) return "it has a tensor on " + tensor.device().str();
-  if (tensor.layout() != at::kStrided || !tensor.has_storage() || tensor.is_nested() || tensor.is_quantized())
-    return "it has a tensor that is not dense";
-  if (tensor.is_conj() || tensor.is_neg()) return "it has a conjugate view";
-  return {};
-}
-
 std::int64_t offset_of(const at::Tensor& tensor) {
   return tensor.storage_offset() * static_cast<std::int64_t>(tensor.element_size());
 }
@@ -62,13 +54,23 @@ bool same_value(const OperatorValue& one, const OperatorValue& other) {
 
 }  // namespace
 
+std::string Recording::why_not_plain(const at::Tensor& tensor, bool is_new) const {
+  const bool is_number = tensor.is_cpu() && tensor.dim() == 0 && !is_new;
+  if (tensor.device() != device_ && !is_number) return "it has a tensor on " + tensor.device().str();
+  if (tensor.layout() != at::kStrided || !tensor.has_storage() || tensor.is_nested() || tensor.is_quantized())
+    return "it has a tensor that is not dense";
+  if (tensor.is_conj() || tensor.is_neg()) return "it has a conjugate view";
+  return {};
+}
+
 void Recording::refuse(std::string reason) {
   if (refusal.empty()) refusal = std::move(reason);
 }
 
 void Recording::add_inputs(std::span<const at::Tensor> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (std::string reason = why_not_plain(inputs[i]); !reason.empty()) return refuse(std::move(reason));
+    if (std::string reason = why_not_plain(inputs[i], /*is_new=*/true); !reason.empty())
+      return refuse(std::move(reason));
     if (storage_of(inputs[i])) return refuse("tensors of its batch share their memory");
     know(inputs[i]);
     RecordedStorage& storage = storages[add_storage(inputs[i], /*is_new=*/false)];
@@ -94,7 +96,8 @@ std::size_t Recording::add_storage(const at::Tensor& tensor, bool is_new) {
   if (!is_new) {
     storage.is_external = true;
     storage.is_known = known_.contains(impl);
-    if (!storage.is_known && storage.num_bytes <= kLargestConstant) storage.found = copy_of(*impl);
+    if (!storage.is_known && tensor.is_cpu() && storage.num_bytes <= kLargestConstant)
+      storage.found = copy_of(*impl);
   }
   storages.push_back(std::move(storage));
   number_of_[impl] = storages.size() - 1;
@@ -103,7 +106,7 @@ std::size_t Recording::add_storage(const at::Tensor& tensor, bool is_new) {
 
 std::int64_t Recording::place_of(const at::Tensor& tensor, bool is_new) {
   if (!tensor.defined()) return OperatorValue::kUndefined;
-  if (std::string reason = why_not_plain(tensor); !reason.empty()) {
+  if (std::string reason = why_not_plain(tensor, is_new); !reason.empty()) {
     refuse(std::move(reason));
     return OperatorValue::kUndefined;
   }

@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kindling/device/device.h"
+
 namespace kindling {
 
 // Where the elements of a tensor lie, and what they are: all that a tensor over other memory needs to stand
@@ -53,9 +55,14 @@ struct RecordedStorage {
   std::int64_t input_offset = 0;                 // of that, in bytes
 };
 
-// The operators that a piece of work has called, below autograd, in their order.
+// The operators that a piece of work has called, below autograd, in their order. Its tensors are on one
+// device; that of a card may take numbers of the host's, whose memory alone the host looks into.
 class Recording {
  public:
+  Recording() = default;
+  explicit Recording(Device device) : device_(device) {}
+  Device device() const noexcept { return device_; }
+
   std::vector<OperatorCall> calls;
   std::vector<TensorPlace> places;
   std::vector<RecordedStorage> storages;
@@ -68,7 +75,7 @@ class Recording {
   // Memory whose contents may differ from run to run.
   void know(const at::Tensor& tensor);
   // The number of a tensor's place; memory that is met for the first time is external unless `is_new`.
-  // Notes a refusal for what is no plain tensor in host memory.
+  // Notes a refusal for what is no plain tensor on the device.
   std::int64_t place_of(const at::Tensor& tensor, bool is_new);
   std::optional<std::size_t> storage_of(const at::Tensor& tensor) const;
   void refuse(std::string reason);
@@ -86,6 +93,9 @@ class Recording {
  private:
   std::size_t add_storage(const at::Tensor& tensor, bool is_new);
 
+  std::string why_not_plain(const at::Tensor& tensor, bool is_new) const;
+
+  Device device_ = cpu();
   std::unordered_map<const c10::StorageImpl*, std::size_t> number_of_;
   std::unordered_multimap<std::size_t, std::int64_t> places_in_;  // by storage
   std::unordered_map<const c10::StorageImpl*, bool> known_;

@@ -11,6 +11,7 @@
 #include "graph/kept_values.h"
 #include "graph/memory_plan.h"
 #include "graph/replay_builder.h"
+#include "graph/tensor_uses.h"
 
 namespace kindling {
 namespace {
@@ -53,14 +54,9 @@ bool writes_in_place(ReplayNode& node, const std::vector<at::Tensor>& written) {
   return false;
 }
 
-// Holders of a tensor or of its memory.
-std::size_t num_uses(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.use_count() + tensor.storage().use_count() : 0;
-}
-
 }  // namespace
 
-Replay::Replay(const Recording& recording, std::span<const at::Tensor> inputs) {
+Replay::Replay(const Recording& recording, std::span<const at::Tensor> inputs) : watched_(recording) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   {
     ReplayBuilder builder(recording);
@@ -68,9 +64,6 @@ Replay::Replay(const Recording& recording, std::span<const at::Tensor> inputs) {
     set_inputs(inputs);
     add_outputs(builder);
     changed_ = builder.changed();
-    for (const RecordedStorage& storage : recording.storages)
-      if (storage.is_external && !storage.is_known && !storage.is_constant && storage.input < 0)
-        if (const auto there = storage.name.lock()) watched_.push_back({storage.name, there->data()});
     const KeptValues before(changed_);
     add_nodes(builder);
   }
@@ -82,13 +75,6 @@ void Replay::add_inputs(const ReplayBuilder& builder) {
   for (std::size_t i = 0; i < storages.size(); ++i)
     if (storages[i].input >= 0)
       inputs_.push_back({static_cast<std::size_t>(storages[i].input), builder.storage(i)});
-}
-
-bool Replay::has_lost_tensors() const {
-  return std::ranges::any_of(watched_, [](const Watched& watched) {
-    const auto storage = watched.storage.lock();
-    return !storage || storage->data() != watched.data;
-  });
 }
 
 void Replay::set_inputs(std::span<const at::Tensor> inputs) {

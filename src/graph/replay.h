@@ -10,13 +10,15 @@
 #include "graph/recording.h"
 #include "graph/replay_builder.h"
 #include "graph/replay_node.h"
+#include "graph/step_replay.h"
+#include "graph/watched_memory.h"
 
 namespace kindling {
 
-// Recorded work, made again with other inputs: operators find their tensors where they have been, views cost
+// Recorded work on the CPU, operator by operator: these find their tensors where they have been, views cost
 // nothing, and intermediate results share one block of memory by the time for which they are needed. Results
 // are those of the work itself to the last bit; its random numbers come from the same generators.
-class Replay {
+class Replay : public StepReplay {
  public:
   // Makes a first run, which finds out the operators that cannot write where they should. Throws c10::Error
   // when the work cannot be replayed.
@@ -24,26 +26,20 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  // The first of the inputs, laid out as the recorded ones; they are read where they are. The others stay.
-  void set_inputs(std::span<const at::Tensor> inputs);
-  void run_forward();
-  void run_backward();
+  // They are read where they are.
+  void set_inputs(std::span<const at::Tensor> inputs) override;
+  void run_forward() override;
+  void run_backward() override;
 
-  // Where each run leaves its results; they stay there until the next one.
-  const std::vector<at::Tensor>& outputs() const noexcept { return outputs_; }
-  // Memory that has been there before and that a run changes, such as running statistics; uint8.
-  const std::vector<at::Tensor>& changed() const noexcept { return changed_; }
+  const std::vector<at::Tensor>& outputs() const noexcept override { return outputs_; }
+  const std::vector<at::Tensor>& changed() const noexcept override { return changed_; }
+  bool is_lent() const override;
+  bool has_lost_tensors() const override { return watched_.is_lost(); }
+  void release(Memory memory) override;
+
   // Of intermediate results.
   std::size_t num_bytes() const noexcept { return num_bytes_; }
   std::size_t num_nodes() const noexcept { return nodes_.size(); }
-  // Whether somebody else holds a result of the latest run, which another run would change.
-  bool is_lent() const;
-  // Whether a tensor that the work reads, and that was not known to the recording, has been let go of by all
-  // others or has got other memory: then the work reads something else now.
-  bool has_lost_tensors() const;
-  // Gives memory back until the next run: that of intermediate results, or of results that nobody holds, too.
-  enum class Memory { intermediate, all };
-  void release(Memory memory);
 
  private:
   void add_inputs(const ReplayBuilder& builder);
@@ -71,11 +67,7 @@ class Replay {
   std::vector<at::Tensor> outputs_, changed_;
   std::vector<c10::Storage> own_outputs_;  // the memory of those that a run makes
   std::vector<std::size_t> own_uses_;      // of the outputs, by the replay itself
-  struct Watched {
-    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-    const void* data;
-  };
-  std::vector<Watched> watched_;
+  WatchedMemory watched_;
   std::size_t num_bytes_ = 0;
   at::DataPtr memory_;
 };

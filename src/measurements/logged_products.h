@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "graph/recorded_work.h"
+#include "graph/device_graph.h"
 #include "kindling/metrics/epoch_log.h"
 #include "measurements/measurements.h"
 
@@ -41,7 +41,7 @@ class LoggedProducts {
   at::Tensor product_;                    // [n, n]
   at::Tensor norms_;                      // [products]
   std::vector<at::Tensor> single_norms_;  // its elements
-  std::unique_ptr<RecordedWork> graph_;
+  std::unique_ptr<DeviceGraph> graph_;
 };
 
 }  // namespace kindling

@@ -5,26 +5,9 @@
 
 #include <utility>
 
+#include "training/muted_log.h"
+
 namespace kindling {
-namespace {
-
-// While it lives, what the model logs does not count.
-class MutedLog {
- public:
-  explicit MutedLog(TrainerInfo& info)
-      : info_(info), scratch_(info.device()), former_(std::exchange(info.log, &scratch_)) {}
-  ~MutedLog() { info_.log = former_; }
-  MutedLog(const MutedLog&) = delete;
-  MutedLog& operator=(const MutedLog&) = delete;
-
- private:
-  TrainerInfo& info_;
-  EpochLog scratch_;
-  EpochLog* former_;
-};
-
-}  // namespace
-
 AutomaticStep::AutomaticStep(std::unique_ptr<BatchGradients> gradients, TrainState& state, TrainerInfo& info,
                              const TrainerOptions& options, const Callbacks& callbacks)
     : gradients_(std::move(gradients)),

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "graph/device_graph.h"
 #include "kindling/base/log.h"
 #include "training/anomaly_step.h"
 #include "training/automatic_step.h"
@@ -22,7 +23,9 @@ std::string why_not_recorded(const TrainState& state, const TrainerOptions& opti
   if (is_manual(*state.model)) return "those of a ManualModule are not";
   if (options.step_graph == "auto" && !state.model->static_step())
     return "the model does not say static_step()";
-  if (!state.log.device().is_cpu()) return "only those on the CPU are";
+  if (const Device device = state.log.device(); !device.is_cpu())
+    if (const std::string reason = why_no_graph(device); !reason.empty())
+      return "a device needs graphs for that, and " + reason;
   if (options.detect_anomaly) return "detect_anomaly looks at each operator";
   if (options.profile) return "profile looks at each operator";
   return {};

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/device_replay.h"
+#include "graph/replay.h"
+
 namespace kindling {
 namespace {
 
@@ -35,8 +38,8 @@ std::vector<at::Tensor> RecordedBatch::inputs(const Batch& batch) const {
   return inputs;
 }
 
-Recording RecordedBatch::begin_recording(const Batch& batch, const ModelLook& look) const {
-  Recording recording;
+Recording RecordedBatch::begin_recording(const Batch& batch, const ModelLook& look, Device device) const {
+  Recording recording(device);
   recording.add_inputs(inputs(batch));
   for (const at::Tensor& tensor : batch.tensors())
     if (tensor.requires_grad()) recording.refuse("its batch needs gradients");
@@ -70,8 +73,19 @@ std::string RecordedBatch::why_not() {
   return difference(recordings_.front(), recordings_.back());
 }
 
-void RecordedBatch::make_replay(const Batch& batch) {
-  replay_ = std::make_unique<Replay>(recordings_.back(), inputs(batch));
+void RecordedBatch::make_replay(const Batch& batch, const Work& work) {
+  const Recording& recording = recordings_.back();
+  if (recording.device().is_cpu())
+    replay_ = std::make_unique<Replay>(recording, inputs(batch));
+  else
+    replay_ =
+        std::make_unique<DeviceReplay>(recording, batch.tensors(), [&](std::span<const at::Tensor> inputs) {
+          Batch given = batch;
+          std::ranges::copy(inputs, given.tensors().begin());
+          const BatchResults results = work(given);
+          row_ = results.row;
+          return results.all();
+        });
   recordings_.clear();
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "graph/recording.h"
-#include "graph/replay.h"
+#include "graph/step_replay.h"
 #include "metrics/marked_row.h"
 #include "training/batch_layout.h"
 #include "training/model_look.h"
@@ -39,18 +40,20 @@ class RecordedBatch {
   double seed_factor() const noexcept { return seed_factor_; }
   void set_seed(const at::Tensor& value, double factor);
 
-  Recording begin_recording(const Batch& batch, const ModelLook& look) const;
+  Recording begin_recording(const Batch& batch, const ModelLook& look, Device device) const;
   void end_recording(Recording recording, const BatchResults& results);
   // Once the step of the latest recording is over: why there can be no replay; empty: nothing speaks against
   // it.
   std::string why_not();
   bool is_recorded() const noexcept { return recordings_.size() == 2; }
 
-  // From the recordings, which are no longer needed. Throws c10::Error.
-  void make_replay(const Batch& batch);
-  Replay* replay() const noexcept { return replay_.get(); }
+  // From the recordings, which are no longer needed; on a device from `work`, too, which is given once more
+  // to the current stream, as what a graph is. Throws c10::Error.
+  using Work = std::function<BatchResults(const Batch&)>;
+  void make_replay(const Batch& batch, const Work& work);
+  StepReplay* replay() const noexcept { return replay_.get(); }
   // Of the replay, if there is one.
-  void release(Replay::Memory memory) {
+  void release(StepReplay::Memory memory) {
     if (replay_) replay_->release(memory);
   }
 
@@ -69,7 +72,7 @@ class RecordedBatch {
   std::optional<MarkedRow> former_row_;
   MarkedRow row_;
   std::size_t num_gradients_ = 0;
-  std::unique_ptr<Replay> replay_;
+  std::unique_ptr<StepReplay> replay_;
 };
 
 }  // namespace kindling

@@ -1,15 +1,23 @@
 #include "training/recorded_gradients.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <exception>
+#include <iterator>
 #include <utility>
 
 #include "device/random_state.h"
-#include "graph/digest.h"
+#include "graph/backward_on_this_thread.h"
 #include "graph/kept_values.h"
 #include "graph/operator_recorder.h"
+#include "graph/side_stream.h"
 #include "kindling/base/log.h"
+#include "training/gradients_apart.h"
+#include "training/muted_log.h"
 
 namespace kindling {
 namespace {
@@ -20,38 +28,6 @@ constexpr std::size_t kMaxLayouts = 8;
 constexpr std::int64_t kMaxLooks = 100;
 // Replays between two that are looked at, in epochs that are long or never end.
 constexpr std::int64_t kMostUnchecked = 1000;
-
-// Takes the gradients that are there away, so that those of a batch come alone, and adds these afterwards.
-class GradientsApart {
- public:
-  explicit GradientsApart(const std::vector<at::Tensor>& parameters) : parameters_(parameters) {
-    for (const at::Tensor& parameter : parameters_)
-      before_.push_back(std::exchange(parameter.mutable_grad(), {}));
-  }
-  ~GradientsApart() {
-    for (std::size_t i = 0; i < before_.size(); ++i)
-      if (before_[i].defined()) parameters_[i].mutable_grad() = before_[i];
-  }
-  GradientsApart(const GradientsApart&) = delete;
-  GradientsApart& operator=(const GradientsApart&) = delete;
-  // Gives the new ones; what has been there before takes them up.
-  std::vector<at::Tensor> join() {
-    const at::NoGradGuard no_grad;
-    std::vector<at::Tensor> made;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      at::Tensor& gradient = parameters_[i].mutable_grad();
-      made.push_back(gradient);
-      if (!before_[i].defined()) continue;
-      if (gradient.defined()) before_[i].add_(gradient);
-      gradient = std::exchange(before_[i], {});
-    }
-    return made;
-  }
-
- private:
-  const std::vector<at::Tensor>& parameters_;
-  std::vector<at::Tensor> before_;
-};
 
 // Which they are, and how often they have been written to.
 std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_gradients(
@@ -67,18 +43,21 @@ std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_gradient
 }  // namespace
 
 RecordedGradients::RecordedGradients(TrainState& state, TrainerInfo& info, const TrainerOptions& options)
-    : state_(state), info_(info), options_(options), eager_(state, info) {}
+    : state_(state), info_(info), options_(options), eager_(state, info), comparison_(state.log.device()) {
+  if (const Device device = state.log.device(); !device.is_cpu()) side_ = new_side_stream(device);
+}
 
 at::Tensor RecordedGradients::compute(const Batch& batch, bool begins_window, double factor) {
   if (state_.optimizer && state_.optimizer->needs_closure() && !is_off_)
     give_up("the optimizer evaluates the loss several times");
-  if (is_off_ || !state_.optimizer) return eager_.compute(batch, begins_window, factor);
+  if (is_off_ || !state_.optimizer) return compute_eagerly(batch, begins_window, factor);
   if (begins_window) state_.optimizer->zero_grad();
   if (RecordedBatch* const latest = std::exchange(latest_, nullptr))
     if (const std::string reason = latest->why_not(); !reason.empty()) give_up(reason);
   if (has_changed()) begin_anew();
+  if (is_off_ || waits_for_answer()) return compute_eagerly(batch, /*begins_window=*/false, factor);
   RecordedBatch* const recorded = is_off_ ? nullptr : recorded_like(batch);
-  if (recorded == nullptr) return eager_.compute(batch, begins_window, factor);
+  if (recorded == nullptr) return compute_eagerly(batch, /*begins_window=*/false, factor);
   return advance(*recorded, batch, factor);
 }
 
@@ -91,6 +70,7 @@ bool RecordedGradients::has_changed() {
 void RecordedGradients::begin_anew() {
   batches_.clear();
   running_ = nullptr;
+  comparison_.drop();
   look_.emplace(*state_.model);
   is_cleared_.clear();
   for (const at::Tensor& parameter : look_->parameters())
@@ -112,23 +92,32 @@ RecordedBatch* RecordedGradients::recorded_like(const Batch& batch) {
 
 at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batch, double factor) {
   if (running_ != nullptr && running_ != &recorded)
-    std::exchange(running_, nullptr)->release(Replay::Memory::all);
+    std::exchange(running_, nullptr)->release(StepReplay::Memory::all);
+  std::optional<SideStream> on_side;
+  if (side_ && recorded.replay() == nullptr) on_side.emplace(*side_);
   if (!recorded.seed().defined()) return warm_up(recorded, batch, factor);
   if (recorded.replay() == nullptr && !recorded.is_recorded()) return record(recorded, batch, factor);
   running_ = &recorded;
   const bool is_first = recorded.replay() == nullptr;
   if (!is_first && recorded.replay()->has_lost_tensors()) {
     begin_anew();
-    return eager_.compute(batch, /*begins_window=*/false, factor);
+    return compute_eagerly(batch, /*begins_window=*/false, factor);
   }
   if (!is_first && recorded.replay()->is_lent())
-    return eager_.compute(batch, /*begins_window=*/false, factor);
+    return compute_eagerly(batch, /*begins_window=*/false, factor);
   const bool is_new_epoch = std::exchange(checked_in_epoch_, state_.progress.epoch) != state_.progress.epoch;
   if (is_first || is_new_epoch || ++num_unchecked_ >= kMostUnchecked) {
     num_unchecked_ = 0;
     return checked(recorded, batch, factor);
   }
   return replay(recorded, batch, factor);
+}
+
+// A graph of autograd's that lives on belongs to the stream that it was made on, which a recording may not
+// ask.
+at::Tensor RecordedGradients::compute_eagerly(const Batch& batch, bool begins_window, double factor) {
+  const at::Tensor loss = eager_.compute(batch, begins_window, factor);
+  return side_ ? loss.detach() : loss;
 }
 
 at::Tensor RecordedGradients::warm_up(RecordedBatch& recorded, const Batch& batch, double factor) {
@@ -139,7 +128,7 @@ at::Tensor RecordedGradients::warm_up(RecordedBatch& recorded, const Batch& batc
   recorded.take_seed_of(loss);
   // In a window such gradients would not be added in the same order.
   if (!is_forward) give_up("its forward computes gradients of its own");
-  return loss;
+  return side_ ? loss.detach() : loss;
 }
 
 BatchResults RecordedGradients::compute_apart(const Batch& batch, RecordedBatch& recorded, double factor,
@@ -164,6 +153,19 @@ BatchResults RecordedGradients::compute_apart(const Batch& batch, RecordedBatch&
   }
   recorder.reset();
   results.gradients = apart.join();
+  if (side_) results.loss = results.loss.detach();
+  return results;
+}
+
+BatchResults RecordedGradients::compute_unseen(const Batch& batch, const at::Tensor& seed) {
+  GradientsApart apart(look_->parameters());
+  const MutedLog muted(info_);
+  BatchResults results;
+  results.loss = eager_.forward(batch, /*begins_window=*/false);
+  results.row = MarkedRow(muted.log());
+  results.logged = results.row.take_tensors();
+  results.loss.backward(seed);
+  results.gradients = apart.take();
   return results;
 }
 
@@ -175,9 +177,10 @@ void RecordedGradients::fill_seed(RecordedBatch& recorded, const at::Tensor& los
 at::Tensor RecordedGradients::record(RecordedBatch& recorded, const Batch& batch, double factor) {
   if (const std::string reason = OperatorRecorder::why_not(); !reason.empty()) {
     give_up(reason);
-    return eager_.compute(batch, /*begins_window=*/false, factor);
+    return compute_eagerly(batch, /*begins_window=*/false, factor);
   }
-  Recording recording = recorded.begin_recording(batch, *look_);
+  const BackwardOnThisThread where_it_is_recorded;
+  Recording recording = recorded.begin_recording(batch, *look_, state_.log.device());
   const BatchResults results = compute_apart(batch, recorded, factor, &recording);
   recorded.end_recording(std::move(recording), results);
   latest_ = &recorded;
@@ -192,78 +195,108 @@ at::Tensor RecordedGradients::replay(RecordedBatch& recorded, const Batch& batch
   }
   const ActivityScope scope(info_.clock.get(), Activity::backward);
   fill_seed(recorded, loss, factor);
-  const auto gradients = recorded.backward();
+  add_gradients(recorded.backward());
+  return options_.accumulate_grad_batches == 1 ? loss : loss.clone();
+}
+
+// Those of a window gather in memory of their own; many at once, which is less to start on a device.
+void RecordedGradients::add_gradients(std::span<const at::Tensor> gradients) {
   const at::NoGradGuard no_grad;
   const bool is_alone = options_.accumulate_grad_batches == 1;
+  std::vector<at::Tensor> sums, addends, copies, originals;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     at::Tensor& gradient = look_->parameters()[i].mutable_grad();
     if (!gradients[i].defined()) continue;
-    if (gradient.defined())
-      gradient.add_(gradients[i]);
-    else
-      gradient = is_alone && is_cleared_[i] ? gradients[i] : gradients[i].clone();
+    if (gradient.defined()) {
+      sums.push_back(gradient);
+      addends.push_back(gradients[i]);
+    } else if (is_alone && is_cleared_[i]) {
+      gradient = gradients[i];
+    } else {
+      gradient = at::empty_like(gradients[i]);
+      copies.push_back(gradient);
+      originals.push_back(gradients[i]);
+    }
   }
-  return is_alone ? loss : loss.clone();
+  if (!sums.empty()) at::_foreach_add_(sums, addends);
+  if (!copies.empty()) at::_foreach_copy_(copies, originals);
 }
 
 // Some operators write to buffers and do not say so.
-std::vector<at::Tensor> RecordedGradients::changed_by(const RecordedBatch& recorded) const {
-  std::vector<at::Tensor> changed = look_->buffers();
-  std::ranges::copy(recorded.replay()->changed(), std::back_inserter(changed));
-  return changed;
+StepComparison::Run RecordedGradients::run_of(const RecordedBatch& recorded,
+                                              std::vector<at::Tensor> results) const {
+  StepComparison::Run run{.results = std::move(results),
+                          .changes = recorded.replay()->changed(),
+                          .random = random_state(state_.log.device())};
+  std::ranges::copy_if(look_->buffers(), std::back_inserter(run.changes),
+                       [&](const at::Tensor& buffer) { return buffer.device() == state_.log.device(); });
+  return run;
 }
 
-// What a replay gives and changes; the changes are taken back.
-RecordedGradients::Outcome RecordedGradients::try_replay(RecordedBatch& recorded, const Batch& batch,
-                                                         double factor) {
-  const RandomStateGuard random_state_guard(cpu());
+// What it gives and changes is kept for the comparison; the changes are taken back.
+std::string RecordedGradients::try_replay(RecordedBatch& recorded, const Batch& batch, double factor) {
+  const Device device = state_.log.device();
+  const RandomStateGuard random_state_guard(device);
   const KeptValues buffers(look_->buffers());
-  Outcome outcome;
+  std::string failure;
   try {
     if (recorded.replay() == nullptr) {
-      const RandomStateGuard of_first_run(cpu());
+      const RandomStateGuard of_first_run(device);
       const KeptValues before_first_run(look_->buffers());
-      recorded.make_replay(batch);
+      recorded.make_replay(batch, [&](const Batch& given) { return compute_unseen(given, recorded.seed()); });
     }
     const KeptValues changed(recorded.replay()->changed());
-    EpochLog log(cpu(), /*capacity=*/1);
+    EpochLog log(device, /*capacity=*/1);
     const at::Tensor loss = recorded.forward(batch, log);
     fill_seed(recorded, loss, factor);
     recorded.backward();
-    outcome = {.results = digests(recorded.replay()->outputs()),
-               .changes = digests(changed_by(recorded)),
-               .random = digests(random_state(cpu()))};
+    comparison_.keep(run_of(recorded, recorded.replay()->outputs()));
   } catch (const c10::Error& error) {
-    outcome.failure = error.what_without_backtrace();
+    failure = error.what_without_backtrace();
+  } catch (const std::exception& error) {  // the model's own, while a device records
+    failure = error.what();
   }
   // The step that comes now takes as much memory as a replay.
-  recorded.release(Replay::Memory::all);
-  return outcome;
+  recorded.release(StepReplay::Memory::all);
+  return failure.substr(0, failure.find('\n'));
 }
 
 at::Tensor RecordedGradients::checked(RecordedBatch& recorded, const Batch& batch, double factor) {
-  const Outcome outcome = try_replay(recorded, batch, factor);
+  const std::string failure = try_replay(recorded, batch, factor);
   const BatchResults results = compute_apart(batch, recorded, factor, nullptr);
-  if (!outcome.failure.empty()) {
-    give_up("a replay fails: " + outcome.failure);
-  } else if (recorded.row() != results.row || outcome.results != digests(results.all()) ||
-             outcome.random != digests(random_state(cpu())) ||
-             outcome.changes != digests(changed_by(recorded))) {
-    log_warning(
-        "step_graph: a step that was recorded does something else now; from here on none is replayed. "
-        "A model whose steps differ from each other must not say static_step()");
-    give_up("a replay differs from the step itself");
+  if (!failure.empty()) {
+    give_up("a replay fails: " + failure);
+    return results.loss;
   }
+  comparison_.compare(run_of(recorded, results.all()), recorded.row() == results.row);
+  waits_for_answer();
   return results.loss;
 }
 
+// On a device the answer may take its time, and what it is asked about shall not count before.
+bool RecordedGradients::waits_for_answer() {
+  if (!comparison_.is_under_way()) return false;
+  const std::optional<bool> is_same = comparison_.answer();
+  if (!is_same || *is_same) return !is_same;
+  log_warning(
+      "step_graph: a step that was recorded does something else now; from here on none is replayed. "
+      "A model whose steps differ from each other must not say static_step()" +
+      std::string(side_
+                      ? ", and operators of a device that do not give the same bits twice cannot be compared "
+                        "(trainer.deterministic = true)"
+                      : ""));
+  give_up("a replay differs from the step itself");
+  return false;
+}
+
 void RecordedGradients::end_epoch() {
-  if (running_ != nullptr) running_->release(Replay::Memory::intermediate);
+  if (running_ != nullptr) running_->release(StepReplay::Memory::intermediate);
 }
 
 void RecordedGradients::give_up(const std::string& reason) {
   is_off_ = true;
   batches_.clear();
+  comparison_.drop();
   latest_ = running_ = nullptr;
   info_.why_not_recorded = reason;
   const std::string text = "step_graph: steps are not recorded: " + reason;

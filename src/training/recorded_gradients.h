@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Stream.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,13 +11,15 @@
 #include "training/eager_gradients.h"
 #include "training/model_look.h"
 #include "training/recorded_batch.h"
+#include "training/step_comparison.h"
 
 namespace kindling {
 
 // Forward and backward as they have been recorded in earlier steps, where that gives the same bits, else
 // operator by operator. Batches of one layout share a recording: the first step warms up, two are recorded
 // and compared, then they are replayed. The first replay of each epoch, and one of each 1,000, is made beside
-// an eager step and must equal it; a replay that does not is never used.
+// an eager step and must equal it; a replay that does not is never used, and until a device has told, steps
+// are made operator by operator.
 class RecordedGradients : public BatchGradients {
  public:
   // All references outlive it.
@@ -25,10 +29,6 @@ class RecordedGradients : public BatchGradients {
   void end_epoch() override;
 
  private:
-  struct Outcome {
-    std::vector<std::size_t> results{}, changes{}, random{};  // digests
-    std::string failure{};                                    // empty: none
-  };
   bool has_changed();
   void begin_anew();
   RecordedBatch* recorded_like(const Batch& batch);
@@ -40,8 +40,14 @@ class RecordedGradients : public BatchGradients {
   at::Tensor checked(RecordedBatch& recorded, const Batch& batch, double factor);
   BatchResults compute_apart(const Batch& batch, RecordedBatch& recorded, double factor,
                              Recording* recording);
-  std::vector<at::Tensor> changed_by(const RecordedBatch& recorded) const;
-  Outcome try_replay(RecordedBatch& recorded, const Batch& batch, double factor);
+  // Gives nothing to the log and to the parameters.
+  BatchResults compute_unseen(const Batch& batch, const at::Tensor& seed);
+  at::Tensor compute_eagerly(const Batch& batch, bool begins_window, double factor);
+  void add_gradients(std::span<const at::Tensor> gradients);
+  StepComparison::Run run_of(const RecordedBatch& recorded, std::vector<at::Tensor> results) const;
+  // Why it fails; empty: it does not.
+  std::string try_replay(RecordedBatch& recorded, const Batch& batch, double factor);
+  bool waits_for_answer();
   void fill_seed(RecordedBatch& recorded, const at::Tensor& loss, double factor);
   void give_up(const std::string& reason);
 
@@ -49,6 +55,8 @@ class RecordedGradients : public BatchGradients {
   TrainerInfo& info_;
   const TrainerOptions& options_;
   EagerGradients eager_;
+  StepComparison comparison_;
+  std::optional<c10::Stream> side_;  // of a device: where steps are recorded
   bool is_off_ = false;
   std::optional<ModelLook> look_;
   std::int64_t num_looks_ = 0, looked_in_epoch_ = -1, checked_in_epoch_ = -1, num_unchecked_ = 0;

@@ -61,6 +61,10 @@ struct Counts {
   int64_t stream_waits = 0;
   int64_t event_waits = 0;
   int64_t device_waits = 0;
+  // What the host has started on a device: operators other than views, and copies; a replay of a graph is
+  // one.
+  int64_t launches = 0;
+  int64_t graph_replays = 0;
   // Bytes asked for on each device and not given back: now, and the most since the last reset.
   std::array<int64_t, kDeviceCount> live_bytes{};
   std::array<int64_t, kDeviceCount> peak_bytes{};
@@ -114,6 +118,13 @@ class FreeBytes {
   FreeBytes(const FreeBytes&) = delete;
   FreeBytes& operator=(const FreeBytes&) = delete;
 };
+
+// Graphs (with LibTorch 2.13, by at::accelerator::Graph): while a stream other than the default one is
+// captured, its operators and copies are recorded and leave nothing: memory that is there stays as it is,
+// results hold bytes that no one should read (as floats NaN), and no random number is drawn. A replay runs
+// them in the same memory, that of the graph or of tensors which it does not keep alive, and draws anew.
+// Whatever makes the host wait, copies to or from the host, work on the default stream and events to or from
+// other streams are refused and make the capture fail, also when the error is caught.
 
 class ProtectMemory {
  public:

@@ -97,6 +97,8 @@ bool is_data_dependent(const std::string& name, c10::ArrayRef<IValue> arguments)
 // CPU tensors over the bytes of fake ones, for one call.
 class Twins {
  public:
+  explicit Twins(Capture* capture = nullptr) : capture_(capture) {}
+
   at::Tensor twin_of(const at::Tensor& tensor) {
     if (!is_fake(tensor)) return tensor;
     auto& twin = twins_[tensor.unsafeGetTensorImpl()];
@@ -116,7 +118,7 @@ class Twins {
   // What the kernel did to its arguments but not to their bytes: sizes, strides, a larger or another storage.
   void write_back(c10::DeviceIndex device) {
     for (auto& [cpu, fake] : storages_) {
-      if (cpu->data() == fake.storage.data()) continue;
+      if (cpu->data() == fake.cpu_data) continue;
       fake.storage.set_data_ptr_noswap(copied_to(device, *cpu));
       fake.storage.set_nbytes(cpu->nbytes());
     }
@@ -152,16 +154,20 @@ class Twins {
   struct FakeStorage {
     c10::Storage storage;
     std::optional<c10::DispatchKeySet> base_keys;  // set when an argument owns the storage
+    const void* cpu_data = nullptr;                // before the call
   };
 
   c10::Storage cpu_storage_of(const at::Tensor& tensor) {
     const c10::Storage& storage = tensor.storage();
     c10::Storage& cpu = cpu_storages_[storage.unsafeGetStorageImpl()];
-    if (!cpu) {
+    if (!cpu && capture_ != nullptr) {
+      cpu = capture_->shadow_of(storage);
+      storages_[cpu.unsafeGetStorageImpl()] = {storage, tensor.key_set(), cpu.data()};
+    } else if (!cpu) {
       at::DataPtr borrowed(const_cast<void*>(storage.data()), c10::Device(c10::DeviceType::CPU));
       cpu = c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(), std::move(borrowed),
                          c10::GetCPUAllocator(), /*resizable=*/true);
-      storages_[cpu.unsafeGetStorageImpl()] = {storage, tensor.key_set()};
+      storages_[cpu.unsafeGetStorageImpl()] = {storage, tensor.key_set(), cpu.data()};
     }
     return cpu;
   }
@@ -172,17 +178,20 @@ class Twins {
       fake.storage = c10::Storage(c10::Storage::use_byte_size_t(), cpu.nbytes(),
                                   copied_to(device, *cpu.unsafeGetStorageImpl()), device_allocator(),
                                   /*resizable=*/true);
+      fake.cpu_data = cpu.data();
       cpu_storages_[fake.storage.unsafeGetStorageImpl()] = cpu;
+      if (capture_ != nullptr) capture_->own(fake.storage, cpu);
     }
     return fake;
   }
 
-  static at::DataPtr copied_to(c10::DeviceIndex device, const c10::StorageImpl& cpu) {
+  at::DataPtr copied_to(c10::DeviceIndex device, const c10::StorageImpl& cpu) const {
     at::DataPtr data = allocate_on(device, cpu.nbytes());
-    if (cpu.nbytes() > 0) std::memcpy(data.get(), cpu.data(), cpu.nbytes());
+    if (cpu.nbytes() > 0 && capture_ == nullptr) std::memcpy(data.get(), cpu.data(), cpu.nbytes());
     return data;
   }
 
+  Capture* const capture_;
   std::unordered_map<c10::TensorImpl*, at::Tensor> twins_;            // by fake tensor
   std::unordered_map<c10::TensorImpl*, at::Tensor> originals_;        // by CPU tensor
   std::unordered_map<c10::StorageImpl*, c10::Storage> cpu_storages_;  // by fake storage
@@ -197,33 +206,78 @@ class TwinCall {
       : op_(op),
         schema_(op.schema()),
         stack_(stack),
-        first_argument_(stack.size() - schema_.arguments().size()) {}
+        first_argument_(stack.size() - schema_.arguments().size()) {
+    find_device();
+  }
 
   void run() {
     count_call();
-    find_device();
-    refuse_mixed_devices();
+    capture_ = is_view(schema_) ? nullptr : Capture::of(device_);
+    if (capture_ && waits_) capture_->refuse("a result that the host reads");
     if (!is_view(schema_)) finish_pending_copies();
+    if (!capture_) return compute();
+    Stack recorded(stack_.begin() + static_cast<std::ptrdiff_t>(first_argument_), stack_.end());
+    for (IValue& value : recorded) value = for_replay(value);
+    compute();
+    capture_->add([op = op_, recorded, results = results_for_replay()] { replay(op, recorded, results); });
+  }
+
+  // Without counting.
+  void compute() {
+    refuse_mixed_devices();
+    twins_.emplace(capture_.get());
     for (size_t i = 0; i < schema_.arguments().size(); ++i) to_cpu(i);
     const MemoryAccess access;
     call_on_cpu();
-    twins_.write_back(device_);
+    twins_->write_back(device_);
     for (size_t i = stack_.size() - schema_.returns().size(); i < stack_.size(); ++i) {
       stack_[i] = with_tensors_replaced(
-          stack_[i], [this](const at::Tensor& result) { return twins_.to_fake(result, device_); });
+          stack_[i], [this](const at::Tensor& result) { return twins_->to_fake(result, device_); });
     }
   }
 
  private:
   IValue& argument(size_t i) { return stack_[first_argument_ + i]; }
 
+  IValue for_replay(const IValue& value) {
+    return with_tensors_replaced(
+        value, [this](const at::Tensor& tensor) { return at::Tensor(capture_->for_replay(tensor)); });
+  }
+
+  std::vector<at::Tensor> results_for_replay() {
+    std::vector<at::Tensor> results;
+    for (size_t i = stack_.size() - schema_.returns().size(); i < stack_.size(); ++i)
+      for_each_tensor(stack_[i], [&](const at::Tensor& result) {
+        results.push_back(at::Tensor(capture_->for_replay(result)));
+      });
+    return results;
+  }
+
+  // The results go where the captured ones lie.
+  static void replay(const OperatorHandle& op, const Stack& recorded,
+                     const std::vector<at::Tensor>& results) {
+    Stack stack = recorded;
+    TwinCall(op, stack).compute();
+    auto to = results.begin();
+    const MemoryAccess access;
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    for (const IValue& value : stack)
+      for_each_tensor(value, [&](const at::Tensor& result) {
+        if (result.defined() && !result.storage().is_alias_of(to->storage()))
+          at::Tensor(cpu_twin(*to)).copy_(at::Tensor(cpu_twin(result)));
+        ++to;
+      });
+  }
+
   void count_call() {
     const bool reads_item = schema_.name() == "aten::_local_scalar_dense";
     const bool is_dependent =
         is_data_dependent(schema_.name(), c10::ArrayRef<IValue>(stack_).slice(first_argument_));
     waits_ = reads_item || is_dependent;
+    if (Capture::of(device_)) return;
     const std::lock_guard lock(ledger().mutex);
     ++ledger().operator_calls[schema_.name()];
+    ledger().counts.launches += is_view(schema_) ? 0 : 1;
     ledger().counts.item_reads += reads_item ? 1 : 0;
     ledger().counts.data_dependent_ops += is_dependent ? 1 : 0;
   }
@@ -251,6 +305,7 @@ class TwinCall {
       for_each_tensor(argument(i), [&](const at::Tensor& tensor) {
         if (!tensor.defined() || tensor.device() == device(device_)) return;
         if (tensor.is_cpu() && argument(i).isOptionalTensorList()) {
+          if (capture_) capture_->refuse("an index that is copied to the device");
           count(&Counts::host_to_device_copies);
           count(&Counts::host_to_device_bytes, static_cast<int64_t>(tensor.nbytes()));
           count(&Counts::blocking_host_to_device_copies);
@@ -279,12 +334,12 @@ class TwinCall {
     if (value.isDevice()) {
       value = c10::Device(c10::DeviceType::CPU);
     } else if (value.isGenerator()) {
-      value = cpu_generator_of(value.toGenerator());
+      value = capture_ ? capture_->generator() : cpu_generator_of(value.toGenerator());
     } else if (value.isNone() && is_generator(schema_.arguments()[i])) {
-      value = cpu_generator_of(default_generator(device_));
+      value = capture_ ? capture_->generator() : cpu_generator_of(default_generator(device_));
     } else {
       value =
-          with_tensors_replaced(value, [this](const at::Tensor& tensor) { return twins_.twin_of(tensor); });
+          with_tensors_replaced(value, [this](const at::Tensor& tensor) { return twins_->twin_of(tensor); });
     }
   }
 
@@ -300,14 +355,17 @@ class TwinCall {
   const size_t first_argument_;
   c10::DeviceIndex device_ = 0;
   bool waits_ = false;
-  Twins twins_;
+  std::shared_ptr<Capture> capture_;
+  std::optional<Twins> twins_;
 };
 
 void run_on_cpu(const OperatorHandle& op, Stack* stack) { TwinCall(op, *stack).run(); }
 
 }  // namespace
 
-at::TensorBase cpu_twin(const at::TensorBase& fake) { return Twins().twin_of(at::Tensor(fake)); }
+at::TensorBase cpu_twin(const at::TensorBase& fake, Capture* capture) {
+  return Twins(capture).twin_of(at::Tensor(fake));
+}
 
 void register_fallback(torch::Library& all_operators, torch::Library& aten) {
   const auto fallback = [] { return torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>(); };

@@ -51,6 +51,7 @@ at::Generator new_generator(c10::DeviceIndex index) {
 }
 
 void resize_storage(const c10::Storage& storage, size_t nbytes) {
+  Capture::require_none("a tensor that grows");
   at::DataPtr resized = allocate_on(storage.device().index(), nbytes);
   finish_copies_of(storage);
   const MemoryAccess access;

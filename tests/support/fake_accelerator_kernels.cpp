@@ -31,12 +31,19 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
+// Memory that is taken while work is captured is the graph's.
+Tensor owned(Tensor made) {
+  if (const auto capture = Capture::of(made.device().index())) capture->own(made.storage());
+  return made;
+}
+
 Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
              std::optional<c10::Device> on, std::optional<bool> pin_memory,
              std::optional<c10::MemoryFormat> format) {
   check_options(layout, pin_memory);
   const c10::DeviceGuard guard(resolved(on));
-  return at::detail::empty_generic(size, device_allocator(), kFakeKeys, c10::dtype_or_default(dtype), format);
+  return owned(
+      at::detail::empty_generic(size, device_allocator(), kFakeKeys, c10::dtype_or_default(dtype), format));
 }
 
 Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<c10::ScalarType> dtype,
@@ -44,13 +51,14 @@ Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional
                      std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const c10::DeviceGuard guard(resolved(on));
-  return at::detail::empty_strided_generic(size, stride, device_allocator(), kFakeKeys,
-                                           c10::dtype_or_default(dtype));
+  return owned(at::detail::empty_strided_generic(size, stride, device_allocator(), kFakeKeys,
+                                                 c10::dtype_or_default(dtype)));
 }
 
 void count_copy(const Tensor& from, const Tensor& to, bool is_blocking) {
   const std::lock_guard lock(ledger().mutex);
   Counts& counts = ledger().counts;
+  ++counts.launches;
   const auto nbytes = static_cast<int64_t>(from.nbytes());
   if (from.is_cpu()) {
     ++counts.host_to_device_copies;
@@ -82,7 +90,20 @@ void copy_now(const Tensor& from, const Tensor& to) {
   Tensor(cpu_twin(to)).copy_(Tensor(cpu_twin(from)));
 }
 
+void capture_copy(const std::shared_ptr<Capture>& capture, const Tensor& from, const Tensor& to) {
+  if (from.is_cpu() || to.is_cpu()) capture->refuse("a copy between the host and the device");
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  capture->add([source = Tensor(capture->for_replay(from)), target = Tensor(capture->for_replay(to))] {
+    copy_now(source, target);
+  });
+  Tensor(cpu_twin(to, capture.get())).copy_(Tensor(cpu_twin(from, capture.get())));
+}
+
 Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
+  if (const auto capture = Capture::of((from.is_cpu() ? to : from).device().index())) {
+    capture_copy(capture, from, to);
+    return to;
+  }
   const bool with_host = from.is_cpu() || to.is_cpu();
   const bool is_blocking = with_host && !(non_blocking && can_be_asynchronous(from, to));
   count_copy(from, to, is_blocking);

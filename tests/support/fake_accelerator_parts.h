@@ -9,9 +9,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "fake_accelerator.h"
 
@@ -56,6 +61,7 @@ class MemoryAccess {
 void install_device_guard();
 c10::DeviceIndex current_device();
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);
+c10::Stream current_stream(c10::DeviceIndex index);
 
 struct LateCopy {
   // Keeps the device's bytes alive. The host's side is not held, as a real device does not hold it: who looks
@@ -83,9 +89,68 @@ const at::Generator& default_generator(c10::DeviceIndex index);
 // The CPU generator behind a generator of the fake.
 const at::Generator& cpu_generator_of(const at::Generator& generator);
 
+// --- graphs (fake_accelerator_graph.cpp) ---
+// What a stream is given while it is captured, instead of being done. There is one at a time.
+class Capture {
+ public:
+  using Job = std::function<void()>;
+
+  explicit Capture(c10::Stream on);
+
+  static void begin(std::shared_ptr<Capture> capture);
+  static void end();
+  // Of the current stream of the device; nullptr: what it is given is done.
+  static std::shared_ptr<Capture> of(c10::DeviceIndex device);
+  static bool is_of(const c10::Stream& stream);
+  // Throws, and lets the capture fail, where the calling thread captures or `stream` is captured.
+  static void require_none(const char* what, const c10::Stream* stream = nullptr);
+
+  [[noreturn]] void refuse(const std::string& what);
+  bool has_failed() const;
+  c10::Stream stream() const { return stream_; }
+
+  // Memory in which kernels compute what they would compute: it begins with what is on the device.
+  c10::Storage shadow_of(const c10::Storage& on_device);
+  // Memory that has been taken since the capture began.
+  void own(const c10::Storage& on_device, c10::Storage shadow = {});
+  // The same tensor for a replay. Memory from before the capture is not kept alive.
+  at::TensorBase for_replay(const at::TensorBase& tensor);
+  const at::Generator& generator() const { return generator_; }  // draws of the capture do not count
+  void add(Job job);
+  std::vector<Job> take_jobs() { return std::move(jobs_); }
+
+ private:
+  struct Known {
+    c10::Storage on_device, shadow, borrowed;
+  };
+  Known& known(const c10::Storage& on_device);
+
+  c10::Stream stream_;
+  std::thread::id thread_ = std::this_thread::get_id();
+  at::Generator generator_;
+  std::unordered_map<c10::StorageImpl*, Known> known_;
+  std::vector<Job> jobs_;
+  std::string failure_;
+};
+
+// Work that has been captured.
+class RecordedJobs {
+ public:
+  void begin();
+  void end();
+  void replay();
+  void clear() { jobs_.clear(); }
+
+ private:
+  std::shared_ptr<Capture> capture_;
+  c10::DeviceIndex device_ = 0;
+  std::vector<Capture::Job> jobs_;
+};
+
 // --- kernels ---
-// A CPU tensor over the same bytes (fake_accelerator_fallback.cpp). Valid while the fake one lives.
-at::TensorBase cpu_twin(const at::TensorBase& fake);
+// A CPU tensor over the same bytes (fake_accelerator_fallback.cpp), or over those of a capture. Valid while
+// the fake one lives.
+at::TensorBase cpu_twin(const at::TensorBase& fake, Capture* capture = nullptr);
 void register_fallback(torch::Library& all_operators, torch::Library& aten);
 void register_kernels(torch::Library& aten, torch::Library& aten_autograd);
 void register_autocast(torch::Library& all_operators, torch::Library& aten);

@@ -35,6 +35,7 @@ struct Queue {
 struct Event {
   Milestone done_at;
   int num_queries = 0;
+  bool is_captured = false;
   std::chrono::steady_clock::time_point recorded;
 };
 
@@ -141,10 +142,6 @@ c10::Stream stream_of(c10::DeviceIndex index, c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, device(index), id);
 }
 
-c10::Stream current_stream(c10::DeviceIndex index) {
-  return stream_of(index, this_threads_streams.at(index));
-}
-
 struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
   c10::DeviceIndex deviceCount() const noexcept override { return kDeviceCount; }
@@ -170,15 +167,18 @@ struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
     return before;
   }
   bool queryStream(const c10::Stream& stream) const override {
+    Capture::require_none("a query", &stream);
     const std::lock_guard lock(streams().mutex);
     return streams().query(stream);
   }
   void synchronizeStream(const c10::Stream& stream) const override {
+    Capture::require_none("a wait for a stream", &stream);
     count(&Counts::stream_waits);
     const std::lock_guard lock(streams().mutex);
     streams().finish(streams().now(stream));
   }
   void synchronizeDevice(c10::DeviceIndex index) const override {
+    Capture::require_none("a wait for the device");
     count(&Counts::device_waits);
     const std::lock_guard lock(streams().mutex);
     streams().finish_device(index < 0 ? current_device() : index);
@@ -189,7 +189,7 @@ struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(index == -1 || index == stream.device_index(), "Event device index ", index,
                 " does not match recording stream's device index ", stream.device_index(), ".");
     const std::lock_guard lock(streams().mutex);
-    const Event recorded{streams().now(stream), 0, std::chrono::steady_clock::now()};
+    const Event recorded{streams().now(stream), 0, Capture::is_of(stream), std::chrono::steady_clock::now()};
     if (*event == nullptr) {
       *event = new Event(recorded);
     } else {
@@ -197,17 +197,22 @@ struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
     }
   }
   void block(void* event, const c10::Stream& stream) const override {
+    const bool is_captured = static_cast<Event*>(event)->is_captured;
+    if (Capture::is_of(stream) != is_captured)
+      Capture::require_none("a wait for another stream", &static_cast<Event*>(event)->done_at.stream);
     const std::lock_guard lock(streams().mutex);
     const Milestone& milestone = static_cast<Event*>(event)->done_at;
     if (milestone.stream != stream && !streams().reached(milestone)) streams().enqueue(stream, milestone);
   }
   bool queryEvent(void* event) const override {
+    Capture::require_none("a query");
     if (event == nullptr) return true;
     const std::lock_guard lock(streams().mutex);
     auto& queried = *static_cast<Event*>(event);
     return streams().query(queried.done_at, queried.num_queries);
   }
   void synchronizeEvent(void* event) const override {
+    Capture::require_none("a wait for an event");
     count(&Counts::event_waits);
     const std::lock_guard lock(streams().mutex);
     streams().finish(static_cast<Event*>(event)->done_at);
@@ -229,6 +234,10 @@ struct DeviceGuard final : c10::impl::DeviceGuardImplInterface {
 void install_device_guard() { c10::impl::registerDeviceGuard(c10::DeviceType::PrivateUse1, new DeviceGuard); }
 
 c10::DeviceIndex current_device() { return this_threads_device; }
+
+c10::Stream current_stream(c10::DeviceIndex index) {
+  return stream_of(index, this_threads_streams.at(index));
+}
 
 c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
   const c10::DeviceIndex before = this_threads_device;

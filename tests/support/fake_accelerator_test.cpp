@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "fake_accelerator_parts.h"
+
 namespace fake = kindling::fake;
 
 namespace {
@@ -608,6 +610,101 @@ TEST(LateCopies, AreNotSeenByAnotherStreamThatDoesNotWait) {
   EXPECT_TRUE((staging.device + 0).cpu().equal(torch::zeros({4})));
   staging.event.block(at::accelerator::getCurrentStream(0));
   EXPECT_TRUE((staging.device + 0).cpu().equal(torch::ones({4})));
+}
+
+// Work on a stream of its own, as a graph.
+struct Captured {
+  explicit Captured(const std::function<void()>& work) {
+    const c10::StreamGuard guard(stream);
+    jobs.begin();
+    failure = error_of(work);
+    if (const std::string at_end = error_of([&] { jobs.end(); }); at_end != failure) failure += at_end;
+  }
+  c10::Stream stream = new_stream(fake::device(0));
+  fake::RecordedJobs jobs;
+  std::string failure;
+};
+
+TEST(Graphs, LeaveNothingWhereTheyAreCaptured) {
+  Tensor x = torch::ones({3}, fake::device(0)), sum;
+  auto generator = at::globalContext().defaultGenerator(fake::device(0));
+  const Tensor state = generator.get_state();
+  fake::reset_counts();
+  Captured graph([&] {
+    x.add_(1);
+    sum = x.sum() + torch::rand({}, fake::device(0)) * 0;
+  });
+  EXPECT_EQ(graph.failure, "no error");
+  EXPECT_EQ(fake::counts().launches, 0);
+  EXPECT_TRUE(x.cpu().equal(torch::ones({3})));
+  EXPECT_TRUE(std::isnan(sum.item<float>()));
+  EXPECT_TRUE(generator.get_state().equal(state));
+}
+
+TEST(Graphs, WorkOnTheSameMemoryInEveryReplay) {
+  Tensor x = torch::ones({3}, fake::device(0)), doubled, drawn;
+  Captured graph([&] {
+    x.add_(1);
+    doubled = x.view({3, 1}).t() * 2;
+    drawn = torch::rand({2}, fake::device(0));
+  });
+  torch::manual_seed(1);
+  const Tensor expected = torch::rand({2}, fake::device(0)).cpu();
+  torch::manual_seed(1);
+  fake::reset_counts();
+  graph.jobs.replay();
+  EXPECT_EQ(fake::counts().launches, 1);
+  EXPECT_EQ(fake::counts().graph_replays, 1);
+  EXPECT_TRUE(drawn.cpu().equal(expected));
+  graph.jobs.replay();
+  EXPECT_TRUE(doubled.cpu().equal(torch::full({1, 3}, 6.f)));
+  EXPECT_FALSE(drawn.cpu().equal(expected));
+  EXPECT_TRUE(x.cpu().equal(torch::full({3}, 3.f)));
+}
+
+TEST(Graphs, ComputeGradientsOnOtherThreads) {
+  Tensor weight = torch::full({2}, 3.f, fake::device(0)).requires_grad_(), gradient;
+  Captured graph([&] {
+    (weight * weight).sum().backward();
+    gradient = weight.grad();
+  });
+  EXPECT_EQ(graph.failure, "no error");
+  graph.jobs.replay();
+  EXPECT_TRUE(gradient.cpu().equal(torch::full({2}, 6.f)));
+}
+
+TEST(Graphs, DoNotKeepTheTensorsThatTheyRead) {
+  Tensor x = torch::ones({1000}, fake::device(0)), sum;
+  Captured graph([&] { sum = x.sum(); });
+  const auto before = fake::counts().live_bytes[0];
+  x = Tensor();
+  EXPECT_EQ(before - fake::counts().live_bytes[0], 4000);
+}
+
+TEST(Graphs, RefuseWhatTheHostWaitsFor) {
+  const Tensor x = torch::ones({3}, fake::device(0)), host = torch::ones({3});
+  c10::Event before(c10::DeviceType::PrivateUse1);
+  before.record(at::accelerator::getCurrentStream(0));
+  const std::vector<std::function<void()>> works{
+      [&] { x.sum().item<float>(); },
+      [&] { x.nonzero(); },
+      [&] { x.cpu(); },
+      [&] { host.to(fake::device(0)); },
+      [&] { x.index({torch::tensor({1})}); },
+      [&] { at::accelerator::synchronizeDevice(0); },
+      [&] { at::accelerator::getCurrentStream(0).synchronize(); },
+      [&] { before.synchronize(); },
+      [&] { before.block(at::accelerator::getCurrentStream(0)); },
+      [&] {
+        const c10::StreamGuard guard(c10::Stream(c10::Stream::DEFAULT, fake::device(0)));
+        x.sum();
+      }};
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    const Captured graph(works[i]);
+    EXPECT_NE(graph.failure.find("not permitted when stream is capturing"), std::string::npos) << i;
+    EXPECT_NE(graph.failure.find("due to a previous error during capture"), std::string::npos) << i;
+  }
+  EXPECT_EQ(x.sum().item<float>(), 3);
 }
 
 }  // namespace

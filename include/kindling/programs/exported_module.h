@@ -70,6 +70,7 @@ class KINDLING_API ExportedModule : public Module {
 
   // Writes a copy of the file with the weights and buffers as they are now, which torch.export.load reads.
   // Atomic and durable. Throws CheckpointError where the model's dtypes have changed.
+  using Module::save;
   void save(const std::filesystem::path& path) const;
 
  private:

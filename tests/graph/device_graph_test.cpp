@@ -1,4 +1,4 @@
-#include "graph/recorded_work.h"
+#include "graph/device_graph.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST_P(WorkOnDevice, IsRecordedOrAReasonIsGiven) {
   EXPECT_TRUE(same(x, at::full({2}, 4.f)));
 }
 
-TEST(RecordedWork, NeedsMoreThanACpu) { EXPECT_EQ(why_no_graph(cpu()), "the CPU has none"); }
+TEST(DeviceGraph, NeedsMoreThanACpu) { EXPECT_EQ(why_no_graph(cpu()), "the CPU has none"); }
 
 }  // namespace
 }  // namespace kindling

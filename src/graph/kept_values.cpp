@@ -1,0 +1,37 @@
+#include "graph/kept_values.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <cstring>
+
+#include "graph/storage_bytes.h"
+
+namespace kindling {
+
+KeptValues::KeptValues(const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.is_cpu()) {
+      const at::Tensor bytes = bytes_of(tensor.storage());
+      on_device_.emplace_back(bytes, bytes.clone());
+      continue;
+    }
+    const auto* bytes = static_cast<const char*>(tensor.storage().data());
+    on_host_.emplace_back(tensor.storage(), std::vector<char>(bytes, bytes + tensor.storage().nbytes()));
+  }
+}
+
+KeptValues::~KeptValues() {
+  for (const auto& [storage, bytes] : on_host_)
+    if (!bytes.empty() && std::memcmp(storage.data(), bytes.data(), bytes.size()) != 0)
+      std::memcpy(storage.mutable_data(), bytes.data(), bytes.size());
+  const at::NoGradGuard no_grad;
+  try {
+    for (const auto& [bytes, copy] : on_device_) bytes.copy_(copy);
+  } catch (const c10::Error&) {
+    // The device is broken, which whatever is asked of it next says, too.
+  }
+}
+
+}  // namespace kindling

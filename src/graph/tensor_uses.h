@@ -1,0 +1,14 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+
+namespace kindling {
+
+// Holders of a tensor or of its memory.
+inline std::size_t num_uses(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.use_count() + tensor.storage().use_count() : 0;
+}
+
+}  // namespace kindling

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "graph/recording.h"
+
+namespace kindling {
+
+// Memory that recorded work reads, that was there before, and that was not known to the recording.
+class WatchedMemory {
+ public:
+  explicit WatchedMemory(const Recording& recording) {
+    for (const RecordedStorage& storage : recording.storages)
+      if (storage.is_external && !storage.is_known && !storage.is_constant && storage.input < 0)
+        if (const auto there = storage.name.lock()) pieces_.push_back({storage.name, there->data()});
+  }
+
+  // Whether a piece of it has been let go of by all, or has moved.
+  bool is_lost() const {
+    return std::ranges::any_of(pieces_, [](const Piece& piece) {
+      const auto storage = piece.storage.lock();
+      return !storage || storage->data() != piece.data;
+    });
+  }
+
+ private:
+  struct Piece {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    const void* data;
+  };
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace kindling

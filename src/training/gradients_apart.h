@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+#include <vector>
+
+namespace kindling {
+
+// Takes the gradients that are there away, so that those of a batch come alone. They come back as they were,
+// unless these have been added to them.
+class GradientsApart {
+ public:
+  explicit GradientsApart(const std::vector<at::Tensor>& parameters) : parameters_(parameters) {
+    for (const at::Tensor& parameter : parameters_)
+      before_.push_back(std::exchange(parameter.mutable_grad(), {}));
+  }
+  ~GradientsApart() {
+    for (std::size_t i = 0; i < before_.size(); ++i) parameters_[i].mutable_grad() = before_[i];
+  }
+  GradientsApart(const GradientsApart&) = delete;
+  GradientsApart& operator=(const GradientsApart&) = delete;
+
+  // The new ones, which nobody else has any more.
+  std::vector<at::Tensor> take() {
+    std::vector<at::Tensor> made;
+    for (const at::Tensor& parameter : parameters_)
+      made.push_back(std::exchange(parameter.mutable_grad(), {}));
+    return made;
+  }
+  // Gives the new ones; what has been there before takes them up.
+  std::vector<at::Tensor> join() {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> made;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      at::Tensor& gradient = parameters_[i].mutable_grad();
+      made.push_back(gradient);
+      if (before_[i].defined() && gradient.defined())
+        before_[i].add_(gradient);
+      else if (gradient.defined())
+        before_[i] = gradient;
+    }
+    return made;
+  }
+
+ private:
+  const std::vector<at::Tensor>& parameters_;
+  std::vector<at::Tensor> before_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kindling/device/device.h"
+
+namespace kindling {
+
+// Whether two runs of a step leave the same bits. On the CPU that is known at once; a device compares, and
+// the answer comes by a copy that nobody waits for.
+class StepComparison {
+ public:
+  struct Run {
+    std::vector<at::Tensor> results, changes;  // what it gives, and memory that it changes
+    std::vector<at::Tensor> random;            // the state of generators behind it, in host memory
+  };
+
+  explicit StepComparison(Device device) : device_(device) {}
+
+  // Of the first run. Its results stay where they are until compare(), its changes may be taken back.
+  void keep(const Run& first);
+  // With the second run; false: it is known to be another one.
+  void compare(const Run& second, bool may_be_same);
+  // A comparison has been made, and answer() has not told its answer.
+  bool is_under_way() const noexcept { return is_same_.has_value() || done_ != nullptr; }
+  // Nothing: it is not known yet.
+  std::optional<bool> answer();
+  // Forgets what is under way.
+  void drop();
+
+ private:
+  void compare_on_device(const Run& second);
+
+  Device device_;
+  std::vector<std::size_t> digests_, random_digests_;  // of the first run; the former on the CPU
+  Run first_;                                          // on a device
+  std::optional<bool> is_same_;
+  at::Tensor differs_, differs_on_host_;  // bool; pinned
+  std::unique_ptr<c10::Event> done_;      // the latter has arrived
+};
+
+}  // namespace kindling
