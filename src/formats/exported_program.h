@@ -97,6 +97,7 @@ struct ProgramNode {
   std::vector<Input> inputs;             // those that are not the schema's defaults
   std::vector<ProgramArgument> outputs;  // TensorName, NumberName, a list of tensors, or none
   std::string layer{};                   // the name of the layer that called it, for messages: "net.1"
+  std::optional<bool> with_gradients{};  // where the forward says so: false under torch.no_grad()
 };
 
 // What the program is called with, in this order. All but user inputs come from its weights.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "formats/pt2_arguments.h"
 #include "formats/pt2_program.h"
 #include "formats/zip_writer.h"
 #include "kindling/base/error.h"

@@ -6,9 +6,8 @@
 // The JSON in which torch.export.save writes a program, by its schema of major version 8 (PyTorch 2.7 on).
 namespace kindling {
 
-// All throw CheckpointError: for what is not as the schema has it, and, with the layer that has it, for what
+// Throws CheckpointError: for what is not as the schema has it, and, with the layer that has it, for what
 // programs that can be trained here do not have: control flow, objects of their own, custom layouts.
 ExportedProgram program_of(const JsonView& model);
-ProgramTensor tensor_of(const JsonView& meta);
 
 }  // namespace kindling

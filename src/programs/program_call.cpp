@@ -1,5 +1,7 @@
 #include "programs/program_call.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -52,7 +54,8 @@ bool is_assertion_about_tensors(const std::string& target) {
 }  // namespace
 
 ProgramCall::ProgramCall(const ProgramNode& node, ProgramNames& names)
-    : place_((node.layer.empty() ? "" : "layer " + one_line(node.layer) + ", ") + one_line(node.target)) {
+    : place_((node.layer.empty() ? "" : "layer " + one_line(node.layer) + ", ") + one_line(node.target)),
+      with_gradients_(node.with_gradients) {
   if (is_assertion_about_tensors(node.target)) {
     function_ = [](std::span<const c10::IValue>) { return c10::IValue(); };
     return;
@@ -176,6 +179,8 @@ void ProgramCall::run(ProgramState& state, bool in_evaluation, torch::jit::Stack
     if (!results_.empty() && !results_[0].empty()) state.values[results_[0][0]] = result;
     return;
   }
+  std::optional<at::AutoGradMode> gradients;
+  if (with_gradients_) gradients.emplace(*with_gradients_ && at::GradMode::is_enabled());
   operator_->callBoxed(stack);
   take_results(state, stack);
 }

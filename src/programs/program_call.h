@@ -53,6 +53,7 @@ class ProgramCall {
   std::vector<std::vector<std::size_t>> results_;
   std::vector<bool> is_list_;
   std::vector<std::pair<std::size_t, c10::IValue>> evaluation_arguments_;  // in place of those recorded
+  std::optional<bool> with_gradients_;                                     // nothing: as around it
   bool has_mode_ = false, is_skipped_in_evaluation_ = false;
 };
 

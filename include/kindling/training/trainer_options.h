@@ -36,8 +36,8 @@ struct TrainerOptions {
   // "on": images and the weights of convolutions lie in memory pixel by pixel; moves last bits. "auto": where
   // that is faster (on the CPU: 16 bits, 32 channels). view() on images fails then, reshape() works.
   std::string channels_last = "off";
-  // "auto": steps of models whose static_step() says so are recorded and replayed, to the same bits
-  // (docs/step_graph.md); "on": those of every model, which must then be alike; "off": none.
+  // "auto": on the CPU, steps of models whose static_step() says so are recorded and replayed, to the same
+  // bits (docs/step_graph.md); "on": those of every model, which must then be alike; "off": none.
   std::string step_graph = "auto";
   bool require_gpus = false;                          // fewer cards than num_gpus is a DeviceError
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
