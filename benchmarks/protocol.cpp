@@ -64,7 +64,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
       throw kindling::ConfigError({.place = "command line", .found = option + " has no value"});
     }
   }
-  require_one_of({"kindling", "kindling_mkl", "kindling_eager", "plain"}, "--peer", options.peer);
+  require_one_of(
+      {"kindling", "kindling_mkl", "kindling_eager", "kindling_exported", "kindling_exported_eager", "plain"},
+      "--peer", options.peer);
   if (options.case_name == "cnn_mnist")
     require_one_of({"fp32", "bf16"}, "--precision", options.precision);
   else

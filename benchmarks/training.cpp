@@ -1,7 +1,11 @@
 #include "training.h"
 
+#include <kindling/programs/export_program.h>
+#include <kindling/programs/exported_module.h>
 #include <kindling/training/trainer.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "epoch_clock.h"
@@ -9,7 +13,27 @@
 
 namespace kindling_bench {
 
-void train(const Options& options, const Workload& workload) {
+namespace {
+
+// The same model, written as a program and read back; of cases with the squared error.
+std::shared_ptr<kindling::Module> as_program(const Workload& workload) {
+  const auto file =
+      std::filesystem::temp_directory_path() / ("kindling_bench-" + std::to_string(::getpid()) + ".pt2");
+  kindling::Batch example;
+  const auto loader = workload.data->train_dataloader();
+  loader->next(example);
+  kindling::export_program(*workload.model, example, {.path = file, .train = true});
+  auto program = std::make_shared<kindling::ExportedModule>(
+      kindling::ExportedModuleOptions{.file = file, .loss = "mse"});
+  std::filesystem::remove(file);
+  return program;
+}
+
+}  // namespace
+
+void train(const Options& options, const Workload& given) {
+  Workload workload = given;
+  if (options.peer.starts_with("kindling_exported")) workload.model = as_program(given);
   Clock clock(options);
   kindling::TrainerOptions how = trainer_options(options, workload);
   how.max_epochs = clock.rounds();

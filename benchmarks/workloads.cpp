@@ -171,7 +171,7 @@ kindling::TrainerOptions trainer_options(const Options& options, const Workload&
   return {.gradient_clip_val = workload.gradient_clip_val,
           .accumulate_grad_batches = workload.accumulate_grad_batches,
           .precision = options.precision == "bf16" ? "bf16-mixed" : "32-true",
-          .step_graph = options.peer == "kindling_eager" ? "off" : "auto",
+          .step_graph = options.peer.ends_with("_eager") ? "off" : "auto",
           .optimizer = workload.optimizer};
 }
 

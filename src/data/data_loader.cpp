@@ -11,7 +11,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "data/resident_tensors.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/tensors/move.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -65,6 +68,10 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions
     throw DataError({.place = "DataLoader",
                      .found = "batch_size is " + std::to_string(options_.batch_size),
                      .wanted = "at least 1"});
+  if (options_.resident != "auto" && options_.resident != "on" && options_.resident != "off")
+    throw DataError({.place = "DataLoader",
+                     .found = "resident is \"" + options_.resident + "\"",
+                     .wanted = "auto, on or off"});
   if (!dataset_ || dataset_->size() < 1)
     throw DataError(
         {.place = "DataLoader", .found = "the data set is empty", .wanted = "at least one sample"});
@@ -127,6 +134,38 @@ DataLoader::Buffer& DataLoader::free_buffer(Device device) {
 
 DataLoader::Cursor::Cursor(DataLoader& loader) : loader_(&loader), device_(cpu()) {}
 
+void DataLoader::Cursor::stage_for(Device device) {
+  if (device != device_) resident_ = nullptr;
+  device_ = device;
+}
+
+void DataLoader::Cursor::keep_samples_there() {
+  resident_ = loader_->resident_.lock();
+  if (resident_ && (resident_->device() != device_ || !resident_->are_up_to_date())) resident_ = nullptr;
+  if (!resident_)
+    loader_->resident_ = resident_ =
+        ResidentTensors::of(*loader_->dataset_, device_, loader_->options_.resident);
+  order_there_ = at::Tensor();
+}
+
+bool DataLoader::Cursor::uses_resident() {
+  if (resident_ && !resident_->are_up_to_date()) {
+    log_info("data.resident: a tensor of the data set has been written to; batches travel one by one now");
+    resident_ = nullptr;
+  }
+  return resident_ != nullptr;
+}
+
+// The whole order travels at once.
+Batch DataLoader::Cursor::resident_batch(std::int64_t begin, std::int64_t count) {
+  if (!order_there_.defined()) {
+    at::Tensor pinned = at::empty_like(order_, order_.options().pinned_memory(true));
+    pinned.copy_(order_);
+    order_there_ = copy_to(pinned, device_);
+  }
+  return resident_->gather(order_there_.narrow(0, begin, count));
+}
+
 void DataLoader::Cursor::shard(std::int64_t rank, std::int64_t size) {
   if (size < 1 || rank < 0 || rank >= size)
     throw DataError({.place = "shard",
@@ -154,6 +193,7 @@ void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
   batch_index_ = batch;
   if (uses_views()) return;
   const std::int64_t n = loader_->dataset_->size();
+  const at::Tensor before = order_;
   if (shuffles()) {
     const auto seed = static_cast<std::uint64_t>(loader_->options_.seed + epoch);
     order_ = at::randperm(n, at::make_generator<at::CPUGeneratorImpl>(seed), at::kLong);
@@ -162,6 +202,7 @@ void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
   }
   if (num_ranks_ > 1)
     order_ = order_.index_select(0, at::arange(num_samples()).mul_(num_ranks_).add_(rank_).remainder_(n));
+  if (!order_.is_same(before)) order_there_ = at::Tensor();
 }
 
 at::Tensor DataLoader::Cursor::indices() const {
@@ -183,6 +224,8 @@ bool DataLoader::Cursor::next(Batch& batch) {
     Batch& view = views[static_cast<std::size_t>(batch_index_)];
     if (view.empty()) view = loader_->dataset_->slice(begin, begin + count);
     batch = view;
+  } else if (uses_resident()) {
+    batch = resident_batch(begin, count);
   } else {
     loader_->gather(order_.narrow(0, begin, count), device_, batch);
   }

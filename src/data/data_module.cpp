@@ -36,7 +36,8 @@ std::shared_ptr<DataLoader> DataModule::get_tensorloader(std::vector<at::Tensor>
                                              DataLoaderOptions{.batch_size = options_.batch_size,
                                                                .shuffle = train && options_.shuffle,
                                                                .drop_last = train && options_.drop_last,
-                                                               .seed = options_.seed});
+                                                               .seed = options_.seed,
+                                                               .resident = options_.resident});
   std::shared_ptr<DataLoader>& latest = latest_[train ? 1 : 0];
   if (latest) loader->set_next_epoch(latest->next_epoch());
   return latest = std::move(loader);

@@ -2,8 +2,8 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/index_select.h>
 
+#include "data/gather_rows.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
@@ -49,7 +49,7 @@ void TensorDataset::gather(const at::Tensor& indices, Batch& batch) const {
       shape[0] = indices.size(0);
       out.resize_(shape);
     }
-    at::index_select_out(out, tensors_[i], /*dim=*/0, indices);
+    gather_rows(tensors_[i], indices, out);
   }
 }
 

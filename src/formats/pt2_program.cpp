@@ -136,6 +136,7 @@ ProgramArgument argument_of(const JsonView& value) {
 
 // "L__self__,,M;L__self__net_1,net.1,torch.nn.modules.linear.Linear": the innermost layer, "net.1".
 std::string layer_in(const std::string& stack) {
+  if (stack.starts_with("_empty_nn_module_stack")) return "";
   const std::size_t last = stack.rfind(';') == std::string::npos ? 0 : stack.rfind(';') + 1;
   const std::size_t begin = stack.find(',', last);
   if (begin == std::string::npos) return "";

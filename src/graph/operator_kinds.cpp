@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 
 namespace kindling {
@@ -22,6 +23,11 @@ bool tells_host(const c10::OperatorHandle& op) {
   };
   if (schema.returns().empty()) return std::ranges::none_of(schema.arguments(), is_written);
   return !std::ranges::all_of(schema.returns(), is_tensor);
+}
+
+// Of as many results as it has true values; numbers as indices give one each.
+bool is_mask(const std::optional<at::Tensor>& index) {
+  return index && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
 }
 
 }  // namespace
@@ -56,8 +62,10 @@ bool overwrites(const c10::OperatorHandle& op, std::size_t argument) {
                         "aten::bernoulli_", "aten::random_", "aten::exponential_"});
 }
 
-std::string why_not_recordable(const c10::OperatorHandle& op) {
+std::string why_not_recordable(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) {
   const std::string& name = op.schema().name();
+  if (name == "aten::index" && std::ranges::none_of(arguments[1].toOptionalTensorVector(), is_mask))
+    return {};
   if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape))
     return "it calls " + name + ", whose result the host reads";
   if (is_one_of(op, {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data"}))

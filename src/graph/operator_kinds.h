@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 namespace kindling {
@@ -16,6 +17,6 @@ bool writes_to(const c10::OperatorHandle& op, std::size_t argument);
 // Whether it does so without reading what is there.
 bool overwrites(const c10::OperatorHandle& op, std::size_t argument);
 // Why work that calls it cannot be recorded; empty: nothing speaks against it.
-std::string why_not_recordable(const c10::OperatorHandle& op);
+std::string why_not_recordable(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 
 }  // namespace kindling

@@ -127,9 +127,11 @@ void OperatorRecorder::look_at_blanks(const c10::OperatorHandle& op,
 
 void OperatorRecorder::add(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                            torch::jit::Stack& stack) {
-  if (std::string reason = why_not_recordable(op); !reason.empty()) recording_.refuse(std::move(reason));
-  if (std::any_of(stack.end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()), stack.end(),
-                  is_other_generator))
+  const std::span given(stack.end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()),
+                        stack.end());
+  if (std::string reason = why_not_recordable(op, given); !reason.empty())
+    recording_.refuse(std::move(reason));
+  if (std::ranges::any_of(given, is_other_generator))
     recording_.refuse("it draws from a generator of its own");
   auto arguments = values_of(recording_, stack, op.schema().arguments().size(), /*is_new=*/false);
   look_at_blanks(op, arguments, stack);

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "kindling/training/step_times.h"
 #include "measurements/report.h"
 
-// The exercises of the textbook. Each throws Error when its numbers are wrong; settings and random state of
-// the process are afterwards what they were.
+// The exercises of the textbook, and the steps of a training. Each throws Error when its numbers are wrong;
+// settings and random state of the process are afterwards what they were.
 namespace kindling {
 
 // Exercise 1: products of two n×n matrices, from small to large.
@@ -43,5 +47,17 @@ struct TransferOptions {
 // To a card and back, from pageable and from pinned memory, in one copy and in many (TransferRoute). For the
 // CPU, which is the host: copies within it, pageable ones only.
 BenchReport measure_transfer(Device device, const TransferOptions& options, const TimingOptions& timing);
+
+// The steps of a training, operator by operator and with its step graph, in turns.
+struct StepBenchOptions {
+  std::string name{};  // of the training, for the title
+  StepTimesOptions steps{};
+  std::int64_t repeats = 5;
+};
+
+// `make_model` gives the same model every time, and seeds what it draws.
+using MakeModel = std::function<std::shared_ptr<Module>()>;
+BenchReport measure_step(const TrainerOptions& trainer, const MakeModel& make_model, DataModule& data,
+                         const StepBenchOptions& options);
 
 }  // namespace kindling

@@ -16,6 +16,7 @@
 #include "nn/layer_name.h"
 #include "nn/part_at_work.h"
 #include "nn/recomputation_scope.h"
+#include "nn/without_checkpoints.h"
 
 namespace kindling {
 namespace {
@@ -233,7 +234,8 @@ struct PartInGraph : torch::autograd::Function<PartInGraph> {
 
 std::vector<at::Tensor> recompute_in_backward(torch::nn::Module& module, TensorFunction forward,
                                               std::vector<at::Tensor> inputs) {
-  if (!at::GradMode::is_enabled() || has_lazy_layers(module)) return forward(inputs);
+  if (!at::GradMode::is_enabled() || WithoutCheckpoints::is_on() || has_lazy_layers(module))
+    return forward(inputs);
   PartInGraph::Call call{
       c10::make_intrusive<Part>(module, std::move(forward), inputs), std::move(inputs), {}};
   std::vector<at::Tensor> outputs = call.part->compute(call.inputs);

@@ -1,10 +1,12 @@
 #include <iostream>
+#include <optional>
 
 #include "device/operator_threads.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/device/host_info.h"
 #include "program/commands.h"
+#include "program/step_bench.h"
 
 namespace kindling {
 namespace {
@@ -43,8 +45,10 @@ void check_svg_path(const std::filesystem::path& file) {
 int bench_command(const CommandContext& context) {
   const BenchRequest& request = context.request.bench;
   check_svg_path(request.svg);
-  const OperatorThreads threads(static_cast<int>(threads_of(request)));
-  const BenchReport report = measure(request);
+  std::optional<StepBench> step;
+  if (request.what == "step") step.emplace(context);
+  const OperatorThreads threads(static_cast<int>(step ? step->num_threads() : threads_of(request)));
+  const BenchReport report = step ? step->measure() : measure(request);
   if (context.request.json)
     print_json_lines(report, request.what, std::cout);
   else

@@ -56,10 +56,15 @@ void add_number(CLI::App& command, const char* name, Number& value, const char* 
   command.add_option(name, value, doc)->check(CLI::Range(Number(min), Number(max)))->type_name(unit);
 }
 
-void add_run_options(CLI::App& command, Request& request) {
+void add_config(CLI::App& command, Request& request) {
   command.add_option("-c,--config", request.configs, "TOML config file; repeatable, later ones win")
       ->type_name("FILE")
       ->allow_extra_args(false);
+  command.footer("Any key of the config can be given as table.key=value or --table.key value.");
+}
+
+void add_run_options(CLI::App& command, Request& request) {
+  add_config(command, request);
   command.add_flag("--print-config", request.print_config, "print the resolved config and stop");
   command.add_flag("--check", request.check, "check the config and stop");
   command.add_flag("--quiet", request.quiet, "print errors and results only");
@@ -69,7 +74,6 @@ void add_run_options(CLI::App& command, Request& request) {
   command.add_option("--progress", request.progress)
       ->check(CLI::IsMember({"auto", "bar", "plain", "none"}))
       ->type_name("HOW");
-  command.footer("Any key of the config can be given as table.key=value or --table.key value.");
 }
 
 CLI::App& add_measurement(CLI::App& bench, Request& request, const char* name, const char* doc) {
@@ -82,7 +86,7 @@ CLI::App& add_measurement(CLI::App& bench, Request& request, const char* name, c
 }
 
 void add_bench(CLI::App& app, Request& request) {
-  CLI::App& bench = *app.add_subcommand("bench", "what devices and transfers cost");
+  CLI::App& bench = *app.add_subcommand("bench", "what devices, transfers and steps cost");
   bench.require_subcommand(1);
   BenchRequest& options = request.bench;
   CLI::App& matmul = add_measurement(bench, request, "matmul", "matrix products from small to large");
@@ -97,23 +101,35 @@ void add_bench(CLI::App& app, Request& request) {
   add_number(transfer, "--mib", options.transfer.mebibytes, "MiB in all (64)", 1, 1 << 16);
   add_number(transfer, "--pieces", options.transfer.pieces, "small copies, a power of two (16384)", 2,
              1 << 20);
+  CLI::App& step = add_measurement(bench, request, "step",
+                                   "the steps of a config's training, with and without a step graph");
+  add_config(step, request);
+  constexpr double kMostSteps = 1e9;
+  add_number(step, "--steps", options.steps.steps, "measured steps of a repeat (300)", 1, kMostSteps);
+  add_number(step, "--warm-up", options.steps.warm_up_steps, "steps before them (50)", 1, kMostSteps);
 }
 
 void add_conversions(CLI::App& app, Request& request) {
   ConversionRequest& options = request.conversion;
-  CLI::App& out = *app.add_subcommand("export", "write a model's weights to OUT.safetensors or OUT.pt");
+  CLI::App& out = *app.add_subcommand(
+      "export", "write a model's weights to OUT.safetensors or OUT.pt, or the model to OUT.pt2");
   out.add_option("run", options.in, "a run's folder, a checkpoint or a file of weights")
       ->required()
       ->type_name("RUN|CHECKPOINT");
   out.add_flag("--optimizer", options.optimizer,
                "its optimizer's state instead, for optimizer.load_state_dict in Python");
+  out.add_flag("--train", options.train,
+               "of OUT.pt2: the forward of training mode, to be trained on in Python");
   CLI::App& in = *app.add_subcommand("import", "convert Python's weights, .pt or .safetensors");
   in.add_option("in", options.in, "a state dict that torch.save or safetensors wrote")
       ->required()
       ->type_name("IN");
   in.add_option("--key", options.key, "the entry of a dict that is the state dict")->type_name("NAME");
   for (CLI::App* command : {&out, &in}) {
-    command->add_option("out", options.out, "by its ending: .safetensors or .pt")
+    command
+        ->add_option("out", options.out,
+                     command == &out ? "by its ending: .safetensors, .pt or .pt2"
+                                     : "by its ending: .safetensors or .pt")
         ->required()
         ->type_name("OUT");
     command

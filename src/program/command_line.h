@@ -12,13 +12,14 @@ namespace kindling {
 
 // What was asked of `kindling bench`.
 struct BenchRequest {
-  std::string what{};           // matmul, log, pair, transfer
+  std::string what{};           // matmul, log, pair, transfer, step
   std::filesystem::path svg{};  // empty: no picture
-  std::int64_t threads = 0;     // of operators; 0: as many as LibTorch takes, one for log
+  std::int64_t threads = 0;     // of operators; 0: as many as LibTorch takes, one for log, a fit's for step
   TimingOptions timing{};
   MatmulOptions matmul{};
   std::int64_t n = 0;  // of pair; 0: by the devices
   TransferOptions transfer{};
+  StepTimesOptions steps{};
 };
 
 // What was asked of `kindling export` and `kindling import`.
@@ -27,6 +28,7 @@ struct ConversionRequest {
   std::string key{};               // of import: the entry of a dict
   std::vector<std::string> map{};  // "FROM=TO"
   bool optimizer = false;          // of export: the optimizer's state instead of the weights
+  bool train = false;              // of export to a .pt2: the forward of training mode
 };
 
 // What was asked of `kindling diff`.

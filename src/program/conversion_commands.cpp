@@ -10,8 +10,10 @@
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/python_optimizer.h"
+#include "kindling/programs/export_program.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "program/commands.h"
+#include "program/process_settings.h"
 #include "program/resume_plan.h"
 #include "program/weights.h"
 
@@ -56,7 +58,7 @@ void check_ending(const std::filesystem::path& out) {
   if (out.extension() != ".pt" && out.extension() != ".safetensors")
     throw ConfigError({.place = out.string(),
                        .found = "its ending '" + out.extension().string() + "' is none of weights",
-                       .wanted = ".safetensors or .pt"});
+                       .wanted = ".safetensors or .pt; of an export also .pt2, the model itself"});
 }
 
 std::string shape_of(const at::Tensor& tensor) {
@@ -129,6 +131,37 @@ std::unique_ptr<Optimizer> optimizer_of(const SavedTraining& training, Module& m
   return optimizer;
 }
 
+// A batch as the model meets it, in the order of the data.
+Batch first_batch(DataModule& data) {
+  data.prepare();
+  std::shared_ptr<DataLoader> loader = data.predict_dataloader();
+  if (!loader) loader = data.train_dataloader();
+  DataLoader::Cursor cursor(*loader);
+  cursor.keep_order();
+  cursor.seek(0);
+  Batch batch;
+  cursor.next(batch);
+  return data.on_after_batch_transfer(std::move(batch));
+}
+
+int export_model(const CommandContext& context) {
+  const ConversionRequest& request = context.request.conversion;
+  if (!request.map.empty())
+    throw ConfigError({.place = request.out.string(),
+                       .found = "--map renames weights, and a program has the model's own names",
+                       .wanted = "no --map"});
+  const fs::path run = run_of(request.in);
+  const RunConfig config(ConfigDocument::load(run / "config.toml"), context.registry,
+                         run.filename().string());
+  apply(config.process);
+  const auto model = config.make_model();
+  load_weights_from(*model, request.in);
+  export_program(*model, first_batch(*config.make_data()), {.path = request.out, .train = request.train});
+  std::cout << "the forward of " << model->name() << " with " << state_dict(*model).tensors.size()
+            << " tensors written to " << request.out.string() << ", for torch.export.load\n";
+  return 0;
+}
+
 int export_optimizer(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
   if (request.out.extension() != ".pt" || !request.map.empty())
@@ -149,6 +182,12 @@ int export_optimizer(const CommandContext& context) {
 int export_command(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
   if (request.optimizer) return export_optimizer(context);
+  const bool is_program = request.out.extension() == ".pt2";
+  if (is_program) return export_model(context);
+  if (request.train)
+    throw ConfigError({.place = "--train",
+                       .found = request.out.string() + " holds weights, which have no mode",
+                       .wanted = "OUT.pt2"});
   check_ending(request.out);
   return convert(request, weights_from(request.in));
 }

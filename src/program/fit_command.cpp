@@ -8,7 +8,6 @@
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/jsonl_logger.h"
 #include "kindling/loggers/terminal.h"
-#include "kindling/optim/python_optimizer.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
 #include "program/commands.h"
@@ -20,8 +19,8 @@
 #include "program/run_folder.h"
 #include "program/run_log.h"
 #include "program/screen.h"
+#include "program/start_files.h"
 #include "program/stop_on_signal.h"
-#include "program/weights.h"
 
 namespace kindling {
 namespace {
@@ -73,27 +72,6 @@ class ConfigOnResume : public Callback {
   const RunFolder& folder_;
   const RunConfig& config_;
 };
-
-// An optimizer that begins with Python's state, where one is asked for.
-OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOptions& start) {
-  if (!start.init_state) return make;
-  return [make, start](ParameterGroups parameters) {
-    auto optimizer = make(std::move(parameters));
-    load_python_optimizer(*optimizer, *start.init_state, start.init_key);
-    return optimizer;
-  };
-}
-
-// What a new run starts from, before there is a folder of it.
-void start_from_files(const RunConfig& config, Module& model) {
-  if (config.model.init_weights) load_weights_from(model, *config.model.init_weights, config.model.init_key);
-  if (!config.optimizer_start.init_state) return;
-  if (!config.model.init_weights)
-    throw ConfigError({.place = "optimizer.init_state",
-                       .found = "the state of an optimizer is that of certain weights",
-                       .wanted = "model.init_weights beside it"});
-  with_start(config.trainer_options().optimizer, config.optimizer_start)(ParameterGroups(model));
-}
 
 int tell_finished(const ResumePlan& plan) {
   std::cout << plan.note << "\n";

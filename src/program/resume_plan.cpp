@@ -18,12 +18,19 @@ namespace fs = std::filesystem;
 // What leaves the numbers of the steps as they are, and what somebody must be able to change: a longer
 // training, another machine.
 bool is_harmless(const ConfigChange& change) {
-  constexpr std::array keys{"trainer.max_epochs",         "trainer.max_steps",
-                            "trainer.num_gpus",           "trainer.require_gpus",
-                            "trainer.num_threads",        "trainer.log_every_n_steps",
-                            "trainer.limit_test_batches", "trainer.limit_predict_batches",
-                            "trainer.max_time",           "trainer.min_epochs",
-                            "trainer.min_steps"};
+  constexpr std::array keys{"trainer.max_epochs",
+                            "trainer.max_steps",
+                            "trainer.num_gpus",
+                            "trainer.require_gpus",
+                            "trainer.num_threads",
+                            "trainer.log_every_n_steps",
+                            "trainer.limit_test_batches",
+                            "trainer.limit_predict_batches",
+                            "trainer.max_time",
+                            "trainer.min_epochs",
+                            "trainer.min_steps",
+                            "trainer.step_graph",
+                            "data.resident"};
   return change.key.starts_with("checkpoint.") || change.key.starts_with("early_stopping.") ||
          change.key.starts_with("lr_finder.") || change.key.starts_with("batch_finder.") ||
          change.key.starts_with("run.") || std::ranges::find(keys, change.key) != keys.end();

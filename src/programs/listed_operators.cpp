@@ -133,7 +133,11 @@ constexpr std::string_view kListed =
     "var "
     "var_mean vdot view view_as view_as_complex view_as_complex_copy view_as_real view_as_real_copy "
     "view_copy "
-    "vsplit vstack where xlogy xlogy_ zero zero_ zeros zeros_like ";
+    "vsplit vstack where xlogy xlogy_ zero zero_ zeros zeros_like "
+    "_upsample_bicubic2d_aa _upsample_bilinear2d_aa adjoint clamp_ clamp_max clamp_max_ clamp_min clamp_min_ "
+    "copy "
+    "count_nonzero embedding_renorm_ empty_permuted frexp gcd_ gradient greater_equal istft less_equal lift "
+    "nonzero_static norm_except_dim not_equal tril_indices triu_indices ";
 
 std::unordered_set<std::string_view> split_names(std::string_view list) {
   std::unordered_set<std::string_view> names;

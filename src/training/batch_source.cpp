@@ -9,6 +9,7 @@ BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, c
                          std::optional<std::int64_t> limit)
     : data_(data), loader_(std::move(loader)), info_(info), limit_(limit), cursor_(*loader_) {
   cursor_.stage_for(info_.device());
+  if (!info_.device().is_cpu()) copies_ = std::make_shared<CopyStream>(info_.device());
 }
 
 std::int64_t BatchSource::num_batches() const noexcept {
@@ -20,6 +21,12 @@ void BatchSource::take_only(std::int64_t num_batches) {
   cursor_.keep_order();
 }
 
+// A few batches of a set are no reason to copy it whole, unless it is asked for.
+void BatchSource::keep_samples_there() {
+  const bool takes_all = num_batches() == cursor_.num_batches();
+  if (takes_all || (num_batches() > 0 && loader_->options().resident == "on")) cursor_.keep_samples_there();
+}
+
 void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
   cursor_.seek(epoch, batch);
   batch_ = batch;
@@ -29,6 +36,7 @@ bool BatchSource::next(Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   const bool found = batch_ < num_batches() && cursor_.next(batch);
   if (found) {
+    if (copies_) batch = copies_->move(std::move(batch));
     batch = prepared_batch(std::move(batch), &data_, info_);
     ++batch_;
   }

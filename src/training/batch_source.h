@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "kindling/data/data_module.h"
+#include "training/copy_stream.h"
 #include "training/trainer_info.h"
 
 namespace kindling {
@@ -23,7 +24,9 @@ class BatchSource {
   // The first batches of the data in its order, in every epoch.
   void take_only(std::int64_t num_batches);
 
-  // See DataLoader::Cursor.
+  // Keeps the samples on the card, where the loader's options let them be, for epochs that come to all of
+  // them. See DataLoader::Cursor.
+  void keep_samples_there();
   void shard(std::int64_t rank, std::int64_t size) { cursor_.shard(rank, size); }
   void seek(std::int64_t epoch, std::int64_t batch = 0);
   // The next batch, ready for a step; false after the last one.
@@ -41,6 +44,7 @@ class BatchSource {
   const TrainerInfo& info_;
   std::optional<std::int64_t> limit_;
   DataLoader::Cursor cursor_;
+  std::shared_ptr<CopyStream> copies_;  // nullptr: on the CPU
   std::int64_t batch_ = 0;
   double wait_seconds_ = 0;
 };

@@ -14,8 +14,14 @@ namespace kindling {
 
 namespace {
 
+bool is_manual(const Module& model) { return dynamic_cast<const ManualModule*>(&model) != nullptr; }
+
 // Why the steps of a training are not recorded, whatever they do; empty: they may be.
 std::string why_not_recorded(const TrainState& state, const TrainerOptions& options) {
+  if (options.step_graph == "off") return "step_graph is off";
+  if (is_manual(*state.model)) return "those of a ManualModule are not";
+  if (options.step_graph == "auto" && !state.model->static_step())
+    return "the model does not say static_step()";
   if (!state.log.device().is_cpu()) return "only those on the CPU are";
   if (options.detect_anomaly) return "detect_anomaly looks at each operator";
   if (options.profile) return "profile looks at each operator";
@@ -24,12 +30,7 @@ std::string why_not_recorded(const TrainState& state, const TrainerOptions& opti
 
 std::unique_ptr<BatchGradients> make_gradients(TrainState& state, TrainerInfo& info,
                                                const TrainerOptions& options) {
-  const bool is_asked_for = options.step_graph == "on";
-  if (is_asked_for || (options.step_graph == "auto" && state.model->static_step())) {
-    const std::string reason = why_not_recorded(state, options);
-    if (reason.empty()) return std::make_unique<RecordedGradients>(state, info, options);
-    if (is_asked_for) log_warning("step_graph: steps are not recorded: " + reason);
-  }
+  if (info.why_not_recorded.empty()) return std::make_unique<RecordedGradients>(state, info, options);
   return std::make_unique<EagerGradients>(state, info);
 }
 
@@ -38,8 +39,10 @@ std::unique_ptr<BatchGradients> make_gradients(TrainState& state, TrainerInfo& i
 std::unique_ptr<Step> make_step(TrainState& state, TrainerInfo& info, const TrainerOptions& options,
                                 const Callbacks& callbacks) {
   std::unique_ptr<Step> step;
-  if (dynamic_cast<const ManualModule*>(state.model.get()) != nullptr) {
-    if (options.step_graph == "on") log_warning("step_graph: the steps of a ManualModule are not recorded");
+  info.why_not_recorded = why_not_recorded(state, options);
+  if (options.step_graph == "on" && !info.why_not_recorded.empty())
+    log_warning("step_graph: steps are not recorded: " + info.why_not_recorded);
+  if (is_manual(*state.model)) {
     step = std::make_unique<ManualStep>(state, info, options, callbacks);
   } else {
     step = std::make_unique<AutomaticStep>(make_gradients(state, info, options), state, info, options,

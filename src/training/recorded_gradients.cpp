@@ -265,6 +265,7 @@ void RecordedGradients::give_up(const std::string& reason) {
   is_off_ = true;
   batches_.clear();
   latest_ = running_ = nullptr;
+  info_.why_not_recorded = reason;
   const std::string text = "step_graph: steps are not recorded: " + reason;
   if (options_.step_graph == "on")
     log_warning(text);

@@ -19,7 +19,7 @@ constexpr double kSeconds = 0.25;       // of a trial, unless that is less than 
 constexpr double kWorthThreads = 0.75;  // of the time with one
 
 // Ends its fit after enough steps.
-class StepTimes : public Callback {
+class TrialTimes : public Callback {
  public:
   void on_train_batch_end(Trainer& trainer, Module&) override {
     const auto now = std::chrono::steady_clock::now();
@@ -60,7 +60,7 @@ ThreadsFinderResult find_num_threads(const TrainerOptions& trainer, const std::s
     // In turns, because other processes may be at work; long steps once.
     for (int round = 0; round < 2 && slowest < 2 * kSeconds; ++round)
       for (auto& [num_threads, seconds_per_step] : trials) {
-        const auto times = std::make_shared<StepTimes>();
+        const auto times = std::make_shared<TrialTimes>();
         trial.num_threads = num_threads;
         trial.callbacks = {times, std::make_shared<StopElsewhere>(stop)};
         Trainer(trial).fit(model, data);

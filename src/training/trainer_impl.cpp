@@ -119,6 +119,8 @@ void Trainer::Impl::prepare_data(DataModule& new_data) {
   if (validation_ && options.overfit_batches)
     validation_->take_only(options.overfit_batches->of(validation_->num_batches()));
   info->num_train_batches = train_->num_batches();
+  train_->keep_samples_there();
+  if (validation_) validation_->keep_samples_there();
 }
 
 void Trainer::Impl::require_interval(std::int64_t num_batches) const {

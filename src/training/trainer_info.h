@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct TrainerInfo {
   ManualUpdates* updates = nullptr;  // of the training step that is running
 
   DeterministicOperators deterministic_operators{};
+  std::string why_not_recorded{};       // the steps of the model that is trained; empty: they are
   std::unique_ptr<EpochClock> clock{};  // nullptr: nobody asks where the time goes
 
   Device device() const { return gpus.empty() ? cpu() : gpus.front(); }

@@ -46,9 +46,10 @@ TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
   EXPECT_EQ(answer({"seed=3", "transmogrify"}),
             "kindling: there is no command 'transmogrify'; wanted: one of fit, validate, test, predict, "
             "export, import, diff, devices, bench, doctor, list");
-  EXPECT_EQ(answer({"bench", "matmull", "--json"}),
-            "bench: there is no command 'matmull'; wanted: one of matmul, log, pair, transfer; did you mean "
-            "'matmul'?");
+  EXPECT_EQ(
+      answer({"bench", "matmull", "--json"}),
+      "bench: there is no command 'matmull'; wanted: one of matmul, log, pair, transfer, step; did you mean "
+      "'matmul'?");
 }
 
 TEST(CommandLine, RefusesAnOverrideWithoutValue) {

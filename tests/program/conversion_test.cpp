@@ -1,5 +1,7 @@
+#include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
+#include "kindling/base/file.h"
 #include "kindling/tensors/state_dict.h"
 #include "program/program_run.h"
 #include "support/scratch.h"
@@ -62,6 +64,72 @@ TEST(Conversion, ExportsTheModelOfARunOrACheckpoint) {
   save_safetensors(checkpoint, scratch / "c.safetensors");
   ASSERT_EQ(run_program({"export", scratch / "c.safetensors", scratch / "c.pt"}).exit_code, 0);
   expect_equal_states(load_state_file(scratch / "c.pt"), weights);
+}
+
+// Equal to the model in Python: see the tests of export_program.
+TEST(Conversion, ExportsTheModelItself) {
+  const Scratch scratch;
+  const std::string run_folder = scratch / "runs", out = scratch / "model.pt2";
+  ASSERT_EQ(run_program({"fit", "-c", kConfigs / "digits.toml", "--trainer.max_epochs=1",
+                         "--run.dir=" + run_folder, "--quiet", "name=a"})
+                .exit_code,
+            0);
+  std::filesystem::path run;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(run_folder))
+    if (entry.path().filename() == "weights.safetensors") run = entry.path().parent_path();
+  const ProgramRun exported = run_program({"export", run, out});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_NE(exported.out.find("written to " + out + ", for torch.export.load"), std::string::npos)
+      << exported.out;
+  const std::string bytes = read_file(out, 100'000'000);
+  for (const auto& [name, tensor] : load_safetensors(run / "weights.safetensors").tensors) {
+    const std::string_view values(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+    EXPECT_NE(bytes.find(values), std::string::npos) << name;
+    EXPECT_NE(bytes.find("\"" + name + "\""), std::string::npos) << name;
+  }
+  EXPECT_NE(bytes.find("torch.ops.aten.linear.default"), std::string::npos);
+  ASSERT_EQ(run_program({"export", run, out, "--train"}).exit_code, 0);
+  EXPECT_EQ(run_program({"export", run, scratch / "w.pt", "--train"}).exit_code, 2);
+  EXPECT_EQ(run_program({"export", run / "weights.safetensors", out}).exit_code, 2);
+}
+
+// What has been exported is a model in a config: its first losses are those of the run it comes from.
+TEST(Conversion, TrainsAnExportedModelByItsConfig) {
+  const Scratch scratch;
+  const auto fit = [&](const std::string& name, std::vector<std::string> more) {
+    std::vector<std::string> words{"fit",
+                                   "-c",
+                                   kConfigs / "digits_mlp.toml",
+                                   "--trainer.max_epochs=2",
+                                   "--trainer.num_threads=1",
+                                   "--run.dir=" + (scratch / name).string(),
+                                   "--quiet",
+                                   "name=a"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramRun run = run_program(words);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return scratch / name / "a/0001";
+  };
+  const std::filesystem::path first = fit("first", {});
+  const std::string file = scratch / "model.pt2";
+  ASSERT_EQ(run_program({"export", first, file, "--train"}).exit_code, 0);
+  // Both go on from the same weights.
+  const std::string weights = first / "weights.safetensors";
+  const std::filesystem::path written = fit("written", {"model.init_weights=" + weights});
+  std::string data_and_optimizer = text_of(kConfigs / "digits_mlp.toml");
+  data_and_optimizer = data_and_optimizer.substr(data_and_optimizer.find("[data]"));
+  write_text(scratch / "exported.toml",
+             "[model]\nname = \"exported\"\nfile = \"model.pt2\"\n" + data_and_optimizer);
+  const ProgramRun run = run_program({"fit", "-c", scratch / "exported.toml", "--trainer.max_epochs=2",
+                                      "--trainer.num_threads=1",
+                                      "--run.dir=" + (scratch / "exported").string(), "--quiet", "name=a"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const StateDict ours = load_safetensors(scratch / "exported/a/0001/weights.safetensors");
+  expect_equal_states(ours, load_safetensors(written / "weights.safetensors"));
+  const std::filesystem::path folder = scratch / "exported/a/0001";
+  const ProgramRun validated =
+      run_program({"validate", "-c", folder / "config.toml", "--weights", folder.string(), "--quiet"});
+  EXPECT_EQ(validated.exit_code, 0) << validated.err;
 }
 
 TEST(Conversion, RefusesWhatCannotBeMeant) {

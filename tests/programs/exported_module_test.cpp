@@ -1,6 +1,7 @@
 #include "kindling/programs/exported_module.h"
 
 #include <ATen/Context.h>
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,11 +11,15 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
-#include "kindling/data/digits.h"
+#include "kindling/base/log.h"
+#include "kindling/data/data_loader.h"
+#include "kindling/data/data_module.h"
+#include "kindling/data/dataset.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
+#include "support/pt2_bytes.h"
 #include "support/python.h"
 #include "support/scratch.h"
 
@@ -106,6 +111,42 @@ TEST_P(EachProgram, TrainsAsPythonTrainsIt) {
   }
 }
 
+// The batches of Python's training as a set.
+class Batches : public DataModule {
+ public:
+  explicit Batches(const StateDict& saved) {
+    std::vector<at::Tensor> tensors;
+    while (const at::Tensor* each = saved.find("data." + std::to_string(tensors.size())))
+      tensors.push_back(each->flatten(0, 1).narrow(0, 0, 93));  // the last batch is a short one
+    data_ = std::make_shared<TensorDataset>(std::move(tensors));
+  }
+  std::shared_ptr<DataLoader> train_dataloader() override {
+    return std::make_shared<DataLoader>(data_, DataLoaderOptions{.batch_size = 8});
+  }
+
+ private:
+  std::shared_ptr<TensorDataset> data_;
+};
+
+TEST_P(EachProgram, TrainsAlikeWithAStepGraphAndWithout) {
+  Batches data(load_state_file(file(std::string(GetParam().name) + ".sgd.pt")));
+  std::vector<StateDict> trained;
+  std::string said;
+  set_log_observer(
+      [&](LogLevel level, const std::string& line) { said += level >= LogLevel::warning ? line : ""; });
+  for (const std::string step_graph : {"on", "off"}) {
+    const auto model = std::make_shared<ExportedModule>(
+        ExportedModuleOptions{.file = file(std::string(GetParam().name) + ".pt2"), .loss = GetParam().loss});
+    at::manual_seed(4);
+    Trainer({.max_epochs = 3, .step_graph = step_graph}).fit(model, data);
+    trained.push_back(copy_to(state_dict(*model), cpu()));
+  }
+  set_log_observer({});
+  EXPECT_EQ(said, "") << "the steps have not been recorded";
+  for (const auto& [name, tensor] : trained[0].tensors)
+    EXPECT_TRUE(at::equal(tensor, *trained[1].find(name))) << name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Python, EachProgram,
                          ::testing::Values(Case{"resnet18", "cross_entropy"}, Case{"gpt", "cross_entropy"},
                                            Case{"lstm", "cross_entropy"}, Case{"gru", "cross_entropy"},
@@ -114,6 +155,208 @@ INSTANTIATE_TEST_SUITE_P(Python, EachProgram,
                                            Case{"two_inputs", "mse"}, Case{"loss_inside", "output"},
                                            Case{"sizes", "cross_entropy"}, Case{"conv1d", "cross_entropy"}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// --- the small program among the fixtures, which needs no Python ---
+
+const std::filesystem::path kProgram = std::filesystem::path(KINDLING_FIXTURES) / "program.pt2";
+
+ExportedModuleOptions small_program() { return {.file = kProgram}; }
+
+// Rows of three numbers in two classes.
+class Rows : public DataModule {
+ public:
+  explicit Rows(std::int64_t size) : size_(size) {
+    const at::Tensor inputs = at::linspace(-1, 1, size * 3).view({size, 3}).sin();
+    data_ = TensorDataset({inputs, (inputs.sum(1) > 0).to(at::kLong)});
+  }
+  std::shared_ptr<DataLoader> train_dataloader() override {
+    return std::make_shared<DataLoader>(std::make_shared<TensorDataset>(data_),
+                                        DataLoaderOptions{.batch_size = 8});
+  }
+  std::shared_ptr<DataLoader> val_dataloader() override { return train_dataloader(); }
+
+ private:
+  std::int64_t size_;
+  TensorDataset data_{{at::zeros({1, 1})}};
+};
+
+TEST(ExportedModule, HasPythonsNames) {
+  const ExportedModule model(small_program());
+  std::vector<std::string> names;
+  for (const auto& item : model.named_parameters()) names.push_back(item.key());
+  EXPECT_EQ(names, (std::vector<std::string>{"net.0.weight", "net.0.bias", "net.1.weight", "net.1.bias",
+                                             "head.weight", "head.bias"}));
+  names.clear();
+  for (const auto& item : model.named_buffers()) names.push_back(item.key());
+  EXPECT_EQ(names, (std::vector<std::string>{"net.1.running_mean", "net.1.running_var",
+                                             "net.1.num_batches_tracked"}));
+}
+
+TEST(ExportedModule, NeitherDropsNorCountsInEvaluation) {
+  ExportedModule model(small_program());
+  const at::Tensor inputs = at::linspace(-2, 2, 18).view({6, 3});
+  const StateDict before = copy_to(state_dict(model), cpu());
+  const at::Tensor random = at::globalContext().defaultGenerator(at::kCPU).get_state();
+  model.eval();
+  const at::Tensor first = model.forward(inputs);
+  EXPECT_TRUE(at::equal(first, model.forward(inputs)));
+  EXPECT_TRUE(at::equal(random, at::globalContext().defaultGenerator(at::kCPU).get_state()));
+  for (const auto& [name, tensor] : before.tensors)
+    EXPECT_TRUE(at::equal(tensor, *state_dict(model).find(name))) << name;
+  model.train();
+  EXPECT_FALSE(at::equal(first, model.forward(inputs)));
+  EXPECT_EQ(state_dict(model).find("net.1.num_batches_tracked")->item<std::int64_t>(), 1);
+}
+
+TEST(ExportedModule, FrozenLayersKeepTheirStatistics) {
+  const auto model = std::make_shared<ExportedModule>(small_program());
+  model->freeze_by_name({"net.1.*"});
+  model->train();
+  model->forward(at::linspace(-2, 2, 18).view({6, 3}));
+  EXPECT_EQ(state_dict(*model).find("net.1.num_batches_tracked")->item<std::int64_t>(), 0);
+  EXPECT_TRUE(at::equal(*state_dict(*model).find("net.1.running_mean"), at::zeros({4})));
+}
+
+StateDict trained(const std::string& step_graph, std::int64_t epochs) {
+  at::manual_seed(1);
+  const auto model = std::make_shared<ExportedModule>(small_program());
+  Rows data(44);  // the last batch has four rows
+  Trainer trainer({.max_epochs = epochs, .gradient_clip_val = 0.5, .step_graph = step_graph});
+  trainer.fit(model, data);
+  return copy_to(state_dict(*model), cpu());
+}
+
+TEST(ExportedModule, TrainsAlikeWithAStepGraphAndWithout) {
+  std::string said;  // a step that cannot be recorded is told of in a warning
+  set_log_observer(
+      [&](LogLevel level, const std::string& line) { said += level >= LogLevel::warning ? line : ""; });
+  const StateDict replayed = trained("on", 4), eager = trained("off", 4);
+  set_log_observer({});
+  EXPECT_EQ(said, "");
+  for (const auto& [name, tensor] : eager.tensors)
+    EXPECT_TRUE(at::equal(tensor, *replayed.find(name))) << name;
+  EXPECT_FALSE(at::equal(*eager.find("head.weight"),
+                         *state_dict(ExportedModule(small_program())).find("head.weight")));
+}
+
+TEST(ExportedModule, SavesItsWeightsIntoACopy) {
+  const Scratch scratch;
+  const auto model = std::make_shared<ExportedModule>(small_program());
+  Rows data(40);
+  Trainer({.max_epochs = 2}).fit(model, data);
+  model->save(scratch / "trained.pt2");
+  ExportedModule again({.file = scratch / "trained.pt2"});
+  for (const auto& [name, tensor] : state_dict(*model).tensors)
+    EXPECT_TRUE(at::equal(tensor, *state_dict(again).find(name))) << name;
+  model->eval();
+  again.eval();
+  const at::Tensor inputs = at::linspace(-2, 2, 18).view({6, 3});
+  EXPECT_TRUE(at::equal(model->forward(inputs), again.forward(inputs)));
+  // The values are its own: training goes on without changing what has been saved.
+  Trainer({.max_epochs = 1}).fit(model, data);
+  EXPECT_FALSE(at::equal(*state_dict(*model).find("head.weight"), *state_dict(again).find("head.weight")));
+}
+
+TEST(ExportedModule, RefusesWhatItWasNotExportedFor) {
+  ExportedModule model(small_program());
+  const auto text = [&](const at::Tensor& inputs) {
+    return error_text<DataError>([&] { model.forward(inputs); });
+  };
+  EXPECT_NE(text(at::zeros({5, 4})).find("it is Float [5, 4]; wanted: Float [s77, 3]"), std::string::npos);
+  EXPECT_NE(text(at::zeros({5})).find("Float [5]"), std::string::npos);
+  EXPECT_NE(text(at::zeros({5, 3}, at::kLong)).find("Long"), std::string::npos);
+  EXPECT_NE(text(at::zeros({1, 3})).find("sizes from 2 to any"), std::string::npos);
+  EXPECT_NE(error_text<DataError>([&] {
+              model.forward_inputs(Batch({at::zeros({5, 3}), at::zeros({5}), at::zeros({5})}));
+            }).find("the batch has 3 tensors"),
+            std::string::npos);
+  EXPECT_NE(error_text<DataError>([&] {
+              model.loss(at::zeros({4, 2}), at::zeros({4}));
+            }).find("labels"),
+            std::string::npos);
+}
+
+TEST(ExportedModule, AsksWhichDimensionHasTheClasses) {
+  ExportedModule model(small_program());
+  const at::Tensor labels = at::zeros({2, 5}, at::kLong);
+  // [batch, time, classes] and [batch, classes, time] give what LibTorch gives for the latter.
+  const at::Tensor by_time = at::randn({2, 5, 7});
+  EXPECT_TRUE(
+      at::allclose(model.loss(by_time, labels), at::cross_entropy_loss(by_time.transpose(1, 2), labels)));
+  EXPECT_TRUE(at::allclose(model.loss(by_time.transpose(1, 2), labels), model.loss(by_time, labels)));
+  EXPECT_NE(error_text<DataError>([&] {
+              model.loss(at::zeros({2, 5, 5}), labels);
+            }).find("may be in the second"),
+            std::string::npos);
+}
+
+// A program that is changed in its text.
+std::string program_refusal(const std::string& from, const std::string& to) {
+  const Scratch scratch;
+  const std::string whole = read_file(kProgram, 100'000);
+  write_file_atomically(scratch / "x.pt2", pt2_bytes::replaced(whole, "model.json", from, to));
+  return error_text<CheckpointError>([&] { ExportedModule({.file = scratch / "x.pt2"}); });
+}
+
+TEST(ExportedModule, RefusesOperatorsThatAreNotListed) {
+  const auto target = [](const std::string& to) {
+    return program_refusal("torch.ops.aten.relu.default", to);
+  };
+  EXPECT_NE(
+      target("torch.ops.aten.from_file.default").find("not one of those that a program from a file may call"),
+      std::string::npos);
+  EXPECT_NE(target("torch.ops.aten.set_.source_Tensor").find("layer net.2, torch.ops.aten.set_"),
+            std::string::npos);
+  EXPECT_NE(target("torch.ops.mine.relu.default").find("no operator of aten"), std::string::npos);
+  EXPECT_NE(target("builtins.eval").find("no operator of aten"), std::string::npos);
+  EXPECT_NE(target("torch.ops.aten.relu.none").find("no such operator"), std::string::npos);
+  EXPECT_NE(target("torch.ops.aten.item.default").find("depends on values of its tensors"),
+            std::string::npos);
+  EXPECT_NE(target("torch.ops.aten._native_batch_norm_legit_functional.default")
+                .find("leave out run_decompositions"),
+            std::string::npos);
+}
+
+TEST(ExportedModule, RefusesProgramsThatDoNotFitTheirSchemas) {
+  EXPECT_NE(
+      program_refusal("\"name\": \"momentum\"", "\"name\": \"momentums\"").find("\"momentum\" is missing"),
+      std::string::npos);
+  EXPECT_NE(program_refusal("\"name\": \"eps\"", "\"name\": \"momentum\"").find("given twice"),
+            std::string::npos);
+  EXPECT_NE(program_refusal("{\"as_bool\": true}", "{\"as_string\": \"yes\"}").find("does not fit"),
+            std::string::npos);
+  EXPECT_NE(program_refusal("{\"as_tensor\": {\"name\": \"relu\"}}", "{\"as_tensor\": {\"name\": \"later\"}}")
+                .find("(no error)"),
+            std::string::npos)
+      << "made and used under another name";
+  EXPECT_NE(program_refusal("\"outputs\": [{\"as_tensor\": {\"name\": \"relu\"}}]",
+                            "\"outputs\": [{\"as_tensor\": {\"name\": \"other\"}}]")
+                .find("nothing before has made it"),
+            std::string::npos);
+  EXPECT_NE(program_refusal("\"outputs\": [{\"as_tensor\": {\"name\": \"relu\"}}]",
+                            "\"outputs\": [{\"as_tensor\": {\"name\": \"linear\"}}]")
+                .find("two of the name"),
+            std::string::npos);
+  EXPECT_NE(program_refusal("\"buffer_name\": \"net.1.running_var\"", "\"buffer_name\": \"net.0.weight\"")
+                .find("another shape"),
+            std::string::npos);
+  EXPECT_NE(
+      program_refusal("\"parameter_name\": \"head.bias\"", "\"parameter_name\": \"head.\"").find("no values"),
+      std::string::npos);
+  EXPECT_NE(
+      program_refusal("{\"type\": \"cpu\", \"index\": null}", "{\"type\": \"nowhere\", \"index\": null}"),
+      "");
+}
+
+TEST(ExportedModule, SaysWhatIsWrongWithItsOptions) {
+  EXPECT_NE(error_text<ConfigError>([] { ExportedModule({}); }).find("no file is named"), std::string::npos);
+  EXPECT_NE(error_text<ConfigError>([] {
+              ExportedModule({.file = kProgram, .loss = "crossentropy"});
+            }).find("loss"),
+            std::string::npos);
+  EXPECT_NE(error_text<Error>([] { ExportedModule({.file = "nowhere.pt2"}); }).find("nowhere.pt2"),
+            std::string::npos);
+}
 
 }  // namespace
 }  // namespace kindling

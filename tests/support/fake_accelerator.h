@@ -47,6 +47,10 @@ struct Counts {
   // with a change of dtype or of layout on the way.
   int64_t blocking_host_to_device_copies = 0;
   int64_t blocking_device_to_host_copies = 0;
+  // Copies between host and device on another stream than the one that is there from the beginning, and how
+  // often memory was said to be used by another stream than it was made for (record_stream).
+  int64_t side_stream_copies = 0;
+  int64_t recorded_streams = 0;
   // item(), is_nonzero() and whatever else reads one element (_local_scalar_dense).
   int64_t item_reads = 0;
   // Operators whose result the host must know at once: nonzero, masked_select, unique, bincount, equal,
@@ -99,6 +103,17 @@ void set_protected(bool on);
 // So a staging buffer that is written again before its event was done gives wrong numbers. Turning it off
 // carries out all copies still queued. Off at start.
 void set_late_copies(bool on);
+
+// What the devices say is free of their memory: -1, as at start, for what is.
+void set_free_bytes(int64_t bytes);
+
+class FreeBytes {
+ public:
+  explicit FreeBytes(int64_t bytes) { set_free_bytes(bytes); }
+  ~FreeBytes() { set_free_bytes(-1); }
+  FreeBytes(const FreeBytes&) = delete;
+  FreeBytes& operator=(const FreeBytes&) = delete;
+};
 
 class ProtectMemory {
  public:

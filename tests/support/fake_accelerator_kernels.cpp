@@ -63,7 +63,9 @@ void count_copy(const Tensor& from, const Tensor& to, bool is_blocking) {
   } else {
     ++counts.device_to_device_copies;
     counts.device_to_device_bytes += nbytes;
+    return;
   }
+  counts.side_stream_copies += is_on_side_stream((from.is_cpu() ? to : from).device().index()) ? 1 : 0;
 }
 
 // Whether a copy between host and device can be left to the device: pinned, and plain bytes.
@@ -130,7 +132,7 @@ Tensor& set_tensor(Tensor& self, const Tensor& source) {
   return set_storage(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
 }
 
-void record_stream(Tensor& /*self*/, c10::Stream /*stream*/) {}
+void record_stream(Tensor& /*self*/, c10::Stream /*stream*/) { count(&Counts::recorded_streams); }
 
 // LibTorch takes a fused dropout on accelerators, which rounds otherwise; this is what it does on the CPU.
 Tensor dropout(const Tensor& input, double p, bool train) {

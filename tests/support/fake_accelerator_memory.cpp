@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -120,6 +121,11 @@ size_t reserved_bytes(c10::DeviceIndex index) {
   return memory().arenas.at(index).used();
 }
 
+std::atomic<int64_t>& said_free_bytes() {
+  static std::atomic<int64_t> bytes = -1;
+  return bytes;
+}
+
 class DeviceMemory final : public c10::DeviceAllocator {
  public:
   at::DataPtr allocate(size_t nbytes) override { return allocate_on(current_device(), nbytes); }
@@ -131,7 +137,9 @@ class DeviceMemory final : public c10::DeviceAllocator {
 
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t /*pool*/) override {}
-  void recordStream(const at::DataPtr& /*data*/, c10::Stream /*stream*/) override {}
+  void recordStream(const at::DataPtr& /*data*/, c10::Stream /*stream*/) override {
+    count(&Counts::recorded_streams);
+  }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
     c10::CachingDeviceAllocator::DeviceStats stats;
     const Counts now = counts();
@@ -146,7 +154,8 @@ class DeviceMemory final : public c10::DeviceAllocator {
     ledger().counts.peak_bytes.at(index) = ledger().counts.live_bytes.at(index);
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
-    return {kArenaBytes - reserved_bytes(index), kArenaBytes};
+    const int64_t said = said_free_bytes();
+    return {said < 0 ? kArenaBytes - reserved_bytes(index) : static_cast<size_t>(said), kArenaBytes};
   }
 };
 
@@ -253,6 +262,8 @@ MemoryAccess::~MemoryAccess() {
   const std::lock_guard lock(memory().mutex);
   if (--memory().num_users == 0 && memory().is_protected) memory().set_reachable(false);
 }
+
+void set_free_bytes(int64_t bytes) { said_free_bytes() = bytes; }
 
 void set_protected(bool on) {
   const std::lock_guard lock(memory().mutex);

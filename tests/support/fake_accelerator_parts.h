@@ -66,6 +66,8 @@ struct LateCopy {
   size_t nbytes = 0;
 };
 bool late_copies();
+// Whether the current stream of the device is another one than that of the beginning.
+bool is_on_side_stream(c10::DeviceIndex device);
 // Queues on the current stream of the device.
 void enqueue_late_copy(c10::DeviceIndex device, LateCopy copy);
 // Carries out what the current stream of the storage's device must have done before it uses the storage.

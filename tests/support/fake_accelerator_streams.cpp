@@ -240,6 +240,8 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
 
 bool late_copies() { return streams().late_copies; }
 
+bool is_on_side_stream(c10::DeviceIndex device) { return current_stream(device).id() != 0; }
+
 void set_late_copies(bool on) {
   streams().late_copies = on;
   if (on) return;

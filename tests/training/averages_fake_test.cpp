@@ -49,7 +49,7 @@ Cost cost_of(std::vector<std::shared_ptr<Callback>> callbacks) {
   at::manual_seed(7);
   const auto costs = std::make_shared<StepCosts>();
   callbacks.insert(callbacks.begin(), costs);
-  NoiseImages data(40, 4, 4);
+  NoiseImages data(40, 4, 4, "off");
   Trainer(
       {.max_epochs = 4, .num_gpus = 1, .optimizer = rule_named("adam"), .callbacks = std::move(callbacks)})
       .fit(std::make_shared<Busy>(), data);

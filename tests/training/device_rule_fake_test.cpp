@@ -62,7 +62,7 @@ class FakeDeviceRule : public testing::TestWithParam<Case> {
       model = std::make_shared<Lenet>();
     else
       model = std::make_shared<Mlp>(MlpOptions{.hidden = {16}});
-    NoiseImages data(num_batches * kBatchSize, name == "lenet" ? 28 : 10, kBatchSize);
+    NoiseImages data(num_batches * kBatchSize, name == "lenet" ? 28 : 10, kBatchSize, "off");
     const auto counter = std::make_shared<Counter>();
     Trainer({.max_epochs = kNumEpochs,
              .num_gpus = 1,
@@ -148,7 +148,7 @@ TEST(FakeDeviceRuleOfSchedules, NoneMakesTheLoopWait) {
     const auto counter = std::make_shared<Counter>();
     const auto model = std::make_shared<Mlp>(MlpOptions{.hidden = {16}});
     if (schedule) model->freeze_by_name({"net.1.*"});
-    NoiseImages data(20 * kBatchSize, 10, kBatchSize);
+    NoiseImages data(20 * kBatchSize, 10, kBatchSize, "off");
     Trainer({.max_epochs = kNumEpochs,
              .num_gpus = 1,
              .optimizer =

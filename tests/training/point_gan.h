@@ -63,7 +63,7 @@ class PointGan : public ManualModule {
 inline constexpr std::int64_t kGanBatches = 5;
 
 inline TensorData gan_points() {
-  return {{at::linspace(1, 3, 20).unsqueeze(1)}, {}, {.batch_size = 4, .shuffle = false}};
+  return {{at::linspace(1, 3, 20).unsqueeze(1)}, {}, {.batch_size = 4, .shuffle = false, .resident = "off"}};
 }
 
 }  // namespace kindling

@@ -111,7 +111,7 @@ TEST(FakeActivationCheckpoint, WaitsForNothing) {
     std::shared_ptr<DataLoader> train_dataloader() override {
       return get_tensorloader({at::ones({20, 16}), at::ones({20, 16})}, false);
     }
-    Ones() : DataModule({.batch_size = 4}) {}
+    Ones() : DataModule({.batch_size = 4, .resident = "off"}) {}
   } data;
   expect_no_wait(*std::make_shared<DeepNet>(4, 2), data, 2 * 5);
 }

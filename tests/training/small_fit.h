@@ -80,8 +80,9 @@ inline OptimizerFactory sgd(double lr) {
 // for validation.
 class NoiseImages : public ImageData {
  public:
-  NoiseImages(std::int64_t n, std::int64_t size, std::int64_t batch_size)
-      : ImageData({}, {.batch_size = batch_size}), n_(n), size_(size) {}
+  NoiseImages(std::int64_t n, std::int64_t size, std::int64_t batch_size,
+              const std::string& resident = "auto")
+      : ImageData({}, {.batch_size = batch_size, .resident = resident}), n_(n), size_(size) {}
 
  protected:
   Split load() override { return {.train = made(1), .val = made(2)}; }

@@ -78,7 +78,7 @@ std::shared_ptr<TechniqueCosts> costs_of(const std::vector<Technique>& wanted) {
   const auto costs = std::make_shared<TechniqueCosts>();
   options.callbacks = {costs};
   for (const Technique& technique : wanted) technique(options);
-  NoiseImages data(kTechniqueBatches * 4, 4, 4);
+  NoiseImages data(kTechniqueBatches * 4, 4, 4, "off");
   at::manual_seed(7);
   Trainer(options).fit(std::make_shared<Busy>(), data);
   EXPECT_EQ(costs->batches, kTechniqueEpochs * kTechniqueBatches);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,11 +15,16 @@
 
 namespace kindling {
 
+class ResidentTensors;
+
 struct DataLoaderOptions {
   std::int64_t batch_size = 64;
   bool shuffle = false;
   bool drop_last = false;  // leave out a last batch that is not full
   std::int64_t seed = 0;   // the order of epoch e (from 0) is randperm(n) of a generator seeded with seed + e
+  // Whether a fit on a card keeps all samples in the card's memory; the batches are the same ones. "auto":
+  // tensors (TensorDataset) that take at most a quarter of what is free there; "on": or the fit is refused.
+  std::string resident = "auto";
 };
 
 // Makes batches of a data set: one indexed copy per tensor and batch into a buffer that is used again when
@@ -32,7 +38,7 @@ struct DataLoaderOptions {
 // Used from one thread.
 class KINDLING_API DataLoader {
  public:
-  // Throws DataError for an empty set or a batch_size below 1.
+  // Throws DataError for an empty set, a batch_size below 1 or an option that is no such word.
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
@@ -50,7 +56,11 @@ class KINDLING_API DataLoader {
     // Where the batches will go. For a card they are gathered in pinned memory, so that their copies need no
     // wait; a buffer is written again only after the card has read it (an event on its current stream tells,
     // asked and never waited for).
-    void stage_for(Device device) { device_ = device; }
+    void stage_for(Device device);
+    // Copies the samples to that card, where `resident` lets them be, and gathers batches there, as long as
+    // no operator writes to the set's tensors. What it has taken goes with the last such cursor. Throws
+    // DataError where "on" cannot be.
+    void keep_samples_there();
     // Takes the samples rank, rank + size, rank + 2·size, … of each epoch's order; the first ones once more
     // where they are fewer than others have, so that all ranks have equally many. Holds from the next seek()
     // on.
@@ -68,6 +78,8 @@ class KINDLING_API DataLoader {
 
    private:
     bool uses_views() const;
+    bool uses_resident();
+    Batch resident_batch(std::int64_t begin, std::int64_t count);
     bool shuffles() const noexcept { return loader_->options_.shuffle && !keeps_order_; }
     std::int64_t num_samples() const noexcept;
 
@@ -76,11 +88,14 @@ class KINDLING_API DataLoader {
     std::int64_t rank_ = 0, num_ranks_ = 1;
     bool keeps_order_ = false;
     at::Tensor order_;  // int64 [num_samples()] of this epoch; undefined before the first seek()
+    std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
+    at::Tensor order_there_;                           // where these are; undefined until it is asked for
     std::int64_t batch_index_ = 0;
   };
 
   // Those of the loader's own cursor.
   void stage_for(Device device) { cursor_.stage_for(device); }
+  void keep_samples_there() { cursor_.keep_samples_there(); }
   void start_epoch(std::int64_t epoch);
   bool next(Batch& batch);
 
@@ -121,6 +136,7 @@ class KINDLING_API DataLoader {
   DataLoaderOptions options_;
   std::vector<Batch> views_;  // of every batch, when the set has views
   std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::weak_ptr<const ResidentTensors> resident_;  // what its cursors share
   Cursor cursor_;
   std::int64_t next_epoch_ = 0;
 };

@@ -21,8 +21,9 @@ struct DataOptions {
   bool drop_last = false;
   std::optional<std::array<std::int64_t, 2>> train{};  // range of the training samples; absent: all
   std::optional<std::array<std::int64_t, 2>>
-      val{};              // range of the validation samples; absent: the set's own split
-  std::int64_t seed = 0;  // of the shuffling; a program takes the run's seed
+      val{};                      // range of the validation samples; absent: the set's own split
+  std::int64_t seed = 0;          // of the shuffling; a program takes the run's seed
+  std::string resident = "auto";  // see DataLoaderOptions
 
   static constexpr auto fields = kindling::fields(
       kindling::field("batch_size", &DataOptions::batch_size, {.doc = "samples per batch", .min = 1}),
@@ -34,7 +35,11 @@ struct DataOptions {
                       {.doc = "[first, end) of the training samples; absent: all", .min = 0}),
       kindling::field(
           "val", &DataOptions::val,
-          {.doc = "[first, end) of the validation samples; absent: the set's own split", .min = 0}));
+          {.doc = "[first, end) of the validation samples; absent: the set's own split", .min = 0}),
+      kindling::field(
+          "resident", &DataOptions::resident,
+          {.doc = "all samples stay in a card's memory; auto: where they take a quarter of it at most",
+           .choices = "auto|on|off"}));
 };
 
 // Data and how to make batches of it.

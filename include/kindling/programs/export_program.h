@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "kindling/base/export.h"
+#include "kindling/nn/module.h"
+#include "kindling/tensors/batch.h"
+
+// Models of C++ for Python: files that torch.export.load reads, written without Python.
+namespace kindling {
+
+// Runs a model: inputs → outputs.
+using BatchFunction = std::function<Batch(const Batch&)>;
+
+struct ExportOptions {
+  std::filesystem::path path{};  // of the file, model.pt2; its folder exists
+  // The program runs with any batch size; otherwise with the example's alone.
+  bool dynamic_batch = true;
+  // The forward of training mode, to be trained on in Python: dropout draws, statistics move. Otherwise that
+  // of evaluation mode. A program has one of the two for ever.
+  bool train = false;
+};
+
+// Writes the model's forward_inputs() as a program of ATen operators with the model's weights under their
+// names. What it uses of the example becomes the program's inputs: a tensor that no operator touches, as
+// labels, is none. In Python the parts of a list are arguments, a map is one argument, a dict.
+//
+// The forward runs a few times, on the CPU, with batches made of the example's samples: tensors as long as
+// the first one along dimension 0 have a sample in each row, others stay as they are. Before the file gets
+// its name it is read back, run with a batch size that has not been recorded, and compared with the model.
+// Afterwards the model, its modes and LibTorch's random numbers are what they were, also when this throws.
+//
+// Throws Error that names the operator and the layer for a forward that is no program: the host reads values
+// or a shape depends on them, a number is no a * batch + b, operators are not PyTorch's own. What it cannot
+// see is a branch on the batch size that is taken alike by all sizes tried (3, 5, 7, 11).
+KINDLING_API void export_program(Module& model, const Batch& example, const ExportOptions& options);
+
+// The same of any module, by a function that runs it: all tensors of the example are inputs, and the result
+// may be one tensor (Batch::leaf), a list of several, which Python gets as a tuple, or a map, as a dict.
+KINDLING_API void export_program(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
+                                 const ExportOptions& options);
+
+}  // namespace kindling

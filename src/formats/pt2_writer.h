@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/exported_program.h"
+#include "formats/zip_writer.h"
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+// What a .pt2 is made of; borrowed until it has been written.
+struct Pt2Parts {
+  const ExportedProgram& program;
+  std::span<const ProgramWeight> weights;      // those that the program's inputs name, constants among them
+  std::span<const std::string_view> storages;  // the bytes of each storage
+  std::string_view examples;                   // of the arguments, as torch_file_of writes them
+};
+
+// An archive that Python's torch.export.load reads.
+class KINDLING_API Pt2Writer {
+ public:
+  explicit Pt2Writer(const Pt2Parts& parts);
+  Pt2Writer(const Pt2Writer&) = delete;
+  Pt2Writer& operator=(const Pt2Writer&) = delete;
+
+  // The file, in pieces, as long as this and the parts live.
+  std::span<const std::string_view> pieces() const noexcept { return pieces_; }
+  // Atomic and durable (write_file_atomically). Throws CheckpointError.
+  void write(const std::filesystem::path& path) const;
+
+ private:
+  void add_weights(const Pt2Parts& parts, bool constants);
+
+  ZipWriter archive_;
+  std::vector<std::string_view> pieces_;
+  std::string program_, weights_, constants_;  // their JSON
+};
+
+}  // namespace kindling

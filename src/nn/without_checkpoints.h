@@ -1,0 +1,23 @@
+#pragma once
+
+#include <utility>
+
+namespace kindling {
+
+// While it lives, activation checkpoints on this thread compute their parts as if they were none: who looks
+// at what a forward calls finds its operators, not the way they are computed again.
+class WithoutCheckpoints {
+ public:
+  WithoutCheckpoints() : former_(std::exchange(is_on_, true)) {}
+  ~WithoutCheckpoints() { is_on_ = former_; }
+  WithoutCheckpoints(const WithoutCheckpoints&) = delete;
+  WithoutCheckpoints& operator=(const WithoutCheckpoints&) = delete;
+
+  static bool is_on() noexcept { return is_on_; }
+
+ private:
+  inline static thread_local bool is_on_ = false;
+  bool former_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,30 @@
+#include "program/start_files.h"
+
+#include <utility>
+
+#include "kindling/base/error.h"
+#include "kindling/optim/python_optimizer.h"
+#include "program/weights.h"
+
+namespace kindling {
+
+OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOptions& start) {
+  if (!start.init_state) return make;
+  return [make, start](ParameterGroups parameters) {
+    auto optimizer = make(std::move(parameters));
+    load_python_optimizer(*optimizer, *start.init_state, start.init_key);
+    return optimizer;
+  };
+}
+
+void start_from_files(const RunConfig& config, Module& model) {
+  if (config.model.init_weights) load_weights_from(model, *config.model.init_weights, config.model.init_key);
+  if (!config.optimizer_start.init_state) return;
+  if (!config.model.init_weights)
+    throw ConfigError({.place = "optimizer.init_state",
+                       .found = "the state of an optimizer is that of certain weights",
+                       .wanted = "model.init_weights beside it"});
+  with_start(config.trainer_options().optimizer, config.optimizer_start)(ParameterGroups(model));
+}
+
+}  // namespace kindling

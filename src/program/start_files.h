@@ -1,0 +1,15 @@
+#pragma once
+
+#include "kindling/nn/module.h"
+#include "kindling/optim/optimizer_factory.h"
+#include "program/run_config.h"
+
+namespace kindling {
+
+// What a new run starts from, before there is a folder of it. Throws ConfigError and CheckpointError.
+void start_from_files(const RunConfig& config, Module& model);
+
+// An optimizer that begins with Python's state, where one is asked for.
+OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOptions& start);
+
+}  // namespace kindling

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/exported_program.h"
+#include "programs/batch_line.h"
+
+namespace kindling {
+
+// A call of an operator: a node that has all arguments, in the order of the operator's schema.
+struct RecordedCall {
+  c10::OperatorHandle op;
+  ProgramNode node;
+  std::vector<const void*> writes{};  // storages that it changes
+  std::string behind{};               // the layer whose weights were used last, up to this call
+};
+
+// What a model's forward called, above autograd, with one batch. Values have numbers for names, which are the
+// same in each recording of the same forward.
+struct ForwardRecording {
+  std::vector<RecordedCall> calls{};
+  std::map<std::string, ProgramTensor> tensors{};               // by the values' names, as everything here
+  std::map<std::string, const void*> storages{};                // of weights, too
+  std::vector<std::pair<std::string, at::Tensor>> constants{};  // what the host made, in order of discovery
+  std::vector<std::string> weights{}, inputs{}, outputs{};
+  std::map<std::string, BatchLine> numbers{};  // that the program computes of the batch size
+};
+
+// Calls visit(name) for the values in an argument; `visit` may change them.
+template <class Argument, class Visit>
+void for_each_value(Argument& argument, const Visit& visit) {
+  if (auto* tensor = std::get_if<TensorName>(&argument.value)) visit(tensor->name);
+  if (auto* number = std::get_if<NumberName>(&argument.value)) visit(number->name);
+  if (auto* list = std::get_if<ProgramList>(&argument.value))
+    for (auto& item : list->items) for_each_value(item, visit);
+}
+
+}  // namespace kindling

@@ -1,0 +1,209 @@
+#include "formats/pt2_file.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <algorithm>
+
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "support/pt2_bytes.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+using pt2_bytes::parts_of_archive;
+using torch_bytes::zip_of;
+
+class Pt2 : public testing::Test {
+ protected:
+  const std::string whole_ = read_file(std::filesystem::path(KINDLING_FIXTURES) / "program.pt2", 100'000);
+
+  static std::string refusal(const std::string& bytes) {
+    return error_text<CheckpointError>([&] { Pt2File::of_bytes(bytes, "x.pt2"); });
+  }
+  std::string refusal_with(const std::string& entry, const std::string& from, const std::string& to) const {
+    return refusal(pt2_bytes::replaced(whole_, entry, from, to));
+  }
+};
+
+std::string bytes_of_storage(const Pt2File& file, std::size_t storage) {
+  std::string bytes(file.storage_bytes(storage), '\0');
+  file.read_storage(storage, bytes.data());
+  return bytes;
+}
+
+TEST_F(Pt2, HasTheProgramAndTheWeights) {
+  const Pt2File file = Pt2File::of_bytes(whole_, "x.pt2");
+  const ExportedProgram& program = file.program();
+  ASSERT_EQ(program.inputs.size(), 11u);
+  EXPECT_EQ(program.inputs[0].target, "net.0.weight");
+  EXPECT_EQ(program.inputs[0].kind, ProgramInput::Kind::parameter);
+  EXPECT_EQ(program.inputs[8].target, "net.1.num_batches_tracked");
+  EXPECT_EQ(program.inputs[9].kind, ProgramInput::Kind::constant);
+  EXPECT_EQ(program.inputs[10].kind, ProgramInput::Kind::user);
+  EXPECT_EQ(program.nodes[3].target, "torch.ops.aten.batch_norm.default");
+  EXPECT_EQ(program.nodes[3].layer, "net.1");
+  EXPECT_EQ(program.nodes[3].inputs[5].name, "training");
+  EXPECT_TRUE(std::get<bool>(program.nodes[3].inputs[5].argument.value));
+  EXPECT_EQ(program.input_names, std::vector<std::string>{"x"});
+  EXPECT_EQ(program.ranges.at("s77").first, 2);
+  EXPECT_EQ(program.tensors.at("x").sizes[0].number, 5);
+  EXPECT_EQ(program.tensors.at("x").sizes[1].number, 3);
+  ASSERT_EQ(file.weights().size(), 9u);
+  const auto weight = std::ranges::find(file.weights(), "net.0.weight", &ProgramWeight::name);
+  ASSERT_NE(weight, file.weights().end());
+  EXPECT_TRUE(weight->is_parameter);
+  EXPECT_EQ(file.storage_bytes(weight->storage), 4u * 3 * 4);
+  ASSERT_EQ(file.constants().size(), 1u);
+  EXPECT_EQ(bytes_of_storage(file, file.constants()[0].storage),
+            std::string("\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16));
+}
+
+TEST_F(Pt2, WritesACopyWithOtherValues) {
+  const Scratch scratch;
+  const Pt2File file = Pt2File::of_bytes(whole_, "x.pt2");
+  std::vector<std::string> storages;
+  for (std::size_t i = 0; i < file.num_storages(); ++i) storages.push_back(bytes_of_storage(file, i));
+  storages[2].assign(storages[2].size(), 'x');
+  file.write_copy(scratch / "copy.pt2", std::vector<std::string_view>(storages.begin(), storages.end()));
+  const Pt2File copy(scratch / "copy.pt2");
+  for (std::size_t i = 0; i < file.num_storages(); ++i) EXPECT_EQ(bytes_of_storage(copy, i), storages[i]);
+  const auto before = parts_of_archive(whole_),
+             after = parts_of_archive(read_file(scratch / "copy.pt2", 100'000));
+  ASSERT_EQ(after.size(), before.size());
+  int changed = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i].name, before[i].name);
+    changed += after[i].bytes != before[i].bytes ? 1 : 0;
+  }
+  EXPECT_EQ(changed, 1);
+}
+
+std::string deflated(const std::string& bytes) {
+  std::string out(::compressBound(bytes.size()) + 64, '\0');
+  z_stream stream = {};
+  deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  ::deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+// An archive whose entries are deflated, as other programs pack them.
+std::string packed(const std::vector<torch_bytes::ZipPart>& parts) {
+  using torch_bytes::little;
+  std::string bytes, directory;
+  for (const torch_bytes::ZipPart& part : parts) {
+    const std::string small = deflated(part.bytes);
+    const std::string fields = little(0, 2) + little(8, 2) + little(0, 4) +
+                               little(torch_bytes::crc_of(part.bytes), 4) + little(small.size(), 4) +
+                               little(part.directory_size, 4) + little(part.name.size(), 2) + little(0, 2);
+    directory += "PK\1\2" + little(0, 4) + fields + little(0, 10) + little(bytes.size(), 4) + part.name;
+    bytes += "PK\3\4" + little(0, 2) + fields + part.name + small;
+  }
+  const std::uint64_t begin = bytes.size();
+  return bytes + directory + "PK\5\6" + little(0, 4) + little(parts.size(), 2) + little(parts.size(), 2) +
+         little(directory.size(), 4) + little(begin, 4) + little(0, 2);
+}
+
+TEST_F(Pt2, ReadsDeflatedEntries) {
+  const Pt2File file = Pt2File::of_bytes(packed(parts_of_archive(whole_)), "x.pt2");
+  const Pt2File stored = Pt2File::of_bytes(whole_, "x.pt2");
+  EXPECT_EQ(file.program().nodes.size(), stored.program().nodes.size());
+  for (std::size_t i = 0; i < file.num_storages(); ++i)
+    EXPECT_EQ(bytes_of_storage(file, i), bytes_of_storage(stored, i));
+}
+
+TEST_F(Pt2, RefusesDeflatedEntriesThatLie) {
+  auto parts = parts_of_archive(whole_);
+  for (const std::uint64_t size : {parts[0].bytes.size() - 1, parts[0].bytes.size() + 1}) {
+    auto lying = parts;
+    lying[0].directory_size = size;
+    const std::string text = error_text<CheckpointError>([&] {
+      const Pt2File file = Pt2File::of_bytes(packed(lying), "x.pt2");
+      for (std::size_t i = 0; i < file.num_storages(); ++i) bytes_of_storage(file, i);
+    });
+    EXPECT_NE(text, "(no error)") << size;
+  }
+  parts.push_back({.name = "program/bomb", .bytes = std::string(std::size_t{64} << 20, '\0')});
+  EXPECT_NE(refusal(packed(parts)).find("more than a hundred times the bytes of the file"),
+            std::string::npos);
+}
+
+TEST_F(Pt2, RefusesOtherFormatsAndVersions) {
+  EXPECT_NE(refusal_with("model.json", "\"major\": 8", "\"major\": 9").find("major version 9; wanted: 8"),
+            std::string::npos);
+  EXPECT_NE(refusal_with("archive_version", "0", "7").find("archive_version is \"7\""), std::string::npos);
+  EXPECT_NE(refusal_with("byteorder", "little", "big").find("byteorder"), std::string::npos);
+  EXPECT_NE(refusal_with("models/model.json", "{", "").find("no valid JSON"), std::string::npos);
+  auto parts = parts_of_archive(whole_);
+  std::erase_if(parts, [](const auto& part) { return part.name.ends_with("model.json"); });
+  EXPECT_NE(refusal(zip_of(parts)).find("no entry models/model.json"), std::string::npos);
+  EXPECT_NE(refusal(zip_of({{.name = "x/data.pkl", .bytes = "x"}})).find("no archive_format"),
+            std::string::npos);
+}
+
+TEST_F(Pt2, RefusesValuesOutsideTheirStorage) {
+  const std::string config = "model_weights_config.json";
+  for (const auto& [from, to] :
+       {std::pair("\"storage_offset\": {\"as_int\": 0}", "\"storage_offset\": {\"as_int\": 1}"),
+        std::pair("\"storage_offset\": {\"as_int\": 0}", "\"storage_offset\": {\"as_int\": -1}"),
+        std::pair("\"strides\": [{\"as_int\": 3}", "\"strides\": [{\"as_int\": 4}"),
+        std::pair("\"strides\": [{\"as_int\": 3}", "\"strides\": [{\"as_int\": -3}"),
+        std::pair("{\"as_int\": 4}, {\"as_int\": 3}", "{\"as_int\": 5}, {\"as_int\": 3}"),
+        std::pair("{\"as_int\": 4}, {\"as_int\": 3}", "{\"as_int\": 4611686018427387905}, {\"as_int\": 3}"),
+        std::pair("\"dtype\": 7", "\"dtype\": 8")})
+    EXPECT_NE(refusal_with(config, from, to).find("do not lie inside the"), std::string::npos) << to;
+  EXPECT_NE(refusal_with(config, "\"dtype\": 7", "\"dtype\": 99").find("dtype 99"), std::string::npos);
+  EXPECT_NE(refusal_with(config, "weight_3", "weight_x").find("no entry"), std::string::npos);
+  EXPECT_NE(refusal_with(config, "\"use_pickle\": false", "\"use_pickle\": true").find("pickle"),
+            std::string::npos);
+}
+
+TEST_F(Pt2, RefusesWhatProgramsAreNotMadeOf) {
+  const std::string model = "model.json";
+  EXPECT_NE(
+      refusal_with(model, "{\"as_bool\": true}", "{\"as_graph\": {\"name\": \"g\"}}").find("control flow"),
+      std::string::npos);
+  EXPECT_NE(refusal_with(model, "\"as_float\": 0.5", "\"as_custom_obj\": 1").find("as_custom_obj"),
+            std::string::npos);
+  EXPECT_NE(refusal_with(model, "{\"user_input\": {\"arg\"", "{\"token\": {\"arg\"").find("token"),
+            std::string::npos);
+  EXPECT_NE(refusal_with(model, "user_output", "gradient_to_parameter").find("without its gradients"),
+            std::string::npos);
+  EXPECT_NE(refusal_with(model, "builtins.tuple", "some.Class").find("some.Class"), std::string::npos);
+  EXPECT_NE(
+      refusal_with(model, "\"target\": \"torch.ops", "\"goal\": \"torch.ops").find("it has no \"target\""),
+      std::string::npos);
+  EXPECT_NE(
+      refusal_with(model, "\"inputs\": [{\"name\"", "\"inputs\": [3, {\"name\"").find("wanted: an object"),
+      std::string::npos);
+}
+
+TEST_F(Pt2, AnyByteOfTheProgramMayChange) {
+  const auto parts = parts_of_archive(whole_);
+  const auto model =
+      std::ranges::find_if(parts, [](const auto& part) { return part.name.ends_with("model.json"); });
+  int refused = 0, read = 0;
+  for (std::size_t i = 0; i < model->bytes.size(); i += 3) {
+    auto changed = parts;
+    changed[static_cast<std::size_t>(model - parts.begin())].bytes[i] ^= 0x11;
+    try {
+      Pt2File::of_bytes(zip_of(changed), "x.pt2");
+      ++read;
+    } catch (const CheckpointError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(read, 100);
+}
+
+}  // namespace
+}  // namespace kindling

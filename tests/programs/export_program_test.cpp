@@ -1,0 +1,271 @@
+#include "kindling/programs/export_program.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "device/random_state.h"
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/nn/evaluation_guard.h"
+#include "kindling/nn/lenet.h"
+#include "kindling/nn/linear_regression.h"
+#include "kindling/nn/mlp.h"
+#include "kindling/nn/small_cnn.h"
+#include "kindling/nn/softmax_regression.h"
+#include "kindling/tensors/state_dict.h"
+#include "programs/exported_models.h"
+#include "support/python.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+using namespace exported_models;
+using Example = std::function<Batch(std::int64_t)>;
+
+// Those that are recorded are 5, 7 and 11.
+constexpr std::int64_t kTried[] = {1, 3, 5, 7, 27};
+
+Batch images(std::int64_t n, std::int64_t channels, std::int64_t size) {
+  return {at::randn({n, channels, size, size}), at::randint(10, {n})};
+}
+
+std::string run_python(const Scratch& scratch, const std::string& arguments) {
+  const std::string command = python_with_torch() + " " KINDLING_TESTS "/programs/" + arguments + " >" +
+                              (scratch / "log").string() + " 2>&1";
+  const int code = std::system(command.c_str());
+  const std::string log = read_file(scratch / "log", 1'000'000);
+  return (code == 0 ? "" : "failed\n") + log;
+}
+
+// What a model computes, for check_exported.py.
+void save_expected(const std::filesystem::path& file, const BatchFunction& forward, const Example& example) {
+  StateDict state;
+  for (const std::int64_t size : kTried) {
+    const Batch in = example(size), out = forward(in);
+    const std::string batch = std::to_string(size) + ".";
+    for (std::size_t i = 0; i < in.tensors().size(); ++i)
+      state.tensors.emplace_back("in." + batch + std::to_string(i), in.tensors()[i]);
+    for (std::size_t i = 0; i < out.tensors().size(); ++i)
+      state.tensors.emplace_back("out." + batch + std::to_string(i), out.tensors()[i]);
+  }
+  save_torch(state, file);
+}
+
+// Moves the statistics of batch norm away from where they began.
+void warm_up(Module& model, const Batch& batch) {
+  model.apply_init(batch);
+  model.train();
+  model.forward_inputs(batch);
+}
+
+struct InPython {
+  Scratch scratch{};
+
+  // `inputs` of an example are what the program takes; labels come behind.
+  void add(const std::string& name, const std::shared_ptr<Module>& model, const Example& example,
+           std::size_t inputs = 1) {
+    warm_up(*model, example(8));
+    export_program(*model, example(6), {.path = scratch / (name + ".pt2")});
+    const EvaluationGuard evaluation(*model);
+    const auto forward = [&](const Batch& batch) { return Batch::leaf(model->forward_inputs(batch)); };
+    const auto without_labels = [&](std::int64_t size) {
+      const Batch batch = example(size);
+      return Batch(std::vector<at::Tensor>(batch.tensors().begin(), batch.tensors().begin() + inputs));
+    };
+    save_expected(scratch / (name + ".pt"), forward, without_labels);
+  }
+};
+
+Batch words(std::int64_t n) { return {at::randint(50, {n, 12}), at::randint(50, {n, 12})}; }
+
+Batch ids_and_mask(std::int64_t n) {
+  return Batch::map({{"ids", Batch::leaf(at::randint(50, {n, 9}))},
+                     {"mask", Batch::leaf(at::randint(2, {n, 9}).to(at::kBool))}});
+}
+
+TEST(ExportProgram, WritesWhatPythonReads) {
+  if (python_with_torch().empty())
+    GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
+  torch::manual_seed(1);
+  InPython python;
+  const auto digits = [](std::int64_t n) { return images(n, 1, 28); };
+  python.add("mlp", std::make_shared<Mlp>(), digits);
+  python.add("lenet", std::make_shared<Lenet>(), digits);
+  python.add("small_cnn", std::make_shared<SmallCnn>(), digits);
+  python.add("softmax_regression", std::make_shared<SoftmaxRegression>(), digits);
+  python.add("linear_regression", std::make_shared<LinearRegression>(), [](std::int64_t n) {
+    return Batch{at::randn({n, 2}), at::randn({n, 1})};
+  });
+  python.add("resnet", std::make_shared<ResNet>(), [](std::int64_t n) { return images(n, 3, 32); });
+  python.add("gru", std::make_shared<Gru>(), [](std::int64_t n) { return Batch{at::randn({n, 11, 8})}; });
+  python.add("lstm", std::make_shared<Lstm>(), words);
+  python.add("gpt", std::make_shared<Gpt>(), words);
+  python.add("encoder", std::make_shared<Encoder>(), [](std::int64_t n) {
+    return Batch{at::randn({n, 6, 32})};
+  });
+  python.add(
+      "two_inputs", std::make_shared<TwoInputs>(),
+      [](std::int64_t n) {
+        return Batch{at::randn({n, 1, 9, 9}), at::randn({n, 6}), at::randint(3, {n})};
+      },
+      /*inputs=*/2);
+  const auto maps = std::make_shared<Dictionaries>();
+  const auto run = [&](const Batch& batch) { return maps->run(batch); };
+  export_program(*maps, run, ids_and_mask(6), {.path = python.scratch / "dictionaries.pt2"});
+  {
+    const EvaluationGuard evaluation(*maps);
+    save_expected(python.scratch / "dictionaries.pt", run, ids_and_mask);
+  }
+  const std::string log = run_python(python.scratch, "check_exported.py " + python.scratch.folder().string());
+  EXPECT_EQ(log.find("FAILED"), std::string::npos) << log;
+  for (const char* name : {"mlp", "lenet", "small_cnn", "softmax_regression", "linear_regression", "resnet",
+                           "gru", "lstm", "gpt", "encoder", "two_inputs", "dictionaries"})
+    EXPECT_NE(("\n" + log).find(std::string("\n") + name + " ok "), std::string::npos) << log;
+  EXPECT_NE(log.find("'wte.weight'"), std::string::npos) << log;
+  EXPECT_NE(log.find("['logits', 'pooled']"), std::string::npos) << log;
+}
+
+// A step as train_exported.py makes it, behind the model's own batches.
+void save_first_step(const std::filesystem::path& file, Module& model, const Batch& batch) {
+  model.train();
+  torch::manual_seed(7);
+  const at::Tensor loss = model.loss(model.forward_inputs(batch), batch.labels());
+  loss.backward();
+  StateDict state{.tensors = {{"x", batch[0]}, {"y", batch[1]}, {"loss", loss.detach()}}, .metadata = {}};
+  for (const auto& item : model.named_parameters())
+    state.tensors.emplace_back("after." + item.key(), item.value().detach() - 0.1 * item.value().grad());
+  for (const auto& item : model.named_buffers())
+    state.tensors.emplace_back("after." + item.key(), item.value());
+  save_torch(state, file);
+}
+
+TEST(ExportProgram, WritesWhatPythonTrains) {
+  if (python_with_torch().empty())
+    GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
+  const Scratch scratch;
+  torch::manual_seed(2);
+  const auto resnet = std::make_shared<ResNet>();
+  const auto gpt = std::make_shared<Gpt>();
+  export_program(*resnet, images(6, 3, 32), {.path = scratch / "resnet.pt2", .train = true});
+  export_program(*gpt, words(6), {.path = scratch / "gpt.pt2", .train = true});
+  save_first_step(scratch / "resnet.pt", *resnet, images(9, 3, 32));
+  save_first_step(scratch / "gpt.pt", *gpt, words(9));
+  const std::string log = run_python(scratch, "train_exported.py " + scratch.folder().string());
+  EXPECT_NE(log.find("resnet ok "), std::string::npos) << log;
+  EXPECT_NE(log.find("gpt ok "), std::string::npos) << log;
+}
+
+std::string refusal(int kind) {
+  const Scratch scratch;
+  Trap model(kind);
+  const Batch example{at::randn({4, 4})};
+  const std::string text =
+      error_text<Error>([&] { export_program(model, example, {.path = scratch / "trap.pt2"}); });
+  EXPECT_FALSE(std::filesystem::exists(scratch / "trap.pt2")) << kind;
+  return text;
+}
+
+TEST(ExportProgram, RefusesWhatIsNoProgram) {
+  const std::string same_operators = "; wanted: a forward that calls the same operators for every batch size";
+  EXPECT_EQ(
+      refusal(2),
+      "operator aten::item in or behind the layer l: the host reads a value, on which the program may "
+      "then depend; wanted: a forward that can be a program of operators; compute with the tensor instead");
+  EXPECT_EQ(
+      refusal(3),
+      "operator aten::div.Scalar in or behind the layer l: its argument other depends on the batch (its "
+      "size or its values): 5, 7, 11" +
+          same_operators + "; compute it with operators, or give it as a whole number of a size");
+  EXPECT_EQ(
+      refusal(4),
+      "operator aten::unbind.int in or behind the layer l: how many tensors it gives depends on the batch "
+      "(its size or its values)" +
+          same_operators);
+  EXPECT_EQ(
+      refusal(5),
+      "operator aten::chunk in or behind the layer l: its argument chunks depends on the batch (its size or "
+      "its values) (5, 7, 11) and has to be a constant" +
+          same_operators + "; take another operator");
+  EXPECT_EQ(
+      refusal(6),
+      "operator aten::repeat in or behind the layer l: a size or a stride of its result is 25, 49, 121 at "
+      "the batch sizes 5, 7, 11" +
+          same_operators +
+          "; only numbers a * batch + b can be exported; with dynamic_batch = false, for one batch size, any "
+          "number can");
+}
+
+TEST(ExportProgram, WritesTrapsThatAreProgramsAllTheSame) {
+  if (python_with_torch().empty())
+    GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
+  torch::manual_seed(3);
+  InPython python;
+  const auto rows = [](std::int64_t n) { return Batch{at::randn({n, 4})}; };
+  for (const int kind : {0, 1, 7})
+    python.add("trap" + std::to_string(kind), std::make_shared<Trap>(kind), rows);
+  const std::string log = run_python(python.scratch, "check_exported.py " + python.scratch.folder().string());
+  for (const char* name : {"trap0", "trap1", "trap7"})
+    EXPECT_NE(("\n" + log).find(std::string("\n") + name + " ok "), std::string::npos) << log;
+}
+
+// All that a forward can change.
+struct Everything {
+  explicit Everything(const Module& model) : random(random_state(cpu())) {
+    for (const auto& [name, tensor] : state_dict(model).tensors) values.push_back(tensor.detach().clone());
+    for (const auto& layer : model.modules(/*include_self=*/false)) modes.push_back(layer->is_training());
+    modes.push_back(model.is_training());
+  }
+  std::vector<at::Tensor> values, random;
+  std::vector<bool> modes;
+};
+
+// Draws, moves its statistics and a parameter, and fails at last when it is told to.
+struct Restless : Module {
+  Restless() {
+    register_module("norm", norm);
+    register_module("drop", drop);
+    weight = register_parameter("weight", at::ones({4}));
+  }
+  at::Tensor forward(const at::Tensor& x) override {
+    {
+      const at::NoGradGuard no_grad;
+      weight.mul_(2);
+    }
+    const at::Tensor y = drop(norm(x)) * weight;
+    if (fails) throw std::runtime_error("it failed");
+    return y;
+  }
+  torch::nn::BatchNorm1d norm{4};
+  torch::nn::Dropout drop{0.5};
+  at::Tensor weight;
+  bool fails = false;
+};
+
+TEST(ExportProgram, LeavesTheModelAsItWas) {
+  const Scratch scratch;
+  for (const bool fails : {false, true})
+    for (const bool train : {false, true}) {
+      Restless model;
+      model.fails = fails;
+      model.norm->eval();
+      const Batch example{at::randn({4, 4})};
+      const Everything before(model);
+      const auto write = [&] {
+        export_program(model, example, {.path = scratch / "model.pt2", .train = train});
+      };
+      // In a training the parameter that it moves by itself is one that gradients flow through.
+      const std::string text = error_text<std::exception>(write);
+      EXPECT_EQ(text.substr(0, 23), fails ? "it failed" : train ? "operator aten::mul_.Sca" : "(no error)");
+      const Everything after(model);
+      EXPECT_TRUE(same(after.random[0], before.random[0])) << fails << train;
+      for (std::size_t i = 0; i < before.values.size(); ++i)
+        EXPECT_TRUE(same(after.values[i], before.values[i])) << i << fails << train;
+      EXPECT_EQ(after.modes, before.modes);
+    }
+}
+
+}  // namespace
+}  // namespace kindling
