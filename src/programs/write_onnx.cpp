@@ -17,14 +17,17 @@ void write_onnx(const ExportedProgram& program, const ProgramWeights& weights,
   graph.write(path);
 }
 
-void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx) {
-  const Pt2File file(pt2);
+void write_onnx(const Pt2File& file, const std::filesystem::path& path) {
   const LoadedWeights loaded = load_weights_of(file);
   ProgramWeights weights;
   auto tensor = loaded.tensors.begin();
   for (const ProgramInput& input : file.program().inputs)
     if (input.kind != ProgramInput::Kind::user) weights[input.target] = *tensor++;
-  write_onnx(file.program(), weights, onnx);
+  write_onnx(file.program(), weights, path);
+}
+
+void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx) {
+  write_onnx(Pt2File(pt2), onnx);
 }
 
 std::vector<std::string> operators_in_onnx() {

@@ -12,6 +12,8 @@
 
 namespace kindling {
 
+class Pt2File;
+
 // Parameters, buffers and constants by the names that the program's inputs have as targets: "net.1.weight".
 using ProgramWeights = std::map<std::string, at::Tensor>;
 
@@ -21,6 +23,9 @@ using ProgramWeights = std::map<std::string, at::Tensor>;
 // through a view, and for more than protobuf's 2 GB.
 void write_onnx(const ExportedProgram& program, const ProgramWeights& weights,
                 const std::filesystem::path& path);
+
+// The same of a .pt2 that has been read.
+void write_onnx(const Pt2File& file, const std::filesystem::path& path);
 
 // A file of torch.export.save to a file of ONNX.
 KINDLING_API void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx);
