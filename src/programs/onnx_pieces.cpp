@@ -81,10 +81,15 @@ void slice(OnnxCall& call) {
                                call.int64s({dim}), call.int64s({step})}));
 }
 
+// Where it begins may be counted from the end.
 void narrow(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self"));
-  const std::string begin = call.vector_of({call.number("start")});
-  const std::string end = call.add("Add", {begin, call.vector_of({call.number("length")})});
+  const OnnxNumber start = call.number("start"), length = call.number("length");
+  const std::string begin = call.vector_of({start});
+  const bool reaches_end =
+      start.constant && length.constant && *start.constant < 0 && *start.constant + *length.constant == 0;
+  const std::string end = reaches_end ? call.int64s({std::numeric_limits<std::int64_t>::max()})
+                                      : call.add("Add", {begin, call.vector_of({length})});
   call.give(call.add("Slice", {call.tensor("self"), begin, end, call.int64s({dim})}));
 }
 

@@ -235,7 +235,7 @@ def pieces(_, x):
     f, g = y.chunk(2, 1)
     h, *_ = y.unbind(1)
     index = torch.tensor([2, 0])
-    some = [a, b, c, d, e, f, g, h, y[:, 1], y[:, -1], y[0], y[:, 1:3], y[:, :, ::2], y[:, 1:], y[:, :-1], y[..., -2:], y.narrow(1, 1, 2),
+    some = [a, b, c, d, e, f, g, h, y[:, 1], y[:, -1], y[0], y[:, 1:3], y[:, :, ::2], y[:, 1:], y[:, :-1], y[..., -2:], y.narrow(1, 1, 2), y.narrow(1, -2, 2), y.narrow(1, -3, 2),
             torch.cat([a, b, a], 1), torch.cat([x, x.long()]), torch.stack([y, y], -1), y.index_select(1, index), y[:, index],
             y.gather(2, (y > 0).long()), y[:, :, torch.tensor([[0, 1], [2, 3]])], y[torch.tensor([0, 0]), index], y.triu(), y.tril(-1),
             y.cumsum(1), F.one_hot((x > 0).long(), 3), y.topk(3, 2)[0], y.topk(2, 1)[1], torch.ones(4, 5, dtype=torch.bool).triu(1) & (y > 0)]
