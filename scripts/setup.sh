@@ -162,6 +162,22 @@ install_libtorch() {
   LIBTORCH=$("$deps/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/torch")')
 }
 
+# For tests that hold ONNX files against PyTorch, in a folder of their own beside the pinned torch; without it they are skipped.
+install_onnx() {
+  local python=$deps/venv/bin/python installed=$deps/onnx/onnx.installed
+  if [ -e "$installed" ]; then return 0; fi
+  [ -x "$python" ] || python=python3
+  "$python" -c 'import torch' 2>/dev/null || return 0  # nothing to hold against
+  say "installing onnx and onnxruntime with pip into $deps/onnx, for tests"
+  rm -rf "$deps/onnx"
+  if run_logged pip "$python" -m pip install --quiet --progress-bar off --no-input --no-compile --disable-pip-version-check \
+    --retries 2 --target "$deps/onnx" onnx onnxruntime numpy; then
+    touch "$installed"
+  else
+    say "pip could not install them (all it said is in $deps/pip.log): the tests of ONNX files will be skipped"
+  fi
+}
+
 # Sets LIBTORCH to the folder of a LibTorch 2.11 to 2.13: the one the user names, the one of the user's Python, our own.
 find_libtorch() {
   local found version

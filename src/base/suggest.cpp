@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "base/joined.h"
@@ -45,6 +46,18 @@ std::string nearest(std::string_view name, std::span<const std::string> candidat
     best_distance = distance;
   }
   return best;
+}
+
+std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
+                                       std::size_t count) {
+  std::vector<std::pair<std::size_t, std::string>> by_distance;
+  for (const std::string& candidate : candidates)
+    by_distance.emplace_back(edit_distance(name.substr(0, 1000), candidate), candidate);
+  std::ranges::stable_sort(by_distance, {}, &std::pair<std::size_t, std::string>::first);
+  std::vector<std::string> names;
+  for (const auto& [distance, candidate] : by_distance)
+    if (names.size() < count) names.push_back(candidate);
+  return names;
 }
 
 std::string list_names(std::span<const std::string> names) { return joined(names, ", "); }

@@ -112,8 +112,9 @@ void add_bench(CLI::App& app, Request& request) {
 void add_conversions(CLI::App& app, Request& request) {
   ConversionRequest& options = request.conversion;
   CLI::App& out = *app.add_subcommand(
-      "export", "write a model's weights to OUT.safetensors or OUT.pt, or the model to OUT.pt2");
-  out.add_option("run", options.in, "a run's folder, a checkpoint or a file of weights")
+      "export", "write a model's weights to OUT.safetensors or OUT.pt, or the model to OUT.pt2 or OUT.onnx");
+  out.add_option("run", options.in,
+                 "a run's folder, a checkpoint or a file of weights; for OUT.onnx also a .pt2")
       ->required()
       ->type_name("RUN|CHECKPOINT");
   out.add_flag("--optimizer", options.optimizer,

@@ -16,6 +16,7 @@
 #include "program/process_settings.h"
 #include "program/resume_plan.h"
 #include "program/weights.h"
+#include "programs/write_onnx.h"
 
 namespace kindling {
 namespace {
@@ -158,7 +159,19 @@ int export_model(const CommandContext& context) {
   load_weights_from(*model, request.in);
   export_program(*model, first_batch(*config.make_data()), {.path = request.out, .train = request.train});
   std::cout << "the forward of " << model->name() << " with " << state_dict(*model).tensors.size()
-            << " tensors written to " << request.out.string() << ", for torch.export.load\n";
+            << " tensors written to " << request.out.string()
+            << (request.out.extension() == ".onnx" ? "\n" : ", for torch.export.load\n");
+  return 0;
+}
+
+// A program that is there already, Python's or our own, for runtimes of ONNX.
+int convert_program(const ConversionRequest& request) {
+  if (request.train || !request.map.empty())
+    throw ConfigError({.place = request.out.string(),
+                       .found = "a program is converted as it is",
+                       .wanted = "neither --train nor --map"});
+  convert_to_onnx(request.in, request.out);
+  std::cout << request.in.string() << " written to " << request.out.string() << "\n";
   return 0;
 }
 
@@ -182,7 +195,8 @@ int export_optimizer(const CommandContext& context) {
 int export_command(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
   if (request.optimizer) return export_optimizer(context);
-  const bool is_program = request.out.extension() == ".pt2";
+  if (request.in.extension() == ".pt2" && request.out.extension() == ".onnx") return convert_program(request);
+  const bool is_program = request.out.extension() == ".pt2" || request.out.extension() == ".onnx";
   if (is_program) return export_model(context);
   if (request.train)
     throw ConfigError({.place = "--train",

@@ -11,15 +11,22 @@
 #include "programs/model_as_it_was.h"
 #include "programs/program_check.h"
 #include "programs/recorded_model.h"
+#include "programs/write_onnx.h"
 
 namespace kindling {
 namespace {
 
+bool is_onnx(const std::filesystem::path& path) { return path.extension() == ".onnx"; }
+
 void require_exportable(const torch::nn::Module& model, const ExportOptions& options) {
-  if (options.path.extension() != ".pt2")
+  if (options.path.extension() != ".pt2" && !is_onnx(options.path))
     throw ConfigError({.place = "export to " + options.path.string(),
-                       .found = "its ending is not .pt2",
-                       .wanted = "a .pt2, which torch.export.load reads"});
+                       .found = "its ending is neither .pt2 nor .onnx",
+                       .wanted = "a .pt2, which torch.export.load reads, or a .onnx"});
+  if (options.train && is_onnx(options.path))
+    throw ConfigError({.place = "export to " + options.path.string(),
+                       .found = "models of ONNX have no training mode",
+                       .wanted = "a .pt2, or train = false"});
   for (const auto& item : model.named_modules("", /*include_self=*/false)) {
     const auto* lazy = dynamic_cast<const LazyLayer*>(item.value().get());
     if (lazy != nullptr && !lazy->is_materialized())
@@ -76,14 +83,15 @@ void export_forward(torch::nn::Module& model, const BatchFunction& forward, cons
   const std::string examples = example_bytes(recorded);
   const Pt2Writer writer(
       {.program = recorded.program, .weights = recorded.weights, .storages = storages, .examples = examples});
-  require_same_as_model(read_back(writer, options.path), {.model = model,
-                                                          .forward = forward,
-                                                          .example = example,
-                                                          .state = state,
-                                                          .recorded = recorded,
-                                                          .dynamic_batch = options.dynamic_batch,
-                                                          .train = options.train});
-  writer.write(options.path);
+  const Pt2File file = read_back(writer, options.path);
+  require_same_as_model(file, {.model = model,
+                               .forward = forward,
+                               .example = example,
+                               .state = state,
+                               .recorded = recorded,
+                               .dynamic_batch = options.dynamic_batch,
+                               .train = options.train});
+  is_onnx(options.path) ? write_onnx(file, options.path) : writer.write(options.path);
 }
 
 }  // namespace

@@ -88,6 +88,14 @@ TEST(Conversion, ExportsTheModelItself) {
     EXPECT_NE(bytes.find("\"" + name + "\""), std::string::npos) << name;
   }
   EXPECT_NE(bytes.find("torch.ops.aten.linear.default"), std::string::npos);
+  // ONNX of the run and of its program are the same file, which begins with the version of its form, 9.
+  ASSERT_EQ(run_program({"export", run, scratch / "a.onnx"}).exit_code, 0);
+  ASSERT_EQ(run_program({"export", out, scratch / "b.onnx"}).exit_code, 0);
+  const std::string onnx = read_file(scratch / "a.onnx", 100'000'000);
+  EXPECT_TRUE(onnx.starts_with("\x08\x09"));
+  EXPECT_EQ(onnx, read_file(scratch / "b.onnx", 100'000'000));
+  EXPECT_EQ(run_program({"export", run, scratch / "c.onnx", "--train"}).exit_code, 2);
+  EXPECT_EQ(run_program({"export", out, scratch / "c.onnx", "--train"}).exit_code, 2);
   ASSERT_EQ(run_program({"export", run, out, "--train"}).exit_code, 0);
   EXPECT_EQ(run_program({"export", run, scratch / "w.pt", "--train"}).exit_code, 2);
   EXPECT_EQ(run_program({"export", run / "weights.safetensors", out}).exit_code, 2);

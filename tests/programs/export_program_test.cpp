@@ -69,6 +69,7 @@ struct InPython {
            std::size_t inputs = 1) {
     warm_up(*model, example(8));
     export_program(*model, example(6), {.path = scratch / (name + ".pt2")});
+    export_program(*model, example(6), {.path = scratch / (name + ".onnx")});
     const EvaluationGuard evaluation(*model);
     const auto forward = [&](const Batch& batch) { return Batch::leaf(model->forward_inputs(batch)); };
     const auto without_labels = [&](std::int64_t size) {
@@ -115,6 +116,7 @@ TEST(ExportProgram, WritesWhatPythonReads) {
   const auto maps = std::make_shared<Dictionaries>();
   const auto run = [&](const Batch& batch) { return maps->run(batch); };
   export_program(*maps, run, ids_and_mask(6), {.path = python.scratch / "dictionaries.pt2"});
+  export_program(*maps, run, ids_and_mask(6), {.path = python.scratch / "dictionaries.onnx"});
   {
     const EvaluationGuard evaluation(*maps);
     save_expected(python.scratch / "dictionaries.pt", run, ids_and_mask);
@@ -126,6 +128,14 @@ TEST(ExportProgram, WritesWhatPythonReads) {
     EXPECT_NE(("\n" + log).find(std::string("\n") + name + " ok "), std::string::npos) << log;
   EXPECT_NE(log.find("'wte.weight'"), std::string::npos) << log;
   EXPECT_NE(log.find("['logits', 'pooled']"), std::string::npos) << log;
+  // Where onnx and onnxruntime are.
+  const std::string check = "onnx_programs.py check ";
+  if (!run_python(python.scratch, check + ".").empty()) return;
+  EXPECT_EQ(
+      run_python(python.scratch, check + python.scratch.folder().string() +
+                                     " mlp lenet small_cnn softmax_regression linear_regression resnet gru "
+                                     "lstm gpt encoder two_inputs dictionaries"),
+      "");
 }
 
 // A step as train_exported.py makes it, behind the model's own batches.

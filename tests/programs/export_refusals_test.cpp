@@ -193,7 +193,7 @@ TEST(ExportRefusal, NamesWhatIsNotReady) {
     return error_text<Error>([&] { export_program(model, example, {.path = scratch / name}); });
   };
   EXPECT_TRUE(says(export_to("model.pt2"), "the lazy layer lazy has no parameters yet"));
-  EXPECT_TRUE(says(export_to("model.bin"), "its ending is not .pt2"));
+  EXPECT_TRUE(says(export_to("model.bin"), "its ending is neither .pt2 nor .onnx"));
   model.apply_init(example);
   EXPECT_EQ(export_to("model.pt2"), "(no error)");
   example = Batch{at::empty({4, 4}, at::kMeta)};

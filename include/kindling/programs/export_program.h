@@ -14,7 +14,8 @@ namespace kindling {
 using BatchFunction = std::function<Batch(const Batch&)>;
 
 struct ExportOptions {
-  std::filesystem::path path{};  // of the file, model.pt2; its folder exists
+  // Of the file, model.pt2, or model.onnx (opset 20, for onnxruntime and others); its folder exists.
+  std::filesystem::path path{};
   // The program runs with any batch size; otherwise with the example's alone.
   bool dynamic_batch = true;
   // The forward of training mode, to be trained on in Python: dropout draws, statistics move. Otherwise that
@@ -33,7 +34,8 @@ struct ExportOptions {
 //
 // Throws Error that names the operator and the layer for a forward that is no program: the host reads values
 // or a shape depends on them, a number is no a * batch + b, operators are not PyTorch's own. What it cannot
-// see is a branch on the batch size that is taken alike by all sizes tried (3, 5, 7, 11).
+// see is a branch on the batch size that is taken alike by all sizes tried (3, 5, 7, 11). For ONNX operators
+// without a form there are refused, too.
 KINDLING_API void export_program(Module& model, const Batch& example, const ExportOptions& options);
 
 // The same of any module, by a function that runs it: all tensors of the example are inputs, and the result

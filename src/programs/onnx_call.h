@@ -1,0 +1,110 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/exported_program.h"
+#include "programs/onnx_graph.h"
+#include "programs/onnx_values.h"
+
+namespace kindling {
+
+// A call of an operator that becomes nodes of ONNX: its arguments by their names in the operator's schema,
+// those that are defaults, too; what it gives; and the nodes that mappings use most. Values of the graph are
+// their names, "" is none. Reading an argument as what it is not throws CheckpointError with the call's
+// place.
+class OnnxCall {
+ public:
+  // `schema`: without one it is a function of numbers, whose arguments are "0", "1" and so on.
+  OnnxCall(const ProgramNode& node, const c10::FunctionSchema* schema, OnnxValues& values, OnnxGraph& graph);
+
+  // --- arguments ---
+  bool has(const std::string& name) const;  // is it there, and not none
+  bool is_tensor(const std::string& name) const;
+  std::string tensor(const std::string& name);  // "" for none
+  // A tensor or a number, of this type in the graph.
+  std::string operand(const std::string& name, at::ScalarType type);
+  std::vector<std::string> tensors(const std::string& name);
+  at::ScalarType type_of(const std::string& name) const;  // of a tensor
+  const ProgramTensor& about(const std::string& name) const;
+  const at::Tensor* constant(const std::string& name) const;         // of a tensor: nullptr where it is none
+  std::vector<at::Tensor> constants(const std::string& name) const;  // refuses tensors that are none
+  std::int64_t rank(const std::string& name) const {
+    return static_cast<std::int64_t>(about(name).sizes.size());
+  }
+  std::vector<std::string> names(const std::string& name) const;  // of the program's tensors in a list
+  const ProgramTensor& about_value(const std::string& name) const { return values_.about(name); }
+  std::string typed_value(const std::string& name, at::ScalarType type);  // of the program's tensor
+  bool is_list(const std::string& name) const;
+
+  std::int64_t integer(const std::string& name) const;
+  double real(const std::string& name) const;
+  bool flag(const std::string& name) const;
+  std::string text(const std::string& name) const;
+  at::ScalarType type(const std::string& name, at::ScalarType otherwise) const;  // of an argument "dtype"
+  std::vector<std::int64_t> integers(const std::string& name) const;             // none: empty
+  std::vector<double> reals(const std::string& name) const;
+  OnnxNumber number(const std::string& name);
+  std::vector<OnnxNumber> numbers(const std::string& name);
+  // Numbers of dimensions, counted from the front.
+  std::int64_t dim(const std::string& name, std::int64_t rank) const { return wrapped(integer(name), rank); }
+  std::vector<std::int64_t> dims(const std::string& name, std::int64_t rank) const;
+  std::int64_t wrapped(std::int64_t dim, std::int64_t rank) const;
+  const ProgramArgument& argument(const std::string& name) const;
+
+  // --- results ---
+  const ProgramTensor& result(std::size_t number = 0) const;
+  at::ScalarType result_type(std::size_t number = 0) const;
+  bool wants(std::size_t number) const;  // whether the program uses it
+  void give(const std::string& value, std::size_t number = 0);
+  void give_list(const std::vector<std::string>& values);
+  void give_same_as(const std::string& name);  // the result is this argument, unchanged
+  void give_number(const std::string& value);
+  std::vector<std::string> results_of_list() const;  // the program's names of the tensors in it
+  std::size_t length_of_list() const { return results_of_list().size(); }
+  const std::string& given() const noexcept { return given_; }  // the first result, "" for a list
+
+  // --- nodes ---
+  OnnxGraph& graph() noexcept { return graph_; }
+  std::string add(const std::string& type, const std::vector<std::string>& inputs,
+                  const std::vector<OnnxAttribute>& attributes = {}) {
+    return graph_.add(type, inputs, attributes);
+  }
+  std::string scalar(const c10::Scalar& value, at::ScalarType type);
+  std::string int64s(const std::vector<std::int64_t>& numbers);
+  std::string cast(const std::string& value, at::ScalarType from, at::ScalarType to);
+  std::string permuted(const std::string& value, const std::vector<std::int64_t>& order);
+  std::string swapped(const std::string& value, std::int64_t rank, std::int64_t first, std::int64_t second);
+  // One list of numbers, int64 [n].
+  std::string vector_of(const std::vector<OnnxNumber>& numbers);
+  OnnxNumber size(const std::string& argument, std::int64_t dim);  // of a tensor
+  std::string reshaped(const std::string& value, const std::vector<OnnxNumber>& sizes);
+  std::string reshaped(const std::string& value, const std::vector<std::int64_t>& sizes) {
+    return reshaped(value, std::vector<OnnxNumber>(sizes.begin(), sizes.end()));
+  }
+  std::string reshaped_to_result(const std::string& value);  // of at most one size that is no constant
+
+  [[noreturn]] void refuse(const std::string& found, const std::string& wanted = "",
+                           const std::string& remedy = "") const;
+
+ private:
+  [[noreturn]] void refuse_argument(const std::string& name, const std::string& wanted) const;
+  const std::string& name_of(const std::string& argument) const;
+
+  const ProgramNode& node_;
+  OnnxValues& values_;
+  OnnxGraph& graph_;
+  std::map<std::string, ProgramArgument> arguments_;
+  std::string given_;
+};
+
+// Where a call stands, for messages: "layer net.1, torch.ops.aten.conv2d.default".
+std::string place_of(const ProgramNode& node);
+
+}  // namespace kindling

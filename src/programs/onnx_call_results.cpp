@@ -1,0 +1,132 @@
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "programs/onnx_call.h"
+#include "programs/program_types.h"
+
+namespace kindling {
+namespace {
+
+const std::string* name_of_result(const ProgramNode& node, std::size_t number) {
+  if (number >= node.outputs.size()) return nullptr;
+  const auto* name = std::get_if<TensorName>(&node.outputs[number].value);
+  return name == nullptr ? nullptr : &name->name;
+}
+
+}  // namespace
+
+const ProgramTensor& OnnxCall::result(std::size_t number) const {
+  const std::string* const name = name_of_result(node_, number);
+  if (name != nullptr) return values_.about(*name);
+  // What works in place and is used under its old name alone.
+  if (number == 0 && is_tensor("self")) return about("self");
+  refuse("nothing is said about its result");
+}
+
+at::ScalarType OnnxCall::result_type(std::size_t number) const { return scalar_type_of(result(number).type); }
+
+bool OnnxCall::wants(std::size_t number) const {
+  const std::string* const name = name_of_result(node_, number);
+  return name != nullptr && values_.is_used(*name);
+}
+
+void OnnxCall::give(const std::string& value, std::size_t number) {
+  if (const std::string* const name = name_of_result(node_, number)) values_.set(*name, value);
+  if (number == 0) given_ = value;
+}
+
+std::vector<std::string> OnnxCall::results_of_list() const {
+  const auto* list = node_.outputs.empty() ? nullptr : std::get_if<ProgramList>(&node_.outputs[0].value);
+  if (list == nullptr) refuse("it gives no list");
+  std::vector<std::string> names;
+  for (const ProgramArgument& item : list->items) names.push_back(std::get<TensorName>(item.value).name);
+  return names;
+}
+
+void OnnxCall::give_list(const std::vector<std::string>& values) {
+  const std::vector<std::string> names = results_of_list();
+  if (names.size() != values.size())
+    refuse("the program has " + std::to_string(names.size()) + " results of it",
+           std::to_string(values.size()));
+  for (std::size_t i = 0; i < values.size(); ++i) values_.set(names[i], values[i]);
+}
+
+void OnnxCall::give_same_as(const std::string& name) {
+  if (const std::string* const result = name_of_result(node_, 0)) values_.copy(*result, name_of(name));
+}
+
+void OnnxCall::give_number(const std::string& value) {
+  if (node_.outputs.empty()) return;
+  if (const auto* name = std::get_if<NumberName>(&node_.outputs[0].value))
+    values_.set_number(name->name, value);
+}
+
+std::string OnnxCall::scalar(const c10::Scalar& value, at::ScalarType type) {
+  return graph_.constant(at::scalar_tensor(value, at::dtype(type)));
+}
+
+std::string OnnxCall::int64s(const std::vector<std::int64_t>& numbers) {
+  return graph_.constant(at::tensor(numbers, at::dtype(at::kLong)));
+}
+
+std::string OnnxCall::cast(const std::string& value, at::ScalarType from, at::ScalarType to) {
+  return from == to ? value : add("Cast", {value}, {{"to", onnx_type_of(to)}});
+}
+
+std::string OnnxCall::permuted(const std::string& value, const std::vector<std::int64_t>& order) {
+  return add("Transpose", {value}, {{"perm", order}});
+}
+
+std::string OnnxCall::swapped(const std::string& value, std::int64_t rank, std::int64_t first,
+                              std::int64_t second) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(rank));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::swap(order.at(static_cast<std::size_t>(first)), order.at(static_cast<std::size_t>(second)));
+  return permuted(value, order);
+}
+
+std::string OnnxCall::vector_of(const std::vector<OnnxNumber>& numbers) {
+  std::vector<std::string> parts;
+  std::vector<std::int64_t> constants;
+  const auto end_constants = [&] {
+    if (!constants.empty()) parts.push_back(int64s(constants));
+    constants.clear();
+  };
+  for (const OnnxNumber& number : numbers) {
+    if (number.constant) {
+      constants.push_back(*number.constant);
+      continue;
+    }
+    end_constants();
+    parts.push_back(number.value);
+  }
+  if (!constants.empty() || parts.empty()) parts.push_back(int64s(constants));
+  return parts.size() == 1 ? parts[0] : add("Concat", parts, {{"axis", 0}});
+}
+
+OnnxNumber OnnxCall::size(const std::string& argument, std::int64_t dim) {
+  const ProgramSize& size = about(argument).sizes.at(static_cast<std::size_t>(dim));
+  if (size.expression.empty()) return size.number;
+  return OnnxNumber(add("Shape", {tensor(argument)}, {{"start", dim}, {"end", dim + 1}}));
+}
+
+std::string OnnxCall::reshaped(const std::string& value, const std::vector<OnnxNumber>& sizes) {
+  // Without it a size of 0 is that of the value.
+  const bool has_zero = std::ranges::any_of(sizes, [](const OnnxNumber& size) { return size.constant == 0; });
+  std::vector<OnnxAttribute> attributes;
+  if (has_zero) attributes.emplace_back("allowzero", 1);
+  return add("Reshape", {value, vector_of(sizes)}, attributes);
+}
+
+std::string OnnxCall::reshaped_to_result(const std::string& value) {
+  std::vector<std::int64_t> sizes;
+  for (const ProgramSize& size : result().sizes) sizes.push_back(size.expression.empty() ? size.number : -1);
+  if (std::ranges::count(sizes, -1) > 1) refuse("more than one size of its result is not constant");
+  return reshaped(value, sizes);
+}
+
+}  // namespace kindling

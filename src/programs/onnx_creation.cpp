@@ -1,0 +1,86 @@
+#include "programs/onnx_operators.h"
+
+// Tensors whose sizes the program computes; those of constant sizes are constants.
+namespace kindling {
+namespace {
+
+void fill(OnnxCall& call, const std::string& value, const std::string& sizes) {
+  call.give(call.add("Expand", {value, sizes}));
+}
+
+OnnxMapping filled(double value) {
+  return [value](OnnxCall& call) {
+    fill(call, call.scalar(value, call.result_type()), call.vector_of(call.numbers("size")));
+  };
+}
+
+void filled_as_asked(OnnxCall& call) {
+  fill(call, call.operand("fill_value", call.result_type()), call.vector_of(call.numbers("size")));
+}
+
+OnnxMapping filled_like(double value) {
+  return [value](OnnxCall& call) {
+    fill(call, call.scalar(value, call.result_type()), call.add("Shape", {call.tensor("self")}));
+  };
+}
+
+void filled_like_as_asked(OnnxCall& call) {
+  const char* const value = call.has("value") ? "value" : "fill_value";
+  fill(call, call.operand(value, call.result_type()), call.add("Shape", {call.tensor("self")}));
+}
+
+void scalar_tensor(OnnxCall& call) { call.give(call.operand("s", call.result_type())); }
+
+void range(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const bool is_narrow = type != at::kLong && type != at::kFloat && type != at::kDouble && type != at::kInt;
+  const at::ScalarType in = is_narrow ? at::kFloat : type;
+  const std::string begin = call.has("start") ? call.operand("start", in) : call.scalar(0, in);
+  const std::string step = call.has("step") ? call.operand("step", in) : call.scalar(1, in);
+  call.give(call.cast(call.add("Range", {begin, call.operand("end", in), step}), in, type));
+}
+
+// To the dtype that the program says of the result, whichever way it was asked for.
+void convert(OnnxCall& call) {
+  if (call.type_of("self") == call.result_type()) return call.give_same_as("self");
+  call.give(call.operand("self", call.result_type()));
+}
+
+// Values take the place of those that were there.
+void overwrite(OnnxCall& call) {
+  call.give(call.add("Expand",
+                     {call.operand("src", call.result_type()), call.add("Shape", {call.tensor("self")})}));
+}
+
+}  // namespace
+
+OnnxMappings onnx_creation() {
+  return {{"zeros", filled(0)},
+          {"ones", filled(1)},
+          {"full", &filled_as_asked},
+          {"empty.memory_format", filled(0)},
+          {"new_zeros", filled(0)},
+          {"new_ones", filled(1)},
+          {"new_full", &filled_as_asked},
+          {"new_empty", filled(0)},
+          {"zeros_like", filled_like(0)},
+          {"ones_like", filled_like(1)},
+          {"full_like", &filled_like_as_asked},
+          {"empty_like", filled_like(0)},
+          {"fill_.Scalar", &filled_like_as_asked},
+          {"fill_.Tensor", &filled_like_as_asked},
+          {"zero_", filled_like(0)},
+          {"copy_", &overwrite},
+          {"scalar_tensor", &scalar_tensor},
+          {"arange", &range},
+          {"arange.start", &range},
+          {"arange.start_step", &range},
+          {"to.dtype", &convert},
+          {"to.dtype_layout", &convert},
+          {"to.device", &convert},
+          {"to.other", &convert},
+          {"type_as", &convert},
+          {"_to_copy", &convert}};
+}
+
+}  // namespace kindling

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "formats/protobuf_writer.h"
+
+namespace kindling {
+
+// Of a node: {"axis", 1}, {"epsilon", 1e-5}, {"mode", "linear"}, {"perm", numbers}.
+struct OnnxAttribute {
+  OnnxAttribute(const char* of_name, std::int64_t number) : name(of_name), value(number) {}
+  OnnxAttribute(const char* of_name, int number) : name(of_name), value(std::int64_t{number}) {}
+  OnnxAttribute(const char* of_name, double number) : name(of_name), value(number) {}
+  OnnxAttribute(const char* of_name, std::string text) : name(of_name), value(std::move(text)) {}
+  OnnxAttribute(const char* of_name, std::vector<std::int64_t> numbers)
+      : name(of_name), value(std::move(numbers)) {}
+  OnnxAttribute(const char* of_name, std::vector<std::string> texts)
+      : name(of_name), value(std::move(texts)) {}
+
+  const char* name;
+  std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<std::string>> value;
+};
+
+// A size that is always the same, one with a name, or one of which nothing is said.
+struct OnnxSize {
+  std::optional<std::int64_t> number{};
+  std::string name{};
+};
+
+// A model of ONNX in the making: nodes with values between them, each of a name of its own.
+class OnnxGraph {
+ public:
+  static constexpr int kOpset = 20, kIrVersion = 9;
+
+  // `wanted`, or with a number behind it what no value is called yet.
+  std::string unique_name(const std::string& wanted);
+
+  // Values that are always the same; kept until the file is written. Throws CheckpointError where the file
+  // would leave protobuf's limit of 2 GB.
+  std::string constant(const at::Tensor& tensor, const std::string& wanted_name = "constant");
+
+  std::vector<std::string> add_all(const std::string& type, const std::vector<std::string>& inputs,
+                                   const std::vector<OnnxAttribute>& attributes, std::size_t num_outputs);
+  // Of one output. An empty input is none; trailing ones are left away.
+  std::string add(const std::string& type, const std::vector<std::string>& inputs,
+                  const std::vector<OnnxAttribute>& attributes = {}) {
+    return add_all(type, inputs, attributes, 1)[0];
+  }
+
+  std::string add_input(const std::string& wanted_name, at::ScalarType type,
+                        const std::vector<OnnxSize>& sizes);
+  void add_output(const std::string& wanted_name, const std::string& value, at::ScalarType type,
+                  const std::vector<OnnxSize>& sizes);
+
+  // Atomic. Nothing can be added any more.
+  void write(const std::filesystem::path& path);
+
+ private:
+  void add_node(const std::string& type, const std::vector<std::string>& inputs,
+                const std::vector<OnnxAttribute>& attributes, const std::vector<std::string>& outputs);
+
+  ProtobufWriter graph_;
+  std::vector<at::Tensor> kept_;  // whose bytes are borrowed
+  std::size_t constant_bytes_ = 0;
+  std::set<std::string> names_;
+  std::map<std::string, std::int64_t> counts_;  // by what was wanted
+};
+
+// ONNX's number of a dtype. Throws CheckpointError for one that it does not have.
+std::int64_t onnx_type_of(at::ScalarType type);
+
+}  // namespace kindling

@@ -1,0 +1,280 @@
+#include "programs/onnx_program.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kindling/base/error.h"
+#include "kindling/base/json.h"
+#include "kindling/base/suggest.h"
+#include "kindling/base/text.h"
+#include "programs/listed_operators.h"
+#include "programs/onnx_call.h"
+#include "programs/onnx_operators.h"
+#include "programs/program_call.h"
+#include "programs/program_types.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::string_view kAten = "torch.ops.aten.";
+
+void note_uses(const ProgramArgument& argument, std::size_t user,
+               std::map<std::string, std::size_t>& last_uses) {
+  for (const std::string& name : tensor_names_in(argument)) last_uses[name] = user;
+}
+
+std::map<std::string, std::size_t> last_uses_in(const ExportedProgram& program) {
+  std::map<std::string, std::size_t> last_uses;
+  for (std::size_t i = 0; i < program.nodes.size(); ++i)
+    for (const ProgramNode::Input& input : program.nodes[i].inputs) note_uses(input.argument, i, last_uses);
+  for (const ProgramOutput& output : program.outputs)
+    note_uses(output.argument, program.nodes.size(), last_uses);
+  return last_uses;
+}
+
+// "conv2d" of "torch.ops.aten.conv2d.default", "add.Tensor" of another overload.
+std::string name_of_operator(const std::string& target) {
+  std::string name = target.substr(kAten.size());
+  if (name.ends_with(".default")) name.resize(name.size() - std::string_view(".default").size());
+  return name;
+}
+
+// "add.Tensor" of "add_.Tensor".
+std::string without_underscore(std::string name) {
+  const std::size_t end = std::min(name.find('.'), name.size());
+  if (end > 0 && name[end - 1] == '_') name.erase(end - 1, 1);
+  return name;
+}
+
+[[noreturn]] void refuse_operator_in_onnx(const ProgramNode& node, const std::string& name) {
+  std::vector<std::string> known, close;
+  for (const auto& [each, mapping] : onnx_mappings()) known.push_back(each);
+  throw CheckpointError({.place = place_of(node),
+                         .found = "the operator has no form in ONNX here",
+                         .wanted = "one that has, such as " + list_names(nearest_names(name, known, 10)),
+                         .remedy = "write the layer with those, or export it as a .pt2"});
+}
+
+bool has_computed_numbers(const ProgramArgument& argument) {
+  if (std::holds_alternative<NumberName>(argument.value)) return true;
+  const auto* list = std::get_if<ProgramList>(&argument.value);
+  return list != nullptr && std::ranges::any_of(list->items, has_computed_numbers);
+}
+
+std::int64_t number_of_values(const ProgramTensor& tensor) {
+  std::int64_t count = 1;
+  for (const ProgramSize& size : tensor.sizes) count *= size.number;
+  return count;
+}
+
+// "s0" of "Symbol('s0', positive=True, integer=True)"; empty for more than a symbol.
+std::string symbol_in(const ProgramSize& size) {
+  constexpr std::string_view kBegin = "Symbol('";
+  if (!size.expression.starts_with(kBegin)) return "";
+  return size.expression.substr(kBegin.size(), size.expression.find('\'', kBegin.size()) - kBegin.size());
+}
+
+std::vector<OnnxSize> sizes_of_value(const ProgramTensor& tensor,
+                                     const std::map<std::string, std::string>& names) {
+  std::vector<OnnxSize> sizes;
+  for (const ProgramSize& size : tensor.sizes) {
+    if (size.expression.empty()) {
+      sizes.push_back({.number = size.number});
+      continue;
+    }
+    const auto name = names.find(symbol_in(size));
+    sizes.push_back({.name = name == names.end() ? "" : name->second});
+  }
+  return sizes;
+}
+
+// Of the leaves of a program's results: "hidden", "0.1".
+void name_leaves(const ProgramTree& tree, const std::string& name, std::vector<std::string>& names) {
+  if (tree.kind == ProgramTree::Kind::leaf) return names.push_back(name);
+  for (std::size_t i = 0; i < tree.parts.size(); ++i) {
+    const bool has_name = tree.kind == ProgramTree::Kind::dict && i < tree.names.size();
+    const std::string part = has_name ? tree.names[i] : std::to_string(i);
+    name_leaves(tree.parts[i], name.empty() ? part : name + "." + part, names);
+  }
+}
+
+// "output", "output.0" where the results have no names of their own.
+std::vector<std::string> output_names(const ExportedProgram& program) {
+  const bool has_names = program.results.kind == ProgramTree::Kind::dict;
+  const bool is_one = program.outputs.size() == 1 && program.results.parts.size() == 1 && !has_names;
+  std::vector<std::string> names;
+  name_leaves(is_one ? program.results.parts[0] : program.results, has_names ? "" : "output", names);
+  return names;
+}
+
+}  // namespace
+
+OnnxProgram::OnnxProgram(const ExportedProgram& program, const ProgramWeights& weights, OnnxGraph& graph)
+    : program_(program),
+      graph_(graph),
+      last_uses_(last_uses_in(program)),
+      values_(program, last_uses_, graph) {
+  add_inputs(weights);
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) add_call(i);
+  add_outputs();
+}
+
+void OnnxProgram::add_inputs(const ProgramWeights& weights) {
+  std::map<const void*, std::string> memories;  // tied weights have one
+  for (const ProgramInput& input : program_.inputs) {
+    const auto* name = std::get_if<TensorName>(&input.argument.value);
+    if (name == nullptr) continue;  // a number that the program was exported for
+    const ProgramTensor& about = values_.about(name->name);
+    if (input.kind == ProgramInput::Kind::user) {
+      for (std::size_t i = 0; i < about.sizes.size(); ++i)
+        if (const std::string symbol = symbol_in(about.sizes[i]); !symbol.empty())
+          size_names_.emplace(symbol, i == 0 && size_names_.empty() ? "batch" : symbol);
+      values_.set(name->name, graph_.add_input(name->name, scalar_type_of(about.type),
+                                               sizes_of_value(about, size_names_)));
+      memory_.note_input(name->name, name->name);
+      continue;
+    }
+    const auto weight = weights.find(input.target);
+    if (weight == weights.end())
+      throw CheckpointError(
+          {.place = "the program's inputs", .found = "there are no values for " + json_string(input.target)});
+    values_.set_constant(name->name, weight->second, input.target);
+    memory_.note_input(name->name,
+                       memories.emplace(weight->second.storage().data(), name->name).first->second);
+  }
+}
+
+void OnnxProgram::add_call(std::size_t number) {
+  const ProgramNode& node = program_.nodes[number];
+  try {
+    if (const auto function = onnx_mappings().find(node.target); function != onnx_mappings().end()) {
+      OnnxCall call(node, nullptr, values_, graph_);
+      return function->second(call);
+    }
+    if (!node.target.starts_with(kAten)) refuse_operator_in_onnx(node, node.target);
+    const std::string name = name_of_operator(node.target);
+    const std::size_t dot = name.find('.');
+    const auto handle = c10::Dispatcher::singleton().findSchema(
+        {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    if (!handle) refuse_operator_in_onnx(node, name);
+    const bool draws = handle->hasTag(at::Tag::nondeterministic_seeded);
+    if (draws || !add_as_constants(node, handle->schema())) add_operator(number, name, handle->schema());
+    memory_.note(node, handle->schema());
+  } catch (const CheckpointError& error) {
+    ErrorParts parts = error.parts();
+    if (parts.place.find(node.target) == std::string::npos) parts.place = place_of(node) + ", " + parts.place;
+    throw CheckpointError(parts);
+  }
+}
+
+void OnnxProgram::add_operator(std::size_t number, const std::string& name,
+                               const c10::FunctionSchema& schema) {
+  const ProgramNode& node = program_.nodes[number];
+  auto mapping = onnx_mappings().find(name);
+  if (mapping == onnx_mappings().end()) mapping = onnx_mappings().find(without_underscore(name));
+  if (mapping == onnx_mappings().end()) refuse_operator_in_onnx(node, name);
+  const std::string* const written = written_tensor(node, schema);
+  if (written != nullptr) check_write(number, *written);
+  OnnxCall call(node, &schema, values_, graph_);
+  mapping->second(call);
+  if (written == nullptr || call.given().empty()) return;
+  for (const std::string& same : memory_.same_as(*written)) values_.set(same, call.given());
+}
+
+// Its operands, if any, being constants, the call is made now; unless its result is large, and larger than
+// they are.
+bool OnnxProgram::add_as_constants(const ProgramNode& node, const c10::FunctionSchema& schema) {
+  constexpr std::int64_t kAlwaysSmall = 1 << 16;
+  if (written_tensor(node, schema) != nullptr) return false;
+  if (!listed_operators().contains(schema.name().substr(std::string_view("aten::").size()))) return false;
+  std::int64_t given = kAlwaysSmall, made = 0;
+  ProgramNames names{ProgramDevice{}};
+  std::vector<at::Tensor> operands;
+  for (const ProgramNode::Input& input : node.inputs) {
+    if (has_computed_numbers(input.argument)) return false;
+    for (const std::string& name : tensor_names_in(input.argument)) {
+      const at::Tensor* const constant = values_.constant(name);
+      if (constant == nullptr) return false;
+      given += constant->numel();
+      if (names.find(name)) continue;
+      names.add(name, ProgramNames::Kind::tensor);
+      operands.push_back(*constant);
+    }
+  }
+  std::vector<std::string> results;
+  for (const ProgramArgument& output : node.outputs)
+    for (const std::string& name : tensor_names_in(output)) {
+      made += number_of_values(values_.about(name));
+      results.push_back(name);
+    }
+  if (made > given) return false;
+  const ProgramCall call(node, names);
+  if (call.has_mode()) return false;
+  ProgramState state;
+  state.values.assign(operands.begin(), operands.end());
+  state.values.resize(names.size());
+  torch::jit::Stack stack;
+  call.run(state, /*in_evaluation=*/false, stack);
+  for (const std::string& name : results)
+    values_.set_constant(name, state.values[names.find(name)->number].toTensor());
+  return true;
+}
+
+// What is written through one view of a memory shows in the others, which a graph of values cannot say.
+void OnnxProgram::check_write(std::size_t number, const std::string& written) const {
+  const ProgramNode& node = program_.nodes[number];
+  std::vector<std::string> all = memory_.same_as(written);
+  const std::vector<std::string> views = memory_.other_views_of(written);
+  for (const std::string& view : views)
+    if (const auto last = last_uses_.find(view); last != last_uses_.end() && last->second > number)
+      throw CheckpointError({.place = place_of(node),
+                             .found = "it writes to " + json_string(written) +
+                                      ", which is a view of the memory of " + json_string(view) +
+                                      ", and that is used afterwards",
+                             .wanted = "tensors that are written to as a whole",
+                             .remedy = "make a new tensor: torch.cat or torch.where in place of x[…] = y"});
+  all.insert(all.end(), views.begin(), views.end());
+  for (const ProgramInput& input : program_.inputs)
+    if (const auto* name = std::get_if<TensorName>(&input.argument.value);
+        name != nullptr && input.kind != ProgramInput::Kind::user &&
+        std::ranges::find(all, name->name) != all.end())
+      throw CheckpointError(
+          {.place = place_of(node),
+           .found = "it changes " + json_string(input.target) + ", and models of ONNX keep nothing",
+           .wanted = "a program in evaluation mode",
+           .remedy = "export the model in evaluation mode: model.eval() in Python"});
+}
+
+void OnnxProgram::add_outputs() {
+  using Kind = ProgramOutput::Kind;
+  const std::vector<std::string> names = output_names(program_);
+  std::size_t given = 0;
+  for (const ProgramOutput& output : program_.outputs) {
+    if (output.kind == Kind::user_input_mutation) continue;  // what it was given is the caller's
+    if (output.kind == Kind::buffer_mutation || output.kind == Kind::parameter_mutation)
+      throw CheckpointError(
+          {.place = "the program's outputs",
+           .found = json_string(output.target) + " is changed, and models of ONNX keep nothing",
+           .wanted = "a program in evaluation mode",
+           .remedy = "export the model in evaluation mode: model.eval() in Python"});
+    const std::string wanted = given < names.size() ? names[given] : "output";
+    ++given;
+    if (const auto* name = std::get_if<TensorName>(&output.argument.value)) {
+      const ProgramTensor& about = values_.about(name->name);
+      graph_.add_output(wanted, values_.tensor(name->name), scalar_type_of(about.type),
+                        sizes_of_value(about, size_names_));
+    } else if (const auto* number = std::get_if<NumberName>(&output.argument.value)) {
+      using NumberKind = NumberName::Kind;
+      const at::ScalarType type = number->kind == NumberKind::integer    ? at::kLong
+                                  : number->kind == NumberKind::floating ? at::kDouble
+                                                                         : at::kBool;
+      graph_.add_output(wanted, graph_.add("Squeeze", {values_.number(number->name)}), type, {});
+    }
+  }
+}
+
+}  // namespace kindling

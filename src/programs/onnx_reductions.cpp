@@ -1,0 +1,162 @@
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "programs/onnx_operators.h"
+
+namespace kindling {
+namespace {
+
+// Over no dimensions named: over all.
+std::vector<std::int64_t> reduced_dims(OnnxCall& call) {
+  const std::int64_t rank = call.rank("self");
+  std::vector<std::int64_t> dims = call.has("dim") ? call.dims("dim", rank) : std::vector<std::int64_t>();
+  if (dims.empty()) {
+    dims.resize(static_cast<std::size_t>(rank));
+    std::iota(dims.begin(), dims.end(), std::int64_t{0});
+  }
+  return dims;
+}
+
+bool keeps_dims(OnnxCall& call) { return call.has("keepdim") && call.flag("keepdim"); }
+
+std::string reduced(OnnxCall& call, const char* type, const std::string& x, bool keep) {
+  if (call.rank("self") == 0) return call.add(type, {x}, {{"keepdims", 0}});
+  return call.add(type, {x, call.int64s(reduced_dims(call))}, {{"keepdims", keep ? 1 : 0}});
+}
+
+OnnxMapping reduction(const char* type) {
+  return [type](OnnxCall& call) {
+    call.give(reduced(call, type, call.operand("self", call.result_type()), keeps_dims(call)));
+  };
+}
+
+// Of booleans and of numbers that are not 0.
+OnnxMapping of_truths(const char* type) {
+  return [type](OnnxCall& call) {
+    const std::string truth = call.operand("self", at::kBool);
+    const std::string found = reduced(call, type, call.cast(truth, at::kBool, at::kInt), keeps_dims(call));
+    call.give(call.cast(found, at::kInt, at::kBool));
+  };
+}
+
+OnnxMapping with_places(const char* of_values, const char* of_places) {
+  return [=](OnnxCall& call) {
+    const std::string x = call.tensor("self");
+    const std::int64_t dim = call.dim("dim", call.rank("self"));
+    const int keep = keeps_dims(call) ? 1 : 0;
+    call.give(call.add(of_values, {x, call.int64s({dim})}, {{"keepdims", keep}}), 0);
+    if (call.wants(1)) call.give(call.add(of_places, {x}, {{"axis", dim}, {"keepdims", keep}}), 1);
+  };
+}
+
+OnnxMapping place_of_extreme(const char* type) {
+  return [type](OnnxCall& call) {
+    if (call.has("dim"))
+      return call.give(
+          call.add(type, {call.tensor("self")},
+                   {{"axis", call.dim("dim", call.rank("self"))}, {"keepdims", keeps_dims(call) ? 1 : 0}}));
+    if (keeps_dims(call)) call.refuse("it keeps dimensions without naming one");
+    const std::string all = call.reshaped(call.tensor("self"), std::vector<std::int64_t>{-1});
+    call.give(call.add(type, {all}, {{"axis", 0}, {"keepdims", 0}}));
+  };
+}
+
+// How many values go into one.
+std::string count_of(OnnxCall& call, at::ScalarType type) {
+  std::int64_t count = 1;
+  bool is_constant = true;
+  for (const std::int64_t dim : reduced_dims(call)) {
+    const ProgramSize& size = call.about("self").sizes[static_cast<std::size_t>(dim)];
+    is_constant = is_constant && size.expression.empty();
+    count *= size.number;
+  }
+  if (is_constant) return call.scalar(count, type);
+  const std::string sizes =
+      call.add("Gather", {call.add("Shape", {call.tensor("self")}), call.int64s(reduced_dims(call))});
+  return call.cast(call.add("ReduceProd", {sizes}, {{"keepdims", 0}}), at::kLong, type);
+}
+
+double correction_of(OnnxCall& call) {
+  if (call.has("unbiased")) return call.flag("unbiased") ? 1 : 0;
+  return call.has("correction") ? call.real("correction") : 1;
+}
+
+OnnxMapping spread(bool is_root, bool has_mean) {
+  return [=](OnnxCall& call) {
+    const at::ScalarType type = call.result_type();
+    const std::string x = call.operand("self", type);
+    const std::string way = call.add("Sub", {x, reduced(call, "ReduceMean", x, true)});
+    const std::string sum = reduced(call, "ReduceSum", call.add("Mul", {way, way}), keeps_dims(call));
+    const std::string count = call.add("Sub", {count_of(call, type), call.scalar(correction_of(call), type)});
+    const std::string variance = call.add("Div", {sum, count});
+    call.give(is_root ? call.add("Sqrt", {variance}) : variance, 0);
+    if (has_mean) call.give(reduced(call, "ReduceMean", x, keeps_dims(call)), 1);
+  };
+}
+
+void vector_norm(OnnxCall& call) {
+  const double order = call.real("ord");
+  const at::ScalarType type = call.result_type();
+  const std::string x = call.operand("self", type);
+  const bool keep = keeps_dims(call);
+  if (order == 2) return call.give(reduced(call, "ReduceL2", x, keep));
+  if (order == 1) return call.give(reduced(call, "ReduceL1", x, keep));
+  const std::string size = call.add("Abs", {x});
+  if (std::isinf(order)) return call.give(reduced(call, order > 0 ? "ReduceMax" : "ReduceMin", size, keep));
+  if (order == 0) call.refuse("it counts what is not 0");
+  const std::string sum = reduced(call, "ReduceSum", call.add("Pow", {size, call.scalar(order, type)}), keep);
+  call.give(call.add("Pow", {sum, call.scalar(1 / order, type)}));
+}
+
+// The product of two directions, of lengths of at least eps.
+void cosine_similarity(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string dim = call.int64s({call.dim("dim", call.rank("x1"))});
+  const auto direction = [&](const char* name) {
+    const std::string x = call.operand(name, type);
+    const std::string length = call.add("ReduceL2", {x, dim});
+    return call.add("Div", {x, call.add("Max", {length, call.scalar(call.real("eps"), type)})});
+  };
+  const std::string product = call.add("Mul", {direction("x1"), direction("x2")});
+  call.give(call.add("ReduceSum", {product, dim}, {{"keepdims", 0}}));
+}
+
+}  // namespace
+
+OnnxMappings onnx_reductions() {
+  return {{"mean", reduction("ReduceMean")},
+          {"mean.dim", reduction("ReduceMean")},
+          {"sum", reduction("ReduceSum")},
+          {"sum.dim_IntList", reduction("ReduceSum")},
+          {"prod", reduction("ReduceProd")},
+          {"prod.dim_int", reduction("ReduceProd")},
+          {"amax", reduction("ReduceMax")},
+          {"amin", reduction("ReduceMin")},
+          {"max", reduction("ReduceMax")},
+          {"min", reduction("ReduceMin")},
+          {"logsumexp", reduction("ReduceLogSumExp")},
+          {"any", of_truths("ReduceMax")},
+          {"any.dim", of_truths("ReduceMax")},
+          {"any.dims", of_truths("ReduceMax")},
+          {"all", of_truths("ReduceMin")},
+          {"all.dim", of_truths("ReduceMin")},
+          {"all.dims", of_truths("ReduceMin")},
+          {"max.dim", with_places("ReduceMax", "ArgMax")},
+          {"min.dim", with_places("ReduceMin", "ArgMin")},
+          {"argmax", place_of_extreme("ArgMax")},
+          {"argmin", place_of_extreme("ArgMin")},
+          {"var", spread(false, false)},
+          {"var.dim", spread(false, false)},
+          {"var.correction", spread(false, false)},
+          {"std", spread(true, false)},
+          {"std.dim", spread(true, false)},
+          {"std.correction", spread(true, false)},
+          {"var_mean.correction", spread(false, true)},
+          {"var_mean.dim", spread(false, true)},
+          {"std_mean.correction", spread(true, true)},
+          {"linalg_vector_norm", &vector_norm},
+          {"cosine_similarity", &cosine_similarity}};
+}
+
+}  // namespace kindling

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/exported_program.h"
+#include "programs/onnx_graph.h"
+
+namespace kindling {
+
+// A size or an index: a constant, or a value of the graph, int64 [1].
+struct OnnxNumber {
+  OnnxNumber(std::int64_t number) : constant(number) {}  // NOLINT(google-explicit-constructor)
+  explicit OnnxNumber(std::string of_graph) : value(std::move(of_graph)) {}
+
+  std::optional<std::int64_t> constant{};
+  std::string value{};
+};
+
+// What the values of a program are in a graph. Constants, weights among them, get there with their first use.
+class OnnxValues {
+ public:
+  // `last_uses`: of the program's values, by name.
+  OnnxValues(const ExportedProgram& program, const std::map<std::string, std::size_t>& last_uses,
+             OnnxGraph& graph)
+      : program_(program), last_uses_(last_uses), graph_(graph) {}
+
+  void set(const std::string& name, std::string value) { tensors_[name] = {std::move(value), {}, ""}; }
+  void set_constant(const std::string& name, at::Tensor tensor, const std::string& wanted_name = "constant") {
+    tensors_[name] = {"", std::move(tensor), wanted_name};
+  }
+  void copy(const std::string& name, const std::string& from) { tensors_[name] = tensors_.at(from); }
+  void set_number(const std::string& name, std::string value) { numbers_[name] = std::move(value); }
+
+  // Each throws CheckpointError for a name that nothing has made.
+  std::string tensor(const std::string& name);
+  std::string number(const std::string& name) const;          // [1], of int64, double or bool
+  const at::Tensor* constant(const std::string& name) const;  // nullptr: it depends on inputs
+  const ProgramTensor& about(const std::string& name) const;
+  bool is_used(const std::string& name) const { return last_uses_.contains(name); }
+
+ private:
+  struct Value {
+    std::string name;  // in the graph; empty: not there yet
+    at::Tensor constant;
+    std::string wanted_name;
+  };
+
+  const ExportedProgram& program_;
+  const std::map<std::string, std::size_t>& last_uses_;
+  OnnxGraph& graph_;
+  std::map<std::string, Value> tensors_;
+  std::map<std::string, std::string> numbers_;
+  std::map<const void*, std::string> known_;  // constants in the graph: tied weights are one
+};
+
+}  // namespace kindling

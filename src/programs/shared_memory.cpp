@@ -1,0 +1,107 @@
+#include "programs/shared_memory.h"
+
+#include <ATen/core/function_schema.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "kindling/base/error.h"
+#include "kindling/base/text.h"
+
+namespace kindling {
+namespace {
+
+// Of which the schema does not say that they may give what they were given, or a view of it.
+bool may_give_its_argument(std::string_view name) {
+  static const std::set<std::string_view> names{
+      "aten::dropout",    "aten::feature_dropout", "aten::alpha_dropout",     "aten::feature_alpha_dropout",
+      "aten::type_as",    "aten::einsum",          "aten::broadcast_tensors", "aten::meshgrid",
+      "aten::atleast_1d", "aten::atleast_2d",      "aten::atleast_3d",        "aten::square"};
+  return names.contains(name);
+}
+
+// Which give the very tensor that they were given; reshaping and conversion may copy.
+bool gives_its_argument(std::string_view name) {
+  return name == "aten::detach" || name == "aten::alias" || name == "aten::dropout" ||
+         name == "aten::feature_dropout" || name == "aten::alpha_dropout" ||
+         name == "aten::feature_alpha_dropout";
+}
+
+bool gives_view(const c10::FunctionSchema& schema) {
+  return may_give_its_argument(schema.name()) ||
+         std::ranges::any_of(schema.returns(),
+                             [](const c10::Argument& result) { return result.alias_info() != nullptr; });
+}
+
+const c10::Argument* written_argument(const c10::FunctionSchema& schema) {
+  for (const c10::Argument& argument : schema.arguments())
+    if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return &argument;
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<std::string> tensor_names_in(const ProgramArgument& argument) {
+  if (const auto* name = std::get_if<TensorName>(&argument.value)) return {name->name};
+  std::vector<std::string> names;
+  if (const auto* list = std::get_if<ProgramList>(&argument.value))
+    for (const ProgramArgument& item : list->items)
+      if (const auto* name = std::get_if<TensorName>(&item.value)) names.push_back(name->name);
+  return names;
+}
+
+const std::string* written_tensor(const ProgramNode& node, const c10::FunctionSchema& schema) {
+  const c10::Argument* const argument = written_argument(schema);
+  if (argument == nullptr) return nullptr;
+  if (argument->name() == "self")
+    for (const ProgramNode::Input& input : node.inputs)
+      if (const auto* name = std::get_if<TensorName>(&input.argument.value);
+          name != nullptr && input.name == "self")
+        return &name->name;
+  throw CheckpointError({.place = one_line(node.target),
+                         .found = "it writes to its argument \"" + argument->name() + "\"",
+                         .wanted = "operators that write to their first argument, if to any"});
+}
+
+void SharedMemory::note(const ProgramNode& node, const c10::FunctionSchema& schema) {
+  for (const ProgramArgument& output : node.outputs)
+    for (const std::string& name : tensor_names_in(output)) add(name, node, schema);
+}
+
+void SharedMemory::add(const std::string& name, const ProgramNode& node, const c10::FunctionSchema& schema) {
+  places_[name] = {name, name};
+  if (!gives_view(schema)) return;
+  const bool is_same = gives_its_argument(schema.name()) || written_argument(schema) != nullptr;
+  for (const ProgramNode::Input& input : node.inputs)
+    for (const std::string& given : tensor_names_in(input.argument)) {
+      const auto found = places_.find(given);
+      if (found == places_.end()) continue;
+      // Memories of several become one: which of them a result has is not known.
+      const std::string memory = found->second.memory, own = places_[name].memory;
+      if (is_same && own == name) places_[name].view = found->second.view;
+      for (auto& [other, place] : places_)
+        if (place.memory == own) place.memory = memory;
+      if (is_same) return;
+    }
+}
+
+std::vector<std::string> SharedMemory::same_as(const std::string& name) const {
+  std::vector<std::string> names;
+  const auto found = places_.find(name);
+  if (found == places_.end()) return {name};
+  for (const auto& [other, place] : places_)
+    if (place.view == found->second.view) names.push_back(other);
+  return names;
+}
+
+std::vector<std::string> SharedMemory::other_views_of(const std::string& name) const {
+  std::vector<std::string> names;
+  const auto found = places_.find(name);
+  if (found == places_.end()) return names;
+  for (const auto& [other, place] : places_)
+    if (place.memory == found->second.memory && place.view != found->second.view) names.push_back(other);
+  return names;
+}
+
+}  // namespace kindling

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "formats/exported_program.h"
+#include "kindling/base/export.h"
+
+namespace kindling {
+
+class Pt2File;
+
+// Parameters, buffers and constants by the names that the program's inputs have as targets: "net.1.weight".
+using ProgramWeights = std::map<std::string, at::Tensor>;
+
+// Writes a program with its weights as a model of ONNX (opset 20), whose inputs are the user's and whose
+// sizes are those of the program: what is a symbol there may have any value. Atomic. Throws CheckpointError
+// for a program in training mode, for an operator that has no form in ONNX, named with its layer, for a write
+// through a view, and for more than protobuf's 2 GB.
+void write_onnx(const ExportedProgram& program, const ProgramWeights& weights,
+                const std::filesystem::path& path);
+
+// The same of a .pt2 that has been read.
+void write_onnx(const Pt2File& file, const std::filesystem::path& path);
+
+// A file of torch.export.save to a file of ONNX.
+KINDLING_API void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx);
+
+// The operators that have a form in ONNX, "aten.conv2d", sorted.
+KINDLING_API std::vector<std::string> operators_in_onnx();
+
+}  // namespace kindling

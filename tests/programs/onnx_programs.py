@@ -1,0 +1,445 @@
+"""python onnx_programs.py export FOLDER: exports models in evaluation mode with a dynamic batch (FOLDER/NAME.pt2), with their inputs and
+outputs at batch sizes that they were not exported with (FOLDER/NAME.pt), and prints their names.
+python onnx_programs.py check FOLDER NAME…: onnx's full check of FOLDER/NAME.onnx, and onnxruntime's outputs against PyTorch's; prints
+"NAME: " and what is wrong, a line each."""
+
+import logging
+import pathlib
+import sys
+import warnings
+
+# Where scripts/test.sh installs onnx, onnxruntime and numpy; what is installed otherwise comes first.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / ".deps" / "onnx"))
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.CRITICAL)
+torch.set_num_threads(1)
+SIZES = (1, 3, 27)
+EXPORTED = 8  # samples
+TOLERANCE = 1e-5  # of the largest output: both are sums of float32 in orders of their own
+
+
+class Apply(nn.Module):
+    """A function as a model."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            if isinstance(part, nn.Module):
+                setattr(self, name, part)
+            else:
+                self.register_buffer(name, part)
+
+    def forward(self, *inputs):
+        return self.function(self, *inputs)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.conv2, self.bn2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.down = None
+        if stride != 1 or inputs != outputs:
+            self.down = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        y += x if self.down is None else self.down(x)
+        return self.relu(y)
+
+
+class ResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.layers, self.fc = nn.Sequential(Block(8, 8, 1), Block(8, 16, 2), Block(16, 32, 2)), nn.Linear(32, 10)
+
+    def forward(self, x):
+        return self.fc(torch.flatten(F.adaptive_avg_pool2d(self.layers(self.stem(x)), 1), 1))
+
+
+class Gpt(nn.Module):
+    """A block of nanoGPT, its head tied to the embedding."""
+
+    def __init__(self, tokens=50, width=32, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.wte, self.wpe = nn.Embedding(tokens, width), nn.Embedding(16, width)
+        self.ln1, self.ln2, self.lnf = nn.LayerNorm(width), nn.LayerNorm(width), nn.LayerNorm(width, bias=False)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.head = nn.Linear(width, tokens, bias=False)
+        self.head.weight = self.wte.weight
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, ids):
+        batch, time = ids.shape
+        x = self.drop(self.wte(ids) + self.wpe(torch.arange(time)))
+        q, k, v = (t.view(batch, time, self.heads, -1).transpose(1, 2) for t in self.qkv(self.ln1(x)).split(x.shape[-1], 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = y + F.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(time, time, dtype=torch.bool).tril(2))
+        x = x + self.drop(self.proj(y.transpose(1, 2).contiguous().view(batch * time, -1)).view(batch, time, -1))
+        x = x + self.drop(self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh")))
+        return self.head(self.lnf(x))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind, **options):
+        super().__init__()
+        self.rnn = kind(16, 24, 2, dropout=0.1, **options)
+        self.head = nn.Linear(48 if options.get("bidirectional") else 24, 5)
+
+    def forward(self, x):
+        x, state = self.rnn(x if self.rnn.batch_first else x.transpose(0, 1))
+        return self.head(x), state[0] if isinstance(state, tuple) else state
+
+
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.gru, self.rnn = nn.LSTMCell(16, 24), nn.GRUCell(24, 24), nn.RNNCell(24, 24, bias=False)
+
+    def forward(self, x):
+        h = c = torch.zeros(x.shape[0], 24)
+        for step in x.unbind(1)[:3]:
+            h, c = self.lstm(step, (h, c))
+            h = self.rnn(h, self.gru(h, c))
+        return h, c
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.head = nn.Linear(20, 8), nn.Bilinear(8, 20, 8), nn.Linear(8, 3)
+
+    def forward(self, x, other):
+        hidden = self.left(x)
+        return {"value": self.head(self.right(hidden, other) * torch.sigmoid(hidden)), "hidden": hidden}
+
+
+class Dictionary(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.image, self.row = nn.Conv2d(3, 4, 3), nn.Linear(20, 4)
+
+    def forward(self, batch):
+        return {"sum": self.image(batch["image"]).mean((2, 3)) + self.row(batch["row"])}
+
+
+class Sizes(nn.Module):
+    """Arithmetic with the batch's size."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(20, 4)
+
+    def forward(self, x):
+        batch = x.shape[0]
+        both = torch.cat([x, x.flip(0)], 0).view(2 * batch, 20)
+        y = self.fc(both)[: batch + 0] + self.fc(both)[batch:] * (1.0 / batch)
+        y = y + torch.arange(batch * 4).view(batch, 4) / batch + torch.zeros(batch, 4) + torch.full((batch * 2 + 3,), 0.5).sum()
+        return y + (x.numel() // 7 % 5) + x.new_ones(batch, 1).expand(batch, 4)
+
+
+class InPlace(nn.Module):
+    """Writes that others do not see, and those that the same tensor sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(20, 20)
+
+    def forward(self, x):
+        y = self.fc(x)
+        same = y.detach()
+        y.mul_(2).clamp_(-1, 1).add_(x, alpha=0.5)
+        z = torch.zeros_like(x)
+        z[:] = y
+        row = self.fc(y).view(-1)
+        row.relu_()
+        return row.view(-1, 20) + z + same.new_zeros(20).fill_(3), same * 1
+
+
+def rows(batch):
+    return torch.randn(batch, 20)
+
+
+def images(batch):
+    return torch.randn(batch, 3, 16, 16)
+
+
+def sequences(batch):
+    return torch.randn(batch, 12, 16)
+
+
+def tokens(batch):
+    return torch.randint(50, (batch, 12))
+
+
+def dictionary(batch):
+    return {"image": images(batch), "row": rows(batch)}
+
+
+def lenet():
+    return nn.Sequential(nn.Conv2d(3, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2, 2), nn.Conv2d(6, 16, 5), nn.Sigmoid(),
+                         nn.AvgPool2d(2, 2), nn.Flatten(), nn.Linear(64, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10))
+
+
+def activations(_, x):
+    kinds = [F.relu, F.gelu, F.silu, F.elu, F.leaky_relu, F.hardtanh, torch.sigmoid, torch.tanh, F.softplus, F.mish, F.selu, F.hardswish,
+             F.hardsigmoid, F.logsigmoid, F.celu, F.relu6, F.softshrink, F.hardshrink, F.softsign, F.tanhshrink, F.glu]
+    some = [each(x) for each in kinds[:-1]] + [F.gelu(x, approximate="tanh"), F.softplus(x, 2.0, 1.5), F.threshold(x, 0.1, 20), F.elu(x, 0.3)]
+    return torch.stack(some, 1), F.glu(x)
+
+
+def arithmetic(_, x):
+    p = x.abs() + 0.5
+    some = [x + 1, x - 2.5, 3 - x, x * x, x / p, 2 / p, torch.exp(x), torch.log(p), torch.sqrt(p), torch.rsqrt(p), -x, x.pow(3), p**0.3, 2**x,
+            p**x, torch.erf(x), torch.erfc(x), torch.sin(x), torch.cos(x), torch.tan(x), x.clamp(-0.5, 1), x.clamp(min=0), x.clamp_max(0.2),
+            torch.maximum(x, p - 1), torch.minimum(x, -p), x.floor(), x.ceil(), x.round(), x.trunc(), x.sign(), p.reciprocal(), torch.log2(p),
+            torch.log10(p), torch.log1p(p), torch.expm1(x), torch.exp2(x), x.square(), torch.add(x, p, alpha=2), torch.sub(x, p, alpha=0.5),
+            torch.addcmul(x, x, p, value=0.1), torch.addcdiv(x, x, p), torch.lerp(x, p, 0.3), torch.div(x, p, rounding_mode="floor"),
+            torch.div(x, p, rounding_mode="trunc"), x % 0.7, torch.fmod(x, 0.7), x // 0.3, torch.asin(x.tanh()), torch.atan(x),
+            torch.sinh(x), torch.cosh(x)]
+    return torch.stack(some, 1)
+
+
+def comparisons(_, x):
+    n = (x * 3).long()
+    flags = [x > 0, x >= n, n < 1, n <= 2.5, n == 0, n != x.round(), (x > 0) & (n < 1), (x > 0) | (n < 1), (x > 0) ^ (n < 1), ~(x > 0),
+             torch.logical_not(n), torch.logical_and(x, n), torch.isnan(x), torch.isinf(1 / n)]
+    some = [torch.where(x > 0, x, 2.0), torch.where(n > 0, n, x), x.masked_fill(x < 0, -3), torch.where(x > 0, 1.0, 0.0).type_as(x), n * 2 + x,
+            (x > 0).float() * 2, (x > 0) + 1.5, (n * 7 % 5).to(torch.float32), torch.div(n, 2, rounding_mode="floor") * 1.0, (n // 3) * 0.5]
+    return torch.stack(flags, 1), torch.stack(some, 1), n.int()
+
+
+def shapes(_, x):
+    y = x.view(-1, 4, 5)
+    some = [y, y.flatten(1), y.flatten(0, 1), y.permute(2, 0, 1), y.transpose(1, 2), y.mT, y.unsqueeze(1).squeeze(1), y.unsqueeze(-1),
+            y[:, :1].expand(-1, 4, 5), y[:, :1].expand_as(y), y.repeat(1, 2, 1), y.repeat(2, 1, 1, 1), y.tile(2), y.flip(1), y.flip([0, 2]),
+            y.movedim(0, 2), y.unflatten(2, (5, 1)), y.swapaxes(0, 1), y.reshape(-1), x.t(), F.pad(y, (1, 2, 0, 1), value=0.5),
+            F.pad(y, (1, 2), mode="reflect"), F.pad(y, (1, 2), mode="replicate"), F.pad(y, (2, 1), mode="circular"), y.roll(2, 1), y.contiguous()]
+    return tuple(some)
+
+
+def pieces(_, x):
+    y = x.view(-1, 4, 5)
+    a, b = y.split([1, 3], 1)
+    c, d, e = y.split(2, 2)
+    f, g = y.chunk(2, 1)
+    h, *_ = y.unbind(1)
+    index = torch.tensor([2, 0])
+    some = [a, b, c, d, e, f, g, h, y[:, 1], y[:, -1], y[0], y[:, 1:3], y[:, :, ::2], y[:, 1:], y[:, :-1], y[..., -2:], y.narrow(1, 1, 2), y.narrow(1, -2, 2), y.narrow(1, -3, 2),
+            torch.cat([a, b, a], 1), torch.cat([x, x.long()]), torch.stack([y, y], -1), y.index_select(1, index), y[:, index],
+            y.gather(2, (y > 0).long()), y[:, :, torch.tensor([[0, 1], [2, 3]])], y[torch.tensor([0, 0]), index], y.triu(), y.tril(-1),
+            y.cumsum(1), F.one_hot((x > 0).long(), 3), y.topk(3, 2)[0], y.topk(2, 1)[1], torch.ones(4, 5, dtype=torch.bool).triu(1) & (y > 0)]
+    return tuple(some)
+
+
+def products(self, x):
+    y = x.view(-1, 4, 5)
+    some = [y @ self.square, torch.bmm(y, y.transpose(1, 2)), x.mm(x.t()), torch.addmm(x[0], x, self.big, alpha=0.5, beta=2),
+            torch.baddbmm(y, y, y.transpose(1, 2) @ y), F.linear(y, self.square), F.linear(x, self.big), torch.einsum("bij,jk->bik", y, self.square),
+            torch.einsum("b i j, b k j -> b i k", y, y), torch.matmul(y, self.square[0]), torch.outer(x[0], x[0]), F.linear(y, self.square, y[0, 0])]
+    return tuple(some)
+
+
+def pools(self, x):
+    some = [F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1, ceil_mode=True), F.max_pool2d(x, 3, 1, 1, 2), F.avg_pool2d(x, 3, 2, 1),
+            F.avg_pool2d(x, 3, 1, 1, count_include_pad=False), F.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, (4, 8)),
+            F.adaptive_avg_pool2d(x, (5, 7)), F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, 4), F.max_pool1d(x[:, 0], 2),
+            F.avg_pool1d(x[:, 0], 4, 2), F.max_pool3d(x[:, None], (1, 2, 2)), F.avg_pool3d(x[:, None], (3, 2, 2)),
+            F.adaptive_avg_pool1d(x[:, 0], 1), F.interpolate(x, scale_factor=2), F.interpolate(x, size=(24, 20)),
+            F.interpolate(x, scale_factor=2, mode="bilinear"), F.interpolate(x, size=(20, 24), mode="bilinear", align_corners=True),
+            F.interpolate(x[:, 0], scale_factor=2, mode="linear"), F.interpolate(x, scale_factor=1.5, mode="nearest"),
+            F.interpolate(x, size=(7, 9), mode="bilinear"), F.interpolate(x, scale_factor=2, mode="bicubic"),
+            F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2), F.max_pool2d(x[0], 2), F.avg_pool2d(x[0], 2)]
+    return tuple(some)
+
+
+def convolutions():
+    parts = {"a": nn.Conv2d(3, 6, 3, stride=2, padding=1, groups=3), "b": nn.Conv2d(6, 4, (3, 2), padding="same", dilation=2),
+             "c": nn.ConvTranspose2d(4, 5, 3, 2, 1, output_padding=1), "d": nn.Conv2d(5, 2, 3, padding=1, padding_mode="circular"),
+             "e": nn.Conv1d(16, 4, 5, padding="same"), "f": nn.ConvTranspose1d(4, 3, 4, 2), "g": nn.Conv3d(1, 2, (3, 3, 3), padding=(0, 1, 1)),
+             "h": nn.ConvTranspose3d(2, 1, 2, 2, bias=False)}
+
+    def forward(m, x):
+        y = m.d(m.c(m.b(m.a(x))))
+        return y, m.f(m.e(y[:, 0])), m.h(m.g(x[:, None])), m.a(x[0])
+
+    return Apply(forward, **parts)
+
+
+def norms():
+    parts = {"a": nn.BatchNorm2d(3), "b": nn.GroupNorm(3, 6), "c": nn.InstanceNorm2d(3, affine=True), "d": nn.LayerNorm([16, 16]),
+             "e": nn.InstanceNorm2d(3, track_running_stats=True), "f": nn.RMSNorm(16), "g": nn.BatchNorm1d(16, affine=False),
+             "h": nn.LayerNorm(16, elementwise_affine=False), "i": nn.PReLU(3), "j": nn.PReLU(), "k": nn.LocalResponseNorm(2)}
+
+    def forward(m, x):
+        y = m.f(m.e(m.d(m.c(m.i(m.a(x))))))
+        return (m.b(y.repeat(1, 2, 1, 1)), m.g(y.mean(2).transpose(1, 2)), m.h(y), m.j(y), y.softmax(1), y.log_softmax(-1), F.softmin(y, 1),
+                F.normalize(y, dim=1), torch.softmax(y.long(), 1, dtype=torch.float32), F.cosine_similarity(y, x, dim=1))
+
+    return Apply(forward, **parts)
+
+
+def reductions(_, x):
+    y = x.view(-1, 4, 5)
+    some = [y.mean(1), y.mean((1, 2), keepdim=True), y.sum(-1), y.amax(1), y.amin((1, 2)), y.argmax(1), y.argmin(-1, keepdim=True), y.max(1)[0],
+            y.min(2)[1], y.prod(1), y.var(1), y.std((1, 2)), y.var(2, unbiased=False), y.logsumexp(1), y.norm(dim=1), y.abs().sum((0, 1, 2)),
+            y.mean(), y.max(), y.var(), (y > 0).any(1), (y > 0).all(2), (y > 0).sum(1), torch.linalg.vector_norm(y, 3, 1), y.argmax(),
+            torch.linalg.vector_norm(y, float("inf"), 2), torch.var_mean(y, 1)[1], y.norm(p=1, dim=2), y.long().sum(1)]
+    return tuple(some)
+
+
+def attention(_, x):
+    q = x.view(-1, 12, 4, 4).transpose(1, 2)
+    mask = torch.ones(12, 12, dtype=torch.bool).tril(-1)  # the first place looks at nothing
+    some = [F.scaled_dot_product_attention(q, q, q), F.scaled_dot_product_attention(q, q[:, :, :7], q[:, :, :7], is_causal=True),
+            F.scaled_dot_product_attention(q, q, q, attn_mask=mask), F.scaled_dot_product_attention(q, q, q, attn_mask=q @ q.mT, scale=0.3),
+            F.scaled_dot_product_attention(q, q[:, :2], q[:, :2], enable_gqa=True), F.scaled_dot_product_attention(x, x, x, is_causal=True)]
+    return tuple(some)
+
+
+def multihead():
+    parts = {"a": nn.MultiheadAttention(16, 4, batch_first=True), "b": nn.MultiheadAttention(16, 2)}
+
+    def forward(m, x):
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(12)
+        return *m.a(x, x, x, attn_mask=mask), m.b(x.transpose(0, 1), x.transpose(0, 1), x.transpose(0, 1), need_weights=False)[0]
+
+    return Apply(forward, **parts)
+
+
+# name: the model and its inputs
+MODELS = {
+    "linear_regression": (lambda: nn.Linear(20, 1), [rows]),
+    "softmax_regression": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 10)), [images]),
+    "mlp": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 10)), [images]),
+    "lenet": (lenet, [images]),
+    "small_cnn": (lambda: nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+                                        nn.Dropout2d(0.2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)), [images]),
+    "resnet": (ResNet, [images]),
+    "gru": (lambda: Recurrent(nn.GRU, batch_first=True), [sequences]),
+    "lstm": (lambda: Recurrent(nn.LSTM, batch_first=True), [sequences]),
+    "gpt": (Gpt, [tokens]),
+    "encoder": (lambda: nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), [sequences]),
+    "two_inputs": (TwoInputs, [rows, rows]),
+    "dictionary": (Dictionary, [dictionary]),
+    "gru_both_ways": (lambda: Recurrent(nn.GRU, bidirectional=True, bias=False), [sequences]),
+    "lstm_both_ways": (lambda: Recurrent(nn.LSTM, bidirectional=True, batch_first=True), [sequences]),
+    "rnn_tanh": (lambda: Recurrent(nn.RNN), [sequences]),
+    "rnn_relu": (lambda: Recurrent(nn.RNN, nonlinearity="relu", bidirectional=True), [sequences]),
+    "cells": (Cells, [sequences]),
+    "encoder_norm_first": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, activation="gelu", norm_first=True,
+                                                                                    batch_first=True), 2), [sequences]),
+    "sizes": (Sizes, [rows]),
+    "in_place": (InPlace, [rows]),
+    "activations": (lambda: Apply(activations), [rows]),
+    "arithmetic": (lambda: Apply(arithmetic), [rows]),
+    "comparisons": (lambda: Apply(comparisons), [rows]),
+    "shapes": (lambda: Apply(shapes), [rows]),
+    "pieces": (lambda: Apply(pieces), [rows]),
+    "products": (lambda: Apply(products, square=torch.randn(5, 5), big=torch.randn(20, 20)), [rows]),
+    "pools": (lambda: Apply(pools), [images]),
+    "convolutions": (convolutions, [images]),
+    "norms": (norms, [images]),
+    "reductions": (lambda: Apply(reductions), [rows]),
+    "attention": (lambda: Apply(attention), [sequences]),
+    "multihead": (multihead, [sequences]),
+}
+
+
+def leaves(tree):
+    return torch.utils._pytree.tree_leaves(tree)
+
+
+def settle(model):
+    """Statistics and scales that are not those of a new layer."""
+    for layer in model.modules():
+        if getattr(layer, "running_mean", None) is not None:
+            layer.running_mean.normal_()
+            layer.running_var.uniform_(0.5, 2)
+        if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm2d, nn.RMSNorm)) and layer.weight is not None:
+            nn.init.normal_(layer.weight, 1, 0.3)
+            if getattr(layer, "bias", None) is not None:
+                nn.init.normal_(layer.bias)
+
+
+def export(name, folder):
+    make, inputs = MODELS[name]
+    torch.manual_seed(3)
+    model = make().eval()
+    settle(model)
+    examples = tuple(each(EXPORTED) for each in inputs)
+    batch = torch.export.Dim("batch", min=1, max=1024)
+    dims = torch.utils._pytree.tree_map(lambda _: {0: batch}, examples)
+    if isinstance(model, Apply):
+        dims = (dims,)
+    program = torch.export.export(model, examples, dynamic_shapes=dims)
+    torch.export.save(program, folder / f"{name}.pt2")
+    cases = []
+    for size in SIZES:
+        given = [each(size) for each in inputs]
+        with torch.no_grad():
+            wanted = model(*given)
+        cases.append((leaves(given), leaves(wanted)))
+    torch.save(cases, folder / f"{name}.pt")
+
+
+def cases_in(path):
+    """(inputs, outputs) by batch size: ours, or a state dict of C++ with names such as in.3.0 and out.3.0."""
+    cases = torch.load(path, weights_only=False)
+    if isinstance(cases, list):
+        return cases
+    sizes = sorted({name.split(".")[1] for name in cases})
+    return [tuple([value for name, value in cases.items() if name.startswith(f"{kind}.{size}.")] for kind in ("in", "out")) for size in sizes]
+
+
+def differences(name, folder):
+    path = str(folder / f"{name}.onnx")
+    onnx.checker.check_model(path, full_check=True)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_inputs()]
+    for given, wanted in cases_in(folder / f"{name}.pt"):
+        outputs = session.run(None, {key: value.numpy() for key, value in zip(names, given, strict=True)})
+        if len(outputs) != len(wanted):
+            yield f"{len(outputs)} outputs, wanted {len(wanted)}"
+        for i, (ours, pythons) in enumerate(zip(outputs, wanted)):
+            ours = torch.from_numpy(ours)
+            if ours.shape != pythons.shape or ours.dtype != pythons.dtype:
+                yield f"output {i} is {ours.dtype} {list(ours.shape)}, wanted {pythons.dtype} {list(pythons.shape)}"
+            elif not torch.allclose(ours.double(), pythons.double(), 0, TOLERANCE * max(1, pythons.double().abs().nan_to_num(0).max().item()),
+                                    equal_nan=True):
+                yield f"output {i} differs by {(ours.double() - pythons.double()).abs().max().item():.3g} with {len(given[0])} samples"
+
+
+def main():
+    what, folder, names = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
+    if what == "export":
+        for name in names or MODELS:
+            export(name, folder)
+            print(name, flush=True)
+    else:
+        global onnx, onnxruntime
+        import onnx
+        import onnxruntime
+
+        for name in names:
+            try:
+                for difference in differences(name, folder):
+                    print(f"{name}: {difference}", flush=True)
+            except Exception as error:
+                print(f"{name}: {error}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

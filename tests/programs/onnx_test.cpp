@@ -1,0 +1,136 @@
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "programs/write_onnx.h"
+#include "support/python.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+std::string said_by_onnx_script(const std::filesystem::path& folder, const std::string& arguments) {
+  const std::string log = folder / "said";
+  const int code = std::system((python_with_torch() + " " KINDLING_TESTS "/programs/onnx_programs.py " +
+                                arguments + " >" + log + " 2>&1")
+                                   .c_str());
+  return (code == 0 ? "" : "failed\n") + read_file(log, 1 << 20);
+}
+
+TEST(Onnx, ModelsOfPythonComputeWhatPyTorchDoes) {
+  const Scratch scratch;
+  if (python_with_torch().empty()) GTEST_SKIP() << "there is no Python with PyTorch to export models";
+  if (!said_by_onnx_script(scratch.folder(), "check .").empty())
+    GTEST_SKIP() << "Python cannot import onnx and onnxruntime";
+  const std::string folder = scratch.folder().string();
+  std::istringstream said(said_by_onnx_script(scratch.folder(), "export " + folder));
+  std::string names;
+  for (std::string name; said >> name; names += " " + name) {
+    ASSERT_NE(name, "failed") << said.str();
+    convert_to_onnx(scratch / (name + ".pt2"), scratch / (name + ".onnx"));
+  }
+  EXPECT_NE(names.find("multihead"), std::string::npos) << said.str();  // the last one
+  EXPECT_EQ(said_by_onnx_script(scratch.folder(), "check " + folder + names), "");
+}
+
+ProgramArgument onnx_value(const std::string& name) { return {TensorName{name}}; }
+
+// "x", of 4 numbers, and a weight "w"; the calls are of one tensor each, which the next one gets.
+struct SmallProgram {
+  ExportedProgram program{};
+  ProgramWeights weights{{"w", at::ones({4})}};
+
+  SmallProgram() {
+    program.inputs = {{ProgramInput::Kind::parameter, onnx_value("p_w"), "w"},
+                      {ProgramInput::Kind::user, onnx_value("x")}};
+    program.tensors["p_w"] = program.tensors["x"] = {.sizes = {{4}}, .strides = {{1}}};
+  }
+  void call(const std::string& name, const std::string& self, const std::string& result,
+            std::vector<ProgramNode::Input> more = {}) {
+    more.insert(more.begin(), {"self", onnx_value(self)});
+    program.nodes.push_back({"torch.ops.aten." + name, std::move(more), {onnx_value(result)}, "net.3"});
+    program.tensors[result] = program.tensors["x"];
+  }
+  std::string refusal(const std::string& result) {
+    const Scratch scratch;
+    program.outputs = {{ProgramOutput::Kind::user, onnx_value(result)}};
+    try {
+      write_onnx(program, weights, scratch / "a.onnx");
+    } catch (const CheckpointError& error) {
+      EXPECT_FALSE(std::filesystem::exists(scratch / "a.onnx"));
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST(Onnx, RefusalsNameTheOperatorItsLayerAndTenThatAreClose) {
+  SmallProgram small;
+  small.call("erfinv.default", "x", "y");
+  const std::string refusal = small.refusal("y");
+  EXPECT_NE(refusal.find("layer net.3, torch.ops.aten.erfinv.default"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("such as erf, "), std::string::npos) << refusal;
+  const std::size_t begin = refusal.find("such as "), end = refusal.find("; write");
+  EXPECT_EQ(std::ranges::count(refusal.substr(begin, end - begin), ','), 9) << refusal;
+}
+
+TEST(Onnx, RefusesTrainingMode) {
+  SmallProgram small;
+  small.call("dropout.default", "x", "y", {{"p", {0.5}}, {"train", {true}}});
+  small.program.nodes[0].inputs[0].name = "input";
+  EXPECT_NE(small.refusal("y").find("model.eval()"), std::string::npos);
+}
+
+// y = x * 1; z = view of y; z.relu_(): y would change, too.
+TEST(Onnx, RefusesWritesThroughViewsThatOthersSee) {
+  SmallProgram small;
+  small.call("clone.default", "x", "y");
+  small.call("slice.Tensor", "y", "z", {{"dim", {std::int64_t{0}}}});
+  small.call("relu_.default", "z", "r");
+  EXPECT_EQ(small.refusal("r"), "");  // y is not used any more
+  small.call("neg.default", "y", "n");
+  EXPECT_NE(small.refusal("n").find("a view of the memory of \"y\""), std::string::npos);
+}
+
+TEST(Onnx, RefusesWritesToWeights) {
+  SmallProgram small;
+  small.call("relu_.default", "p_w", "y");
+  EXPECT_NE(small.refusal("y").find("it changes \"w\""), std::string::npos);
+}
+
+TEST(Onnx, RefusesMoreThanProtobufHolds) {
+  SmallProgram small;
+  constexpr std::int64_t kValues = 600'000'000;  // of 4 bytes, in one that is there
+  small.weights["w"] = at::zeros({1}).expand({kValues});
+  small.program.tensors["p_w"].sizes = {{kValues}};
+  small.call("add.Tensor", "p_w", "y", {{"other", onnx_value("x")}});
+  EXPECT_NE(small.refusal("y").find("larger than 2 GB"), std::string::npos);
+}
+
+// Every name in the list of the page, and no other.
+TEST(Onnx, ThePageNamesItsOperators) {
+  const std::string page = read_file(std::string(KINDLING_TESTS) + "/../docs/export.md", 1 << 20);
+  const std::size_t begin = page.find("<!-- operators of ONNX -->"), end = page.find("<!-- end", begin);
+  ASSERT_NE(end, std::string::npos);
+  std::vector<std::string> named;
+  std::istringstream words(page.substr(begin + 26, end - begin - 26));
+  for (std::string word; words >> word;) {
+    std::erase_if(word, [](char c) { return c == '`' || c == ','; });
+    named.push_back(word);
+  }
+  std::ranges::sort(named);
+  std::vector<std::string> known;
+  for (const std::string& name : operators_in_onnx())
+    if (!name.starts_with("torch.") && !name.starts_with("math.") && !name.starts_with("_operator."))
+      known.push_back(name);
+  EXPECT_EQ(named, known);
+}
+
+}  // namespace
+}  // namespace kindling
