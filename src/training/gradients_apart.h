@@ -3,10 +3,22 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 namespace kindling {
+
+// Which the gradients are, and how often they have been written to.
+inline std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_gradients(
+    const std::vector<at::Tensor>& parameters) {
+  std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states;
+  for (const at::Tensor& parameter : parameters) {
+    const at::Tensor& gradient = parameter.grad();
+    states.emplace_back(gradient.unsafeGetTensorImpl(), gradient.defined() ? gradient._version() : 0);
+  }
+  return states;
+}
 
 // Takes the gradients that are there away, so that those of a batch come alone. They come back as they were,
 // unless these have been added to them.

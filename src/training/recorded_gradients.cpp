@@ -29,17 +29,6 @@ constexpr std::int64_t kMaxLooks = 100;
 // Replays between two that are looked at, in epochs that are long or never end.
 constexpr std::int64_t kMostUnchecked = 1000;
 
-// Which they are, and how often they have been written to.
-std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_gradients(
-    const std::vector<at::Tensor>& parameters) {
-  std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states;
-  for (const at::Tensor& parameter : parameters) {
-    const at::Tensor& gradient = parameter.grad();
-    states.emplace_back(gradient.unsafeGetTensorImpl(), gradient.defined() ? gradient._version() : 0);
-  }
-  return states;
-}
-
 }  // namespace
 
 RecordedGradients::RecordedGradients(TrainState& state, TrainerInfo& info, const TrainerOptions& options)
