@@ -65,11 +65,12 @@ struct InPython {
   Scratch scratch{};
 
   // `inputs` of an example are what the program takes; labels come behind.
+  bool with_onnx = false;  // which has no writes through views, as a trap makes them
   void add(const std::string& name, const std::shared_ptr<Module>& model, const Example& example,
            std::size_t inputs = 1) {
     warm_up(*model, example(8));
     export_program(*model, example(6), {.path = scratch / (name + ".pt2")});
-    export_program(*model, example(6), {.path = scratch / (name + ".onnx")});
+    if (with_onnx) export_program(*model, example(6), {.path = scratch / (name + ".onnx")});
     const EvaluationGuard evaluation(*model);
     const auto forward = [&](const Batch& batch) { return Batch::leaf(model->forward_inputs(batch)); };
     const auto without_labels = [&](std::int64_t size) {
@@ -93,6 +94,7 @@ TEST(ExportProgram, WritesWhatPythonReads) {
   torch::manual_seed(1);
   InPython python;
   const auto digits = [](std::int64_t n) { return images(n, 1, 28); };
+  python.with_onnx = true;
   python.add("mlp", std::make_shared<Mlp>(), digits);
   python.add("lenet", std::make_shared<Lenet>(), digits);
   python.add("small_cnn", std::make_shared<SmallCnn>(), digits);
