@@ -63,9 +63,9 @@ void warm_up(Module& model, const Batch& batch) {
 
 struct InPython {
   Scratch scratch{};
+  bool with_onnx = false;  // which has no writes through views, as a trap makes them
 
   // `inputs` of an example are what the program takes; labels come behind.
-  bool with_onnx = false;  // which has no writes through views, as a trap makes them
   void add(const std::string& name, const std::shared_ptr<Module>& model, const Example& example,
            std::size_t inputs = 1) {
     warm_up(*model, example(8));
