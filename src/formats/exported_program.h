@@ -141,12 +141,4 @@ struct ExportedProgram {
   std::string torch_version{};
 };
 
-// A weight, a buffer or a constant.
-struct ProgramWeight {
-  std::string name{};  // "net.1.weight"
-  ProgramTensor tensor{};
-  bool is_parameter = false;
-  std::size_t storage = 0;  // tied weights share one
-};
-
 }  // namespace kindling

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/exported_program.h"
+#include "formats/program_weight.h"
 
 // The JSON that torch.export.load reads: a program, and what its weights are. Names of values have to be
 // those of the program's tensors and numbers.

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/exported_program.h"
+#include "formats/program_weight.h"
 #include "formats/zip_writer.h"
 #include "kindling/base/export.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/exported_program.h"
+#include "formats/program_weight.h"
 #include "programs/onnx_graph.h"
 #include "programs/onnx_values.h"
 #include "programs/shared_memory.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/exported_program.h"
+#include "formats/program_weight.h"
 #include "kindling/programs/export_program.h"
 #include "kindling/tensors/batch.h"
 #include "programs/model_as_it_was.h"

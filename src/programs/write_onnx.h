@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/exported_program.h"
+#include "formats/program_weight.h"
 #include "kindling/base/export.h"
 
 namespace kindling {

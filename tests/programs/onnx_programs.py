@@ -15,6 +15,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from train_programs import Block
+
 warnings.filterwarnings("ignore")
 logging.disable(logging.CRITICAL)
 torch.set_num_threads(1)
@@ -37,22 +39,6 @@ class Apply(nn.Module):
 
     def forward(self, *inputs):
         return self.function(self, *inputs)
-
-
-class Block(nn.Module):
-    def __init__(self, inputs, outputs, stride):
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
-        self.conv2, self.bn2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs)
-        self.relu = nn.ReLU(inplace=True)
-        self.down = None
-        if stride != 1 or inputs != outputs:
-            self.down = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x):
-        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-        y += x if self.down is None else self.down(x)
-        return self.relu(y)
 
 
 class ResNet(nn.Module):

@@ -14,6 +14,7 @@
 #include "kindling/base/log.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/optim/adam.h"
+#include "kindling/training/callback.h"
 #include "support/tensor_matchers.h"
 #include "training/small_fit.h"
 
@@ -70,6 +71,20 @@ struct GraphFit {
   std::vector<Record> records;
   std::int64_t num_calls = 0;
   std::string said;
+};
+
+// What a callback may do to a model between two steps.
+class ModelMeddler : public Callback {
+ public:
+  explicit ModelMeddler(std::function<void(CountedNet&, std::int64_t batch)> meddle)
+      : meddle_(std::move(meddle)) {}
+  void on_train_batch_end(Trainer&, Module& model) override {
+    meddle_(dynamic_cast<CountedNet&>(model), ++num_batches_);
+  }
+
+ private:
+  std::function<void(CountedNet&, std::int64_t)> meddle_;
+  std::int64_t num_batches_ = 0;
 };
 
 // 6 epochs of 86 images in batches of 16: five, and a short one.

@@ -285,19 +285,6 @@ TEST_F(FakeStepGraph, NoticesAStepThatBecomesAnotherOne) {
   }
 }
 
-class FakeMeddler : public Callback {
- public:
-  explicit FakeMeddler(std::function<void(CountedNet&, std::int64_t batch)> meddle)
-      : meddle_(std::move(meddle)) {}
-  void on_train_batch_end(Trainer&, Module& model) override {
-    meddle_(dynamic_cast<CountedNet&>(model), ++num_batches_);
-  }
-
- private:
-  std::function<void(CountedNet&, std::int64_t)> meddle_;
-  std::int64_t num_batches_ = 0;
-};
-
 TEST_F(FakeStepGraph, FollowsAModelThatChanges) {
   const auto on_fake = at::device(fake::device());
   const std::vector<std::pair<std::string, std::function<void(CountedNet&, std::int64_t)>>> cases{
@@ -335,7 +322,7 @@ TEST_F(FakeStepGraph, FollowsAModelThatChanges) {
   for (const auto& [name, meddle] : cases) {
     SCOPED_TRACE(name);
     const auto with = [&, &meddle = meddle] {
-      return TrainerOptions{.callbacks = {std::make_shared<FakeMeddler>(meddle)}};
+      return TrainerOptions{.callbacks = {std::make_shared<ModelMeddler>(meddle)}};
     };
     const GraphFit eager = fake_fit("off", with()), recorded = fake_fit("on", with());
     EXPECT_LT(recorded.num_calls, kBatchesOfFake - 5);
@@ -348,7 +335,7 @@ TEST_F(FakeStepGraph, FollowsAModelThatChanges) {
 TEST_F(FakeStepGraph, RefusesTensorsThatAreOtherOnesInEachStep) {
   const auto with = [] {
     return TrainerOptions{
-        .callbacks = {std::make_shared<FakeMeddler>([](CountedNet& net, std::int64_t batch) {
+        .callbacks = {std::make_shared<ModelMeddler>([](CountedNet& net, std::int64_t batch) {
           net.mask = at::full({}, batch < 15 ? 0.5 : 0.25, at::device(fake::device()));
         })}};
   };
@@ -391,7 +378,7 @@ TEST_F(FakeStepGraph, GathersGradientsThatNobodyClears) {
                                                  p.groups()[0].parameters.end());
                     return std::make_unique<Sgd>(ParameterGroups(head), SgdOptions{.lr = 0.05});
                   },
-              .callbacks = {std::make_shared<FakeMeddler>([&](CountedNet& net, std::int64_t batch) {
+              .callbacks = {std::make_shared<ModelMeddler>([&](CountedNet& net, std::int64_t batch) {
                 if (batch == kBatchesOfFake) gathered.push_back(net.hidden->weight.grad().cpu());
               })}});
   ASSERT_EQ(gathered.size(), 2U);

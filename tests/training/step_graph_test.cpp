@@ -233,20 +233,6 @@ TEST(StepGraph, NoticesAStepThatBecomesAnotherOne) {
   expect_same_fit(recorded, eager);
 }
 
-// What a callback may do to a model between two steps.
-class ModelMeddler : public Callback {
- public:
-  explicit ModelMeddler(std::function<void(CountedNet&, std::int64_t batch)> meddle)
-      : meddle_(std::move(meddle)) {}
-  void on_train_batch_end(Trainer&, Module& model) override {
-    meddle_(dynamic_cast<CountedNet&>(model), ++num_batches_);
-  }
-
- private:
-  std::function<void(CountedNet&, std::int64_t)> meddle_;
-  std::int64_t num_batches_ = 0;
-};
-
 TEST(StepGraph, FollowsAModelThatChanges) {
   const std::vector<std::pair<std::string, std::function<void(CountedNet&, std::int64_t)>>> cases{
       {"freezing",
