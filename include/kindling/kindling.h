@@ -19,6 +19,7 @@
 #include "kindling/device/device.h"
 #include "kindling/device/device_memory.h"
 #include "kindling/device/transfer_counts.h"
+#include "kindling/distributed/process_group.h"
 #include "kindling/loggers/best_so_far.h"
 #include "kindling/loggers/chart.h"
 #include "kindling/loggers/csv_logger.h"

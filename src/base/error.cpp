@@ -23,5 +23,6 @@ ConfigError::~ConfigError() = default;
 DataError::~DataError() = default;
 CheckpointError::~CheckpointError() = default;
 DeviceError::~DeviceError() = default;
+DistributedError::~DistributedError() = default;
 
 }  // namespace kindling

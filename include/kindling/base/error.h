@@ -58,4 +58,11 @@ class KINDLING_API DeviceError : public Error {
   ~DeviceError() override;
 };
 
+// Processes that train together and do not agree, or one that the others have lost.
+class KINDLING_API DistributedError : public Error {
+ public:
+  using Error::Error;
+  ~DistributedError() override;
+};
+
 }  // namespace kindling

@@ -1,0 +1,250 @@
+#include "distributed/c10d_group.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
+
+namespace kindling {
+namespace {
+
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::max(seconds * 1000, 1.)));
+}
+
+std::string left_key(std::int64_t rank) { return "left/" + std::to_string(rank); }
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// What the author of the network says of it, by the variable that Gloo knows; else what the machine's name
+// stands for.
+std::shared_ptr<gloo::transport::Device> network(bool is_local) {
+  if (const char* name = std::getenv("GLOO_SOCKET_IFNAME"); name != nullptr && *name != '\0')
+    return c10d::ProcessGroupGloo::createDeviceForInterface(name);
+  return is_local ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                  : c10d::ProcessGroupGloo::createDefaultDevice();
+}
+
+class C10dGroup : public ProcessGroup {
+ public:
+  // Calls what waits for the others; `what` says so in the error.
+  template <class Call>
+  auto guarded(const char* what, const Call& call) {
+    try {
+      return call();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      tell(what, error.what());
+    }
+  }
+
+  C10dGroup(std::int64_t rank, std::int64_t size, StorePointer store, bool is_local,
+            const DistributedOptions& options)
+      : ProcessGroup(rank, size, options), store_(std::move(store)) {
+    guarded("to join", [&] {
+      auto gloo = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
+      gloo->devices.push_back(network(is_local));
+      backend_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, static_cast<int>(rank),
+                                                             static_cast<int>(size), std::move(gloo));
+    });
+  }
+
+  std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) override;
+  void exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) override;
+  std::vector<std::string> all_gather(const std::string& bytes) override;
+  void leave(const std::string& reason) noexcept override;
+
+ protected:
+  void broadcast_one(const at::Tensor& tensor, std::int64_t root) override;
+
+ private:
+  c10d::Backend& backend() const;
+  at::Tensor gather(const at::Tensor& mine);
+  std::string reasons() const;
+  [[noreturn]] void tell(const char* what, const std::string& error) const;
+
+  StorePointer store_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;  // nullptr: it has been left
+};
+
+struct C10dWork : ProcessGroup::Work {
+  C10dWork(C10dGroup& of, WorkPointer started) : group(of), work(std::move(started)) {}
+  void wait() override {
+    group.guarded("to add up", [&] { work->wait(); });
+  }
+  C10dGroup& group;
+  WorkPointer work;
+};
+
+c10d::Backend& C10dGroup::backend() const {
+  if (backend_) return *backend_;
+  throw DistributedError({.place = "process " + std::to_string(rank()) + " of " + std::to_string(size()),
+                          .found = "it has left its group, after an error",
+                          .remedy = "begin again with new processes"});
+}
+
+// What those that went have left behind. The store may be gone, too.
+std::string C10dGroup::reasons() const {
+  std::string text;
+  try {
+    for (std::int64_t other = 0; other < size(); ++other) {
+      if (other == rank() || !store_->check({left_key(other)})) continue;
+      const auto bytes = store_->get(left_key(other));
+      text += (text.empty() ? "process " : "; process ") + std::to_string(other) + ": " +
+              std::string(bytes.begin(), bytes.end());
+    }
+  } catch (const std::exception&) {
+    return text;
+  }
+  return text;
+}
+
+void C10dGroup::tell(const char* what, const std::string& error) const {
+  const std::string place = "process " + std::to_string(rank()) + " of " + std::to_string(size());
+  const std::string why = reasons();
+  const bool is_late =
+      error.find("imed out") != std::string::npos || error.find("imeout") != std::string::npos;
+  if (!why.empty())
+    throw DistributedError(
+        {.place = place, .found = "another one has ended: " + why, .remedy = "see its log"});
+  throw DistributedError(
+      {.place = place,
+       .found =
+           is_late ? std::string("waiting ") + what + ", another one did not answer for " +
+                         number_text(options().timeout_s) + " s"
+                   : std::string("waiting ") + what + ", it has lost another one (" + first_line(error) + ")",
+       .wanted = "all " + std::to_string(size()) + " of them",
+       .remedy = "see the logs of the others; a run goes on from its last checkpoint"});
+}
+
+std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor& tensor) {
+  return guarded("to add up", [&]() -> std::unique_ptr<Work> {
+    std::vector<at::Tensor> tensors{tensor};
+    return std::make_unique<C10dWork>(*this, backend().allreduce(tensors));
+  });
+}
+
+void C10dGroup::broadcast_one(const at::Tensor& tensor, std::int64_t root) {
+  guarded("for what another one has", [&] {
+    std::vector<at::Tensor> tensors{tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    backend().broadcast(tensors, options)->wait();
+  });
+}
+
+void C10dGroup::exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) {
+  guarded("to exchange", [&] {
+    std::vector<at::Tensor> to{mine}, from{theirs};
+    const WorkPointer received = backend().recv(from, static_cast<int>(other), 0);
+    backend().send(to, static_cast<int>(other), 0)->wait();
+    received->wait();
+  });
+}
+
+// [processes, numbers].
+at::Tensor C10dGroup::gather(const at::Tensor& mine) {
+  const at::Tensor all = at::empty({size(), mine.numel()}, mine.options());
+  std::vector<std::vector<at::Tensor>> outputs{all.unbind()};
+  std::vector<at::Tensor> inputs{mine};
+  backend().allgather(outputs, inputs)->wait();
+  for (std::int64_t i = 0; i < size(); ++i) all[i].copy_(outputs[0][static_cast<std::size_t>(i)]);
+  return all;
+}
+
+std::vector<std::string> C10dGroup::all_gather(const std::string& bytes) {
+  return guarded("for what they say", [&] {
+    const at::Tensor sizes =
+        gather(at::scalar_tensor(static_cast<std::int64_t>(bytes.size()), at::kLong).view({1}));
+    const auto* size_of = sizes.const_data_ptr<std::int64_t>();
+    const std::int64_t largest = *std::max_element(size_of, size_of + size());
+    std::vector<std::string> texts(static_cast<std::size_t>(size()));
+    if (largest == 0) return texts;
+    const at::Tensor mine = at::zeros({largest}, at::kByte);
+    std::memcpy(mine.mutable_data_ptr(), bytes.data(), bytes.size());
+    const at::Tensor all = gather(mine);
+    for (std::int64_t i = 0; i < size(); ++i)
+      texts[static_cast<std::size_t>(i)].assign(
+          reinterpret_cast<const char*>(all.const_data_ptr<std::uint8_t>()) + i * largest,
+          static_cast<std::size_t>(size_of[i]));
+    return texts;
+  });
+}
+
+void C10dGroup::leave(const std::string& reason) noexcept {
+  try {
+    if (!backend_) return;
+    store_->set(left_key(rank()), std::vector<std::uint8_t>(reason.begin(), reason.end()));
+    backend_.reset();  // closes the connections
+  } catch (const std::exception&) {
+    backend_ = nullptr;  // with the store, the others will notice by themselves
+  }
+}
+
+StorePointer open_store(std::int64_t rank, std::int64_t size, const StorePlace& place,
+                        const DistributedOptions& options) {
+  if (!place.file.empty())
+    return c10::make_intrusive<c10d::FileStore>(place.file.string(), static_cast<int>(size));
+  c10d::TCPStoreOptions tcp;
+  tcp.port = place.port;
+  tcp.isServer = !place.is_served && rank == 0;
+  if (!place.is_served) tcp.numWorkers = static_cast<std::size_t>(size);
+  tcp.waitWorkers = false;
+  tcp.timeout = milliseconds(options.timeout_s);
+  return c10::make_intrusive<c10d::TCPStore>(place.address, tcp);
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> join_group(std::int64_t rank, std::int64_t size, const StorePlace& place,
+                                         const DistributedOptions& options) {
+  StorePointer store;
+  try {
+    store = open_store(rank, size, place, options);
+    store->setTimeout(milliseconds(options.timeout_s));
+  } catch (const std::exception& error) {
+    throw DistributedError({.place = "process " + std::to_string(rank) + " of " + std::to_string(size),
+                            .found = "the store at " +
+                                     (place.file.empty() ? place.address + ":" + std::to_string(place.port)
+                                                         : place.file.string()) +
+                                     " does not answer (" + first_line(error.what()) + ")",
+                            .wanted = "an address that all processes reach, and process 0 started",
+                            .remedy = "see MASTER_ADDR and MASTER_PORT"});
+  }
+  store = c10::make_intrusive<c10d::PrefixStore>("kindling/" + place.prefix, store);
+  return std::make_shared<C10dGroup>(rank, size, store, place.is_local, options);
+}
+
+std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::of_threads(std::int64_t size,
+                                                                    const DistributedOptions& options) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  store->setTimeout(milliseconds(options.timeout_s));
+  std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;  // each waits for the others
+  for (std::int64_t rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      groups[static_cast<std::size_t>(rank)] =
+          std::make_shared<C10dGroup>(rank, size, store, /*is_local=*/true, options);
+    });
+  for (std::thread& thread : threads) thread.join();
+  return groups;
+}
+
+}  // namespace kindling

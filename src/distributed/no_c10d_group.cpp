@@ -1,0 +1,27 @@
+#include "distributed/c10d_group.h"
+#include "kindling/base/error.h"
+
+// For a LibTorch whose c10d could not be reached when Kindling was built.
+namespace kindling {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw DistributedError(
+      {.place = "ProcessGroup",
+       .found = "this build of Kindling has no c10d: its LibTorch's ProcessGroupGloo.hpp does not compile",
+       .wanted = "LibTorch 2.11 to 2.13 with USE_DISTRIBUTED",
+       .remedy = "see what CMake said of c10d"});
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> join_group(std::int64_t, std::int64_t, const StorePlace&,
+                                         const DistributedOptions&) {
+  refuse();
+}
+
+std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::of_threads(std::int64_t, const DistributedOptions&) {
+  refuse();
+}
+
+}  // namespace kindling
