@@ -177,12 +177,21 @@ void DataLoader::Cursor::shard(std::int64_t rank, std::int64_t size) {
 
 std::int64_t DataLoader::Cursor::num_samples() const noexcept {
   const std::int64_t n = loader_->dataset_->size();
-  return loader_->options_.drop_last ? n / num_ranks_ : (n + num_ranks_ - 1) / num_ranks_;
+  return loader_->options_.drop_last ? n / num_ranks_ : (n - rank_ + num_ranks_ - 1) / num_ranks_;
 }
 
+// Those of rank 0, which has the most samples.
 std::int64_t DataLoader::Cursor::num_batches() const noexcept {
-  const std::int64_t n = num_samples(), size = loader_->options_.batch_size;
-  return loader_->options_.drop_last ? n / size : (n + size - 1) / size;
+  const std::int64_t n = loader_->dataset_->size(), size = loader_->options_.batch_size;
+  if (loader_->options_.drop_last) return n / num_ranks_ / size;
+  return ((n + num_ranks_ - 1) / num_ranks_ + size - 1) / size;
+}
+
+DataLoader::Cursor::Range DataLoader::Cursor::range_of(std::int64_t batch) const noexcept {
+  const std::int64_t size = loader_->options_.batch_size, begin = batch * size;
+  if (begin < num_samples())
+    return {.begin = begin, .count = std::min(size, num_samples() - begin), .is_repeated = false};
+  return {.begin = 0, .count = std::clamp<std::int64_t>(num_samples(), 1, size), .is_repeated = true};
 }
 
 bool DataLoader::Cursor::uses_views() const {
@@ -201,14 +210,13 @@ void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
     order_ = at::arange(n, at::kLong);
   }
   if (num_ranks_ > 1)
-    order_ = order_.index_select(0, at::arange(num_samples()).mul_(num_ranks_).add_(rank_).remainder_(n));
+    order_ = order_.index_select(
+        0, at::arange(std::max<std::int64_t>(num_samples(), 1)).mul_(num_ranks_).add_(rank_).remainder_(n));
   if (!order_.is_same(before)) order_there_ = at::Tensor();
 }
 
 at::Tensor DataLoader::Cursor::indices() const {
-  const std::int64_t size = loader_->options_.batch_size,
-                     begin = std::max<std::int64_t>(batch_index_ - 1, 0) * size;
-  const std::int64_t count = std::min(size, num_samples() - begin);
+  const auto [begin, count, is_repeated] = range_of(std::max<std::int64_t>(batch_index_ - 1, 0));
   return order_.defined() ? order_.narrow(0, begin, count).clone()
                           : at::arange(begin, begin + count, at::kLong);
 }
@@ -216,8 +224,7 @@ at::Tensor DataLoader::Cursor::indices() const {
 bool DataLoader::Cursor::next(Batch& batch) {
   if (!uses_views() && !order_.defined()) seek(0, batch_index_);
   if (batch_index_ >= num_batches()) return false;
-  const std::int64_t size = loader_->options_.batch_size, begin = batch_index_ * size;
-  const std::int64_t count = std::min(size, num_samples() - begin);
+  const auto [begin, count, is_repeated] = range_of(batch_index_);
   if (uses_views()) {
     auto& views = loader_->views_;
     if (views.empty()) views.resize(static_cast<std::size_t>(num_batches()));
@@ -229,6 +236,7 @@ bool DataLoader::Cursor::next(Batch& batch) {
   } else {
     loader_->gather(order_.narrow(0, begin, count), device_, batch);
   }
+  if (is_repeated) batch.count_nothing();
   ++batch_index_;
   return true;
 }

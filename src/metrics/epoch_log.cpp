@@ -95,6 +95,7 @@ void EpochLog::mark(std::size_t column, double value, ValueOptions options) {
 
 void EpochLog::append(const RowTag& tag) {
   const at::NoGradGuard no_grad;
+  if (tag.weight == 0) drop_weighed();
   add_parts();
   Segment& segment = segment_for(tag);
   const auto count = static_cast<std::int64_t>(marks_.size());
@@ -109,6 +110,14 @@ void EpochLog::append(const RowTag& tag) {
   steps_.push_back(tag.global_step);
   rates_.push_back(tag.lr);
   marks_.clear();
+}
+
+void EpochLog::drop_weighed() {
+  parts_.clear();
+  std::erase_if(marks_, [&](const Mark& mark) {
+    const Kind kind = columns_[mark.column].kind;
+    return kind == Kind::mean || kind == Kind::metric;
+  });
 }
 
 EpochLog::Segment& EpochLog::segment_for(const RowTag& tag) {

@@ -105,7 +105,7 @@ std::set<std::int64_t> EpochLog::marked_steps(std::optional<std::size_t> column)
   return steps;
 }
 
-NamedValues EpochLog::means(std::optional<std::size_t> left_out) const {
+std::vector<NamedTotal> EpochLog::totals(std::optional<std::size_t> left_out) const {
   std::vector<double> sums(columns_.size()), weights(columns_.size());
   const std::set<std::int64_t> no_steps = marked_steps(left_out);
   for (const Segment& segment : segments_) {
@@ -123,30 +123,40 @@ NamedValues EpochLog::means(std::optional<std::size_t> left_out) const {
       }
     }
   }
-  NamedValues means;
+  std::vector<NamedTotal> totals;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    const Column& column = columns_[i];
-    if (column.kind == Kind::metric && weights[i] > 0)
-      add_values(means, column, {&sums[i], 1}, weights[i]);
-    else if (column.kind == Kind::mean && weights[i] > 0)
-      means.emplace_back(column.name, sums[i] / weights[i]);
+    const bool is_reported = columns_[i].kind == Kind::metric || columns_[i].kind == Kind::mean;
+    if (is_reported && weights[i] > 0) totals.push_back({columns_[i].name, {sums[i]}, weights[i]});
     for (const Sums& more : sums_)
-      if (more.column == i) add_sums(means, more, no_steps);
+      if (more.column == i) totals.push_back(total_of(more, no_steps));
+  }
+  return totals;
+}
+
+NamedValues EpochLog::means(const std::vector<NamedTotal>& totals) const {
+  NamedValues means;
+  for (const NamedTotal& total : totals) {
+    if (total.weight == 0) continue;
+    const auto column = std::ranges::find_if(columns_, [&](const Column& known) {
+      return known.name == total.name && (known.kind == Kind::metric || known.kind == Kind::mean);
+    });
+    if (column != columns_.end() && column->kind == Kind::metric)
+      add_values(means, *column, total.sums, total.weight);
+    else
+      means.emplace_back(total.name, total.sums.front() / total.weight);
   }
   return means;
 }
 
-void EpochLog::add_sums(NamedValues& to, const Sums& sums, const std::set<std::int64_t>& no_steps) const {
-  double weight = 0;
-  for (const std::int64_t row : sums.rows)
-    if (row < num_rows_ && !no_steps.contains(steps_[static_cast<std::size_t>(row)]))
-      weight += tag(row).weight;
-  if (weight == 0) return;
+NamedTotal EpochLog::total_of(const Sums& sums, const std::set<std::int64_t>& no_steps) const {
   const std::size_t count = static_cast<std::size_t>(sums.on_host.size(1));
   const double* const settled = sums.on_host.const_data_ptr<double>();
-  std::vector<double> all(settled, settled + count);
-  for (std::size_t i = 0; i < count; ++i) all[i] += settled[count + i];
-  add_values(to, columns_[sums.column], all, weight);
+  NamedTotal total{columns_[sums.column].name, {settled, settled + count}};
+  for (const std::int64_t row : sums.rows)
+    if (row < num_rows_ && !no_steps.contains(steps_[static_cast<std::size_t>(row)]))
+      total.weight += tag(row).weight;
+  for (std::size_t i = 0; i < count; ++i) total.sums[i] += settled[count + i];
+  return total;
 }
 
 void EpochLog::save(StateDict& state, const std::string& prefix) {

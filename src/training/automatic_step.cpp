@@ -24,7 +24,7 @@ void AutomaticStep::run(const Batch& batch, bool ends_window) {
   if (!state_.optimizer || state_.optimizer->needs_closure()) carried_.emplace(*state_.model);
   accumulate(batch);
   if (ends_window) update();
-  end_row(static_cast<double>(batch.num_samples()));
+  end_row(static_cast<double>(batch.num_counted()));
 }
 
 // What is logged behind the last batch weighs as much as that.

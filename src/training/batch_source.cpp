@@ -36,8 +36,10 @@ bool BatchSource::next(Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   const bool found = batch_ < num_batches() && cursor_.next(batch);
   if (found) {
+    const bool counts = batch.counts();
     if (copies_) batch = copies_->move(std::move(batch));
     batch = prepared_batch(std::move(batch), &data_, info_);
+    if (!counts) batch.count_nothing();
     ++batch_;
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -36,7 +36,7 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
       const AutocastScope autocast(source.info().precision, log.device());
       (model.*step)(batch);
     });
-    log.append({.batch = i, .weight = static_cast<double>(batch.num_samples())});
+    log.append({.batch = i, .weight = static_cast<double>(batch.num_counted())});
   }
   log.move_to_host();
   return true;

@@ -230,7 +230,7 @@ void train_batch(const FitParts& fit, const Batch& batch) {
   fit.state.random_before_validation.clear();
   run_step(fit, batch);
   ++fit.state.progress.batch;
-  fit.report.after_batch(batch.num_samples());
+  fit.report.after_batch(batch.num_counted());
   if (fit.state.accumulated_batches == 0) after_update(fit);
   if (fit.state.accumulated_batches == 0 && is_validation_due(fit))
     fit.state.progress.phase = Phase::validation;

@@ -79,7 +79,7 @@ void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
   state_.log.append({.global_step = at.global_step + 1,
                      .batch = at.batch,
                      .lr = state_.lr(),
-                     .weight = static_cast<double>(batch.num_samples())});
+                     .weight = static_cast<double>(batch.num_counted())});
 }
 
 at::Tensor ManualStep::training_step(const Batch& batch) {

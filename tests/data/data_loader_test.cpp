@@ -192,11 +192,11 @@ TEST_P(Loader, RanksShareTheSamples) {
       cursor.stage_for(device_);
       cursor.shard(rank, 2);
       EXPECT_EQ(cursor.num_batches(), 2);
-      std::vector<std::int64_t> own;
-      for (std::size_t i = 0; i < 4; ++i) own.push_back(order[(2 * i + static_cast<std::size_t>(rank)) % 7]);
+      Order own{{order[static_cast<std::size_t>(rank)], order[static_cast<std::size_t>(rank) + 2]}, {}};
+      for (auto i = static_cast<std::size_t>(rank) + 4; i < 7; i += 2) own[1].push_back(order[i]);
       for (int again = 0; again < 2; ++again) {
         cursor.seek(1);
-        EXPECT_EQ(rest_of(cursor), (Order{{own[0], own[1]}, {own[2], own[3]}})) << rank;
+        EXPECT_EQ(rest_of(cursor), own) << rank;
       }
     }
     DataLoader whole_batches(numbered_samples(7),
@@ -207,6 +207,37 @@ TEST_P(Loader, RanksShareTheSamples) {
     EXPECT_EQ(rest_of(cursor), (Order{{order[1], order[3]}}));
     EXPECT_THROW(cursor.shard(2, 2), DataError);
   }
+}
+
+// So that it makes as many steps as the others do.
+TEST_P(Loader, ARankWithoutSamplesForItsLastBatchRepeatsOneThatCountsNothing) {
+  DataLoader loader(numbered_samples(9), {.batch_size = 2});
+  std::multiset<std::int64_t> counted;
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    DataLoader::Cursor cursor(loader);
+    cursor.stage_for(device_);
+    cursor.shard(rank, 4);
+    EXPECT_EQ(cursor.num_batches(), 2);
+    cursor.seek(0);
+    Batch batch;
+    for (std::int64_t i = 0; cursor.next(batch); ++i) {
+      EXPECT_EQ(batch.counts(), i == 0 || rank == 0) << rank;
+      EXPECT_EQ(batch.num_counted(), batch.counts() ? batch.num_samples() : 0);
+      EXPECT_EQ(batch.num_samples(), i == 1 && rank == 0 ? 1 : 2);
+      const at::Tensor indices = cursor.indices();
+      for (std::int64_t k = 0; k < batch.num_counted(); ++k) counted.insert(indices[k].item<std::int64_t>());
+    }
+  }
+  EXPECT_EQ(counted, (std::multiset<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  DataLoader small(numbered_samples(2), {.batch_size = 2});
+  DataLoader::Cursor cursor(small);
+  cursor.shard(3, 4);  // has none at all
+  cursor.seek(0);
+  Batch batch;
+  ASSERT_TRUE(cursor.next(batch));
+  EXPECT_EQ(batch.num_counted(), 0);
+  EXPECT_EQ(batch.num_samples(), 1);
+  EXPECT_FALSE(cursor.next(batch));
 }
 
 // Samples of 1 MiB that are made when they are asked for, each time with another value.

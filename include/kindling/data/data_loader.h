@@ -61,9 +61,10 @@ class KINDLING_API DataLoader {
     // no operator writes to the set's tensors. What it has taken goes with the last such cursor. Throws
     // DataError where "on" cannot be.
     void keep_samples_there();
-    // Takes the samples rank, rank + size, rank + 2·size, … of each epoch's order; the first ones once more
-    // where they are fewer than others have, so that all ranks have equally many. Holds from the next seek()
-    // on.
+    // Takes the samples rank, rank + size, rank + 2·size, … of each epoch's order, each of them once; with
+    // drop_last as many as all ranks have. All ranks have equally many batches: one that has no sample left
+    // for its last batch gets its first batch again, which counts nothing (Batch::num_counted()). Holds from
+    // the next seek() on.
     void shard(std::int64_t rank, std::int64_t size);
     // The samples come in their order, however the loader shuffles. Holds from the next seek() on.
     void keep_order() noexcept { keeps_order_ = true; }
@@ -80,6 +81,11 @@ class KINDLING_API DataLoader {
     bool uses_views() const;
     bool uses_resident();
     Batch resident_batch(std::int64_t begin, std::int64_t count);
+    struct Range {
+      std::int64_t begin, count;
+      bool is_repeated;
+    };
+    Range range_of(std::int64_t batch) const noexcept;  // in order_
     bool shuffles() const noexcept { return loader_->options_.shuffle && !keeps_order_; }
     std::int64_t num_samples() const noexcept;
 
@@ -87,7 +93,7 @@ class KINDLING_API DataLoader {
     Device device_;
     std::int64_t rank_ = 0, num_ranks_ = 1;
     bool keeps_order_ = false;
-    at::Tensor order_;  // int64 [num_samples()] of this epoch; undefined before the first seek()
+    at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek()
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
     at::Tensor order_there_;                           // where these are; undefined until it is asked for
     std::int64_t batch_index_ = 0;

@@ -62,7 +62,7 @@ class KINDLING_API EpochLog {
   bool has_marks() const noexcept { return !marks_.empty() || !parts_.empty(); }
   // Forgets what has been marked: the batch that it was of is not going to be a row.
   void drop_marks();
-  // Ends the row with what has been marked.
+  // Ends the row with what has been marked. Of a row without weight only marks and numbers of its step stay.
   void append(const RowTag& tag);
   std::int64_t num_rows() const noexcept { return num_rows_; }
   RowTag tag(std::int64_t row) const;
@@ -82,7 +82,9 @@ class KINDLING_API EpochLog {
   // One number per column that has any: the weighted mean Σ weight·value / Σ weight over all rows, or the
   // metric, in double precision. Steps that have a value other than 0 in the column `left_out` have no
   // weight; what they have added to sums is a matter of settle(). Requires move_to_host().
-  NamedValues means(std::optional<std::size_t> left_out = {}) const;
+  NamedValues means(std::optional<std::size_t> left_out = {}) const { return means(totals(left_out)); }
+  std::vector<NamedTotal> totals(std::optional<std::size_t> left_out = {}) const;
+  NamedValues means(const std::vector<NamedTotal>& totals) const;
 
   void clear();  // forgets the rows, keeps names and memory
 
@@ -116,6 +118,7 @@ class KINDLING_API EpochLog {
   struct Sums;  // of a metric with more than one number
   struct Preview;
   void add_parts();
+  void drop_weighed();
   bool has_rows_of(std::size_t column) const;
   Mark& mark_of(std::size_t column, ValueOptions options);
   Segment& segment_for(const RowTag& tag);
@@ -126,7 +129,7 @@ class KINDLING_API EpochLog {
   void move_values_and_sums();
   void load_marks(const StateDict& state, const std::string& prefix);
   void load_rows(const StateDict& state, const std::string& prefix);
-  void add_sums(NamedValues& to, const Sums& sums, const std::set<std::int64_t>& no_steps) const;
+  NamedTotal total_of(const Sums& sums, const std::set<std::int64_t>& no_steps) const;
   const Segment* segment_of(std::int64_t row) const;
   const float* host_values() const;
   Device device_;

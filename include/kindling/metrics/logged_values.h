@@ -24,4 +24,12 @@ struct RowTag {
   double weight = 1;  // in means: the samples of the batch
 };
 
+// What the mean or the metric of a name comes from: the sum of weight·value over all rows (of a metric: its
+// sums), and the weight. Logs of several processes are added up so.
+struct NamedTotal {
+  std::string name;
+  std::vector<double> sums;
+  double weight = 0;
+};
+
 }  // namespace kindling

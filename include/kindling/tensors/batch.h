@@ -57,6 +57,12 @@ class KINDLING_API Batch {
   // Number of samples: size(0) of the first tensor; 0 for an empty batch. Throws DataError for a tensor of
   // rank 0.
   std::int64_t num_samples() const;
+  // Of them those that count in means, metrics and gradients: all, or none in a batch that repeats samples so
+  // that each of several processes makes a step (see DataLoader::Cursor::shard). A batch made of such a one's
+  // tensors counts again.
+  std::int64_t num_counted() const { return counts_ ? num_samples() : 0; }
+  bool counts() const noexcept { return counts_; }
+  void count_nothing() noexcept { counts_ = false; }
 
   // Parts on the outermost level (1 for a single tensor).
   std::size_t size() const noexcept;
@@ -87,6 +93,7 @@ class KINDLING_API Batch {
 
   std::vector<at::Tensor> tensors_;
   std::shared_ptr<const BatchStructure> structure_;  // null: an empty list
+  bool counts_ = true;
 };
 
 }  // namespace kindling
