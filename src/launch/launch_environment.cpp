@@ -1,7 +1,6 @@
 #include "kindling/launch/launch_environment.h"
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
 
 #include "kindling/base/checksum.h"
@@ -120,7 +119,8 @@ std::optional<Launched> outer_launcher(const VariableReader& read) {
 // What somebody has set by hand says the same as the launcher, or a group would wait for ranks that nobody
 // is.
 void require_agreement(const VariableReader& read, const Launched& launched) {
-  const auto& [at, names, address, job] = launched;
+  const LaunchEnvironment& at = launched.environment;
+  const PlaceVariables& names = launched.variables;
   const auto require = [&](const char* name, const char* other, std::int64_t wanted) {
     const auto found = read.integer(name, 0, kMaxSize);
     if (found && *found != wanted)
