@@ -20,6 +20,8 @@
 #include "kindling/device/device_memory.h"
 #include "kindling/device/transfer_counts.h"
 #include "kindling/distributed/process_group.h"
+#include "kindling/launch/launch_environment.h"
+#include "kindling/launch/local_launch.h"
 #include "kindling/loggers/best_so_far.h"
 #include "kindling/loggers/chart.h"
 #include "kindling/loggers/csv_logger.h"

@@ -1,5 +1,3 @@
-#include "distributed/c10d_group.h"
-
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
@@ -17,6 +15,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
+#include "kindling/distributed/process_group.h"
 
 namespace kindling {
 namespace {
@@ -55,9 +54,9 @@ class C10dGroup : public ProcessGroup {
     }
   }
 
-  C10dGroup(std::int64_t rank, std::int64_t size, StorePointer store, bool is_local,
+  C10dGroup(std::int64_t rank, std::int64_t size, std::int64_t local_rank, StorePointer store, bool is_local,
             const DistributedOptions& options)
-      : ProcessGroup(rank, size, options), store_(std::move(store)) {
+      : ProcessGroup(rank, size, local_rank, options), store_(std::move(store)) {
     guarded("to join", [&] {
       auto gloo = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
       gloo->devices.push_back(network(is_local));
@@ -198,38 +197,43 @@ void C10dGroup::leave(const std::string& reason) noexcept {
   }
 }
 
-StorePointer open_store(std::int64_t rank, std::int64_t size, const StorePlace& place,
-                        const DistributedOptions& options) {
-  if (!place.file.empty())
-    return c10::make_intrusive<c10d::FileStore>(place.file.string(), static_cast<int>(size));
+StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions& options) {
+  if (!place.store_file.empty())
+    return c10::make_intrusive<c10d::FileStore>(place.store_file.string(), static_cast<int>(place.size));
   c10d::TCPStoreOptions tcp;
-  tcp.port = place.port;
-  tcp.isServer = !place.is_served && rank == 0;
-  if (!place.is_served) tcp.numWorkers = static_cast<std::size_t>(size);
+  tcp.port = place.master_port;
+  tcp.isServer = !place.has_agent_store && place.rank == 0;
+  if (!place.has_agent_store) tcp.numWorkers = static_cast<std::size_t>(place.size);
   tcp.waitWorkers = false;
   tcp.timeout = milliseconds(options.timeout_s);
-  return c10::make_intrusive<c10d::TCPStore>(place.address, tcp);
+  return c10::make_intrusive<c10d::TCPStore>(place.master_address, tcp);
+}
+
+std::string name_of_store(const LaunchEnvironment& place) {
+  return place.store_file.empty() ? place.master_address + ":" + std::to_string(place.master_port)
+                                  : place.store_file.string();
 }
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> join_group(std::int64_t rank, std::int64_t size, const StorePlace& place,
-                                         const DistributedOptions& options) {
+std::shared_ptr<ProcessGroup> ProcessGroup::join(const LaunchEnvironment& place,
+                                                 const DistributedOptions& options) {
   StorePointer store;
   try {
-    store = open_store(rank, size, place, options);
+    store = open_store(place, options);
     store->setTimeout(milliseconds(options.timeout_s));
   } catch (const std::exception& error) {
-    throw DistributedError({.place = "process " + std::to_string(rank) + " of " + std::to_string(size),
-                            .found = "the store at " +
-                                     (place.file.empty() ? place.address + ":" + std::to_string(place.port)
-                                                         : place.file.string()) +
-                                     " does not answer (" + first_line(error.what()) + ")",
-                            .wanted = "an address that all processes reach, and process 0 started",
-                            .remedy = "see MASTER_ADDR and MASTER_PORT"});
+    throw DistributedError(
+        {.place = "process " + std::to_string(place.rank) + " of " + std::to_string(place.size),
+         .found =
+             "the store at " + name_of_store(place) + " does not answer (" + first_line(error.what()) + ")",
+         .wanted = "an address that all processes reach, and process 0 started",
+         .remedy = "see MASTER_ADDR and MASTER_PORT"});
   }
-  store = c10::make_intrusive<c10d::PrefixStore>("kindling/" + place.prefix, store);
-  return std::make_shared<C10dGroup>(rank, size, store, place.is_local, options);
+  // A launcher that starts a group anew keeps its store.
+  store = c10::make_intrusive<c10d::PrefixStore>("kindling/" + std::to_string(place.restart_count), store);
+  const bool is_local = !place.store_file.empty() || place.local_size == place.size;
+  return std::make_shared<C10dGroup>(place.rank, place.size, place.local_rank, store, is_local, options);
 }
 
 std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::of_threads(std::int64_t size,
@@ -241,7 +245,7 @@ std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::of_threads(std::int64_t
   for (std::int64_t rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
       groups[static_cast<std::size_t>(rank)] =
-          std::make_shared<C10dGroup>(rank, size, store, /*is_local=*/true, options);
+          std::make_shared<C10dGroup>(rank, size, /*local_rank=*/rank, store, /*is_local=*/true, options);
     });
   for (std::thread& thread : threads) thread.join();
   return groups;

@@ -1,5 +1,5 @@
-#include "distributed/c10d_group.h"
 #include "kindling/base/error.h"
+#include "kindling/distributed/process_group.h"
 
 // For a LibTorch whose c10d could not be reached when Kindling was built.
 namespace kindling {
@@ -15,8 +15,7 @@ namespace {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> join_group(std::int64_t, std::int64_t, const StorePlace&,
-                                         const DistributedOptions&) {
+std::shared_ptr<ProcessGroup> ProcessGroup::join(const LaunchEnvironment&, const DistributedOptions&) {
   refuse();
 }
 

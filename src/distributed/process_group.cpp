@@ -35,10 +35,18 @@ std::string value_of(const ProcessGroup::NamedTexts& values, const std::string& 
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(std::int64_t rank, std::int64_t size, DistributedOptions options)
-    : rank_(rank), size_(size), options_(options) {}
+ProcessGroup::ProcessGroup(std::int64_t rank, std::int64_t size, std::int64_t local_rank,
+                           DistributedOptions options)
+    : rank_(rank), size_(size), local_rank_(local_rank), options_(options) {
+  validate(options_, "DistributedOptions");
+}
 
 ProcessGroup::~ProcessGroup() = default;
+
+std::shared_ptr<ProcessGroup> ProcessGroup::from_environment(const DistributedOptions& options) {
+  const auto place = launch_environment();
+  return place ? join(*place, options) : nullptr;
+}
 
 // Those of one type travel together: starting a transfer costs more than a small one.
 void ProcessGroup::broadcast(std::span<const at::Tensor> tensors, std::int64_t root) {

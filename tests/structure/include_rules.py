@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 # A room may include itself and the rooms before it.
-ROOMS = ("base formats checkpoint config loggers device tensors graph distributed data metrics optim nn programs training "
+ROOMS = ("base formats checkpoint config launch loggers device tensors graph distributed data metrics optim nn programs training "
          "measurements fast_mkl program").split()
-WITHOUT_LIBTORCH = ROOMS[:5]
+WITHOUT_LIBTORCH = ROOMS[:6]
 # Users like any other: they see the public headers.
 OUTSIDE = ("apps", "benchmarks")
 

@@ -48,7 +48,7 @@ class PlantedLine(unittest.TestCase):
         self.assert_found("src/nn/x.cpp", '#include "x.h"', ":1: x.h: includes name their room")
 
     def test_may_not_bring_libtorch_into_the_rooms_without_it(self):
-        for room in ("base", "formats", "config", "loggers"):
+        for room in ("base", "formats", "config", "launch", "loggers"):
             for header in ("ATen/core/Tensor.h", "torch/types.h", "c10/core/Device.h"):
                 self.assert_found(f"src/{room}/x.cpp", f"#include <{header}>",
                                   f":1: {header}: '{room}' is built without LibTorch")

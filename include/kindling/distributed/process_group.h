@@ -11,6 +11,7 @@
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
+#include "kindling/launch/launch_environment.h"
 
 namespace kindling {
 
@@ -34,6 +35,15 @@ struct DistributedOptions {
 // that has met one is of no use any more.
 class KINDLING_API ProcessGroup {
  public:
+  // Joins the processes that a launcher has started: torchrun, srun, mpirun, `kindling fit` with
+  // num_processes, or whoever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Call it once, early; it
+  // returns when all have come. nullptr: this process trains alone. Throws ConfigError for variables that
+  // cannot be used, DistributedError when the others do not come within the timeout.
+  //
+  // What listens at MASTER_PORT asks nobody who he is: the network must be one's own.
+  static std::shared_ptr<ProcessGroup> from_environment(const DistributedOptions& options = {});
+  static std::shared_ptr<ProcessGroup> join(const LaunchEnvironment& place,
+                                            const DistributedOptions& options = {});
   // A group whose members, by rank, are threads of this process, each to be used from one of them: for tests
   // of one's own.
   static std::vector<std::shared_ptr<ProcessGroup>> of_threads(std::int64_t size,
@@ -44,6 +54,7 @@ class KINDLING_API ProcessGroup {
 
   std::int64_t rank() const noexcept { return rank_; }
   std::int64_t size() const noexcept { return size_; }
+  std::int64_t local_rank() const noexcept { return local_rank_; }  // on this machine: the card it takes
   const DistributedOptions& options() const noexcept { return options_; }
 
   // What has been started and may still be under way.
@@ -75,11 +86,11 @@ class KINDLING_API ProcessGroup {
   virtual void leave(const std::string& reason) noexcept = 0;
 
  protected:
-  ProcessGroup(std::int64_t rank, std::int64_t size, DistributedOptions options);
+  ProcessGroup(std::int64_t rank, std::int64_t size, std::int64_t local_rank, DistributedOptions options);
   virtual void broadcast_one(const at::Tensor& tensor, std::int64_t root) = 0;
 
  private:
-  std::int64_t rank_, size_;
+  std::int64_t rank_, size_, local_rank_;
   DistributedOptions options_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
+#include "kindling/distributed/process_group.h"
 #include "kindling/loggers/logger.h"
 #include "kindling/optim/optimizer_factory.h"
 #include "kindling/optim/schedule.h"
@@ -39,7 +40,8 @@ struct TrainerOptions {
   // "auto": on the CPU, steps of models whose static_step() says so are recorded and replayed, to the same
   // bits (docs/step_graph.md); "on": those of every model, which must then be alike; "off": none.
   std::string step_graph = "auto";
-  bool require_gpus = false;                          // fewer cards than num_gpus is a DeviceError
+  bool require_gpus = false;       // fewer cards than num_gpus is a DeviceError
+  std::int64_t num_processes = 1;  // on this machine that train together; the program starts them
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
   std::optional<std::int64_t> limit_val_batches{};
   std::optional<std::int64_t> limit_test_batches{};
@@ -73,6 +75,7 @@ struct TrainerOptions {
   ScheduleInterval schedule_interval = ScheduleInterval::step;
   std::vector<std::shared_ptr<Callback>> callbacks{};
   std::vector<std::shared_ptr<Logger>> loggers{};
+  std::shared_ptr<ProcessGroup> process_group{};  // those that train together; nullptr: this process alone
   std::filesystem::path nonfinite_dir{};  // where "stop" saves the batch of that step; empty: nowhere
   std::filesystem::path profile_dir{};    // where trace.json and profile.txt go; empty: there are none
 
@@ -109,6 +112,8 @@ struct TrainerOptions {
                        .choices = "auto|on|off"}),
       kindling::field("require_gpus", &TrainerOptions::require_gpus,
                       {.doc = "fewer cards than num_gpus is an error"}),
+      kindling::field("num_processes", &TrainerOptions::num_processes,
+                      {.doc = "processes on this machine that train together", .min = 1}),
       kindling::field("limit_train_batches", &TrainerOptions::limit_train_batches,
                       {.doc = "training batches of an epoch", .min = 1}),
       kindling::field("limit_val_batches", &TrainerOptions::limit_val_batches,

@@ -1,0 +1,125 @@
+#include "launch/child_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/file_descriptor.h"
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// This process's variables with some in place of theirs, each as "NAME=value".
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables) {
+  std::vector<std::string> texts;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    if (!variables.contains(text.substr(0, text.find('=')))) texts.push_back(text);
+  }
+  for (const auto& [name, value] : variables) texts.push_back(name + "=" + value);
+  return texts;
+}
+
+[[noreturn]] void fail_to_start(const std::string& program, const char* what, int code) {
+  throw Error({.place = program,
+               .found = std::string(what) + ": " + std::generic_category().message(code),
+               .remedy = code == EAGAIN || code == ENOMEM
+                             ? "start fewer processes, or raise the limit (ulimit -u)"
+                             : "check that the program is there and may be run"});
+}
+
+// Everything that the new process needs is made before the fork: behind it, other threads may have left the
+// allocator locked for ever.
+struct Preparation {
+  std::vector<std::string> arguments, variables;
+  std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(variables);
+  const char* program;
+  bool has_input_and_output;
+  pid_t parent = ::getpid();
+};
+
+// In the child. Returns the error number when the program cannot be run.
+int become(const Preparation& prepared, const ForwardedSignals& signals, const BlockedSignals& blocked) {
+  ::setpgid(0, 0);
+  signals.forget_in_child();
+  // Not to be stopped for writing to a terminal whose foreground is the launcher.
+  ::signal(SIGTTOU, SIG_IGN);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != prepared.parent) ::_exit(128 + SIGKILL);  // it has gone before it was asked
+  const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  // A read from a terminal would stop it as well.
+  if (!prepared.has_input_and_output || ::isatty(STDIN_FILENO) != 0) ::dup2(nowhere, STDIN_FILENO);
+  if (!prepared.has_input_and_output) ::dup2(nowhere, STDOUT_FILENO);
+  blocked.restore();
+  ::execve(prepared.program, prepared.argv.data(), prepared.envp.data());
+  return errno;
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(const ChildStart& start, const ForwardedSignals& signals) {
+  const Preparation prepared{.arguments = start.command,
+                             .variables = environment_with(start.variables),
+                             .program = start.program.c_str(),
+                             .has_input_and_output = start.has_input_and_output};
+  int result[2];  // tells why the program cannot be run; closed by one that runs
+  if (::pipe2(result, O_CLOEXEC) != 0) fail_to_start(start.program, "no pipe", errno);
+  {
+    const BlockedSignals blocked;
+    id_ = ::fork();
+    if (id_ == 0) {
+      const int code = become(prepared, signals, blocked);
+      [[maybe_unused]] const auto written = ::write(result[1], &code, sizeof code);
+      ::_exit(127);
+    }
+  }
+  const int fork_code = errno;
+  ::close(result[1]);
+  int code = 0;
+  const auto size =
+      id_ < 0 ? 0 : without_interruptions([&] { return ::read(result[0], &code, sizeof code); });
+  ::close(result[0]);
+  if (id_ < 0) fail_to_start(start.program, "no process can be made", fork_code);
+  if (size == 0) {
+    is_running_ = true;
+    return;
+  }
+  without_interruptions([&] { return ::waitpid(id_, nullptr, 0); });
+  fail_to_start(start.program, "it cannot be run", code);
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : id_(other.id_), is_running_(std::exchange(other.is_running_, false)) {}
+
+ChildProcess::~ChildProcess() {
+  if (!is_running_) return;
+  send(SIGKILL);
+  without_interruptions([&] { return ::waitpid(id_, nullptr, 0); });
+}
+
+std::optional<ProcessEnd> ChildProcess::take_end() {
+  int status = 0;
+  if (!is_running_ || ::waitpid(id_, &status, WNOHANG) != id_) return std::nullopt;
+  is_running_ = false;
+  if (WIFSIGNALED(status)) return ProcessEnd{.exit_code = 128 + WTERMSIG(status), .signal = WTERMSIG(status)};
+  return ProcessEnd{.exit_code = WEXITSTATUS(status)};
+}
+
+void ChildProcess::send(int signal) const noexcept {
+  if (is_running_) ::kill(-id_, signal);
+}
+
+}  // namespace kindling

@@ -1,0 +1,82 @@
+#include "launch/forwarded_signals.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <system_error>
+
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+constexpr int kSignals[] = {SIGCHLD, SIGINT, SIGTERM, SIGUSR1};
+
+// What a handler may touch. Signals go through a pipe, one byte each; a full pipe loses nothing but
+// repetitions.
+std::atomic<int> write_end = -1;
+static_assert(std::atomic<int>::is_always_lock_free);
+
+extern "C" void note_signal(int signal) {
+  const int code = errno;
+  const auto byte = static_cast<unsigned char>(signal);
+  [[maybe_unused]] const auto written = ::write(write_end, &byte, 1);
+  errno = code;
+}
+
+}  // namespace
+
+ForwardedSignals::ForwardedSignals() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    throw Error({.place = "launch", .found = "no pipe: " + std::generic_category().message(errno)});
+  int none = -1;
+  if (!write_end.compare_exchange_strong(none, ends[1])) {
+    for (const int end : ends) ::close(end);
+    throw Error({.place = "launch",
+                 .found = "this process is launching others already",
+                 .wanted = "one launch at a time",
+                 .remedy = "wait for its end"});
+  }
+  read_end_ = ends[0];
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : kSignals) {
+    former_.push_back({signal, {}});
+    ::sigaction(signal, &action, &former_.back().action);
+  }
+}
+
+ForwardedSignals::~ForwardedSignals() {
+  for (const auto& [signal, action] : former_) ::sigaction(signal, &action, nullptr);
+  ::close(read_end_);
+  ::close(write_end.exchange(-1));
+}
+
+std::vector<int> ForwardedSignals::wait(int timeout_ms) {
+  pollfd pipe{.fd = read_end_, .events = POLLIN, .revents = 0};
+  ::poll(&pipe, 1, timeout_ms);
+  std::vector<int> signals;
+  for (unsigned char byte = 0; ::read(read_end_, &byte, 1) == 1;)
+    if (byte != SIGCHLD) signals.push_back(byte);
+  return signals;
+}
+
+void ForwardedSignals::forget_in_child() const noexcept {
+  for (const int signal : kSignals) {
+    ::signal(signal, SIG_IGN);  // drops those that wait
+    ::signal(signal, SIG_DFL);
+  }
+}
+
+BlockedSignals::BlockedSignals() noexcept {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &former_);
+}
+
+}  // namespace kindling

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <csignal>
+#include <optional>
+#include <vector>
+
+namespace kindling {
+
+// The signals of a process that launches others: while this lives they end nothing, but can be waited for.
+// One at a time in a process.
+class ForwardedSignals {
+ public:
+  ForwardedSignals();  // throws Error when there is one already
+  ~ForwardedSignals();
+  ForwardedSignals(const ForwardedSignals&) = delete;
+  ForwardedSignals& operator=(const ForwardedSignals&) = delete;
+
+  // Those to be passed on that have come since the last call: SIGINT, SIGTERM, SIGUSR1. Returns at once when
+  // there are some or a child has ended, else after `timeout_ms`; -1: waits as long as it takes.
+  std::vector<int> wait(int timeout_ms);
+
+  // In a child between fork and exec: all of them do what they do in any program that starts, and what has
+  // come until now is dropped.
+  void forget_in_child() const noexcept;
+
+ private:
+  struct Former {
+    int signal;
+    struct sigaction action;
+  };
+  std::vector<Former> former_{};
+  int read_end_ = -1;
+};
+
+// No signal is handled by this thread while it lives.
+class BlockedSignals {
+ public:
+  BlockedSignals() noexcept;
+  ~BlockedSignals() { restore(); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+  void restore() const noexcept { ::pthread_sigmask(SIG_SETMASK, &former_, nullptr); }
+
+ private:
+  sigset_t former_;
+};
+
+}  // namespace kindling
