@@ -150,8 +150,7 @@ void find_master(const VariableReader& read, Launched& launched) {
       "processes alike";
   at.master_address = read.text("MASTER_ADDR").value_or(launched.address);
   if (at.master_address.empty())
-    refuse_variable("MASTER_ADDR", "it is not set, and " + at.launcher + " does not tell", "where rank 0 is",
-                    remedy);
+    refuse_variable("MASTER_ADDR", "it is not set, and nothing else tells", "where rank 0 is", remedy);
   if (std::ranges::any_of(at.master_address, [](unsigned char c) { return c <= ' ' || c == 0x7f; }))
     refuse_variable("MASTER_ADDR", "there are spaces in it", "the name or the address of a machine", remedy);
   if (const auto port = read.integer("MASTER_PORT", 1, 65535))
@@ -159,8 +158,8 @@ void find_master(const VariableReader& read, Launched& launched) {
   else if (!launched.job.empty())
     at.master_port = port_by_name(launched.job);
   else
-    refuse_variable("MASTER_PORT", "it is not set, and " + at.launcher + " does not tell",
-                    "the port of the store of rank 0", remedy);
+    refuse_variable("MASTER_PORT", "it is not set, and nothing else tells", "the port of the store of rank 0",
+                    remedy);
 }
 
 std::optional<LaunchEnvironment> own_environment(const VariableReader& read) {

@@ -24,6 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kMaxProcesses = 1024;
 constexpr double kMaxGrace_s = 86400;
+// Of a process that has lost others, as of most errors: another code tells more.
+constexpr int kLostOthers = 1;
 
 // A folder that only this user can enter, and that is gone at the end.
 class PrivateFolder {
@@ -103,20 +105,15 @@ class LocalProcesses {
     for (const ChildProcess& child : children_) child.send(signal);
   }
 
-  // Of several that have failed since the last look a signal's victim is the first: processes leave by
-  // themselves because another one has gone.
   void take_ends() {
-    std::optional<std::size_t> failed;
-    ProcessEnd failure;
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
       const auto end = children_[rank].take_end();
       if (!end || end->exit_code == 0) continue;
       if (is_as_asked(*end))
         asked_exit_code_ = end->exit_code;
-      else if (!failed || (failure.signal == 0 && end->signal != 0))
-        failed = rank, failure = *end;
+      else
+        fail(rank, *end);
     }
-    if (failed && !failure_) fail(*failed, failure);
   }
 
   bool is_as_asked(const ProcessEnd& end) const {
@@ -124,8 +121,10 @@ class LocalProcesses {
   }
 
   void fail(std::size_t rank, const ProcessEnd& end) {
+    if (is_asked_to_leave_) return;  // it had no choice
+    if (failure_ && (failure_->exit_code != kLostOthers || end.exit_code == kLostOthers)) return;
+    if (!failure_) next_press_ = Clock::now() + grace();
     failure_ = end;
-    next_press_ = Clock::now() + grace();
     std::string text = "process " + std::to_string(rank) + " of " + std::to_string(children_.size()) +
                        (end.signal != 0 ? " was ended by signal " + std::to_string(end.signal) + " (" +
                                               ::strsignal(end.signal) + ")"

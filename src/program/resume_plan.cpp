@@ -31,9 +31,10 @@ bool is_harmless(const ConfigChange& change) {
                             "trainer.min_steps",
                             "trainer.step_graph",
                             "data.resident"};
-  return change.key.starts_with("checkpoint.") || change.key.starts_with("early_stopping.") ||
-         change.key.starts_with("lr_finder.") || change.key.starts_with("batch_finder.") ||
-         change.key.starts_with("run.") || std::ranges::find(keys, change.key) != keys.end();
+  return change.key.starts_with("distributed.") || change.key.starts_with("checkpoint.") ||
+         change.key.starts_with("early_stopping.") || change.key.starts_with("lr_finder.") ||
+         change.key.starts_with("batch_finder.") || change.key.starts_with("run.") ||
+         std::ranges::find(keys, change.key) != keys.end();
 }
 
 void require_harmless(const std::vector<ConfigChange>& changes, const fs::path& run) {

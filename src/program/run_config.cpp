@@ -69,6 +69,7 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   if (!trainer_.max_epochs && !trainer_.max_steps && !reader.has("trainer.max_epochs") &&
       !reader.has("trainer.max_steps"))
     reader.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");
+  table(reader, "distributed", {OptionSet::of(distributed)});
   table(reader, "checkpoint", {OptionSet::of(checkpoint), OptionSet::of(resume)});
   read_techniques(reader);
   read_finders(reader);
@@ -213,6 +214,7 @@ Schedule RunConfig::make_schedule() const {
 
 TrainerOptions RunConfig::trainer_options() const {
   TrainerOptions options = trainer_;
+  options.num_processes = 1;
   for (const auto& maker : callback_makers_) options.callbacks.push_back(maker.make());
   // Behind those of the user: they see what these have made of a record, and have the last word on the rate.
   if (has_early_stopping_) options.callbacks.push_back(std::make_shared<EarlyStopping>(early_stopping_));

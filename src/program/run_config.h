@@ -12,6 +12,7 @@
 #include "kindling/config/document.h"
 #include "kindling/config/printer.h"
 #include "kindling/config/reader.h"
+#include "kindling/distributed/process_group.h"
 #include "kindling/program/registry.h"
 #include "kindling/training/batch_size_finder.h"
 #include "kindling/training/early_stopping.h"
@@ -43,7 +44,9 @@ class RunConfig {
   // What tells how good an epoch is: [checkpoint]'s monitor and mode, else the model's.
   Module::Monitor monitor_of(const Module& model) const;
   std::shared_ptr<DataModule> make_data() const;
-  // With the callbacks of the config, without loggers.
+  // trainer.num_processes: how many the program is to start for a fit.
+  std::int64_t num_processes() const noexcept { return trainer_.num_processes; }
+  // Of a process that trains alone, with the callbacks of the config, without loggers.
   TrainerOptions trainer_options() const;
   // Those of the config; a path of the run's folder.
   std::vector<std::shared_ptr<Logger>> make_loggers(const std::filesystem::path& run_folder) const;
@@ -77,6 +80,7 @@ class RunConfig {
   ResumeOptions resume;
   RunFolderOptions folder;
   ProcessOptions process;
+  DistributedOptions distributed;
 
  private:
   // Reads a table, which text() prints from then on.

@@ -86,22 +86,32 @@ std::string run_status(const fs::path& run) { return summary_text(run, "status")
 
 std::string run_fast_mkl(const fs::path& run) { return summary_text(run, "fast_mkl"); }
 
-RunFolder::RunFolder(const fs::path& dir, const std::string& name) : path_(made(dir / name)), lock_(path_) {}
+RunFolder::RunFolder(const fs::path& dir, const std::string& name) : RunFolder(made(dir / name)) {}
 
 RunFolder::RunFolder(fs::path run) : path_(std::move(run)), lock_(path_) {}
 
+RunFolder RunFolder::of_another_process(fs::path run) {
+  std::error_code error;
+  fs::create_directories(run, error);
+  if (error) refuse(run, error);
+  return {std::move(run), std::nullopt};
+}
+
 void RunFolder::write_config(const std::string& text) const {
+  if (!lock_) return;
   const fs::path config = file("config.toml");
   if (!fs::exists(config) || read_file(config, ConfigDocument::kMaxBytes) != text)
     write_file_atomically(config, text);
 }
 
 void RunFolder::write_command(int argc, char** argv) const {
+  if (!lock_) return;
   const std::span words(argv, static_cast<std::size_t>(argc));
   AppendFile(file("command.txt")).append(joined(words, " ", shell_word) + "\n");
 }
 
 void RunFolder::write_summary(const RunSummary& summary) const {
+  if (!lock_) return;
   const auto now = std::chrono::system_clock::now();
   nlohmann::ordered_json json{
       {"status", summary.status},
@@ -112,6 +122,7 @@ void RunFolder::write_summary(const RunSummary& summary) const {
       {"global_step", summary.global_step},
       {"device", summary.device},
       {"device_note", summary.device_note},
+      {"processes", summary.num_processes},
       {"cpu", host_info().cpu_model},
       {"threads", host_info().num_threads},
       {"fast_mkl", summary.fast_mkl},

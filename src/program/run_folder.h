@@ -16,7 +16,8 @@ struct RunSummary {
   std::string reason{};            // why it ended, as FitReason; empty: it has not
   std::string device{};
   std::string device_note{};  // why there are fewer cards than asked; empty: as asked
-  std::string fast_mkl{};     // what MKL has been told, as fast_mkl_text()
+  std::int64_t num_processes = 1;
+  std::string fast_mkl{};  // what MKL has been told, as fast_mkl_text()
   std::int64_t seed = 0;
   std::string best_name{};  // monitored value; empty: none
   double best_value = 0;
@@ -34,9 +35,12 @@ class RunFolder {
   RunFolder(const std::filesystem::path& dir, const std::string& name);
   // That of a run which goes on. Throws Error when it cannot be written or another process is at work on it.
   explicit RunFolder(std::filesystem::path run);
+  // That of a run which another process writes: nothing here does, but there may be further files. Made where
+  // it is not there, on a machine with disks of its own. Throws Error when it cannot be made.
+  static RunFolder of_another_process(std::filesystem::path run);
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  std::filesystem::path file(const char* name) const { return path_ / name; }
+  std::filesystem::path file(const std::string& name) const { return path_ / name; }
 
   // config.toml, unless it says so already.
   void write_config(const std::string& text) const;
@@ -46,8 +50,11 @@ class RunFolder {
   void write_summary(const RunSummary& summary) const;
 
  private:
+  RunFolder(std::filesystem::path run, std::optional<FolderLock> lock)
+      : path_(std::move(run)), lock_(std::move(lock)) {}
+
   std::filesystem::path path_;
-  FolderLock lock_;
+  std::optional<FolderLock> lock_;  // nothing: another process writes
   std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 };
 

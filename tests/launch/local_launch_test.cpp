@@ -249,11 +249,11 @@ TEST_F(LocalLaunchTest, LeavesNobodyWhenItIsKilled) {
   for (int rank = 0; rank < 3; ++rank) wait_until([&] { return has_ended(id(rank)); });
 }
 
-TEST_F(LocalLaunchTest, BelievesTheVictimOfASignalBeforeThoseWhoLeaveBecauseOfIt) {
+TEST_F(LocalLaunchTest, BelievesTheOneThatWasLostBeforeThoseWhoLeaveBecauseOfIt) {
   Launcher launcher([&] {
     return run_local_processes(
         script("echo $$ >id$KINDLING_RANK; while ! [ -e go ]; do sleep 0.01; done\n"
-               "[ $KINDLING_RANK = 1 ] && kill -KILL $$; exit 1",
+               "[ $KINDLING_RANK = 2 ] && kill -KILL $$; exit 1",
                3));
   });
   wait_until([&] { return have("id", 3); });
@@ -262,6 +262,15 @@ TEST_F(LocalLaunchTest, BelievesTheVictimOfASignalBeforeThoseWhoLeaveBecauseOfIt
   for (int rank = 0; rank < 3; ++rank) wait_until([&] { return process_state(id(rank)) == "Z"; });
   launcher.send(SIGCONT);
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
+}
+
+TEST_F(LocalLaunchTest, WaitsForABetterReasonThanThatAnotherIsLost) {
+  EXPECT_EQ(run_local_processes(
+                scripts("exit 1", "sleep 0.2; [ $KINDLING_RANK = 1 ] && exit 3; sleep 0.2; exit 4", 60)),
+            3);
+  EXPECT_EQ(run_local_processes(scripts("exit 5", "sleep 0.1; exit 3", 60)), 5);
+  // What one ends with that was made to leave says nothing.
+  EXPECT_EQ(run_local_processes(scripts("exit 1", "exec sleep 60")), 1);
 }
 
 TEST_F(LocalLaunchTest, GivesInputAndOutputToRankZeroAlone) {

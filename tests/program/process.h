@@ -42,6 +42,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t id() const { return pid_; }
   void send(int signal) {
     if (is_running()) kill(pid_, signal);
   }

@@ -21,7 +21,8 @@ struct LocalLaunch {
 };
 
 // Starts them, waits for all of them, and returns the exit status for a shell: 0 when all have ended with 0,
-// else that of the first one that failed, 128 + the signal where a signal has ended it.
+// else that of the first one that failed, 128 + the signal where a signal has ended it. 1, with which
+// processes also leave when they have lost another one, gives way to what the others end with by themselves.
 //
 // Each finds in its environment KINDLING_RANK, KINDLING_SIZE and KINDLING_STORE_FILE, a file that is still to
 // be made, in a folder that only this user can enter and that is gone at the end; launch_environment() reads

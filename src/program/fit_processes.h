@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kindling/distributed/process_group.h"
+#include "kindling/launch/launch_environment.h"
+#include "program/commands.h"
+#include "program/run_config.h"
+
+// The processes that make one fit.
+namespace kindling {
+
+// What a launcher says. Throws ConfigError for what cannot be used, and for another number of processes than
+// that of the config.
+std::optional<LaunchEnvironment> place_among_processes(const RunConfig& config);
+
+// How many they are, by the launcher or the config.
+std::int64_t num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
+// [batch_finder] and [lr_finder] are for one process: throws ConfigError where they are on and there are
+// more.
+void require_no_search(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
+
+// Starts the program anew with the same arguments, as often as the config says; the exit code of the fit.
+int launch_fit(const CommandContext& context, const RunConfig& config);
+
+// nullptr stands for a process alone.
+using Group = std::shared_ptr<ProcessGroup>;
+
+// The first process is the one that prints and writes.
+inline bool is_first(const Group& group) { return group == nullptr || group->rank() == 0; }
+// The text of the first process, in all of them.
+std::string told_by_first(const Group& group, const std::string& text);
+// The largest of the numbers that the processes have, in all of them.
+int largest(const Group& group, int number);
+
+}  // namespace kindling

@@ -1,0 +1,278 @@
+#include "program/fit_run.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/loggers/csv_logger.h"
+#include "kindling/loggers/jsonl_logger.h"
+#include "kindling/loggers/terminal.h"
+#include "kindling/tensors/state_dict.h"
+#include "kindling/training/trainer.h"
+#include "program/finders.h"
+#include "program/process_settings.h"
+#include "program/run_folder.h"
+#include "program/run_log.h"
+#include "program/screen.h"
+#include "program/start_files.h"
+
+namespace kindling {
+namespace {
+
+constexpr int kDiverged = 4;                                                           // exit code
+constexpr const char* kStatusTexts[] = {"finished", "stopped", "diverged", "failed"};  // as FitStatus
+
+// In run.json.
+const char* reason_name(FitReason reason) {
+  switch (reason) {
+    case FitReason::finished:
+      return "finished";
+    case FitReason::requested:
+      return "requested";
+    case FitReason::early_stop:
+      return "early_stop";
+    case FitReason::diverged:
+      return "diverged";
+    case FitReason::time:
+      return "time";
+    case FitReason::error:
+      break;
+  }
+  return "error";
+}
+
+// Each process has a log of its own, and the first one also tells of warnings.
+void log_of(const Group& group, const Request& request, const RunFolder& folder) {
+  const bool color = request.color == "always" || (request.color == "auto" && wants_color(fileno(stderr)));
+  configure_log({.level = LogLevel::info,
+                 .to_stderr = !request.quiet,
+                 .stderr_level = is_first(group) ? LogLevel::warning : LogLevel::error,
+                 .color = color,
+                 .file = folder.file(is_first(group) ? "log.txt"
+                                                     : "log.rank" + std::to_string(group->rank()) + ".txt")});
+}
+
+// The folder that the first process has, made or found.
+RunFolder folder_of(const Group& group, const RunConfig& config, const ResumePlan& plan) {
+  if (!is_first(group)) return RunFolder::of_another_process(told_by_first(group, ""));
+  RunFolder folder = plan.run.empty() ? RunFolder(config.folder.dir, config.run.name) : RunFolder(plan.run);
+  told_by_first(group, std::filesystem::absolute(folder.path()).string());
+  return folder;
+}
+
+// All but the first process keep silent.
+Request spoken_request(const Group& group, Request request) {
+  request.quiet = request.quiet || !is_first(group);
+  return request;
+}
+
+std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const RunFolder& folder) {
+  ModelCheckpointOptions options = config.checkpoint;
+  options.dirpath = checkpoints_of(folder.path());
+  return std::make_shared<ModelCheckpoint>(options);
+}
+
+// The config of a run that goes on takes the place of the former one when it has taken up the saved state.
+class ConfigOnResume : public Callback {
+ public:
+  ConfigOnResume(const RunFolder& folder, const RunConfig& config) : folder_(folder), config_(config) {}
+  void on_resume(Trainer&, Module&) override { folder_.write_config(config_.text()); }
+
+ private:
+  const RunFolder& folder_;
+  const RunConfig& config_;
+};
+
+// LibTorch's profiler tells stderr of its start and its end, where the table of epochs is to stand.
+void keep_profiler_quiet() { ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0); }
+
+// From the folder to the saved weights; the summary in run.json tells how far it came.
+class FitRun {
+ public:
+  explicit FitRun(FitInputs inputs)
+      : in_(std::move(inputs)),
+        config_(*in_.loaded.config),
+        request_(spoken_request(in_.group, in_.context.request)),
+        folder_(folder_of(in_.group, config_, in_.plan)),
+        checkpoint_(checkpoint_of(config_, folder_)) {
+    if (!in_.plan.run.empty()) plan_again();
+    config_.resume = {};  // is about this start, not about the run
+    const Module::Monitor monitor = config_.monitor_of(*in_.model);
+    const Heading heading{.configs = in_.loaded.description,
+                          .run = folder_.path().string(),
+                          .seed = config_.run.seed,
+                          .resume = in_.plan.note};
+    screen_ = std::make_shared<Screen>(
+        request_, heading,
+        EpochTableOptions{.monitor = monitor.name, .higher_is_better = monitor.higher_is_better});
+    if (in_.plan.is_finished) return;
+    log_of(in_.group, in_.context.request, folder_);
+    if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
+    folder_.write_command(in_.context.argc, in_.context.argv);
+    if (in_.group) summary_.num_processes = in_.group->size();
+    summary_.seed = config_.run.seed;
+    summary_.fast_mkl = chosen_mkl_kernels();
+    tell_other_kernels();
+    if (in_.plan.checkpoint) summary_.resumed_from_step = in_.plan.checkpoint->global_step;
+  }
+
+  int run() {
+    if (in_.plan.is_finished) return tell_finished(is_first(in_.group), in_.plan);
+    try {
+      return train();
+    } catch (...) {
+      tell_failure();
+      throw;
+    }
+  }
+
+ private:
+  // Until the lock was free another run may have been at work in the folder.
+  void plan_again() {
+    if (is_first(in_.group)) plan_with_lock();
+    const std::string checkpoint =
+        told_by_first(in_.group, in_.plan.is_finished ? "" : in_.plan.checkpoint.value().path.string());
+    in_.plan.is_finished = checkpoint.empty();
+    if (in_.plan.checkpoint) in_.plan.checkpoint->path = checkpoint;
+  }
+
+  void plan_with_lock() {
+    ResumePlan plan = plan_resume(in_.context.request, in_.context.registry, config_);
+    if (plan.run != in_.plan.run)
+      throw Error({.place = in_.plan.run.string(),
+                   .found = "meanwhile there is a newer run: " + plan.run.string(),
+                   .remedy = "start again"});
+    in_.plan = std::move(plan);
+  }
+
+  // A run that goes on with other kernels is still the same training, but not to the bit.
+  void tell_other_kernels() const {
+    const std::string former = in_.plan.run.empty() ? "" : run_fast_mkl(in_.plan.run);
+    if (!former.empty() && former != summary_.fast_mkl)
+      log_warning("MKL's fast kernels: so far \"" + former + "\", now \"" + summary_.fast_mkl +
+                  "\"; from here on numbers may differ in their last bits (run.fast_mkl)");
+  }
+
+  void tell_failure() {
+    summary_.status = "failed";
+    try {
+      write_summary();
+    } catch (const std::exception& error) {  // what came first is what is told
+      log_error(std::string("after an error of the fit: ") + error.what());
+    }
+  }
+
+  int train() {
+    if (in_.plan.run.empty() && !search()) return end_by_signal(in_.signals.exit_code());
+    Trainer trainer(trainer_options());
+    summary_.device = trainer.device().str();
+    const bool fewer = static_cast<std::int64_t>(trainer.gpus().size()) <
+                       std::max<std::int64_t>(trainer.options().num_gpus, 0);
+    if (fewer) summary_.device_note = why_no_more_gpus();
+    folder_.write_summary(summary_);
+    in_.signals.watch(trainer.stop_token(), checkpoint_);
+    FitOptions options;
+    if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
+    const FitResult result = trainer.fit(in_.model, *in_.data, options);
+    if (is_first(in_.group)) save_safetensors(state_dict(*in_.model), folder_.file("weights.safetensors"));
+    summary_.status = kStatusTexts[static_cast<std::size_t>(result.status)];
+    summary_.reason = reason_name(result.reason);
+    summary_.global_step = result.progress.global_step;
+    write_summary();
+    if (is_first(in_.group)) screen_->show_end(result);
+    // A signal may have come to one of the processes alone. None leaves before the first has written all.
+    const int signal_code = largest(in_.group, in_.signals.exit_code());
+    if (result.status == FitStatus::diverged) return kDiverged;
+    if (result.reason == FitReason::time) tell_how_to_go_on();
+    return result.reason == FitReason::requested ? end_by_signal(signal_code) : 0;
+  }
+
+  // What the config wants to have found before a new run; false: a signal has ended it.
+  bool search() {
+    folder_.write_config(config_.text());
+    folder_.write_summary(summary_);
+    if (summary_.num_processes > 1) return true;
+    const StopToken stop;
+    in_.signals.watch(stop, checkpoint_);
+    TrainerOptions options = config_.trainer_options();
+    options.optimizer = with_start(options.optimizer, config_.optimizer_start);
+    const FinderInputs inputs{
+        config_, folder_, options, in_.model, in_.data, stop, in_.context.request.quiet};
+    run_finders(inputs);
+    choose_threads(inputs);
+    if (!stop.stop_requested()) return true;
+    summary_.status = kStatusTexts[static_cast<std::size_t>(FitStatus::stopped)];
+    summary_.reason = reason_name(stop.reason());
+    write_summary();
+    return false;
+  }
+
+  // Those of the program come first: their places are the same in every run.
+  TrainerOptions trainer_options() const {
+    TrainerOptions options = config_.trainer_options();
+    if (is_first(in_.group)) options.nonfinite_dir = options.profile_dir = folder_.path();
+    if (options.profile) keep_profiler_quiet();
+    if (in_.plan.run.empty()) options.optimizer = with_start(options.optimizer, config_.optimizer_start);
+    options.process_group = in_.group;
+    options.callbacks.insert(options.callbacks.begin(), {std::make_shared<RunLog>(), screen_, checkpoint_,
+                                                         std::make_shared<ConfigOnResume>(folder_, config_)});
+    if (is_first(in_.group)) add_loggers(options);
+    return options;
+  }
+
+  void add_loggers(TrainerOptions& options) const {
+    if (config_.folder.jsonl)
+      options.loggers.push_back(std::make_shared<JsonlLogger>(folder_.file("metrics.jsonl")));
+    if (config_.folder.csv)
+      options.loggers.push_back(std::make_shared<CsvLogger>(folder_.file("metrics.csv")));
+    for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
+  }
+
+  void write_summary() {
+    summary_.metrics = screen_->metrics();
+    if (const auto& best = screen_->best_value()) {
+      summary_.best_name = screen_->monitored();
+      summary_.best_value = *best;
+      summary_.best_epoch = screen_->best_epoch();
+    }
+    const auto in_folder = [&](const std::filesystem::path& file) {
+      return file.empty() ? std::string() : (checkpoints_of("") / file.filename()).string();
+    };
+    summary_.last_checkpoint = in_folder(checkpoint_->last());
+    summary_.best_checkpoint = in_folder(checkpoint_->best());
+    folder_.write_summary(summary_);
+  }
+
+  int end_by_signal(int exit_code) const {
+    if (exit_code != 0) tell_how_to_go_on();
+    return exit_code;
+  }
+
+  void tell_how_to_go_on() const {
+    if (is_first(in_.group) && !checkpoint_->last().empty())
+      std::cout << "go on with   kindling fit --resume " << shell_word(folder_.path().string()) << "\n";
+  }
+
+  FitInputs in_;
+  RunConfig& config_;
+  Request request_;
+  RunFolder folder_;
+  std::shared_ptr<ModelCheckpoint> checkpoint_;
+  std::shared_ptr<Screen> screen_;
+  RunSummary summary_;
+};
+
+}  // namespace
+
+int tell_finished(bool is_first, const ResumePlan& plan) {
+  if (is_first) std::cout << plan.note << "\n";
+  return 0;
+}
+
+int run_fit(FitInputs inputs) { return FitRun(std::move(inputs)).run(); }
+
+}  // namespace kindling

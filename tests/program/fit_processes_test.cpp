@@ -1,0 +1,239 @@
+// A fit of several processes: who launches them, what they leave behind, how they end.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+
+#include "program/process.h"
+#include "program/same_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+using Words = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+// Of this process, and so of those that it starts meanwhile.
+class SetVariables {
+ public:
+  explicit SetVariables(Variables variables) : variables_(std::move(variables)) {
+    for (const auto& [name, value] : variables_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~SetVariables() {
+    for (const auto& [name, value] : variables_) ::unsetenv(name.c_str());
+  }
+
+ private:
+  Variables variables_;
+};
+
+// Nobody listens there; the system gives it to nobody else soon.
+std::string free_port() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ::bind(listener, reinterpret_cast<const sockaddr*>(&address), size);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(listener);
+  return std::to_string(::ntohs(address.sin_port));
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+class FitProcesses : public testing::Test {
+ protected:
+  FitProcesses() { write_small_cnn(scratch_ / "small.toml", "every_n_epochs = 0"); }
+
+  Words fit(const Words& more = {}) const {
+    Words words{"fit",
+                "-c",
+                (scratch_ / "small.toml").string(),
+                "--run.dir",
+                (scratch_ / "runs").string(),
+                "trainer.num_processes=2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::filesystem::path run() const { return scratch_ / "runs/small/0001"; }
+  std::filesystem::path output() const { return scratch_ / "output.txt"; }
+  std::string said() const { return text_of(output()); }
+  nlohmann::json summary() const { return nlohmann::json::parse(text_of(run() / "run.json")); }
+  bool has_run() const { return std::filesystem::exists(run()); }
+  std::int64_t num_lines(const char* file) const {
+    return static_cast<std::int64_t>(count_of(text_of(run() / file), "\n"));
+  }
+  void wait_for_training(Process& process) const {
+    process.wait_until([&] { return said().find("total ") != std::string::npos; });
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_F(FitProcesses, LeaveWhatOneLeavesAndALogOfEach) {
+  ASSERT_EQ(run_process(fit({"trainer.max_epochs=2"}), output()), 0) << said();
+  EXPECT_EQ(count_of(said(), "done in "), 1u) << said();
+  EXPECT_EQ(count_of(said(), "config   small.toml"), 1u) << said();
+  EXPECT_EQ(summary()["status"], "finished");
+  EXPECT_EQ(summary()["processes"], 2);
+  EXPECT_EQ(num_lines("command.txt"), 1);
+  std::set<std::int64_t> epochs;
+  for (const auto& record : records_of(run()))
+    if (!record.contains("train_loss_step")) {
+      EXPECT_TRUE(epochs.insert(record["epoch"].get<std::int64_t>()).second);
+    }
+  EXPECT_EQ(epochs, (std::set<std::int64_t>{1, 2}));
+  EXPECT_NE(text_of(run() / "config.toml").find("\nnum_processes = 2 "), std::string::npos);
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(run())) files.insert(entry.path().filename());
+  EXPECT_EQ(files, (std::set<std::string>{".lock", "checkpoints", "command.txt", "config.toml",
+                                          "log.rank1.txt", "log.txt", "metrics.csv", "metrics.jsonl",
+                                          "run.json", "weights.safetensors"}));
+  for (const char* log : {"log.txt", "log.rank1.txt"})
+    EXPECT_NE(text_of(run() / log).find(" epoch 2, step "), std::string::npos) << log;
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));
+}
+
+TEST_F(FitProcesses, GoOnTogether) {
+  ASSERT_EQ(run_process(fit({"trainer.max_epochs=1"}), output()), 0) << said();
+  const Words resume{"fit", "--resume", run().string()};
+  ASSERT_EQ(run_process(resume, output()), 0) << said();
+  EXPECT_NE(said().find("is finished"), std::string::npos) << said();
+  EXPECT_EQ(num_lines("command.txt"), 1);
+  Words longer = resume;
+  longer.push_back("trainer.max_epochs=2");
+  ASSERT_EQ(run_process(longer, output()), 0) << said();
+  EXPECT_EQ(num_lines("command.txt"), 2);
+  EXPECT_EQ(summary()["processes"], 2);
+  EXPECT_EQ(records_of(run()).back()["epoch"], 2);
+  for (const char* log : {"log.txt", "log.rank1.txt"})
+    EXPECT_NE(text_of(run() / log).find("resume: after step "), std::string::npos) << log;
+  Words fewer = longer;
+  fewer.push_back("trainer.num_processes=1");
+  EXPECT_EQ(run_process(fewer, output()), 2);
+  EXPECT_NE(said().find("trainer.num_processes: was 2, now 1"), std::string::npos) << said();
+}
+
+TEST_F(FitProcesses, MayBeLaunchedByAnother) {
+  const std::string port = free_port();
+  const Words words = fit({"trainer.max_epochs=1", "trainer.num_processes=1"});
+  std::vector<std::unique_ptr<Process>> processes;
+  for (const char* rank : {"0", "1"}) {
+    const SetVariables variables(
+        {{"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+    processes.push_back(std::make_unique<Process>(words, scratch_ / ("output" + std::string(rank))));
+  }
+  EXPECT_EQ(processes[0]->wait(), 0) << text_of(scratch_ / "output0");
+  EXPECT_EQ(processes[1]->wait(), 0) << text_of(scratch_ / "output1");
+  EXPECT_EQ(summary()["processes"], 2);
+  EXPECT_NE(text_of(scratch_ / "output0").find("done in "), std::string::npos);
+  EXPECT_EQ(text_of(scratch_ / "output1"), "");
+  EXPECT_TRUE(std::filesystem::exists(run() / "log.rank1.txt"));
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));
+}
+
+TEST_F(FitProcesses, AreRefusedOnceAndBeforeThereIsARun) {
+  const auto expect_refusal = [&](const Variables& set, const Words& more, const std::string& text) {
+    const SetVariables variables(set);
+    EXPECT_EQ(run_process(fit(more), output()), 2);
+    EXPECT_EQ(count_of(said(), text), 1u) << text << "\n" << said();
+    EXPECT_EQ(count_of(said(), "\n"), 1u) << said();
+    EXPECT_FALSE(has_run());
+  };
+  expect_refusal({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}, {},
+                 "trainer.num_processes: it is 2, but by RANK and WORLD_SIZE 4 processes train together");
+  expect_refusal({{"RANK", "0"}}, {}, "environment variable WORLD_SIZE: it is not set, but RANK is");
+  expect_refusal({}, {"lr_finder.num_training_steps=50"}, "lr_finder: several processes are to train");
+  expect_refusal({}, {"batch_finder.max_trials=2"}, "batch_finder: several processes are to train");
+}
+
+TEST_F(FitProcesses, EndWithTheCodeOfWhatIsWrong) {
+  write_text(scratch_ / "mnist.toml", "[model]\nname = \"lenet\"\n[data]\nname = \"mnist\"\nroot = \"" +
+                                          (scratch_ / "none").string() +
+                                          "\"\n[trainer]\nmax_epochs = 1\nnum_processes = 2\n");
+  EXPECT_EQ(run_process(
+                {"fit", "-c", (scratch_ / "mnist.toml").string(), "--run.dir", (scratch_ / "runs").string()},
+                output()),
+            3)
+      << said();
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
+}
+
+TEST_F(FitProcesses, AreOneForOtherCommands) {
+  ASSERT_EQ(run_process(fit({"trainer.max_epochs=1"}), output()), 0) << said();
+  Words words = fit();
+  words[0] = "validate";
+  words.insert(words.begin() + 1, {"--weights", run().string()});
+  EXPECT_EQ(run_process(words, output()), 0) << said();
+  EXPECT_EQ(count_of(said(), "val_acc "), 1u) << said();
+}
+
+TEST_F(FitProcesses, StopOnASignalAndGoOn) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::filesystem::path dir = scratch_ / ("signal" + std::to_string(signal));
+    Process process(fit({"trainer.max_epochs=1000000", "--run.dir", dir.string()}), output());
+    wait_for_training(process);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    process.send(signal);
+    EXPECT_EQ(process.wait(), 128 + signal) << said();
+    const auto summary = nlohmann::json::parse(text_of(dir / "small/0001/run.json"));
+    EXPECT_EQ(summary["status"], "stopped");
+    EXPECT_EQ(summary["global_step"],
+              newest_valid_checkpoint(dir / "small/0001/checkpoints").value().global_step);
+    EXPECT_EQ(count_of(said(), "go on with   kindling fit --resume "), 1u) << said();
+  }
+}
+
+TEST_F(FitProcesses, SaveOnRequestAndGoOn) {
+  Process process(fit({"trainer.max_epochs=1000000"}), output());
+  wait_for_training(process);
+  const auto has_checkpoint = [&] {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(run() / "checkpoints", ignored))
+      if (entry.path().filename().string().starts_with("step-")) return true;
+    return false;
+  };
+  process.send(SIGUSR1);
+  process.wait_until(has_checkpoint);
+  EXPECT_TRUE(process.is_running()) << said();
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait(), 143) << said();
+}
+
+// The processes of a launcher, which are its children; by their ids.
+std::vector<pid_t> children_of(pid_t launcher) {
+  std::vector<pid_t> children;
+  const std::string id = std::to_string(launcher);
+  std::istringstream ids(text_of("/proc/" + id + "/task/" + id + "/children"));
+  for (pid_t child = 0; ids >> child;) children.push_back(child);
+  return children;
+}
+
+TEST_F(FitProcesses, EndSoonWhenOneOfThemIsKilled) {
+  for (const std::size_t victim : {0, 1}) {
+    const std::filesystem::path dir = scratch_ / ("victim" + std::to_string(victim));
+    Process process(fit({"trainer.max_epochs=1000000", "--run.dir", dir.string()}), output());
+    wait_for_training(process);
+    const std::vector<pid_t> children = children_of(process.id());
+    ASSERT_EQ(children.size(), 2u);
+    const auto start = std::chrono::steady_clock::now();
+    ::kill(children[victim], SIGKILL);
+    EXPECT_EQ(process.wait(), 128 + SIGKILL) << said();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    EXPECT_NE(said().find("process " + std::to_string(victim) + " of 2 was ended by signal 9"),
+              std::string::npos)
+        << said();
+    for (const pid_t child : children) EXPECT_EQ(::kill(child, 0), -1) << child;
+  }
+}
+
+}  // namespace
+}  // namespace kindling
