@@ -19,8 +19,8 @@ struct CompiledPackageOptions {
 };
 
 // Compiled code of a program, made by Python ahead of time (torch._inductor.aoti_compile_and_package), that
-// serves weights which were trained here: several times as fast as the model for small batches, and without
-// Python. The weights it was compiled with are never served: it begins with those of a model.
+// serves weights which were trained here, without Python: fused kernels in place of one operator after the
+// other. The weights it was compiled with are never served: it begins with those of a model.
 //
 // The package is of the same program in evaluation mode, and is compiled such that no weight becomes a part
 // of the code: inductor_configs={"always_keep_tensor_constants": True}, without freezing. It is native code,
