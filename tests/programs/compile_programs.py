@@ -33,8 +33,9 @@ class Net(nn.Module):
         self.order = torch.randperm(width)
         self.unused = nn.Parameter(torch.randn(3))
 
-    def forward(self, ids):
-        x = F.relu(self.bn(self.conv((self.emb(ids) * self.scale).transpose(1, 2)))).transpose(1, 2)
+    def forward(self, ids, gain):
+        x = self.emb(ids) * self.scale * gain.unsqueeze(2)
+        x = F.relu(self.bn(self.conv(x.transpose(1, 2)))).transpose(1, 2)
         x = self.drop(self.fc(x))[..., self.order] * self.mask
         return self.head(x + (self.fc.weight @ self.fc.weight.t()).mean())
 
@@ -45,12 +46,13 @@ class Other(Net):
         self.gate = self.fc
         del self.fc
 
-    def forward(self, ids):
-        return self.head(self.gate(self.emb(ids)))
+    def forward(self, ids, gain):
+        return self.head(self.gate(self.emb(ids) * gain.unsqueeze(2)))
 
 
 def export(model, path):
-    program = torch.export.export(model, (torch.randint(11, (4, 5)),), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},))
+    batch = {0: torch.export.Dim("batch", min=1)}
+    program = torch.export.export(model, (torch.randint(11, (4, 5)), torch.rand(4, 5)), dynamic_shapes=(batch, batch))
     torch.export.save(program, path)
     return program
 

@@ -65,10 +65,15 @@ void shake(ExportedModule& model) {
     if (tensor.is_floating_point()) tensor.add_(at::rand_like(tensor), 0.5);
 }
 
-at::Tensor evaluated(ExportedModule& model, const at::Tensor& input) {
+using Inputs = std::vector<at::Tensor>;
+
+// Tokens and gains, [batch, 5].
+Inputs inputs_of(std::int64_t batch) { return {at::randint(11, {batch, 5}), at::rand({batch, 5})}; }
+
+at::Tensor evaluated(ExportedModule& model, const Inputs& inputs) {
   const at::NoGradGuard no_grad;
   model.eval();
-  return model.forward(input);
+  return model.run(inputs)[0];
 }
 
 // Of the largest value. Compiled code fuses operators, and adds up in another order: a few of float's
@@ -79,11 +84,12 @@ double relative_difference(const at::Tensor& found, const at::Tensor& wanted) {
   return ((found - wanted).abs().max() / wanted.abs().max()).item<double>();
 }
 
-// [batch, 5], but for the second half laid out as [5, batch].
-std::vector<at::Tensor> batches() {
-  std::vector<at::Tensor> all;
-  for (const std::int64_t size : {1, 4, 33}) all.push_back(at::randint(11, {size, 5}));
-  for (const std::int64_t size : {1, 4, 33}) all.push_back(at::randint(11, {5, size}).t());
+// Of several sizes; the second half lies in memory as [5, batch].
+std::vector<Inputs> batches() {
+  std::vector<Inputs> all;
+  for (const std::int64_t size : {1, 4, 33}) all.push_back(inputs_of(size));
+  for (const std::int64_t size : {1, 4, 33})
+    all.push_back({at::randint(11, {5, size}).t(), at::rand({5, size}).t()});
   return all;
 }
 
@@ -95,9 +101,9 @@ TEST_F(CompiledPrograms, ServeAModelsWeights) {
       for (int round = 0; round < 3; ++round) {
         shake(model);
         package.set_weights(model);
-        for (const at::Tensor& batch : batches())
-          EXPECT_LE(relative_difference(package.forward(batch), evaluated(model, batch)), kServedTolerance)
-              << package_name << " " << program << " round " << round << " " << batch.sizes();
+        for (const Inputs& batch : batches())
+          EXPECT_LE(relative_difference(package.run(batch)[0], evaluated(model, batch)), kServedTolerance)
+              << package_name << " " << program << " round " << round << " " << batch[0].sizes();
       }
     }
 }
@@ -106,8 +112,8 @@ TEST_F(CompiledPrograms, BeginWithTheModelsWeights) {
   ExportedModule model({.file = file("evaluation.pt2")});
   shake(model);
   const CompiledPackage package(file("served.pt2"), model);
-  const at::Tensor ids = at::randint(11, {4, 5});
-  EXPECT_LE(relative_difference(package.forward(ids), evaluated(model, ids)), kServedTolerance);
+  const Inputs inputs = inputs_of(4);
+  EXPECT_LE(relative_difference(package.run(inputs)[0], evaluated(model, inputs)), kServedTolerance);
 }
 
 TEST_F(CompiledPrograms, KeepCopiesOfTheWeights) {
@@ -115,11 +121,12 @@ TEST_F(CompiledPrograms, KeepCopiesOfTheWeights) {
   CompiledPackage package(file("served.pt2"), *model);
   shake(*model);
   package.set_weights(*model);
-  const at::Tensor ids = at::randint(11, {4, 5}), before = package.forward(ids);
+  const Inputs inputs = inputs_of(4);
+  const at::Tensor before = package.run(inputs)[0];
   shake(*model);
-  EXPECT_TRUE(at::equal(package.forward(ids), before));
+  EXPECT_TRUE(at::equal(package.run(inputs)[0], before));
   model.reset();
-  EXPECT_TRUE(at::equal(package.forward(ids), before));
+  EXPECT_TRUE(at::equal(package.run(inputs)[0], before));
 }
 
 // Exported by Python, trained here, served by code that Python has compiled beforehand.
@@ -127,12 +134,13 @@ TEST_F(CompiledPrograms, ServeWhatWasTrainedHere) {
   const Scratch scratch;
   const auto model = std::make_shared<ExportedModule>(ExportedModuleOptions{.file = file("training.pt2")});
   CompiledPackage package(file("served.pt2"), *model);
-  const at::Tensor ids = at::randint(11, {16, 5}), before = package.forward(ids);
+  const Inputs inputs = inputs_of(16);
+  const at::Tensor before = package.run(inputs)[0];
   Sgd by(ParameterGroups(*model), {.lr = 0.1});
   model->train();
   for (int step = 0; step < 20; ++step) {
     by.zero_grad();
-    model->training_step(Batch{ids, at::roll(ids, 1, 1)}).backward();
+    model->training_step(Batch{inputs[0], inputs[1], at::roll(inputs[0], 1, 1)}).backward();
     by.step();
   }
   save_safetensors(state_dict(*model), scratch / "weights.safetensors");
@@ -141,12 +149,12 @@ TEST_F(CompiledPrograms, ServeWhatWasTrainedHere) {
   const auto served = std::make_shared<ExportedModule>(ExportedModuleOptions{.file = file("evaluation.pt2")});
   load_weights(*served, scratch / "weights.safetensors");
   package.set_weights(*served);
-  const at::Tensor found = package.forward(ids);
+  const at::Tensor found = package.run(inputs)[0];
   EXPECT_GT(relative_difference(found, before), 0.1);
-  EXPECT_LE(relative_difference(found, evaluated(*model, ids)), kServedTolerance);
+  EXPECT_LE(relative_difference(found, evaluated(*model, inputs)), kServedTolerance);
 
   served->save(scratch / "trained.pt2");
-  save_torch({.tensors = {{"input", ids}}, .metadata = {}}, scratch / "input.pt");
+  save_torch({.tensors = {{"ids", inputs[0]}, {"gain", inputs[1]}}, .metadata = {}}, scratch / "input.pt");
   ASSERT_EQ(std::system((python_with_torch() + " " + KINDLING_TESTS + "/programs/run_program.py " +
                          (scratch / "trained.pt2").string() + " " + (scratch / "input.pt").string() + " " +
                          (scratch / "output.pt").string() + " 2>/dev/null")
@@ -179,7 +187,8 @@ TEST_F(CompiledPrograms, AreRefusedForAnotherModel) {
   ExportedModule model({.file = file("evaluation.pt2")}), wider({.file = file("wider.pt2")}),
       other({.file = file("other.pt2")});
   CompiledPackage package(file("served.pt2"), model);
-  const at::Tensor ids = at::randint(11, {4, 5}), before = package.forward(ids);
+  const Inputs inputs = inputs_of(4);
+  const at::Tensor before = package.run(inputs)[0];
   const auto text = [&](const ExportedModule& of) {
     return error_text<CheckpointError>([&] { package.set_weights(of); });
   };
@@ -194,21 +203,24 @@ TEST_F(CompiledPrograms, AreRefusedForAnotherModel) {
   const ExportedModule untied({.file = file("untied.pt2")});  // there are two weights in one place
   EXPECT_NE(text(untied).find("its code has values of its own for emb.weight;"), std::string::npos)
       << text(untied);
-  EXPECT_TRUE(at::equal(package.forward(ids), before));
+  EXPECT_TRUE(at::equal(package.run(inputs)[0], before));
 }
 
 TEST_F(CompiledPrograms, RefuseOtherInputs) {
   ExportedModule model({.file = file("evaluation.pt2")});
   const CompiledPackage package(file("served.pt2"), model);
-  const auto text = [&](const std::vector<at::Tensor>& inputs) {
-    return error_text<DataError>([&] { package.run(inputs); });
-  };
-  const at::Tensor ids = at::randint(11, {4, 5});
-  EXPECT_NE(text({}).find("0 tensors are given; wanted: 1"), std::string::npos);
-  EXPECT_NE(text({ids, ids}).find("2 tensors are given"), std::string::npos);
-  EXPECT_NE(text({at::randint(11, {4, 6})}).find("it is Long [4, 6]; wanted: Long [s"), std::string::npos);
-  EXPECT_NE(text({at::randint(11, {0, 5})}).find("sizes from 1 to any"), std::string::npos);
-  EXPECT_NE(text({ids.to(at::kInt)}).find("it is Int [4, 5]"), std::string::npos);
+  const auto text = [&](const Inputs& inputs) { return error_text<DataError>([&] { package.run(inputs); }); };
+  const at::Tensor ids = at::randint(11, {4, 5}), gain = at::rand({4, 5});
+  EXPECT_NE(text({ids}).find("1 tensors are given; wanted: 2"), std::string::npos);
+  EXPECT_NE(text({ids, gain, gain}).find("3 tensors are given"), std::string::npos);
+  EXPECT_NE(text({at::randint(11, {4, 6}), gain}).find("it is Long [4, 6]; wanted: Long [s"),
+            std::string::npos);
+  EXPECT_NE(text({ids, at::rand({3, 5})}).find("sizes of one symbol are to be equal"), std::string::npos);
+  EXPECT_NE(text({at::randint(11, {0, 5}), at::rand({0, 5})}).find("sizes from 1 to any"), std::string::npos);
+  EXPECT_NE(text({ids.to(at::kInt), gain}).find("it is Int [4, 5]"), std::string::npos);
+  // A model takes these in other precisions; code was compiled for one.
+  EXPECT_NE(text({ids, gain.to(at::kDouble)}).find("it is Double [4, 5] on cpu; wanted: Float on cpu"),
+            std::string::npos);
 }
 
 TEST_F(CompiledPrograms, ChangeWeightsBetweenCalls) {
@@ -216,16 +228,16 @@ TEST_F(CompiledPrograms, ChangeWeightsBetweenCalls) {
     ExportedModule first({.file = file("evaluation.pt2")}), second({.file = file("evaluation.pt2")});
     shake(second);
     CompiledPackage package(file(name), first);
-    const at::Tensor ids = at::randint(11, {4, 5});
-    const at::Tensor of_first = package.forward(ids);
+    const Inputs inputs = inputs_of(4);
+    const at::Tensor of_first = package.run(inputs)[0];
     package.set_weights(second);
-    const at::Tensor of_second = package.forward(ids);
+    const at::Tensor of_second = package.run(inputs)[0];
     ASSERT_FALSE(at::equal(of_first, of_second));
     std::atomic<bool> is_over = false;
     std::size_t calls = 0, mixed = 0;
     std::thread server([&] {
       for (; !is_over; ++calls) {
-        const at::Tensor found = package.forward(ids);
+        const at::Tensor found = package.run(inputs)[0];
         if (!at::equal(found, of_first) && !at::equal(found, of_second)) ++mixed;
       }
     });
