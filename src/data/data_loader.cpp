@@ -132,7 +132,8 @@ DataLoader::Buffer& DataLoader::free_buffer(Device device) {
   return *buffers_.emplace_back(std::make_unique<Buffer>(Buffer{.device = device}));
 }
 
-DataLoader::Cursor::Cursor(DataLoader& loader) : loader_(&loader), device_(cpu()) {}
+DataLoader::Cursor::Cursor(DataLoader& loader)
+    : loader_(&loader), device_(cpu()), batch_size_(loader.options_.batch_size) {}
 
 void DataLoader::Cursor::stage_for(Device device) {
   if (device != device_) resident_ = nullptr;
@@ -182,20 +183,21 @@ std::int64_t DataLoader::Cursor::num_samples() const noexcept {
 
 // Those of rank 0, which has the most samples.
 std::int64_t DataLoader::Cursor::num_batches() const noexcept {
-  const std::int64_t n = loader_->dataset_->size(), size = loader_->options_.batch_size;
+  const std::int64_t n = loader_->dataset_->size(), size = batch_size_;
   if (loader_->options_.drop_last) return n / num_ranks_ / size;
   return ((n + num_ranks_ - 1) / num_ranks_ + size - 1) / size;
 }
 
 DataLoader::Cursor::Range DataLoader::Cursor::range_of(std::int64_t batch) const noexcept {
-  const std::int64_t size = loader_->options_.batch_size, begin = batch * size;
+  const std::int64_t size = batch_size_, begin = batch * size;
   if (begin < num_samples())
     return {.begin = begin, .count = std::min(size, num_samples() - begin), .is_repeated = false};
   return {.begin = 0, .count = std::clamp<std::int64_t>(num_samples(), 1, size), .is_repeated = true};
 }
 
 bool DataLoader::Cursor::uses_views() const {
-  return !shuffles() && device_.is_cpu() && num_ranks_ == 1 && loader_->dataset_->has_views();
+  return !shuffles() && device_.is_cpu() && num_ranks_ == 1 && batch_size_ == loader_->options_.batch_size &&
+         loader_->dataset_->has_views();
 }
 
 void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {

@@ -16,6 +16,7 @@ AutomaticStep::AutomaticStep(std::unique_ptr<BatchGradients> gradients, TrainSta
       update_(state, info, options, callbacks),
       window_(options.accumulate_grad_batches) {
   state_.log.column("train_loss");  // comes first in records
+  if (state_.streams.are_used()) shards_.emplace(state_);
 }
 
 void AutomaticStep::run(const Batch& batch, bool ends_window) {
@@ -36,7 +37,8 @@ void AutomaticStep::end_window() {
 
 GradientShare AutomaticStep::share() const {
   const double samples = window_.num_samples();
-  return {.scale = samples > 0 ? window_.expected() : 0, .num_samples = samples};
+  if (samples == 0) return {.scale = 0, .num_samples = 0};
+  return {.scale = shards_ ? 1 : window_.expected(), .num_samples = samples};
 }
 
 // A window that something is thrown in begins again.
@@ -46,20 +48,33 @@ void AutomaticStep::accumulate(const Batch& batch, bool ends_window) {
     window_.begin();
     losses_.clear();
   }
-  const double factor = window_.add(batch);
-  // A step that is recorded has its gradients all at once.
-  if (GradientReducer* reducer = update_.reducer();
-      reducer != nullptr && ends_window && state_.optimizer && !info_.why_not_recorded.empty())
-    reducer->send_while_ready(*state_.optimizer, share());
-  const at::Tensor loss = gradients_->compute(batch, /*begins_window=*/before == 0, factor);
+  const at::Tensor loss = gradients_of(batch, before, ends_window);
   state_.log.mark(state_.log.column("train_loss"), loss);
   losses_.push_back(loss);
   state_.accumulated_batches = before + 1;
 }
 
+// `before`: batches of the window.
+at::Tensor AutomaticStep::gradients_of(const Batch& batch, std::int64_t before, bool ends_window) {
+  const double factor = window_.add(batch);
+  if (shards_) {
+    const GradientShards::Scope shard(*shards_, before);
+    const at::Tensor loss =
+        gradients_->compute(batch, /*begins_window=*/true, static_cast<double>(batch.num_counted()));
+    shards_->take(*state_.optimizer);
+    return loss;
+  }
+  // A step that is recorded has its gradients all at once.
+  if (GradientReducer* reducer = update_.reducer();
+      reducer != nullptr && ends_window && state_.optimizer && !info_.why_not_recorded.empty())
+    reducer->send_while_ready(*state_.optimizer, share());
+  return gradients_->compute(batch, /*begins_window=*/before == 0, factor);
+}
+
 void AutomaticStep::update() {
   const ActivityScope scope(info_.clock.get(), Activity::update);
   state_.accumulated_batches = 0;
+  if (shards_) shards_->give(*state_.optimizer);
   scale_gradients();
   bool is_first = true;  // of the evaluations of the loss, which has been made
   update_.run(*state_.optimizer, {losses_, share()}, "grad_norm",

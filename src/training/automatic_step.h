@@ -7,6 +7,7 @@
 #include "nn/carried_states.h"
 #include "training/accumulation_window.h"
 #include "training/batch_gradients.h"
+#include "training/gradient_shards.h"
 #include "training/optimizer_update.h"
 #include "training/step.h"
 
@@ -25,6 +26,7 @@ class AutomaticStep : public Step {
 
  private:
   void accumulate(const Batch& batch, bool ends_window);
+  at::Tensor gradients_of(const Batch& batch, std::int64_t before, bool ends_window);
   void update();
   void scale_gradients();
   GradientShare share() const;
@@ -36,6 +38,7 @@ class AutomaticStep : public Step {
   TrainerInfo& info_;
   OptimizerUpdate update_;
   AccumulationWindow window_;
+  std::optional<GradientShards> shards_;
   const Batch* batch_ = nullptr;          // of the step under way
   std::optional<CarriedStates> carried_;  // before it, where it may be evaluated again
   std::vector<at::Tensor> losses_;        // of the window

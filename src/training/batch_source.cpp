@@ -3,38 +3,58 @@
 #include <algorithm>
 #include <chrono>
 
+#include "kindling/base/error.h"
+
 namespace kindling {
 
 BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, const TrainerInfo& info,
                          std::optional<std::int64_t> limit)
-    : data_(data), loader_(std::move(loader)), info_(info), limit_(limit), cursor_(*loader_) {
-  cursor_.stage_for(info_.device());
+    : data_(data), loader_(std::move(loader)), info_(info), limit_(limit) {
+  cursors_.emplace_back(*loader_).stage_for(info_.device());
   if (!info_.device().is_cpu()) copies_ = std::make_shared<CopyStream>(info_.device());
 }
 
 std::int64_t BatchSource::num_batches() const noexcept {
-  return limit_ ? std::min(cursor_.num_batches(), *limit_) : cursor_.num_batches();
+  const std::int64_t all = cursors_.front().num_batches();
+  return (limit_ ? std::min(all, *limit_) : all) * of_cursors();
 }
 
 void BatchSource::take_only(std::int64_t num_batches) {
   limit_ = std::min(num_batches, this->num_batches());
-  cursor_.keep_order();
+  for (DataLoader::Cursor& cursor : cursors_) cursor.keep_order();
+}
+
+void BatchSource::cut(std::int64_t first, std::int64_t count, std::int64_t size) {
+  const std::int64_t batch_size = loader_->options().batch_size;
+  if (batch_size % count != 0)
+    throw ConfigError({.place = "trainer.gradient_shards",
+                       .found = "batch_size " + std::to_string(batch_size) + " is to be cut into " +
+                                std::to_string(count) + " in each process",
+                       .wanted = "a batch_size that is a multiple of it"});
+  cursors_.resize(static_cast<std::size_t>(count), cursors_.front());
+  for (DataLoader::Cursor& cursor : cursors_) {
+    cursor.shard(first++, size);
+    cursor.take_batches_of(batch_size / count);
+  }
 }
 
 // A few batches of a set are no reason to copy it whole, unless it is asked for.
 void BatchSource::keep_samples_there() {
-  const bool takes_all = num_batches() == cursor_.num_batches();
-  if (takes_all || (num_batches() > 0 && loader_->options().resident == "on")) cursor_.keep_samples_there();
+  const bool takes_all = num_batches() == cursors_.front().num_batches() * of_cursors();
+  if (takes_all || (num_batches() > 0 && loader_->options().resident == "on"))
+    for (DataLoader::Cursor& cursor : cursors_) cursor.keep_samples_there();
 }
 
 void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
-  cursor_.seek(epoch, batch);
+  for (std::int64_t i = 0; i < of_cursors(); ++i)  // where the next turn of each is
+    cursors_[static_cast<std::size_t>(i)].seek(epoch, (batch + of_cursors() - 1 - i) / of_cursors());
   batch_ = batch;
 }
 
 bool BatchSource::next(Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
-  const bool found = batch_ < num_batches() && cursor_.next(batch);
+  const bool found =
+      batch_ < num_batches() && cursors_[static_cast<std::size_t>(batch_ % of_cursors())].next(batch);
   if (found) {
     const bool counts = batch.counts();
     if (copies_) batch = copies_->move(std::move(batch));
@@ -44,6 +64,11 @@ bool BatchSource::next(Batch& batch) {
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return found;
+}
+
+at::Tensor BatchSource::indices() const {
+  const std::int64_t latest = std::max<std::int64_t>(batch_ - 1, 0);
+  return cursors_[static_cast<std::size_t>(latest % of_cursors())].indices();
 }
 
 }  // namespace kindling

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "kindling/data/data_module.h"
 #include "training/copy_stream.h"
@@ -28,12 +29,16 @@ class BatchSource {
   // Keeps the samples on the card, where the loader's options let them be, for epochs that come to all of
   // them. See DataLoader::Cursor.
   void keep_samples_there();
-  void shard(std::int64_t rank, std::int64_t size) { cursor_.shard(rank, size); }
+  void shard(std::int64_t rank, std::int64_t size) { cursors_.front().shard(rank, size); }
+  // The `count` shards from `first` on of each of the loader's batches: the first of them all, then the
+  // second … `size` are there in all processes, and batch_size is of one process. Throws ConfigError for a
+  // batch_size that cannot be cut so.
+  void cut(std::int64_t first, std::int64_t count, std::int64_t size);
   void seek(std::int64_t epoch, std::int64_t batch = 0);
   // The next batch, ready for a step; false after the last one.
   bool next(Batch& batch);
   // Which samples the latest batch holds; see DataLoader::Cursor.
-  at::Tensor indices() const { return cursor_.indices(); }
+  at::Tensor indices() const;
 
   // Seconds spent in next() since the clock was restarted.
   double wait_seconds() const noexcept { return wait_seconds_; }
@@ -44,8 +49,10 @@ class BatchSource {
   std::shared_ptr<DataLoader> loader_;
   const TrainerInfo& info_;
   std::optional<std::int64_t> limit_;
-  DataLoader::Cursor cursor_;
-  std::shared_ptr<CopyStream> copies_;  // nullptr: on the CPU
+  std::int64_t of_cursors() const noexcept { return static_cast<std::int64_t>(cursors_.size()); }
+
+  std::vector<DataLoader::Cursor> cursors_;  // which take turns
+  std::shared_ptr<CopyStream> copies_;       // nullptr: on the CPU
   std::int64_t batch_ = 0;
   double wait_seconds_ = 0;
 };

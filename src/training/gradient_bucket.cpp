@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <utility>
 
@@ -57,6 +58,30 @@ void GradientBucket::take(std::size_t i, const at::Tensor& gradient, double scal
   }
   if (!has_[i]) --num_missing_;
   has_[i] = true;
+}
+
+namespace {
+
+struct NothingUnderWay : ProcessGroup::Work {
+  void wait() override {}
+};
+
+}  // namespace
+
+// Two neighbours exchange what they have; each then has the sum of both, and so on with those who have the
+// sum of the next two. a + b has the bits of b + a.
+void GradientBucket::send(ProcessGroup& group, bool in_tree) {
+  if (!in_tree) {
+    work_ = group.start_all_reduce(flat_);
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  if (!theirs_.defined()) theirs_ = at::zeros_like(flat_);
+  for (std::int64_t distance = 1; distance < group.size(); distance *= 2) {
+    group.exchange(flat_, theirs_, group.rank() ^ distance);
+    flat_.add_(theirs_);
+  }
+  work_ = std::make_unique<NothingUnderWay>();
 }
 
 void GradientBucket::receive() {

@@ -30,7 +30,9 @@ class GradientBucket {
   bool is_full() const noexcept { return num_missing_ == 0; }
 
   bool is_sent() const noexcept { return work_ != nullptr; }
-  void send(ProcessGroup& group) { work_ = group.start_all_reduce(flat_); }
+  // To be added up in an order that is the group's own, or, with `in_tree`, in that of a binary tree over the
+  // ranks: for a size that is a power of two.
+  void send(ProcessGroup& group, bool in_tree);
   // Until the sums are there; the bucket is empty then.
   void receive();
   void divide(const at::Tensor& total);  // all gradients, by a number on their device
@@ -43,6 +45,7 @@ class GradientBucket {
   at::Tensor flat_, gradients_, more_;
   std::vector<bool> has_;
   std::size_t num_missing_ = 0;
+  at::Tensor theirs_;  // of another process
   std::unique_ptr<ProcessGroup::Work> work_;
 };
 

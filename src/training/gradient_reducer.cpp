@@ -43,7 +43,7 @@ bool is_finite_on_host(const at::Tensor& loss) {
 // How the gradients of an optimizer travel.
 class GradientReducer::Plan {
  public:
-  Plan(const Optimizer& optimizer, const torch::nn::Module& model);
+  Plan(const Optimizer& optimizer, const torch::nn::Module& model, bool in_tree);
   ~Plan();
 
   bool fits(const Optimizer& optimizer, std::int64_t epoch) const;
@@ -78,7 +78,7 @@ class GradientReducer::Plan {
   std::vector<int> num_calls_;      // of autograd, in this backward
   std::string used_, used_by_any_;  // on a card: '1' for each parameter with a gradient, here and anywhere
   std::int64_t num_in_buffers_ = 0, at_buffers_ = 0, epoch_ = 0;
-  bool is_host_ = true, is_watched_ = false, has_seen_one_ = false, comes_once_ = true;
+  bool in_tree_, is_host_ = true, is_watched_ = false, has_seen_one_ = false, comes_once_ = true;
   ProcessGroup* sends_to_ = nullptr;  // while a backward is under way
   GradientShare share_;
   friend class GradientReducer;
@@ -107,8 +107,11 @@ std::vector<at::Tensor> buffers_like(const torch::nn::Module& model, const at::T
 
 }  // namespace
 
-GradientReducer::Plan::Plan(const Optimizer& optimizer, const torch::nn::Module& model)
-    : parameters_(optimizer.parameters()), names_(optimizer.names()), num_calls_(parameters_.size()) {
+GradientReducer::Plan::Plan(const Optimizer& optimizer, const torch::nn::Module& model, bool in_tree)
+    : parameters_(optimizer.parameters()),
+      names_(optimizer.names()),
+      num_calls_(parameters_.size()),
+      in_tree_(in_tree) {
   const at::Device device = parameters_.front().device();
   is_host_ = device.is_cpu();
   places_.resize(parameters_.size());
@@ -199,7 +202,7 @@ void GradientReducer::Plan::take(std::size_t parameter, double scale) {
 void GradientReducer::Plan::send_full_ones() {
   for (GradientBucket& bucket : buckets_) {
     if (&bucket == &buckets_.back() || !bucket.is_full()) return;
-    if (!bucket.is_sent()) bucket.send(*sends_to_);
+    if (!bucket.is_sent()) bucket.send(*sends_to_, /*in_tree=*/false);
   }
 }
 
@@ -215,7 +218,7 @@ void GradientReducer::Plan::send_all(ProcessGroup& group, GradientShare share,
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (!buckets_[places_[i].bucket].has(places_[i].member)) take(i, share.scale);
   for (GradientBucket& bucket : buckets_)
-    if (!bucket.is_sent()) bucket.send(group);
+    if (!bucket.is_sent()) bucket.send(group, in_tree_);
 }
 
 void GradientReducer::Plan::write_more(GradientShare share, std::span<const at::Tensor> losses,
@@ -292,8 +295,8 @@ void GradientReducer::Plan::give_buffers() {
   }
 }
 
-GradientReducer::GradientReducer(ProcessGroup& group, AgreedStop& stop, const TrainState& state)
-    : group_(group), stop_(stop), state_(state) {}
+GradientReducer::GradientReducer(ProcessGroup& group, AgreedStop& stop, const TrainState& state, bool in_tree)
+    : group_(group), stop_(stop), state_(state), in_tree_(in_tree) {}
 
 GradientReducer::~GradientReducer() {
   try {
@@ -306,7 +309,7 @@ GradientReducer::Plan& GradientReducer::plan_of(const Optimizer& optimizer) {
   std::unique_ptr<Plan>& plan = plans_[&optimizer];
   if (plan && plan->fits(optimizer, state_.progress.epoch)) return *plan;
   plan.reset();
-  plan = std::make_unique<Plan>(optimizer, *state_.model);
+  plan = std::make_unique<Plan>(optimizer, *state_.model, in_tree_);
   plan->epoch_ = state_.progress.epoch;
   return *plan;
 }

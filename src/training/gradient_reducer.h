@@ -28,8 +28,8 @@ struct GradientShare {
 // means) of process 0, which all others take.
 class GradientReducer {
  public:
-  // All outlive it.
-  GradientReducer(ProcessGroup& group, AgreedStop& stop, const TrainState& state);
+  // All outlive it. With `in_tree` sums do not hang on the number of processes; see GradientShards.
+  GradientReducer(ProcessGroup& group, AgreedStop& stop, const TrainState& state, bool in_tree);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
@@ -49,6 +49,7 @@ class GradientReducer {
   ProcessGroup& group_;
   AgreedStop& stop_;
   const TrainState& state_;
+  const bool in_tree_;
   std::map<const Optimizer*, std::unique_ptr<Plan>> plans_;
   AgreedStop::Votes votes_{};                 // on their way
   std::unique_ptr<ProcessGroup::Work> vote_;  // of a training on cards

@@ -57,6 +57,11 @@ ManualStep::ManualStep(TrainState& state, TrainerInfo& info, const TrainerOption
                        .found = "one is given, and " + state.model->name() + " has several of its own",
                        .wanted = "those of its configure_named_optimizers()",
                        .remedy = "give their options to the model"});
+  if (options.gradient_shards > 1)
+    throw ConfigError({.place = "gradient_shards",
+                       .found = std::to_string(options.gradient_shards) + ", and " + state.model->name() +
+                                " runs its updates itself",
+                       .wanted = "1"});
   if (options.accumulate_grad_batches > 1)
     throw ConfigError({.place = "accumulate_grad_batches",
                        .found = std::to_string(options.accumulate_grad_batches) + ", and " +

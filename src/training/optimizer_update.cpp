@@ -44,7 +44,9 @@ OptimizerUpdate::OptimizerUpdate(TrainState& state, const TrainerInfo& info, con
       callbacks_(callbacks),
       guard_(options),
       norms_(options.track_grad_norm) {
-  if (options.process_group) reducer_.emplace(*options.process_group, *info.stop, state);
+  const bool in_tree = options.gradient_shards > 1;
+  if (options.process_group || in_tree)
+    reducer_.emplace(options.process_group ? *options.process_group : alone_, *info.stop, state, in_tree);
 }
 
 void OptimizerUpdate::run(Optimizer& optimizer, const Origin& origin, const std::string& norm_column,

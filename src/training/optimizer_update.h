@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "distributed/lone_group.h"
 #include "training/callbacks.h"
 #include "training/gradient_norms.h"
 #include "training/gradient_reducer.h"
@@ -46,7 +47,8 @@ class OptimizerUpdate {
   const Callbacks& callbacks_;
   NonfiniteGuard guard_;
   GradientNorms norms_;
-  std::optional<GradientReducer> reducer_;  // of a training by several processes
+  LoneGroup alone_;
+  std::optional<GradientReducer> reducer_;  // of a training by several processes, or with gradient_shards
 };
 
 }  // namespace kindling

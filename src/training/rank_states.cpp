@@ -46,6 +46,13 @@ bool is_between_epochs(const StateDict& saved) {
          phase->second == "training";
 }
 
+// The random states of gradient shards belong to no process.
+void add(StateDict& all, const std::string& prefix, const StateDict& part) {
+  for (const auto& [name, tensor] : part.tensors)
+    all.tensors.emplace_back(name.starts_with(ShardStreams::kPrefix) ? name : prefix + name, tensor);
+  for (const auto& [name, value] : part.metadata) all.metadata[prefix + name] = value;
+}
+
 }  // namespace
 
 StateDict state_of_all(const StateDict& own, ProcessGroup& group) {
@@ -56,7 +63,7 @@ StateDict state_of_all(const StateDict& own, ProcessGroup& group) {
                           "the state of process " + std::to_string(rank));
   };
   if (group.rank() != 0) replace_own(all, part(0));
-  for (std::int64_t rank = 1; rank < group.size(); ++rank) put(all, prefix_of(rank), part(rank));
+  for (std::int64_t rank = 1; rank < group.size(); ++rank) add(all, prefix_of(rank), part(rank));
   all.metadata[kProcesses] = std::to_string(group.size());
   return all;
 }
@@ -74,7 +81,12 @@ StateDict own_state(const StateDict& saved, const ProcessGroup* group) {
     std::erase_if(state.tensors, [&](const auto& item) { return item.first.starts_with(prefix_of(other)); });
     std::erase_if(state.metadata, [&](const auto& item) { return item.first.starts_with(prefix_of(other)); });
   }
-  if (rank > 0 && rank < saved_size) replace_own(state, part_of(saved, prefix_of(rank)));
+  if (rank > 0 && rank < saved_size) {
+    StateDict own = part_of(saved, prefix_of(rank));
+    for (const auto& item : saved.tensors)
+      if (item.first.starts_with(ShardStreams::kPrefix)) own.tensors.push_back(item);
+    replace_own(state, own);
+  }
   return state;
 }
 

@@ -20,6 +20,7 @@ ProcessGroup::NamedTexts values_of(const TrainerOptions& options) {
           {"max_steps", options.max_steps ? std::to_string(*options.max_steps) : ""},
           {"gradient_clip_val", number_text(options.gradient_clip_val)},
           {"accumulate_grad_batches", std::to_string(options.accumulate_grad_batches)},
+          {"gradient_shards", std::to_string(options.gradient_shards)},
           {"precision", options.precision},
           {"on_nonfinite", options.on_nonfinite},
           {"check_val_every_n_epoch", std::to_string(options.check_val_every_n_epoch)},
@@ -48,12 +49,16 @@ void add_tensors(ProcessGroup::NamedTexts& to, const char* kind, std::vector<at:
 
 }  // namespace
 
-void start_together(ProcessGroup& group, Module& model, const TrainerOptions& options) {
+void require_shapes(Module& model) {
   if (const auto lazy = layers_without_shape(model); !lazy.empty())
     throw ConfigError({.place = "layer '" + lazy.front().first + "'",
                        .found = "it is lazy and has no shape yet",
-                       .wanted = "shapes, which processes compare before they begin",
+                       .wanted = "parameters, which all processes begin with",
                        .remedy = "call layer_summary(model, data) first"});
+}
+
+void start_together(ProcessGroup& group, Module& model, const TrainerOptions& options) {
+  require_shapes(model);
   ProcessGroup::NamedTexts values = values_of(options);
   std::vector<at::Tensor> tensors;
   values.push_back({"the model", model.name()});

@@ -7,9 +7,11 @@
 
 namespace kindling {
 
+// Throws ConfigError for a lazy layer that has no parameters yet: processes must begin with the same ones.
+void require_shapes(Module& model);
+
 // Throws DistributedError, in all processes, for options of the training or tensors of the model that differ
-// between them. Then they have the parameters and buffers of process 0. Throws ConfigError for a lazy layer
-// that has no shape yet.
+// between them. Then they have the parameters and buffers of process 0. See require_shapes().
 void start_together(ProcessGroup& group, Module& model, const TrainerOptions& options);
 
 // The same for what the processes have shares of; nullptr: no validation.

@@ -181,6 +181,7 @@ void TrainState::save(StateDict& state) {
     scaler->save(scale);
     put(state, kScaler, scale);
   }
+  streams.save(state);
   log.save(state, kLog);
   save_callbacks(options_.callbacks, state);
   state.metadata[std::string(kProgress) + "epoch"] = std::to_string(progress.epoch);
@@ -214,6 +215,7 @@ void TrainState::load(const StateDict& state) {
   if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
   if (plateaus) plateaus->load(part_of(state, kSchedule));
   if (scaler) scaler->load(part_of(state, kScaler));
+  streams.load(state);
   log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
   const auto count = [&](const std::string& name) {

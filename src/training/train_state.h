@@ -15,6 +15,7 @@
 #include "kindling/optim/plateau.h"
 #include "kindling/training/trainer_options.h"
 #include "training/grad_scaler.h"
+#include "training/shard_streams.h"
 #include "training/time_limit.h"
 
 namespace kindling {
@@ -27,7 +28,7 @@ class TrainState {
       : log(device), time(options.max_time), options_(options) {}
 
   // What the names begin with of saved things that each of several processes has of its own.
-  static constexpr std::string_view kOwnPrefixes[] = {"carried.", "log.", "random."};
+  static constexpr std::string_view kOwnPrefixes[] = {"carried.", "log.", "random.", ShardStreams::kPrefix};
 
   std::shared_ptr<Module> model{};
   std::unique_ptr<Optimizer> optimizer{};    // made when it is first needed
@@ -37,6 +38,7 @@ class TrainState {
   std::int64_t accumulated_batches = 0;  // whose gradients wait for the rest of their window
   EpochLog log;                          // of the running epoch's training
   std::optional<GradScaler> scaler;      // with a precision that needs it
+  ShardStreams streams;                  // with gradient_shards
   TimeLimit time;
   bool early_stop_waits = false;  // it was requested, and the training has not come to its least length yet
   std::string run_id{};           // of the training, through all its stops

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "device/libtorch_version.h"
 #include "device/random_state.h"
@@ -32,11 +33,29 @@ void require_processes(const TrainerOptions& options) {
                          "sets process_group = ProcessGroup::from_environment()"});
 }
 
+// The shards of each process are the batches of its window.
+std::int64_t shards_of_process(const TrainerOptions& options) {
+  const std::int64_t shards = options.gradient_shards,
+                     size = options.process_group ? options.process_group->size() : 1;
+  const auto refuse = [&](const std::string& found, const std::string& wanted) {
+    throw ConfigError({.place = "trainer.gradient_shards", .found = found, .wanted = wanted});
+  };
+  if (!std::has_single_bit(static_cast<std::uint64_t>(shards)))
+    refuse("it is " + std::to_string(shards), "a power of two");
+  if (shards % size != 0)
+    refuse("it is " + std::to_string(shards) + ", for " + std::to_string(size) + " processes",
+           "a multiple of them");
+  if (options.accumulate_grad_batches > 1)
+    refuse("accumulate_grad_batches is " + std::to_string(options.accumulate_grad_batches), "1 beside it");
+  return shards / size;
+}
+
 TrainerOptions resolved(TrainerOptions options) {
   require_matching_libtorch();
   validate(options, "TrainerOptions");
   if (options.process_group && options.process_group->size() == 1) options.process_group = nullptr;
   require_processes(options);
+  if (options.gradient_shards > 1) options.accumulate_grad_batches = shards_of_process(options);
   if (options.fast_dev_run) {
     options.max_epochs = 1;
     options.max_steps = 1;
@@ -141,7 +160,7 @@ void Trainer::Impl::prepare_data(DataModule& new_data) {
                            {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader},
                            options.limit_train_batches));
   if (options.overfit_batches) train_->take_only(options.overfit_batches->of(train_->num_batches()));
-  if (group() != nullptr) share(*train_);
+  share_training(*train_);
   require_interval(train_->num_batches());
   data = &new_data;
   validation_.reset();
@@ -161,6 +180,14 @@ void Trainer::Impl::give_shapes(Module& model, DataModule& from) {
 }
 
 void Trainer::Impl::share(BatchSource& source) const { source.shard(group()->rank(), group()->size()); }
+
+void Trainer::Impl::share_training(BatchSource& source) const {
+  const std::int64_t own = options.accumulate_grad_batches;
+  if (options.gradient_shards > 1)
+    source.cut((group() != nullptr ? group()->rank() : 0) * own, own, options.gradient_shards);
+  else if (group() != nullptr)
+    share(source);
+}
 
 void Trainer::Impl::require_interval(std::int64_t num_batches) const {
   const std::int64_t interval = options.val_check_interval.of(num_batches);
@@ -183,6 +210,10 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   board.clear();
   if (options.max_epochs) board.options().xlim = {0, static_cast<double>(*options.max_epochs)};
   if (stop.stop_requested() && stop.reason() != FitReason::requested) stop.reset();  // of another training
+  if (options.gradient_shards > 1) {
+    require_shapes(*model);
+    state.streams.start(info->device(), options.gradient_shards, group());
+  }
   state.start(std::move(model));
   step_ = make_step(state, *info, options, callbacks);
   if (group() != nullptr) part_random_state(info->device(), group()->rank());
@@ -197,7 +228,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
   std::optional<StateDict> saved;  // read before anything is touched
   if (!fit_options.resume.empty()) saved = load_checkpoint(fit_options.resume);
   const FitScope scope{*this};
-  if (group() != nullptr) give_shapes(*model, new_data);
+  if (group() != nullptr || options.gradient_shards > 1) give_shapes(*model, new_data);
   prepare_data(new_data);
   prepare_model(model);
   if (saved) state.announce(*saved);

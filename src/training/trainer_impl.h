@@ -68,7 +68,8 @@ class Trainer::Impl {
   FitParts parts();
   void require_interval(std::int64_t num_batches) const;  // throws ConfigError
   void share(BatchSource& source) const;                  // among the processes
-  void give_shapes(Module& model, DataModule& data);      // to lazy layers, before processes compare
+  void share_training(BatchSource& source) const;
+  void give_shapes(Module& model, DataModule& data);  // to lazy layers, before processes compare
   void tell_of_error(std::exception_ptr error) noexcept;
   void end_fit(FitResult& result);
 

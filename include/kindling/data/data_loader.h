@@ -66,6 +66,8 @@ class KINDLING_API DataLoader {
     // for its last batch gets its first batch again, which counts nothing (Batch::num_counted()). Holds from
     // the next seek() on.
     void shard(std::int64_t rank, std::int64_t size);
+    // Instead of the loader's batch_size. Holds from the next seek() on.
+    void take_batches_of(std::int64_t batch_size) { batch_size_ = batch_size; }
     // The samples come in their order, however the loader shuffles. Holds from the next seek() on.
     void keep_order() noexcept { keeps_order_ = true; }
     // The next batch is number `batch` of an epoch.
@@ -91,7 +93,7 @@ class KINDLING_API DataLoader {
 
     DataLoader* loader_;
     Device device_;
-    std::int64_t rank_ = 0, num_ranks_ = 1;
+    std::int64_t rank_ = 0, num_ranks_ = 1, batch_size_;
     bool keeps_order_ = false;
     at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek()
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host

@@ -30,6 +30,10 @@ struct TrainerOptions {
   std::int64_t min_epochs = 0, min_steps = 0;  // an early stop waits for both of them
   // Batches whose gradients make one optimizer step, by their samples; the last ones may be fewer.
   std::int64_t accumulate_grad_batches = 1;
+  // A power of two above 1: the batch of all processes together is cut into so many shards, each with random
+  // numbers and batch statistics of its own, whose gradients are added up in an order of their own. A
+  // training then comes to the same weights, bit for bit, with 1, 2, 4 … processes (docs/several_processes.md).
+  std::int64_t gradient_shards = 1;
   // Types that a training keeps its numbers in ("true") or computes in where it gains by it ("mixed"). With
   // "64-true" and "bf16-true" the trainer gives the model and the floating-point tensors of batches this
   // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
@@ -89,6 +93,9 @@ struct TrainerOptions {
       kindling::field("max_steps", &TrainerOptions::max_steps, {.doc = "optimizer steps", .min = 1}),
       kindling::field("accumulate_grad_batches", &TrainerOptions::accumulate_grad_batches,
                       {.doc = "batches whose gradients make one optimizer step", .min = 1}),
+      kindling::field("gradient_shards", &TrainerOptions::gradient_shards,
+                      {.doc = "shards of a batch whose sum does not hang on the number of processes; 1: off",
+                       .min = 1}),
       kindling::field("max_time", &TrainerOptions::max_time,
                       {.doc = "longest time, as days:hours:minutes:seconds; empty: any"}),
       kindling::field("min_epochs", &TrainerOptions::min_epochs,
