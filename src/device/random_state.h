@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "kindling/device/device.h"
@@ -12,6 +13,10 @@ namespace kindling {
 // in host memory. Restoring gives the same numbers again.
 std::vector<at::Tensor> random_state(Device device);
 void set_random_state(Device device, const std::vector<at::Tensor>& state);
+
+// Has these generators give other numbers than those of another process in the same state: with the seeds
+// that `rank` makes of it. Nothing for rank 0.
+void part_random_state(Device device, std::int64_t rank);
 
 // Gives back the random state that it found.
 class RandomStateGuard {

@@ -1,5 +1,6 @@
 #include <torch/nn/module.h>
 
+#include <cstring>
 #include <set>
 
 #include "checkpoint/checkpoint_file.h"
@@ -82,6 +83,22 @@ StateDict read_state(const WeightsFile& file) {
     state.tensors.emplace_back(name,
                                first < i ? state.tensors[first].second : at::empty(shape, scalar_type(type)));
     if (first == i) file.read(i, state.tensors[i].second.mutable_data_ptr());
+  }
+  return state;
+}
+
+std::string state_bytes(const StateDict& state) {
+  return serialize_safetensors(HostTensors(state).writes, state.metadata);
+}
+
+StateDict state_of_bytes(const std::string& bytes, const std::string& place) {
+  const SafetensorsIndex index = parse_safetensors(bytes, place);
+  StateDict state{.tensors = {}, .metadata = index.metadata};
+  for (const TensorEntry& entry : index.tensors) {
+    const at::Tensor tensor = at::empty(entry.shape, scalar_type(entry.type));
+    if (tensor.numel() > 0)
+      std::memcpy(tensor.mutable_data_ptr(), bytes.data() + entry.begin, entry.end - entry.begin);
+    state.tensors.emplace_back(entry.name, tensor);
   }
   return state;
 }

@@ -17,6 +17,10 @@ struct HostTensors {
   std::vector<TensorToWrite> writes;
 };
 
+// A state as bytes, those of a file of safetensors, and back.
+std::string state_bytes(const StateDict& state);
+StateDict state_of_bytes(const std::string& bytes, const std::string& place);
+
 // To the CPU; entries of the same values are one tensor.
 StateDict read_state(const WeightsFile& file);
 

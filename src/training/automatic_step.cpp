@@ -22,7 +22,7 @@ void AutomaticStep::run(const Batch& batch, bool ends_window) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
   batch_ = &batch;
   if (!state_.optimizer || state_.optimizer->needs_closure()) carried_.emplace(*state_.model);
-  accumulate(batch);
+  accumulate(batch, ends_window);
   if (ends_window) update();
   end_row(static_cast<double>(batch.num_counted()));
 }
@@ -34,15 +34,24 @@ void AutomaticStep::end_window() {
   end_row(state_.log.tag(state_.log.num_rows() - 1).weight);
 }
 
+GradientShare AutomaticStep::share() const {
+  const double samples = window_.num_samples();
+  return {.scale = samples > 0 ? window_.expected() : 0, .num_samples = samples};
+}
+
 // A window that something is thrown in begins again.
-void AutomaticStep::accumulate(const Batch& batch) {
+void AutomaticStep::accumulate(const Batch& batch, bool ends_window) {
   const std::int64_t before = std::exchange(state_.accumulated_batches, 0);
   if (before == 0) {
     window_.begin();
     losses_.clear();
   }
-  const at::Tensor loss =
-      gradients_->compute(batch, /*begins_window=*/before == 0, window_.add(batch.num_samples()));
+  const double factor = window_.add(batch);
+  // A step that is recorded has its gradients all at once.
+  if (GradientReducer* reducer = update_.reducer();
+      reducer != nullptr && ends_window && state_.optimizer && !info_.why_not_recorded.empty())
+    reducer->send_while_ready(*state_.optimizer, share());
+  const at::Tensor loss = gradients_->compute(batch, /*begins_window=*/before == 0, factor);
   state_.log.mark(state_.log.column("train_loss"), loss);
   losses_.push_back(loss);
   state_.accumulated_batches = before + 1;
@@ -53,7 +62,7 @@ void AutomaticStep::update() {
   state_.accumulated_batches = 0;
   scale_gradients();
   bool is_first = true;  // of the evaluations of the loss, which has been made
-  update_.run(*state_.optimizer, losses_, "grad_norm",
+  update_.run(*state_.optimizer, {losses_, share()}, "grad_norm",
               [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
   losses_.clear();
   update_.guard().mark(state_.log, update_.scaler());
@@ -68,7 +77,7 @@ void AutomaticStep::end_row(double weight) {
 }
 
 void AutomaticStep::scale_gradients() {
-  if (window_.rest() == 1) return;
+  if (update_.reducer() != nullptr || window_.rest() == 1) return;
   const at::NoGradGuard no_grad;
   if (const auto gradients = state_.optimizer->gradients(); !gradients.empty())
     at::_foreach_mul_(at::TensorList(gradients.data(), gradients.size()), window_.rest());

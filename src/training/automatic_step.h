@@ -24,9 +24,10 @@ class AutomaticStep : public Step {
   void end_epoch() override { gradients_->end_epoch(); }
 
  private:
-  void accumulate(const Batch& batch);
+  void accumulate(const Batch& batch, bool ends_window);
   void update();
   void scale_gradients();
+  GradientShare share() const;
   at::Tensor evaluate_again();  // the loss and gradients of the batch, for optimizers that need a closure
   void end_row(double weight);
 

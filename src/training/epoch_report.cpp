@@ -1,7 +1,10 @@
 #include "training/epoch_report.h"
 
+#include <ATen/ops/scalar_tensor.h>
+
 #include <algorithm>
 
+#include "metrics/means_of_all.h"
 #include "training/nonfinite_guard.h"
 
 namespace kindling {
@@ -26,8 +29,16 @@ void put_counts(Record& record, const TransferCounts& counts) {
 }  // namespace
 
 EpochReport::EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers,
-                         std::int64_t every_n_steps, EpochClock* clock)
-    : state_(state), loggers_(std::move(loggers)), every_n_steps_(every_n_steps), clock_(clock) {}
+                         std::int64_t every_n_steps, EpochClock* clock, ProcessGroup* group)
+    : state_(state), every_n_steps_(every_n_steps), clock_(clock), group_(group) {
+  if (group_ == nullptr || group_->rank() == 0) loggers_ = std::move(loggers);
+}
+
+double EpochReport::num_samples_of_all() const {
+  const at::Tensor count = at::scalar_tensor(num_samples_, at::kDouble);
+  if (group_ != nullptr) group_->all_reduce(count);
+  return count.item<double>();
+}
 
 void EpochReport::start() {
   latest_.clear();
@@ -134,7 +145,7 @@ Record EpochReport::close(const NamedValues& validation) {
   Record record{.kind = Record::Kind::epoch,
                 .global_step = state_.progress.global_step,
                 .epoch = state_.progress.epoch + 1,
-                .values = state_.log.means(skipped)};
+                .values = means_of_all(state_.log, group_, skipped)};
   for (const auto& [name, value] : validation)  // what a model logs in both has a mean of each
     put(record, record.find(name) == nullptr ? name : "val_" + name, value);
   put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
@@ -142,7 +153,7 @@ Record EpochReport::close(const NamedValues& validation) {
     put(record, "skipped_steps", static_cast<double>(steps.size()));
   put_shares(record);
   put(record, "epoch_time_s", seconds());
-  put(record, "samples_per_s", static_cast<double>(num_samples_) / train_seconds_);
+  put(record, "samples_per_s", num_samples_of_all() / train_seconds_);
   put(record, "data_wait_share", data_wait_seconds() / train_seconds_);
   put_counts(record, transfer_counts() - counts_at_start_);
   read_latest();

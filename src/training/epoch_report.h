@@ -18,9 +18,11 @@ namespace kindling {
 // board.
 class EpochReport {
  public:
-  // A step record every n steps; 0: none. `state` and `clock` (nullptr: none) outlive the report.
+  // A step record every n steps; 0: none. `state`, `clock` (nullptr: none) and `group` (nullptr: this process
+  // alone) outlive the report. Of several processes, an epoch's record is of all, and the same everywhere,
+  // times and counts aside; loggers are told by process 0, whose own a step's record is.
   EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers, std::int64_t every_n_steps,
-              EpochClock* clock);
+              EpochClock* clock, ProcessGroup* group);
 
   // A training begins.
   void start();
@@ -80,6 +82,7 @@ class EpochReport {
   using Clock = std::chrono::steady_clock;
 
   void put_shares(Record& record) const;
+  double num_samples_of_all() const;
   void read_latest();
   void report_steps(std::int64_t rows);
   Record step_record(std::int64_t row, std::int64_t num_rows) const;
@@ -88,6 +91,7 @@ class EpochReport {
   std::vector<std::shared_ptr<Logger>> loggers_;
   std::int64_t every_n_steps_;
   EpochClock* clock_;
+  ProcessGroup* group_;
   BatchSource* source_ = nullptr;
   std::int64_t num_reported_rows_ = 0, num_samples_ = 0;
   double train_seconds_ = 0, left_out_seconds_ = 0;

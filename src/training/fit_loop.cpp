@@ -12,6 +12,7 @@
 #include "training/libtorch_errors.h"
 #include "training/monitored_value.h"
 #include "training/named_optimizers.h"
+#include "training/rank_states.h"
 #include "training/validation.h"
 
 namespace kindling {
@@ -123,17 +124,19 @@ StateDict save_point(const FitParts& fit) {
   StateDict state;
   fit.state.save(state);
   fit.report.report_all();
-  stop_if_diverged(fit);
+  stop_if_diverged(fit);  // here and in the other processes
   if (fit.divergence.step())
     throw CheckpointError({.place = "the training",
                            .found = "it has diverged at step " + std::to_string(*fit.divergence.step()),
                            .wanted = "a state to go on from",
                            .remedy = "go on from an earlier checkpoint"});
+  if (fit.group != nullptr) state = state_of_all(state, *fit.group);
   return state;
 }
 
 void resume(const FitParts& fit, const StateDict& saved) {
-  fit.state.load(saved);
+  fit.state.load(own_state(saved, fit.group));
+  if (!has_own_state(saved, fit.group)) part_random_state(fit.state.log.device(), fit.group->rank());
   const RandomStateGuard random_state(fit.state.log.device());  // against what is drawn here
   // Checkpoints from later on go first: they count on what the loggers now take back.
   fit.callbacks.call(&Callback::on_resume, *fit.state.model);
@@ -157,9 +160,11 @@ bool is_left_open(const FitParts& fit) {
 
 Metrics fit_loop(const FitParts& fit) {
   Metrics latest;
+  fit.stop.ask_all();
   while (!is_done(fit) || is_left_open(fit)) {
     auto metrics = fit_epoch(fit);
     if (metrics) latest = std::move(*metrics);
+    fit.stop.ask_all();
   }
   return latest;
 }

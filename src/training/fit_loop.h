@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "kindling/training/stop_token.h"
+#include "training/agreed_stop.h"
 #include "training/batch_source.h"
 #include "training/callbacks.h"
 #include "training/divergence_report.h"
@@ -23,7 +23,8 @@ struct FitParts {
   DivergenceReport& divergence;
   EpochLog& evaluation_log;
   const Callbacks& callbacks;
-  const StopToken& stop;
+  AgreedStop& stop;
+  ProcessGroup* group;      // nullptr: this process alone
   BatchSource* train;       // nullptr: an own loop brings its batches
   BatchSource* validation;  // nullptr: there is none
 };

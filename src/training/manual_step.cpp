@@ -70,6 +70,7 @@ void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
   left_out_.reset();
   found_inf_.reset();
+  num_counted_ = batch.num_counted();
   const at::Tensor loss = training_step(batch);
   require_one_number(loss, state_.model->name() + "::training_step", "the number to show as train_loss");
   state_.log.mark(state_.log.column("train_loss"), loss);
@@ -105,7 +106,10 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   }
   if (optimizer.gradients().empty()) refuse_without_gradients(optimizer, place);
   const ActivityScope scope(info_.clock.get(), Activity::update);
-  update_.run(optimizer, {&loss, 1}, "grad_norm_" + text, /*closure=*/nullptr);
+  const double num_samples = static_cast<double>(num_counted_);
+  update_.run(optimizer, {{&loss, 1}, {.scale = num_samples, .num_samples = num_samples}},
+              "grad_norm_" + text,
+              /*closure=*/nullptr);
   state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
   note_left_out();
 }

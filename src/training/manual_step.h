@@ -36,6 +36,7 @@ class ManualStep : public Step, private ManualUpdates {
   // Of the updates of the step under way.
   std::optional<NonfiniteGuard::LeftOut> left_out_;
   at::Tensor found_inf_;  // by the scaler
+  std::int64_t num_counted_ = 0;
 };
 
 }  // namespace kindling

@@ -1,5 +1,6 @@
 #include "kindling/training/model_checkpoint.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <utility>
@@ -33,15 +34,13 @@ class ModelCheckpoint::Impl {
 
   // Own loops have no on_fit_start, and may begin another training.
   void open(const Trainer& trainer, const Module& model) {
-    if (folder_ && run_id_ == trainer.run_id()) return;
+    if (is_open_ && run_id_ == trainer.run_id()) return;
     close();
+    group_ = trainer.options().process_group;
     monitor_ = monitor_of(options.monitor, options.mode, model, "ModelCheckpoint");
-    folder_.emplace(options.dirpath, CheckpointRetention{.keep_last = options.keep_last,
-                                                         .keep_best = options.keep_best,
-                                                         .higher_is_better = monitor_.higher_is_better});
     run_id_ = trainer.run_id();
-    require_own_folder();
-    if (options.asynchronous) thread_.emplace();
+    if (!group_ || group_->rank() == 0) open_folder();
+    is_open_ = true;
     latest_time_ = SaveClock::now();
     saved_.reset();
     is_waiting_ = false;
@@ -55,6 +54,7 @@ class ModelCheckpoint::Impl {
   // Between two steps. A save that falls due while the one before is being written is made as soon as that is
   // done: the training does not wait.
   bool is_due(const Progress& at) {
+    if (group_) return is_step_to_save(at);
     if (has_fallen_due(at)) is_waiting_ = true;
     return is_waiting_ && !(thread_ && thread_->is_busy());
   }
@@ -73,7 +73,7 @@ class ModelCheckpoint::Impl {
     open(trainer, *trainer.model());
     saved_ = trainer.progress();
     is_waiting_ = false;
-    folder_->set_aside_after(run_id_, saved_->global_step);
+    if (folder_) folder_->set_aside_after(run_id_, saved_->global_step);
   }
 
   // Until everything is durable.
@@ -83,9 +83,15 @@ class ModelCheckpoint::Impl {
   void close() {
     thread_.reset();
     folder_.reset();
+    is_open_ = false;
   }
-  bool is_waiting() const { return is_waiting_; }
-  bool is_open() const { return folder_.has_value(); }
+  bool is_open() const { return is_open_; }
+  // Whether a save has fallen due that does not hang on steps; of several processes, in any of them.
+  bool is_asked() {
+    if (!group_) return requested.exchange(false, std::memory_order_relaxed) || is_waiting_;
+    const auto all = group_->all_gather(has_fallen_due(std::nullopt) ? "1" : "0");
+    return std::ranges::find(all, "1") != all.end();
+  }
 
   bool higher_is_better() const { return monitor_.higher_is_better; }
 
@@ -106,6 +112,8 @@ class ModelCheckpoint::Impl {
       state.metadata[kMonitorNameKey] = monitor_.name;
       state.metadata[kMonitorValueKey] = number_text(*value);
     }
+    saved_ = at;
+    if (!folder_) return;  // another process writes
     const std::filesystem::path file = folder_->file_of(at.global_step);
     const auto write_and_prune = [file, &folder = *folder_, run_id = run_id_](const StateDict& of) {
       save_checkpoint(of, file);
@@ -117,14 +125,25 @@ class ModelCheckpoint::Impl {
     } else {
       write_and_prune(state);
     }
-    saved_ = at;
   }
 
-  bool has_fallen_due(const Progress& at) {
+  bool is_step_to_save(const Progress& at) const {
+    return options.every_n_steps && at.global_step % *options.every_n_steps == 0;
+  }
+
+  bool has_fallen_due(const std::optional<Progress>& at) {
     if (requested.exchange(false, std::memory_order_relaxed)) return true;
-    if (options.every_n_steps && at.global_step % *options.every_n_steps == 0) return true;
+    if (at && is_step_to_save(*at)) return true;
     return options.every_minutes && SaveClock::now() - latest_time_ >=
                                         std::chrono::duration<double, std::ratio<60>>(*options.every_minutes);
+  }
+
+  void open_folder() {
+    folder_.emplace(options.dirpath, CheckpointRetention{.keep_last = options.keep_last,
+                                                         .keep_best = options.keep_best,
+                                                         .higher_is_better = monitor_.higher_is_better});
+    require_own_folder();
+    if (options.asynchronous) thread_.emplace();
   }
 
   // Files of different trainings would have the same names.
@@ -155,8 +174,10 @@ class ModelCheckpoint::Impl {
 
   Module::Monitor monitor_;
   std::string run_id_;
-  std::optional<CheckpointFolder> folder_;
-  std::optional<Progress> saved_;  // where the latest checkpoint stands
+  std::shared_ptr<ProcessGroup> group_;
+  bool is_open_ = false;
+  std::optional<CheckpointFolder> folder_;  // of process 0
+  std::optional<Progress> saved_;           // where the latest checkpoint stands
   SaveClock::time_point latest_time_;
   bool is_waiting_ = false;  // a save that has fallen due
   StateCopy copy_;           // what the thread writes
@@ -208,9 +229,7 @@ void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record
   impl_->open(trainer, model);
   impl_->check();
   const std::int64_t every = impl_->options.every_n_epochs;
-  const bool is_asked = impl_->requested.exchange(false, std::memory_order_relaxed);
-  if (is_asked || impl_->is_waiting() || (every > 0 && record.epoch % every == 0))
-    impl_->save(trainer, &record);
+  if (impl_->is_asked() || (every > 0 && record.epoch % every == 0)) impl_->save(trainer, &record);
 }
 
 void ModelCheckpoint::on_fit_end(Trainer& trainer, Module&, const FitResult& result) {
@@ -219,7 +238,9 @@ void ModelCheckpoint::on_fit_end(Trainer& trainer, Module&, const FitResult& res
     Impl& impl;
     ~Closing() { impl.close(); }
   } closing{*impl_};
-  if (result.status != FitStatus::diverged) impl_->save(trainer);
+  // After an error the other processes are gone, and with them their part of what is saved.
+  const bool is_lost = result.status == FitStatus::failed && trainer.options().process_group;
+  if (result.status != FitStatus::diverged && !is_lost) impl_->save(trainer);
   impl_->finish();
 }
 

@@ -27,10 +27,35 @@ SchedulePoint schedule_point(const TrainerOptions& options, const Progress& prog
   return {.step = progress.epoch, .total_steps = epochs};
 }
 
+void require_one_evaluation(const Optimizer& optimizer) {
+  if (!optimizer.needs_closure()) return;
+  throw ConfigError({.place = "optimizer",
+                     .found = "it evaluates the loss several times, each process that of its own samples",
+                     .wanted = "one of the other optimizers, or one process"});
+}
+
 }  // namespace
 
-void OptimizerUpdate::run(Optimizer& optimizer, std::span<const at::Tensor> losses,
-                          const std::string& norm_column, const Optimizer::Closure& closure) {
+OptimizerUpdate::OptimizerUpdate(TrainState& state, const TrainerInfo& info, const TrainerOptions& options,
+                                 const Callbacks& callbacks)
+    : state_(state),
+      info_(info),
+      options_(options),
+      callbacks_(callbacks),
+      guard_(options),
+      norms_(options.track_grad_norm) {
+  if (options.process_group) reducer_.emplace(*options.process_group, *info.stop, state);
+}
+
+void OptimizerUpdate::run(Optimizer& optimizer, const Origin& origin, const std::string& norm_column,
+                          const Optimizer::Closure& closure) {
+  std::span<const at::Tensor> losses = origin.losses;
+  at::Tensor of_all;
+  if (reducer_) {
+    require_one_evaluation(optimizer);
+    of_all = reducer_->reduce(optimizer, origin.share, losses);
+    losses = {&of_all, 1};
+  }
   if (scaler() != nullptr) scaler()->unscale(optimizer);
   norms_.mark(state_.log, optimizer, *state_.model);
   guard_.look(losses, optimizer, clip(optimizer, norm_column), scaler());

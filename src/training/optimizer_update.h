@@ -2,11 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <span>
 #include <string>
 
 #include "training/callbacks.h"
 #include "training/gradient_norms.h"
+#include "training/gradient_reducer.h"
 #include "training/nonfinite_guard.h"
 #include "training/train_state.h"
 #include "training/trainer_info.h"
@@ -14,23 +16,22 @@
 namespace kindling {
 
 // What steps of every kind come to: the update of an optimizer with the gradients that are there. They are
-// unscaled, measured, looked at and clipped; then schedule, callbacks, update.
+// added up over the processes, unscaled, measured, looked at and clipped; then schedule, callbacks, update.
 class OptimizerUpdate {
  public:
   // All references outlive it.
   OptimizerUpdate(TrainState& state, const TrainerInfo& info, const TrainerOptions& options,
-                  const Callbacks& callbacks)
-      : state_(state),
-        info_(info),
-        options_(options),
-        callbacks_(callbacks),
-        guard_(options),
-        norms_(options.track_grad_norm) {}
+                  const Callbacks& callbacks);
 
-  // `losses` are those that the gradients come from, `norm_column` is where their norm is logged. The closure
-  // is for optimizers that evaluate the loss anew.
-  void run(Optimizer& optimizer, std::span<const at::Tensor> losses, const std::string& norm_column,
+  // The losses that the gradients come from, and what these are among those of other processes.
+  struct Origin {
+    std::span<const at::Tensor> losses;
+    GradientShare share;
+  };
+  // `norm_column` is where their norm is logged. The closure is for optimizers that evaluate the loss anew.
+  void run(Optimizer& optimizer, const Origin& origin, const std::string& norm_column,
            const Optimizer::Closure& closure);
+  GradientReducer* reducer() { return reducer_ ? &*reducer_ : nullptr; }
   const NonfiniteGuard& guard() const noexcept { return guard_; }
   GradScaler* scaler() const { return state_.scaler ? &*state_.scaler : nullptr; }
 
@@ -45,6 +46,7 @@ class OptimizerUpdate {
   const Callbacks& callbacks_;
   NonfiniteGuard guard_;
   GradientNorms norms_;
+  std::optional<GradientReducer> reducer_;  // of a training by several processes
 };
 
 }  // namespace kindling

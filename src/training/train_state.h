@@ -26,6 +26,9 @@ class TrainState {
   TrainState(Device device, const TrainerOptions& options)
       : log(device), time(options.max_time), options_(options) {}
 
+  // What the names begin with of saved things that each of several processes has of its own.
+  static constexpr std::string_view kOwnPrefixes[] = {"carried.", "log.", "random."};
+
   std::shared_ptr<Module> model{};
   std::unique_ptr<Optimizer> optimizer{};    // made when it is first needed
   NamedOptimizers optimizers{};              // of a ManualModule, instead

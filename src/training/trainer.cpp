@@ -172,7 +172,7 @@ void Trainer::request_stop(FitReason reason) noexcept {
   else
     impl_->stop.request_stop(reason);
 }
-StopToken Trainer::stop_token() const noexcept { return impl_->stop; }
+StopToken Trainer::stop_token() const noexcept { return impl_->stop.token(); }
 const std::vector<Device>& Trainer::gpus() const noexcept { return impl_->info->gpus; }
 Device Trainer::device() const noexcept { return impl_->info->device(); }
 const TrainerOptions& Trainer::options() const noexcept { return impl_->options; }

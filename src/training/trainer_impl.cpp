@@ -10,16 +10,33 @@
 #include "kindling/base/log.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
+#include "metrics/means_of_all.h"
+#include "tensors/state_fit.h"
 #include "training/make_info.h"
 #include "training/make_step.h"
 #include "training/memory_layout.h"
+#include "training/start_together.h"
 
 namespace kindling {
 namespace {
 
+void require_processes(const TrainerOptions& options) {
+  const std::int64_t there = options.process_group ? options.process_group->size() : 1;
+  if (options.num_processes == 1 || options.num_processes == there) return;
+  throw ConfigError({.place = "Trainer",
+                     .found = "num_processes = " + std::to_string(options.num_processes) +
+                              ", and process_group has " + std::to_string(there),
+                     .wanted = "as many",
+                     .remedy =
+                         "the program starts processes; a program of your own is started by a launcher and "
+                         "sets process_group = ProcessGroup::from_environment()"});
+}
+
 TrainerOptions resolved(TrainerOptions options) {
   require_matching_libtorch();
   validate(options, "TrainerOptions");
+  if (options.process_group && options.process_group->size() == 1) options.process_group = nullptr;
+  require_processes(options);
   if (options.fast_dev_run) {
     options.max_epochs = 1;
     options.max_steps = 1;
@@ -31,6 +48,16 @@ TrainerOptions resolved(TrainerOptions options) {
     options.overfit_batches.reset();
   }
   return options;
+}
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an error of a type of its own";
+  }
 }
 
 void require_an_end(const TrainerOptions& options) {
@@ -65,12 +92,14 @@ Callback::~Callback() = default;
 Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
     : options(resolved(std::move(asked))),
       info(make_info(options)),
+      stop(StopToken(), group()),
       state(info->device(), options),
       evaluation_log(info->device()),
       callbacks(owner, options.callbacks),
-      report(state, options.loggers, options.log_every_n_steps, info->clock.get()),
+      report(state, options.loggers, options.log_every_n_steps, info->clock.get(), group()),
       divergence(state, *info, options) {
   info->progress = &state.progress;
+  info->stop = &stop;
   if (options.num_threads) at::set_num_threads(static_cast<int>(*options.num_threads));
 }
 
@@ -94,6 +123,7 @@ FitParts Trainer::Impl::parts() {
           .evaluation_log = evaluation_log,
           .callbacks = callbacks,
           .stop = stop,
+          .group = group(),
           .train = train_ ? &*train_ : nullptr,
           .validation = validation_ ? &*validation_ : nullptr};
 }
@@ -111,17 +141,26 @@ void Trainer::Impl::prepare_data(DataModule& new_data) {
                            {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader},
                            options.limit_train_batches));
   if (options.overfit_batches) train_->take_only(options.overfit_batches->of(train_->num_batches()));
+  if (group() != nullptr) share(*train_);
   require_interval(train_->num_batches());
   data = &new_data;
   validation_.reset();
   if (auto loader = new_data.val_dataloader())
     validation_.emplace(new_data, std::move(loader), *info, options.limit_val_batches);
+  if (group() != nullptr && validation_) share(*validation_);
   if (validation_ && options.overfit_batches)
     validation_->take_only(options.overfit_batches->of(validation_->num_batches()));
+  if (group() != nullptr) require_same_data(*group(), *train_, validation_ ? &*validation_ : nullptr);
   info->num_train_batches = train_->num_batches();
   train_->keep_samples_there();
   if (validation_) validation_->keep_samples_there();
 }
+
+void Trainer::Impl::give_shapes(Module& model, DataModule& from) {
+  if (!layers_without_shape(model).empty()) layer_summary(model, from);
+}
+
+void Trainer::Impl::share(BatchSource& source) const { source.shard(group()->rank(), group()->size()); }
 
 void Trainer::Impl::require_interval(std::int64_t num_batches) const {
   const std::int64_t interval = options.val_check_interval.of(num_batches);
@@ -139,12 +178,14 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   info->is_channels_last =
       wants_channels_last(options.channels_last, *model, info->precision, info->device());
   if (info->is_channels_last) give_channels_last(*model);
+  if (group() != nullptr) start_together(*group(), *model, options);
   ProgressBoard& board = model->board();
   board.clear();
   if (options.max_epochs) board.options().xlim = {0, static_cast<double>(*options.max_epochs)};
   if (stop.stop_requested() && stop.reason() != FitReason::requested) stop.reset();  // of another training
   state.start(std::move(model));
   step_ = make_step(state, *info, options, callbacks);
+  if (group() != nullptr) part_random_state(info->device(), group()->rank());
   info->log = &state.log;
   report.start();
   divergence.start();
@@ -156,6 +197,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
   std::optional<StateDict> saved;  // read before anything is touched
   if (!fit_options.resume.empty()) saved = load_checkpoint(fit_options.resume);
   const FitScope scope{*this};
+  if (group() != nullptr) give_shapes(*model, new_data);
   prepare_data(new_data);
   prepare_model(model);
   if (saved) state.announce(*saved);
@@ -166,6 +208,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
         options.num_sanity_val_steps, options.limit_val_batches.value_or(options.num_sanity_val_steps));
     if (validation_ && sanity_steps > 0 && !stop.stop_requested()) {
       BatchSource batches(new_data, new_data.val_dataloader(), *info, sanity_steps);
+      if (group() != nullptr) share(batches);
       sanity_check(parts(), batches);
     }
     if (saved) resume(parts(), *std::exchange(saved, std::nullopt));
@@ -197,6 +240,7 @@ void Trainer::Impl::tell_of_error(std::exception_ptr error) noexcept {
   Trainer& trainer = callbacks.trainer();
   Module& model = *state.model;
   info->log = nullptr;
+  if (group() != nullptr) group()->leave(text_of(error));
   if (callbacks.is_calling()) state.is_torn = true;
   or_log([&] { step_->end_epoch(); });
   for (const auto& callback : callbacks.others())
@@ -236,8 +280,9 @@ BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderOf& of,
 
 Metrics Trainer::Impl::evaluate(Module& model, BatchSource source, EvaluationStep step) {
   const EvaluationScope scope(model, info, evaluation_log);
+  if (group() != nullptr) source.shard(group()->rank(), group()->size());
   evaluate_loop(model, step, source, evaluation_log, /*stop=*/nullptr);
-  const NamedValues means = evaluation_log.means();
+  const NamedValues means = means_of_all(evaluation_log, group());
   return Metrics(means.begin(), means.end());
 }
 

@@ -34,8 +34,10 @@ class Trainer::Impl {
   BatchSource source_of(DataModule& data, const LoaderOf& of, std::optional<std::int64_t> limit) const;
 
   TrainerOptions options;
-  const std::shared_ptr<TrainerInfo> info;  // models hold it weakly
-  StopToken stop;
+  const std::shared_ptr<TrainerInfo> info;                                      // models hold it weakly
+  ProcessGroup* group() const noexcept { return options.process_group.get(); }  // nullptr: alone
+
+  AgreedStop stop;
   TrainState state;
   EpochLog evaluation_log;
   Callbacks callbacks;
@@ -65,6 +67,8 @@ class Trainer::Impl {
   };
   FitParts parts();
   void require_interval(std::int64_t num_batches) const;  // throws ConfigError
+  void share(BatchSource& source) const;                  // among the processes
+  void give_shapes(Module& model, DataModule& data);      // to lazy layers, before processes compare
   void tell_of_error(std::exception_ptr error) noexcept;
   void end_fit(FitResult& result);
 

@@ -13,6 +13,7 @@
 #include "kindling/loggers/progress.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/nn/module.h"
+#include "training/agreed_stop.h"
 #include "training/epoch_clock.h"
 #include "training/precision.h"
 
@@ -26,7 +27,8 @@ struct TrainerInfo {
   std::optional<std::int64_t> max_epochs{};  // absent: only the steps count
   std::int64_t num_train_batches = 0;        // of an epoch; 0: unknown
   const Progress* progress = nullptr;
-  EpochLog* log = nullptr;           // of the loop that is running
+  EpochLog* log = nullptr;  // of the loop that is running
+  AgreedStop* stop = nullptr;
   ManualUpdates* updates = nullptr;  // of the training step that is running
 
   DeterministicOperators deterministic_operators{};

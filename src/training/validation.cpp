@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "device/random_state.h"
+#include "metrics/means_of_all.h"
 #include "training/evaluate_loop.h"
 
 namespace kindling {
@@ -28,8 +29,9 @@ std::optional<NamedValues> validate(const FitParts& fit, double at) {
   const EvaluationScope scope(model, fit.info, fit.evaluation_log);
   fit.callbacks.call(&Callback::on_validation_start, model);
   std::optional<NamedValues> values;
-  if (evaluate_loop(model, &Module::validation_step, *fit.validation, fit.evaluation_log, &fit.stop)) {
-    values = fit.evaluation_log.means();
+  if (evaluate_loop(model, &Module::validation_step, *fit.validation, fit.evaluation_log,
+                    fit.stop.at_once())) {
+    values = means_of_all(fit.evaluation_log, fit.group);
     if (at == 1) draw_training(fit);
     fit.report.draw(fit.evaluation_log, Module::Stage::val, fit.evaluation_log.num_rows(), at);
   }

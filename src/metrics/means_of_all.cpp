@@ -1,4 +1,4 @@
-#include "metrics/totals_of_all.h"
+#include "metrics/means_of_all.h"
 
 #include <algorithm>
 #include <cstring>
@@ -36,16 +36,17 @@ void add(std::vector<NamedTotal>& to, const NamedTotal& total) {
 
 }  // namespace
 
-std::vector<NamedTotal> totals_of_all(const std::vector<NamedTotal>& own, ProcessGroup& group) {
+NamedValues means_of_all(const EpochLog& log, ProcessGroup* group, std::optional<std::size_t> left_out) {
+  if (group == nullptr) return log.means(left_out);
   std::vector<std::string> texts;
-  for (const NamedTotal& total : own)
+  for (const NamedTotal& total : log.totals(left_out))
     for (std::string& text : as_texts(total)) texts.push_back(std::move(text));
   std::vector<NamedTotal> all;
-  for (const std::string& bytes : group.all_gather(packed(texts))) {
+  for (const std::string& bytes : group->all_gather(packed(texts))) {
     const auto of_one = unpacked(bytes);
     for (std::size_t i = 0; i + 1 < of_one.size(); i += 2) add(all, as_total(of_one[i], of_one[i + 1]));
   }
-  return all;
+  return log.means(all);
 }
 
 }  // namespace kindling

@@ -1,0 +1,34 @@
+#include "training/agreed_stop.h"
+
+#include <ATen/ops/from_blob.h>
+
+namespace kindling {
+
+void AgreedStop::reset() noexcept {
+  token_.reset();
+  agreed_ = FitReason::finished;
+}
+
+AgreedStop::Votes AgreedStop::votes() const noexcept {
+  Votes votes{};
+  if (const FitReason wish = token_.reason(); wish != FitReason::finished)
+    votes[static_cast<std::size_t>(wish)] = 1;
+  return votes;
+}
+
+// That it has diverged counts before all else, as with a process alone.
+void AgreedStop::hear(std::span<const float> sums) noexcept {
+  const auto diverged = static_cast<std::size_t>(FitReason::diverged);
+  if (sums[diverged] > 0) agreed_ = FitReason::diverged;
+  for (std::size_t i = 0; i < kNumVotes && agreed_ == FitReason::finished; ++i)
+    if (sums[i] > 0) agreed_ = static_cast<FitReason>(i);
+}
+
+void AgreedStop::ask_all() {
+  if (group_ == nullptr) return;
+  Votes sums = votes();
+  group_->all_reduce(at::from_blob(sums.data(), {static_cast<std::int64_t>(kNumVotes)}, at::kFloat));
+  hear(sums);
+}
+
+}  // namespace kindling

@@ -1,0 +1,83 @@
+#include "training/gradient_bucket.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
+
+#include <utility>
+
+namespace kindling {
+namespace {
+
+// Each gradient begins at a multiple of so many numbers: operators are at their best on aligned memory.
+constexpr std::int64_t kAlignment = 16;
+
+std::int64_t aligned(std::int64_t count) { return (count + kAlignment - 1) / kAlignment * kAlignment; }
+
+bool holds_plain_floats(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+}
+
+}  // namespace
+
+GradientBucket::GradientBucket(std::vector<at::Tensor> parameters, std::int64_t num_more)
+    : parameters_(std::move(parameters)), has_(parameters_.size(), false), num_missing_(parameters_.size()) {
+  std::int64_t count = 0;
+  for (const at::Tensor& parameter : parameters_) count += aligned(parameter.numel());
+  flat_ = at::zeros({count + num_more}, parameters_.front().options().requires_grad(false));
+  gradients_ = flat_.narrow(0, 0, count);
+  more_ = flat_.narrow(0, count, num_more);
+  std::int64_t at = 0;
+  for (const at::Tensor& parameter : parameters_) {
+    const at::Tensor part = flat_.narrow(0, at, parameter.numel());
+    views_.push_back(parameter.is_non_overlapping_and_dense()
+                         ? part.as_strided(parameter.sizes(), parameter.strides(), part.storage_offset())
+                         : part.view(parameter.sizes()));
+    at += aligned(parameter.numel());
+  }
+}
+
+GradientBucket::GradientBucket(at::TensorOptions options, std::int64_t num_more)
+    : flat_(at::zeros({num_more}, options)), gradients_(flat_.narrow(0, 0, 0)), more_(flat_) {}
+
+void GradientBucket::take(std::size_t i, const at::Tensor& gradient, double scale) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& view = views_[i];
+  if (!gradient.defined() || scale == 0) {
+    view.zero_();
+  } else if (gradient.is_same(view)) {
+    view.mul_(scale);
+  } else if (holds_plain_floats(gradient) && holds_plain_floats(view)) {  // without the cost of an operator
+    const float* const from = gradient.const_data_ptr<float>();
+    float* const to = view.mutable_data_ptr<float>();
+    const auto factor = static_cast<float>(scale);
+    for (std::int64_t k = 0; k < view.numel(); ++k) to[k] = from[k] * factor;
+  } else {
+    view.copy_(gradient).mul_(scale);
+  }
+  if (!has_[i]) --num_missing_;
+  has_[i] = true;
+}
+
+void GradientBucket::receive() {
+  const auto work = std::exchange(work_, nullptr);
+  has_.assign(parameters_.size(), false);
+  num_missing_ = parameters_.size();
+  work->wait();
+}
+
+void GradientBucket::divide(const at::Tensor& total) {
+  if (gradients_.numel() > 0) gradients_.div_(total);
+}
+
+void GradientBucket::drop() noexcept {
+  try {
+    if (work_) work_->wait();
+  } catch (const std::exception&) {  // the next call of the group says it again
+  }
+  work_ = nullptr;
+  has_.assign(parameters_.size(), false);
+  num_missing_ = parameters_.size();
+}
+
+}  // namespace kindling

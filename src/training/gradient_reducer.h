@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kindling/optim/optimizer.h"
+#include "training/agreed_stop.h"
+#include "training/gradient_bucket.h"
+#include "training/train_state.h"
+
+namespace kindling {
+
+// What a process's gradients are among those of all: `scale` times them is the sum over `num_samples`
+// samples.
+struct GradientShare {
+  double scale = 1, num_samples = 1;
+};
+
+// Makes the gradients of several processes one: the mean over the samples of all of them, the same bits
+// everywhere. They travel in buckets, the last layers first; with them travel how many samples they are of,
+// whether a loss was not finite, which parameters had a gradient, votes for a stop, and the buffers (running
+// means) of process 0, which all others take.
+class GradientReducer {
+ public:
+  // All outlive it.
+  GradientReducer(ProcessGroup& group, AgreedStop& stop, const TrainState& state);
+  ~GradientReducer();
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
+
+  // The backward that comes now is the last one before reduce(): what is ready is sent while it goes on.
+  void send_while_ready(const Optimizer& optimizer, GradientShare share);
+  // `losses` are those of this process's gradients. Gives a number that is NaN where a loss of any process
+  // was not finite, else 0, on the parameters' device. A parameter that no process has a gradient of stays
+  // without one. Throws DistributedError, ConfigError for sparse gradients.
+  at::Tensor reduce(Optimizer& optimizer, GradientShare share, std::span<const at::Tensor> losses);
+
+ private:
+  class Plan;
+  Plan& plan_of(const Optimizer& optimizer);
+  void vote();
+
+  ProcessGroup& group_;
+  AgreedStop& stop_;
+  const TrainState& state_;
+  std::map<const Optimizer*, std::unique_ptr<Plan>> plans_;
+  AgreedStop::Votes votes_{};                 // on their way
+  std::unique_ptr<ProcessGroup::Work> vote_;  // of a training on cards
+};
+
+}  // namespace kindling

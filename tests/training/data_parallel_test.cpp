@@ -1,0 +1,402 @@
+// Several processes train as one, here as threads, each with a trainer of its own.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "kindling/base/error.h"
+#include "kindling/checkpoint/checkpoint_folder.h"
+#include "kindling/nn/mlp.h"
+#include "kindling/optim/adam.h"
+#include "kindling/tensors/checkpoint_file.h"
+#include "kindling/training/early_stopping.h"
+#include "kindling/training/model_checkpoint.h"
+#include "support/rank_threads.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+#include "training/small_fit.h"
+
+namespace kindling {
+namespace {
+
+// 50 samples in global batches of 12: the last one has two, so that of four processes two have none.
+constexpr std::int64_t kSamples = 50, kGlobalBatch = 12;
+
+TensorData images_for(std::int64_t size, std::int64_t num_samples = kSamples) {
+  const at::Tensor images =
+      NoiseImages(num_samples, 10, 1).train_dataloader()->dataset().slice(0, num_samples)[0];
+  const at::Tensor x = images.to(at::kFloat) / 255, labels = at::arange(num_samples).remainder(10);
+  return {{x, labels}, {x.narrow(0, 0, 21), labels.narrow(0, 0, 21)}, {.batch_size = kGlobalBatch / size}};
+}
+
+OptimizerFactory adamw() {
+  return [](ParameterGroups parameters) {
+    return std::make_unique<AdamW>(std::move(parameters), AdamWOptions{.lr = 1e-2, .weight_decay = 0.1});
+  };
+}
+
+TrainerOptions options_for(const std::shared_ptr<ProcessGroup>& group) {
+  return {.max_epochs = 3,
+          .gradient_clip_val = 0.5,
+          .num_sanity_val_steps = 1,
+          .optimizer = adamw(),
+          .process_group = group};
+}
+
+struct RankRun {
+  std::shared_ptr<Module> model;
+  std::shared_ptr<MemoryLogger> logger = std::make_shared<MemoryLogger>();
+  FitResult result;
+  std::vector<at::Tensor> weights() const { return model->parameters(); }
+};
+
+using MakeModel = std::function<std::shared_ptr<Module>()>;
+
+// With its parameters: threads that draw at once draw in no order.
+std::shared_ptr<Mlp> mlp(std::vector<std::int64_t> hidden) {
+  auto model = std::make_shared<Mlp>(MlpOptions{.hidden = std::move(hidden)});
+  model->forward(at::zeros({1, 100}));
+  return model;
+}
+
+std::shared_ptr<Module> small_mlp() { return mlp({16}); }
+
+// All ranks, by rank; `size` 1: a process alone, which knows nothing of groups. The models of all ranks but
+// the first begin with other weights.
+std::vector<RankRun> run_ranks(std::int64_t size,
+                               const std::function<void(TrainerOptions&, std::int64_t)>& change = {},
+                               const MakeModel& make = small_mlp, std::int64_t num_samples = kSamples) {
+  std::vector<RankRun> runs(static_cast<std::size_t>(size));
+  for (std::size_t rank = 0; rank < runs.size(); ++rank) {
+    at::manual_seed(3 + static_cast<std::uint64_t>(rank));
+    runs[rank].model = make();
+  }
+  const auto fit = [&](const std::shared_ptr<ProcessGroup>& group, std::int64_t rank) {
+    RankRun& run = runs[static_cast<std::size_t>(rank)];
+    TensorData data = images_for(size, num_samples);
+    TrainerOptions options = options_for(group);
+    options.loggers = {run.logger};
+    if (change) change(options, rank);
+    run.result = Trainer(options).fit(run.model, data);
+  };
+  if (size == 1) {
+    fit(nullptr, 0);
+  } else {
+    const auto groups = ProcessGroup::of_threads(size, {.timeout_s = 60});
+    on_ranks(groups,
+             [&](ProcessGroup& group) { fit(groups[static_cast<std::size_t>(group.rank())], group.rank()); });
+  }
+  return runs;
+}
+
+void expect_replicas(const std::vector<RankRun>& runs) {
+  for (std::size_t rank = 1; rank < runs.size(); ++rank) {
+    const auto ours = runs[rank].weights(), first = runs[0].weights();
+    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(ours[i].equal(first[i])) << rank << ", " << i;
+    const auto buffers = runs[rank].model->buffers(), of_first = runs[0].model->buffers();
+    for (std::size_t i = 0; i < of_first.size(); ++i)
+      EXPECT_TRUE(buffers[i].equal(of_first[i])) << rank << ", " << i;
+    EXPECT_EQ(runs[rank].result.metrics.at("train_loss"), runs[0].result.metrics.at("train_loss"));
+  }
+}
+
+// Sums over samples in another order: some last bits per step, which AdamW's division by small numbers makes
+// larger. Seen: 2e-7.
+void expect_close(const RankRun& one, const RankRun& other) {
+  const auto a = one.weights(), b = other.weights();
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_LE((a[i] - b[i]).abs().max().item<double>(), 1e-6 * a[i].abs().max().item<double>() + 1e-7) << i;
+  for (const char* name : {"train_loss", "val_loss", "val_acc"})
+    EXPECT_NEAR(one.result.metrics.at(name), other.result.metrics.at(name), 2e-6) << name;
+}
+
+TEST(DataParallel, TrainsAsOneProcessWithTheSameGlobalBatch) {
+  for (const std::int64_t window : {1, 3})
+    for (const char* step_graph : {"off", "on"}) {
+      const auto change = [&](TrainerOptions& options, std::int64_t) {
+        options.accumulate_grad_batches = window;
+        options.step_graph = step_graph;
+      };
+      const auto alone = run_ranks(1, change);
+      for (const std::int64_t size : {2, 4}) {
+        SCOPED_TRACE(std::to_string(size) + " processes, window " + std::to_string(window) + ", " +
+                     step_graph);
+        const auto runs = run_ranks(size, change);
+        expect_replicas(runs);
+        expect_close(alone[0], runs[0]);
+        EXPECT_EQ(runs[0].result.progress.global_step, alone[0].result.progress.global_step);
+      }
+    }
+}
+
+TEST(DataParallel, OnlyTheFirstProcessTellsLoggers) {
+  const auto runs = run_ranks(2);
+  EXPECT_EQ(runs[0].logger->records().size(), 3U);
+  EXPECT_TRUE(runs[1].logger->records().empty());
+}
+
+class Normed : public Classifier {
+ public:
+  Normed() {
+    net->push_back(torch::nn::Flatten());
+    net->push_back(torch::nn::Linear(100, 8));
+    net->push_back(torch::nn::BatchNorm1d(8));
+    net->push_back(torch::nn::Linear(8, 10));
+    register_module("net", net);
+  }
+  at::Tensor forward(const at::Tensor& x) override { return net->forward(x); }
+  torch::nn::Sequential net;
+};
+
+TEST(DataParallel, BuffersAreThoseOfTheFirstProcess) {
+  const auto runs = run_ranks(
+      2, {}, [] { return std::make_shared<Normed>(); }, /*num_samples=*/48);
+  expect_replicas(runs);
+  EXPECT_GT(runs[0].model->named_buffers()["net.2.running_mean"].abs().sum().item<double>(), 0);
+}
+
+// One branch for batches of one process alone, one for nobody.
+class Branches : public Mlp {
+ public:
+  Branches() : Mlp(MlpOptions{.hidden = {16}}) {
+    sometimes = register_module("sometimes", torch::nn::Linear(10, 10));
+    never = register_module("never", torch::nn::Linear(10, 10));
+  }
+  at::Tensor forward(const at::Tensor& x) override {
+    const at::Tensor y = Mlp::forward(x);
+    return uses_branch ? sometimes(y) : y;
+  }
+  torch::nn::Linear sometimes{nullptr}, never{nullptr};
+  bool uses_branch = false;
+};
+
+TEST(DataParallel, AParameterThatNobodyUsesStaysAsItIs) {
+  at::Tensor first_of_never;
+  bool is_first = true;
+  const auto runs = run_ranks(2, {}, [&] {
+    auto model = std::make_shared<Branches>();
+    model->uses_branch = is_first;
+    if (is_first) first_of_never = model->never->weight.detach().clone();
+    is_first = false;
+    return model;
+  });
+  expect_replicas(runs);
+  EXPECT_TRUE(std::dynamic_pointer_cast<Branches>(runs[1].model)->never->weight.equal(first_of_never));
+  EXPECT_TRUE(std::dynamic_pointer_cast<Branches>(runs[1].model)->sometimes->weight.grad().defined());
+}
+
+class StopsAt : public Callback {
+ public:
+  StopsAt(std::int64_t step, FitReason reason) : step_(step), reason_(reason) {}
+  void on_train_batch_end(Trainer& trainer, Module&) override {
+    if (trainer.progress().global_step == step_) trainer.stop_token().request_stop(reason_);
+  }
+
+ private:
+  std::int64_t step_;
+  FitReason reason_;
+};
+
+TEST(DataParallel, AStopThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
+  const auto runs = run_ranks(3, [](TrainerOptions& options, std::int64_t rank) {
+    options.callbacks = {std::make_shared<StopsAt>(rank == 2 ? 7 : -1, FitReason::requested)};
+  });
+  expect_replicas(runs);
+  for (const RankRun& run : runs) {
+    EXPECT_EQ(run.result.status, FitStatus::stopped);
+    EXPECT_EQ(run.result.reason, FitReason::requested);
+    EXPECT_EQ(run.result.progress.global_step, 8);  // asked for behind step 7, agreed on in step 8
+  }
+}
+
+TEST(DataParallel, ALossThatIsNotFiniteInOneProcessEndsAll) {
+  struct Spoilt : Mlp {
+    Spoilt() : Mlp(MlpOptions{.hidden = {16}}) {}
+    at::Tensor training_step(const Batch& batch) override {
+      const at::Tensor loss = Mlp::training_step(batch);
+      return spoils && trainer().batch_index() == 2 ? loss * std::numeric_limits<float>::quiet_NaN() : loss;
+    }
+    bool spoils = false;
+  };
+  bool spoils = false;
+  const auto runs = run_ranks(2, {}, [&] {
+    auto model = std::make_shared<Spoilt>();
+    model->spoils = std::exchange(spoils, true);  // that of rank 1
+    return model;
+  });
+  for (const RankRun& run : runs) {
+    EXPECT_EQ(run.result.status, FitStatus::diverged);
+    EXPECT_EQ(run.result.diverged_step, 3);
+    for (const at::Tensor& weight : run.weights()) EXPECT_TRUE(weight.isfinite().all().item<bool>());
+  }
+}
+
+// The error of each rank; empty: none.
+std::vector<std::string> errors_of(const std::function<void(TrainerOptions&, std::int64_t)>& change,
+                                   const std::function<std::shared_ptr<Module>(std::int64_t)>& make,
+                                   const std::function<TensorData(std::int64_t)>& data_of) {
+  std::vector<std::string> errors(2);
+  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  on_ranks(groups, [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    TrainerOptions options = options_for(groups[rank]);
+    if (change) change(options, group.rank());
+    TensorData data = data_of(group.rank());
+    try {
+      Trainer(options).fit(make(group.rank()), data);
+    } catch (const Error& error) {
+      errors[rank] = error.what();
+    }
+  });
+  return errors;
+}
+
+TEST(DataParallel, ProcessesThatDisagreeAreRefusedByNameOfTheDifference) {
+  const auto model = [](std::int64_t) { return small_mlp(); };
+  const auto data = [](std::int64_t) { return images_for(2); };
+  for (const std::string& error : errors_of(
+           [](TrainerOptions&options, std::int64_t rank) { options.max_epochs = 3 + rank; }, model, data))
+    EXPECT_NE(error.find("max_epochs is '4' in process 1 and '3' in process 0"), std::string::npos) << error;
+  for (const std::string& error : errors_of(
+           {}, [](std::int64_t rank) { return mlp({16 + rank}); }, data))
+    EXPECT_NE(error.find("[17, 100]"), std::string::npos) << error;
+  for (const std::string& error :
+       errors_of({}, model, [](std::int64_t rank) { return images_for(2, kSamples + rank); }))
+    EXPECT_NE(error.find("training's number of samples is '51' in process 1 and '50' in process 0"),
+              std::string::npos)
+        << error;
+}
+
+TEST(DataParallel, AnErrorInOneProcessIsTheReasonThatOthersName) {
+  struct Failing : Mlp {
+    explicit Failing(bool fails) : Mlp(MlpOptions{.hidden = {16}}), fails_(fails) {}
+    at::Tensor training_step(const Batch& batch) override {
+      if (fails_ && trainer().batch_index() == 2)
+        throw DataError({.place = "sample 7", .found = "it is torn"});
+      return Mlp::training_step(batch);
+    }
+    bool fails_;
+  };
+  const auto errors = errors_of(
+      {}, [](std::int64_t rank) { return std::make_shared<Failing>(rank == 1); },
+      [](std::int64_t) { return images_for(2); });
+  EXPECT_EQ(errors[1], "sample 7: it is torn");
+  EXPECT_NE(errors[0].find("process 1: sample 7: it is torn"), std::string::npos) << errors[0];
+}
+
+// Saved by step and at the end of epochs, with a validation between; every save is gone on from.
+TEST(DataParallel, GoesOnBitForBit) {
+  const Scratch scratch;
+  const auto saving = [&](TrainerOptions& options, std::int64_t) {
+    options.log_every_n_steps = 1;
+    options.accumulate_grad_batches = 2;
+    options.val_check_interval = 0.5;
+    options.callbacks = {std::make_shared<ModelCheckpoint>(
+        ModelCheckpointOptions{.dirpath = scratch / "c", .every_n_steps = 1, .keep_last = 100})};
+  };
+  const auto whole = run_ranks(2, saving);
+  expect_replicas(whole);
+  const auto checkpoints = list_checkpoints(scratch / "c");
+  ASSERT_GE(checkpoints.size(), 9U);
+  for (const CheckpointInfo& checkpoint : checkpoints) {
+    SCOPED_TRACE(checkpoint.path.filename().string());
+    const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+    std::vector<std::shared_ptr<Module>> models{small_mlp(), small_mlp()};
+    std::vector<Metrics> metrics(2);
+    on_ranks(groups, [&](ProcessGroup& group) {
+      const auto rank = static_cast<std::size_t>(group.rank());
+      TrainerOptions options = options_for(groups[rank]);
+      options.log_every_n_steps = 1;
+      options.accumulate_grad_batches = 2;
+      options.val_check_interval = 0.5;
+      TensorData data = images_for(2);
+      metrics[rank] = Trainer(options).fit(models[rank], data, {.resume = checkpoint.path}).metrics;
+    });
+    for (const auto& model : models)
+      for (std::size_t i = 0; i < model->parameters().size(); ++i)
+        EXPECT_TRUE(model->parameters()[i].equal(whole[0].weights()[i])) << i;
+    if (checkpoint.epoch < 3) {
+      EXPECT_EQ(metrics[1].at("train_loss"), whole[0].result.metrics.at("train_loss"));
+    }
+  }
+}
+
+TEST(DataParallel, GoesOnWithAnotherNumberOfProcessesFromTheEndOfAnEpoch) {
+  const Scratch scratch;
+  const auto saving = [&](TrainerOptions& options, std::int64_t) {
+    options.callbacks = {std::make_shared<ModelCheckpoint>(
+        ModelCheckpointOptions{.dirpath = scratch / "c", .every_n_steps = 3, .keep_last = 100})};
+  };
+  const auto whole = run_ranks(2, saving);
+  for (const CheckpointInfo& checkpoint : list_checkpoints(scratch / "c")) {
+    const auto model = small_mlp();
+    TensorData data = images_for(1);
+    Trainer alone(options_for(nullptr));
+    if (checkpoint.global_step % 5 == 0) {  // steps of an epoch
+      alone.fit(model, data, {.resume = checkpoint.path});
+      for (std::size_t i = 0; i < model->parameters().size(); ++i)
+        EXPECT_TRUE(at::allclose(model->parameters()[i], whole[0].weights()[i], 1e-6, 1e-6)) << i;
+    } else {
+      EXPECT_THROW(alone.fit(model, data, {.resume = checkpoint.path}), CheckpointError);
+    }
+  }
+}
+
+// Tells how many transfers have begun when the gradient of the first layer, the last to come, is there.
+class CountingGroup : public ProcessGroup {
+ public:
+  explicit CountingGroup(std::shared_ptr<ProcessGroup> group)
+      : ProcessGroup(group->rank(), group->size(), group->local_rank(), group->options()),
+        group_(std::move(group)) {}
+  std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) override {
+    ++num_started;
+    return group_->start_all_reduce(tensor);
+  }
+  void exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) override {
+    group_->exchange(mine, theirs, other);
+  }
+  std::vector<std::string> all_gather(const std::string& bytes) override { return group_->all_gather(bytes); }
+  void leave(const std::string& reason) noexcept override { group_->leave(reason); }
+  int num_started = 0;
+
+ protected:
+  void broadcast_one(const at::Tensor& tensor, std::int64_t root) override {
+    group_->broadcast({&tensor, 1}, root);
+  }
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+};
+
+TEST(DataParallel, WhatIsReadyIsSentWhileBackwardGoesOn) {
+  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  std::vector<int> started_before_end(2), per_step(2);
+  std::vector<std::shared_ptr<Mlp>> models;
+  for (int i = 0; i < 2; ++i) models.push_back(mlp({64, 600, 600}));
+  on_ranks(groups, [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    const auto counting = std::make_shared<CountingGroup>(groups[rank]);
+    TensorData data = images_for(2);
+    const auto model = models[rank];
+    TrainerOptions options{.max_epochs = 1, .step_graph = "off", .process_group = counting};
+    Trainer trainer(options);
+    trainer.prepare_data(data);
+    trainer.prepare_model(model);
+    int at_start = 0;
+    model->parameters()[0].register_hook(
+        [&](const at::Tensor&) { started_before_end[rank] = counting->num_started - at_start; });
+    for (const Batch& batch : trainer.train_batches()) {
+      at_start = counting->num_started;
+      trainer.train_step(batch);
+      per_step[rank] = counting->num_started - at_start;
+    }
+    trainer.finish_epoch();
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(per_step[rank], 2);
+    EXPECT_EQ(started_before_end[rank], 1);
+  }
+}
+
+}  // namespace
+}  // namespace kindling
