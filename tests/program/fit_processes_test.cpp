@@ -229,7 +229,7 @@ TEST_F(FitProcesses, TellWarningsOnce) {
                       "trainer.max_epochs=3",
                       "trainer.num_processes=" + num_processes};
     EXPECT_EQ(run_process(words, output()), 0) << said();
-    return count_of(said(), "warning: ");
+    return count_of(said(), "warning: a file is no checkpoint");
   };
   const std::size_t of_one = num_warnings(scratch_ / "copy", "1");
   EXPECT_GT(of_one, 0u);
