@@ -72,6 +72,7 @@
 #include "kindling/optim/rmsprop.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/optim/sgd.h"
+#include "kindling/programs/compiled_package.h"
 #include "kindling/programs/export_program.h"
 #include "kindling/programs/exported_module.h"
 #include "kindling/tensors/batch.h"

@@ -1,11 +1,12 @@
 #include "optim/kept_tensors.h"
 
-#include <ATen/ops/_foreach_clone.h>
 #include <ATen/ops/ne.h>
 #include <ATen/ops/where.h>
 
 #include <unordered_map>
 #include <unordered_set>
+
+#include "optim/foreach_copies.h"
 
 namespace kindling {
 
@@ -27,7 +28,7 @@ KeptTensors::KeptTensors(const std::vector<at::Tensor*>& places) {
     if (is_new) tensors.push_back(*place);
     copy_of_.push_back(found->second);
   }
-  copies_ = at::_foreach_clone(tensors);
+  copies_ = foreach_copies(tensors);
 }
 
 void KeptTensors::put_back(const std::vector<at::Tensor*>& places, const at::Tensor& found_inf) const {

@@ -3,13 +3,13 @@
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_addcdiv.h>
 #include <ATen/ops/_foreach_addcmul.h>
-#include <ATen/ops/_foreach_clone.h>
 #include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_lerp.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sqrt.h>
 
 #include "kindling/optim/python_optimizer.h"
+#include "optim/foreach_copies.h"
 #include "optim/state_starts.h"
 
 namespace kindling {
@@ -48,7 +48,7 @@ void RmsProp::update_part(const Part& part) {
   const auto buffers = part.of(momentum_buffers_);
   at::_foreach_mul_(buffers, momentum());
   at::_foreach_addcdiv_(buffers, part.gradients, denominators);
-  part.descend(part.lr.tensor.defined() ? at::_foreach_clone(buffers) : buffers);
+  part.descend(part.lr.tensor.defined() ? foreach_copies(buffers) : buffers);
 }
 
 }  // namespace kindling

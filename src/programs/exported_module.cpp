@@ -13,15 +13,13 @@
 #include <cstring>
 #include <utility>
 
-#include "formats/pt2_file.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 #include "kindling/base/log.h"
 #include "kindling/base/suggest.h"
 #include "kindling/metrics/accuracy.h"
 #include "metrics/class_labels.h"
-#include "programs/loaded_weights.h"
-#include "programs/program_runner.h"
+#include "programs/exported_module_program.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -85,18 +83,6 @@ std::pair<at::Tensor, at::Tensor> with_classes_second(const at::Tensor& outputs,
 }
 
 }  // namespace
-
-struct ExportedModule::Program {
-  explicit Program(const std::filesystem::path& path)
-      : file(path), runner(file.program()), weights(load_weights_of(file)) {}
-
-  Pt2File file;
-  ProgramRunner runner;
-  LoadedWeights weights;
-  std::vector<std::size_t> constants{};            // of weights.tensors: what is no part of the model's state
-  std::vector<const torch::nn::Module*> layers{};  // whose modes the runner's layers have
-  bool has_warned = false;
-};
 
 ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::move(options)) {
   validate(options_, "exported");

@@ -5,14 +5,13 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "formats/exported_program.h"
 #include "programs/program_call.h"
+#include "programs/program_inputs.h"
 
 namespace kindling {
 
@@ -32,17 +31,12 @@ class ProgramRunner {
   std::vector<at::Tensor> run(std::span<const at::Tensor> weights, std::span<const at::Tensor> inputs,
                               std::span<const torch::nn::Module* const> layers) const;
 
-  std::size_t num_inputs() const noexcept { return inputs_.size(); }
+  std::size_t num_inputs() const noexcept { return input_values_.size(); }
   // Layers that work otherwise in training: whether there are some, and whether they do.
   bool has_mode() const noexcept;
   bool is_in_training_mode() const noexcept;
 
  private:
-  struct Input {
-    std::size_t value;
-    std::string name;
-    ProgramTensor tensor;
-  };
   struct Mutation {
     std::size_t from, to;  // values
   };
@@ -51,18 +45,17 @@ class ProgramRunner {
   void skip_counters(const ExportedProgram& program, const ProgramNames& names);
   void find_layers(const ExportedProgram& program, const ProgramNames& names);
   void note_last_uses(const ProgramNames& names);
-  void check_inputs(std::span<const at::Tensor> inputs) const;
 
   std::size_t num_values_ = 0;
   std::vector<std::size_t> weights_;  // the values that they are
-  std::vector<Input> inputs_;
+  ProgramInputs inputs_;
+  std::vector<std::size_t> input_values_;
   std::vector<ProgramCall> calls_;
   std::vector<std::string> layers_;
   std::vector<std::size_t> layer_of_call_;          // in layers_; behind its end for calls without modes
   std::vector<std::vector<std::size_t>> released_;  // by call: values that nobody uses behind it
   std::vector<ProgramOperand> outputs_;
   std::vector<Mutation> mutations_;
-  std::map<std::string, std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>>> ranges_;
 };
 
 }  // namespace kindling

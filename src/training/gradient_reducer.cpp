@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/DynamicCast.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -26,8 +27,10 @@ bool travel_alike(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.device() == b.device();
 }
 
+// Without item(), which a step must not call.
 bool is_finite_on_host(const at::Tensor& loss) {
-  return std::isfinite(loss.is_cpu() ? loss.item<double>() : 0);
+  const at::Tensor there = loss.is_cpu() ? loss : loss.cpu();
+  return std::isfinite(c10::fetch_and_cast<double>(there.scalar_type(), there.const_data_ptr()));
 }
 
 [[noreturn]] void refuse_gradient(const std::string& parameter, const std::string& found,

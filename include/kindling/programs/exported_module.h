@@ -74,6 +74,7 @@ class KINDLING_API ExportedModule : public Module {
   void save(const std::filesystem::path& path) const;
 
  private:
+  friend class CompiledPackage;  // which serves its weights
   struct Program;
   std::vector<at::Tensor> inputs_in(const Batch& batch) const;
   at::Tensor step(Stage stage, const Batch& batch);  // the loss, and the metrics

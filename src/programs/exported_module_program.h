@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "formats/pt2_file.h"
+#include "kindling/programs/exported_module.h"
+#include "programs/loaded_weights.h"
+#include "programs/program_runner.h"
+
+namespace kindling {
+
+struct ExportedModule::Program {
+  explicit Program(const std::filesystem::path& path)
+      : file(path), runner(file.program()), weights(load_weights_of(file)) {}
+
+  Pt2File file;
+  ProgramRunner runner;
+  LoadedWeights weights;
+  std::vector<std::size_t> constants{};            // of weights.tensors: what is no part of the model's state
+  std::vector<const torch::nn::Module*> layers{};  // whose modes the runner's layers have
+  bool has_warned = false;
+};
+
+}  // namespace kindling

@@ -1,0 +1,97 @@
+#include "programs/program_inputs.h"
+
+#include "kindling/base/error.h"
+#include "kindling/base/json.h"
+#include "kindling/base/text.h"
+#include "programs/program_types.h"
+
+namespace kindling {
+namespace {
+
+// "s0" of "Symbol('s0', positive=True, integer=True)"; empty for more than a symbol.
+std::string symbol_of(const ProgramSize& size) {
+  constexpr std::string_view kBegin = "Symbol('";
+  if (!size.expression.starts_with(kBegin)) return "";
+  return size.expression.substr(kBegin.size(), size.expression.find('\'', kBegin.size()) - kBegin.size());
+}
+
+std::string shape_text_of(const ProgramTensor& tensor) {
+  std::string text;
+  for (const ProgramSize& size : tensor.sizes) {
+    const std::string symbol = symbol_of(size);
+    text += (text.empty() ? "" : ", ") + (size.expression.empty() ? std::to_string(size.number)
+                                          : symbol.empty()        ? "?"
+                                                                  : one_line(symbol));
+  }
+  return std::string(c10::toString(scalar_type_of(tensor.type))) + " [" + text + "]";
+}
+
+std::string text_of_input(const at::Tensor& tensor) {
+  std::string text;
+  for (const std::int64_t size : tensor.sizes()) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return std::string(c10::toString(tensor.scalar_type())) + " [" + text + "]";
+}
+
+// Precisions change the types of floating-point tensors alike.
+bool is_type_for(const at::Tensor& tensor, ProgramType wanted) {
+  const at::ScalarType type = scalar_type_of(wanted);
+  return tensor.scalar_type() == type || (at::isFloatingType(type) && tensor.is_floating_point());
+}
+
+}  // namespace
+
+ProgramInputs::ProgramInputs(const ExportedProgram& program) : ranges_(program.ranges) {
+  for (const ProgramInput& input : program.inputs) {
+    if (std::holds_alternative<NumberName>(input.argument.value))
+      throw CheckpointError({.place = "the program's inputs",
+                             .found = "one is a number that may change",
+                             .wanted = "tensors",
+                             .remedy = "export a forward that takes tensors alone"});
+    const auto* name = std::get_if<TensorName>(&input.argument.value);
+    if (input.kind != ProgramInput::Kind::user) continue;
+    if (name == nullptr)
+      continue;  // a number of Python's that the program was exported for, and does not ask for
+    const auto tensor = program.tensors.find(name->name);
+    if (tensor == program.tensors.end())
+      throw CheckpointError({.place = "the program's inputs",
+                             .found = "nothing is said about the tensor " + json_string(name->name)});
+    inputs_.push_back({name->name, tensor->second});
+  }
+}
+
+void ProgramInputs::check(std::span<const at::Tensor> inputs) const {
+  std::map<std::string, std::int64_t> symbols;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const ProgramTensor& wanted = inputs_[i].tensor;
+    const at::Tensor& given = inputs[i];
+    const auto refuse = [&](const std::string& remedy) {
+      throw DataError({.place = "input " + json_string(inputs_[i].name) + " of the exported program",
+                       .found = "it is " + text_of_input(given),
+                       .wanted = shape_text_of(wanted) + ", as it was exported",
+                       .remedy = remedy});
+    };
+    if (!is_type_for(given, wanted.type)) refuse("give it the type that the program was exported with");
+    if (static_cast<std::size_t>(given.dim()) != wanted.sizes.size()) refuse("");
+    for (std::size_t d = 0; d < wanted.sizes.size(); ++d) {
+      const std::int64_t size = given.size(static_cast<std::int64_t>(d));
+      const std::string symbol = symbol_of(wanted.sizes[d]);
+      if (wanted.sizes[d].expression.empty()) {
+        if (size != wanted.sizes[d].number)
+          refuse(d == 0 ? "export it with a dynamic batch size (dynamic_shapes), or take drop_last = true"
+                        : "");
+      } else if (!symbol.empty()) {
+        if (symbols.emplace(symbol, size).first->second != size)
+          refuse("sizes of one symbol are to be equal");
+        const auto range = ranges_.find(symbol);
+        if (range == ranges_.end()) continue;
+        const auto& [least, largest] = range->second;
+        if ((least && size < *least) || (largest && size > *largest))
+          refuse("it was exported for sizes from " + (least ? std::to_string(*least) : "0") + " to " +
+                 (largest ? std::to_string(*largest) : "any") +
+                 ": export it with another range (Dim(min=1)), or take another batch size");
+      }
+    }
+  }
+}
+
+}  // namespace kindling
