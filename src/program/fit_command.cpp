@@ -1,3 +1,4 @@
+#include "kindling/base/log.h"
 #include "kindling/training/lr_finder.h"
 #include "program/commands.h"
 #include "program/fit_run.h"
@@ -33,11 +34,15 @@ int fit_command(const CommandContext& context) {
   if (loaded.only_asked) return 0;
   RunConfig& config = *loaded.config;
   const auto place = place_among_processes(config);
+  const bool is_launcher = !place && config.num_processes() > 1;
+  // What a warning is about, the first process sees, too.
+  if (is_launcher || (place && place->rank > 0))
+    configure_log({.level = LogLevel::error, .to_stderr = true, .file = {}});
   apply(config.process);
   ResumePlan plan = plan_resume(context.request, context.registry, config);
   if (plan.is_finished) return tell_finished(!place || place->rank == 0, plan);
   if (plan.run.empty()) require_no_search(place, config);
-  if (!place && config.num_processes() > 1) return launch_fit(context, config);
+  if (is_launcher) return launch_fit(context, config);
   // It is joined once all have made their plans: the first one will then change what these are made of.
   const Group group = place ? ProcessGroup::join(*place, config.distributed) : nullptr;
   try {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,6 +114,7 @@ TEST_F(LocalLaunchTest, GivesEachProcessItsPlaceAndAFolderThatNobodyElseEnters) 
       "echo $KINDLING_STORE_FILE >store$KINDLING_RANK\n"
       "stat -c %a \"${KINDLING_STORE_FILE%/*}\" >mode$KINDLING_RANK\n"
       "ls -A \"${KINDLING_STORE_FILE%/*}\" >content$KINDLING_RANK\n"
+      "tr '\\0' '\\n' </proc/$$/environ | grep -c ^HOME= >homes$KINDLING_RANK\n"
       "echo >>\"$KINDLING_STORE_FILE.lock\"",  // what a store makes beside the file goes as well
       3);
   launch.variables["EXTRA"] = "a = 'b'";
@@ -121,6 +123,7 @@ TEST_F(LocalLaunchTest, GivesEachProcessItsPlaceAndAFolderThatNobodyElseEnters) 
   for (const std::string rank : {"0", "1", "2"}) {
     EXPECT_EQ(text("place" + rank), rank + " of 3, 1 thread, a = 'b', of elsewhere\n");
     EXPECT_EQ(text("mode" + rank), "700\n");
+    EXPECT_EQ(text("homes" + rank), "1\n");  // of two, programs differ in which they take
     EXPECT_EQ(text("store" + rank), text("store0"));
   }
   const std::string store = text("store0");
@@ -226,6 +229,32 @@ TEST_F(LocalLaunchTest, PassesSignalsOnOnceToEach) {
     }
   }
   expect_no_children();
+}
+
+// One that a signal has ended has not done what was asked for.
+TEST_F(LocalLaunchTest, DoesNotWaitForThoseWhoseFellowASignalHasEnded) {
+  std::thread sender([&] {
+    wait_until([&] { return have("id", 3); });
+    ::kill(::getpid(), SIGTERM);
+  });
+  EXPECT_EQ(run_local_processes(scripts("echo $$ >id0; exec sleep 60",
+                                        "trap '' TERM; echo $$ >id$KINDLING_RANK; exec sleep 60")),
+            128 + SIGTERM);
+  sender.join();
+  expect_no_children();
+}
+
+// A process in the background that reads from its terminal is stopped.
+TEST_F(LocalLaunchTest, GivesNoTerminalToReadFrom) {
+  int terminal = -1;
+  const pid_t launcher = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (launcher == 0) ::_exit(run_local_processes(script("cat >input; exit 3", 1)));
+  int status = 0;
+  wait_until([&] { return has_ended(launcher); });
+  ::kill(launcher, SIGKILL);
+  ::waitpid(launcher, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  ::close(terminal);
 }
 
 TEST_F(LocalLaunchTest, HasProcessesOfWhichEachIsAGroup) {

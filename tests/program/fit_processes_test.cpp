@@ -49,6 +49,15 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
+// The processes of a launcher, which are its children; by their ids.
+std::vector<pid_t> children_of(pid_t launcher) {
+  std::vector<pid_t> children;
+  const std::string id = std::to_string(launcher);
+  std::istringstream ids(text_of("/proc/" + id + "/task/" + id + "/children"));
+  for (pid_t child = 0; ids >> child;) children.push_back(child);
+  return children;
+}
+
 class FitProcesses : public testing::Test {
  protected:
   FitProcesses() { write_small_cnn(scratch_ / "small.toml", "every_n_epochs = 0"); }
@@ -208,13 +217,35 @@ TEST_F(FitProcesses, SaveOnRequestAndGoOn) {
   EXPECT_EQ(process.wait(), 143) << said();
 }
 
-// The processes of a launcher, which are its children; by their ids.
-std::vector<pid_t> children_of(pid_t launcher) {
-  std::vector<pid_t> children;
-  const std::string id = std::to_string(launcher);
-  std::istringstream ids(text_of("/proc/" + id + "/task/" + id + "/children"));
-  for (pid_t child = 0; ids >> child;) children.push_back(child);
-  return children;
+TEST_F(FitProcesses, TellWarningsOnce) {
+  ASSERT_EQ(run_process(fit({"trainer.max_epochs=2", "checkpoint.every_n_epochs=1"}), output()), 0) << said();
+  std::filesystem::resize_file(newest_valid_checkpoint(run() / "checkpoints").value().path, 100);
+  std::filesystem::copy(run(), scratch_ / "copy", std::filesystem::copy_options::recursive);
+  const auto num_warnings = [&](const std::filesystem::path& of, const std::string& num_processes) {
+    const Words words{"fit",
+                      "--resume",
+                      of.string(),
+                      "--allow-config-change",
+                      "trainer.max_epochs=3",
+                      "trainer.num_processes=" + num_processes};
+    EXPECT_EQ(run_process(words, output()), 0) << said();
+    return count_of(said(), "warning: a file is no checkpoint");
+  };
+  const std::size_t of_one = num_warnings(scratch_ / "copy", "1");
+  EXPECT_GT(of_one, 0u);
+  EXPECT_EQ(num_warnings(run(), "2"), of_one) << said();
+}
+
+// A signal that comes to one of them alone is one for all.
+TEST_F(FitProcesses, StopTogether) {
+  Process process(fit({"trainer.max_epochs=1000000"}), output());
+  wait_for_training(process);
+  const std::vector<pid_t> children = children_of(process.id());
+  ASSERT_EQ(children.size(), 2u);
+  ::kill(children[1], SIGINT);
+  EXPECT_EQ(process.wait(), 130) << said();
+  EXPECT_EQ(summary()["status"], "stopped");
+  EXPECT_EQ(count_of(said(), "go on with   kindling fit --resume "), 1u) << said();
 }
 
 TEST_F(FitProcesses, EndSoonWhenOneOfThemIsKilled) {
