@@ -1,7 +1,7 @@
-"""python compile_programs.py FOLDER: exports a model (training.pt2, evaluation.pt2), and others of other sizes (wider.pt2), of other names
+"""python compile_programs.py FOLDER VERSION: exports a model (training.pt2, evaluation.pt2), and others of other sizes (wider.pt2), of other names
 (other.pt2) and without tied weights (untied.pt2), and compiles packages of the first: served.pt2 as it should be, folding.pt2 that computes
-values of its weights once, baked.pt2 as PyTorch does it by default, drawing.pt2 in training mode. Prints PyTorch's version; ends with 77
-where no C++ compiler is."""
+values of its weights once, baked.pt2 as PyTorch does it by default, drawing.pt2 in training mode. Prints why and ends with 77
+where PyTorch is of another version, for which packages would be compiled, or no C++ compiler is."""
 
 import logging
 import pathlib
@@ -59,13 +59,15 @@ def export(model, path):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    print(torch.__version__.split("+")[0])
+    if torch.__version__.split("+")[0] != sys.argv[2].split("+")[0]:
+        print(f"packages are of one version: Python's is {torch.__version__}, LibTorch's {sys.argv[2]}")
+        sys.exit(77)
     from torch._inductor.cpp_builder import get_cpp_compiler
 
     try:
         get_cpp_compiler()
     except Exception as error:  # PyTorch's own, which changes its place
-        print(str(error).splitlines()[0])
+        print(f"no C++ compiler is here: {str(error).splitlines()[0]}")
         sys.exit(77)
     torch.manual_seed(2)
     model = Net()
