@@ -46,7 +46,8 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
 int launch_fit(const CommandContext& context, const RunConfig& config) {
   return run_local_processes({.command = {context.argv, context.argv + context.argc},
                               .program = "/proc/self/exe",
-                              .num_processes = config.num_processes()});
+                              .num_processes = config.num_processes(),
+                              .grace_s = 1.5});
 }
 
 std::string told_by_first(const Group& group, const std::string& text) {

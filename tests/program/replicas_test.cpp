@@ -1,0 +1,136 @@
+// Several processes come to the bits that they are to come to, also when one of them is lost on the way.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "program/process.h"
+#include "program/same_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::vector<pid_t> children_of_launcher(pid_t launcher) {
+  std::vector<pid_t> children;
+  const std::string id = std::to_string(launcher);
+  std::istringstream ids(text_of("/proc/" + id + "/task/" + id + "/children"));
+  for (pid_t child = 0; ids >> child;) children.push_back(child);
+  return children;
+}
+
+class Replicas : public testing::Test {
+ protected:
+  Words fit(const std::string& runs, int num_processes, const Words& more = {}) const {
+    Words words{"fit",
+                "-c",
+                (scratch_ / "small.toml").string(),
+                "--run.dir",
+                (scratch_ / runs).string(),
+                "trainer.num_processes=" + std::to_string(num_processes),
+                "data.batch_size=" + std::to_string(64 / num_processes)};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::filesystem::path run(const std::string& runs) const { return scratch_ / runs / "small/0001"; }
+  std::filesystem::path output() const { return scratch_ / "output.txt"; }
+  void expect_success(const Words& words) const {
+    ASSERT_EQ(run_process(words, output()), 0) << text_of(output());
+  }
+  void expect_same_weights(const std::string& runs, const std::string& expected) const {
+    EXPECT_TRUE(text_of(run(runs) / "weights.safetensors") == text_of(run(expected) / "weights.safetensors"))
+        << runs << " and " << expected;
+  }
+
+  const Scratch scratch_;
+};
+
+// 69 steps, each epoch's last one of a batch that is not full; dropout, batch statistics, clipping, AdamW.
+TEST_F(Replicas, GradientShardsGiveTheSameWeightsWhateverTheNumberOfProcesses) {
+  write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\n");
+  for (const char* step_graph : {"off", "on"}) {
+    const std::string graph(step_graph);
+    const Words more{"trainer.max_epochs=3", "trainer.step_graph=" + graph};
+    for (const int size : {1, 2, 4}) expect_success(fit(graph + std::to_string(size), size, more));
+    expect_same_weights(graph + "2", graph + "1");
+    expect_same_weights(graph + "4", graph + "1");
+  }
+  expect_same_weights("on1", "off1");
+  expect_success(fit("none", 1, {"trainer.max_epochs=3", "trainer.gradient_shards=1"}));
+  EXPECT_NE(text_of(run("none") / "weights.safetensors"), text_of(run("off1") / "weights.safetensors"));
+}
+
+TEST_F(Replicas, GradientShardsGoOnWithAnotherNumberOfProcesses) {
+  write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\n");
+  const Words no_schedule{"schedule.name=constant"};
+  expect_success(fit("whole", 1, {"trainer.max_epochs=3", no_schedule[0]}));
+  expect_success(fit("parts", 2, {"trainer.max_epochs=1", no_schedule[0]}));
+  for (const auto& [size, epochs] : {std::pair{4, 2}, std::pair{1, 3}})
+    expect_success({"fit", "--resume", run("parts").string(), "--allow-config-change",
+                    "trainer.max_epochs=" + std::to_string(epochs),
+                    "trainer.num_processes=" + std::to_string(size),
+                    "data.batch_size=" + std::to_string(64 / size)});
+  expect_same_weights("parts", "whole");
+}
+
+TEST_F(Replicas, ARunThatHasLostAProcessGoesOnBitForBit) {
+  write_small_cnn(scratch_ / "small.toml", "every_n_steps = 5\n");
+  expect_success(fit("whole", 2));
+  std::mt19937 random(7);
+  int num_kills = 0;
+  for (int round = 0; round < 3; ++round) {
+    const std::string runs = "killed" + std::to_string(round);
+    Words words = fit(runs, 2);
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      Process process(words, output());
+      // The last attempts are left alone.
+      const auto num_records = [&] {
+        const std::string text = text_of(run(runs) / "metrics.jsonl");
+        return std::ranges::count(text, '\n');
+      };
+      const auto target = num_records() + 1 + static_cast<std::ptrdiff_t>(random() % 30);
+      process.wait_until([&] { return attempt >= 4 || num_records() >= target; });
+      const auto children = children_of_launcher(process.id());
+      if (attempt < 4 && children.size() == 2 && process.is_running()) {
+        ::kill(children[random() % 2], SIGKILL);
+        const auto start = std::chrono::steady_clock::now();
+        const int code = process.wait();
+        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+        num_kills += code == 128 + SIGKILL ? 1 : 0;
+      }
+      const bool is_done = process.wait() == 0;
+      if (is_done) break;
+      if (std::filesystem::exists(run(runs) / "config.toml") &&
+          !std::filesystem::is_empty(run(runs) / "checkpoints"))
+        words = {"fit", "--resume", run(runs).string()};
+      else
+        std::filesystem::remove_all(scratch_ / runs);
+    }
+    expect_same_run(run(runs), run("whole"));
+  }
+  EXPECT_GE(num_kills, 6);
+}
+
+TEST_F(Replicas, OneThatIsStoppedEndsAllWithinTheTimeout) {
+  write_small_cnn(scratch_ / "small.toml");
+  for (const std::size_t victim : {0, 1}) {
+    Process process(
+        fit("stopped" + std::to_string(victim), 2, {"trainer.max_epochs=1000000", "distributed.timeout_s=2"}),
+        output());
+    process.wait_until([&] { return text_of(output()).find("total ") != std::string::npos; });
+    const auto children = children_of_launcher(process.id());
+    ASSERT_EQ(children.size(), 2U);
+    ::kill(children[victim], SIGSTOP);
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_NE(process.wait(), 0);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2 + 5));
+    EXPECT_NE(text_of(output()).find("did not answer for 2 s"), std::string::npos) << text_of(output());
+    for (const pid_t child : children) EXPECT_EQ(::kill(child, 0), -1) << child;
+  }
+}
+
+}  // namespace
+}  // namespace kindling
