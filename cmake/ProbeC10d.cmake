@@ -15,3 +15,28 @@ function(kindling_probe_c10d declarations)
       return c10::make_intrusive<c10d::ProcessGroupGloo>(store, 0, 1, options);
     }" KINDLING_HAS_C10D)
 endfunction()
+
+# Sets KINDLING_HAS_NCCL: whether its engine for CUDA can be reached, and KINDLING_NCCL_INCLUDE_DIRS: NCCL's header and those of CUDA's
+# libraries that it reads, from a toolkit or from packages beside LibTorch's.
+function(kindling_probe_nccl)
+  find_path(KINDLING_NCCL_INCLUDE_DIR nccl.h HINTS ${LibTorch_ROOT_DIR}/../nvidia/nccl/include)
+  file(GLOB of_packages ${LibTorch_ROOT_DIR}/../nvidia/*/include)
+  set(directories ${KINDLING_CUDA_INCLUDE_DIR} ${of_packages} ${CUDAToolkit_INCLUDE_DIRS})
+  if(KINDLING_NCCL_INCLUDE_DIR)
+    list(APPEND directories ${KINDLING_NCCL_INCLUDE_DIR})
+  endif()
+  set(CMAKE_REQUIRED_INCLUDES
+      ${LibTorch_ROOT_DIR}/include ${LibTorch_ROOT_DIR}/include/torch/csrc/api/include ${directories})
+  set(CMAKE_REQUIRED_DEFINITIONS -DUSE_DISTRIBUTED -DUSE_C10D_NCCL)
+  set(CMAKE_REQUIRED_FLAGS -std=c++20)
+  set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+  check_cxx_source_compiles("
+    #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+    c10::intrusive_ptr<c10d::Backend> join(const c10::intrusive_ptr<c10d::Store>& store) {
+      return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, 0, 1, c10d::ProcessGroupNCCL::Options::create());
+    }" KINDLING_HAS_NCCL)
+  if(NOT KINDLING_HAS_NCCL)
+    message(NOTICE "-- Kindling: nccl.h or a header of CUDA's libraries is missing: processes cannot train together on cards")
+  endif()
+  set(KINDLING_NCCL_INCLUDE_DIRS ${directories} PARENT_SCOPE)
+endfunction()

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -13,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
+#include "distributed/device_backends.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/distributed/process_group.h"
@@ -65,6 +67,8 @@ class C10dGroup : public ProcessGroup {
     });
   }
 
+  ~C10dGroup() override;
+
   std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) override;
   void exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) override;
   std::vector<std::string> all_gather(const std::string& bytes) override;
@@ -75,12 +79,14 @@ class C10dGroup : public ProcessGroup {
 
  private:
   c10d::Backend& backend() const;
+  c10d::Backend& backend_of(const at::Tensor& tensor);
   at::Tensor gather(const at::Tensor& mine);
   std::string reasons() const;
   [[noreturn]] void tell(const char* what, const std::string& error) const;
 
   StorePointer store_;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;  // nullptr: it has been left
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;                           // nullptr: it has been left
+  std::map<at::DeviceType, c10::intrusive_ptr<c10d::Backend>> device_backends_;  // made at first use
 };
 
 struct C10dWork : ProcessGroup::Work {
@@ -97,6 +103,28 @@ c10d::Backend& C10dGroup::backend() const {
   throw DistributedError({.place = "process " + std::to_string(rank()) + " of " + std::to_string(size()),
                           .found = "it has left its group, after an error",
                           .remedy = "begin again with new processes"});
+}
+
+C10dGroup::~C10dGroup() {
+  for (const auto& [type, of_devices] : device_backends_) try {
+      of_devices->shutdown();
+    } catch (const std::exception&) {  // nothing is left to do with it
+    }
+}
+
+// All processes come here for the same tensors: they make a back end together.
+c10d::Backend& C10dGroup::backend_of(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return backend();
+  backend();  // or it has been left
+  const at::DeviceType type = tensor.device().type();
+  auto& found = device_backends_[type];
+  if (!found)
+    found = make_device_backend(
+        type, {.store = c10::make_intrusive<c10d::PrefixStore>(c10::DeviceTypeName(type, true), store_),
+               .rank = static_cast<int>(rank()),
+               .size = static_cast<int>(size()),
+               .timeout = milliseconds(options().timeout_s)});
+  return *found;
 }
 
 // What those that went have left behind. The store may be gone, too.
@@ -136,7 +164,7 @@ void C10dGroup::tell(const char* what, const std::string& error) const {
 std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor& tensor) {
   return guarded("to add up", [&]() -> std::unique_ptr<Work> {
     std::vector<at::Tensor> tensors{tensor};
-    return std::make_unique<C10dWork>(*this, backend().allreduce(tensors));
+    return std::make_unique<C10dWork>(*this, backend_of(tensor).allreduce(tensors));
   });
 }
 
@@ -145,7 +173,7 @@ void C10dGroup::broadcast_one(const at::Tensor& tensor, std::int64_t root) {
     std::vector<at::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    backend().broadcast(tensors, options)->wait();
+    backend_of(tensor).broadcast(tensors, options)->wait();
   });
 }
 
@@ -191,7 +219,9 @@ void C10dGroup::leave(const std::string& reason) noexcept {
   try {
     if (!backend_) return;
     store_->set(left_key(rank()), std::vector<std::uint8_t>(reason.begin(), reason.end()));
-    backend_.reset();  // closes the connections
+    backend_.reset();                                                             // closes the connections
+    for (const auto& [type, of_devices] : device_backends_) of_devices->abort();  // or a card waits for ever
+    device_backends_.clear();
   } catch (const std::exception&) {
     backend_ = nullptr;  // with the store, the others will notice by themselves
   }

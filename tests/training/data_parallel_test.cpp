@@ -6,99 +6,15 @@
 
 #include "kindling/base/error.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/optim/adam.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/model_checkpoint.h"
-#include "support/rank_threads.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/rank_runs.h"
 
 namespace kindling {
 namespace {
-
-// 50 samples in global batches of 12: the last one has two, so that of four processes two have none.
-constexpr std::int64_t kSamples = 50, kGlobalBatch = 12;
-
-TensorData images_for(std::int64_t size, std::int64_t num_samples = kSamples) {
-  const at::Tensor images =
-      NoiseImages(num_samples, 10, 1).train_dataloader()->dataset().slice(0, num_samples)[0];
-  const at::Tensor x = images.to(at::kFloat) / 255, labels = at::arange(num_samples).remainder(10);
-  return {{x, labels}, {x.narrow(0, 0, 21), labels.narrow(0, 0, 21)}, {.batch_size = kGlobalBatch / size}};
-}
-
-OptimizerFactory adamw() {
-  return [](ParameterGroups parameters) {
-    return std::make_unique<AdamW>(std::move(parameters), AdamWOptions{.lr = 1e-2, .weight_decay = 0.1});
-  };
-}
-
-TrainerOptions options_for(const std::shared_ptr<ProcessGroup>& group) {
-  return {.max_epochs = 3,
-          .gradient_clip_val = 0.5,
-          .num_sanity_val_steps = 1,
-          .optimizer = adamw(),
-          .process_group = group};
-}
-
-struct RankRun {
-  std::shared_ptr<Module> model;
-  std::shared_ptr<MemoryLogger> logger = std::make_shared<MemoryLogger>();
-  FitResult result;
-  std::vector<at::Tensor> weights() const { return model->parameters(); }
-};
-
-using MakeModel = std::function<std::shared_ptr<Module>()>;
-
-// With its parameters: threads that draw at once draw in no order.
-std::shared_ptr<Mlp> mlp(std::vector<std::int64_t> hidden) {
-  auto model = std::make_shared<Mlp>(MlpOptions{.hidden = std::move(hidden)});
-  model->forward(at::zeros({1, 100}));
-  return model;
-}
-
-std::shared_ptr<Module> small_mlp() { return mlp({16}); }
-
-// All ranks, by rank; `size` 1: a process alone, which knows nothing of groups. The models of all ranks but
-// the first begin with other weights.
-std::vector<RankRun> run_ranks(std::int64_t size,
-                               const std::function<void(TrainerOptions&, std::int64_t)>& change = {},
-                               const MakeModel& make = small_mlp, std::int64_t num_samples = kSamples) {
-  std::vector<RankRun> runs(static_cast<std::size_t>(size));
-  for (std::size_t rank = 0; rank < runs.size(); ++rank) {
-    at::manual_seed(3 + static_cast<std::uint64_t>(rank));
-    runs[rank].model = make();
-  }
-  const auto fit = [&](const std::shared_ptr<ProcessGroup>& group, std::int64_t rank) {
-    RankRun& run = runs[static_cast<std::size_t>(rank)];
-    TensorData data = images_for(size, num_samples);
-    TrainerOptions options = options_for(group);
-    options.loggers = {run.logger};
-    if (change) change(options, rank);
-    run.result = Trainer(options).fit(run.model, data);
-  };
-  if (size == 1) {
-    fit(nullptr, 0);
-  } else {
-    const auto groups = ProcessGroup::of_threads(size, {.timeout_s = 60});
-    on_ranks(groups,
-             [&](ProcessGroup& group) { fit(groups[static_cast<std::size_t>(group.rank())], group.rank()); });
-  }
-  return runs;
-}
-
-void expect_replicas(const std::vector<RankRun>& runs) {
-  for (std::size_t rank = 1; rank < runs.size(); ++rank) {
-    const auto ours = runs[rank].weights(), first = runs[0].weights();
-    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(ours[i].equal(first[i])) << rank << ", " << i;
-    const auto buffers = runs[rank].model->buffers(), of_first = runs[0].model->buffers();
-    for (std::size_t i = 0; i < of_first.size(); ++i)
-      EXPECT_TRUE(buffers[i].equal(of_first[i])) << rank << ", " << i;
-    EXPECT_EQ(runs[rank].result.metrics.at("train_loss"), runs[0].result.metrics.at("train_loss"));
-  }
-}
 
 // Sums over samples in another order: some last bits per step, which AdamW's division by small numbers makes
 // larger. Seen: 2e-7.
@@ -135,40 +51,12 @@ TEST(DataParallel, OnlyTheFirstProcessTellsLoggers) {
   EXPECT_TRUE(runs[1].logger->records().empty());
 }
 
-class Normed : public Classifier {
- public:
-  Normed() {
-    net->push_back(torch::nn::Flatten());
-    net->push_back(torch::nn::Linear(100, 8));
-    net->push_back(torch::nn::BatchNorm1d(8));
-    net->push_back(torch::nn::Linear(8, 10));
-    register_module("net", net);
-  }
-  at::Tensor forward(const at::Tensor& x) override { return net->forward(x); }
-  torch::nn::Sequential net;
-};
-
 TEST(DataParallel, BuffersAreThoseOfTheFirstProcess) {
   const auto runs = run_ranks(
       2, {}, [] { return std::make_shared<Normed>(); }, /*num_samples=*/48);
   expect_replicas(runs);
   EXPECT_GT(runs[0].model->named_buffers()["net.2.running_mean"].abs().sum().item<double>(), 0);
 }
-
-// One branch for batches of one process alone, one for nobody.
-class Branches : public Mlp {
- public:
-  Branches() : Mlp(MlpOptions{.hidden = {16}}) {
-    sometimes = register_module("sometimes", torch::nn::Linear(10, 10));
-    never = register_module("never", torch::nn::Linear(10, 10));
-  }
-  at::Tensor forward(const at::Tensor& x) override {
-    const at::Tensor y = Mlp::forward(x);
-    return uses_branch ? sometimes(y) : y;
-  }
-  torch::nn::Linear sometimes{nullptr}, never{nullptr};
-  bool uses_branch = false;
-};
 
 TEST(DataParallel, AParameterThatNobodyUsesStaysAsItIs) {
   at::Tensor first_of_never;
@@ -184,18 +72,6 @@ TEST(DataParallel, AParameterThatNobodyUsesStaysAsItIs) {
   EXPECT_TRUE(std::dynamic_pointer_cast<Branches>(runs[1].model)->never->weight.equal(first_of_never));
   EXPECT_TRUE(std::dynamic_pointer_cast<Branches>(runs[1].model)->sometimes->weight.grad().defined());
 }
-
-class StopsAt : public Callback {
- public:
-  StopsAt(std::int64_t step, FitReason reason) : step_(step), reason_(reason) {}
-  void on_train_batch_end(Trainer& trainer, Module&) override {
-    if (trainer.progress().global_step == step_) trainer.stop_token().request_stop(reason_);
-  }
-
- private:
-  std::int64_t step_;
-  FitReason reason_;
-};
 
 TEST(DataParallel, AStopThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
   const auto runs = run_ranks(3, [](TrainerOptions& options, std::int64_t rank) {
@@ -253,7 +129,7 @@ std::vector<std::string> errors_of(const std::function<void(TrainerOptions&, std
 
 TEST(DataParallel, ProcessesThatDisagreeAreRefusedByNameOfTheDifference) {
   const auto model = [](std::int64_t) { return small_mlp(); };
-  const auto data = [](std::int64_t) { return images_for(2); };
+  const auto data = [](std::int64_t) { return rank_images(2); };
   for (const std::string& error : errors_of(
            [](TrainerOptions&options, std::int64_t rank) { options.max_epochs = 3 + rank; }, model, data))
     EXPECT_NE(error.find("max_epochs is '4' in process 1 and '3' in process 0"), std::string::npos) << error;
@@ -261,7 +137,7 @@ TEST(DataParallel, ProcessesThatDisagreeAreRefusedByNameOfTheDifference) {
            {}, [](std::int64_t rank) { return mlp({16 + rank}); }, data))
     EXPECT_NE(error.find("[17, 100]"), std::string::npos) << error;
   for (const std::string& error :
-       errors_of({}, model, [](std::int64_t rank) { return images_for(2, kSamples + rank); }))
+       errors_of({}, model, [](std::int64_t rank) { return rank_images(2, kRankSamples + rank); }))
     EXPECT_NE(error.find("training's number of samples is '51' in process 1 and '50' in process 0"),
               std::string::npos)
         << error;
@@ -279,7 +155,7 @@ TEST(DataParallel, AnErrorInOneProcessIsTheReasonThatOthersName) {
   };
   const auto errors = errors_of(
       {}, [](std::int64_t rank) { return std::make_shared<Failing>(rank == 1); },
-      [](std::int64_t) { return images_for(2); });
+      [](std::int64_t) { return rank_images(2); });
   EXPECT_EQ(errors[1], "sample 7: it is torn");
   EXPECT_NE(errors[0].find("process 1: sample 7: it is torn"), std::string::npos) << errors[0];
 }
@@ -309,7 +185,7 @@ TEST(DataParallel, GoesOnBitForBit) {
       options.log_every_n_steps = 1;
       options.accumulate_grad_batches = 2;
       options.val_check_interval = 0.5;
-      TensorData data = images_for(2);
+      TensorData data = rank_images(2);
       metrics[rank] = Trainer(options).fit(models[rank], data, {.resume = checkpoint.path}).metrics;
     });
     for (const auto& model : models)
@@ -330,7 +206,7 @@ TEST(DataParallel, GoesOnWithAnotherNumberOfProcessesFromTheEndOfAnEpoch) {
   const auto whole = run_ranks(2, saving);
   for (const CheckpointInfo& checkpoint : list_checkpoints(scratch / "c")) {
     const auto model = small_mlp();
-    TensorData data = images_for(1);
+    TensorData data = rank_images(1);
     Trainer alone(options_for(nullptr));
     if (checkpoint.global_step % 5 == 0) {  // steps of an epoch
       alone.fit(model, data, {.resume = checkpoint.path});
@@ -376,7 +252,7 @@ TEST(DataParallel, WhatIsReadyIsSentWhileBackwardGoesOn) {
   on_ranks(groups, [&](ProcessGroup& group) {
     const auto rank = static_cast<std::size_t>(group.rank());
     const auto counting = std::make_shared<CountingGroup>(groups[rank]);
-    TensorData data = images_for(2);
+    TensorData data = rank_images(2);
     const auto model = models[rank];
     TrainerOptions options{.max_epochs = 1, .step_graph = "off", .process_group = counting};
     Trainer trainer(options);

@@ -31,8 +31,8 @@ TEST(FakeTrainer, SaysWhenThereAreFewerCardsThanAsked) {
   EXPECT_EQ(trainer.gpus().size(), 2);
   EXPECT_EQ(messages,
             (std::vector<std::string>{
-                "num_gpus = 5: training runs on the first card alone, the others stay unused (no data "
-                "parallel yet)",
+                "num_gpus = 5: this process trains on the first card alone, the others stay unused; to use "
+                "them, start one process for each and set process_group (`kindling fit` does so by itself)",
                 "num_gpus = 5, but only 2 can be seen: training goes on on the first card"}));
   EXPECT_THROW(Trainer({.max_epochs = 1, .num_gpus = 5, .require_gpus = true}), DeviceError);
 }
@@ -45,7 +45,7 @@ TEST(FakeTrainer, SaysThatTheSecondCardStaysUnused) {
   Trainer({.max_epochs = 1, .num_gpus = 2});
   set_log_observer({});
   ASSERT_EQ(messages.size(), 1U);
-  EXPECT_NE(messages[0].find("num_gpus = 2: training runs on the first card alone"), std::string::npos);
+  EXPECT_NE(messages[0].find("num_gpus = 2: this process trains on the first card alone"), std::string::npos);
 }
 
 TEST(FakeTrainer, MixedDevicesAreAnErrorThatNamesBoth) {

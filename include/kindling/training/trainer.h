@@ -128,7 +128,7 @@ class KINDLING_API Trainer {
   void request_stop(FitReason reason = FitReason::requested) noexcept;
   StopToken stop_token() const noexcept;
 
-  // The first min(num_gpus, those that exist) cards.
+  // The first min(num_gpus, those that exist) cards; with a process_group this process's one of them.
   const std::vector<Device>& gpus() const noexcept;
   Device device() const noexcept;  // gpus()[0], else the CPU
   const TrainerOptions& options() const noexcept;

@@ -22,7 +22,9 @@ class Callback;
 // with clipping at 1.
 struct TrainerOptions {
   std::optional<std::int64_t> max_epochs{};  // this or max_steps must be set
-  std::int64_t num_gpus = 0;     // cards to use, -1 for all; fewer are said aloud (app log) with the reason
+  // Cards of this machine to use, -1 for all; fewer are said aloud (app log) with the reason. Each process
+  // works on one: alone on the first, with a process_group on that of its local rank.
+  std::int64_t num_gpus = 0;
   double gradient_clip_val = 0;  // largest 2-norm of all gradients together; 0: no clipping
 
   std::optional<std::int64_t> max_steps{};  // optimizer steps
@@ -44,7 +46,7 @@ struct TrainerOptions {
   // "auto": on the CPU, steps of models whose static_step() says so are recorded and replayed, to the same
   // bits (docs/step_graph.md); "on": those of every model, which must then be alike; "off": none.
   std::string step_graph = "auto";
-  bool require_gpus = false;       // fewer cards than num_gpus is a DeviceError
+  bool require_gpus = false;       // fewer cards than num_gpus, or than processes, is a DeviceError
   std::int64_t num_processes = 1;  // on this machine that train together; the program starts them
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
   std::optional<std::int64_t> limit_val_batches{};
