@@ -31,7 +31,11 @@ std::chrono::milliseconds milliseconds(double seconds) {
 
 std::string left_key(std::int64_t rank) { return "left/" + std::to_string(rank); }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+// Without the place in Gloo's sources before it and the advice behind it.
+std::string first_sentence(std::string text) {
+  if (text.starts_with('[')) text.erase(0, text.find("] ") + 2);
+  return text.substr(0, std::min(text.find('\n'), text.find(". ")));
+}
 
 // What the author of the network says of it, by the variable that Gloo knows; else what the machine's name
 // stands for.
@@ -156,7 +160,7 @@ void C10dGroup::tell(const char* what, const std::string& error) const {
        .found =
            is_late ? std::string("waiting ") + what + ", another one did not answer for " +
                          number_text(options().timeout_s) + " s"
-                   : std::string("waiting ") + what + ", it has lost another one (" + first_line(error) + ")",
+                   : std::string("waiting ") + what + ", it has lost another one (" + first_sentence(error) + ")",
        .wanted = "all " + std::to_string(size()) + " of them",
        .remedy = "see the logs of the others; a run goes on from its last checkpoint"});
 }
@@ -256,7 +260,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::join(const LaunchEnvironment& place,
     throw DistributedError(
         {.place = "process " + std::to_string(place.rank) + " of " + std::to_string(place.size),
          .found =
-             "the store at " + name_of_store(place) + " does not answer (" + first_line(error.what()) + ")",
+             "the store at " + name_of_store(place) + " does not answer (" + first_sentence(error.what()) + ")",
          .wanted = "an address that all processes reach, and process 0 started",
          .remedy = "see MASTER_ADDR and MASTER_PORT"});
   }

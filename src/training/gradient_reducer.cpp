@@ -53,6 +53,7 @@ class GradientReducer::Plan {
                 const AgreedStop::Votes& votes);
   at::Tensor receive(AgreedStop& stop);
   bool is_watched() const noexcept { return is_watched_; }
+  const std::vector<at::Tensor>& other_buffers() const noexcept { return other_buffers_; }
 
  private:
   struct Place {
@@ -71,7 +72,7 @@ class GradientReducer::Plan {
     return buckets_.back().more().narrow(0, begin, count);
   }
 
-  std::vector<at::Tensor> parameters_, buffers_;
+  std::vector<at::Tensor> parameters_, buffers_, other_buffers_;  // others: too wide for the last bucket
   std::vector<std::string> names_;
   std::vector<Place> places_;  // of the parameters
   std::vector<GradientBucket> buckets_;
@@ -97,12 +98,12 @@ class GradientReducer::Plan::Ready : public torch::autograd::PostAccumulateGradH
 
 namespace {
 
-// Buffers that travel as numbers of the last bucket without losing a bit.
-std::vector<at::Tensor> buffers_like(const torch::nn::Module& model, const at::Tensor& numbers) {
-  std::vector<at::Tensor> alike;
+// Running means and the like. Counts are the same everywhere, as each process makes the same steps.
+std::vector<at::Tensor> floating_buffers(const torch::nn::Module& model) {
+  std::vector<at::Tensor> buffers;
   for (const at::Tensor& buffer : model.buffers())
-    if (buffer.defined() && buffer.numel() > 0 && travel_alike(buffer, numbers)) alike.push_back(buffer);
-  return alike;
+    if (buffer.defined() && buffer.numel() > 0 && buffer.is_floating_point()) buffers.push_back(buffer);
+  return buffers;
 }
 
 }  // namespace
@@ -116,7 +117,10 @@ GradientReducer::Plan::Plan(const Optimizer& optimizer, const torch::nn::Module&
   is_host_ = device.is_cpu();
   places_.resize(parameters_.size());
   const auto type = at::dtype(at::kFloat).device(device);
-  buffers_ = buffers_like(model, at::zeros({0}, type));
+  for (const at::Tensor& buffer : floating_buffers(model)) {
+    const bool loses_no_bit = buffer.scalar_type() == at::kFloat && buffer.device() == device;
+    (loses_no_bit ? buffers_ : other_buffers_).push_back(buffer);
+  }
   for (const at::Tensor& buffer : buffers_) num_in_buffers_ += buffer.numel();
   at_buffers_ = 2 + (is_host_ ? static_cast<std::int64_t>(AgreedStop::kNumVotes + parameters_.size()) : 0);
   std::vector<std::vector<std::size_t>> members;
@@ -325,7 +329,9 @@ at::Tensor GradientReducer::reduce(Optimizer& optimizer, GradientShare share,
   Plan& plan = plan_of(optimizer);
   plan.send_all(group_, share, losses, stop_.votes());
   if (!optimizer.parameters().front().is_cpu()) vote();
-  return plan.receive(stop_);
+  const at::Tensor not_finite = plan.receive(stop_);
+  group_.broadcast(plan.other_buffers());
+  return not_finite;
 }
 
 // The host reads no sums on a card: the votes travel by themselves, and are heard a step later.

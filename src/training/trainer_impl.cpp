@@ -159,8 +159,8 @@ void Trainer::Impl::prepare_data(DataModule& new_data) {
   train_.emplace(source_of(new_data,
                            {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader},
                            options.limit_train_batches));
-  if (options.overfit_batches) train_->take_only(options.overfit_batches->of(train_->num_batches()));
   share_training(*train_);
+  if (options.overfit_batches) train_->take_only(options.overfit_batches->of(train_->num_batches()));
   require_interval(train_->num_batches());
   data = &new_data;
   validation_.reset();

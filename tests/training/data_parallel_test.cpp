@@ -52,10 +52,13 @@ TEST(DataParallel, OnlyTheFirstProcessTellsLoggers) {
 }
 
 TEST(DataParallel, BuffersAreThoseOfTheFirstProcess) {
-  const auto runs = run_ranks(
-      2, {}, [] { return std::make_shared<Normed>(); }, /*num_samples=*/48);
-  expect_replicas(runs);
-  EXPECT_GT(runs[0].model->named_buffers()["net.2.running_mean"].abs().sum().item<double>(), 0);
+  for (const char* precision : {"32-true", "64-true"}) {
+    const auto runs = run_ranks(
+        2, [&](TrainerOptions& options, std::int64_t) { options.precision = precision; },
+        [] { return std::make_shared<Normed>(); }, /*num_samples=*/48);
+    expect_replicas(runs);
+    EXPECT_GT(runs[0].model->named_buffers()["net.2.running_mean"].abs().sum().item<double>(), 0);
+  }
 }
 
 TEST(DataParallel, AParameterThatNobodyUsesStaysAsItIs) {
