@@ -73,6 +73,7 @@ void cold_start(const Options& options) {
 void run_case(const Options& options) {
   const std::map<std::string, void (*)(const Options&)> cases{{"step_tiny", train<step_tiny>},
                                                               {"step_deep", train<step_deep>},
+                                                              {"lenet", train<lenet>},
                                                               {"fmnist_epoch", train<fmnist_epoch>},
                                                               {"cnn_mnist", train<cnn_mnist>},
                                                               {"data_feed", data_feed},

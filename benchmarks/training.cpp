@@ -29,6 +29,12 @@ std::shared_ptr<kindling::Module> as_program(const Workload& workload) {
   return program;
 }
 
+// Several processes have the images of an epoch between them, and fewer steps, each of them together.
+double parts_of_epoch(const Workload& workload, const kindling::ProcessGroup* group) {
+  const bool are_steps = group != nullptr && workload.unit == "us/step";
+  return static_cast<double>(workload.size) / static_cast<double>(are_steps ? group->size() : 1);
+}
+
 }  // namespace
 
 void train(const Options& options, const Workload& given) {
@@ -38,9 +44,11 @@ void train(const Options& options, const Workload& given) {
   kindling::TrainerOptions how = trainer_options(options, workload);
   how.max_epochs = clock.rounds();
   how.callbacks = {std::make_shared<EpochClock>(clock)};
+  how.process_group = kindling::ProcessGroup::from_environment();
   kindling::Trainer trainer(how);
   const double loss = trainer.fit(workload.model, *workload.data).metrics.at("train_loss");
-  const auto size = static_cast<double>(workload.size);
+  if (how.process_group && how.process_group->rank() != 0) return;
+  const double size = parts_of_epoch(workload, how.process_group.get());
   if (workload.unit != "img/s") {
     report_times(options, clock, workload.unit, size, loss);
     return;

@@ -12,6 +12,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/pooling.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -75,6 +76,26 @@ class ImageMlp : public kindling::Classifier {
   at::Tensor forward(const at::Tensor& images) override { return net_->forward(images.flatten(1)); }
   at::Tensor training_step(const kindling::Batch& batch) override { return Module::training_step(batch); }
   bool static_step() const override { return true; }
+
+ private:
+  torch::nn::Sequential net_;
+};
+
+// The textbook's.
+class LeNet : public kindling::Module {
+ public:
+  LeNet() {
+    using namespace torch::nn;
+    net_ = register_module(  // braces: the layers draw their weights in this order
+        "net", Sequential{Conv2d(Conv2dOptions(1, 6, 5).padding(2)), Sigmoid(), AvgPool2d(2),
+                          Conv2d(6, 16, 5), Sigmoid(), AvgPool2d(2), Flatten(), Linear(400, 120), Sigmoid(),
+                          Linear(120, 84), Sigmoid(), Linear(84, 10)});
+  }
+  bool static_step() const override { return true; }
+  at::Tensor forward(const at::Tensor& images) override { return net_->forward(images); }
+  at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override {
+    return at::cross_entropy_loss(outputs, labels);
+  }
 
  private:
   torch::nn::Sequential net_;
@@ -190,6 +211,20 @@ Workload tiny_mlp(std::vector<at::Tensor> data, const kindling::DataOptions& opt
 
 Workload step_tiny() { return step_case(kTiny, 1280); }
 Workload step_deep() { return step_case(Widths(17, 64), 320); }
+
+// 156 full batches, also for two processes.
+Workload lenet() {
+  constexpr std::int64_t kSteps = 156, kBatchSize = 64;
+  auto images = mnist();
+  for (at::Tensor& tensor : images) tensor = tensor.narrow(0, 0, kSteps * kBatchSize);
+  return {
+      .model = seeded<LeNet>(),
+      .data = std::make_shared<TensorData>(TensorData::Tensors{.train = std::move(images)},
+                                           kindling::DataOptions{.batch_size = kBatchSize, .shuffle = false}),
+      .optimizer = optimizer<kindling::Adam>(kindling::AdamOptions{.lr = 1e-3}),
+      .size = kSteps,
+      .unit = "us/step"};
+}
 
 kindling::DataOptions shuffled(std::int64_t batch_size) {
   return {.batch_size = batch_size, .shuffle = true, .seed = kShuffleSeed};

@@ -28,6 +28,7 @@ struct Workload {
 
 Workload step_tiny();
 Workload step_deep();
+Workload lenet();
 Workload fmnist_epoch();
 Workload cnn_mnist();
 
