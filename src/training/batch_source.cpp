@@ -20,7 +20,7 @@ std::int64_t BatchSource::num_batches() const noexcept {
 }
 
 void BatchSource::take_only(std::int64_t num_batches) {
-  limit_ = std::max<std::int64_t>(std::min(num_batches, this->num_batches()) / of_cursors(), 1);
+  limit_ = (std::min(num_batches, this->num_batches()) + of_cursors() - 1) / of_cursors();
   for (DataLoader::Cursor& cursor : cursors_) cursor.keep_order();
 }
 

@@ -45,6 +45,13 @@ TEST(DataParallel, TrainsAsOneProcessWithTheSameGlobalBatch) {
     }
 }
 
+TEST(DataParallel, LearnsAsManyBatchesByHeartAsOneProcess) {
+  const auto change = [](TrainerOptions& options, std::int64_t) { options.overfit_batches = Portion(0.4); };
+  const auto alone = run_ranks(1, change), runs = run_ranks(2, change);
+  EXPECT_EQ(alone[0].result.progress.global_step, 3 * 2);
+  EXPECT_EQ(runs[1].result.progress.global_step, 3 * 2);
+}
+
 TEST(DataParallel, OnlyTheFirstProcessTellsLoggers) {
   const auto runs = run_ranks(2);
   EXPECT_EQ(runs[0].logger->records().size(), 3U);
