@@ -37,7 +37,8 @@ int fit_command(const CommandContext& context) {
   ResumePlan plan = plan_resume(context.request, context.registry, config);
   if (plan.is_finished) return tell_finished(!place || place->rank == 0, plan);
   if (plan.run.empty()) require_no_search(place, config);
-  if (!place && config.num_processes() > 1) return launch_fit(context, config);
+  if (const std::int64_t number = num_processes(place, config); !place && number > 1)
+    return launch_fit(context, number);
   // It is joined once all have made their plans: the first one will then change what these are made of.
   const Group group = place ? ProcessGroup::join(*place, config.distributed) : nullptr;
   try {
