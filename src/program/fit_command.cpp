@@ -34,7 +34,8 @@ int fit_command(const CommandContext& context) {
   if (loaded.only_asked) return 0;
   RunConfig& config = *loaded.config;
   const auto place = place_among_processes(config);
-  const bool is_launcher = !place && config.num_processes() > 1;
+  const std::int64_t number = num_processes(place, config);
+  const bool is_launcher = !place && number > 1;
   // What a warning is about, the first process sees, too.
   if (is_launcher || (place && place->rank > 0))
     configure_log({.level = LogLevel::error, .to_stderr = true, .file = {}});
@@ -42,7 +43,7 @@ int fit_command(const CommandContext& context) {
   ResumePlan plan = plan_resume(context.request, context.registry, config);
   if (plan.is_finished) return tell_finished(!place || place->rank == 0, plan);
   if (plan.run.empty()) require_no_search(place, config);
-  if (is_launcher) return launch_fit(context, config);
+  if (is_launcher) return launch_fit(context, number);
   // It is joined once all have made their plans: the first one will then change what these are made of.
   const Group group = place ? ProcessGroup::join(*place, config.distributed) : nullptr;
   try {

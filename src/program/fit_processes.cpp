@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kindling/base/error.h"
+#include "kindling/device/device.h"
 #include "kindling/launch/local_launch.h"
 
 namespace kindling {
@@ -21,8 +22,8 @@ void require_number(const LaunchEnvironment& place, std::int64_t num_processes) 
   throw ConfigError({.place = finder,
                      .found = "several processes are to train, and it is one that searches",
                      .remedy =
-                         "search with one process (trainer.num_processes = 1), and write what was found "
-                         "into the config"});
+                         "search with one process (trainer.num_processes = 1 and num_gpus at most 1), and "
+                         "write what was found into the config"});
 }
 
 }  // namespace
@@ -33,8 +34,16 @@ std::optional<LaunchEnvironment> place_among_processes(const RunConfig& config) 
   return place;
 }
 
+std::int64_t num_to_start(ProcessWish wish, std::int64_t num_cards) {
+  if (wish.num_processes > 1) return wish.num_processes;
+  const std::int64_t usable = wish.num_gpus < 0 ? num_cards : std::min(wish.num_gpus, num_cards);
+  return std::max<std::int64_t>(usable, 1);
+}
+
 std::int64_t num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
-  return place ? place->size : config.num_processes();
+  if (place) return place->size;
+  const ProcessWish wish{.num_gpus = config.num_gpus(), .num_processes = config.num_processes()};
+  return num_to_start(wish, wish.num_gpus != 0 ? num_gpus() : 0);
 }
 
 void require_no_search(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
@@ -43,10 +52,10 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
   if (config.lr_finder.is_on) refuse_search("lr_finder");
 }
 
-int launch_fit(const CommandContext& context, const RunConfig& config) {
+int launch_fit(const CommandContext& context, std::int64_t num_processes) {
   return run_local_processes({.command = {context.argv, context.argv + context.argc},
                               .program = "/proc/self/exe",
-                              .num_processes = config.num_processes(),
+                              .num_processes = num_processes,
                               .grace_s = 1.5});
 }
 

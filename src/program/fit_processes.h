@@ -17,14 +17,21 @@ namespace kindling {
 // that of the config.
 std::optional<LaunchEnvironment> place_among_processes(const RunConfig& config);
 
+// How many the program is to start on a machine of so many cards: as many as num_processes says, or without
+// it one for each card that num_gpus lets it use.
+struct ProcessWish {
+  std::int64_t num_gpus = 0, num_processes = 1;
+};
+std::int64_t num_to_start(ProcessWish wish, std::int64_t num_cards);
+
 // How many they are, by the launcher or the config.
 std::int64_t num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
 // [batch_finder] and [lr_finder] are for one process: throws ConfigError where they are on and there are
 // more.
 void require_no_search(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
 
-// Starts the program anew with the same arguments, as often as the config says; the exit code of the fit.
-int launch_fit(const CommandContext& context, const RunConfig& config);
+// Starts the program anew with the same arguments, so often; the exit code of the fit.
+int launch_fit(const CommandContext& context, std::int64_t num_processes);
 
 // nullptr stands for a process alone.
 using Group = std::shared_ptr<ProcessGroup>;

@@ -1,6 +1,5 @@
 #include "program/fit_run.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -170,9 +169,7 @@ class FitRun {
     if (in_.plan.run.empty() && !search()) return end_by_signal(in_.signals.exit_code());
     Trainer trainer(trainer_options());
     summary_.device = trainer.device().str();
-    const bool fewer = static_cast<std::int64_t>(trainer.gpus().size()) <
-                       std::max<std::int64_t>(trainer.options().num_gpus, 0);
-    if (fewer) summary_.device_note = why_no_more_gpus();
+    if (num_gpus() < trainer.options().num_gpus) summary_.device_note = why_no_more_gpus();
     folder_.write_summary(summary_);
     in_.signals.watch(trainer.stop_token(), checkpoint_);
     FitOptions options;

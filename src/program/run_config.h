@@ -44,8 +44,9 @@ class RunConfig {
   // What tells how good an epoch is: [checkpoint]'s monitor and mode, else the model's.
   Module::Monitor monitor_of(const Module& model) const;
   std::shared_ptr<DataModule> make_data() const;
-  // trainer.num_processes: how many the program is to start for a fit.
+  // trainer.num_processes and trainer.num_gpus say how many processes the program is to start for a fit.
   std::int64_t num_processes() const noexcept { return trainer_.num_processes; }
+  std::int64_t num_gpus() const noexcept { return trainer_.num_gpus; }
   // Of a process that trains alone, with the callbacks of the config, without loggers.
   TrainerOptions trainer_options() const;
   // Those of the config; a path of the run's folder.

@@ -1,4 +1,6 @@
 // A fit of several processes: who launches them, what they leave behind, how they end.
+#include "program/fit_processes.h"
+
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -129,6 +131,20 @@ TEST_F(FitProcesses, GoOnTogether) {
   fewer.push_back("trainer.num_processes=1");
   EXPECT_EQ(run_process(fewer, output()), 2);
   EXPECT_NE(said().find("trainer.num_processes: was 2, now 1"), std::string::npos) << said();
+}
+
+TEST(NumToStart, IsOneForEachCardWhereTheConfigDoesNotSay) {
+  const auto number = [](std::int64_t num_processes, std::int64_t num_gpus, std::int64_t num_cards) {
+    return num_to_start({.num_gpus = num_gpus, .num_processes = num_processes}, num_cards);
+  };
+  EXPECT_EQ(number(1, 0, 4), 1);
+  EXPECT_EQ(number(1, 1, 4), 1);
+  EXPECT_EQ(number(1, 2, 4), 2);
+  EXPECT_EQ(number(1, -1, 4), 4);
+  EXPECT_EQ(number(1, 2, 1), 1);  // a process alone says that a card is missing
+  EXPECT_EQ(number(1, -1, 0), 1);
+  EXPECT_EQ(number(3, 2, 2), 3);
+  EXPECT_EQ(number(3, 0, 4), 3);
 }
 
 TEST_F(FitProcesses, MayBeLaunchedByAnother) {

@@ -12,8 +12,8 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/eager_gradients.h"
 #include "training/automatic_step.h"
+#include "training/eager_gradients.h"
 #include "training/evaluate_loop.h"
 #include "training/fit_loop.h"
 #include "training/resumed_fit.h"
@@ -64,13 +64,13 @@ class Training {
         state(device, options),
         evaluation_log(device),
         callbacks(owner, options.callbacks),
-        report(state, options.loggers, options.log_every_n_steps, /*clock=*/nullptr),
+        report(state, options.loggers, options.log_every_n_steps, /*clock=*/nullptr, /*group=*/nullptr),
         divergence(state, *info, options),
         data(26, 4, 4) {
     info->gpus = first_gpus(num_gpus);
     info->progress = counter->progress = &state.progress;
-    model->stop = stop;
-    counter->stop = stop;
+    model->stop = stop.token();
+    counter->stop = stop.token();
     at::manual_seed(7);
     attach(*model, info);
     state.start(model);
@@ -91,6 +91,7 @@ class Training {
               .evaluation_log = evaluation_log,
               .callbacks = callbacks,
               .stop = stop,
+              .group = nullptr,
               .train = &*train,
               .validation = &*validation});
     stop.reset();
@@ -100,7 +101,7 @@ class Training {
   const std::shared_ptr<MemoryLogger> logger = std::make_shared<MemoryLogger>();
   const std::shared_ptr<Busy> model = std::make_shared<Busy>();
   const std::shared_ptr<TrainerInfo> info = std::make_shared<TrainerInfo>();
-  StopToken stop;
+  AgreedStop stop{StopToken(), nullptr};
   TrainerOptions options;
   Trainer owner{TrainerOptions{}};
   TrainState state;
