@@ -55,10 +55,10 @@ void ProcessGroup::broadcast(std::span<const at::Tensor> tensors, std::int64_t r
   std::erase_if(left, [](const at::Tensor& tensor) { return !tensor.defined() || tensor.numel() == 0; });
   while (!left.empty()) {
     const at::TensorOptions type = left.front().options();
-    const auto others = std::ranges::stable_partition(left, [&](const at::Tensor& tensor) {
+    const auto others = std::stable_partition(left.begin(), left.end(), [&](const at::Tensor& tensor) {
       return tensor.options().type_equal(type) && tensor.device() == type.device();
     });
-    const std::vector<at::Tensor> alike(left.begin(), others.begin());
+    const std::vector<at::Tensor> alike(left.begin(), others);
     std::int64_t total = 0;
     for (const at::Tensor& tensor : alike) total += tensor.numel();
     const at::Tensor flat = at::empty({total}, type.requires_grad(false));
@@ -73,7 +73,7 @@ void ProcessGroup::broadcast(std::span<const at::Tensor> tensors, std::int64_t r
       if (rank_ != root) tensor.copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
       at += tensor.numel();
     }
-    left.erase(left.begin(), others.begin());
+    left.erase(left.begin(), others);
   }
 }
 
