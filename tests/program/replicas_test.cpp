@@ -103,8 +103,8 @@ TEST_F(Replicas, ARunThatHasLostAProcessGoesOnBitForBit) {
       }
       const bool is_done = process.wait() == 0;
       if (is_done) break;
-      if (std::filesystem::exists(run(runs) / "config.toml") &&
-          !std::filesystem::is_empty(run(runs) / "checkpoints"))
+      const std::filesystem::path checkpoints = run(runs) / "checkpoints";
+      if (std::filesystem::is_directory(checkpoints) && newest_valid_checkpoint(checkpoints))
         words = {"fit", "--resume", run(runs).string()};
       else
         std::filesystem::remove_all(scratch_ / runs);
