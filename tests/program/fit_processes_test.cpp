@@ -274,7 +274,7 @@ TEST_F(FitProcesses, EndSoonWhenOneOfThemIsKilled) {
     const auto start = std::chrono::steady_clock::now();
     ::kill(children[victim], SIGKILL);
     EXPECT_EQ(process.wait(), 128 + SIGKILL) << said();
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
     EXPECT_NE(said().find("process " + std::to_string(victim) + " of 2 was ended by signal 9"),
               std::string::npos)
         << said();

@@ -14,6 +14,10 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+// Far from what a lost process costs (seconds), so that a busy machine and sanitizers stay below it; without
+// an end of their own the others would wait for half an hour.
+constexpr std::chrono::seconds kSoon(60);
+
 std::vector<pid_t> children_of_launcher(pid_t launcher) {
   std::vector<pid_t> children;
   const std::string id = std::to_string(launcher);
@@ -98,7 +102,7 @@ TEST_F(Replicas, ARunThatHasLostAProcessGoesOnBitForBit) {
         ::kill(children[random() % 2], SIGKILL);
         const auto start = std::chrono::steady_clock::now();
         const int code = process.wait();
-        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+        EXPECT_LT(std::chrono::steady_clock::now() - start, kSoon);
         num_kills += code == 128 + SIGKILL ? 1 : 0;
       }
       const bool is_done = process.wait() == 0;
@@ -126,7 +130,7 @@ TEST_F(Replicas, OneThatIsStoppedEndsAllWithinTheTimeout) {
     ::kill(children[victim], SIGSTOP);
     const auto start = std::chrono::steady_clock::now();
     EXPECT_NE(process.wait(), 0);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2 + 5));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, kSoon);
     EXPECT_NE(text_of(output()).find("did not answer for 2 s"), std::string::npos) << text_of(output());
     for (const pid_t child : children) EXPECT_EQ(::kill(child, 0), -1) << child;
   }
