@@ -11,16 +11,10 @@
 
 #include "kindling/optim/optimizer.h"
 #include "training/agreed_stop.h"
-#include "training/gradient_bucket.h"
+#include "training/gradient_plan.h"
 #include "training/train_state.h"
 
 namespace kindling {
-
-// What a process's gradients are among those of all: `scale` times them is the sum over `num_samples`
-// samples.
-struct GradientShare {
-  double scale = 1, num_samples = 1;
-};
 
 // Makes the gradients of several processes one: the mean over the samples of all of them, the same bits
 // everywhere. They travel in buckets, the last layers first; with them travel how many samples they are of,
@@ -42,15 +36,14 @@ class GradientReducer {
   at::Tensor reduce(Optimizer& optimizer, GradientShare share, std::span<const at::Tensor> losses);
 
  private:
-  class Plan;
-  Plan& plan_of(const Optimizer& optimizer);
+  GradientPlan& plan_of(const Optimizer& optimizer);
   void vote();
 
   ProcessGroup& group_;
   AgreedStop& stop_;
   const TrainState& state_;
   const bool in_tree_;
-  std::map<const Optimizer*, std::unique_ptr<Plan>> plans_;
+  std::map<const Optimizer*, std::unique_ptr<GradientPlan>> plans_;
   AgreedStop::Votes votes_{};                 // on their way
   std::unique_ptr<ProcessGroup::Work> vote_;  // of a training on cards
 };

@@ -51,15 +51,6 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-// The processes of a launcher, which are its children; by their ids.
-std::vector<pid_t> children_of(pid_t launcher) {
-  std::vector<pid_t> children;
-  const std::string id = std::to_string(launcher);
-  std::istringstream ids(text_of("/proc/" + id + "/task/" + id + "/children"));
-  for (pid_t child = 0; ids >> child;) children.push_back(child);
-  return children;
-}
-
 class FitProcesses : public testing::Test {
  protected:
   FitProcesses() { write_small_cnn(scratch_ / "small.toml", "every_n_epochs = 0"); }

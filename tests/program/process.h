@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -76,6 +77,15 @@ class Process {
 inline int run_process(std::vector<std::string> words, const std::filesystem::path& output,
                        const std::filesystem::path& folder = ".") {
   return Process(std::move(words), output, folder).wait();
+}
+
+// The processes of a launcher, which are its children; by their ids.
+inline std::vector<pid_t> children_of(pid_t launcher) {
+  const std::string id = std::to_string(launcher);
+  std::ifstream ids("/proc/" + id + "/task/" + id + "/children");
+  std::vector<pid_t> children;
+  for (pid_t child = 0; ids >> child;) children.push_back(child);
+  return children;
 }
 
 }  // namespace kindling

@@ -18,14 +18,6 @@ using Words = std::vector<std::string>;
 // an end of their own the others would wait for half an hour.
 constexpr std::chrono::seconds kSoon(60);
 
-std::vector<pid_t> children_of_launcher(pid_t launcher) {
-  std::vector<pid_t> children;
-  const std::string id = std::to_string(launcher);
-  std::istringstream ids(text_of("/proc/" + id + "/task/" + id + "/children"));
-  for (pid_t child = 0; ids >> child;) children.push_back(child);
-  return children;
-}
-
 class Replicas : public testing::Test {
  protected:
   Words fit(const std::string& runs, int num_processes, const Words& more = {}) const {
@@ -97,7 +89,7 @@ TEST_F(Replicas, ARunThatHasLostAProcessGoesOnBitForBit) {
       };
       const auto target = num_records() + 1 + static_cast<std::ptrdiff_t>(random() % 30);
       process.wait_until([&] { return attempt >= 4 || num_records() >= target; });
-      const auto children = children_of_launcher(process.id());
+      const auto children = children_of(process.id());
       if (attempt < 4 && children.size() == 2 && process.is_running()) {
         ::kill(children[random() % 2], SIGKILL);
         const auto start = std::chrono::steady_clock::now();
@@ -125,7 +117,7 @@ TEST_F(Replicas, OneThatIsStoppedEndsAllWithinTheTimeout) {
         fit("stopped" + std::to_string(victim), 2, {"trainer.max_epochs=1000000", "distributed.timeout_s=2"}),
         output());
     process.wait_until([&] { return text_of(output()).find("total ") != std::string::npos; });
-    const auto children = children_of_launcher(process.id());
+    const auto children = children_of(process.id());
     ASSERT_EQ(children.size(), 2U);
     ::kill(children[victim], SIGSTOP);
     const auto start = std::chrono::steady_clock::now();

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kindling/distributed/process_group.h"
+#include "kindling/optim/optimizer.h"
+#include "training/agreed_stop.h"
+#include "training/gradient_bucket.h"
+
+namespace kindling {
+
+// What a process's gradients are among those of all: `scale` times them is the sum over `num_samples`
+// samples.
+struct GradientShare {
+  double scale = 1, num_samples = 1;
+};
+
+// How the gradients of an optimizer travel, for an epoch: which of them in which bucket, and what with them.
+class GradientPlan {
+ public:
+  GradientPlan(const Optimizer& optimizer, const torch::nn::Module& model, std::int64_t epoch, bool in_tree);
+  ~GradientPlan();
+  GradientPlan(const GradientPlan&) = delete;
+  GradientPlan& operator=(const GradientPlan&) = delete;
+
+  bool fits(const Optimizer& optimizer, std::int64_t epoch) const;
+  // Hears from autograd, from here on, when a gradient is complete.
+  void watch();
+  bool is_watched() const noexcept { return is_watched_; }
+  // Full buckets are sent while the backward that comes now goes on.
+  void begin_sending(ProcessGroup& group, GradientShare share);
+  // All that has not been sent yet; on a card the host asks the others first who has a gradient.
+  void send_all(ProcessGroup& group, GradientShare share, std::span<const at::Tensor> losses,
+                const AgreedStop::Votes& votes);
+  // Until the sums are there and given to parameters and buffers; see GradientReducer::reduce().
+  at::Tensor receive(AgreedStop& stop);
+  // Of process 0, to be sent by themselves: they are too wide for the last bucket.
+  const std::vector<at::Tensor>& other_buffers() const noexcept { return other_buffers_; }
+
+ private:
+  struct Place {
+    std::size_t bucket, member;
+  };
+  class Ready;
+  void note(std::size_t parameter);
+  void take(std::size_t parameter, double scale);
+  void send_full_ones();
+  void write_more(GradientShare share, std::span<const at::Tensor> losses, const AgreedStop::Votes& votes);
+  void write_buffers(bool are_those_of_all);
+  void agree_on_use(ProcessGroup& group);
+  void give_gradients();
+  void give_buffers();
+  at::Tensor more(std::int64_t begin, std::int64_t count) const {
+    return buckets_.back().more().narrow(0, begin, count);
+  }
+
+  std::vector<at::Tensor> parameters_, buffers_, other_buffers_;
+  std::vector<std::string> names_;
+  std::vector<Place> places_;  // of the parameters
+  std::vector<GradientBucket> buckets_;
+  std::vector<int> num_calls_;      // of autograd, in this backward
+  std::string used_, used_by_any_;  // on a card: '1' for each parameter with a gradient, here and anywhere
+  std::int64_t num_in_buffers_ = 0, at_buffers_ = 0, epoch_;
+  bool in_tree_, is_host_ = true, is_watched_ = false, has_seen_one_ = false, comes_once_ = true;
+  ProcessGroup* sends_to_ = nullptr;  // while a backward is under way
+  GradientShare share_;
+};
+
+}  // namespace kindling

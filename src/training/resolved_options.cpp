@@ -1,0 +1,63 @@
+#include "training/resolved_options.h"
+
+#include <bit>
+#include <cstdint>
+#include <string>
+
+#include "device/libtorch_version.h"
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+void require_processes(const TrainerOptions& options) {
+  const std::int64_t there = options.process_group ? options.process_group->size() : 1;
+  if (options.num_processes == 1 || options.num_processes == there) return;
+  throw ConfigError({.place = "Trainer",
+                     .found = "num_processes = " + std::to_string(options.num_processes) +
+                              ", and process_group has " + std::to_string(there),
+                     .wanted = "as many",
+                     .remedy =
+                         "the program starts processes; a program of your own is started by a launcher and "
+                         "sets process_group = ProcessGroup::from_environment()"});
+}
+
+// The shards of each process are the batches of its window.
+std::int64_t shards_of_process(const TrainerOptions& options) {
+  const std::int64_t shards = options.gradient_shards,
+                     size = options.process_group ? options.process_group->size() : 1;
+  const auto refuse = [&](const std::string& found, const std::string& wanted) {
+    throw ConfigError({.place = "trainer.gradient_shards", .found = found, .wanted = wanted});
+  };
+  if (!std::has_single_bit(static_cast<std::uint64_t>(shards)))
+    refuse("it is " + std::to_string(shards), "a power of two");
+  if (shards % size != 0)
+    refuse("it is " + std::to_string(shards) + ", for " + std::to_string(size) + " processes",
+           "a multiple of them");
+  if (options.accumulate_grad_batches > 1)
+    refuse("accumulate_grad_batches is " + std::to_string(options.accumulate_grad_batches), "1 beside it");
+  return shards / size;
+}
+
+}  // namespace
+
+TrainerOptions resolved(TrainerOptions options) {
+  require_matching_libtorch();
+  validate(options, "TrainerOptions");
+  if (options.process_group && options.process_group->size() == 1) options.process_group = nullptr;
+  require_processes(options);
+  if (options.gradient_shards > 1) options.accumulate_grad_batches = shards_of_process(options);
+  if (options.fast_dev_run) {
+    options.max_epochs = 1;
+    options.max_steps = 1;
+    options.limit_train_batches = options.limit_val_batches = 1;
+    options.limit_test_batches = options.limit_predict_batches = 1;
+    options.num_sanity_val_steps = 0;
+    options.val_check_interval = 1.0;
+    options.check_val_every_n_epoch = 1;
+    options.overfit_batches.reset();
+  }
+  return options;
+}
+
+}  // namespace kindling
