@@ -25,6 +25,12 @@ function(kindling_probe_nccl)
   if(KINDLING_NCCL_INCLUDE_DIR)
     list(APPEND directories ${KINDLING_NCCL_INCLUDE_DIR})
   endif()
+  # Since CUDA 13 headers of the toolkit ask for <nv/target>, which lies one folder deeper; nvcc alone looks there by itself.
+  foreach(directory ${directories})
+    if(EXISTS ${directory}/cccl/nv/target)
+      list(APPEND directories ${directory}/cccl)
+    endif()
+  endforeach()
   set(CMAKE_REQUIRED_INCLUDES
       ${LibTorch_ROOT_DIR}/include ${LibTorch_ROOT_DIR}/include/torch/csrc/api/include ${directories})
   set(CMAKE_REQUIRED_DEFINITIONS -DUSE_DISTRIBUTED -DUSE_C10D_NCCL)

@@ -43,6 +43,11 @@ at::Tensor state_for(const at::Tensor& parameter, const at::Tensor& values) {
   return at::empty_strided(state.sizes(), strides, state.options()).copy_(state);
 }
 
+// CUDA's fused operators read a float there.
+at::Tensor rate_for(const at::Tensor& parameter, const at::Tensor& rate) {
+  return rate.defined() && parameter.is_cuda() ? rate.to(at::kFloat) : rate;
+}
+
 [[noreturn]] void refuse(std::string found, const char* wanted) {
   throw ConfigError({.place = "optimizer", .found = std::move(found), .wanted = wanted});
 }
@@ -168,7 +173,7 @@ void Optimizer::update_groups(const StepOptions& options) {
     Update part{.active = std::span(active_).subspan(first, end - first),
                 .parameters = {},
                 .gradients = at::TensorList(gradients_).slice(first, end - first),
-                .lr = rates_[group],
+                .lr = {rates_[group].number, rate_for(parameters_[active_[first]], rates_[group].tensor)},
                 .weight_decay = *groups_[group].weight_decay,
                 .options = options};
     part.parameters = active_of(parameters_, part, chosen_);

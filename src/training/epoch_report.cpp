@@ -43,13 +43,18 @@ double EpochReport::num_samples_of_all() const {
 void EpochReport::start() {
   latest_.clear();
   has_met_divergence_ = false;
+  begin_behind_all();
+}
+
+// What is in the log has been reported.
+void EpochReport::begin_behind_all() {
+  num_reported_rows_ = state_.log.num_rows();
   begin(nullptr);
 }
 
 void EpochReport::begin(BatchSource* source) {
   source_ = source;
   if (source_ != nullptr) source_->restart_clock();
-  num_reported_rows_ = state_.log.num_rows();  // those that were there before have been reported
   num_samples_ = 0;
   left_out_seconds_ = 0;
   counts_at_start_ = transfer_counts();
@@ -94,7 +99,7 @@ void EpochReport::report_all() {
 
 void EpochReport::resume() {
   for (const auto& logger : loggers_) logger->resume_at(state_.progress);
-  begin(nullptr);
+  begin_behind_all();
 }
 
 void EpochReport::report_steps(std::int64_t rows) {
@@ -158,6 +163,7 @@ Record EpochReport::close(const NamedValues& validation) {
   put_counts(record, transfer_counts() - counts_at_start_);
   read_latest();
   state_.log.clear();
+  num_reported_rows_ = 0;
   return record;
 }
 

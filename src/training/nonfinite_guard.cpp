@@ -2,14 +2,19 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/any.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 namespace kindling {
 namespace {
@@ -48,6 +53,16 @@ at::Tensor dense_values(const at::Tensor& gradient) {
   return gradient.is_sparse() ? gradient._values() : gradient;
 }
 
+// One that looks at them all. CUDA's knows no bfloat16 and takes large numbers of float64 for infinite; of
+// these the largest of each tensor is asked, which is as finite as they all are.
+void look_at_all(at::TensorList tensors, at::Tensor& found_inf, const at::Tensor& one) {
+  const at::ScalarType type = tensors.front().scalar_type();
+  if (type == at::kFloat || type == at::kHalf)
+    return at::_amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, one);
+  const at::Tensor largest = at::stack(at::_foreach_norm(tensors, std::numeric_limits<double>::infinity()));
+  found_inf.copy_(at::maximum(found_inf, at::any(at::isfinite(largest).logical_not()).to(at::kFloat)));
+}
+
 }  // namespace
 
 void NonfiniteGuard::look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
@@ -84,8 +99,7 @@ void NonfiniteGuard::look_on_device(std::span<const at::Tensor> losses, std::spa
     const auto end = std::stable_partition(left.begin(), left.end(), [&](const at::Tensor& tensor) {
       return tensor.scalar_type() != left.back().scalar_type();
     });
-    at::_amp_foreach_non_finite_check_and_unscale_({&*end, static_cast<std::size_t>(left.end() - end)},
-                                                   found_inf_, one_);
+    look_at_all({&*end, static_cast<std::size_t>(left.end() - end)}, found_inf_, one_);
     left.erase(end, left.end());
   }
 }

@@ -210,7 +210,9 @@ TEST_P(OptimizerState, GradientsAreDividedByTheScale) {
     scaled->backward(0);
     for (const at::Tensor& gradient : of_scaled->gradients()) gradient.mul_(4);
     of_scaled->step({.grad_scale = scale});
-    EXPECT_TRUE(same_parameters(*plain, *scaled)) << name;  // a power of two: exact
+    // A power of two: exact. CUDA compiles its kernels with and without a scale to different roundings.
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_TRUE(same_on_cpu(scaled->parameters()[i], plain->parameters()[i])) << name;
   }
 }
 

@@ -83,7 +83,7 @@ TEST(Diff, OfTwoFitsFindsTheSeedAndWhatItDid) {
   for (const char* seed : {"0", "0", "1"}) {
     const ProgramRun fit =
         run_program({"fit", "-c", kConfigs / "digits.toml", "--quiet", "--seed", seed, "trainer.max_epochs=1",
-                     "trainer.log_every_n_steps=1", "name=d", "run.dir=" + (scratch / "runs").string()});
+                     "trainer.num_gpus=0", "trainer.log_every_n_steps=1", "name=d", "run.dir=" + (scratch / "runs").string()});
     ASSERT_EQ(fit.exit_code, 0) << fit.err;
   }
   const fs::path runs = scratch / "runs" / "d";

@@ -208,6 +208,7 @@ TEST_F(Finders, ARunUnderALimitOfMemoryTrainsWithTheBatchThatIsFound) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes an address space of its own";
 #endif
+  if (has_cuda_libraries()) GTEST_SKIP() << "CUDA's libraries alone take gigabytes of addresses";
   write(
       "limited",
       kAdam + "[batch_finder]\nmode = \"binsearch\"\nsteps_per_trial = 1\ninit_val = 512\nmax_trials = 6\n");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -15,6 +16,11 @@
 #include <vector>
 
 namespace kindling {
+
+// Those of a CUDA build of LibTorch take gigabytes of addresses, whether there is a card or not.
+inline bool has_cuda_libraries() {
+  return ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+}
 
 // The real program in a process of its own. What it prints goes to a file.
 class Process {

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "kindling/device/device.h"
 #include "program/process.h"
 #include "program/same_run.h"
 #include "support/scratch.h"
@@ -334,6 +335,7 @@ TEST_F(ResumedRun, OutlivesAnEndOfMemory) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the address sanitizer needs memory without a limit";
 #endif
+  if (has_cuda_libraries()) GTEST_SKIP() << "CUDA's libraries alone take gigabytes of addresses";
   write_text(scratch_ / "small.toml",
              "[model]\nname = \"mlp\"\nhidden = [20000]\n[data]\nname = \"digits\"\nbatch_size = 1438\n"
              "[trainer]\nmax_epochs = 1\n");
@@ -369,6 +371,7 @@ int resume_as_nobody(std::vector<std::string> words, const fs::path& output) {
 }
 
 TEST_F(ResumedRun, IsRefusedWhereNothingCanBeWritten) {
+  if (num_gpus() > 0) GTEST_SKIP() << "it forks, and CUDA does not outlive that";
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=1"}).exit_code, 0);
   fs::permissions(run("runs"), fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read |
                                    fs::perms::others_exec);

@@ -26,6 +26,7 @@ inline testing::AssertionResult close(const at::Tensor& actual, const at::Tensor
     return testing::AssertionSuccess();
   std::ostringstream text;
   text << "actual " << a << "\nexpected " << b;
+  if (a.sizes() == b.sizes()) text << "\nlargest difference " << (a - b).abs().max();
   return testing::AssertionFailure() << text.str();
 }
 

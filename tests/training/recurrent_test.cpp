@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include "kindling/base/error.h"
@@ -28,6 +29,9 @@ struct Hiddens : Callback {
 
 class RecurrentTraining : public OnDevice {
  protected:
+  // cuDNN takes TF32 by default, as it does in Python; the numbers here come from a CPU.
+  RecurrentTraining() { at::globalContext().setAllowTF32CuDNN(false); }
+  ~RecurrentTraining() override { at::globalContext().setAllowTF32CuDNN(true); }
   TrainerOptions options(std::vector<std::shared_ptr<Callback>> callbacks = {}) const {
     return {.max_epochs = 2,
             .num_gpus = num_gpus_wanted(),

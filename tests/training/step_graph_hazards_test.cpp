@@ -431,9 +431,9 @@ TEST(StepGraphHazards, TrainingsInThreads) {
   const std::vector<Batch> batches{Batch{at::randn({6, 4})}, Batch{at::randn({6, 4})}};
   std::vector<FreeTraining> made(2);
   std::vector<std::thread> threads;
-  for (FreeTraining& one : made)
-    threads.emplace_back([&] {
-      const auto net = std::make_shared<FreeNet>();
+  // Made here: what one draws while the other's step is compared would make that differ.
+  for (const auto& model : {std::make_shared<FreeNet>(), std::make_shared<FreeNet>()})
+    threads.emplace_back([&one = made[threads.size()], &batches, net = model] {
       const torch::NoGradGuard no_grad;
       Trainer trainer({.step_graph = "on", .optimizer = sgd(0.05)});
       net->linear->weight.fill_(0.1);

@@ -80,6 +80,10 @@ class Training {
     info->log = &state.log;
   }
 
+  void load(const StateDict& saved) {
+    state.load(saved);
+    report.resume();
+  }
   void fit() {
     AutomaticStep step(std::make_unique<EagerGradients>(state, *info), state, *info, options, callbacks);
     fit_loop({.options = options,
@@ -165,7 +169,7 @@ TEST_P(TrainStates, GoOnBitEqualFromAnyStep) {
 
       Training second(options(rule), device_, num_gpus_wanted());
       at::rand({static_cast<std::int64_t>(stop_at)});  // whatever has been drawn in between
-      second.state.load(saved);
+      second.load(saved);
       EXPECT_EQ(second.counter->num_steps, stop_at);
       EXPECT_TRUE(same(second.counter->tensor, at::full({2}, stop_at)));
       second.fit();
@@ -200,7 +204,7 @@ TEST_P(TrainStates, GoOnFromTheMiddleOfAValidation) {
       (Progress{.epoch = 1, .batch = kBatches, .global_step = 2 * kBatches, .phase = Phase::validation}));
   StateDict saved;
   first.state.save(saved);
-  second.state.load(copy_to(saved, cpu()));
+  second.load(copy_to(saved, cpu()));
   second.fit();
   expect_same(second, whole, "validation");
   EXPECT_EQ(numbers_of(second.logger->records().front()),
@@ -219,7 +223,7 @@ TEST_P(TrainStates, RandomStateIsPartOfIt) {
   std::erase_if(saved.tensors, [](const auto& item) { return item.first.starts_with("random."); });
   Training second(options("sgd"), device_, num_gpus_wanted());
   at::manual_seed(99);
-  second.state.load(saved);
+  second.load(saved);
   second.fit();
   EXPECT_FALSE(same(second.model->parameters()[0].detach(), whole.model->parameters()[0].detach()))
       << "dropout drew other numbers, and nobody noticed";
