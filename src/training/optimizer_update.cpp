@@ -58,14 +58,35 @@ void OptimizerUpdate::run(Optimizer& optimizer, const Origin& origin, const std:
     of_all = reducer_->reduce(optimizer, origin.share, losses);
     losses = {&of_all, 1};
   }
-  if (scaler() != nullptr) scaler()->unscale(optimizer);
-  norms_.mark(state_.log, optimizer, *state_.model);
-  guard_.look(losses, optimizer, clip(optimizer, norm_column), scaler());
+  const auto look = [&] { measure(optimizer, losses, norm_column); };
+  if (RecordedUpdate* const recorded = this->recorded())
+    recorded->measure(optimizer, losses, look);
+  else
+    look();
   if (options_.schedule) follow_schedule(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
   require_plain_step(optimizer);
-  guard_.step(optimizer, scaler(), closure);
+  const auto step = [&] { guard_.step(optimizer, scaler(), closure); };
+  if (RecordedUpdate* const recorded = this->recorded())
+    recorded->step(optimizer, step);
+  else
+    step();
   callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
+}
+
+void OptimizerUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> losses,
+                              const std::string& norm_column) {
+  if (scaler() != nullptr) scaler()->unscale(optimizer);
+  norms_.mark(state_.log, optimizer, *state_.model);
+  guard_.look(losses, optimizer, clip(optimizer, norm_column), scaler());
+}
+
+// As long as forward and backward are replayed, too; why they are not may show at any time.
+RecordedUpdate* OptimizerUpdate::recorded() {
+  const Device device = state_.log.device();
+  if (device.is_cpu() || !info_.why_not_recorded.empty()) return nullptr;
+  if (!recorded_) recorded_.emplace(device, state_.log);
+  return &*recorded_;
 }
 
 at::Tensor OptimizerUpdate::clip(Optimizer& optimizer, const std::string& column) {

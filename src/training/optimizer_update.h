@@ -11,6 +11,7 @@
 #include "training/gradient_norms.h"
 #include "training/gradient_reducer.h"
 #include "training/nonfinite_guard.h"
+#include "training/recorded_update.h"
 #include "training/train_state.h"
 #include "training/trainer_info.h"
 
@@ -37,7 +38,9 @@ class OptimizerUpdate {
   GradScaler* scaler() const { return state_.scaler ? &*state_.scaler : nullptr; }
 
  private:
+  void measure(Optimizer& optimizer, std::span<const at::Tensor> losses, const std::string& norm_column);
   at::Tensor clip(Optimizer& optimizer, const std::string& column);  // undefined: the norm is not known
+  RecordedUpdate* recorded();                                        // nullptr: every operator is called
   void follow_schedule(Optimizer& optimizer) const;
   void require_plain_step(const Optimizer& optimizer) const;
 
@@ -47,6 +50,7 @@ class OptimizerUpdate {
   const Callbacks& callbacks_;
   NonfiniteGuard guard_;
   GradientNorms norms_;
+  std::optional<RecordedUpdate> recorded_;  // of a device
   LoneGroup alone_;
   std::optional<GradientReducer> reducer_;  // of a training by several processes, or with gradient_shards
 };

@@ -1,12 +1,9 @@
 #include "training/step_comparison.h"
 
+#include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/any.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/ne.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
 #include <utility>
@@ -20,21 +17,6 @@ namespace {
 std::vector<at::Tensor> both(std::vector<at::Tensor> one, const std::vector<at::Tensor>& other) {
   one.insert(one.end(), other.begin(), other.end());
   return one;
-}
-
-// The same elements as whole numbers, which are equal where the bits are.
-at::Tensor bits_of(const at::Tensor& tensor) {
-  const at::Tensor values = tensor.is_complex() ? at::view_as_real(tensor) : tensor;
-  switch (values.element_size()) {
-    case 1:
-      return values.view(at::kByte);
-    case 2:
-      return values.view(at::kShort);
-    case 4:
-      return values.view(at::kInt);
-    default:
-      return values.view(at::kLong);
-  }
 }
 
 bool are_alike(const at::Tensor& one, const at::Tensor& other) {
@@ -73,11 +55,11 @@ void StepComparison::compare_on_device(const Run& second) {
     is_same_ = false;
     return;
   }
-  std::vector<at::Tensor> differ;
-  for (std::size_t i = 0; i < ones.size(); ++i)
-    if (ones[i].defined() && ones[i].numel() > 0)
-      differ.push_back(at::any(at::ne(bits_of(ones[i]), bits_of(others[i]))));
-  differs_ = at::any(at::stack(differ));
+  std::vector<bool> are_gradients(ones.size());
+  std::fill_n(are_gradients.begin() + 1, second.num_gradients, true);
+  const at::Context& context = at::globalContext();
+  const bool is_exact = context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly();
+  differs_ = differ(ones, others, are_gradients, is_exact ? RunTolerance{} : tolerance_);
   if (!differs_on_host_.defined()) differs_on_host_ = at::empty({}, at::dtype(at::kBool).pinned_memory(true));
   differs_on_host_.copy_(differs_, /*non_blocking=*/true);
   ++transfer_counts().device_to_host_copies;

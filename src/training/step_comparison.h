@@ -8,19 +8,22 @@
 #include <vector>
 
 #include "kindling/device/device.h"
+#include "training/run_difference.h"
 
 namespace kindling {
 
-// Whether two runs of a step leave the same bits. On the CPU that is known at once; a device compares, and
-// the answer comes by a copy that nobody waits for.
+// Whether two runs of a step leave the same numbers. On the CPU that is known at once, and to the bit; a
+// device compares, and the answer comes by a copy that nobody waits for.
 class StepComparison {
  public:
   struct Run {
     std::vector<at::Tensor> results, changes;  // what it gives, and memory that it changes
+    std::size_t num_gradients = 0;             // among the results, behind the loss
     std::vector<at::Tensor> random;            // the state of generators behind it, in host memory
   };
 
-  explicit StepComparison(Device device) : device_(device) {}
+  // The tolerance is a device's.
+  StepComparison(Device device, RunTolerance tolerance) : device_(device), tolerance_(tolerance) {}
 
   // Of the first run. Its results stay where they are until compare(), its changes may be taken back.
   void keep(const Run& first);
@@ -37,6 +40,7 @@ class StepComparison {
   void compare_on_device(const Run& second);
 
   Device device_;
+  RunTolerance tolerance_;
   std::vector<std::size_t> digests_, random_digests_;  // of the first run; the former on the CPU
   Run first_;                                          // on a device
   std::optional<bool> is_same_;

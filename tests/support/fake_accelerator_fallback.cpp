@@ -5,6 +5,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/TensorBody.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -92,6 +93,15 @@ bool is_data_dependent(const std::string& name, c10::ArrayRef<IValue> arguments)
   if (names->count(name) > 0) return true;
   if (name == "aten::repeat_interleave") return arguments.size() < 2 || arguments[1].isNone();
   return indexes_by_mask(name, arguments);
+}
+
+// What the CPU's kernels take and CUDA's do not.
+void refuse_as_cuda_does(const std::string& name, c10::ArrayRef<IValue> arguments) {
+  if (name != "aten::_amp_foreach_non_finite_check_and_unscale_") return;
+  for_each_tensor(arguments[0], [](const at::Tensor& tensor) {
+    TORCH_CHECK(tensor.scalar_type() != at::kBFloat16,
+                "\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'");
+  });
 }
 
 // CPU tensors over the bytes of fake ones, for one call.
@@ -225,6 +235,7 @@ class TwinCall {
   // Without counting.
   void compute() {
     refuse_mixed_devices();
+    refuse_as_cuda_does(schema_.name(), c10::ArrayRef<IValue>(stack_).slice(first_argument_));
     twins_.emplace(capture_.get());
     for (size_t i = 0; i < schema_.arguments().size(); ++i) to_cpu(i);
     const MemoryAccess access;
@@ -256,6 +267,7 @@ class TwinCall {
   // The results go where the captured ones lie.
   static void replay(const OperatorHandle& op, const Stack& recorded,
                      const std::vector<at::Tensor>& results) {
+    const at::DisableRecordFunctionGuard no_operators;  // a graph calls none on the host
     Stack stack = recorded;
     TwinCall(op, stack).compute();
     auto to = results.begin();

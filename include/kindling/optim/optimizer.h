@@ -123,6 +123,7 @@ class KINDLING_API Optimizer {
   void require_dense(const Update& update) const;
 
  private:
+  friend class RecordedUpdate;  // which must know where the state lies
   struct State {
     std::string name;
     Start start;

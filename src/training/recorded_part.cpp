@@ -1,0 +1,65 @@
+#include "training/recorded_part.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "graph/side_stream.h"
+#include "kindling/base/log.h"
+
+namespace kindling {
+namespace {
+
+// Layouts of batches have gradients of their own.
+constexpr std::size_t kMostParts = 8;
+
+}  // namespace
+
+void WorkKey::add(const at::Tensor& tensor) {
+  if (!tensor.defined()) return words_.push_back(0);
+  words_.push_back(reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()));
+  words_.push_back(static_cast<std::uint64_t>(tensor.scalar_type()));
+  for (const std::int64_t stride : tensor.strides()) words_.push_back(static_cast<std::uint64_t>(stride));
+}
+
+void WorkKey::add(double number) { words_.push_back(std::bit_cast<std::uint64_t>(number)); }
+
+RecordedPart::RecordedPart(Device device, EpochLog& log)
+    : device_(device), side_(new_side_stream(device)), log_(log) {}
+
+void RecordedPart::run(const WorkKey& key, const std::function<void()>& work) {
+  const auto has_key = [&](const Recorded& recorded) { return recorded.key == key; };
+  if (const auto found = std::ranges::find_if(recorded_, has_key); found != recorded_.end())
+    return start(*found);
+  const bool comes_again = std::exchange(latest_, key) == key;
+  if (comes_again && why_not_.empty() && record(key, work)) return start(recorded_.back());
+  work();
+}
+
+bool RecordedPart::record(const WorkKey& key, const std::function<void()>& work) {
+  Recorded made{.key = key, .graph = make_device_graph(device_)};
+  const MarkedRow before(log_);
+  try {
+    const SideStream on_side(side_);
+    made.graph->record(work);
+  } catch (const c10::Error& error) {
+    why_not_ = error.what_without_backtrace();
+    why_not_.resize(std::min(why_not_.size(), why_not_.find('\n')));
+    log_info("step_graph: what follows on backward is not recorded: " + why_not_);
+    return false;
+  }
+  made.row = MarkedRow(log_, before);
+  made.marked = made.row.take_tensors();
+  if (recorded_.size() == kMostParts) recorded_.erase(recorded_.begin());
+  recorded_.push_back(std::move(made));
+  return true;
+}
+
+void RecordedPart::start(const Recorded& recorded) {
+  recorded.graph->replay();
+  recorded.row.mark_in(log_, recorded.marked);
+}
+
+}  // namespace kindling
