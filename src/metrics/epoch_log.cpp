@@ -3,7 +3,6 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -103,7 +102,7 @@ void EpochLog::append(const RowTag& tag) {
   if (device_.is_cpu())
     write_on_host();
   else if (count > 0)
-    write_on_device(segment);
+    write_on_device();
   ++segment.num_rows;
   num_values_ += count;
   ++num_rows_;
@@ -145,30 +144,22 @@ void EpochLog::write_on_host() {
   }
 }
 
-void EpochLog::write_on_device(const Segment& segment) {
-  const auto count = static_cast<std::int64_t>(marks_.size());
-  if (segment.num_rows == 0 || !positions_.defined()) {  // other slots than before, or the first row
-    if (static_cast<std::int64_t>(slot_of_.size()) != count) {
-      slots_ = at::empty({count}, values_.options());
-      slot_of_ = slots_.unbind();
-    }
-    positions_ = at::arange(num_values_, num_values_ + count, values_.options().dtype(at::kLong));
-  }
+void EpochLog::write_on_device() {
+  const std::vector<at::Tensor> row =
+      values_.narrow(0, num_values_, static_cast<std::int64_t>(marks_.size())).unbind();
   std::vector<at::Tensor> values, slots;  // of the device: copied together, by one launch where it can be
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     const at::Tensor& value = marks_[i].tensor;
     if (!value.defined())
-      slot_of_[i].fill_(marks_[i].number);  // a launch with a number, not a copy
+      row[i].fill_(marks_[i].number);  // a launch with a number, not a copy
     else if (value.is_cpu())
-      slot_of_[i].fill_(host_number<double>(value));
+      row[i].fill_(host_number<double>(value));
     else {
       values.push_back(value.dim() == 0 ? value : value.view(at::IntArrayRef()));
-      slots.push_back(slot_of_[i]);
+      slots.push_back(row[i]);
     }
   }
   if (!values.empty()) at::_foreach_copy_(slots, values);
-  values_.index_copy_(0, positions_, slots_);
-  positions_.add_(count);
 }
 
 void EpochLog::grow(std::int64_t values) {
@@ -262,7 +253,6 @@ void EpochLog::clear() {
   num_rows_ = num_values_ = 0;
   values_asked_ = values_arrived_ = rows_asked_ = rows_arrived_ = 0;
   preview_.reset();
-  positions_ = at::Tensor();
   expected_column_ = 0;
 }
 

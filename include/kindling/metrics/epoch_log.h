@@ -124,7 +124,7 @@ class KINDLING_API EpochLog {
   Segment& segment_for(const RowTag& tag);
   void grow(std::int64_t values);
   void write_on_host();
-  void write_on_device(const Segment& segment);
+  void write_on_device();
   void prepare_mirror();
   void move_values_and_sums();
   void load_marks(const StateDict& state, const std::string& prefix);
@@ -143,8 +143,6 @@ class KINDLING_API EpochLog {
   std::vector<std::pair<std::size_t, at::Tensor>> parts_;  // of the row that is being made, by place in sums_
   std::int64_t num_rows_ = 0, num_values_ = 0;
   at::Tensor values_;                // float32 [capacity] on the device
-  at::Tensor slots_, positions_;     // float32 and int64 [slots of the last segment] on the device
-  std::vector<at::Tensor> slot_of_;  // views of slots_, scalars
   at::Tensor mirror_;                // the values in pinned host memory; undefined on the CPU
   std::int64_t values_asked_ = 0, values_arrived_ = 0, rows_asked_ = 0, rows_arrived_ = 0;
   std::unique_ptr<Preview> preview_;  // the copy under way
