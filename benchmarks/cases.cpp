@@ -74,6 +74,8 @@ void run_case(const Options& options) {
   const std::map<std::string, void (*)(const Options&)> cases{{"step_tiny", train<step_tiny>},
                                                               {"step_deep", train<step_deep>},
                                                               {"lenet", train<lenet>},
+                                                              {"card_lenet", train<card_lenet>},
+                                                              {"card_mlp", train<card_mlp>},
                                                               {"fmnist_epoch", train<fmnist_epoch>},
                                                               {"cnn_mnist", train<cnn_mnist>},
                                                               {"data_feed", data_feed},

@@ -35,6 +35,8 @@ void set(Options& options, const std::string& option, const std::string& value) 
     options.repeats = positive(option, value);
   else if (option == "--precision")
     options.precision = value;
+  else if (option == "--device")
+    options.device = value;
   else if (option == "--peer")
     options.peer = value;
   else if (option == "--variant")
@@ -45,7 +47,8 @@ void set(Options& options, const std::string& option, const std::string& value) 
     throw kindling::ConfigError(
         {.place = "command line",
          .found = "the unknown option " + option,
-         .wanted = "--case, --threads, --repeats, --precision, --gate, --peer, --variant or --folder"});
+         .wanted =
+             "--case, --threads, --repeats, --precision, --device, --gate, --peer, --variant or --folder"});
 }
 
 }  // namespace
@@ -67,6 +70,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   require_one_of(
       {"kindling", "kindling_mkl", "kindling_eager", "kindling_exported", "kindling_exported_eager", "plain"},
       "--peer", options.peer);
+  require_one_of({"cpu", "cuda"}, "--device", options.device);
   if (options.case_name == "cnn_mnist")
     require_one_of({"fp32", "bf16"}, "--precision", options.precision);
   else

@@ -16,8 +16,9 @@ struct Options {
   // kindling; kindling_mkl: with MKL's fast kernels on CPUs that are not Intel's; kindling_eager: no step
   // graph; of the cases of checkpoints also plain.
   std::string peer = "kindling";
-  std::string variant{};     // of the cases that have some: this one alone
-  std::string folder = ".";  // where the files are
+  std::string device = "cpu";  // or cuda
+  std::string variant{};       // of the cases that have some: this one alone
+  std::string folder = ".";    // where the files are
 };
 
 // Throws kindling::ConfigError for an option or a peer that is unknown, without its value or out of range.

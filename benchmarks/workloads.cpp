@@ -189,10 +189,14 @@ Workload step_case(const Widths& widths, std::int64_t steps) {
 }  // namespace
 
 kindling::TrainerOptions trainer_options(const Options& options, const Workload& workload) {
-  return {.gradient_clip_val = workload.gradient_clip_val,
+  const bool is_on_card = options.device == "cuda";
+  return {.num_gpus = is_on_card ? 1 : 0,
+          .gradient_clip_val = workload.gradient_clip_val,
           .accumulate_grad_batches = workload.accumulate_grad_batches,
           .precision = options.precision == "bf16" ? "bf16-mixed" : "32-true",
-          .step_graph = options.peer.ends_with("_eager") ? "off" : "auto",
+          .step_graph = options.peer.ends_with("_eager") ? "off"
+                        : is_on_card                     ? "on"
+                                                         : "auto",
           .optimizer = workload.optimizer};
 }
 
@@ -212,18 +216,41 @@ Workload tiny_mlp(std::vector<at::Tensor> data, const kindling::DataOptions& opt
 Workload step_tiny() { return step_case(kTiny, 1280); }
 Workload step_deep() { return step_case(Widths(17, 64), 320); }
 
-// 156 full batches, also for two processes.
-Workload lenet() {
-  constexpr std::int64_t kSteps = 156, kBatchSize = 64;
-  auto images = mnist();
-  for (at::Tensor& tensor : images) tensor = tensor.narrow(0, 0, kSteps * kBatchSize);
+namespace {
+
+// Steps on images in their own order, of which there are as many as full batches take.
+Workload image_steps(std::shared_ptr<kindling::Module> model, std::vector<at::Tensor> images,
+                     std::int64_t steps, std::int64_t batch_size) {
+  for (at::Tensor& tensor : images) tensor = tensor.narrow(0, 0, steps * batch_size);
   return {
-      .model = seeded<LeNet>(),
+      .model = std::move(model),
       .data = std::make_shared<TensorData>(TensorData::Tensors{.train = std::move(images)},
-                                           kindling::DataOptions{.batch_size = kBatchSize, .shuffle = false}),
+                                           kindling::DataOptions{.batch_size = batch_size, .shuffle = false}),
       .optimizer = optimizer<kindling::Adam>(kindling::AdamOptions{.lr = 1e-3}),
-      .size = kSteps,
+      .size = steps,
       .unit = "us/step"};
+}
+
+std::vector<at::Tensor> mnist_often() {
+  auto images = mnist();
+  return {images[0].repeat({6, 1, 1, 1}), images[1].repeat({6})};
+}
+
+}  // namespace
+
+// 156 full batches, also for two processes.
+Workload lenet() { return image_steps(seeded<LeNet>(), mnist(), 156, 64); }
+
+Workload card_lenet() {
+  Workload workload = image_steps(seeded<LeNet>(), mnist_often(), 937, 64);
+  workload.gradient_clip_val = 1;
+  return workload;
+}
+
+Workload card_mlp() {
+  Workload workload = image_steps(seeded<ImageMlp>(), mnist_often(), 234, 256);
+  workload.gradient_clip_val = 1;
+  return workload;
 }
 
 kindling::DataOptions shuffled(std::int64_t batch_size) {

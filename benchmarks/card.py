@@ -1,0 +1,275 @@
+"""Measures training steps on a card: kindling_bench beside PyTorch and Lightning, all with the images on the card.
+
+    python benchmarks/card.py [--bench build/gpu/bin/kindling_bench] [--case card_lenet,card_mlp] [--peer NAMES] [--repeats 11]
+                              [--json FILE]
+
+Needs a Python with torch (the LibTorch that kindling_bench runs on), numpy and lightning, and KINDLING_SHARED as compare.sh does.
+Prints the JSON lines of bench_peers.py with device, driver and date, then a table of times by the clock: an epoch ends when the
+card has done its last step. The exit status is 1 when final losses differ.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS_FOLDER = Path(os.environ.get("KINDLING_SHARED", ROOT.parent / "shared")) / "peers"
+KINDLING_PEERS = ("kindling", "kindling_eager")
+LOSS_TOLERANCE = 0.01  # as bench_peers.py has it
+
+
+# --- A process of a Python peer
+
+
+def workload(case):
+    import torch
+    import workloads
+    from torch import nn
+
+    images, labels = (tensor.repeat(6, *[1] * (tensor.dim() - 1)) for tensor in workloads.mnist())
+    torch.manual_seed(workloads.MODEL_SEED)
+    if case == "card_lenet":
+        steps, batch_size = 937, 64
+        layers = [
+            nn.Conv2d(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2),
+            nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.AvgPool2d(2), nn.Flatten(),
+            nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10),
+        ]
+    else:
+        steps, batch_size = 234, 256
+        layers = [nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)]
+    on_card = tuple(tensor[: steps * batch_size].cuda() for tensor in (images, labels))
+    return workloads.Workload(
+        model=nn.Sequential(*layers).cuda(),
+        loss_fn=nn.functional.cross_entropy,
+        make_optimizer=partial(torch.optim.Adam, lr=1e-3),
+        train=workloads.Batches(on_card, batch_size),
+        size=steps,
+        unit="us/step",
+        clip=1.0,
+    )
+
+
+def eager(w, clock):
+    """A plain PyTorch loop with every default."""
+    import torch
+
+    optimizer = w.make_optimizer(w.model.parameters())
+    for _ in range(clock.rounds):
+        clock.tick()
+        total = 0.0
+        for x, y in w.train:
+            optimizer.zero_grad()
+            loss = w.loss_fn(w.model(x), y)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(w.model.parameters(), w.clip)
+            optimizer.step()
+            total += loss.item()
+    clock.tick()
+    return total / w.size
+
+
+def eager_best(w, clock, mode=None):
+    """Fused optimizer, foreach clip, losses read once per epoch; `mode`: that of torch.compile."""
+    import torch
+
+    torch.set_float32_matmul_precision("highest")
+    parameters = list(w.model.parameters())
+    optimizer = w.make_optimizer(parameters, fused=True)
+    model = torch.compile(w.model, mode=mode) if mode else w.model
+    for _ in range(clock.rounds):
+        clock.tick()
+        losses = []
+        for x, y in w.train:
+            optimizer.zero_grad(set_to_none=True)
+            loss = w.loss_fn(model(x), y)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, w.clip, error_if_nonfinite=False, foreach=True)
+            optimizer.step()
+            # the graphs of `reduce-overhead` use the memory of their results again
+            losses.append(loss.detach().clone() if mode else loss.detach())
+        mean_loss = torch.stack(losses).mean().item()
+    clock.tick()
+    return mean_loss
+
+
+def whole_graph(w, clock):
+    """The whole step captured by hand, as the documentation of torch.cuda.graph shows: nothing in Python can be shorter."""
+    import torch
+
+    parameters = list(w.model.parameters())
+    optimizer = w.make_optimizer(parameters, fused=True, capturable=True)
+    x, y = (tensor.clone() for tensor in w.train.batches[0])
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = w.loss_fn(w.model(x), y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, w.clip, error_if_nonfinite=False, foreach=True)
+        optimizer.step()
+        return loss
+
+    first = {name: tensor.clone() for name, tensor in w.model.state_dict().items()}
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+    w.model.load_state_dict(first)
+    for state in optimizer.state.values():
+        for tensor in state.values():
+            tensor.zero_()
+    losses = torch.empty(w.size, device="cuda")
+    for _ in range(clock.rounds):
+        clock.tick()
+        for i, batch in enumerate(w.train):
+            x.copy_(batch[0])
+            y.copy_(batch[1])
+            graph.replay()
+            losses[i].copy_(loss.detach())
+        mean_loss = losses.mean().item()
+    clock.tick()
+    return mean_loss
+
+
+def lightning(w, clock):
+    """Lightning's Trainer without its extras, as in the peers' folder."""
+    import logging
+    import warnings
+
+    import lightning.pytorch as pl
+
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
+
+    class Model(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = w.model
+
+        def training_step(self, batch, _):
+            x, y = batch
+            loss = w.loss_fn(self.model(x), y)
+            self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(x))
+            return loss
+
+        def configure_optimizers(self):
+            return w.make_optimizer(self.parameters())
+
+        def on_train_epoch_start(self):
+            clock.tick()
+
+        def on_train_epoch_end(self):
+            import torch
+
+            torch.cuda.synchronize()
+
+        def on_train_end(self):
+            clock.tick()
+
+    extras = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    trainer = pl.Trainer(accelerator="gpu", devices=1, max_epochs=clock.rounds, gradient_clip_val=w.clip,
+                         **dict.fromkeys(extras, False))
+    trainer.fit(Model(), w.train)
+    return trainer.callback_metrics["train_loss"].item()
+
+
+PYTHON_PEERS = {
+    "lightning": lightning,
+    "eager": eager,
+    "eager_best": eager_best,
+    "compile": partial(eager_best, mode="default"),
+    "compile_graphs": partial(eager_best, mode="reduce-overhead"),
+    "whole_graph": whole_graph,
+}
+
+
+def run_peer(args):
+    from harness import MICRO, Clock, report
+
+    w = workload(args.case)
+    clock = Clock(warmup=1, repeats=args.repeats, gate=args.gate)
+    final_loss = PYTHON_PEERS[args.peer](w, clock)
+    for metric, seconds in clock.samples().items():
+        report(args, metric, w.unit, [t * MICRO / w.size for t in seconds], final_loss=final_loss)
+
+
+# --- The driver
+
+
+def machine():
+    import torch
+    from torch.cuda import get_device_name
+
+    with open("/proc/driver/nvidia/version") as file:
+        driver = next(word for word in file.readline().split() if word[0].isdigit())
+    return {"device": get_device_name(), "driver": driver, "torch": torch.__version__,
+            "date": datetime.date.today().isoformat()}
+
+
+def measure(case, args):
+    from bench_peers import Peer
+
+    here = [sys.executable, str(Path(__file__).resolve()), "--peer"]
+    commands = {peer: [str(args.bench), "--device", "cuda", "--peer", peer] for peer in KINDLING_PEERS}
+    commands |= {peer: [*here, peer] for peer in PYTHON_PEERS}
+    peers = [Peer(commands[peer], args, case) for peer in args.peer.split(",")]
+    while any(peer.running for peer in peers):
+        for peer in peers:
+            if peer.running:
+                peer.repeat()
+    return [line for peer in peers for line in peer.lines]
+
+
+def tell(case, lines):
+    """The table, and whether the peers have trained the same."""
+    walls = [line for line in lines if line["metric"] == "wall"]
+    ours = walls[0]["median"]
+    print(f"{case}: us/step by the clock (least … largest), ratio to {walls[0]['peer']}, final loss")
+    for line in walls:
+        print(f"  {line['peer']:<16}{line['median']:>9.1f} ({line['min']:.1f} … {line['max']:.1f})"
+              f"{line['median'] / ours:>8.2f}{line['final_loss']:>12.6g}")
+    losses = [line["final_loss"] for line in walls]
+    agree = max(losses) <= min(losses) * (1 + LOSS_TOLERANCE)
+    print(f"  final losses {'agree' if agree else 'DIFFER'}")
+    return agree
+
+
+def drive(args):
+    agree = True
+    about = machine()
+    for case in args.case.split(","):
+        lines = [line | about for line in measure(case, args)]
+        if args.json:
+            with args.json.open("a") as file:
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+        agree = tell(case, lines) and agree
+    sys.exit(0 if agree else 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", type=Path, default=ROOT / "build/gpu/bin/kindling_bench")
+    parser.add_argument("--case", default="card_lenet,card_mlp")
+    parser.add_argument("--peer", default=",".join([*KINDLING_PEERS, *PYTHON_PEERS]))
+    parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument("--json", type=Path, help="append the lines to this file")
+    parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--precision", default="fp32", help=argparse.SUPPRESS)
+    parser.add_argument("--gate", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    sys.path.insert(0, str(PEERS_FOLDER))
+    sys.dont_write_bytecode = True
+    run_peer(args) if args.gate else drive(args)
+
+
+if __name__ == "__main__":
+    main()
