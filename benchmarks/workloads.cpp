@@ -189,14 +189,11 @@ Workload step_case(const Widths& widths, std::int64_t steps) {
 }  // namespace
 
 kindling::TrainerOptions trainer_options(const Options& options, const Workload& workload) {
-  const bool is_on_card = options.device == "cuda";
-  return {.num_gpus = is_on_card ? 1 : 0,
+  return {.num_gpus = options.device == "cuda" ? 1 : 0,
           .gradient_clip_val = workload.gradient_clip_val,
           .accumulate_grad_batches = workload.accumulate_grad_batches,
           .precision = options.precision == "bf16" ? "bf16-mixed" : "32-true",
-          .step_graph = options.peer.ends_with("_eager") ? "off"
-                        : is_on_card                     ? "on"
-                                                         : "auto",
+          .step_graph = options.peer.ends_with("_eager") ? "off" : "auto",
           .optimizer = workload.optimizer};
 }
 

@@ -23,8 +23,6 @@ std::string why_not_recorded(const TrainState& state, const TrainerOptions& opti
   if (is_manual(*state.model)) return "those of a ManualModule are not";
   if (options.step_graph == "auto" && !state.model->static_step())
     return "the model does not say static_step()";
-  if (options.step_graph == "auto" && !state.log.device().is_cpu())
-    return "on a card they are where step_graph is \"on\"";
   if (const Device device = state.log.device(); !device.is_cpu())
     if (const std::string reason = why_no_graph(device); !reason.empty())
       return "a device needs graphs for that, and " + reason;

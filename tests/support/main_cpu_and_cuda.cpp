@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "support/device_under_test.h"
 
 namespace kindling {
@@ -9,6 +11,7 @@ std::vector<Device> devices_under_test() { return {cpu(), Device(c10::DeviceType
 }  // namespace kindling
 
 int main(int argc, char** argv) {
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // tests that ask for deterministic operators need it
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -64,8 +64,9 @@ class RecurrentTraining : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(RecurrentTraining);
 
-// Sums in another order than Python's cost the last of the 7 digits of a float.
-constexpr double kPython = 1e-6;
+// Sums in another order than Python's cost the last of the 7 digits of a float; cuDNN's own functions and 40
+// steps cost one more.
+double python_tolerance(Device device) { return device.is_cuda() ? 1e-5 : 1e-6; }
 
 TEST_P(RecurrentTraining, WithACarriedStateIsPythons) {
   const auto hiddens = std::make_shared<Hiddens>();
@@ -76,10 +77,11 @@ TEST_P(RecurrentTraining, WithACarriedStateIsPythons) {
   Trainer(all).fit(model, data);
   const at::Tensor expected_losses = recurrent_number("carried.losses");
   ASSERT_EQ(losses().size(), 2 * kWindows);
-  EXPECT_TRUE(close(at::tensor(losses(), at::kFloat), expected_losses, kPython));
-  EXPECT_TRUE(close(at::stack(hiddens->seen), recurrent_number("carried.hidden"), kPython));
+  EXPECT_TRUE(close(at::tensor(losses(), at::kFloat), expected_losses, python_tolerance(device_)));
+  EXPECT_TRUE(close(at::stack(hiddens->seen), recurrent_number("carried.hidden"), python_tolerance(device_)));
   for (const auto& item : model->named_parameters())
-    EXPECT_TRUE(close(item.value(), recurrent_number("carried." + item.key()), kPython)) << item.key();
+    EXPECT_TRUE(close(item.value(), recurrent_number("carried." + item.key()), python_tolerance(device_)))
+        << item.key();
   EXPECT_FALSE(model->state->hidden(3).defined()) << "an epoch's end resets it";
 }
 
@@ -89,9 +91,11 @@ TEST_P(RecurrentTraining, OnPackedSequencesIsPythons) {
   TrainerOptions five = options();
   five.max_epochs = 5;
   Trainer(five).fit(model, data);
-  EXPECT_TRUE(close(at::tensor(losses(), at::kFloat), recurrent_number("packed.losses"), kPython));
+  EXPECT_TRUE(
+      close(at::tensor(losses(), at::kFloat), recurrent_number("packed.losses"), python_tolerance(device_)));
   for (const auto& item : model->named_parameters())
-    EXPECT_TRUE(close(item.value(), recurrent_number("packed." + item.key()), kPython)) << item.key();
+    EXPECT_TRUE(close(item.value(), recurrent_number("packed." + item.key()), python_tolerance(device_)))
+        << item.key();
 }
 
 // In whatever way one evaluates in between: training goes on with its own state.

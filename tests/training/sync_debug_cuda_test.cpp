@@ -41,9 +41,10 @@ TEST(SyncDebugCuda, WholeEpochsRunWithoutAWait) {
                      .callbacks = {guard}});
     const FitResult result = trainer.fit(std::make_shared<Mlp>(), data);
     EXPECT_EQ(guard->num_steps, 3 * 23);
-    // For the log of the training and the one of the validation, and for rows that are on their way when an epoch ends.
+    // For the log of the training and the one of the validation; where step records are asked for, none if
+    // all rows have arrived when an epoch ends, or one more for those on their way.
     const double waits = result.metrics.at("host_waits");
-    EXPECT_GE(waits, 2);
+    EXPECT_GE(waits, log_every_n_steps == 0 ? 2 : 1);
     EXPECT_LE(waits, log_every_n_steps == 0 ? 2 : 3);
   }
 }

@@ -43,8 +43,8 @@ struct TrainerOptions {
   // "on": images and the weights of convolutions lie in memory pixel by pixel; moves last bits. "auto": where
   // that is faster (on the CPU: 16 bits, 32 channels). view() on images fails then, reshape() works.
   std::string channels_last = "off";
-  // "auto": on the CPU, steps of models whose static_step() says so are recorded and replayed, to the same
-  // bits (docs/step_graph.md); "on": those of every model, which must then be alike; "off": none.
+  // "auto": steps of models whose static_step() says so are recorded and replayed, to the same numbers
+  // (docs/step_graph.md); "on": those of every model, which must then be alike; "off": none.
   std::string step_graph = "auto";
   bool require_gpus = false;       // fewer cards than num_gpus, or than processes, is a DeviceError
   std::int64_t num_processes = 1;  // on this machine that train together; the program starts them
