@@ -1,5 +1,5 @@
 """python check_exported.py FOLDER: for each NAME.pt2 in it, torch.export.load has to give a module that computes from
-NAME.pt's in.B.I (input I of a batch of B) its out.B.I. A line per file, and what differs."""
+NAME.pt's in.C.I (input I of case C) its out.C.I. A line per file, and what differs."""
 
 import pathlib
 import sys
@@ -12,8 +12,8 @@ warnings.filterwarnings("ignore")
 TOLERANCE = 1e-6  # of the largest value: operators add up in another order where memory lies otherwise
 
 
-def tensors_of(state, kind, batch):
-    names = [name for name in state if name.startswith(f"{kind}.{batch}.")]
+def tensors_of(state, kind, case):
+    names = [name for name in state if name.startswith(f"{kind}.{case}.")]
     return [state[name] for name in sorted(names, key=lambda name: int(name.rsplit(".", 1)[1]))]
 
 
@@ -21,17 +21,17 @@ def check(path):
     program = torch.export.load(path)
     state = torch.load(path.with_suffix(".pt"), weights_only=True)
     module, worst, sizes = program.module(), 0.0, []
-    for batch in sorted({int(name.split(".")[1]) for name in state}):
-        args, kwargs = pytree.tree_unflatten(tensors_of(state, "in", batch), program.call_spec.in_spec)
+    for case in sorted({int(name.split(".")[1]) for name in state}):
+        args, kwargs = pytree.tree_unflatten(tensors_of(state, "in", case), program.call_spec.in_spec)
         with torch.no_grad():
             found = pytree.tree_leaves(module(*args, **kwargs))
-        wanted = tensors_of(state, "out", batch)
+        wanted = tensors_of(state, "out", case)
         assert len(found) == len(wanted), (len(found), len(wanted))
         for one, other in zip(found, wanted):
-            assert one.shape == other.shape and one.dtype == other.dtype, (batch, one.shape, other.shape)
+            assert one.shape == other.shape and one.dtype == other.dtype, (case, one.shape, other.shape)
             scale = max(1.0, float(other.abs().max()))
             worst = max(worst, float((one - other).abs().max()) / scale)
-        sizes.append(batch)
+        sizes.append(list(pytree.tree_leaves(args)[0].shape) if args else case)
     args, kwargs = program.example_inputs
     module(*args, **kwargs)
     assert worst <= TOLERANCE, worst
