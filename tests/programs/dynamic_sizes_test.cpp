@@ -285,6 +285,10 @@ TEST(DynamicSizes, OneStandsAtSeveralPlaces) {
   ExportedModule one({.file = python.scratch / "one.pt2"});
   one.eval();
   maps->eval();
+  // ONNX has the names; a .pt2 has symbols alone.
+  const std::string onnx = read_file(python.scratch / "dictionaries.onnx", 1 << 20);
+  EXPECT_NE(onnx.find("sequence"), std::string::npos);
+  EXPECT_NE(onnx.find("batch"), std::string::npos);
   const at::NoGradGuard no_grad;
   const Batch longer = ids_and_mask_of(6, 31);
   EXPECT_TRUE(same(one.forward_inputs(longer), run(longer).tensors()[0]));
