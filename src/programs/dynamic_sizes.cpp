@@ -13,8 +13,9 @@ namespace {
 
 constexpr std::size_t kMostSizes = 4;
 // From a size's smallest value that is tried: five that are recorded and the one that is not. Their rests,
-// by 2 to 8, differ so much that halves, thirds and the like, rounded, are no polynomials with them.
-constexpr std::array<std::int64_t, 10> kSteps{2, 4, 9, 7, 8, 0, 1, 3, 5, 6};  // the last where there is a max
+// by 2 to 8, differ so much that halves, thirds and the like, rounded, are no polynomials with them. Others
+// stand in for those that a largest size leaves out.
+constexpr std::array<std::int64_t, 10> kSteps{2, 4, 9, 7, 8, 0, 1, 3, 5, 6};
 constexpr std::size_t kRecordedValues = std::tuple_size_v<RecordedSizes::Values>;
 // How much further each size begins, so that no two are alike.
 constexpr std::array<std::int64_t, kMostSizes> kShifts{0, 1, 11, 12};
@@ -58,27 +59,34 @@ DynamicSize with_places_in(const Batch& example, DynamicSize size) {
   return size;
 }
 
+bool is_place_of_any(const std::vector<DynamicSize>& sizes, const DynamicSize::Place& at) {
+  return std::ranges::any_of(sizes, [&](const DynamicSize& size) {
+    return std::ranges::any_of(size.places, [&](const auto& other) { return is_same_place(at, other); });
+  });
+}
+
+std::vector<DynamicSize> named_sizes(const Batch& example, const ExportOptions& options) {
+  std::vector<DynamicSize> named;
+  for (const DynamicSize& size : options.dynamic_sizes) named.push_back(with_places_in(example, size));
+  if (named.size() + (options.dynamic_batch ? 1 : 0) > kMostSizes)
+    throw ConfigError({.place = "dynamic sizes",
+                       .found = "there are " + std::to_string(named.size()) + " beside the batch's",
+                       .wanted = "with the batch's up to " + std::to_string(kMostSizes)});
+  return named;
+}
+
 }  // namespace
 
 DynamicSizes::DynamicSizes(const Batch& example, const ExportOptions& options)
     : has_batch_(options.dynamic_batch), samples_(example.num_samples()) {
   if (samples_ == 0)
     throw Error({.place = "export of a model", .found = "the example is empty", .wanted = "a batch"});
-  std::vector<DynamicSize> named;
-  for (const DynamicSize& size : options.dynamic_sizes) named.push_back(with_places_in(example, size));
-  if (named.size() + (has_batch_ ? 1 : 0) > kMostSizes)
-    throw ConfigError({.place = "dynamic sizes",
-                       .found = "there are " + std::to_string(named.size()) + " beside the batch's",
-                       .wanted = "with the batch's up to " + std::to_string(kMostSizes)});
-  const auto is_named = [&](const DynamicSize::Place& at) {
-    return std::ranges::any_of(named, [&](const DynamicSize& size) {
-      return std::ranges::any_of(size.places, [&](const auto& other) { return is_same_place(at, other); });
-    });
-  };
+  const std::vector<DynamicSize> named = named_sizes(example, options);
   for (std::size_t i = 0; i < example.tensors().size(); ++i) {
     const at::Tensor& tensor = example.tensors()[i];
     const bool has_samples = tensor.dim() > 0 && tensor.size(0) == samples_;
-    if (has_samples && ((i == 0 && has_batch_) || !is_named({i, 0}))) sample_places_.push_back({i, 0});
+    if (has_samples && ((i == 0 && has_batch_) || !is_place_of_any(named, {i, 0})))
+      sample_places_.push_back({i, 0});
   }
   if (has_batch_) add({.name = "batch", .places = sample_places_});
   for (const DynamicSize& size : named) {
