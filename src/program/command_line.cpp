@@ -31,7 +31,7 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
     const bool is_value =
         i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights" ||
                   words[i - 1] == "--resume" || words[i - 1] == "--svg" || words[i - 1] == "--map" ||
-                  words[i - 1] == "--key");
+                  words[i - 1] == "--key" || words[i - 1] == "--dynamic");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {
@@ -117,10 +117,18 @@ void add_conversions(CLI::App& app, Request& request) {
                  "a run's folder, a checkpoint or a file of weights; for OUT.onnx also a .pt2")
       ->required()
       ->type_name("RUN|CHECKPOINT");
-  out.add_flag("--optimizer", options.optimizer,
-               "its optimizer's state instead, for optimizer.load_state_dict in Python");
+  CLI::Option* optimizer =
+      out.add_flag("--optimizer", options.optimizer,
+                   "its optimizer's state instead, for optimizer.load_state_dict in Python");
   out.add_flag("--train", options.train,
                "of OUT.pt2: the forward of training mode, to be trained on in Python");
+  out.add_option(
+         "--dynamic", options.dynamic,
+         "of OUT.pt2 and OUT.onnx: a size beside the batch's that may change, by its name and where it "
+         "stands (sequence=0:1,max=1024); repeatable")
+      ->type_name("NAME=TENSOR:DIM,...")
+      ->allow_extra_args(false)
+      ->excludes(optimizer);
   CLI::App& in = *app.add_subcommand("import", "convert Python's weights, .pt or .safetensors");
   in.add_option("in", options.in, "a state dict that torch.save or safetensors wrote")
       ->required()

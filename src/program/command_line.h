@@ -25,10 +25,11 @@ struct BenchRequest {
 // What was asked of `kindling export` and `kindling import`.
 struct ConversionRequest {
   std::filesystem::path in{}, out{};
-  std::string key{};               // of import: the entry of a dict
-  std::vector<std::string> map{};  // "FROM=TO"
-  bool optimizer = false;          // of export: the optimizer's state instead of the weights
-  bool train = false;              // of export to a .pt2: the forward of training mode
+  std::string key{};                   // of import: the entry of a dict
+  std::vector<std::string> map{};      // "FROM=TO"
+  bool optimizer = false;              // of export: the optimizer's state instead of the weights
+  bool train = false;                  // of export to a .pt2: the forward of training mode
+  std::vector<std::string> dynamic{};  // of export to a program: "sequence=0:1,max=1024"
 };
 
 // What was asked of `kindling diff`.

@@ -13,6 +13,7 @@
 #include "kindling/programs/export_program.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "program/commands.h"
+#include "program/dynamic_size_word.h"
 #include "program/process_settings.h"
 #include "program/resume_plan.h"
 #include "program/weights.h"
@@ -157,7 +158,9 @@ int export_model(const CommandContext& context) {
   apply(config.process);
   const auto model = config.make_model();
   load_weights_from(*model, request.in);
-  export_program(*model, first_batch(*config.make_data()), {.path = request.out, .train = request.train});
+  ExportOptions options{.path = request.out, .train = request.train};
+  for (const std::string& word : request.dynamic) options.dynamic_sizes.push_back(dynamic_size_of(word));
+  export_program(*model, first_batch(*config.make_data()), options);
   std::cout << "the forward of " << model->name() << " with " << state_dict(*model).tensors.size()
             << " tensors written to " << request.out.string()
             << (request.out.extension() == ".onnx" ? "\n" : ", for torch.export.load\n");
@@ -166,10 +169,10 @@ int export_model(const CommandContext& context) {
 
 // A program that is there already, Python's or our own, for runtimes of ONNX.
 int convert_program(const ConversionRequest& request) {
-  if (request.train || !request.map.empty())
+  if (request.train || !request.map.empty() || !request.dynamic.empty())
     throw ConfigError({.place = request.out.string(),
                        .found = "a program is converted as it is",
-                       .wanted = "neither --train nor --map"});
+                       .wanted = "neither --train nor --dynamic nor --map"});
   convert_to_onnx(request.in, request.out);
   std::cout << request.in.string() << " written to " << request.out.string() << "\n";
   return 0;
@@ -198,9 +201,9 @@ int export_command(const CommandContext& context) {
   if (request.in.extension() == ".pt2" && request.out.extension() == ".onnx") return convert_program(request);
   const bool is_program = request.out.extension() == ".pt2" || request.out.extension() == ".onnx";
   if (is_program) return export_model(context);
-  if (request.train)
-    throw ConfigError({.place = "--train",
-                       .found = request.out.string() + " holds weights, which have no mode",
+  if (request.train || !request.dynamic.empty())
+    throw ConfigError({.place = request.train ? "--train" : "--dynamic",
+                       .found = request.out.string() + " holds weights, which have neither modes nor inputs",
                        .wanted = "OUT.pt2"});
   check_ending(request.out);
   return convert(request, weights_from(request.in));

@@ -73,10 +73,9 @@ void export_forward(torch::nn::Module& model, const BatchFunction& forward, cons
                     const ExportOptions& options, bool drops_unused_inputs) {
   require_exportable(model, options);
   OperatorRecorder::refuse("it exports a model");
+  const DynamicSizes sizes(example, options);
   const ModelAsItWas state(model, options.train);
-  const RecordedModel recorded =
-      recorded_model(model, forward, example, state,
-                     {.dynamic_batch = options.dynamic_batch, .drops_unused_inputs = drops_unused_inputs});
+  const RecordedModel recorded = recorded_model(model, forward, example, state, sizes, drops_unused_inputs);
   std::vector<std::string_view> storages;
   for (const at::Tensor& tensor : recorded.tensors)
     storages.emplace_back(static_cast<const char*>(tensor.storage().data()), tensor.storage().nbytes());
@@ -89,9 +88,9 @@ void export_forward(torch::nn::Module& model, const BatchFunction& forward, cons
                                .example = example,
                                .state = state,
                                .recorded = recorded,
-                               .dynamic_batch = options.dynamic_batch,
+                               .sizes = sizes,
                                .train = options.train});
-  is_onnx(options.path) ? write_onnx(file, options.path) : writer.write(options.path);
+  is_onnx(options.path) ? write_onnx(file, options.path, sizes.names()) : writer.write(options.path);
 }
 
 }  // namespace

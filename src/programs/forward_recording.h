@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "formats/exported_program.h"
-#include "programs/batch_line.h"
+#include "programs/size_polynomial.h"
 
 namespace kindling {
 
@@ -29,7 +29,7 @@ struct ForwardRecording {
   std::map<std::string, const void*> storages{};                // of weights, too
   std::vector<std::pair<std::string, at::Tensor>> constants{};  // what the host made, in order of discovery
   std::vector<std::string> weights{}, inputs{}, outputs{};
-  std::map<std::string, BatchLine> numbers{};  // that the program computes of the batch size
+  std::map<std::string, SizePolynomial> numbers{};  // that the program computes of the dynamic sizes
 };
 
 // Calls visit(name) for the values in an argument; `visit` may change them.

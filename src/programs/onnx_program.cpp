@@ -113,11 +113,13 @@ std::vector<std::string> output_names(const ExportedProgram& program) {
 
 }  // namespace
 
-OnnxProgram::OnnxProgram(const ExportedProgram& program, const ProgramWeights& weights, OnnxGraph& graph)
+OnnxProgram::OnnxProgram(const ExportedProgram& program, const ProgramWeights& weights,
+                         const std::map<std::string, std::string>& size_names, OnnxGraph& graph)
     : program_(program),
       graph_(graph),
       last_uses_(last_uses_in(program)),
-      values_(program, last_uses_, graph) {
+      values_(program, last_uses_, graph),
+      size_names_(size_names) {
   add_inputs(weights);
   for (std::size_t i = 0; i < program.nodes.size(); ++i) add_call(i);
   add_outputs();

@@ -20,7 +20,9 @@ namespace kindling {
 // takes the old one's place wherever the program means the same tensor.
 class OnnxProgram {
  public:
-  OnnxProgram(const ExportedProgram& program, const ProgramWeights& weights, OnnxGraph& graph);
+  // `size_names`: of symbols; others get their own.
+  OnnxProgram(const ExportedProgram& program, const ProgramWeights& weights,
+              const std::map<std::string, std::string>& size_names, OnnxGraph& graph);
 
  private:
   void add_inputs(const ProgramWeights& weights);

@@ -1,6 +1,7 @@
 #include "programs/program_check.h"
 
 #include <ATen/ops/arange.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -15,7 +16,6 @@
 namespace kindling {
 namespace {
 
-constexpr std::int64_t kUnrecordedSize = 3;
 // Of the largest value. The same operators run, but memory may lie otherwise (reshape stands for view), and
 // then products and sums are added up in another order; gradients are sums over the batch besides.
 constexpr double kEpsilons = 8, kGradientEpsilons = 64;
@@ -43,12 +43,11 @@ std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& outputs,
 
 class Comparison {
  public:
-  Comparison(const Pt2File& file, const ProgramCheck& check)
+  Comparison(const Pt2File& file, const ProgramCheck& check, const DynamicSizes::Sizes& sizes)
       : file_(file),
         check_(check),
-        batch_(resized_example(check.example,
-                               check.dynamic_batch ? kUnrecordedSize : check.example.num_samples(),
-                               /*first=*/3)) {}
+        sizes_(sizes),
+        batch_(check.sizes.resized(check.example, sizes, /*first=*/3)) {}
 
   void require_same() {
     const std::vector<at::Tensor> random = random_state(cpu());
@@ -64,7 +63,12 @@ class Comparison {
  private:
   ForwardResults of_model() const {
     ForwardResults results;
-    const Batch outputs = check_.forward(resized_example(batch_, batch_.num_samples(), 0));
+    Batch outputs;
+    try {
+      outputs = check_.forward(check_.sizes.resized(batch_, sizes_, 0));
+    } catch (const c10::Error& error) {
+      check_.sizes.refuse_forward(sizes_, error.what_without_backtrace());
+    }
     results.outputs.assign(outputs.tensors().begin(), outputs.tensors().end());
     if (check_.train) results.gradients = gradients_of(results.outputs, check_.model.parameters());
     for (const at::Tensor& buffer : check_.model.buffers()) results.buffers.push_back(buffer.clone());
@@ -78,7 +82,12 @@ class Comparison {
     const std::vector<const torch::nn::Module*> layers(runner.layers().size(), &as_recorded);
     std::vector<at::Tensor> inputs;
     for (const std::size_t place : check_.recorded.used) inputs.push_back(batch_.tensors()[place]);
-    ForwardResults results{.outputs = runner.run(weights.tensors, inputs, layers)};
+    ForwardResults results;
+    try {
+      results.outputs = runner.run(weights.tensors, inputs, layers);
+    } catch (const c10::Error& error) {
+      refuse(std::string("the program fails: ") + error.what_without_backtrace());
+    }
     std::vector<at::Tensor> parameters;
     const std::vector<ProgramInput>& all = file_.program().inputs;
     for (std::size_t i = 0; i < weights.tensors.size(); ++i) {
@@ -123,23 +132,23 @@ class Comparison {
 
   [[noreturn]] void refuse(const std::string& found) const {
     throw Error({.place = "export of a model",
-                 .found = "the program and the model differ with a batch of " +
-                          std::to_string(batch_.num_samples()) + ": " + found,
+                 .found = "the program and the model differ with " + check_.sizes.text(sizes_) + ": " + found,
                  .wanted = "the same; nothing has been written",
-                 .remedy =
-                     "look for branches on the batch size, for tensors that the host writes to, and for "
-                     "functions with a backward of their own"});
+                 .remedy = "look for branches on sizes, for tensors that the host writes to, and for "
+                           "functions with a backward of their own"});
   }
 
   const Pt2File& file_;
   const ProgramCheck& check_;
+  const DynamicSizes::Sizes& sizes_;
   Batch batch_;
 };
 
 }  // namespace
 
 void require_same_as_model(const Pt2File& file, const ProgramCheck& check) {
-  Comparison(file, check).require_same();
+  for (const DynamicSizes::Sizes& sizes : check.sizes.unrecorded())
+    Comparison(file, check, sizes).require_same();
 }
 
 }  // namespace kindling

@@ -14,11 +14,11 @@ struct ProgramCheck {
   const Batch& example;
   const ModelAsItWas& state;
   const RecordedModel& recorded;
-  bool dynamic_batch = true;
+  const DynamicSizes& sizes;
   bool train = false;
 };
 
-// Runs the program of a file and the model, with a batch of a size that has not been recorded, and compares
+// Runs the program of a file and the model, with sizes that have not been recorded, and compares
 // outputs and buffers, in training mode gradients too. Throws Error where they differ.
 void require_same_as_model(const Pt2File& file, const ProgramCheck& check);
 

@@ -1,5 +1,9 @@
 #include "programs/program_inputs.h"
 
+#include <charconv>
+#include <string_view>
+#include <system_error>
+
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 #include "kindling/base/text.h"
@@ -8,20 +12,38 @@
 namespace kindling {
 namespace {
 
-// "s0" of "Symbol('s0', positive=True, integer=True)"; empty for more than a symbol.
-std::string symbol_of(const ProgramSize& size) {
-  constexpr std::string_view kBegin = "Symbol('";
-  if (!size.expression.starts_with(kBegin)) return "";
-  return size.expression.substr(kBegin.size(), size.expression.find('\'', kBegin.size()) - kBegin.size());
+// A symbol, so many times.
+struct SymbolMultiple {
+  std::string symbol;  // empty: it is another expression
+  std::int64_t factor = 1;
+};
+
+// Of "Symbol('s0', positive=True, integer=True)" and "Mul(Integer(8), Symbol('s0', …))".
+SymbolMultiple symbol_of(const ProgramSize& size) {
+  constexpr std::string_view kProduct = "Mul(Integer(", kSymbol = "Symbol('";
+  std::string_view rest = size.expression;
+  SymbolMultiple found;
+  if (rest.starts_with(kProduct)) {
+    rest.remove_prefix(kProduct.size());
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), found.factor);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    if (error != std::errc() || found.factor < 1 || !rest.starts_with("), ")) return {};
+    rest.remove_prefix(3);
+  }
+  if (!rest.starts_with(kSymbol) || rest.find('(', kSymbol.size()) != rest.npos) return {};
+  rest.remove_prefix(kSymbol.size());
+  found.symbol = rest.substr(0, rest.find('\''));
+  return found;
 }
 
 std::string shape_text_of(const ProgramTensor& tensor) {
   std::string text;
   for (const ProgramSize& size : tensor.sizes) {
-    const std::string symbol = symbol_of(size);
+    const auto [symbol, factor] = symbol_of(size);
+    const std::string times = factor == 1 ? "" : std::to_string(factor) + " * ";
     text += (text.empty() ? "" : ", ") + (size.expression.empty() ? std::to_string(size.number)
                                           : symbol.empty()        ? "?"
-                                                                  : one_line(symbol));
+                                                                  : times + one_line(symbol));
   }
   return std::string(c10::toString(scalar_type_of(tensor.type))) + " [" + text + "]";
 }
@@ -74,22 +96,25 @@ void ProgramInputs::check(std::span<const at::Tensor> inputs) const {
     if (static_cast<std::size_t>(given.dim()) != wanted.sizes.size()) refuse("");
     for (std::size_t d = 0; d < wanted.sizes.size(); ++d) {
       const std::int64_t size = given.size(static_cast<std::int64_t>(d));
-      const std::string symbol = symbol_of(wanted.sizes[d]);
       if (wanted.sizes[d].expression.empty()) {
         if (size != wanted.sizes[d].number)
           refuse(d == 0 ? "export it with a dynamic batch size (dynamic_shapes), or take drop_last = true"
                         : "");
-      } else if (!symbol.empty()) {
-        if (symbols.emplace(symbol, size).first->second != size)
-          refuse("sizes of one symbol are to be equal");
-        const auto range = ranges_.find(symbol);
-        if (range == ranges_.end()) continue;
-        const auto& [least, largest] = range->second;
-        if ((least && size < *least) || (largest && size > *largest))
-          refuse("it was exported for sizes from " + (least ? std::to_string(*least) : "0") + " to " +
-                 (largest ? std::to_string(*largest) : "any") +
-                 ": export it with another range (Dim(min=1)), or take another batch size");
+        continue;
       }
+      const auto [symbol, factor] = symbol_of(wanted.sizes[d]);
+      if (symbol.empty()) continue;
+      if (size % factor != 0) refuse("it was exported for multiples of " + std::to_string(factor));
+      if (symbols.emplace(symbol, size / factor).first->second != size / factor)
+        refuse("sizes of one symbol are to be equal");
+      const auto range = ranges_.find(symbol);
+      if (range == ranges_.end()) continue;
+      const auto& [least, largest] = range->second;
+      if ((least && size / factor < *least) || (largest && size / factor > *largest))
+        refuse("it was exported for sizes from " + (least ? std::to_string(*least * factor) : "0") + " to " +
+               (largest ? std::to_string(*largest * factor) : "any") +
+               ": export it with another range (Dim(min=1)), or take another " +
+               (d == 0 ? "batch size" : "size"));
     }
   }
 }

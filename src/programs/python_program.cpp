@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "kindling/base/error.h"
@@ -73,8 +74,8 @@ std::vector<ProgramNode::Input> without_defaults(const RecordedCall& call) {
 
 class PythonProgram {
  public:
-  PythonProgram(const ForwardRecording& recording, const ProgramFrame& frame)
-      : recording_(recording), frame_(frame) {}
+  PythonProgram(const ForwardRecording& recording, const ProgramFrame& frame, const DynamicSizes& sizes)
+      : recording_(recording), frame_(frame), sizes_(sizes) {}
 
   ExportedProgram make() {
     for (std::size_t i = 0; i < frame_.weights.size(); ++i) {
@@ -109,51 +110,90 @@ class PythonProgram {
     program_.inputs.push_back(std::move(input));
   }
 
-  ProgramSize number_at_example(BatchLine line) const {
-    return {.number = line.a * batch_ + line.b, .expression = expression_of(line)};
-  }
-
-  std::string add_number(const std::string& value, const std::string& function, BatchLine line,
-                         std::vector<ProgramArgument> of) {
-    const std::string& name = names_.name(value, function.substr(function.rfind('.') + 1));
-    program_.numbers[name] = number_at_example(line);
+  // A node that computes a number.
+  ProgramArgument add_number(const std::string& function, const SizePolynomial& polynomial,
+                             ProgramArgument of, ProgramArgument and_of) {
+    if (const auto known = computed_.find(polynomial); known != computed_.end()) return known->second;
+    const std::string& name =
+        names_.name("number " + std::to_string(computed_.size()), function.substr(function.rfind('.') + 1));
+    program_.numbers[name] = {.number = polynomial.at(sizes_.recorded().all()[0]),
+                              .expression = expression_of(polynomial)};
     ProgramNode node{.target = function, .inputs = {}, .outputs = {}};
     const bool is_size = function.starts_with("torch.");
-    node.inputs = {{.name = is_size ? "self" : "a", .argument = std::move(of[0])},
-                   {.name = is_size ? "dim" : "b", .argument = std::move(of[1])}};
+    node.inputs = {{.name = is_size ? "self" : "a", .argument = std::move(of)},
+                   {.name = is_size ? "dim" : "b", .argument = std::move(and_of)}};
     node.outputs.push_back({NumberName{NumberName::Kind::integer, name}});
     program_.nodes.push_back(std::move(node));
-    return name;
+    return computed_[polynomial] = {NumberName{NumberName::Kind::integer, name}};
   }
 
-  // The batch size, which is a size of an input, and what is computed of it.
+  SizePolynomial multiple_of(std::size_t size, std::int64_t factor) const {
+    SizePolynomial::Exponents exponents(sizes_.count());
+    exponents[size] = 1;
+    return {{{exponents, factor}}};
+  }
+
+  // Whether an input has the size, so that the program can ask it; then nodes that do.
+  bool add_size(std::size_t size) {
+    const SizePolynomial there = multiple_of(size, sizes_.multiple(size));
+    for (const std::string& input : recording_.inputs) {
+      const std::vector<ProgramSize>& sizes = recording_.tensors.at(input).sizes;
+      const auto at = std::ranges::find(sizes, expression_of(there), &ProgramSize::expression);
+      if (at == sizes.end()) continue;
+      program_.ranges[size_symbol(size)] = sizes_.range(size);
+      if (!is_needed(size)) return true;
+      const ProgramArgument asked =
+          add_number("torch.ops.aten.sym_size.int", there, {TensorName{names_.of(input)}},
+                     {std::int64_t{at - sizes.begin()}});
+      if (sizes_.multiple(size) > 1)
+        add_number("_operator.floordiv", multiple_of(size, 1), asked, {sizes_.multiple(size)});
+      return true;
+    }
+    return false;
+  }
+
+  bool is_needed(std::size_t size) const {
+    return std::ranges::any_of(recording_.numbers, [&](const auto& number) {
+      return std::ranges::any_of(number.second.terms, [&](const auto& term) { return term.first[size] > 0; });
+    });
+  }
+
+  // Of the sizes alone, such as batch * sequence.
+  ProgramArgument add_product(const SizePolynomial::Exponents& exponents) {
+    SizePolynomial::Exponents others = exponents;
+    const std::size_t size = static_cast<std::size_t>(
+        std::ranges::find_if(exponents, [](int exponent) { return exponent > 0; }) - exponents.begin());
+    --others[size];
+    const ProgramArgument one = computed_.at(multiple_of(size, 1));
+    if (SizePolynomial{{{others, 1}}}.constant()) return one;
+    return add_number("_operator.mul", {{{exponents, 1}}}, one, add_product(others));
+  }
+
+  ProgramArgument add_polynomial(const SizePolynomial& polynomial) {
+    SizePolynomial sum;
+    std::optional<ProgramArgument> sum_there;
+    for (auto term = polynomial.terms.rbegin(); term != polynomial.terms.rend(); ++term) {
+      const auto& [exponents, factor] = *term;
+      const SizePolynomial alone{{*term}};
+      sum.terms.insert(*term);
+      ProgramArgument there{factor};
+      if (!alone.constant()) there = add_product(exponents);
+      if (!alone.constant() && factor != 1) there = add_number("_operator.mul", alone, there, {factor});
+      sum_there = sum_there ? add_number("_operator.add", sum, *sum_there, there) : there;
+    }
+    return *sum_there;
+  }
+
+  // The dynamic sizes, and what is computed of them.
   void add_numbers() {
-    const auto is_batch = [&](const std::string& input) {
-      const auto& sizes = recording_.tensors.at(input).sizes;
-      return !sizes.empty() && sizes[0].expression == expression_of({.a = 1, .b = 0});
-    };
-    const auto source = std::ranges::find_if(recording_.inputs, is_batch);
-    if (source == recording_.inputs.end()) {
-      if (recording_.numbers.empty()) return;
-      throw Error({.place = "export of a model",
-                   .found = "its forward computes with the batch size, which is no size of an input",
-                   .wanted = "an input with the samples along dimension 0"});
-    }
-    batch_ = recording_.tensors.at(*source).sizes[0].number;
-    program_.ranges[kBatchSymbol] = {1, std::nullopt};
-    if (recording_.numbers.empty()) return;
-    const auto integer = [](const std::string& name) {
-      return ProgramArgument{NumberName{NumberName::Kind::integer, name}};
-    };
-    const std::string size = add_number("B", "torch.ops.aten.sym_size.int", {.a = 1, .b = 0},
-                                        {{TensorName{names_.of(*source)}}, {std::int64_t{0}}});
-    for (const auto& [value, line] : recording_.numbers) {
-      std::string name = size;
-      if (line.a != 1)
-        name = add_number(value, "_operator.mul", {.a = line.a, .b = 0}, {integer(size), {line.a}});
-      if (line.b != 0) name = add_number(value, "_operator.add", line, {integer(name), {line.b}});
-      names_.alias(value, name);
-    }
+    for (std::size_t size = 0; size < sizes_.count(); ++size)
+      if (!add_size(size) && is_needed(size))
+        throw Error({.place = "export of a model",
+                     .found = "its forward computes with the size " + sizes_.names().at(size_symbol(size)) +
+                              ", which is no size of an input",
+                     .wanted = "an input that has it, such as one with the samples along dimension 0"});
+    for (const auto& [value, polynomial] : recording_.numbers)
+      names_.alias(value, std::get<NumberName>(add_polynomial(polynomial).value).name);
   }
 
   void add_call(const RecordedCall& call) {
@@ -184,15 +224,17 @@ class PythonProgram {
 
   const ForwardRecording& recording_;
   const ProgramFrame& frame_;
+  const DynamicSizes& sizes_;
   PythonNames names_;
+  std::map<SizePolynomial, ProgramArgument> computed_;  // by nodes of the program
   ExportedProgram program_;
-  std::int64_t batch_ = 0;
 };
 
 }  // namespace
 
-ExportedProgram python_program(const ForwardRecording& recording, const ProgramFrame& frame) {
-  return PythonProgram(recording, frame).make();
+ExportedProgram python_program(const ForwardRecording& recording, const ProgramFrame& frame,
+                               const DynamicSizes& sizes) {
+  return PythonProgram(recording, frame, sizes).make();
 }
 
 }  // namespace kindling

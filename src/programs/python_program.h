@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "formats/exported_program.h"
+#include "programs/dynamic_sizes.h"
 #include "programs/forward_recording.h"
 
 namespace kindling {
@@ -17,7 +18,8 @@ struct ProgramFrame {
 };
 
 // A recording as torch.export writes programs: without arguments that are the schema's defaults, with numbers
-// in front that are computed of the batch size, and with Python's names ("linear_1", "p_net_0_weight").
-ExportedProgram python_program(const ForwardRecording& recording, const ProgramFrame& frame);
+// in front that are computed of the dynamic sizes, and with Python's names ("linear_1", "p_net_0_weight").
+ExportedProgram python_program(const ForwardRecording& recording, const ProgramFrame& frame,
+                               const DynamicSizes& sizes);
 
 }  // namespace kindling

@@ -1,16 +1,14 @@
 #include "programs/recorded_model.h"
 
-#include <ATen/ops/arange.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 
 #include "kindling/base/error.h"
-#include "programs/batch_sizes.h"
 #include "programs/forward_recorder.h"
+#include "programs/merged_recordings.h"
 #include "programs/no_program.h"
 #include "programs/python_program.h"
 #include "programs/recorded_argument.h"
@@ -18,9 +16,6 @@
 
 namespace kindling {
 namespace {
-
-// Small, and none of them a size or a step that layers are likely to have beside the batch's.
-constexpr std::array<std::int64_t, 3> kRecordedSizes{5, 7, 11};
 
 struct NamedWeight {
   std::string name;
@@ -41,22 +36,13 @@ NamedTensors named_tensors(const std::vector<NamedWeight>& weights) {
   return named;
 }
 
-// A forward that does not run with a batch of this size.
-[[noreturn]] void refuse_size(std::int64_t size, const std::string& reason, bool is_dynamic) {
-  throw Error(
-      {.place = "export of a model",
-       .found = "its forward fails with a batch of " + std::to_string(size) + ": " + reason,
-       .wanted = "one that runs with other batch sizes than the example's, too",
-       .remedy = is_dynamic ? "dynamic_batch = false exports for the example's batch size alone" : ""});
-}
-
 struct RecordedRun {
   ForwardRecording recording;
   Batch inputs, outputs;
 };
 
-RecordedRun recorded_run(const BatchFunction& forward, const NamedTensors& weights, Batch inputs,
-                         bool is_dynamic) {
+RecordedRun recorded_run(const BatchFunction& forward, const NamedTensors& weights, const Batch& inputs,
+                         const DynamicSizes& dynamic, const DynamicSizes::Sizes& sizes) {
   RecordedRun run{.recording = {}, .inputs = inputs, .outputs = {}};
   try {
     ForwardRecorder recorder(run.recording, weights, inputs);
@@ -64,7 +50,7 @@ RecordedRun recorded_run(const BatchFunction& forward, const NamedTensors& weigh
       run.outputs = forward(inputs);
     } catch (const c10::Error& error) {
       recorder.require_program();
-      refuse_size(inputs.num_samples(), error.what_without_backtrace(), is_dynamic);
+      dynamic.refuse_forward(sizes, error.what_without_backtrace());
     }
     recorder.finish(run.outputs);
   } catch (const NoProgram& reason) {
@@ -191,47 +177,33 @@ void require_on_host(const std::vector<NamedWeight>& weights, const Batch& examp
 
 }  // namespace
 
-Batch resized_example(const Batch& example, std::int64_t size, std::int64_t first) {
-  Batch batch = example;
-  const std::int64_t samples = example.num_samples();
-  const at::Tensor indices = at::arange(first, first + size).remainder(samples);
-  for (at::Tensor& tensor : batch.tensors())
-    tensor = tensor.dim() > 0 && tensor.size(0) == samples
-                 ? tensor.detach().index_select(0, indices)
-                 : tensor.detach().clone(at::MemoryFormat::Contiguous);
-  return batch;
-}
-
 RecordedModel recorded_model(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
-                             const ModelAsItWas& state, const RecordingOptions& options) {
+                             const ModelAsItWas& state, const DynamicSizes& sizes, bool drops_unused_inputs) {
   const std::vector<NamedWeight> weights = weights_of_model(model);
   require_on_host(weights, example);
-  if (example.num_samples() == 0)
-    throw Error({.place = "export of a model", .found = "the example is empty", .wanted = "a batch"});
-  std::vector<std::int64_t> sizes(kRecordedSizes.begin(), kRecordedSizes.end());
-  if (!options.dynamic_batch) sizes.assign(2, example.num_samples());
+  const std::vector<DynamicSizes::Sizes>& all = sizes.recorded().all();
   std::vector<ForwardRecording> recordings;
   RecordedRun first;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
     // Each begins at another sample: what depends on values differs, too.
     RecordedRun run =
         recorded_run(forward, named_tensors(weights),
-                     resized_example(example, sizes[i], static_cast<std::int64_t>(i)), options.dynamic_batch);
+                     sizes.resized(example, all[i], static_cast<std::int64_t>(i)), sizes, all[i]);
     state.put_back();
     recordings.push_back(std::move(run.recording));
     if (i == 0) first = {.recording = {}, .inputs = run.inputs, .outputs = run.outputs};
   }
   ForwardRecording merged = merged_recordings(recordings, sizes);
   RecordedModel recorded;
-  recorded.used = options.drops_unused_inputs ? used_inputs(merged) : all_places(merged.inputs.size());
+  recorded.used = drops_unused_inputs ? used_inputs(merged) : all_places(merged.inputs.size());
   keep_inputs(merged, recorded.used);
-  recorded.program = python_program(merged, frame_of(weights, first, recorded.used));
+  recorded.program = python_program(merged, frame_of(weights, first, recorded.used), sizes);
   for (const NamedWeight& weight : weights)
     add_weight(recorded, weight.name, weight.tensor, weight.is_parameter);
   std::size_t constant = weights.size();
   for (const auto& [name, tensor] : merged.constants)
     add_weight(recorded, recorded.program.inputs[constant++].target, tensor, /*is_parameter=*/false);
-  recorded.example = resized_example(example, sizes[0], 0);
+  recorded.example = sizes.resized(example, all[0], 0);
   return recorded;
 }
 

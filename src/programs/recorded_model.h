@@ -2,21 +2,17 @@
 
 #include <torch/nn/module.h>
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "formats/program_weight.h"
 #include "kindling/programs/export_program.h"
 #include "kindling/tensors/batch.h"
+#include "programs/dynamic_sizes.h"
 #include "programs/model_as_it_was.h"
 
 namespace kindling {
-
-struct RecordingOptions {
-  bool dynamic_batch = true;
-  bool drops_unused_inputs = false;  // tensors of the example that the forward does not use, such as labels
-};
 
 // A model's forward as a program, with what its weights are: the one thing that files are written of.
 struct RecordedModel {
@@ -27,13 +23,10 @@ struct RecordedModel {
   std::vector<std::size_t> used{};       // which of an example's tensors are inputs
 };
 
-// Runs the forward with batches made of `example` (samples repeated or left out along dimension 0) and
-// compares what it calls. `state` keeps the model as it was. Throws Error for a forward that is no program.
+// Runs the forward with batches made of `example` with all combinations of sizes and compares what it calls.
+// `state` keeps the model as it was. `drops_unused_inputs`: tensors of the example that the forward does not
+// use, such as labels, are no inputs. Throws Error for a forward that is no program.
 RecordedModel recorded_model(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
-                             const ModelAsItWas& state, const RecordingOptions& options);
-
-// A batch of `size` samples of the example, from sample number `first` on, again and again; tensors that have
-// another length along dimension 0 than the first one stay as they are. All are copies.
-Batch resized_example(const Batch& example, std::int64_t size, std::int64_t first);
+                             const ModelAsItWas& state, const DynamicSizes& sizes, bool drops_unused_inputs);
 
 }  // namespace kindling

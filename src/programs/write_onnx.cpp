@@ -10,20 +10,21 @@
 namespace kindling {
 
 void write_onnx(const ExportedProgram& program, const ProgramWeights& weights,
-                const std::filesystem::path& path) {
+                const std::filesystem::path& path, const std::map<std::string, std::string>& size_names) {
   const at::NoGradGuard no_grad;
   OnnxGraph graph;
-  const OnnxProgram in_graph(program, weights, graph);
+  const OnnxProgram in_graph(program, weights, size_names, graph);
   graph.write(path);
 }
 
-void write_onnx(const Pt2File& file, const std::filesystem::path& path) {
+void write_onnx(const Pt2File& file, const std::filesystem::path& path,
+                const std::map<std::string, std::string>& size_names) {
   const LoadedWeights loaded = load_weights_of(file);
   ProgramWeights weights;
   auto tensor = loaded.tensors.begin();
   for (const ProgramInput& input : file.program().inputs)
     if (input.kind != ProgramInput::Kind::user) weights[input.target] = *tensor++;
-  write_onnx(file.program(), weights, path);
+  write_onnx(file.program(), weights, path, size_names);
 }
 
 void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx) {

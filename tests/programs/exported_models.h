@@ -186,7 +186,7 @@ struct Trap : Module {
       case 5:
         return torch::stack(l(x).chunk(x.size(0), 0));
       case 6:
-        return l(x).repeat({x.size(0), 1});
+        return l(x).slice(0, 0, x.size(0) / 2);
       default: {
         at::Tensor y = l(x);
         y.select(1, 0).mul_(2).add_(y.select(1, 1));

@@ -34,8 +34,8 @@ class ExportedPrograms : public ::testing::Test {
     folder_ = std::filesystem::path(testing::TempDir()) / ("kindling-programs-" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
     const std::string script = std::string(KINDLING_TESTS) + "/programs/train_programs.py";
-    const std::string command = python_with_torch() + " " + script + " " + folder_.string() + " >" +
-                                file("said").string() + " 2>&1";
+    const std::string command =
+        python_with_torch() + " " + script + " " + folder_.string() + " >" + file("said").string() + " 2>&1";
     succeeded_ = std::system(command.c_str()) == 0;
   }
   static void TearDownTestSuite() {
@@ -67,7 +67,8 @@ struct Case {
 class EachProgram : public ExportedPrograms, public ::testing::WithParamInterface<Case> {};
 
 std::unique_ptr<Optimizer> optimizer_named(const std::string& name, Module& model) {
-  if (name == "sgd") return std::make_unique<Sgd>(ParameterGroups(model), SgdOptions{.lr = 0.02, .momentum = 0.9});
+  if (name == "sgd")
+    return std::make_unique<Sgd>(ParameterGroups(model), SgdOptions{.lr = 0.02, .momentum = 0.9});
   return std::make_unique<AdamW>(ParameterGroups(model), AdamWOptions{.lr = 1e-3});
 }
 
@@ -81,18 +82,30 @@ double difference(const at::Tensor& ours, const at::Tensor& pythons) {
          std::max(1.0, wanted.abs().max().item<double>());
 }
 
+// As train_programs.py does: rows of dimensions and of what their sizes are multiples.
+void make_smaller(std::vector<at::Tensor>& batch, const at::Tensor& smaller, std::int64_t step) {
+  for (std::int64_t row = 0; row < smaller.size(0); ++row) {
+    const auto place = smaller[row][0].item<std::int64_t>(), multiple = smaller[row][1].item<std::int64_t>();
+    const std::int64_t size = batch[0].size(place) - multiple * (step % (3 + place));
+    for (at::Tensor& each : batch)
+      if (each.dim() > place) each = each.narrow(place, 0, size);
+  }
+}
+
 TEST_P(EachProgram, TrainsAsPythonTrainsIt) {
   for (const std::string optimizer : {"sgd", "adamw"}) {
     const StateDict pythons = load_state_file(file(std::string(GetParam().name) + "." + optimizer + ".pt"));
     std::vector<at::Tensor> data;
-    while (const at::Tensor* each = pythons.find("data." + std::to_string(data.size()))) data.push_back(*each);
+    while (const at::Tensor* each = pythons.find("data." + std::to_string(data.size())))
+      data.push_back(*each);
     ExportedModule model({.file = file(std::string(GetParam().name) + ".pt2"), .loss = GetParam().loss});
     const auto by = optimizer_named(optimizer, model);
     at::manual_seed(7);
     const at::Tensor losses = *pythons.find("losses");
     for (std::int64_t step = 0; step < losses.size(0); ++step) {
       std::vector<at::Tensor> batch;
-      for (const at::Tensor& each : data) batch.push_back(each[step].narrow(0, 0, each.size(1) - step % 3));
+      for (const at::Tensor& each : data) batch.push_back(each[step]);
+      make_smaller(batch, *pythons.find("smaller"), step);
       by->zero_grad();
       const at::Tensor loss = model.training_step(Batch(batch));
       loss.backward();
@@ -150,10 +163,13 @@ TEST_P(EachProgram, TrainsAlikeWithAStepGraphAndWithout) {
 INSTANTIATE_TEST_SUITE_P(Python, EachProgram,
                          ::testing::Values(Case{"resnet18", "cross_entropy"}, Case{"gpt", "cross_entropy"},
                                            Case{"lstm", "cross_entropy"}, Case{"gru", "cross_entropy"},
-                                           Case{"unet", "cross_entropy"}, Case{"vit", "cross_entropy"},
-                                           Case{"tied_mlp", "cross_entropy"}, Case{"mixed", "cross_entropy"},
-                                           Case{"two_inputs", "mse"}, Case{"loss_inside", "output"},
-                                           Case{"sizes", "cross_entropy"}, Case{"conv1d", "cross_entropy"}),
+                                           Case{"gpt_lengths", "cross_entropy"},
+
+                                           Case{"unet_sizes", "cross_entropy"}, Case{"unet", "cross_entropy"},
+                                           Case{"vit", "cross_entropy"}, Case{"tied_mlp", "cross_entropy"},
+                                           Case{"mixed", "cross_entropy"}, Case{"two_inputs", "mse"},
+                                           Case{"loss_inside", "output"}, Case{"sizes", "cross_entropy"},
+                                           Case{"conv1d", "cross_entropy"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // --- the small program among the fixtures, which needs no Python ---

@@ -405,7 +405,7 @@ def differences(name, folder):
                 yield f"output {i} is {ours.dtype} {list(ours.shape)}, wanted {pythons.dtype} {list(pythons.shape)}"
             elif not torch.allclose(ours.double(), pythons.double(), 0, TOLERANCE * max(1, pythons.double().abs().nan_to_num(0).max().item()),
                                     equal_nan=True):
-                yield f"output {i} differs by {(ours.double() - pythons.double()).abs().max().item():.3g} with {len(given[0])} samples"
+                yield f"output {i} differs by {(ours.double() - pythons.double()).abs().max().item():.3g} with {list(given[0].shape)}"
 
 
 def main():

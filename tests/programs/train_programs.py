@@ -53,7 +53,7 @@ class ResNet18(nn.Module):
 class Gpt(nn.Module):
     """A block of nanoGPT, its head tied to the embedding."""
 
-    def __init__(self, tokens=50, width=32, heads=4, time=12):
+    def __init__(self, tokens=50, width=32, heads=4, time=16):
         super().__init__()
         self.heads = heads
         self.wte, self.wpe = nn.Embedding(tokens, width), nn.Embedding(16, width)
@@ -73,7 +73,7 @@ class Gpt(nn.Module):
         q, k, v = (t.view(batch, time, self.heads, -1).transpose(1, 2)[:, self.order]
                    for t in self.qkv(self.ln1(x)).split(x.shape[-1], 2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.1)
-        y = y + F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
+        y = y + F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask[:time, :time])
         x = x + self.drop(self.proj(y.transpose(1, 2).reshape(batch * time, -1)).view(batch, time, -1)) * self.scale
         x = x + self.drop(self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh")))
         x = x.masked_fill(torch.triu(torch.ones(time, 32, dtype=torch.bool), 40), float("-inf"))
@@ -213,6 +213,8 @@ MODELS = {
     "gpt": (Gpt, [tokens], tokens, "cross_entropy"),
     "lstm": (lambda: Recurrent(nn.LSTM), [tokens], tokens, "cross_entropy"),
     "gru": (lambda: Recurrent(nn.GRU), [tokens], tokens, "cross_entropy"),
+    "gpt_lengths": (Gpt, [tokens], tokens, "cross_entropy"),
+    "unet_sizes": (UNet, [images], classes(5), "cross_entropy"),
     "unet": (UNet, [images], classes(5), "cross_entropy"),
     "vit": (ViT, [images], classes(10), "cross_entropy"),
     "tied_mlp": (TiedMlp, [rows], classes(4), "cross_entropy"),
@@ -222,6 +224,10 @@ MODELS = {
     "sizes": (Sizes, [rows], classes(4), "cross_entropy"),
     "conv1d": (Conv1d, [lambda batch: torch.randn(batch, 3, 16)], classes(4), "cross_entropy"),
 }
+
+# More dynamic sizes, of the first input: by dimension, of what it is a multiple. Those of a step are as much smaller.
+TIME, HEIGHT, WIDTH = torch.export.Dim("time", min=1, max=15), torch.export.Dim("height", min=2), torch.export.Dim("width", min=2)
+SIZES = {"gpt_lengths": {1: (TIME, 1)}, "unet_sizes": {2: (2 * HEIGHT, 2), 3: (2 * WIDTH, 2)}}
 
 
 def loss_of(outputs, labels, name):
@@ -239,7 +245,8 @@ def loss_of(outputs, labels, name):
 def export(name, folder):
     make, inputs, _, _ = MODELS[name]
     torch.manual_seed(3)
-    examples, dims = [make_input(BATCH) for make_input in inputs], {0: BATCH_DIM}
+    examples = [make_input(BATCH) for make_input in inputs]
+    dims = {0: BATCH_DIM} | {place: dim for place, (dim, _) in SIZES.get(name, {}).items()}
     if name == "two_inputs":
         program = torch.export.export(make().train(), (examples[0],), {"other": examples[1]}, dynamic_shapes={"x": dims, "other": dims})
     else:
@@ -260,8 +267,12 @@ def train(name, optimizer, folder):
     data = [torch.stack([each(BATCH) for _ in range(STEPS)]) for each in [*inputs, *([labels] if labels else [])]]
     torch.manual_seed(7)
     losses = []
+    smaller = [(0, 1)] + [(place, multiple) for place, (_, multiple) in SIZES.get(name, {}).items()]
     for step in range(STEPS):
-        batch = [each[step][: BATCH - step % 3] for each in data]  # its size changes
+        batch = [each[step] for each in data]
+        for place, multiple in smaller:  # its sizes change
+            size = batch[0].shape[place] - multiple * (step % (3 + place))
+            batch = [each.narrow(place, 0, size) if each.dim() > place else each for each in batch]
         given = batch[: len(inputs)]
         outputs = model(given[0], other=given[1]) if name == "two_inputs" else model(*given)
         loss = loss_of(outputs, batch[-1], loss_name)
@@ -269,7 +280,8 @@ def train(name, optimizer, folder):
         loss.backward()
         by.step()
         losses.append(loss.detach())
-    state = {f"data.{i}": each for i, each in enumerate(data)}
+    state = {"smaller": torch.tensor(smaller)}
+    state |= {f"data.{i}": each for i, each in enumerate(data)}
     state |= {"losses": torch.stack(losses)} | {f"final.{k}": v.detach().clone() for k, v in model.state_dict().items()}
     assert all(math.isfinite(loss) for loss in losses)
     torch.save(state, folder / f"{name}.{optimizer}.pt")

@@ -1,4 +1,4 @@
-#include "programs/batch_sizes.h"
+#include "programs/merged_recordings.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -17,15 +17,18 @@ namespace {
 // One of each recording.
 using Numbers = std::vector<std::int64_t>;
 
+constexpr std::size_t kMostNamed = 5;  // in a message
+
 std::string text_of(const Numbers& numbers) {
   std::string text;
-  for (const std::int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  for (std::size_t i = 0; i < std::min(numbers.size(), kMostNamed); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
   return text;
 }
 
 class RecordingMerger {
  public:
-  RecordingMerger(const std::vector<ForwardRecording>& recordings, const std::vector<std::int64_t>& sizes)
+  RecordingMerger(const std::vector<ForwardRecording>& recordings, const DynamicSizes& sizes)
       : recordings_(recordings), sizes_(sizes), merged_(recordings.front()) {}
 
   ForwardRecording merge() {
@@ -46,14 +49,19 @@ class RecordingMerger {
   [[noreturn]] void refuse(const std::string& found, const std::string& remedy = "") const {
     throw Error({.place = place_,
                  .found = found,
-                 .wanted = is_dynamic() ? "a forward that calls the same operators for every batch size"
-                                        : "a forward that calls the same operators for every batch",
+                 .wanted = std::string("a forward that calls the same operators for every batch") +
+                           (!is_dynamic()     ? ""
+                            : is_batch_only() ? " size"
+                                              : " and all its dynamic sizes"),
                  .remedy = remedy});
   }
-  bool is_dynamic() const { return sizes_[0] != sizes_[1]; }
+  bool is_dynamic() const { return sizes_.count() > 0; }
+  bool is_batch_only() const { return sizes_.count() == 1 && sizes_.has_batch(); }
   // Of what differs: the batches that were recorded differ in their values, too.
   std::string by_what() const {
-    return is_dynamic() ? "the batch (its size or its values)" : "the batch's values";
+    return !is_dynamic()     ? "the batch's values"
+           : is_batch_only() ? "the batch (its size or its values)"
+                             : "the batch (its sizes or its values)";
   }
 
   void be_at(const RecordedCall& call) {
@@ -145,8 +153,8 @@ class RecordingMerger {
 
   static std::string values_text(const Arguments& arguments) {
     std::string text;
-    for (const ProgramArgument* one : arguments)
-      if (const auto* real = std::get_if<double>(&one->value))
+    for (std::size_t i = 0; i < std::min(arguments.size(), kMostNamed); ++i)
+      if (const auto* real = std::get_if<double>(&arguments[i]->value))
         text += (text.empty() ? ": " : ", ") + number_text(*real);
     return text;
   }
@@ -195,13 +203,13 @@ class RecordingMerger {
   ProgramArgument merged_integer(const Arguments& arguments, const c10::Argument& schema) {
     Numbers numbers;
     for (const ProgramArgument* one : arguments) numbers.push_back(std::get<std::int64_t>(one->value));
-    const BatchLine line = require_line(numbers, "its argument " + schema.name());
-    if (line.a == 0) return {line.b};
+    const SizePolynomial polynomial = require_polynomial(numbers, "its argument " + schema.name());
+    if (const auto constant = polynomial.constant()) return {*constant};
     if (!may_be_computed(*schema.real_type()))
       refuse("its argument " + schema.name() + " depends on " + by_what() + " (" + text_of(numbers) +
                  ") and has to be a constant",
              "take another operator");
-    return {number_of(line)};
+    return {number_of(polynomial)};
   }
 
   static bool may_be_computed(const c10::Type& type) {
@@ -212,20 +220,23 @@ class RecordingMerger {
            type.kind() == c10::TypeKind::TensorType;
   }
 
-  BatchLine require_line(const Numbers& numbers, const std::string& what) const {
-    const std::optional<BatchLine> line = line_through(numbers, sizes_);
-    if (!line)
-      refuse(
-          what + " is " + text_of(numbers) + (is_dynamic() ? " at the batch sizes " + text_of(sizes_) : ""),
-          is_dynamic() ? "only numbers a * batch + b can be exported; with dynamic_batch = false, for one "
-                         "batch size, any number can"
-                       : "");
-    return *line;
+  SizePolynomial require_polynomial(const Numbers& numbers, const std::string& what) const {
+    const std::optional<SizePolynomial> polynomial = sizes_.recorded().polynomial_through(numbers);
+    if (polynomial) return *polynomial;
+    std::string seen;
+    for (std::size_t i = 0; i < std::min(numbers.size(), kMostNamed); ++i)
+      seen += (i == 0 ? "" : "; ") + std::to_string(numbers[i]) + " with " +
+              sizes_.text(sizes_.recorded().all()[i]);
+    if (!is_dynamic()) refuse(what + " is " + text_of(numbers));
+    refuse(what + " is " + seen,
+           "only sums of products of the dynamic sizes can be exported, such as 2 * batch + 1, and neither "
+           "quotients nor powers above 3; for one size, any number can" +
+               std::string(sizes_.has_batch() ? " (dynamic_batch = false)" : ""));
   }
 
-  NumberName number_of(BatchLine line) {
-    const auto [known, is_new] = names_.try_emplace(line, "n" + std::to_string(names_.size()));
-    if (is_new) merged_.numbers[known->second] = line;
+  NumberName number_of(const SizePolynomial& polynomial) {
+    const auto [known, is_new] = names_.try_emplace(polynomial, "n" + std::to_string(names_.size()));
+    if (is_new) merged_.numbers[known->second] = polynomial;
     return {.kind = NumberName::Kind::integer, .name = known->second};
   }
 
@@ -239,9 +250,10 @@ class RecordingMerger {
     const auto merge = [&](auto number_in) {
       Numbers numbers;
       for (const ProgramTensor* one : all) numbers.push_back(number_in(*one));
-      const BatchLine line = require_line(numbers, "a size or a stride of its result");
-      return line.a == 0 ? ProgramSize{.number = line.b}
-                         : ProgramSize{.number = numbers[0], .expression = expression_of(line)};
+      const SizePolynomial polynomial = require_polynomial(numbers, "a size or a stride of its result");
+      const auto constant = polynomial.constant();
+      return constant ? ProgramSize{.number = *constant}
+                      : ProgramSize{.number = numbers[0], .expression = expression_of(polynomial)};
     };
     for (std::size_t i = 0; i < tensor.sizes.size(); ++i) {
       tensor.sizes[i] = merge([i](const ProgramTensor& one) { return one.sizes[i].number; });
@@ -251,17 +263,17 @@ class RecordingMerger {
   }
 
   const std::vector<ForwardRecording>& recordings_;
-  const std::vector<std::int64_t>& sizes_;
+  const DynamicSizes& sizes_;
   ForwardRecording merged_;
-  std::map<BatchLine, std::string> names_;
+  std::map<SizePolynomial, std::string> names_;
   std::string place_;
 };
 
 }  // namespace
 
 ForwardRecording merged_recordings(const std::vector<ForwardRecording>& recordings,
-                                   const std::vector<std::int64_t>& batch_sizes) {
-  return RecordingMerger(recordings, batch_sizes).merge();
+                                   const DynamicSizes& sizes) {
+  return RecordingMerger(recordings, sizes).merge();
 }
 
 }  // namespace kindling

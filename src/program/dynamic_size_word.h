@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "kindling/programs/export_program.h"
+
+namespace kindling {
+
+// Of "sequence=0:1,1:1,max=1024": a name, where the size stands (tensor:dimension), and its bounds. Throws
+// ConfigError.
+DynamicSize dynamic_size_of(const std::string& word);
+
+}  // namespace kindling

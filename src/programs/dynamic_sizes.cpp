@@ -1,0 +1,200 @@
+#include "programs/dynamic_sizes.h"
+
+#include <ATen/ops/arange.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kindling/base/error.h"
+#include "kindling/base/json.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::size_t kMostSizes = 4;
+// From a size's smallest value that is tried: five that are recorded and the one that is not. Their rests,
+// by 2 to 8, differ so much that halves, thirds and the like, rounded, are no polynomials with them. Others
+// stand in for those that a largest size leaves out.
+constexpr std::array<std::int64_t, 10> kSteps{2, 4, 9, 7, 8, 0, 1, 3, 5, 6};
+constexpr std::size_t kRecordedValues = std::tuple_size_v<RecordedSizes::Values>;
+// How much further each size begins, so that no two are alike.
+constexpr std::array<std::int64_t, kMostSizes> kShifts{0, 1, 11, 12};
+
+[[noreturn]] void refuse_dynamic(const std::string& name, const std::string& found, const std::string& wanted,
+                                 const std::string& remedy = "") {
+  throw ConfigError(
+      {.place = "dynamic size " + json_string(name), .found = found, .wanted = wanted, .remedy = remedy});
+}
+
+std::string place_text(const DynamicSize::Place& at) {
+  return "dimension " + std::to_string(at.dim) + " of tensor " + std::to_string(at.tensor);
+}
+
+bool is_same_place(const DynamicSize::Place& one, const DynamicSize::Place& other) {
+  return one.tensor == other.tensor && one.dim == other.dim;
+}
+
+std::int64_t size_at(const Batch& example, const DynamicSize::Place& at) {
+  return example.tensors()[at.tensor].size(at.dim);
+}
+
+// In multiples; the least one is 1 where nothing is said.
+std::pair<std::int64_t, std::optional<std::int64_t>> range_of(const DynamicSize& size) {
+  const std::int64_t least = size.min.value_or(1), multiple = size.multiple_of;
+  return {(least + multiple - 1) / multiple, size.max ? std::optional(*size.max / multiple) : std::nullopt};
+}
+
+// With dimensions counted from the beginning.
+DynamicSize with_places_in(const Batch& example, DynamicSize size) {
+  for (DynamicSize::Place& at : size.places) {
+    if (at.tensor >= example.tensors().size())
+      refuse_dynamic(size.name, "the example has no tensor " + std::to_string(at.tensor),
+                     "one of its " + std::to_string(example.tensors().size()) + ", counted from 0");
+    const std::int64_t rank = example.tensors()[at.tensor].dim();
+    if (at.dim < -rank || at.dim >= rank)
+      refuse_dynamic(size.name, "there is no " + place_text(at),
+                     "one of its " + std::to_string(rank) + ", counted from 0");
+    if (at.dim < 0) at.dim += rank;
+  }
+  return size;
+}
+
+bool is_place_of_any(const std::vector<DynamicSize>& sizes, const DynamicSize::Place& at) {
+  return std::ranges::any_of(sizes, [&](const DynamicSize& size) {
+    return std::ranges::any_of(size.places, [&](const auto& other) { return is_same_place(at, other); });
+  });
+}
+
+std::vector<DynamicSize> named_sizes(const Batch& example, const ExportOptions& options) {
+  std::vector<DynamicSize> named;
+  for (const DynamicSize& size : options.dynamic_sizes) named.push_back(with_places_in(example, size));
+  if (named.size() + (options.dynamic_batch ? 1 : 0) > kMostSizes)
+    throw ConfigError({.place = "dynamic sizes",
+                       .found = "there are " + std::to_string(named.size()) + " beside the batch's",
+                       .wanted = "with the batch's up to " + std::to_string(kMostSizes)});
+  return named;
+}
+
+}  // namespace
+
+DynamicSizes::DynamicSizes(const Batch& example, const ExportOptions& options)
+    : has_batch_(options.dynamic_batch), samples_(example.num_samples()) {
+  if (samples_ == 0)
+    throw Error({.place = "export of a model", .found = "the example is empty", .wanted = "a batch"});
+  const std::vector<DynamicSize> named = named_sizes(example, options);
+  for (std::size_t i = 0; i < example.tensors().size(); ++i) {
+    const at::Tensor& tensor = example.tensors()[i];
+    const bool has_samples = tensor.dim() > 0 && tensor.size(0) == samples_;
+    if (has_samples && ((i == 0 && has_batch_) || !is_place_of_any(named, {i, 0})))
+      sample_places_.push_back({i, 0});
+  }
+  if (has_batch_) add({.name = "batch", .places = sample_places_});
+  for (const DynamicSize& size : named) {
+    require_possible(example, size);
+    add(size);
+  }
+  std::vector<RecordedSizes::Values> values;
+  for (const Size& size : sizes_) values.push_back(size.recorded);
+  recorded_.emplace(values);
+}
+
+void DynamicSizes::require_possible(const Batch& example, const DynamicSize& size) const {
+  if (size.name.empty() || size.places.empty())
+    refuse_dynamic(size.name, size.name.empty() ? "it has no name" : "it stands nowhere",
+                   R"({.name = "sequence", .places = {{0, 1}}})");
+  for (const Size& other : sizes_) {
+    if (other.name == size.name)
+      refuse_dynamic(size.name, "there are two of the name", "one, with all places");
+    for (const DynamicSize::Place& at : size.places)
+      if (std::ranges::any_of(other.places, [&](const auto& taken) { return is_same_place(at, taken); }))
+        refuse_dynamic(size.name, place_text(at) + " is that of " + json_string(other.name), "another one",
+                       other.name == "batch" ? "dynamic_batch = false leaves it to this size" : "");
+  }
+  const std::int64_t given = size_at(example, size.places[0]);
+  for (const DynamicSize::Place& at : size.places)
+    if (size_at(example, at) != given)
+      refuse_dynamic(size.name,
+                     place_text(size.places[0]) + " is " + std::to_string(given) + ", " + place_text(at) +
+                         " is " + std::to_string(size_at(example, at)),
+                     "an example in which they are the same");
+  if (size.multiple_of < 1 || size.min.value_or(1) < 1 || given < size.min.value_or(1) ||
+      given > size.max.value_or(given) || given % size.multiple_of != 0)
+    refuse_dynamic(size.name, "the example has " + std::to_string(given),
+                   "a size within min and max, from 1 on, that is a multiple of multiple_of");
+}
+
+void DynamicSizes::add(const DynamicSize& named) {
+  const auto [least, largest] = range_of(named);
+  std::int64_t first = 3 + kShifts[sizes_.size()];
+  if (largest) first = std::min(first, *largest - kSteps[2]);
+  first = std::max({first, least, std::int64_t{2}});  // 1 is like no other size: it is broadcast
+  std::vector<std::int64_t> values;
+  for (const std::int64_t step : kSteps)
+    if (!largest || first + step <= *largest) values.push_back(first + step);
+  if (values.size() > kRecordedValues) {
+    Size size{named, {}, values[kRecordedValues]};
+    std::copy_n(values.begin(), kRecordedValues, size.recorded.begin());
+    return sizes_.push_back(std::move(size));
+  }
+  refuse_dynamic(named.name,
+                 "it has few values from " + std::to_string(first * named.multiple_of) + " to " +
+                     std::to_string(*largest * named.multiple_of),
+                 "enough to tell how others depend on it: six that are tried",
+                 "a larger max, or an export for each of them");
+}
+
+std::map<std::string, std::string> DynamicSizes::names() const {
+  std::map<std::string, std::string> names;
+  for (std::size_t i = 0; i < sizes_.size(); ++i) names[size_symbol(i)] = sizes_[i].name;
+  return names;
+}
+
+DynamicSizes::Range DynamicSizes::range(std::size_t number) const { return range_of(sizes_[number]); }
+
+std::vector<DynamicSizes::Sizes> DynamicSizes::unrecorded() const {
+  Sizes sizes;
+  for (const Size& size : sizes_) sizes.push_back(size.unrecorded);
+  std::vector<Sizes> all{sizes, sizes, sizes};  // within the bounds, and at those that have been given
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    if (sizes_[i].min) all[1][i] = range(i).first;
+    if (sizes_[i].max) all[2][i] = *range(i).second;
+  }
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+Batch DynamicSizes::resized(const Batch& example, const Sizes& sizes, std::int64_t first) const {
+  Batch batch = example;
+  for (at::Tensor& tensor : batch.tensors()) tensor = tensor.detach().clone(at::MemoryFormat::Contiguous);
+  const auto resize = [&](const DynamicSize::Place& at, std::int64_t size) {
+    at::Tensor& tensor = batch.tensors()[at.tensor];
+    const at::Tensor indices = at::arange(first, first + size).remainder(tensor.size(at.dim));
+    tensor = tensor.index_select(at.dim, indices);
+  };
+  if (!has_batch_)
+    for (const DynamicSize::Place& at : sample_places_) resize(at, samples_);
+  for (std::size_t i = 0; i < sizes_.size(); ++i)
+    for (const DynamicSize::Place& at : sizes_[i].places) resize(at, sizes[i] * sizes_[i].multiple_of);
+  return batch;
+}
+
+std::string DynamicSizes::text(const Sizes& sizes) const {
+  std::string text = has_batch_ ? "" : "a batch of " + std::to_string(samples_);
+  for (std::size_t i = 0; i < sizes_.size(); ++i)
+    text += (text.empty() ? "a " : ", ") + sizes_[i].name + " of " +
+            std::to_string(sizes[i] * sizes_[i].multiple_of);
+  return text;
+}
+
+void DynamicSizes::refuse_forward(const Sizes& sizes, const std::string& reason) const {
+  const bool is_batch_only = has_batch_ && sizes.size() == 1;
+  throw Error({.place = "export of a model",
+               .found = "its forward fails with " + text(sizes) + ": " + reason,
+               .wanted = "one that runs with other batch sizes than the example's, too",
+               .remedy = sizes.empty() ? ""
+                         : is_batch_only
+                             ? "dynamic_batch = false exports for the example's batch size alone"
+                             : "give dynamic sizes the bounds that it has: min, max, multiple_of"});
+}
+
+}  // namespace kindling
