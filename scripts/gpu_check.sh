@@ -22,8 +22,8 @@ driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1
 libtorch=$(python3 -c "import torch; print(torch.__version__)" 2>/dev/null || echo "?")
 
 cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DLIBTORCH="$LIBTORCH" \
-  -DCMAKE_PREFIX_PATH="$PWD/.gpu-deps/root/usr" -DKINDLING_BUILD_EXAMPLES=OFF -DKINDLING_BUILD_BENCHMARKS=OFF
-cmake --build build/gpu --target kindling_tests kindling_app
+  -DCMAKE_PREFIX_PATH="$PWD/.gpu-deps/root/usr" -DKINDLING_BUILD_EXAMPLES=OFF
+cmake --build build/gpu --target kindling_tests kindling_app kindling_bench  # the last for benchmarks/card.py
 
 results=benchmarks/results/gpu_check_$(date -u +%Y-%m-%d).jsonl
 mkdir -p benchmarks/results
