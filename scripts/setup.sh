@@ -162,6 +162,15 @@ install_libtorch() {
   LIBTORCH=$("$deps/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/torch")')
 }
 
+# For tests that hold files and numbers against PyTorch: what the Python part of the pinned torch needs; without it they are skipped.
+install_torch_for_python() {
+  [ -x "$deps/venv/bin/python" ] || return 0
+  if "$deps/venv/bin/python" -c 'import torch, numpy' 2>/dev/null; then return 0; fi
+  say "installing what torch needs in Python with pip into $deps/venv, for tests"
+  pip_install "torch==$torch_version" numpy ||
+    say "pip could not install it (all it said is in $deps/pip.log): tests that need PyTorch in Python will be skipped"
+}
+
 # For tests that hold ONNX files against PyTorch, in a folder of their own beside the pinned torch; without it they are skipped.
 install_onnx() {
   local python=$deps/venv/bin/python installed=$deps/onnx/onnx.installed

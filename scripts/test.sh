@@ -39,6 +39,7 @@ timed() {
 set_up() {
   need_build_packages "${test_packages[@]}"
   find_libtorch
+  install_torch_for_python
   install_onnx
   limit_jobs
 }
