@@ -21,6 +21,7 @@ ProcessGroup::NamedTexts values_of(const TrainerOptions& options) {
           {"gradient_clip_val", number_text(options.gradient_clip_val)},
           {"accumulate_grad_batches", std::to_string(options.accumulate_grad_batches)},
           {"gradient_shards", std::to_string(options.gradient_shards)},
+          {"sync_batchnorm", options.sync_batchnorm ? "true" : "false"},
           {"precision", options.precision},
           {"on_nonfinite", options.on_nonfinite},
           {"check_val_every_n_epoch", std::to_string(options.check_val_every_n_epoch)},
