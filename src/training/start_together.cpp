@@ -15,8 +15,9 @@ std::string description(const at::Tensor& tensor) {
 }
 
 // What all steps hang on.
-ProcessGroup::NamedTexts values_of(const TrainerOptions& options) {
-  return {{"max_epochs", options.max_epochs ? std::to_string(*options.max_epochs) : ""},
+ProcessGroup::NamedTexts values_of(const TrainerOptions& options, const DistributedOptions& together) {
+  return {{"compression", together.compression},
+          {"max_epochs", options.max_epochs ? std::to_string(*options.max_epochs) : ""},
           {"max_steps", options.max_steps ? std::to_string(*options.max_steps) : ""},
           {"gradient_clip_val", number_text(options.gradient_clip_val)},
           {"accumulate_grad_batches", std::to_string(options.accumulate_grad_batches)},
@@ -60,7 +61,7 @@ void require_shapes(Module& model) {
 
 void start_together(ProcessGroup& group, Module& model, const TrainerOptions& options) {
   require_shapes(model);
-  ProcessGroup::NamedTexts values = values_of(options);
+  ProcessGroup::NamedTexts values = values_of(options, group.options());
   std::vector<at::Tensor> tensors;
   values.push_back({"the model", model.name()});
   add_tensors(values, "parameter", tensors, model.named_parameters());

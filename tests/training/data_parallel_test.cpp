@@ -11,6 +11,7 @@
 #include "kindling/training/model_checkpoint.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
+#include "training/counting_group.h"
 #include "training/rank_runs.h"
 
 namespace kindling {
@@ -228,32 +229,7 @@ TEST(DataParallel, GoesOnWithAnotherNumberOfProcessesFromTheEndOfAnEpoch) {
   }
 }
 
-// Tells how many transfers have begun when the gradient of the first layer, the last to come, is there.
-class CountingGroup : public ProcessGroup {
- public:
-  explicit CountingGroup(std::shared_ptr<ProcessGroup> group)
-      : ProcessGroup(group->rank(), group->size(), group->local_rank(), group->options()),
-        group_(std::move(group)) {}
-  std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) override {
-    ++num_started;
-    return group_->start_all_reduce(tensor);
-  }
-  void exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) override {
-    group_->exchange(mine, theirs, other);
-  }
-  std::vector<std::string> all_gather(const std::string& bytes) override { return group_->all_gather(bytes); }
-  void leave(const std::string& reason) noexcept override { group_->leave(reason); }
-  int num_started = 0;
-
- protected:
-  void broadcast_one(const at::Tensor& tensor, std::int64_t root) override {
-    group_->broadcast({&tensor, 1}, root);
-  }
-
- private:
-  std::shared_ptr<ProcessGroup> group_;
-};
-
+// How many transfers have begun when the gradient of the first layer, the last to come, is there.
 TEST(DataParallel, WhatIsReadyIsSentWhileBackwardGoesOn) {
   const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
   std::vector<int> started_before_end(2), per_step(2);
