@@ -11,7 +11,7 @@ namespace kindling {
 namespace {
 
 std::string description(const at::Tensor& tensor) {
-  return type_text(tensor) + " " + shape_text(tensor) + (tensor.requires_grad() ? "" : ", frozen");
+  return type_text(tensor) + (tensor.requires_grad() ? "" : ", frozen");
 }
 
 // What all steps hang on.
