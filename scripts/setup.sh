@@ -14,7 +14,8 @@ readonly deps=$kindling_root/.deps
 readonly torch_version=2.13.0
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev)
-readonly test_packages=(libgtest-dev doxygen clang)  # clang builds the consumer tests a second time
+# clang builds the consumer tests a second time, iproute2 makes two machines of one
+readonly test_packages=(libgtest-dev doxygen clang iproute2)
 
 # Paths below the repository count relative to it, so that ccache knows a file again in another clone or build folder.
 export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$kindling_root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}

@@ -7,13 +7,12 @@
 #include <cstring>
 #include <map>
 #include <thread>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
+#include "distributed/c10d_store.h"
 #include "distributed/device_backends.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
@@ -22,29 +21,18 @@
 namespace kindling {
 namespace {
 
-using StorePointer = c10::intrusive_ptr<c10d::Store>;
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(std::max(seconds * 1000, 1.)));
-}
-
-std::string left_key(std::int64_t rank) { return "left/" + std::to_string(rank); }
-
-// Without the place in Gloo's sources before it and the advice behind it.
-std::string first_sentence(std::string text) {
-  if (text.starts_with('[')) text.erase(0, text.find("] ") + 2);
-  return text.substr(0, std::min(text.find('\n'), text.find(". ")));
-}
-
-// What the author of the network says of it, by the variable that Gloo knows; else what the machine's name
-// stands for.
-std::shared_ptr<gloo::transport::Device> network(bool is_local) {
+// What the author of the network says of it, by the variable that Gloo knows, comes first. Without an address
+// it is what the machine's name stands for.
+std::shared_ptr<gloo::transport::Device> network(const std::string& address) {
   if (const char* name = std::getenv("GLOO_SOCKET_IFNAME"); name != nullptr && *name != '\0')
     return c10d::ProcessGroupGloo::createDeviceForInterface(name);
-  return is_local ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                  : c10d::ProcessGroupGloo::createDefaultDevice();
+  return address.empty() ? c10d::ProcessGroupGloo::createDefaultDevice()
+                         : c10d::ProcessGroupGloo::createDeviceForHostname(address);
 }
+
+constexpr const char* kLoopback = "127.0.0.1";
 
 class C10dGroup : public ProcessGroup {
  public:
@@ -60,14 +48,16 @@ class C10dGroup : public ProcessGroup {
     }
   }
 
-  C10dGroup(std::int64_t rank, std::int64_t size, std::int64_t local_rank, StorePointer store, bool is_local,
-            const DistributedOptions& options)
-      : ProcessGroup(rank, size, local_rank, options), store_(std::move(store)) {
+  C10dGroup(const LaunchEnvironment& place, StorePointer store, const DistributedOptions& options)
+      : ProcessGroup(place.rank, place.size, place.local_rank, options),
+        store_(std::move(store)),
+        last_words_(store_, place.rank, place.size) {
+    const bool is_local = place.master_address.empty() || place.local_size == place.size;
     guarded("to join", [&] {
       auto gloo = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
-      gloo->devices.push_back(network(is_local));
-      backend_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, static_cast<int>(rank),
-                                                             static_cast<int>(size), std::move(gloo));
+      gloo->devices.push_back(network(is_local ? kLoopback : address_among(*store_, place)));
+      backend_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, static_cast<int>(rank()),
+                                                             static_cast<int>(size()), std::move(gloo));
     });
   }
 
@@ -85,10 +75,10 @@ class C10dGroup : public ProcessGroup {
   c10d::Backend& backend() const;
   c10d::Backend& backend_of(const at::Tensor& tensor);
   at::Tensor gather(const at::Tensor& mine);
-  std::string reasons() const;
-  [[noreturn]] void tell(const char* what, const std::string& error) const;
+  [[noreturn]] void tell(const char* what, const std::string& error);
 
   StorePointer store_;
+  LastWords last_words_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;                           // nullptr: it has been left
   std::map<at::DeviceType, c10::intrusive_ptr<c10d::Backend>> device_backends_;  // made at first use
 };
@@ -131,38 +121,22 @@ c10d::Backend& C10dGroup::backend_of(const at::Tensor& tensor) {
   return *found;
 }
 
-// What those that went have left behind. The store may be gone, too.
-std::string C10dGroup::reasons() const {
-  std::string text;
-  try {
-    for (std::int64_t other = 0; other < size(); ++other) {
-      if (other == rank() || !store_->check({left_key(other)})) continue;
-      const auto bytes = store_->get(left_key(other));
-      text += (text.empty() ? "process " : "; process ") + std::to_string(other) + ": " +
-              std::string(bytes.begin(), bytes.end());
-    }
-  } catch (const std::exception&) {
-    return text;
-  }
-  return text;
-}
-
-void C10dGroup::tell(const char* what, const std::string& error) const {
+void C10dGroup::tell(const char* what, const std::string& error) {
   const std::string place = "process " + std::to_string(rank()) + " of " + std::to_string(size());
-  const std::string why = reasons();
+  const std::string why = last_words_.of_others();
   const bool is_late =
       error.find("imed out") != std::string::npos || error.find("imeout") != std::string::npos;
   if (!why.empty())
     throw DistributedError(
         {.place = place, .found = "another one has ended: " + why, .remedy = "see its log"});
-  throw DistributedError(
-      {.place = place,
-       .found =
-           is_late ? std::string("waiting ") + what + ", another one did not answer for " +
-                         number_text(options().timeout_s) + " s"
-                   : std::string("waiting ") + what + ", it has lost another one (" + first_sentence(error) + ")",
-       .wanted = "all " + std::to_string(size()) + " of them",
-       .remedy = "see the logs of the others; a run goes on from its last checkpoint"});
+  throw DistributedError({.place = place,
+                          .found = is_late ? std::string("waiting ") + what +
+                                                 ", another one did not answer for " +
+                                                 number_text(options().timeout_s) + " s"
+                                           : std::string("waiting ") + what + ", it has lost another one (" +
+                                                 first_sentence(error) + ")",
+                          .wanted = "all " + std::to_string(size()) + " of them",
+                          .remedy = "see the logs of the others; a run goes on from its last checkpoint"});
 }
 
 std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor& tensor) {
@@ -222,7 +196,7 @@ std::vector<std::string> C10dGroup::all_gather(const std::string& bytes) {
 void C10dGroup::leave(const std::string& reason) noexcept {
   try {
     if (!backend_) return;
-    store_->set(left_key(rank()), std::vector<std::uint8_t>(reason.begin(), reason.end()));
+    last_words_.leave(reason);
     backend_.reset();                                                             // closes the connections
     for (const auto& [type, of_devices] : device_backends_) of_devices->abort();  // or a card waits for ever
     device_backends_.clear();
@@ -231,43 +205,11 @@ void C10dGroup::leave(const std::string& reason) noexcept {
   }
 }
 
-StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions& options) {
-  if (!place.store_file.empty())
-    return c10::make_intrusive<c10d::FileStore>(place.store_file.string(), static_cast<int>(place.size));
-  c10d::TCPStoreOptions tcp;
-  tcp.port = place.master_port;
-  tcp.isServer = !place.has_agent_store && place.rank == 0;
-  if (!place.has_agent_store) tcp.numWorkers = static_cast<std::size_t>(place.size);
-  tcp.waitWorkers = false;
-  tcp.timeout = milliseconds(options.timeout_s);
-  return c10::make_intrusive<c10d::TCPStore>(place.master_address, tcp);
-}
-
-std::string name_of_store(const LaunchEnvironment& place) {
-  return place.store_file.empty() ? place.master_address + ":" + std::to_string(place.master_port)
-                                  : place.store_file.string();
-}
-
 }  // namespace
 
 std::shared_ptr<ProcessGroup> ProcessGroup::join(const LaunchEnvironment& place,
                                                  const DistributedOptions& options) {
-  StorePointer store;
-  try {
-    store = open_store(place, options);
-    store->setTimeout(milliseconds(options.timeout_s));
-  } catch (const std::exception& error) {
-    throw DistributedError(
-        {.place = "process " + std::to_string(place.rank) + " of " + std::to_string(place.size),
-         .found =
-             "the store at " + name_of_store(place) + " does not answer (" + first_sentence(error.what()) + ")",
-         .wanted = "an address that all processes reach, and process 0 started",
-         .remedy = "see MASTER_ADDR and MASTER_PORT"});
-  }
-  // A launcher that starts a group anew keeps its store.
-  store = c10::make_intrusive<c10d::PrefixStore>("kindling/" + std::to_string(place.restart_count), store);
-  const bool is_local = !place.store_file.empty() || place.local_size == place.size;
-  return std::make_shared<C10dGroup>(place.rank, place.size, place.local_rank, store, is_local, options);
+  return std::make_shared<C10dGroup>(place, open_store(place, options), options);
 }
 
 std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::of_threads(std::int64_t size,
@@ -278,8 +220,8 @@ std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::of_threads(std::int64_t
   std::vector<std::thread> threads;  // each waits for the others
   for (std::int64_t rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      groups[static_cast<std::size_t>(rank)] =
-          std::make_shared<C10dGroup>(rank, size, /*local_rank=*/rank, store, /*is_local=*/true, options);
+      const LaunchEnvironment place{.rank = rank, .size = size, .local_rank = rank, .local_size = size};
+      groups[static_cast<std::size_t>(rank)] = std::make_shared<C10dGroup>(place, store, options);
     });
   for (std::thread& thread : threads) thread.join();
   return groups;

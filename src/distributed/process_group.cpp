@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "distributed/packed_texts.h"
 #include "kindling/base/error.h"
@@ -37,7 +38,7 @@ std::string value_of(const ProcessGroup::NamedTexts& values, const std::string& 
 
 ProcessGroup::ProcessGroup(std::int64_t rank, std::int64_t size, std::int64_t local_rank,
                            DistributedOptions options)
-    : rank_(rank), size_(size), local_rank_(local_rank), options_(options) {
+    : rank_(rank), size_(size), local_rank_(local_rank), options_(std::move(options)) {
   validate(options_, "DistributedOptions");
 }
 

@@ -14,7 +14,8 @@ AutomaticStep::AutomaticStep(std::unique_ptr<BatchGradients> gradients, TrainSta
       state_(state),
       info_(info),
       update_(state, info, options, callbacks),
-      window_(options.accumulate_grad_batches) {
+      window_(options.accumulate_grad_batches),
+      group_of_norms_(options.sync_batchnorm ? options.process_group : nullptr) {
   state_.log.column("train_loss");  // comes first in records
   if (state_.streams.are_used()) shards_.emplace(state_);
 }
@@ -68,6 +69,8 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, std::int64_t before, 
   if (GradientReducer* reducer = update_.reducer();
       reducer != nullptr && ends_window && state_.optimizer && !info_.why_not_recorded.empty())
     reducer->send_while_ready(*state_.optimizer, share());
+  const BatchNormOfAll::Scope norms(
+      {.group = group_of_norms_, .counts = batch.counts(), .scale = window_.expected()});
   return gradients_->compute(batch, /*begins_window=*/before == 0, factor);
 }
 

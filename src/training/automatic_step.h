@@ -7,6 +7,7 @@
 #include "nn/carried_states.h"
 #include "training/accumulation_window.h"
 #include "training/batch_gradients.h"
+#include "training/batch_norm_of_all.h"
 #include "training/gradient_shards.h"
 #include "training/optimizer_update.h"
 #include "training/step.h"
@@ -39,6 +40,7 @@ class AutomaticStep : public Step {
   OptimizerUpdate update_;
   AccumulationWindow window_;
   std::optional<GradientShards> shards_;
+  const std::shared_ptr<ProcessGroup> group_of_norms_;  // nullptr: batch norm is each process's own
   const Batch* batch_ = nullptr;          // of the step under way
   std::optional<CarriedStates> carried_;  // before it, where it may be evaluated again
   std::vector<at::Tensor> losses_;        // of the window

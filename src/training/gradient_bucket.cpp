@@ -71,6 +71,9 @@ struct NothingUnderWay : ProcessGroup::Work {
 // Two neighbours exchange what they have; each then has the sum of both, and so on with those who have the
 // sum of the next two. a + b has the bits of b + a.
 void GradientBucket::send(ProcessGroup& group, bool in_tree) {
+  is_narrowed_ = !in_tree && group.options().compression == "bf16" && gradients_.numel() > 0 &&
+                 gradients_.scalar_type() == at::kFloat;
+  if (is_narrowed_) return send_narrowed(group);
   if (!in_tree) {
     work_ = group.start_all_reduce(flat_);
     return;
@@ -84,11 +87,21 @@ void GradientBucket::send(ProcessGroup& group, bool in_tree) {
   work_ = std::make_unique<NothingUnderWay>();
 }
 
+void GradientBucket::send_narrowed(ProcessGroup& group) {
+  const at::NoGradGuard no_grad;
+  if (!narrowed_.defined()) narrowed_ = at::zeros_like(gradients_, at::kBFloat16);
+  narrowed_.copy_(gradients_);
+  work_ = group.start_all_reduce(narrowed_);
+  if (more_.numel() > 0) work_of_more_ = group.start_all_reduce(more_);
+}
+
 void GradientBucket::receive() {
-  const auto work = std::exchange(work_, nullptr);
+  const auto work = std::exchange(work_, nullptr), of_more = std::exchange(work_of_more_, nullptr);
   has_.assign(parameters_.size(), false);
   num_missing_ = parameters_.size();
   work->wait();
+  if (of_more) of_more->wait();
+  if (is_narrowed_) gradients_.copy_(narrowed_);
 }
 
 void GradientBucket::divide(const at::Tensor& total) {
@@ -96,11 +109,13 @@ void GradientBucket::divide(const at::Tensor& total) {
 }
 
 void GradientBucket::drop() noexcept {
-  try {
-    if (work_) work_->wait();
-  } catch (const std::exception&) {  // the next call of the group says it again
+  for (auto* const work : {&work_, &work_of_more_}) {
+    try {
+      if (*work) (*work)->wait();
+    } catch (const std::exception&) {  // the next call of the group says it again
+    }
+    *work = nullptr;
   }
-  work_ = nullptr;
   has_.assign(parameters_.size(), false);
   num_missing_ = parameters_.size();
 }

@@ -31,7 +31,8 @@ class GradientBucket {
 
   bool is_sent() const noexcept { return work_ != nullptr; }
   // To be added up in an order that is the group's own, or, with `in_tree`, in that of a binary tree over the
-  // ranks: for a size that is a power of two.
+  // ranks: for a size that is a power of two. By the group's `compression`, gradients of 32 bits travel as
+  // bfloat16; the numbers behind them never do.
   void send(ProcessGroup& group, bool in_tree);
   // Until the sums are there; the bucket is empty then.
   void receive();
@@ -41,12 +42,16 @@ class GradientBucket {
   void drop() noexcept;
 
  private:
+  void send_narrowed(ProcessGroup& group);
+
   std::vector<at::Tensor> parameters_, views_;
   at::Tensor flat_, gradients_, more_;
   std::vector<bool> has_;
   std::size_t num_missing_ = 0;
-  at::Tensor theirs_;  // of another process
-  std::unique_ptr<ProcessGroup::Work> work_;
+  at::Tensor theirs_;    // of another process
+  at::Tensor narrowed_;  // the gradients as bfloat16, where they travel so
+  bool is_narrowed_ = false;
+  std::unique_ptr<ProcessGroup::Work> work_, work_of_more_;
 };
 
 }  // namespace kindling

@@ -21,6 +21,8 @@ bool is_manual(const Module& model) { return dynamic_cast<const ManualModule*>(&
 std::string why_not_recorded(const TrainState& state, const TrainerOptions& options) {
   if (options.step_graph == "off") return "step_graph is off";
   if (is_manual(*state.model)) return "those of a ManualModule are not";
+  if (options.sync_batchnorm && options.process_group)
+    return "with sync_batchnorm the processes talk in the middle of them";
   if (options.step_graph == "auto" && !state.model->static_step())
     return "the model does not say static_step()";
   if (const Device device = state.log.device(); !device.is_cpu())

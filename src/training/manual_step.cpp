@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kindling/base/error.h"
+#include "training/batch_norm_of_all.h"
 #include "training/named_optimizers.h"
 
 namespace kindling {
@@ -51,7 +52,10 @@ void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::T
 
 ManualStep::ManualStep(TrainState& state, TrainerInfo& info, const TrainerOptions& options,
                        const Callbacks& callbacks)
-    : state_(state), info_(info), update_(state, info, options, callbacks) {
+    : state_(state),
+      info_(info),
+      group_of_norms_(options.sync_batchnorm ? options.process_group : nullptr),
+      update_(state, info, options, callbacks) {
   if (options.optimizer)
     throw ConfigError({.place = "optimizer",
                        .found = "one is given, and " + state.model->name() + " has several of its own",
@@ -92,6 +96,9 @@ at::Tensor ManualStep::training_step(const Batch& batch) {
   const ActivityScope scope(info_.clock.get(), Activity::forward);
   const UpdatesScope updates(info_, *this);
   const AutocastScope autocast(info_.precision, state_.log.device());
+  const BatchNormOfAll::Scope norms({.group = group_of_norms_,
+                                     .counts = num_counted_ > 0,
+                                     .scale = static_cast<double>(num_counted_)});
   return state_.model->training_step(batch);
 }
 

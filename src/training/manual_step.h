@@ -32,6 +32,7 @@ class ManualStep : public Step, private ManualUpdates {
 
   TrainState& state_;
   TrainerInfo& info_;
+  const std::shared_ptr<ProcessGroup> group_of_norms_;  // nullptr: batch norm is each process's own
   OptimizerUpdate update_;
   // Of the updates of the step under way.
   std::optional<NonfiniteGuard::LeftOut> left_out_;

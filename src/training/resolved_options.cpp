@@ -34,6 +34,16 @@ std::int64_t shards_of_process(const TrainerOptions& options) {
   if (shards % size != 0)
     refuse("it is " + std::to_string(shards) + ", for " + std::to_string(size) + " processes",
            "a multiple of them");
+  if (options.process_group && options.process_group->options().compression != "none")
+    throw ConfigError({.place = "distributed.compression",
+                       .found = "it is " + options.process_group->options().compression +
+                                ", and with gradient_shards sums keep all their bits",
+                       .wanted = "none beside it"});
+  if (options.sync_batchnorm)
+    throw ConfigError(
+        {.place = "trainer.sync_batchnorm",
+         .found = "it is set, and with gradient_shards each shard has batch statistics of its own",
+         .wanted = "one of the two"});
   if (options.accumulate_grad_batches > 1)
     refuse("accumulate_grad_batches is " + std::to_string(options.accumulate_grad_batches), "1 beside it");
   return shards / size;

@@ -11,16 +11,18 @@ namespace kindling {
 namespace {
 
 std::string description(const at::Tensor& tensor) {
-  return type_text(tensor) + " " + shape_text(tensor) + (tensor.requires_grad() ? "" : ", frozen");
+  return type_text(tensor) + (tensor.requires_grad() ? "" : ", frozen");
 }
 
 // What all steps hang on.
-ProcessGroup::NamedTexts values_of(const TrainerOptions& options) {
-  return {{"max_epochs", options.max_epochs ? std::to_string(*options.max_epochs) : ""},
+ProcessGroup::NamedTexts values_of(const TrainerOptions& options, const DistributedOptions& together) {
+  return {{"compression", together.compression},
+          {"max_epochs", options.max_epochs ? std::to_string(*options.max_epochs) : ""},
           {"max_steps", options.max_steps ? std::to_string(*options.max_steps) : ""},
           {"gradient_clip_val", number_text(options.gradient_clip_val)},
           {"accumulate_grad_batches", std::to_string(options.accumulate_grad_batches)},
           {"gradient_shards", std::to_string(options.gradient_shards)},
+          {"sync_batchnorm", options.sync_batchnorm ? "true" : "false"},
           {"precision", options.precision},
           {"on_nonfinite", options.on_nonfinite},
           {"check_val_every_n_epoch", std::to_string(options.check_val_every_n_epoch)},
@@ -59,7 +61,7 @@ void require_shapes(Module& model) {
 
 void start_together(ProcessGroup& group, Module& model, const TrainerOptions& options) {
   require_shapes(model);
-  ProcessGroup::NamedTexts values = values_of(options);
+  ProcessGroup::NamedTexts values = values_of(options, group.options());
   std::vector<at::Tensor> tensors;
   values.push_back({"the model", model.name()});
   add_tensors(values, "parameter", tensors, model.named_parameters());

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <thread>
 
 #include "kindling/base/error.h"
 #include "support/rank_threads.h"
+#include "support/scratch.h"
 
 namespace kindling {
 namespace {
@@ -70,6 +72,47 @@ TEST(ProcessGroup, NamesTheFirstDifferenceInAllProcesses) {
         group.rank() == 0 ? ProcessGroup::NamedTexts{} : ProcessGroup::NamedTexts{{"c", "5"}};
     EXPECT_THROW(group.require_same("the start", more), DistributedError);
   });
+}
+
+// torchrun's agent keeps its store, in which a group that it starts anew finds what the former one has left.
+TEST(ProcessGroup, ThatIsStartedAnewMeetsInTheSameStore) {
+  const Scratch scratch;
+  const auto join = [&](std::int64_t restart_count) {
+    std::vector<std::shared_ptr<ProcessGroup>> groups(2);
+    std::vector<std::thread> threads;
+    for (std::int64_t rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        try {
+          groups[static_cast<std::size_t>(rank)] = ProcessGroup::join({.rank = rank,
+                                                                       .size = 2,
+                                                                       .local_rank = rank,
+                                                                       .local_size = 2,
+                                                                       .restart_count = restart_count,
+                                                                       .store_file = scratch / "store"},
+                                                                      {.timeout_s = 5});
+        } catch (const Error& error) {
+          ADD_FAILURE() << "start " << restart_count << ": " << error.what();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    return groups;
+  };
+  const auto first = join(0);
+  first[0]->leave("it was killed");
+  auto second = join(1);
+  ASSERT_TRUE(second[0] && second[1]);
+  on_ranks(second, [](ProcessGroup& group) {
+    const at::Tensor sum = at::full({1}, 1 + group.rank());
+    group.all_reduce(sum);
+    EXPECT_EQ(sum.item<std::int64_t>(), 3);
+  });
+  second[0].reset();  // without a word: that of the former group is not its
+  try {
+    second[1]->barrier();
+    ADD_FAILURE() << "nobody was missed";
+  } catch (const DistributedError& error) {
+    EXPECT_EQ(std::string(error.what()).find("it was killed"), std::string::npos) << error.what();
+  }
 }
 
 TEST(ProcessGroup, TellsWhyAnotherOneHasLeft) {

@@ -11,6 +11,7 @@
 #include "kindling/training/model_checkpoint.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
+#include "training/counting_group.h"
 #include "training/rank_runs.h"
 
 namespace kindling {
@@ -153,6 +154,44 @@ TEST(DataParallel, ProcessesThatDisagreeAreRefusedByNameOfTheDifference) {
         << error;
 }
 
+TEST(DataParallel, DifferencesOfAnyKindAreNamed) {
+  const auto model = [](std::int64_t) { return small_mlp(); };
+  const auto data = [](std::int64_t) { return rank_images(2); };
+  const auto expect_named = [](const std::vector<std::string>& errors, const std::string& text) {
+    for (const std::string& error : errors) EXPECT_NE(error.find(text), std::string::npos) << error;
+  };
+  expect_named(errors_of([](TrainerOptions& options,
+                            std::int64_t rank) { options.precision = rank == 1 ? "bf16-mixed" : "32-true"; },
+                         model, data),
+               "precision is 'bf16-mixed' in process 1 and '32-true' in process 0");
+  expect_named(errors_of(
+                   {},
+                   [](std::int64_t rank) {
+                     auto with_buffer = mlp({16});
+                     with_buffer->register_buffer("seen", at::zeros({2 + rank}));
+                     return with_buffer;
+                   },
+                   data),
+               "buffer 'seen' is 'Float [3], frozen' in process 1");
+  expect_named(errors_of(
+                   {},
+                   [](std::int64_t rank) {
+                     auto frozen = mlp({16});
+                     frozen->parameters()[0].set_requires_grad(rank == 0);
+                     return frozen;
+                   },
+                   data),
+               ", frozen' in process 1");
+  expect_named(errors_of({}, model,
+                         [](std::int64_t rank) {
+                           const at::Tensor x = at::zeros({kRankSamples, 1, 10, 10}),
+                                            y = at::zeros({kRankSamples}, at::kLong);
+                           return TensorData({x, y}, {x.narrow(0, 0, 20 + rank), y.narrow(0, 0, 20 + rank)},
+                                             {.batch_size = kGlobalBatch / 2});
+                         }),
+               "validation's number of samples is '21' in process 1 and '20' in process 0");
+}
+
 TEST(DataParallel, AnErrorInOneProcessIsTheReasonThatOthersName) {
   struct Failing : Mlp {
     explicit Failing(bool fails) : Mlp(MlpOptions{.hidden = {16}}), fails_(fails) {}
@@ -228,32 +267,7 @@ TEST(DataParallel, GoesOnWithAnotherNumberOfProcessesFromTheEndOfAnEpoch) {
   }
 }
 
-// Tells how many transfers have begun when the gradient of the first layer, the last to come, is there.
-class CountingGroup : public ProcessGroup {
- public:
-  explicit CountingGroup(std::shared_ptr<ProcessGroup> group)
-      : ProcessGroup(group->rank(), group->size(), group->local_rank(), group->options()),
-        group_(std::move(group)) {}
-  std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) override {
-    ++num_started;
-    return group_->start_all_reduce(tensor);
-  }
-  void exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) override {
-    group_->exchange(mine, theirs, other);
-  }
-  std::vector<std::string> all_gather(const std::string& bytes) override { return group_->all_gather(bytes); }
-  void leave(const std::string& reason) noexcept override { group_->leave(reason); }
-  int num_started = 0;
-
- protected:
-  void broadcast_one(const at::Tensor& tensor, std::int64_t root) override {
-    group_->broadcast({&tensor, 1}, root);
-  }
-
- private:
-  std::shared_ptr<ProcessGroup> group_;
-};
-
+// How many transfers have begun when the gradient of the first layer, the last to come, is there.
 TEST(DataParallel, WhatIsReadyIsSentWhileBackwardGoesOn) {
   const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
   std::vector<int> started_before_end(2), per_step(2);

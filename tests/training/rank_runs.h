@@ -67,7 +67,8 @@ inline std::shared_ptr<Module> small_mlp() { return mlp({16}); }
 inline std::vector<RankRun> run_ranks(std::int64_t size,
                                       const std::function<void(TrainerOptions&, std::int64_t)>& change = {},
                                       const MakeModel& make = small_mlp,
-                                      std::int64_t num_samples = kRankSamples) {
+                                      std::int64_t num_samples = kRankSamples,
+                                      const DistributedOptions& together = {.timeout_s = 60}) {
   std::vector<RankRun> runs(static_cast<std::size_t>(size));
   for (std::size_t rank = 0; rank < runs.size(); ++rank) {
     at::manual_seed(3 + static_cast<std::uint64_t>(rank));
@@ -84,7 +85,7 @@ inline std::vector<RankRun> run_ranks(std::int64_t size,
   if (size == 1) {
     fit(nullptr, 0);
   } else {
-    const auto groups = ProcessGroup::of_threads(size, {.timeout_s = 60});
+    const auto groups = ProcessGroup::of_threads(size, together);
     on_ranks(groups,
              [&](ProcessGroup& group) { fit(groups[static_cast<std::size_t>(group.rank())], group.rank()); });
   }

@@ -20,10 +20,16 @@ struct DistributedOptions {
   // Seconds that a process waits for another one, which counts as lost after that: longer than the longest
   // time between two steps of one of them (a validation, a checkpoint).
   double timeout_s = 1800;
+  // "bf16": gradients of 32 bits travel as bfloat16, half as many bytes; each is rounded to 8 significant
+  // bits, as is each sum on its way. All else that travels stays what it is.
+  std::string compression = "none";
 
-  static constexpr auto fields = kindling::fields(kindling::field(
-      "timeout_s", &DistributedOptions::timeout_s,
-      {.doc = "seconds after which a silent process counts as lost", .min = 0, .min_excluded = true}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field(
+          "timeout_s", &DistributedOptions::timeout_s,
+          {.doc = "seconds after which a silent process counts as lost", .min = 0, .min_excluded = true}),
+      kindling::field("compression", &DistributedOptions::compression,
+                      {.doc = "what gradients of 32 bits travel as", .choices = "none|bf16"}));
 };
 
 // The processes that train a model together: `size()` of them, each with its own `rank()` from 0 on. What

@@ -36,6 +36,9 @@ struct TrainerOptions {
   // numbers and batch statistics of its own, whose gradients are added up in an order of their own. A
   // training then comes to the same weights, bit for bit, with 1, 2, 4 … processes (docs/several_processes.md).
   std::int64_t gradient_shards = 1;
+  // Batch norm layers take their statistics from the batches of all processes, in forward and backward; each
+  // layer then waits for the others twice. Of a process alone: nothing.
+  bool sync_batchnorm = false;
   // Types that a training keeps its numbers in ("true") or computes in where it gains by it ("mixed"). With
   // "64-true" and "bf16-true" the trainer gives the model and the floating-point tensors of batches this
   // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
@@ -98,6 +101,8 @@ struct TrainerOptions {
       kindling::field("gradient_shards", &TrainerOptions::gradient_shards,
                       {.doc = "shards of a batch whose sum does not hang on the number of processes; 1: off",
                        .min = 1}),
+      kindling::field("sync_batchnorm", &TrainerOptions::sync_batchnorm,
+                      {.doc = "batch norm by the samples of all processes"}),
       kindling::field("max_time", &TrainerOptions::max_time,
                       {.doc = "longest time, as days:hours:minutes:seconds; empty: any"}),
       kindling::field("min_epochs", &TrainerOptions::min_epochs,

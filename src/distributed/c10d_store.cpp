@@ -1,0 +1,114 @@
+#include "distributed/c10d_store.h"
+
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <thread>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <vector>
+
+#include "distributed/own_address.h"
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::string text_at(c10d::Store& store, const std::string& key) {
+  const auto bytes = store.get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string left_key(std::int64_t rank) { return "left/" + std::to_string(rank); }
+std::string address_key(std::int64_t rank) { return "address/" + std::to_string(rank); }
+
+StorePointer store_of(const LaunchEnvironment& place, const DistributedOptions& options) {
+  if (!place.store_file.empty())
+    return c10::make_intrusive<c10d::FileStore>(place.store_file.string(), static_cast<int>(place.size));
+  c10d::TCPStoreOptions tcp;
+  tcp.port = place.master_port;
+  tcp.isServer = !place.has_agent_store && place.rank == 0;
+  if (!place.has_agent_store) tcp.numWorkers = static_cast<std::size_t>(place.size);
+  tcp.waitWorkers = false;
+  tcp.timeout = milliseconds(options.timeout_s);
+  return c10::make_intrusive<c10d::TCPStore>(place.master_address, tcp);
+}
+
+std::string name_of_store(const LaunchEnvironment& place) {
+  return place.store_file.empty() ? place.master_address + ":" + std::to_string(place.master_port)
+                                  : place.store_file.string();
+}
+
+std::string reasons_in(c10d::Store& store, std::int64_t rank, std::int64_t size) {
+  std::string text;
+  try {
+    for (std::int64_t other = 0; other < size; ++other) {
+      if (other == rank || !store.check({left_key(other)})) continue;
+      text += (text.empty() ? "process " : "; process ") + std::to_string(other) + ": " +
+              text_at(store, left_key(other));
+    }
+  } catch (const std::exception&) {  // the store has gone, too
+  }
+  return text;
+}
+
+}  // namespace
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::max(seconds * 1000, 1.)));
+}
+
+std::string first_sentence(std::string text) {
+  if (text.starts_with('[')) text.erase(0, text.find("] ") + 2);
+  return text.substr(0, std::min(text.find('\n'), text.find(". ")));
+}
+
+StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions& options) {
+  StorePointer store;
+  try {
+    store = store_of(place, options);
+    store->setTimeout(milliseconds(options.timeout_s));
+  } catch (const std::exception& error) {
+    throw DistributedError(
+        {.place = "process " + std::to_string(place.rank) + " of " + std::to_string(place.size),
+         .found = "the store at " + name_of_store(place) + " does not answer (" +
+                  first_sentence(error.what()) + ")",
+         .wanted = "an address that all processes reach, and process 0 started",
+         .remedy = "see MASTER_ADDR and MASTER_PORT"});
+  }
+  // A launcher that starts a group anew keeps its store.
+  return c10::make_intrusive<c10d::PrefixStore>("kindling/" + std::to_string(place.restart_count), store);
+}
+
+// On the way to the machine of the store. That machine itself may know its name for its loopback alone
+// (127.0.1.1 in /etc/hosts): there it is the way to one who comes from outside.
+std::string address_among(c10d::Store& store, const LaunchEnvironment& place) {
+  const std::string own = address_towards(place.master_address, place.master_port);
+  store.set(address_key(place.rank), bytes_of(own));
+  for (std::int64_t other = 0; other < place.size && is_loopback_address(own); ++other) {
+    const std::string theirs = text_at(store, address_key(other));
+    if (!theirs.empty() && !is_loopback_address(theirs)) return address_towards(theirs, place.master_port);
+  }
+  return own;
+}
+
+void LastWords::leave(const std::string& reason) {
+  if (is_reachable_) store_->set(left_key(rank_), bytes_of(reason));
+}
+
+// A store behind a cable that is cut lets whoever asks it wait for as long as TCP tries, a quarter of an
+// hour: it is asked from a thread that nobody waits for so long.
+std::string LastWords::of_others() {
+  if (!is_reachable_) return {};
+  std::packaged_task<std::string()> ask(
+      [store = store_, rank = rank_, size = size_] { return reasons_in(*store, rank, size); });
+  std::future<std::string> answer = ask.get_future();
+  std::thread(std::move(ask)).detach();
+  is_reachable_ = answer.wait_for(longest_answer_) == std::future_status::ready;
+  return is_reachable_ ? answer.get() : "";
+}
+
+}  // namespace kindling

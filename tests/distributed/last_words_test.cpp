@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "distributed/c10d_store.h"
+
+namespace kindling {
+namespace {
+
+// As one whose machine has been cut off: it takes what it is told, and does not answer.
+class SilentStore : public c10d::HashStore {
+ public:
+  bool check(const std::vector<std::string>& keys) override {
+    while (is_silent) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return HashStore::check(keys);
+  }
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    ++num_told;
+    HashStore::set(key, value);
+  }
+  std::atomic<bool> is_silent{true};
+  std::atomic<int> num_told{0};
+};
+
+TEST(LastWords, AreThoseOfAllOthersThatHaveLeft) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  LastWords first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
+  EXPECT_EQ(first.of_others(), "");
+  first.leave("out of memory");
+  third.leave("no more data");
+  EXPECT_EQ(first.of_others(), "process 2: no more data");
+  EXPECT_EQ(second.of_others(), "process 0: out of memory; process 2: no more data");
+}
+
+// That it returns at all is the promise: nobody makes the store answer before.
+TEST(LastWords, AreNotWaitedForWhereTheStoreIsSilent) {
+  const auto store = c10::make_intrusive<SilentStore>();
+  LastWords words(store, 0, 2, std::chrono::milliseconds(20));
+  EXPECT_EQ(words.of_others(), "");
+  words.leave("a cable");  // would wait behind the question
+  EXPECT_EQ(store->num_told, 0);
+  store->is_silent = false;
+  EXPECT_EQ(words.of_others(), "");
+}
+
+}  // namespace
+}  // namespace kindling

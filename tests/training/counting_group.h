@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kindling/distributed/process_group.h"
+
+namespace kindling {
+
+// Counts what is added up between processes.
+class CountingGroup : public ProcessGroup {
+ public:
+  explicit CountingGroup(const std::shared_ptr<ProcessGroup>& group)
+      : CountingGroup(group, group->options()) {}
+  CountingGroup(std::shared_ptr<ProcessGroup> group, const DistributedOptions& options)
+      : ProcessGroup(group->rank(), group->size(), group->local_rank(), options), group_(std::move(group)) {}
+  std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) override {
+    ++num_started;
+    num_bytes += static_cast<std::int64_t>(tensor.nbytes());
+    return group_->start_all_reduce(tensor);
+  }
+  void exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) override {
+    group_->exchange(mine, theirs, other);
+  }
+  std::vector<std::string> all_gather(const std::string& bytes) override { return group_->all_gather(bytes); }
+  void leave(const std::string& reason) noexcept override { group_->leave(reason); }
+  int num_started = 0;
+  std::int64_t num_bytes = 0;
+
+ protected:
+  void broadcast_one(const at::Tensor& tensor, std::int64_t root) override {
+    group_->broadcast({&tensor, 1}, root);
+  }
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+};
+
+}  // namespace kindling

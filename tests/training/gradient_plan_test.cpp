@@ -1,0 +1,174 @@
+// Gradients of one optimizer on their way between processes, here threads.
+#include "training/gradient_plan.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kindling/base/error.h"
+#include "kindling/optim/sgd.h"
+#include "support/rank_threads.h"
+#include "training/counting_group.h"
+
+namespace kindling {
+namespace {
+
+// Of two types, which travel by themselves: `late` first, as it is the last one of the model.
+struct TwoTypes : torch::nn::Module {
+  TwoTypes() {
+    early = register_parameter("early", at::ones({2}));
+    late = register_parameter("late", at::ones({2}, at::kDouble));
+  }
+  at::Tensor early, late;
+};
+
+struct Planned {
+  explicit Planned(std::int64_t epoch = 0) : plan(optimizer, model, epoch, /*in_tree=*/false) {
+    plan.watch();
+  }
+  // A whole step, in which each gradient of both parameters is `factor`.
+  at::Tensor step(ProcessGroup& group, GradientShare share, float factor) {
+    drop_gradients();
+    plan.begin_sending(group, share);
+    const at::Tensor loss = model.early.sum() * factor + model.late.sum() * factor;
+    loss.backward();
+    return finish(group, share, loss.detach());
+  }
+  at::Tensor finish(ProcessGroup& group, GradientShare share, const at::Tensor& loss) {
+    AgreedStop stop{StopToken(), &group};
+    plan.send_all(group, share, {&loss, 1}, stop.votes());
+    return plan.receive(stop);
+  }
+  void drop_gradients() {
+    model.early.mutable_grad() = at::Tensor();
+    model.late.mutable_grad() = at::Tensor();
+  }
+
+  TwoTypes model;
+  Sgd optimizer{ParameterGroups(model), SgdOptions{.lr = 1}};
+  GradientPlan plan;
+};
+
+void expect_all(const at::Tensor& gradient, double value) {
+  ASSERT_TRUE(gradient.defined());
+  EXPECT_TRUE(gradient.eq(value).all().item<bool>()) << gradient;
+}
+
+TEST(GradientPlan, GivesTheMeanOverTheSamplesOfAll) {
+  on_ranks(2, [](ProcessGroup& group) {
+    Planned planned;
+    const double samples = group.rank() == 0 ? 3 : 1;
+    for (int i = 0; i < 3; ++i) {
+      planned.step(group, {.scale = samples, .num_samples = samples}, group.rank() == 0 ? 1 : 5);
+      expect_all(planned.model.early.grad(), 2);  // (3 · 1 + 1 · 5) / 4
+      expect_all(planned.model.late.grad(), 2);
+    }
+  });
+}
+
+TEST(GradientPlan, FitsItsEpochAndItsParameters) {
+  Planned planned(/*epoch=*/2);
+  EXPECT_TRUE(planned.plan.fits(planned.optimizer, 2));
+  EXPECT_FALSE(planned.plan.fits(planned.optimizer, 3));
+  planned.model.early.set_data(at::ones({3}));
+  EXPECT_FALSE(planned.plan.fits(planned.optimizer, 2));
+  planned.model.early.set_data(at::ones({2}, at::kDouble));
+  EXPECT_FALSE(planned.plan.fits(planned.optimizer, 2));
+}
+
+// Of a process whose samples are only there so that it makes a step.
+TEST(GradientPlan, WhatCountsNothingIsNotSeen) {
+  on_ranks(2, [](ProcessGroup& group) {
+    Planned planned;
+    const bool counts = group.rank() == 0;
+    const GradientShare share{.scale = counts ? 1. : 0., .num_samples = counts ? 1. : 0.};
+    planned.plan.begin_sending(group, share);
+    const at::Tensor loss = counts ? planned.model.early.sum() : planned.model.late.sum() * NAN;
+    loss.backward();
+    const at::Tensor not_finite = planned.finish(group, share, loss.detach());
+    EXPECT_EQ(not_finite.item<float>(), 0);
+    expect_all(planned.model.early.grad(), 1);
+    EXPECT_FALSE(planned.model.late.grad().defined());
+    planned.step(group, share, counts ? 3 : std::numeric_limits<float>::quiet_NaN());
+    expect_all(planned.model.early.grad(), 3);
+    expect_all(planned.model.late.grad(), 3);
+  });
+}
+
+TEST(GradientPlan, ALossThatIsNotFiniteCountsForAll) {
+  on_ranks(2, [](ProcessGroup& group) {
+    Planned planned;
+    const at::Tensor mark =
+        planned.step(group, {}, group.rank() == 1 ? std::numeric_limits<float>::infinity() : 1);
+    EXPECT_TRUE(mark.isnan().item<bool>());
+  });
+}
+
+// Layers that are computed again in backward: known from the first step on, or refused.
+TEST(GradientPlan, AGradientThatComesInPartsIsWaitedFor) {
+  on_ranks(2, [](ProcessGroup& group) {
+    Planned planned;
+    for (int i = 0; i < 3; ++i) {
+      planned.drop_gradients();
+      planned.plan.begin_sending(group, {});
+      const at::Tensor loss = planned.model.late.sum();
+      loss.backward();
+      planned.model.late.sum().backward();
+      planned.finish(group, {}, loss.detach());
+      expect_all(planned.model.late.grad(), 2);
+    }
+  });
+}
+
+TEST(GradientPlan, AGradientThatComesInPartsLaterIsRefusedByName) {
+  on_ranks(2, [](ProcessGroup& group) {
+    Planned planned;
+    planned.step(group, {}, 1);
+    planned.drop_gradients();
+    planned.plan.begin_sending(group, {});
+    planned.model.late.sum().backward();
+    try {
+      planned.model.late.sum().backward();
+      ADD_FAILURE() << "not refused";
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find("the gradient of 'late': it has come twice in one backward"),
+                std::string::npos)
+          << error.what();
+    }
+  });
+}
+
+// The gradient's own memory is free while the rest of backward goes on.
+TEST(GradientPlan, AGradientThatIsTakenLiesInItsBucket) {
+  on_ranks(2, [](ProcessGroup& group) {
+    Planned planned;
+    planned.step(group, {}, 1);
+    const void* const bucket = planned.model.late.grad().const_data_ptr();
+    planned.drop_gradients();
+    planned.plan.begin_sending(group, {});
+    planned.model.late.sum().backward();
+    EXPECT_EQ(planned.model.late.grad().const_data_ptr(), bucket);
+    planned.finish(group, {}, at::zeros({}));
+  });
+}
+
+TEST(GradientPlan, AStepThatHasThrownLeavesNothingBehind) {
+  on_ranks(2, [](ProcessGroup& group) {
+    Planned planned;
+    planned.step(group, {}, 1);
+    planned.drop_gradients();
+    planned.plan.begin_sending(group, {});
+    (planned.model.late.sum() * 7).backward();  // its bucket is sent; then something throws
+    CountingGroup counting(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}));
+    planned.step(counting, {}, group.rank() == 0 ? 1 : 3);
+    EXPECT_EQ(counting.num_started, 2);
+    expect_all(planned.model.late.grad(), 2);
+    expect_all(planned.model.early.grad(), 2);
+  });
+}
+
+}  // namespace
+}  // namespace kindling

@@ -1,0 +1,85 @@
+#include "training/rank_states.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "kindling/base/error.h"
+#include "support/rank_threads.h"
+#include "tensors/state_tensors.h"
+#include "training/train_state.h"
+
+namespace kindling {
+namespace {
+
+const std::string kOwn = std::string(*std::begin(TrainState::kOwnPrefixes)) + "x";
+
+// `rank` is in what is its own.
+StateDict state_of(std::int64_t rank, const std::string& batch) {
+  StateDict state;
+  state.tensors.emplace_back("model.weight", at::ones({2}));
+  state.tensors.emplace_back(kOwn, at::full({1}, rank));
+  state.metadata = {{"progress.batch", batch}, {"progress.phase", "training"}};
+  return state;
+}
+
+std::int64_t own_number(const StateDict& state) {
+  for (const auto& [name, tensor] : state.tensors)
+    if (name == kOwn) return tensor.item<std::int64_t>();
+  return -1;
+}
+
+TEST(RankStates, AreOneFileThatIsTheSameEverywhere) {
+  std::vector<std::string> bytes(3);
+  on_ranks(3, [&](ProcessGroup& group) {
+    const StateDict all = state_of_all(state_of(group.rank(), "5"), group);
+    bytes[static_cast<std::size_t>(group.rank())] = state_bytes(all);
+    EXPECT_EQ(own_number(all), 0);
+    EXPECT_EQ(own_number(own_state(all, &group)), group.rank());
+    EXPECT_TRUE(has_own_state(all, &group));
+    EXPECT_EQ(own_state(all, &group).tensors.size(), 2U);
+  });
+  EXPECT_EQ(bytes[1], bytes[0]);
+  EXPECT_EQ(bytes[2], bytes[0]);
+}
+
+TEST(RankStates, OfAnEpochsEndAreThoseOfAnyNumber) {
+  StateDict of_two, inside;
+  on_ranks(2, [&](ProcessGroup& group) {
+    const StateDict end = state_of_all(state_of(group.rank(), "0"), group);
+    const StateDict middle = state_of_all(state_of(group.rank(), "5"), group);
+    if (group.rank() == 0) of_two = end, inside = middle;
+  });
+  EXPECT_EQ(own_number(own_state(of_two, nullptr)), 0);
+  EXPECT_THROW(own_state(inside, nullptr), CheckpointError);
+  on_ranks(3, [&](ProcessGroup& group) {
+    EXPECT_EQ(own_number(own_state(of_two, &group)),
+              group.rank() % 2);  // the third one goes on with the first's
+    EXPECT_EQ(has_own_state(of_two, &group), group.rank() < 2);
+    EXPECT_THROW(own_state(inside, &group), CheckpointError);
+  });
+}
+
+// They belong to the shards: whichever process has a shard goes on with its numbers.
+TEST(RankStates, RandomStatesOfShardsBelongToNoProcess) {
+  on_ranks(2, [&](ProcessGroup& group) {
+    StateDict own = state_of(group.rank(), "0");
+    own.tensors.emplace_back(std::string(ShardStreams::kPrefix) + std::to_string(group.rank()),
+                             at::full({1}, group.rank()));
+    const StateDict all = state_of_all(own, group);
+    for (const StateDict& state : {all, own_state(all, &group), own_state(all, nullptr)}) {
+      std::int64_t num_found = 0;
+      for (const auto& [name, tensor] : state.tensors)
+        if (name.starts_with(ShardStreams::kPrefix)) {
+          ++num_found;
+          EXPECT_EQ(name, ShardStreams::kPrefix + std::to_string(tensor.item<std::int64_t>()));
+        }
+      EXPECT_EQ(num_found, 2) << group.rank();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace kindling
