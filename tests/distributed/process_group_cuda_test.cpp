@@ -3,7 +3,7 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include "kindling/base/error.h"
+#include "kindling/device/device.h"
 #include "kindling/distributed/process_group.h"
 #include "support/rank_threads.h"
 #include "support/tensor_matchers.h"
