@@ -21,6 +21,7 @@ void WorkKey::add(const at::Tensor& tensor) {
   if (!tensor.defined()) return words_.push_back(0);
   words_.push_back(reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()));
   words_.push_back(static_cast<std::uint64_t>(tensor.scalar_type()));
+  for (const std::int64_t size : tensor.sizes()) words_.push_back(static_cast<std::uint64_t>(size));
   for (const std::int64_t stride : tensor.strides()) words_.push_back(static_cast<std::uint64_t>(stride));
 }
 

@@ -9,9 +9,11 @@
 namespace kindling {
 namespace {
 
-bool are_dense(std::span<const at::Tensor> gradients) {
-  return std::ranges::all_of(gradients,
-                             [](const at::Tensor& gradient) { return gradient.layout() == at::kStrided; });
+// What a graph can be told of: it takes what lies elsewhere, as it was when it was recorded, or not at all.
+bool are_dense_on(Device device, std::span<const at::Tensor> tensors) {
+  return std::ranges::all_of(tensors, [&](const at::Tensor& tensor) {
+    return tensor.layout() == at::kStrided && tensor.device() == device;
+  });
 }
 
 // Not what derives from them, which may count on the host.
@@ -24,16 +26,20 @@ bool is_fused(const Optimizer& optimizer) {
 
 void RecordedUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> losses,
                              const std::function<void()>& work) {
-  const std::span<const at::Tensor> gradients = optimizer.gradients();
-  if (!are_dense(gradients)) return work();
+  if (!are_dense_on(device_, optimizer.gradients()) || !are_dense_on(device_, losses)) return work();
   WorkKey key;
-  for (const at::Tensor& gradient : gradients) key.add(gradient);
+  // In the places of their parameters, by which norms are logged.
+  for (const at::Tensor& parameter : optimizer.parameters()) key.add(parameter.grad());
   for (const at::Tensor& loss : losses) key.add(loss);
   measured_.run(key, work);
 }
 
 void RecordedUpdate::step(Optimizer& optimizer, const std::function<void()>& work) {
-  if (!is_fused(optimizer) || !are_dense(optimizer.gradients())) return work();
+  if (!is_fused(optimizer) || !are_dense_on(device_, optimizer.gradients())) return work();
+  // The operators read one of the host's, and a graph keeps what they have read.
+  if (std::ranges::any_of(optimizer.rates_,
+                          [](auto& rate) { return rate.tensor.defined() && rate.tensor.is_cpu(); }))
+    return work();
   WorkKey key;
   for (const at::Tensor& parameter : optimizer.parameters_) {
     key.add(parameter);
@@ -48,7 +54,8 @@ void RecordedUpdate::step(Optimizer& optimizer, const std::function<void()>& wor
   key.add(optimizer.momentum());
   updated_.run(key, work);
   // A graph writes to them and does not say so.
-  for (const at::Tensor& parameter : optimizer.parameters_) parameter.unsafeGetTensorImpl()->bump_version();
+  for (const at::Tensor& parameter : optimizer.parameters_)
+    if (parameter.grad().defined()) parameter.unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace kindling

@@ -15,7 +15,8 @@ namespace kindling {
 class RecordedUpdate {
  public:
   // The log outlives it.
-  RecordedUpdate(Device device, EpochLog& log) : measured_(device, log), updated_(device, log) {}
+  RecordedUpdate(Device device, EpochLog& log)
+      : device_(device), measured_(device, log), updated_(device, log) {}
 
   // `work` reads the losses and the gradients, and may change the latter.
   void measure(Optimizer& optimizer, std::span<const at::Tensor> losses, const std::function<void()>& work);
@@ -24,6 +25,7 @@ class RecordedUpdate {
   void step(Optimizer& optimizer, const std::function<void()>& work);
 
  private:
+  Device device_;
   RecordedPart measured_, updated_;
 };
 

@@ -14,8 +14,10 @@
 namespace kindling {
 namespace {
 
+// Without the marks of lazy operators, by which a tensor cannot be seen as another type.
 at::Tensor real_numbers(const at::Tensor& tensor) {
-  return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+  const at::Tensor values = tensor.resolve_conj().resolve_neg();
+  return values.is_complex() ? at::view_as_real(values) : values;
 }
 
 // The same elements as whole numbers, which are equal where the bits are.

@@ -6,6 +6,7 @@
 #include "graph/device_graph.h"
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/optim/sgd.h"
+#include "training/recorded_update.h"
 #include "training/step_graph.h"
 
 namespace kindling {
@@ -164,6 +165,162 @@ TEST_F(FakeRecordedUpdate, LeavesOutWhatIsNotFinite) {
       for (std::size_t i = 0; i < eager.values.size(); ++i)
         EXPECT_TRUE(at::allclose(recorded.values[i], eager.values[i], 0, 0, /*equal_nan=*/true)) << i;
     }
+}
+
+// A rule and its recorded update without a trainer.
+struct LoneUpdate {
+  explicit LoneUpdate(at::Device where = fake::device()) {
+    for (at::Tensor& parameter : parameters) {
+      parameter = at::ones({4}, where).set_requires_grad(true);
+      parameter.mutable_grad() = at::ones({4}, where);
+    }
+    rule.emplace(ParameterGroups(parameters), SgdOptions{.lr = 0.125});
+  }
+  void step() {
+    recorded.step(*rule, [&] { rule->step(); });
+  }
+  // What is measured is a norm, under the name of the first parameter that has a gradient.
+  void measure(const at::Tensor& loss) {
+    recorded.measure(*rule, {&loss, 1}, [&] {
+      const bool is_first = parameters[0].grad().defined();
+      log.mark(is_first ? "first" : "second", (rule->gradients()[0] * loss).sum());
+    });
+  }
+
+  std::vector<at::Tensor> parameters = std::vector<at::Tensor>(2);
+  std::optional<Sgd> rule{};
+  EpochLog log{fake::device()};
+  RecordedUpdate recorded{fake::device(), log};
+};
+
+// A loss of the device.
+at::Tensor loss_of(double value) { return at::full({}, value, fake::device()); }
+
+TEST_F(FakeRecordedUpdate, MeasuresWhatItIsGiven) {
+  LoneUpdate update;
+  const at::Tensor gradient = update.parameters[0].grad(), losses[] = {loss_of(1), loss_of(2)};
+  std::int64_t row = 0;
+  for (const int loss : {0, 0, 0, 1, 0})
+    for (const std::size_t place : {0, 0, 0, 1}) {
+      update.parameters[place].mutable_grad() = gradient;
+      update.parameters[1 - place].mutable_grad() = at::Tensor();
+      update.measure(losses[loss]);
+      update.log.append({.global_step = ++row, .batch = row, .lr = 0, .weight = 1});
+      update.log.move_to_host();
+      for (const std::size_t named : {0, 1}) {
+        const auto column = update.log.find_column(named == 0 ? "first" : "second", EpochLog::Kind::mean);
+        const auto value = column ? update.log.value(row - 1, *column) : std::nullopt;
+        const auto expected = named == place ? std::optional(4. * (loss + 1)) : std::nullopt;
+        EXPECT_EQ(value, expected) << "row " << row;
+      }
+    }
+}
+
+TEST_F(FakeRecordedUpdate, FollowsParametersThatShrink) {
+  LoneUpdate update;
+  for (int i = 0; i < 4; ++i) update.step();
+  const at::Tensor whole = update.parameters[0].detach(), gradient = update.parameters[0].grad();
+  update.parameters[0].mutable_grad() = at::Tensor();
+  update.parameters[0].set_data(whole.narrow(0, 0, 2));
+  update.parameters[0].mutable_grad() = gradient.narrow(0, 0, 2);
+  for (int i = 0; i < 4; ++i) update.step();
+  EXPECT_TRUE(same(whole.cpu(), at::tensor({0.F, 0.F, 0.5F, 0.5F})));
+}
+
+TEST_F(FakeRecordedUpdate, FollowsARateOfTheHosts) {
+  LoneUpdate update;
+  const at::Tensor rate = at::full({}, 0.125);
+  update.rule->set_lr(0, rate);
+  for (int i = 0; i < 4; ++i) update.step();
+  rate.fill_(0.25);
+  update.step();
+  EXPECT_TRUE(same(update.parameters[0].detach().cpu(), at::full({4}, 0.25)));
+}
+
+TEST_F(FakeRecordedUpdate, FollowsRatesAndParametersThatMove) {
+  LoneUpdate update;
+  const at::Tensor rates[] = {loss_of(0.125), loss_of(0.25)};
+  for (const int rate : {0, 0, 0, 1}) {
+    update.rule->set_lr(0, rates[rate]);
+    update.step();
+  }
+  EXPECT_TRUE(same(update.parameters[0].detach().cpu(), at::full({4}, 0.375)));
+  update.rule->set_lr(0, rates[0]);
+  const at::Tensor former = update.parameters[0].detach();
+  update.parameters[0].set_data(former.clone());
+  update.step();
+  EXPECT_TRUE(same(update.parameters[0].detach().cpu(), at::full({4}, 0.25)));
+  EXPECT_TRUE(same(former.cpu(), at::full({4}, 0.375)));
+}
+
+TEST_F(FakeRecordedUpdate, FollowsALossOfTheHosts) {
+  LoneUpdate update;
+  const at::Tensor loss = at::full({}, 1.);
+  for (std::int64_t row = 0; row < 5; ++row) {
+    loss.fill_(row);
+    update.measure(loss);
+    update.log.append({.global_step = row + 1, .batch = row + 1, .lr = 0, .weight = 1});
+    update.log.move_to_host();
+    EXPECT_EQ(update.log.value(row, *update.log.find_column("first", EpochLog::Kind::mean)), 4. * row);
+  }
+}
+
+// A graph of the device would hold nothing of it.
+TEST_F(FakeRecordedUpdate, LeavesParametersOfTheHostAlone) {
+  LoneUpdate update(at::kCPU);
+  for (int i = 0; i < 5; ++i) {
+    update.measure(at::scalar_tensor(1));
+    update.step();
+  }
+  EXPECT_TRUE(same(update.parameters[0].detach(), at::full({4}, 0.375)));
+}
+
+TEST_F(FakeRecordedUpdate, TellsAutogradWhatItChanges) {
+  LoneUpdate update;
+  update.parameters[1].mutable_grad() = at::Tensor();
+  for (int i = 0; i < 5; ++i) {
+    const auto first = update.parameters[0]._version(), second = update.parameters[1]._version();
+    update.step();
+    EXPECT_GT(update.parameters[0]._version(), first) << i;
+    EXPECT_EQ(update.parameters[1]._version(), second) << i;
+  }
+}
+
+TEST_F(FakeRecordedUpdate, KnowsWhatALayoutIs) {
+  const at::Tensor matrix = at::zeros({4, 4}, fake::device());
+  const at::Tensor others[] = {matrix,
+                               matrix.narrow(0, 0, 2),
+                               matrix.narrow(0, 1, 3),
+                               matrix.t(),
+                               matrix.flatten(),
+                               matrix.view(at::kInt),
+                               at::zeros({4, 4}, fake::device()),
+                               at::Tensor()};
+  for (const at::Tensor& one : others)
+    for (const at::Tensor& other : others) {
+      WorkKey key, other_key;
+      key.add(one);
+      other_key.add(other);
+      EXPECT_EQ(key == other_key, one.is_same(other));
+    }
+}
+
+// Eight are kept, and what has been given up is recorded anew.
+TEST_F(FakeRecordedUpdate, KeepsAFewParts) {
+  EpochLog log(fake::device());
+  RecordedPart part(fake::device(), log);
+  const at::Tensor source = at::ones({1 << 16}, fake::device()), target = at::zeros_like(source);
+  const auto run = [&](double number) {
+    WorkKey key;
+    key.add(number);
+    for (int i = 0; i < 3; ++i) part.run(key, [&] { target.copy_(source + number); });
+    EXPECT_TRUE(same(target.cpu(), at::full({1 << 16}, static_cast<float>(1 + number))));
+  };
+  for (int number = 0; number < 8; ++number) run(number);
+  const auto live_bytes = fake::counts().live_bytes[0];
+  for (int number = 8; number < 20; ++number) run(number);
+  run(0);
+  EXPECT_LE(fake::counts().live_bytes[0], live_bytes);
 }
 
 }  // namespace
