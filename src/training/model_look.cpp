@@ -26,10 +26,25 @@ std::vector<at::Tensor> distinct(std::vector<at::Tensor> tensors) {
   return tensors;
 }
 
+// A tensor may get another look at the memory that it has.
+std::uint64_t layout_of(const at::Tensor& tensor) {
+  auto hash = static_cast<std::uint64_t>(tensor.scalar_type());
+  if (tensor.layout() != at::kStrided) return hash;
+  const auto take = [&hash](std::int64_t number) {
+    hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15U;
+  };
+  for (const std::int64_t size : tensor.sizes()) take(size);
+  for (const std::int64_t stride : tensor.strides()) take(stride);
+  return hash;
+}
+
 }  // namespace
 
 ModelLook::Seen ModelLook::seen(const at::Tensor& tensor) {
-  return {.data = data_of(tensor), .requires_grad = tensor.requires_grad(), .has_hooks = has_hooks(tensor)};
+  return {.data = data_of(tensor),
+          .layout = layout_of(tensor),
+          .requires_grad = tensor.requires_grad(),
+          .has_hooks = has_hooks(tensor)};
 }
 
 ModelLook::ModelLook(const torch::nn::Module& model)

@@ -3,14 +3,15 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace kindling {
 
-// What of a model its recorded steps depend on beside the values of its parameters: where these lie, which
-// of them learn and have hooks, which layers are in training mode.
+// What of a model its recorded steps depend on beside the values of its parameters: where these lie and how,
+// which of them learn and have hooks, which layers are in training mode.
 class ModelLook {
  public:
   explicit ModelLook(const torch::nn::Module& model);
@@ -28,6 +29,7 @@ class ModelLook {
  private:
   struct Seen {
     const void* data;
+    std::uint64_t layout;  // type, sizes and strides
     bool requires_grad, has_hooks;
     friend bool operator==(const Seen&, const Seen&) = default;
   };

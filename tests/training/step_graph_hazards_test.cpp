@@ -427,6 +427,33 @@ TEST(StepGraphHazards, TrainingsWithinTrainings) {
   });
 }
 
+struct Square : Module {
+  at::Tensor forward(const at::Tensor& x) override { return linear->forward(x); }
+  at::Tensor training_step(const Batch& batch) override { return forward(batch[0]).pow(2).mean(); }
+  torch::nn::Linear linear{register_module("linear", torch::nn::Linear(4, 4))};
+};
+
+// At the same address, of the same sizes.
+TEST(StepGraphHazards, AWeightThatIsTransposedWhereItLies) {
+  const Batch batch{at::randn({6, 4})};
+  const auto trained = [&](const char* step_graph) {
+    const auto net = std::make_shared<Square>();
+    Trainer trainer({.step_graph = step_graph, .optimizer = sgd(0.05)});
+    {
+      const torch::NoGradGuard no_grad;
+      net->linear->weight.copy_(at::arange(16).view({4, 4}) * 0.1 - 0.4);
+      net->linear->bias.zero_();
+    }
+    trainer.prepare_model(net);
+    for (int i = 0; i < 16; ++i) {
+      if (i == 8) net->linear->weight.set_data(net->linear->weight.detach().t());
+      trainer.train_step(batch);
+    }
+    return net->linear->weight.detach().clone();
+  };
+  EXPECT_TRUE(same(trained("on"), trained("off")));
+}
+
 TEST(StepGraphHazards, TrainingsInThreads) {
   const std::vector<Batch> batches{Batch{at::randn({6, 4})}, Batch{at::randn({6, 4})}};
   std::vector<FreeTraining> made(2);
