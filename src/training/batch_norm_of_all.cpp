@@ -187,9 +187,10 @@ void refuse_in_training(const c10::OperatorHandle& op, torch::jit::Stack* stack)
 void register_kernels() {
   static const bool is_ours = [] {
     if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kBatchNormKey)) return false;
-    auto* const all = new torch::Library(torch::Library::IMPL, "_", kBatchNormKey, __FILE__, __LINE__);
+    static auto* const all = new torch::Library(torch::Library::IMPL, "_", kBatchNormKey, __FILE__, __LINE__);
     all->fallback(torch::CppFunction::makeFallthrough());
-    auto* const norms = new torch::Library(torch::Library::IMPL, "aten", kBatchNormKey, __FILE__, __LINE__);
+    static auto* const norms =
+        new torch::Library(torch::Library::IMPL, "aten", kBatchNormKey, __FILE__, __LINE__);
     norms->impl("batch_norm", norm);
     norms->impl("instance_norm", norm_of_instances);
     for (const char* name : {"native_batch_norm", "_native_batch_norm_legit",
