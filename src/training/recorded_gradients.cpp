@@ -29,14 +29,6 @@ constexpr std::int64_t kMaxLooks = 100;
 // Replays between two that are looked at, in epochs that are long or never end.
 constexpr std::int64_t kMostUnchecked = 1000;
 
-// Sums of float32 in another order differ in their last digits, and by all that rounding to 16 bits makes of
-// those.
-RunTolerance tolerance_of(const TrainerOptions& options) {
-  const bool is_full = options.precision == "32-true" || options.precision == "64-true";
-  return is_full ? RunTolerance{.relative = 1e-3, .of_all = 1e-5}
-                 : RunTolerance{.relative = 2e-2, .of_all = 1e-3};
-}
-
 }  // namespace
 
 RecordedGradients::RecordedGradients(TrainState& state, TrainerInfo& info, const TrainerOptions& options)
@@ -44,7 +36,7 @@ RecordedGradients::RecordedGradients(TrainState& state, TrainerInfo& info, const
       info_(info),
       options_(options),
       eager_(state, info),
-      comparison_(state.log.device(), tolerance_of(options)) {
+      comparison_(state.log.device(), tolerance_of(options.precision)) {
   if (const Device device = state.log.device(); !device.is_cpu()) side_ = new_side_stream(device);
 }
 
@@ -282,11 +274,7 @@ bool RecordedGradients::waits_for_answer() {
   if (!is_same || *is_same) return !is_same;
   log_warning(
       "step_graph: a step that was recorded does something else now; from here on none is replayed. "
-      "A model whose steps differ from each other must not say static_step()" +
-      std::string(side_
-                      ? ", and operators of a device that do not give the same bits twice cannot be compared "
-                        "(trainer.deterministic = true)"
-                      : ""));
+      "A model whose steps differ from each other must not say static_step()");
   give_up("a replay differs from the step itself");
   return false;
 }

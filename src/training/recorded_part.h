@@ -17,6 +17,7 @@ namespace kindling {
 // What work depends on beside the numbers in its tensors: where these lie and how, and numbers of the host's.
 class WorkKey {
  public:
+  void clear() noexcept { words_.clear(); }
   void add(const at::Tensor& tensor);  // strided, or undefined
   void add(double number);
   friend bool operator==(const WorkKey& one, const WorkKey& other) = default;

@@ -27,11 +27,11 @@ bool is_fused(const Optimizer& optimizer) {
 void RecordedUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> losses,
                              const std::function<void()>& work) {
   if (!are_dense_on(device_, optimizer.gradients()) || !are_dense_on(device_, losses)) return work();
-  WorkKey key;
+  key_.clear();
   // In the places of their parameters, by which norms are logged.
-  for (const at::Tensor& parameter : optimizer.parameters()) key.add(parameter.grad());
-  for (const at::Tensor& loss : losses) key.add(loss);
-  measured_.run(key, work);
+  for (const at::Tensor& parameter : optimizer.parameters()) key_.add(parameter.grad());
+  for (const at::Tensor& loss : losses) key_.add(loss);
+  measured_.run(key_, work);
 }
 
 void RecordedUpdate::step(Optimizer& optimizer, const std::function<void()>& work) {
@@ -40,19 +40,19 @@ void RecordedUpdate::step(Optimizer& optimizer, const std::function<void()>& wor
   if (std::ranges::any_of(optimizer.rates_,
                           [](auto& rate) { return rate.tensor.defined() && rate.tensor.is_cpu(); }))
     return work();
-  WorkKey key;
+  key_.clear();
   for (const at::Tensor& parameter : optimizer.parameters_) {
-    key.add(parameter);
-    key.add(parameter.grad());
+    key_.add(parameter);
+    key_.add(parameter.grad());
   }
   for (const auto& state : optimizer.states_)
-    for (const at::Tensor& tensor : state.tensors) key.add(tensor);
+    for (const at::Tensor& tensor : state.tensors) key_.add(tensor);
   for (const auto& rate : optimizer.rates_) {
-    key.add(rate.number);
-    key.add(rate.tensor);
+    key_.add(rate.number);
+    key_.add(rate.tensor);
   }
-  key.add(optimizer.momentum());
-  updated_.run(key, work);
+  key_.add(optimizer.momentum());
+  updated_.run(key_, work);
   // A graph writes to them and does not say so.
   for (const at::Tensor& parameter : optimizer.parameters_)
     if (parameter.grad().defined()) parameter.unsafeGetTensorImpl()->bump_version();

@@ -27,6 +27,7 @@ class RecordedUpdate {
  private:
   Device device_;
   RecordedPart measured_, updated_;
+  WorkKey key_;  // of the work at hand, in memory that stays
 };
 
 }  // namespace kindling

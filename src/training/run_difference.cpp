@@ -49,6 +49,11 @@ at::Tensor differs_by_more(const at::Tensor& one, const at::Tensor& other, const
 
 }  // namespace
 
+RunTolerance tolerance_of(std::string_view precision) {
+  if (precision == "32-true" || precision == "64-true") return {.relative = 1e-3, .of_all = 1e-5};
+  return {.relative = 2e-2, .of_all = 1e-3};
+}
+
 at::Tensor differ(const std::vector<at::Tensor>& ones, const std::vector<at::Tensor>& others,
                   const std::vector<bool>& are_gradients, RunTolerance tolerance) {
   std::vector<at::Tensor> answers;

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
 #include <vector>
 
 namespace kindling {
@@ -13,6 +14,10 @@ struct RunTolerance {
   // before batch norm, has no size of its own.
   double of_all = 0;
 };
+
+// For trainings of this precision (TrainerOptions). Sums of float32 in another order differ in their last
+// digits, and by all that rounding to 16 bits makes of those.
+RunTolerance tolerance_of(std::string_view precision);
 
 // A bool on the device: whether some tensor differs from its counterpart in type, shape and place the same.
 // At least one must have elements.

@@ -66,6 +66,16 @@ class CountedNet : public Classifier {
   torch::nn::Linear hidden{4 * 4 * 4, 16}, out{16, 5};
 };
 
+// Tensors with and without a weight, and a number of the host's.
+inline void log_beside(CountedNet& net) {
+  net.extra = [](CountedNet& model, const Batch& batch, const at::Tensor& loss) {
+    model.log("double_loss", 2 * loss.detach());
+    model.log("brightness", batch[0].mean(), {.weight = 3});
+    model.log("constant", 7);
+    return loss;
+  };
+}
+
 struct GraphFit {
   std::vector<at::Tensor> values;  // weights and buffers
   std::vector<Record> records;

@@ -68,16 +68,7 @@ TEST_F(StepGraphCuda, GivesTheBitsOfTheStepsThemselves) {
   }
 }
 
-TEST_F(StepGraphCuda, LogsWhatTheModelLogs) {
-  expect_replayed_on_cuda({.log_every_n_steps = 1}, [](CountedNet& net) {
-    net.extra = [](CountedNet& model, const Batch& batch, const at::Tensor& loss) {
-      model.log("double_loss", 2 * loss.detach());
-      model.log("brightness", batch[0].mean(), {.weight = 3});
-      model.log("constant", 7);
-      return loss;
-    };
-  });
-}
+TEST_F(StepGraphCuda, LogsWhatTheModelLogs) { expect_replayed_on_cuda({.log_every_n_steps = 1}, log_beside); }
 
 // What a card adds up in changing order is not taken for another step.
 TEST_F(StepGraphCuda, TrainsWithoutTheOrderOfSums) {

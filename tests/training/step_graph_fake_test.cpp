@@ -92,12 +92,7 @@ TEST_F(FakeStepGraph, LogsWhatTheModelLogs) {
   expect_replayed({.log_every_n_steps = 1}, [](CountedNet& net) {
     net.add_metric("confusion", std::make_shared<ConfusionMatrix>());
     net.add_metric("f1", std::make_shared<ClassScore>());
-    net.extra = [](CountedNet& model, const Batch& batch, const at::Tensor& loss) {
-      model.log("double_loss", 2 * loss.detach());
-      model.log("brightness", batch[0].mean(), {.weight = 3});
-      model.log("constant", 7);
-      return loss;
-    };
+    log_beside(net);
   });
 }
 
