@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
+#include "distributed/c10d_doubling_sum.h"
 #include "distributed/c10d_store.h"
 #include "distributed/device_backends.h"
 #include "kindling/base/error.h"
@@ -32,8 +33,6 @@ std::shared_ptr<gloo::transport::Device> network(const std::string& address) {
                          : c10d::ProcessGroupGloo::createDeviceForHostname(address);
 }
 
-constexpr const char* kLoopback = "127.0.0.1";
-
 class C10dGroup : public ProcessGroup {
  public:
   // Calls what waits for the others; `what` says so in the error.
@@ -52,10 +51,9 @@ class C10dGroup : public ProcessGroup {
       : ProcessGroup(place.rank, place.size, place.local_rank, options),
         store_(std::move(store)),
         last_words_(store_, place.rank, place.size) {
-    const bool is_local = place.master_address.empty() || place.local_size == place.size;
     guarded("to join", [&] {
       auto gloo = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
-      gloo->devices.push_back(network(is_local ? kLoopback : address_among(*store_, place)));
+      gloo->devices.push_back(network(address_among(*store_, place)));
       backend_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, static_cast<int>(rank()),
                                                              static_cast<int>(size()), std::move(gloo));
     });
@@ -75,12 +73,15 @@ class C10dGroup : public ProcessGroup {
   c10d::Backend& backend() const;
   c10d::Backend& backend_of(const at::Tensor& tensor);
   at::Tensor gather(const at::Tensor& mine);
+  // Of exchanges that may be under way at once; that of exchange() is 0.
+  int next_tag() { return tag_ = tag_ % 0xffff + 1; }
   [[noreturn]] void tell(const char* what, const std::string& error);
 
   StorePointer store_;
   LastWords last_words_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;                           // nullptr: it has been left
   std::map<at::DeviceType, c10::intrusive_ptr<c10d::Backend>> device_backends_;  // made at first use
+  int tag_ = 0;
 };
 
 struct C10dWork : ProcessGroup::Work {
@@ -90,6 +91,16 @@ struct C10dWork : ProcessGroup::Work {
   }
   C10dGroup& group;
   WorkPointer work;
+};
+
+struct SmallWork : ProcessGroup::Work {
+  SmallWork(C10dGroup& of, c10d::Backend& among, const at::Tensor& tensor, int tag)
+      : group(of), sum(among, tensor, tag) {}
+  void wait() override {
+    group.guarded("to add up", [&] { sum.wait(); });
+  }
+  C10dGroup& group;
+  DoublingSum sum;
 };
 
 c10d::Backend& C10dGroup::backend() const {
@@ -142,6 +153,8 @@ void C10dGroup::tell(const char* what, const std::string& error) {
 std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor& tensor) {
   return guarded("to add up", [&]() -> std::unique_ptr<Work> {
     std::vector<at::Tensor> tensors{tensor};
+    if (tensor.is_cpu() && tensor.numel() > 0 && tensor.nbytes() <= DoublingSum::kLargest_bytes)
+      return std::make_unique<SmallWork>(*this, backend(), tensor, next_tag());
     return std::make_unique<C10dWork>(*this, backend_of(tensor).allreduce(tensors));
   });
 }

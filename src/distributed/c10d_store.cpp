@@ -84,11 +84,15 @@ StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions
 }
 
 // On the way to the machine of the store. That machine itself may know its name for its loopback alone
-// (127.0.1.1 in /etc/hosts): there it is the way to one who comes from outside.
+// (127.0.1.1 in /etc/hosts): there it is the way to one who comes from outside. Who knows that all are on one
+// machine asks nobody, but is asked: what launchers tell of a machine, they may not tell to all.
 std::string address_among(c10d::Store& store, const LaunchEnvironment& place) {
-  const std::string own = address_towards(place.master_address, place.master_port);
+  constexpr const char* kLoopback = "127.0.0.1";
+  if (place.master_address.empty()) return kLoopback;
+  const bool are_here = place.local_size == place.size;
+  const std::string own = are_here ? kLoopback : address_towards(place.master_address, place.master_port);
   store.set(address_key(place.rank), bytes_of(own));
-  for (std::int64_t other = 0; other < place.size && is_loopback_address(own); ++other) {
+  for (std::int64_t other = 0; !are_here && other < place.size && is_loopback_address(own); ++other) {
     const std::string theirs = text_at(store, address_key(other));
     if (!theirs.empty() && !is_loopback_address(theirs)) return address_towards(theirs, place.master_port);
   }

@@ -18,7 +18,7 @@ std::string first_sentence(std::string text);
 // Where processes find each other, and leave word. Throws DistributedError when it does not answer.
 StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions& options);
 
-// Where the others of a group of several machines reach this process. All of them call it.
+// Where the others of its group reach this process. All of them call it.
 std::string address_among(c10d::Store& store, const LaunchEnvironment& place);
 
 // Why processes have left their group, each by its own account.

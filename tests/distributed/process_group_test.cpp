@@ -15,15 +15,46 @@
 namespace kindling {
 namespace {
 
+// Small tensors and large ones go different ways, and so do numbers of processes that are no power of two.
 TEST(ProcessGroup, AddsUpToTheSameBitsEverywhere) {
-  std::vector<at::Tensor> sums(4);
-  on_ranks(4, [&](ProcessGroup& group) {
-    at::Tensor mine = at::arange(1000, at::kFloat).div(3 + group.rank());
-    group.all_reduce(mine);
-    sums[static_cast<std::size_t>(group.rank())] = mine;
-  });
-  for (const at::Tensor& sum : sums) EXPECT_TRUE(sum.equal(sums[0]));
-  EXPECT_FLOAT_EQ(sums[0][999].item<float>(), 999 * (1.F / 3 + 1.F / 4 + 1.F / 5 + 1.F / 6));
+  for (const std::int64_t size : {2, 3, 4, 5, 7})
+    for (const std::int64_t count : {1, 1000, 70'000})
+      for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong}) {
+        SCOPED_TRACE(std::to_string(size) + " processes, " + std::to_string(count) + " of " +
+                     c10::toString(type));
+        std::vector<at::Tensor> sums(static_cast<std::size_t>(size));
+        at::Tensor expected = at::zeros({count}, at::kDouble);
+        const auto of_rank = [&](std::int64_t rank) {
+          return at::arange(count, at::kDouble).remainder(500).div(type == at::kLong ? 1 : 3 + rank).to(type);
+        };
+        for (std::int64_t rank = 0; rank < size; ++rank) expected += of_rank(rank).to(at::kDouble);
+        on_ranks(size, [&](ProcessGroup& group) {
+          at::Tensor mine = of_rank(group.rank());
+          group.all_reduce(mine);
+          sums[static_cast<std::size_t>(group.rank())] = mine;
+        });
+        for (const at::Tensor& sum : sums) EXPECT_TRUE(sum.equal(sums[0]));
+        // A rounding for each number that is added, of 8 bits, 24 or more.
+        const double precision = type == at::kBFloat16 ? 1. / 128 : type == at::kFloat ? 1e-6 : 1e-14;
+        EXPECT_TRUE(sums[0].to(at::kDouble).allclose(expected, precision * static_cast<double>(size), 1e-9));
+      }
+}
+
+TEST(ProcessGroup, AddsUpSeveralThingsAtOnce) {
+  for (const std::int64_t size : {2, 3, 4})
+    on_ranks(size, [&](ProcessGroup& group) {
+      std::vector<at::Tensor> tensors;
+      std::vector<std::unique_ptr<ProcessGroup::Work>> works;
+      for (const std::int64_t count : {5, 100'000, 5, 7})
+        tensors.push_back(at::full({count}, static_cast<double>((group.rank() + 1) << (4 * tensors.size()))));
+      for (const at::Tensor& tensor : tensors) works.push_back(group.start_all_reduce(tensor));
+      // Others may be at the next things while one still waits for the first.
+      if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      for (const auto& work : works) work->wait();
+      for (std::size_t i = 0; i < tensors.size(); ++i)
+        EXPECT_TRUE(
+            tensors[i].eq(static_cast<double>((size * (size + 1) / 2) << (4 * i))).all().item<bool>());
+    });
 }
 
 TEST(ProcessGroup, BroadcastsTensorsOfAllTypesInPlace) {

@@ -138,13 +138,19 @@ TEST(NumToStart, IsOneForEachCardWhereTheConfigDoesNotSay) {
   EXPECT_EQ(number(3, 0, 4), 3);
 }
 
-TEST_F(FitProcesses, MayBeLaunchedByAnother) {
+class FitLaunched : public FitProcesses, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(TellingLocalRanks, FitLaunched, testing::Bool());
+
+// Where local ranks are told and their number is not, process 1 knows that both are on one machine, and
+// process 0 does not.
+TEST_P(FitLaunched, ByAnother) {
   const std::string port = free_port();
   const Words words = fit({"trainer.max_epochs=1", "trainer.num_processes=1"});
   std::vector<std::unique_ptr<Process>> processes;
   for (const char* rank : {"0", "1"}) {
     const SetVariables variables(
         {{"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+    const SetVariables more(GetParam() ? Variables{{"LOCAL_RANK", rank}} : Variables{});
     processes.push_back(std::make_unique<Process>(words, scratch_ / ("output" + std::string(rank))));
   }
   EXPECT_EQ(processes[0]->wait(), 0) << text_of(scratch_ / "output0");

@@ -1,0 +1,71 @@
+#include "distributed/c10d_doubling_sum.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+
+#include <bit>
+#include <utility>
+#include <vector>
+
+namespace kindling {
+
+DoublingSum::DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag)
+    : group_(group),
+      tensor_(std::move(tensor)),
+      tag_(tag),
+      num_doubling_(static_cast<int>(std::bit_floor(static_cast<unsigned>(group.getSize())))) {
+  theirs_ = at::empty_like(tensor_);
+  const int rank = group_.getRank();
+  if (rank >= num_doubling_) {
+    send(rank - num_doubling_);
+  } else if (rank + num_doubling_ < group_.getSize()) {
+    receive(rank + num_doubling_);
+  } else {
+    exchange(rank ^ 1);
+  }
+}
+
+void DoublingSum::wait() {
+  const int rank = group_.getRank();
+  if (rank >= num_doubling_) {
+    sent_->wait();
+    receive(rank - num_doubling_);
+    received_->wait();
+    tensor_.copy_(theirs_);
+    return;
+  }
+  const bool has_one_beyond = rank + num_doubling_ < group_.getSize();
+  if (has_one_beyond) add();
+  for (int distance = 1; distance < num_doubling_; distance *= 2) {
+    if (distance > 1 || has_one_beyond) exchange(rank ^ distance);
+    add();
+  }
+  if (!has_one_beyond) return;
+  send(rank + num_doubling_);
+  sent_->wait();
+}
+
+void DoublingSum::send(int to) {
+  std::vector<at::Tensor> tensors{tensor_};
+  sent_ = group_.send(tensors, to, tag_);
+}
+
+void DoublingSum::receive(int from) {
+  std::vector<at::Tensor> tensors{theirs_};
+  received_ = group_.recv(tensors, from, tag_);
+}
+
+void DoublingSum::exchange(int other) {
+  receive(other);
+  send(other);
+}
+
+// Not before what this process has given has left.
+void DoublingSum::add() {
+  const at::NoGradGuard no_grad;
+  std::exchange(received_, nullptr)->wait();
+  if (const WorkPointer sent = std::exchange(sent_, nullptr)) sent->wait();
+  tensor_.add_(theirs_);
+}
+
+}  // namespace kindling
