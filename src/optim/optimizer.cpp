@@ -34,13 +34,21 @@ void save_number(StateDict& saved, const std::string& key, double made_with, dou
   saved.metadata[key] = number_text(number);
 }
 
-// Laid out in memory as the parameter is, where the shapes are the same: fused operators take both as they
-// lie.
+// Whether numbers of the same place in both are the same number of steps from the first one in memory, which
+// is how fused operators take them.
+bool lies_as(const at::Tensor& parameter, const at::Tensor& other) {
+  return (other.is_contiguous() && parameter.is_contiguous()) || other.strides() == parameter.strides();
+}
+
+// Of a tensor that is the parameter's itself, or of another shape.
+at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& values) {
+  if (values.layout() != at::kStrided || values.sizes() != parameter.sizes() || lies_as(parameter, values))
+    return values;
+  return at::empty_strided(values.sizes(), parameter.strides(), values.options()).copy_(values);
+}
+
 at::Tensor state_for(const at::Tensor& parameter, const at::Tensor& values) {
-  at::Tensor state = copy_to(values, parameter.device());
-  const at::IntArrayRef strides = parameter.strides();
-  if (state.sizes() != parameter.sizes() || state.strides() == strides) return state;
-  return at::empty_strided(state.sizes(), strides, state.options()).copy_(state);
+  return laid_as(parameter, copy_to(values, parameter.device()));
 }
 
 // CUDA's fused operators read a float there.
@@ -114,6 +122,7 @@ void Optimizer::step(const StepOptions& options) {
   const at::NoGradGuard no_grad;
   start_state();
   if (heeds_options()) {
+    lay_as_parameters();
     update_groups(options);
   } else {
     if (options.grad_scale.defined()) at::_foreach_div_(gradients_, options.grad_scale);
@@ -150,6 +159,19 @@ void Optimizer::start_state() {
     if (!state.start) continue;
     for (const std::size_t i : active_)
       if (!state.tensors[i].defined()) state.tensors[i] = state.start(parameters_[i].detach());
+  }
+}
+
+// Fused operators go through memory, whatever the strides say.
+void Optimizer::lay_as_parameters() {
+  for (std::size_t k = 0; k < active_.size(); ++k) {
+    const std::size_t i = active_[k];
+    const at::Tensor& parameter = parameters_[i];
+    if (!parameter.is_non_overlapping_and_dense())
+      refuse("the numbers of '" + names_[i] + "' do not lie side by side in memory", "a tensor of its own");
+    gradients_[k] = laid_as(parameter, gradients_[k]);
+    for (State& state : states_)
+      if (state.tensors[i].defined()) state.tensors[i] = laid_as(parameter, state.tensors[i]);
   }
 }
 

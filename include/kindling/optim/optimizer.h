@@ -32,8 +32,7 @@ class KINDLING_API Optimizer {
 
   // One update; call it after backward().
   void step(const StepOptions& options = {});
-  // Drops the gradients, computes the loss and calls backward(); gives the loss.
-  using Closure = std::function<at::Tensor()>;
+  using Closure = std::function<at::Tensor()>;  // drops the gradients, calls backward(), gives the loss
   // One update of a rule that evaluates the loss anew as often as it needs; gives the first loss. Of other
   // rules it is the closure and step().
   virtual at::Tensor step_with(const Closure& closure);
@@ -76,11 +75,13 @@ class KINDLING_API Optimizer {
   // The rule's options under Python's names, for its files (python_optimizer.h); empty: they go to none.
   virtual TorchOptions python_options() const { return {}; }
 
-  // Whether step() can leave out a step by `found_inf`: of every rule but those that have state whose start
-  // they do not tell.
+  // Whether step() can leave out a step by `found_inf`: not where state does not tell how it starts.
   bool can_skip() const;
   // Whether update() heeds a tensor as learning rate; otherwise step() refuses it (ConfigError).
   virtual bool takes_tensors() const { return false; }
+  // Whether what becomes of a parameter hangs on its own gradient and state alone, as with all rules here but
+  // Lbfgs: then processes may share out the state (TrainerOptions::shard_optimizer_state).
+  virtual bool is_per_parameter() const { return false; }
 
  protected:
   // A number, or a tensor on the parameters' device.
@@ -131,6 +132,7 @@ class KINDLING_API Optimizer {
   };
   void check(const StepOptions& options) const;
   void start_state();
+  void lay_as_parameters();
   void update_groups(const StepOptions& options);
   std::vector<at::Tensor*> touched();
   std::string misfits(const StateDict& saved) const;
