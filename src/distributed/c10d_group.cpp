@@ -62,12 +62,12 @@ class C10dGroup : public ProcessGroup {
   ~C10dGroup() override;
 
   std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) override;
+  std::unique_ptr<Work> start_broadcast(const at::Tensor& tensor, std::int64_t root) override;
   void exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) override;
+  void send(const at::Tensor& tensor, std::int64_t to) override;
+  void receive(const at::Tensor& tensor, std::int64_t from) override;
   std::vector<std::string> all_gather(const std::string& bytes) override;
   void leave(const std::string& reason) noexcept override;
-
- protected:
-  void broadcast_one(const at::Tensor& tensor, std::int64_t root) override;
 
  private:
   c10d::Backend& backend() const;
@@ -85,11 +85,13 @@ class C10dGroup : public ProcessGroup {
 };
 
 struct C10dWork : ProcessGroup::Work {
-  C10dWork(C10dGroup& of, WorkPointer started) : group(of), work(std::move(started)) {}
+  C10dWork(C10dGroup& of, const char* what, WorkPointer started)
+      : group(of), what(what), work(std::move(started)) {}
   void wait() override {
-    group.guarded("to add up", [&] { work->wait(); });
+    group.guarded(what, [&] { work->wait(); });
   }
   C10dGroup& group;
+  const char* what;
   WorkPointer work;
 };
 
@@ -155,16 +157,17 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor
     std::vector<at::Tensor> tensors{tensor};
     if (tensor.is_cpu() && tensor.numel() > 0 && tensor.nbytes() <= DoublingSum::kLargest_bytes)
       return std::make_unique<SmallWork>(*this, backend(), tensor, next_tag());
-    return std::make_unique<C10dWork>(*this, backend_of(tensor).allreduce(tensors));
+    return std::make_unique<C10dWork>(*this, "to add up", backend_of(tensor).allreduce(tensors));
   });
 }
 
-void C10dGroup::broadcast_one(const at::Tensor& tensor, std::int64_t root) {
-  guarded("for what another one has", [&] {
+std::unique_ptr<ProcessGroup::Work> C10dGroup::start_broadcast(const at::Tensor& tensor, std::int64_t root) {
+  constexpr const char* kWhat = "for what another one has";
+  return guarded(kWhat, [&]() -> std::unique_ptr<Work> {
     std::vector<at::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    backend_of(tensor).broadcast(tensors, options)->wait();
+    return std::make_unique<C10dWork>(*this, kWhat, backend_of(tensor).broadcast(tensors, options));
   });
 }
 
@@ -174,6 +177,20 @@ void C10dGroup::exchange(const at::Tensor& mine, const at::Tensor& theirs, std::
     const WorkPointer received = backend().recv(from, static_cast<int>(other), 0);
     backend().send(to, static_cast<int>(other), 0)->wait();
     received->wait();
+  });
+}
+
+void C10dGroup::send(const at::Tensor& tensor, std::int64_t to) {
+  guarded("to give something", [&] {
+    std::vector<at::Tensor> tensors{tensor};
+    backend().send(tensors, static_cast<int>(to), 0)->wait();
+  });
+}
+
+void C10dGroup::receive(const at::Tensor& tensor, std::int64_t from) {
+  guarded("for what another one gives", [&] {
+    std::vector<at::Tensor> tensors{tensor};
+    backend().recv(tensors, static_cast<int>(from), 0)->wait();
   });
 }
 

@@ -13,4 +13,8 @@ std::unique_ptr<ProcessGroup::Work> LoneGroup::start_all_reduce(const at::Tensor
   return std::make_unique<NoWork>();
 }
 
+std::unique_ptr<ProcessGroup::Work> LoneGroup::start_broadcast(const at::Tensor&, std::int64_t) {
+  return std::make_unique<NoWork>();
+}
+
 }  // namespace kindling

@@ -10,12 +10,12 @@ class LoneGroup : public ProcessGroup {
   LoneGroup() : ProcessGroup(0, 1, 0, {}) {}
 
   std::unique_ptr<Work> start_all_reduce(const at::Tensor&) override;
+  std::unique_ptr<Work> start_broadcast(const at::Tensor&, std::int64_t) override;
   void exchange(const at::Tensor&, const at::Tensor&, std::int64_t) override {}
+  void send(const at::Tensor&, std::int64_t) override {}
+  void receive(const at::Tensor&, std::int64_t) override {}
   std::vector<std::string> all_gather(const std::string& bytes) override { return {bytes}; }
   void leave(const std::string&) noexcept override {}
-
- protected:
-  void broadcast_one(const at::Tensor&, std::int64_t) override {}
 };
 
 }  // namespace kindling

@@ -68,7 +68,7 @@ void ProcessGroup::broadcast(std::span<const at::Tensor> tensors, std::int64_t r
       if (rank_ == root) flat.narrow(0, at, tensor.numel()).view(tensor.sizes()).copy_(tensor);
       at += tensor.numel();
     }
-    broadcast_one(flat, root);
+    start_broadcast(flat, root)->wait();
     at = 0;
     for (const at::Tensor& tensor : alike) {
       if (rank_ != root) tensor.copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));

@@ -6,6 +6,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "training/optimizer_states.h"
 #include "training/state_parts.h"
 
 namespace kindling {
@@ -74,12 +75,12 @@ void tell_of_idle(const Module& model, const NamedOptimizers& optimizers, const 
     log_warning("no update has been run in this epoch of " + list_of(idle));
 }
 
-void save_optimizers(const NamedOptimizers& optimizers, StateDict& state) {
+void save_optimizers(const NamedOptimizers& optimizers, StateDict& state, const TrainerOptions& options) {
   for (const auto& [name, optimizer] : optimizers)
-    put(state, kOptimizers + name + ".", optimizer->state_dict());
+    put(state, kOptimizers + name + ".", saved_state(*optimizer, options));
 }
 
-NamedOptimizers load_optimizers(Module& model, const StateDict& state) {
+NamedOptimizers load_optimizers(Module& model, const StateDict& state, const TrainerOptions& options) {
   const StateDict saved = part_of(state, kOptimizers);
   std::set<std::string> names;
   for (const auto& [name, value] : saved.metadata) names.insert(name.substr(0, name.find('.')));
@@ -96,7 +97,8 @@ NamedOptimizers load_optimizers(Module& model, const StateDict& state) {
     throw CheckpointError({.place = "the saved optimizers",
                            .found = list_of(names),
                            .wanted = manual != nullptr ? names_of(optimizers) : "one without a name"});
-  for (const auto& [name, optimizer] : optimizers) optimizer->load_state_dict(part_of(saved, name + "."));
+  for (const auto& [name, optimizer] : optimizers)
+    load_saved_state(*optimizer, part_of(saved, name + "."), options);
   return optimizers;
 }
 

@@ -6,6 +6,7 @@
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/tensors/state_dict.h"
+#include "kindling/training/trainer_options.h"
 
 namespace kindling {
 
@@ -19,9 +20,10 @@ inline std::string rate_column(std::string_view name) { return "lr_" + std::stri
 // At the end of an epoch, with its log on the host: says which optimizers have run no update in it.
 void tell_of_idle(const Module& model, const NamedOptimizers& optimizers, const EpochLog& log);
 
-void save_optimizers(const NamedOptimizers& optimizers, StateDict& state);
+// As saved_state() and load_saved_state() have it, each under its name.
+void save_optimizers(const NamedOptimizers& optimizers, StateDict& state, const TrainerOptions& options);
 // Those of the model with their saved state, none when none has been saved. Throws CheckpointError for other
 // names than the saved ones.
-NamedOptimizers load_optimizers(Module& model, const StateDict& state);
+NamedOptimizers load_optimizers(Module& model, const StateDict& state, const TrainerOptions& options);
 
 }  // namespace kindling

@@ -47,6 +47,7 @@ OptimizerUpdate::OptimizerUpdate(TrainState& state, const TrainerInfo& info, con
   const bool in_tree = options.gradient_shards > 1;
   if (options.process_group || in_tree)
     reducer_.emplace(options.process_group ? *options.process_group : alone_, *info.stop, state, in_tree);
+  if (options.process_group && options.shard_optimizer_state) shards_.emplace(*options.process_group);
 }
 
 void OptimizerUpdate::run(Optimizer& optimizer, const Origin& origin, const std::string& norm_column,
@@ -66,11 +67,10 @@ void OptimizerUpdate::run(Optimizer& optimizer, const Origin& origin, const std:
   if (options_.schedule) follow_schedule(optimizer);
   callbacks_.call(&Callback::on_before_optimizer_step, *state_.model, optimizer);
   require_plain_step(optimizer);
-  const auto step = [&] { guard_.step(optimizer, scaler(), closure); };
-  if (RecordedUpdate* const recorded = this->recorded())
-    recorded->step(optimizer, step);
+  if (shards_)
+    shards_->step(optimizer, [&] { step(optimizer, closure); });
   else
-    step();
+    step(optimizer, closure);
   callbacks_.call(&Callback::on_after_optimizer_step, *state_.model, optimizer);
 }
 
@@ -79,6 +79,14 @@ void OptimizerUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> 
   if (scaler() != nullptr) scaler()->unscale(optimizer);
   norms_.mark(state_.log, optimizer, *state_.model);
   guard_.look(losses, optimizer, clip(optimizer, norm_column), scaler());
+}
+
+void OptimizerUpdate::step(Optimizer& optimizer, const Optimizer::Closure& closure) {
+  const auto step = [&] { guard_.step(optimizer, scaler(), closure); };
+  if (RecordedUpdate* const recorded = this->recorded())
+    recorded->step(optimizer, step);
+  else
+    step();
 }
 
 // As long as forward and backward are replayed, too; why they are not may show at any time.

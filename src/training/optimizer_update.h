@@ -11,6 +11,7 @@
 #include "training/gradient_norms.h"
 #include "training/gradient_reducer.h"
 #include "training/nonfinite_guard.h"
+#include "training/optimizer_shards.h"
 #include "training/recorded_update.h"
 #include "training/train_state.h"
 #include "training/trainer_info.h"
@@ -40,7 +41,8 @@ class OptimizerUpdate {
  private:
   void measure(Optimizer& optimizer, std::span<const at::Tensor> losses, const std::string& norm_column);
   at::Tensor clip(Optimizer& optimizer, const std::string& column);  // undefined: the norm is not known
-  RecordedUpdate* recorded();                                        // nullptr: every operator is called
+  void step(Optimizer& optimizer, const Optimizer::Closure& closure);
+  RecordedUpdate* recorded();  // nullptr: every operator is called
   void follow_schedule(Optimizer& optimizer) const;
   void require_plain_step(const Optimizer& optimizer) const;
 
@@ -53,6 +55,7 @@ class OptimizerUpdate {
   std::optional<RecordedUpdate> recorded_;  // of a device
   LoneGroup alone_;
   std::optional<GradientReducer> reducer_;  // of a training by several processes, or with gradient_shards
+  std::optional<OptimizerShards> shards_;   // with shard_optimizer_state
 };
 
 }  // namespace kindling

@@ -8,8 +8,8 @@ namespace kindling {
 // What a saved training has of each process: the rows of its log, its random state, the states that its own
 // samples have left. The rest of a training is the same in all of them, and saved once.
 
-// From the state of each process the one that is saved, the same everywhere: that of process 0, with the own
-// parts of all others.
+// From the state of each process the one that is saved, the same everywhere but for an optimizer's state that
+// is shared out: that of process 0, with the own parts of all others.
 StateDict state_of_all(const StateDict& own, ProcessGroup& group);
 
 // The state that this process goes on with (nullptr: alone); one that the saved training did not have goes on

@@ -22,6 +22,7 @@ ProcessGroup::NamedTexts values_of(const TrainerOptions& options, const Distribu
           {"gradient_clip_val", number_text(options.gradient_clip_val)},
           {"accumulate_grad_batches", std::to_string(options.accumulate_grad_batches)},
           {"gradient_shards", std::to_string(options.gradient_shards)},
+          {"shard_optimizer_state", options.shard_optimizer_state ? "true" : "false"},
           {"sync_batchnorm", options.sync_batchnorm ? "true" : "false"},
           {"precision", options.precision},
           {"on_nonfinite", options.on_nonfinite},

@@ -18,6 +18,7 @@
 #include "nn/carried_states.h"
 #include "training/monitored_value.h"
 #include "training/named_optimizers.h"
+#include "training/optimizer_states.h"
 #include "training/precision.h"
 #include "training/saved_model.h"
 #include "training/state_parts.h"
@@ -169,8 +170,8 @@ void TrainState::save(StateDict& state) {
   state.metadata[kRunIdKey] = run_id;
   save_model(*model, options_.callbacks, state);
   put(state, kCarried, carried_state_dict(*model));
-  if (optimizer) put(state, kOptimizer, optimizer->state_dict());
-  save_optimizers(optimizers, state);
+  if (optimizer) put(state, kOptimizer, saved_state(*optimizer, options_));
+  save_optimizers(optimizers, state, options_);
   if (plateaus) {
     StateDict counter;
     plateaus->save(counter);
@@ -210,9 +211,9 @@ void TrainState::load(const StateDict& state) {
   if (!log.device().is_cpu()) move_to(*model, log.device());
   load_carried_state_dict(*model, part_of(state, kCarried), log.device());
   optimizer.reset();
-  optimizers = load_optimizers(*model, state);
+  optimizers = load_optimizers(*model, state, options_);
   const StateDict of_optimizer = part_of(state, kOptimizer);
-  if (!of_optimizer.metadata.empty()) require_optimizer().load_state_dict(of_optimizer);
+  if (!of_optimizer.metadata.empty()) load_saved_state(require_optimizer(), of_optimizer, options_);
   if (plateaus) plateaus->load(part_of(state, kSchedule));
   if (scaler) scaler->load(part_of(state, kScaler));
   streams.load(state);

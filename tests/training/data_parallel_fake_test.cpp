@@ -81,6 +81,21 @@ TEST(FakeDataParallel, BuffersAreThoseOfTheFirstProcess) {
       {}, [] { return std::make_shared<Normed>(); }, /*num_samples=*/48);
 }
 
+TEST(FakeDataParallel, SharedOutOptimizerStatesGiveTheSameBits) {
+  for (const char* step_graph : {"off", "on"}) {
+    SCOPED_TRACE(step_graph);
+    expect_the_bits_of_the_cpu(
+        [&](TrainerOptions& options, std::int64_t) {
+          options.shard_optimizer_state = true;
+          options.step_graph = step_graph;
+          options.max_epochs = 2;
+        },
+        [] {
+          return mlp({200, 16});
+        });
+  }
+}
+
 // What both devices have seen between the first and the last step of each epoch: at these two moments no
 // process is elsewhere.
 class CardCounter : public Callback {
@@ -105,7 +120,7 @@ class CardCounter : public Callback {
 };
 
 TEST(FakeDataParallel, StepsNeitherReadNorWaitForACard) {
-  for (const bool is_late : {false, true}) {
+  for (const auto& [is_late, is_sharded] : {std::pair(false, false), {true, false}, {true, true}}) {
     if (is_late) fake::set_late_copies(true);
     std::shared_ptr<CardCounter> counter;
     run_on_cards(
@@ -113,6 +128,7 @@ TEST(FakeDataParallel, StepsNeitherReadNorWaitForACard) {
           const auto of_rank = std::make_shared<CardCounter>(*options.process_group);
           if (rank == 0) counter = of_rank;
           options.callbacks = {of_rank};
+          options.shard_optimizer_state = is_sharded;
         },
         [] { return std::make_shared<Normed>(); }, /*num_samples=*/48);
     fake::set_late_copies(false);

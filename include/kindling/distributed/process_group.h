@@ -74,10 +74,16 @@ class KINDLING_API ProcessGroup {
   // one shape and dtype everywhere; it is kept until the work is done.
   virtual std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) = 0;
   void all_reduce(const at::Tensor& tensor) { start_all_reduce(tensor)->wait(); }
+  // That of `root` comes to all others, in place. `tensor`: contiguous, of one shape and dtype everywhere.
+  virtual std::unique_ptr<Work> start_broadcast(const at::Tensor& tensor, std::int64_t root) = 0;
   // The tensors of `root` come to all others, in place; dtypes and shapes are those of everywhere.
   void broadcast(std::span<const at::Tensor> tensors, std::int64_t root = 0);
   // Gives `mine` to that process and takes as much from it. Contiguous tensors of one shape and dtype.
   virtual void exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) = 0;
+  // To one other process, which receives into a tensor of the same shape and dtype; contiguous, in host
+  // memory.
+  virtual void send(const at::Tensor& tensor, std::int64_t to) = 0;
+  virtual void receive(const at::Tensor& tensor, std::int64_t from) = 0;
   // The bytes that each process gives, by rank.
   virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;
   void barrier() { all_gather({}); }
@@ -93,7 +99,6 @@ class KINDLING_API ProcessGroup {
 
  protected:
   ProcessGroup(std::int64_t rank, std::int64_t size, std::int64_t local_rank, DistributedOptions options);
-  virtual void broadcast_one(const at::Tensor& tensor, std::int64_t root) = 0;
 
  private:
   std::int64_t rank_, size_, local_rank_;

@@ -32,6 +32,7 @@ class KINDLING_API Adadelta : public ForeachOptimizer {
  public:
   explicit Adadelta(ParameterGroups parameters, AdadeltaOptions options = {});
   TorchOptions python_options() const override;
+  bool is_per_parameter() const override { return true; }
 
  protected:
   void update_part(const Part& part) override;

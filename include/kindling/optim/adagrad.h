@@ -36,6 +36,7 @@ class KINDLING_API Adagrad : public ForeachOptimizer {
  public:
   explicit Adagrad(ParameterGroups parameters, AdagradOptions options = {});
   TorchOptions python_options() const override;
+  bool is_per_parameter() const override { return true; }
 
  protected:
   void update_part(const Part& part) override;

@@ -43,6 +43,7 @@ class KINDLING_API Adam : public Optimizer {
  public:
   explicit Adam(ParameterGroups parameters, AdamOptions options = {});
   bool takes_tensors() const override { return true; }
+  bool is_per_parameter() const override { return true; }
   TorchOptions python_options() const override;
 
  protected:

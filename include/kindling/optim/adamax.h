@@ -36,6 +36,7 @@ class KINDLING_API Adamax : public ForeachOptimizer {
  public:
   explicit Adamax(ParameterGroups parameters, AdamaxOptions options = {});
   TorchOptions python_options() const override;
+  bool is_per_parameter() const override { return true; }
 
  protected:
   void update_part(const Part& part) override;

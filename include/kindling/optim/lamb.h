@@ -36,6 +36,7 @@ struct LambOptions {
 class KINDLING_API Lamb : public ForeachOptimizer {
  public:
   explicit Lamb(ParameterGroups parameters, LambOptions options = {});
+  bool is_per_parameter() const override { return true; }
 
  protected:
   void update_part(const Part& part) override;

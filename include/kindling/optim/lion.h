@@ -34,6 +34,7 @@ struct LionOptions {
 class KINDLING_API Lion : public ForeachOptimizer {
  public:
   explicit Lion(ParameterGroups parameters, LionOptions options = {});
+  bool is_per_parameter() const override { return true; }
 
  protected:
   void update_part(const Part& part) override;

@@ -55,6 +55,7 @@ class KINDLING_API Muon : public ForeachOptimizer {
  public:
   // Throws ConfigError that names the parameters which are no matrices.
   explicit Muon(ParameterGroups parameters, MuonOptions options = {});
+  bool is_per_parameter() const override { return true; }
 
  protected:
   void update_part(const Part& part) override;

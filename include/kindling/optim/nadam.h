@@ -43,6 +43,7 @@ class KINDLING_API NAdam : public ForeachOptimizer {
  public:
   explicit NAdam(ParameterGroups parameters, NAdamOptions options = {});
   TorchOptions python_options() const override;
+  bool is_per_parameter() const override { return true; }
 
  protected:
   void update_part(const Part& part) override;

@@ -40,6 +40,7 @@ class KINDLING_API RAdam : public ForeachOptimizer {
  public:
   explicit RAdam(ParameterGroups parameters, RAdamOptions options = {});
   TorchOptions python_options() const override;
+  bool is_per_parameter() const override { return true; }
 
  protected:
   void update_part(const Part& part) override;

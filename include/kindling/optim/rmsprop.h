@@ -39,6 +39,7 @@ class KINDLING_API RmsProp : public ForeachOptimizer {
  public:
   explicit RmsProp(ParameterGroups parameters, RmsPropOptions options = {});
   TorchOptions python_options() const override;
+  bool is_per_parameter() const override { return true; }
 
  protected:
   void update_part(const Part& part) override;

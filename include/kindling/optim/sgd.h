@@ -37,6 +37,7 @@ class KINDLING_API Sgd : public Optimizer {
   // Throws ConfigError for options that contradict each other.
   explicit Sgd(ParameterGroups parameters, SgdOptions options = {});
   bool takes_tensors() const override { return true; }
+  bool is_per_parameter() const override { return true; }
   TorchOptions python_options() const override;
 
  protected:

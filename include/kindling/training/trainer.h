@@ -87,7 +87,7 @@ class KINDLING_API Trainer {
 
   // The training between two steps: save_checkpoint(trainer.state_dict(), path). The tensors are its own, no
   // copies. Brings the log to the host; what loggers were told is on disk then. Throws Error inside a step,
-  // CheckpointError when the training has diverged.
+  // CheckpointError when the training has diverged. All processes call it; that of process 0 is whole.
   StateDict state_dict();
   // Puts a training that prepare_model() has just begun to where a saved one stood; loops go on from
   // progress(). Throws CheckpointError that says what does not fit.

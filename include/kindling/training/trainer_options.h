@@ -34,11 +34,15 @@ struct TrainerOptions {
   std::int64_t accumulate_grad_batches = 1;
   // A power of two above 1: the batch of all processes together is cut into so many shards, each with random
   // numbers and batch statistics of its own, whose gradients are added up in an order of their own. A
-  // training then comes to the same weights, bit for bit, with 1, 2, 4 … processes (docs/several_processes.md).
+  // training then comes to the same weights, bit for bit, with 1, 2, 4 … processes
+  // (docs/several_processes.md).
   std::int64_t gradient_shards = 1;
   // Batch norm layers take their statistics from the batches of all processes, in forward and backward; each
   // layer then waits for the others twice. Of a process alone: nothing.
   bool sync_batchnorm = false;
+  // Each process keeps the optimizer's state of a part of the parameters and makes their update; the rule
+  // must be one that is_per_parameter(). The same numbers; of a process alone: nothing.
+  bool shard_optimizer_state = false;
   // Types that a training keeps its numbers in ("true") or computes in where it gains by it ("mixed"). With
   // "64-true" and "bf16-true" the trainer gives the model and the floating-point tensors of batches this
   // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
@@ -85,8 +89,8 @@ struct TrainerOptions {
   std::vector<std::shared_ptr<Callback>> callbacks{};
   std::vector<std::shared_ptr<Logger>> loggers{};
   std::shared_ptr<ProcessGroup> process_group{};  // those that train together; nullptr: this process alone
-  std::filesystem::path nonfinite_dir{};  // where "stop" saves the batch of that step; empty: nowhere
-  std::filesystem::path profile_dir{};    // where trace.json and profile.txt go; empty: there are none
+  std::filesystem::path nonfinite_dir{};          // where "stop" saves the batch of that step; empty: nowhere
+  std::filesystem::path profile_dir{};  // where trace.json and profile.txt go; empty: there are none
 
   static constexpr auto fields = kindling::fields(
       kindling::field("max_epochs", &TrainerOptions::max_epochs,
@@ -98,11 +102,13 @@ struct TrainerOptions {
       kindling::field("max_steps", &TrainerOptions::max_steps, {.doc = "optimizer steps", .min = 1}),
       kindling::field("accumulate_grad_batches", &TrainerOptions::accumulate_grad_batches,
                       {.doc = "batches whose gradients make one optimizer step", .min = 1}),
-      kindling::field("gradient_shards", &TrainerOptions::gradient_shards,
-                      {.doc = "shards of a batch whose sum does not hang on the number of processes; 1: off",
-                       .min = 1}),
+      kindling::field(
+          "gradient_shards", &TrainerOptions::gradient_shards,
+          {.doc = "shards of a batch whose sum does not hang on the number of processes; 1: off", .min = 1}),
       kindling::field("sync_batchnorm", &TrainerOptions::sync_batchnorm,
                       {.doc = "batch norm by the samples of all processes"}),
+      kindling::field("shard_optimizer_state", &TrainerOptions::shard_optimizer_state,
+                      {.doc = "each process keeps the optimizer's state of its part of the parameters"}),
       kindling::field("max_time", &TrainerOptions::max_time,
                       {.doc = "longest time, as days:hours:minutes:seconds; empty: any"}),
       kindling::field("min_epochs", &TrainerOptions::min_epochs,

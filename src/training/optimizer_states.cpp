@@ -1,0 +1,123 @@
+#include "training/optimizer_states.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "distributed/packed_texts.h"
+#include "kindling/base/error.h"
+#include "training/optimizer_shards.h"
+
+namespace kindling {
+namespace {
+
+bool is_shared_out(const TrainerOptions& options) {
+  return options.shard_optimizer_state && options.process_group != nullptr;
+}
+
+// Which of an optimizer's parameters the entries of its state belong to.
+class ParameterNames {
+ public:
+  explicit ParameterNames(const Optimizer& optimizer) {
+    for (std::size_t i = 0; i < optimizer.names().size(); ++i) places_[optimizer.names()[i]] = i;
+  }
+  // "net.1.weight.exp_avg" to that of "net.1.weight"; nothing: to none of them.
+  std::optional<std::size_t> place_of(const std::string& entry) const {
+    for (std::size_t dot = entry.rfind('.'); dot != std::string::npos && dot > 0;
+         dot = entry.rfind('.', dot - 1))
+      if (const auto found = places_.find(entry.substr(0, dot)); found != places_.end()) return found->second;
+    return std::nullopt;
+  }
+
+ private:
+  std::map<std::string, std::size_t> places_;
+};
+
+// Without what belongs to other processes. What belongs to no parameter stays, for others to refuse it.
+StateDict own_share(const Optimizer& optimizer, const StateDict& state, const ProcessGroup& group) {
+  const auto owners = owners_of(optimizer.parameters(), group.size());
+  const ParameterNames names(optimizer);
+  StateDict own{.tensors = {}, .metadata = state.metadata};
+  for (const auto& item : state.tensors)
+    if (const auto place = names.place_of(item.first); !place || owners[*place] == group.rank())
+      own.tensors.push_back(item);
+  return own;
+}
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+std::string description(const NamedTensors& tensors) {
+  std::vector<std::string> texts;
+  for (const auto& [name, tensor] : tensors) {
+    texts.push_back(name);
+    texts.push_back(std::to_string(static_cast<int>(tensor.scalar_type())));
+    texts.push_back(std::to_string(tensor.dim()));
+    for (const std::int64_t size : tensor.sizes()) texts.push_back(std::to_string(size));
+  }
+  return packed(texts);
+}
+
+// Empty tensors in host memory, as the description has them.
+NamedTensors described(const std::string& description) {
+  const std::vector<std::string> texts = unpacked(description);
+  NamedTensors tensors;
+  std::size_t at = 0;
+  const auto number = [&] { return std::stoll(texts.at(at++)); };
+  while (at < texts.size()) {
+    std::string name = texts[at++];
+    const auto type = static_cast<at::ScalarType>(number());
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(number()));
+    for (std::int64_t& size : sizes) size = number();
+    tensors.emplace_back(std::move(name), at::empty(sizes, type));
+  }
+  return tensors;
+}
+
+// As in the state of an optimizer that has all of it: parameter by parameter.
+void order(NamedTensors& tensors, const Optimizer& optimizer) {
+  const ParameterNames names(optimizer);
+  std::ranges::stable_sort(tensors, {}, [&](const auto& item) { return names.place_of(item.first); });
+}
+
+}  // namespace
+
+StateDict saved_state(const Optimizer& optimizer, const TrainerOptions& options) {
+  if (!is_shared_out(options)) return optimizer.state_dict();
+  ProcessGroup& group = *options.process_group;
+  StateDict state = own_share(optimizer, optimizer.state_dict(), group);
+  const auto descriptions = group.all_gather(description(state.tensors));
+  if (group.rank() > 0) {
+    for (const auto& [name, tensor] : state.tensors) group.send(tensor.cpu().contiguous(), 0);
+    return state;
+  }
+  for (std::int64_t rank = 1; rank < group.size(); ++rank)
+    for (auto& [name, tensor] : described(descriptions[static_cast<std::size_t>(rank)])) {
+      group.receive(tensor, rank);
+      state.tensors.emplace_back(name, tensor);
+    }
+  order(state.tensors, optimizer);
+  return state;
+}
+
+void load_saved_state(Optimizer& optimizer, const StateDict& saved, const TrainerOptions& options) {
+  optimizer.load_state_dict(is_shared_out(options) ? own_share(optimizer, saved, *options.process_group)
+                                                   : saved);
+}
+
+void keep_own_share(Optimizer& optimizer, const ProcessGroup& group) {
+  const StateDict state = optimizer.state_dict(), own = own_share(optimizer, state, group);
+  if (own.tensors.size() < state.tensors.size()) optimizer.load_state_dict(own);
+}
+
+void require_per_parameter(const Optimizer& optimizer) {
+  if (optimizer.is_per_parameter()) return;
+  throw ConfigError({.place = "shard_optimizer_state",
+                     .found = "the rule does not say that it updates each parameter by itself",
+                     .wanted = "one whose is_per_parameter() is true",
+                     .remedy = "override it in a rule of your own, or leave the states where they are"});
+}
+
+}  // namespace kindling
