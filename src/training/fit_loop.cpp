@@ -13,6 +13,7 @@
 #include "training/monitored_value.h"
 #include "training/named_optimizers.h"
 #include "training/rank_states.h"
+#include "training/replicas.h"
 #include "training/validation.h"
 
 namespace kindling {
@@ -112,6 +113,7 @@ void end_open_window(const FitParts& fit) {
 std::optional<Metrics> end_epoch(const FitParts& fit) {
   end_open_window(fit);
   fit.step.end_epoch();
+  if (fit.group != nullptr) require_replicas(*fit.group, *fit.state.model, fit.state.progress.global_step);
   if (fit.train != nullptr && fit.stop.stop_requested()) return leave_open(fit);
   fit.callbacks.average_after_epoch(*fit.state.model);
   const auto validation = validate_at_end(fit);

@@ -20,7 +20,8 @@ at::Tensor real_numbers(const at::Tensor& tensor) {
   return values.is_complex() ? at::view_as_real(values) : values;
 }
 
-// The same elements as whole numbers, which are equal where the bits are.
+}  // namespace
+
 at::Tensor bits_of(const at::Tensor& tensor) {
   const at::Tensor values = real_numbers(tensor);
   switch (values.element_size()) {
@@ -34,6 +35,8 @@ at::Tensor bits_of(const at::Tensor& tensor) {
       return values.view(at::kLong);
   }
 }
+
+namespace {
 
 at::Tensor largest_of(const at::Tensor& numbers) {
   return at::where(at::isfinite(numbers), numbers, 0).abs().amax();

@@ -24,4 +24,7 @@ RunTolerance tolerance_of(std::string_view precision);
 at::Tensor differ(const std::vector<at::Tensor>& ones, const std::vector<at::Tensor>& others,
                   const std::vector<bool>& are_gradients, RunTolerance tolerance);
 
+// The same elements as whole numbers, which are equal where the bits are.
+at::Tensor bits_of(const at::Tensor& tensor);
+
 }  // namespace kindling

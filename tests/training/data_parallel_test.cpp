@@ -118,6 +118,22 @@ TEST(DataParallel, ALossThatIsNotFiniteInOneProcessEndsAll) {
   }
 }
 
+// What it does to a weight in one process, no other one does.
+class Tampers : public Callback {
+ public:
+  Tampers(bool is_at_work, double factor) : is_at_work_(is_at_work), factor_(factor) {}
+  void on_train_batch_end(Trainer& trainer, Module& model) override {
+    if (!is_at_work_ || trainer.progress().global_step != 7) return;
+    const at::NoGradGuard no_grad;
+    at::Tensor weight = model.parameters()[2];
+    weight[0][0].mul_(factor_);
+  }
+
+ private:
+  bool is_at_work_;
+  double factor_;
+};
+
 // The error of each rank; empty: none.
 std::vector<std::string> errors_of(const std::function<void(TrainerOptions&, std::int64_t)>& change,
                                    const std::function<std::shared_ptr<Module>(std::int64_t)>& make,
@@ -136,6 +152,25 @@ std::vector<std::string> errors_of(const std::function<void(TrainerOptions&, std
     }
   });
   return errors;
+}
+
+TEST(DataParallel, AModelThatIsNoReplicaAnyMoreIsFoundAtTheEndOfTheEpoch) {
+  for (const char* precision : {"32-true", "64-true", "bf16-true"}) {
+    const bool is_coarse = std::string(precision) == "bf16-true";
+    const auto errors = errors_of(
+        [&](TrainerOptions& options, std::int64_t rank) {
+          options.precision = precision;
+          options.gradient_clip_val = 0;
+          options.callbacks = {std::make_shared<Tampers>(rank == 1, is_coarse ? 1.5 : 1 + 1e-6)};
+        },
+        [](std::int64_t) { return small_mlp(); }, [](std::int64_t) { return rank_images(2); });
+    EXPECT_NE(
+        errors[0].find("behind step 10: parameter 'net.3.weight' of process 1 has other bits than that of "
+                       "process 0"),
+        std::string::npos)
+        << precision << ": " << errors[0];
+    EXPECT_FALSE(errors[1].empty());
+  }
 }
 
 TEST(DataParallel, ProcessesThatDisagreeAreRefusedByNameOfTheDifference) {
