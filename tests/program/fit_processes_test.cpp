@@ -172,14 +172,15 @@ TEST_F(FitProcesses, AreRefusedOnceAndBeforeThereIsARun) {
 }
 
 TEST_F(FitProcesses, EndWithTheCodeOfWhatIsWrong) {
-  write_text(scratch_ / "mnist.toml", "[model]\nname = \"lenet\"\n[data]\nname = \"mnist\"\nroot = \"" +
-                                          (scratch_ / "none").string() +
-                                          "\"\n[trainer]\nmax_epochs = 1\nnum_processes = 2\n");
+  write_text(scratch_ / "mnist.toml",
+             "[model]\nname = \"lenet\"\n[data]\nname = \"mnist\"\nroot = \"" + (scratch_ / "none").string() +
+                 "\"\n[trainer]\nmax_epochs = 1\nnum_processes = 2\n[distributed]\nmax_restarts = 2\n");
   EXPECT_EQ(run_process(
                 {"fit", "-c", (scratch_ / "mnist.toml").string(), "--run.dir", (scratch_ / "runs").string()},
                 output()),
             3)
       << said();
+  EXPECT_EQ(count_of(said(), "restart"), 0u) << said();
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
 }
 
@@ -195,7 +196,9 @@ TEST_F(FitProcesses, AreOneForOtherCommands) {
 TEST_F(FitProcesses, StopOnASignalAndGoOn) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::filesystem::path dir = scratch_ / ("signal" + std::to_string(signal));
-    Process process(fit({"trainer.max_epochs=1000000", "--run.dir", dir.string()}), output());
+    Process process(
+        fit({"trainer.max_epochs=1000000", "distributed.max_restarts=2", "--run.dir", dir.string()}),
+        output());
     wait_for_training(process);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     process.send(signal);
@@ -245,7 +248,7 @@ TEST_F(FitProcesses, TellWarningsOnce) {
 
 // A signal that comes to one of them alone is one for all.
 TEST_F(FitProcesses, StopTogether) {
-  Process process(fit({"trainer.max_epochs=1000000"}), output());
+  Process process(fit({"trainer.max_epochs=1000000", "distributed.max_restarts=2"}), output());
   wait_for_training(process);
   const std::vector<pid_t> children = children_of(process.id());
   ASSERT_EQ(children.size(), 2u);
