@@ -70,6 +70,7 @@ Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
       divergence(state, *info, options) {
   info->progress = &state.progress;
   info->stop = &stop;
+  stop.ask_for_saves([this] { return callbacks.wish_save(); });
   if (options.num_threads) at::set_num_threads(static_cast<int>(*options.num_threads));
 }
 

@@ -211,8 +211,9 @@ TEST_F(FitProcesses, StopOnASignalAndGoOn) {
   }
 }
 
+// At once, and not at the end of the epoch, which has 719 steps.
 TEST_F(FitProcesses, SaveOnRequestAndGoOn) {
-  Process process(fit({"trainer.max_epochs=1000000"}), output());
+  Process process(fit({"trainer.max_epochs=1000000", "data.batch_size=1"}), output());
   wait_for_training(process);
   const auto has_checkpoint = [&] {
     std::error_code ignored;
@@ -223,6 +224,7 @@ TEST_F(FitProcesses, SaveOnRequestAndGoOn) {
   process.send(SIGUSR1);
   process.wait_until(has_checkpoint);
   EXPECT_TRUE(process.is_running()) << said();
+  EXPECT_LT(newest_valid_checkpoint(run() / "checkpoints").value().global_step, 719);
   process.send(SIGTERM);
   EXPECT_EQ(process.wait(), 143) << said();
 }
