@@ -227,7 +227,8 @@ class FitRun {
   // Those of the program come first: their places are the same in every run.
   TrainerOptions trainer_options() const {
     TrainerOptions options = config_.trainer_options();
-    if (is_first(in_.group)) options.nonfinite_dir = options.profile_dir = folder_.path();
+    options.nonfinite_dir = folder_.path();
+    if (is_first(in_.group)) options.profile_dir = folder_.path();
     if (options.profile) keep_profiler_quiet();
     if (in_.plan.run.empty()) options.optimizer = with_start(options.optimizer, config_.optimizer_start);
     options.process_group = in_.group;
