@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kMaxProcesses = 1024;
-constexpr double kMaxGrace_s = 86400;
+constexpr double kMaxGrace_s = 86400, kMaxEndTimeout_s = 1e9;
 // Of a process that has lost others, as of most errors: another code tells more.
 constexpr int kLostOthers = 1;
 
@@ -61,6 +61,10 @@ void require_usable(const LocalLaunch& launch) {
     throw ConfigError({.place = "LocalLaunch::grace_s",
                        .found = "it is " + number_text(launch.grace_s),
                        .wanted = "0 to " + number_text(kMaxGrace_s)});
+  if (!(launch.end_timeout_s >= 0 && launch.end_timeout_s <= kMaxEndTimeout_s))
+    throw ConfigError({.place = "LocalLaunch::end_timeout_s",
+                       .found = "it is " + number_text(launch.end_timeout_s),
+                       .wanted = "0 to " + number_text(kMaxEndTimeout_s)});
   if (launch.max_restarts < 0)
     throw ConfigError({.place = "LocalLaunch::max_restarts",
                        .found = "it is " + std::to_string(launch.max_restarts),
@@ -98,6 +102,7 @@ class LocalProcesses {
   int run() {
     for (take_ends(); are_running(); take_ends()) {
       for (const int signal : common_.signals.wait(wait_ms())) forward(signal);
+      give_up_the_late();
       press();
     }
     for (const int signal : common_.signals.wait(0)) forward(signal);  // that have come with the last end
@@ -143,8 +148,10 @@ class LocalProcesses {
   void take_ends() {
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
       const auto end = children_[rank].take_end();
-      if (!end || end->exit_code == 0) continue;
-      if (is_as_asked(*end))
+      if (!end) continue;
+      if (end->exit_code == 0)
+        note_good_end();
+      else if (is_as_asked(*end))
         asked_exit_code_ = end->exit_code;
       else
         fail(rank, *end);
@@ -160,12 +167,32 @@ class LocalProcesses {
     if (failure_ && (failure_->exit_code != kLostOthers || end.exit_code == kLostOthers)) return;
     if (!failure_) next_press_ = Clock::now() + grace();
     failure_ = end;
-    failure_text_ = "process " + std::to_string(rank) + " of " + std::to_string(children_.size()) +
-                    (end.signal != 0 ? " was ended by signal " + std::to_string(end.signal) + " (" +
-                                           ::strsignal(end.signal) + ")"
-                                     : " has ended with exit code " + std::to_string(end.exit_code));
+    failure_text_ =
+        name_of(rank) + (end.signal != 0 ? " was ended by signal " + std::to_string(end.signal) + " (" +
+                                               ::strsignal(end.signal) + ")"
+                                         : " has ended with exit code " + std::to_string(end.exit_code));
     log_error(failure_text_ +
               (are_running() ? "; the others have " + short_text(launch_.grace_s, 3) + " s to leave" : ""));
+  }
+
+  std::string name_of(std::size_t rank) const {
+    return "process " + std::to_string(rank) + " of " + std::to_string(children_.size());
+  }
+
+  void note_good_end() {
+    if (launch_.end_timeout_s > 0 && !late_from_) late_from_ = Clock::now() + seconds(launch_.end_timeout_s);
+  }
+
+  // Such as one that somebody has stopped when it had nothing more to do for the others.
+  void give_up_the_late() {
+    if (!late_from_ || failure_ || Clock::now() < *late_from_) return;
+    const auto late = std::ranges::find_if(children_, &ChildProcess::is_running);
+    if (late == children_.end()) return;
+    failure_ = ProcessEnd{.exit_code = kLostOthers};
+    failure_text_ = name_of(static_cast<std::size_t>(late - children_.begin())) + " has not ended " +
+                    short_text(launch_.end_timeout_s, 3) + " s after another one";
+    log_error(failure_text_);
+    next_press_ = Clock::now();
   }
 
   // Once one has failed: the others are asked to leave, and then made to.
@@ -177,15 +204,17 @@ class LocalProcesses {
     is_asked_to_leave_ = true;
   }
 
-  Clock::duration grace() const {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(launch_.grace_s));
+  static Clock::duration seconds(double number) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number));
   }
+  Clock::duration grace() const { return seconds(launch_.grace_s); }
 
-  // Until it is time to press; -1: as long as it takes.
+  // Until there is something to do; -1: as long as it takes.
   int wait_ms() const {
-    if (!next_press_) return -1;
-    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*next_press_ - Clock::now());
-    return static_cast<int>(std::max<std::int64_t>(rest.count(), 0));
+    const auto until = next_press_ ? next_press_ : failure_ ? std::nullopt : late_from_;
+    if (!until) return -1;
+    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
+    return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 86'400'000));
   }
 
   Common& common_;
@@ -195,7 +224,7 @@ class LocalProcesses {
   int asked_exit_code_ = 0;  // of processes that have ended because of signals that were passed on
   std::optional<ProcessEnd> failure_;
   std::string failure_text_;
-  std::optional<Clock::time_point> next_press_;
+  std::optional<Clock::time_point> next_press_, late_from_;
   bool is_asked_to_leave_ = false;
 };
 

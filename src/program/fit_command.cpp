@@ -50,7 +50,7 @@ int fit_command(const CommandContext& command) {
                                                   : ResumePlan{.begins_again_in = start.begins_again_in};
   if (plan.is_finished) return tell_finished(!place || place->rank == 0, plan);
   if (plan.run.empty()) require_no_search(place, config);
-  if (is_launcher) return launch_fit(context, number, config.restarts.max_restarts);
+  if (is_launcher) return launch_fit(context, number, config);
   // It is joined once all have made their plans: the first one will then change what these are made of.
   const Group group = place ? ProcessGroup::join(*place, config.distributed) : nullptr;
   try {

@@ -50,7 +50,7 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
   if (config.lr_finder.is_on) refuse_search("lr_finder");
 }
 
-int launch_fit(const CommandContext& context, std::int64_t num_processes, std::int64_t max_restarts) {
+int launch_fit(const CommandContext& context, std::int64_t num_processes, const RunConfig& config) {
   // What is wrong with a config or with data stays so, a training that has diverged does so again, and one
   // that a signal has stopped was to stop, also where it came to one of the processes alone.
   const std::vector<int> final_exit_codes{kConfigErrorCode, kDataErrorCode, kDivergedCode, 128 + SIGINT,
@@ -59,7 +59,8 @@ int launch_fit(const CommandContext& context, std::int64_t num_processes, std::i
                               .program = "/proc/self/exe",
                               .num_processes = num_processes,
                               .grace_s = 1.5,
-                              .max_restarts = max_restarts,
+                              .end_timeout_s = std::min(config.distributed.timeout_s, 1e9),
+                              .max_restarts = config.restarts.max_restarts,
                               .final_exit_codes = final_exit_codes});
 }
 

@@ -30,8 +30,8 @@ std::int64_t num_processes(const std::optional<LaunchEnvironment>& place, const 
 void require_no_search(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
 
 // Starts the program anew with the same arguments, so often; the exit code of the fit. Where one of the
-// processes is lost, all are started anew, at most `max_restarts` times.
-int launch_fit(const CommandContext& context, std::int64_t num_processes, std::int64_t max_restarts);
+// processes is lost, all are started anew, as often as the config allows.
+int launch_fit(const CommandContext& context, std::int64_t num_processes, const RunConfig& config);
 // distributed.max_restarts is for processes that the program starts itself: says so where it is set for
 // others.
 void tell_who_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config);

@@ -293,6 +293,27 @@ TEST_F(LocalLaunchTest, EndsAProcessThatIsStopped) {
   EXPECT_TRUE(has_ended(id(1)) && has_ended(id(2)));
 }
 
+TEST_F(LocalLaunchTest, DoesNotWaitForEverForTheLastOne) {
+  LocalLaunch launch = scripts("exit 0", "[ $KINDLING_RANK = 1 ] && kill -STOP $$; exit 0");
+  launch.end_timeout_s = 0.3;
+  std::vector<std::string> messages;
+  set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
+  const auto start = Clock::now();
+  EXPECT_EQ(run_local_processes(launch), 1);
+  EXPECT_LT(Clock::now() - start, kLong);
+  set_log_observer({});
+  EXPECT_EQ(messages, std::vector<std::string>{"process 1 of 3 has not ended 0.3 s after another one"});
+  expect_no_children();
+  // What ends in time has not failed, and a failure before counts as always.
+  launch = scripts("exit 0", "sleep 0.1; exit 0");
+  launch.end_timeout_s = 20;
+  EXPECT_EQ(run_local_processes(launch), 0);
+  launch = scripts("exit 0", "[ $KINDLING_RANK = 1 ] && exit 3; exec sleep 60");
+  launch.end_timeout_s = 20;
+  EXPECT_EQ(run_local_processes(launch), 3);
+  expect_no_children();
+}
+
 TEST_F(LocalLaunchTest, PassesSignalsOnOnceToEach) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     const std::string name = std::to_string(signal) + "got";
@@ -451,6 +472,8 @@ TEST_F(LocalLaunchTest, RefusesWhatCannotBeStarted) {
             "LocalLaunch::grace_s: it is -1; wanted: 0 to 86400");
   EXPECT_EQ(refusal({.command = {"x"}, .num_processes = 2, .max_restarts = -1}),
             "LocalLaunch::max_restarts: it is -1; wanted: 0 or more");
+  EXPECT_EQ(refusal({.command = {"x"}, .num_processes = 2, .end_timeout_s = -1}),
+            "LocalLaunch::end_timeout_s: it is -1; wanted: 0 to 1000000000");
   EXPECT_EQ(refusal({.command = {"/no/such/program", "x"}, .num_processes = 2}),
             "/no/such/program: it cannot be run: No such file or directory; check that the program is there "
             "and may be run");

@@ -10,6 +10,7 @@
 #include "kindling/training/model_checkpoint.h"
 #include "support/file_faults.h"
 #include "support/scratch.h"
+#include "training/nonfinite_fit.h"
 #include "training/point_gan.h"
 #include "training/rank_runs.h"
 
@@ -235,12 +236,15 @@ TEST(AskedSaves, ThatHaveFailedAreMadeAgainByAll) {
     }
     const Scratch& scratch;
   };
+  const HeardWarnings warnings;
   const auto runs = run_ranks(2, [&](TrainerOptions& options, std::int64_t) {
     options.callbacks.push_back(std::make_shared<Moves>(scratch));
     options.callbacks.push_back(std::make_shared<ModelCheckpoint>(
         ModelCheckpointOptions{.dirpath = scratch / "a", .on_error = "continue"}));
   });
   for (const RankRun& run : runs) EXPECT_EQ(run.result.progress.epoch, 3);
+  EXPECT_TRUE(warnings.has("no checkpoint, the training goes on without"));
+  EXPECT_FALSE(warnings.has("another one")) << warnings.texts.back();  // nobody has waited for nobody
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ struct LocalLaunch {
   // When one has failed, the others have so long to leave by themselves; then they get SIGTERM, and after as
   // long again SIGKILL.
   double grace_s = 2;
+  // Once one has ended with 0, the others have so long to end, and have failed then; 0: as long as it takes.
+  double end_timeout_s = 0;
   // When one has failed and all have ended, all are started anew, at most so often. Not after SIGINT or
   // SIGTERM, and not where a process has left with one of these codes, with which it would leave again.
   std::int64_t max_restarts = 0;
@@ -38,7 +40,7 @@ struct LocalLaunch {
 // Meanwhile SIGINT, SIGTERM and SIGUSR1 of this process reach each of them once, as each is in a process
 // group of its own; one that then ends by itself with 128 + that signal has not failed. The handlers of
 // before are put back at the end. None outlives the thread that calls this, however it ends. The app log
-// tells of failures. Nothing here limits the time of processes of which none has failed.
+// tells of failures.
 //
 // Throws ConfigError for options out of range, Error when processes cannot be started (those that were are
 // killed), or while another such call is at work in this process.
