@@ -134,7 +134,7 @@ void Trainer::Impl::give_shapes(Module& model, DataModule& from) {
 void Trainer::Impl::share(BatchSource& source) const { source.shard(group()->rank(), group()->size()); }
 
 void Trainer::Impl::share_training(BatchSource& source) const {
-  const std::int64_t own = options.accumulate_grad_batches;
+  const std::int64_t size = group() != nullptr ? group()->size() : 1, own = options.gradient_shards / size;
   if (options.gradient_shards > 1)
     source.cut((group() != nullptr ? group()->rank() : 0) * own, own, options.gradient_shards);
   else if (group() != nullptr)
