@@ -1,10 +1,12 @@
 """The cost model of docs/scaling.md: its inputs, measured, and what it predicts.
 
-    python benchmarks/scaling_model.py measure [--processes 2] [--repeats 7]     all-reduces over Gloo on this machine's loopback
+    python benchmarks/scaling_model.py measure [--processes 2] [--repeats 7]     sums over Gloo on this machine's loopback
     python benchmarks/scaling_model.py compare FILE --alpha_us A --gb_per_s B    beside the lines that scaling.py has left
     python benchmarks/scaling_model.py predict --alpha_us A --gb_per_s B --compute_ms C --mb M [--processes 2,8,64]
 
-`measure` needs a Python with torch. It prints medians and the line 2 (P - 1) (alpha + bytes / (P bandwidth)) through them.
+`measure` needs a Python with torch, and a number of processes that is a power of two. It adds up as Kindling does, by recursive
+doubling up to 256 KiB and by Gloo's ring beyond, and prints medians and what the model makes of the alpha and the bandwidth that
+fit them best.
 """
 
 import argparse
@@ -18,11 +20,27 @@ import time
 
 SIZES = [4 << shift for shift in range(0, 25, 2)]  # bytes: 4 B … 64 MiB
 FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # as src/training/gradient_plan.cpp has them
+SMALL = 1 << 18  # as src/distributed/c10d_doubling_sum.h has it
 BACKWARD = 2 / 3  # of a step's time: assumed
 PARAMETERS = {"step_tiny": 5_569, "step_deep": 66_560, "lenet": 61_706}
 
 
 # --- Inputs
+
+
+def add_up(tensor, theirs):
+    import torch.distributed as dist
+
+    if tensor.nbytes > SMALL:
+        return dist.all_reduce(tensor)
+    distance = 1
+    while distance < dist.get_world_size():
+        other = dist.get_rank() ^ distance
+        works = [dist.irecv(theirs, other), dist.isend(tensor, other)]
+        for work in works:
+            work.wait()
+        tensor.add_(theirs)
+        distance *= 2
 
 
 def run_rank(args):
@@ -32,14 +50,14 @@ def run_rank(args):
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     for size in SIZES:
-        tensor = torch.zeros(size // 4)
+        tensor, theirs = torch.zeros(size // 4), torch.zeros(size // 4)
         rounds = max(3, min(500, (32 << 20) // max(size, 1 << 16)))
         samples = []
         for repeat in range(args.repeats + 1):
             dist.barrier()
             start = time.perf_counter()
             for _ in range(rounds):
-                dist.all_reduce(tensor)
+                add_up(tensor, theirs)
             samples.append((time.perf_counter() - start) / rounds)
         if dist.get_rank() == 0:
             print(json.dumps({"bytes": size, "us": statistics.median(samples[1:]) * 1e6, "min_us": min(samples[1:]) * 1e6,
@@ -49,8 +67,7 @@ def run_rank(args):
 
 def fit(lines, processes):
     """alpha in us and bandwidth in GB/s: least squares of relative errors, in which small and large messages weigh alike."""
-    steps = 2 * (processes - 1)
-    rows = [(steps / line["us"], steps * line["bytes"] / processes / line["us"]) for line in lines]
+    rows = [tuple(part / line["us"] for part in messages_and_bytes(line["bytes"], processes)) for line in lines]
     aa, ab, bb = (sum(x[i] * x[j] for x in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
     a, b = (sum(x[i] for x in rows) for i in (0, 1))
     determinant = aa * bb - ab * ab
@@ -81,8 +98,18 @@ def measure(args):
 # --- The model
 
 
+def messages_and_bytes(size, processes):
+    """That follow each other in a sum: by recursive doubling, or around a ring."""
+    if size <= SMALL:
+        doublings = processes.bit_length() - 1
+        messages = doublings + (2 if processes > 1 << doublings else 0)
+        return messages, messages * size
+    return 2 * (processes - 1), 2 * (processes - 1) * size / processes
+
+
 def all_reduce_us(size, processes, alpha_us, gb_per_s):
-    return 2 * (processes - 1) * (alpha_us + size / processes / gb_per_s * 1e-3)
+    messages, size_of_all = messages_and_bytes(size, processes)
+    return messages * alpha_us + size_of_all / gb_per_s * 1e-3
 
 
 def buckets(size):

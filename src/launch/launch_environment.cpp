@@ -168,6 +168,8 @@ std::optional<LaunchEnvironment> own_environment(const VariableReader& read) {
   const auto file = read.text("KINDLING_STORE_FILE");
   if (!file) refuse_variable("KINDLING_STORE_FILE", "it is not set, but KINDLING_RANK is", "both");
   launched->environment.store_file = *file;
+  launched->environment.restart_count = read.integer("KINDLING_RESTART_COUNT", 0, kMaxSize).value_or(0);
+  launched->environment.restart_reason = read.text("KINDLING_RESTART_REASON").value_or("");
   return launched->environment;
 }
 

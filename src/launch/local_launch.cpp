@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kMaxProcesses = 1024;
-constexpr double kMaxGrace_s = 86400;
+constexpr double kMaxGrace_s = 86400, kMaxEndTimeout_s = 1e9;
 // Of a process that has lost others, as of most errors: another code tells more.
 constexpr int kLostOthers = 1;
 
@@ -61,27 +61,63 @@ void require_usable(const LocalLaunch& launch) {
     throw ConfigError({.place = "LocalLaunch::grace_s",
                        .found = "it is " + number_text(launch.grace_s),
                        .wanted = "0 to " + number_text(kMaxGrace_s)});
+  if (!(launch.end_timeout_s >= 0 && launch.end_timeout_s <= kMaxEndTimeout_s))
+    throw ConfigError({.place = "LocalLaunch::end_timeout_s",
+                       .found = "it is " + number_text(launch.end_timeout_s),
+                       .wanted = "0 to " + number_text(kMaxEndTimeout_s)});
+  if (launch.max_restarts < 0)
+    throw ConfigError({.place = "LocalLaunch::max_restarts",
+                       .found = "it is " + std::to_string(launch.max_restarts),
+                       .wanted = "0 or more"});
 }
 
-// The processes of a launch, from their start to their end.
+// What the starts of a launch have in common.
+struct Common {
+  const LocalLaunch& launch;
+  const PrivateFolder folder{};
+  ForwardedSignals signals{};
+  std::vector<int> asked{};  // signals that were passed on
+};
+
+// A start, counted from 0 on, and what has ended the one before.
+struct Start {
+  std::int64_t number = 0;
+  std::string reason{};
+};
+
+// The processes of a start, to their end.
 class LocalProcesses {
  public:
-  explicit LocalProcesses(const LocalLaunch& launch) : launch_(launch) {
-    for (std::int64_t rank = 0; rank < launch.num_processes; ++rank)
+  LocalProcesses(Common& common, Start start)
+      : common_(common), launch_(common.launch), start_(std::move(start)) {
+    for (std::int64_t rank = 0; rank < launch_.num_processes; ++rank)
       children_.emplace_back(
-          ChildStart{.program = launch.program.empty() ? launch.command.front() : launch.program,
-                     .command = launch.command,
+          ChildStart{.program = launch_.program.empty() ? launch_.command.front() : launch_.program,
+                     .command = launch_.command,
                      .variables = variables_of(rank),
                      .has_input_and_output = rank == 0},
-          signals_);
+          common_.signals);
   }
 
   int run() {
     for (take_ends(); are_running(); take_ends()) {
-      for (const int signal : signals_.wait(wait_ms())) forward(signal);
+      for (const int signal : common_.signals.wait(wait_ms())) forward(signal);
+      give_up_the_late();
       press();
     }
+    for (const int signal : common_.signals.wait(0)) forward(signal);  // that have come with the last end
     return failure_ ? failure_->exit_code : asked_exit_code_;
+  }
+
+  // What has ended them, where that need not come again.
+  std::optional<std::string> passing_failure() const {
+    const bool is_to_stop =
+        std::ranges::any_of(common_.asked, [](int signal) { return signal == SIGINT || signal == SIGTERM; });
+    if (!failure_ || is_to_stop) return std::nullopt;
+    const auto& codes = launch_.final_exit_codes;
+    const bool is_final =
+        failure_->signal == 0 && std::ranges::find(codes, failure_->exit_code) != codes.end();
+    return is_final ? std::nullopt : std::optional(failure_text_);
   }
 
  private:
@@ -90,14 +126,18 @@ class LocalProcesses {
     if (::getenv("OMP_NUM_THREADS") == nullptr) variables.emplace("OMP_NUM_THREADS", "1");
     variables["KINDLING_RANK"] = std::to_string(rank);
     variables["KINDLING_SIZE"] = std::to_string(launch_.num_processes);
-    variables["KINDLING_STORE_FILE"] = (folder_ / "store").string();
+    // A store that has lost a process is of no use any more.
+    const std::string suffix = start_.number == 0 ? "" : std::to_string(start_.number);
+    variables["KINDLING_STORE_FILE"] = (common_.folder / ("store" + suffix).c_str()).string();
+    variables["KINDLING_RESTART_COUNT"] = std::to_string(start_.number);
+    variables["KINDLING_RESTART_REASON"] = start_.reason;
     return variables;
   }
 
   bool are_running() const { return std::ranges::any_of(children_, &ChildProcess::is_running); }
 
   void forward(int signal) {
-    asked_.push_back(signal);
+    common_.asked.push_back(signal);
     send(signal);
   }
 
@@ -108,8 +148,10 @@ class LocalProcesses {
   void take_ends() {
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
       const auto end = children_[rank].take_end();
-      if (!end || end->exit_code == 0) continue;
-      if (is_as_asked(*end))
+      if (!end) continue;
+      if (end->exit_code == 0)
+        note_good_end();
+      else if (is_as_asked(*end))
         asked_exit_code_ = end->exit_code;
       else
         fail(rank, *end);
@@ -117,7 +159,7 @@ class LocalProcesses {
   }
 
   bool is_as_asked(const ProcessEnd& end) const {
-    return end.signal == 0 && std::ranges::find(asked_, end.exit_code - 128) != asked_.end();
+    return end.signal == 0 && std::ranges::find(common_.asked, end.exit_code - 128) != common_.asked.end();
   }
 
   void fail(std::size_t rank, const ProcessEnd& end) {
@@ -125,12 +167,32 @@ class LocalProcesses {
     if (failure_ && (failure_->exit_code != kLostOthers || end.exit_code == kLostOthers)) return;
     if (!failure_) next_press_ = Clock::now() + grace();
     failure_ = end;
-    std::string text = "process " + std::to_string(rank) + " of " + std::to_string(children_.size()) +
-                       (end.signal != 0 ? " was ended by signal " + std::to_string(end.signal) + " (" +
-                                              ::strsignal(end.signal) + ")"
-                                        : " has ended with exit code " + std::to_string(end.exit_code));
-    if (are_running()) text += "; the others have " + short_text(launch_.grace_s, 3) + " s to leave";
-    log_error(text);
+    failure_text_ =
+        name_of(rank) + (end.signal != 0 ? " was ended by signal " + std::to_string(end.signal) + " (" +
+                                               ::strsignal(end.signal) + ")"
+                                         : " has ended with exit code " + std::to_string(end.exit_code));
+    log_error(failure_text_ +
+              (are_running() ? "; the others have " + short_text(launch_.grace_s, 3) + " s to leave" : ""));
+  }
+
+  std::string name_of(std::size_t rank) const {
+    return "process " + std::to_string(rank) + " of " + std::to_string(children_.size());
+  }
+
+  void note_good_end() {
+    if (launch_.end_timeout_s > 0 && !late_from_) late_from_ = Clock::now() + seconds(launch_.end_timeout_s);
+  }
+
+  // Such as one that somebody has stopped when it had nothing more to do for the others.
+  void give_up_the_late() {
+    if (!late_from_ || failure_ || Clock::now() < *late_from_) return;
+    const auto late = std::ranges::find_if(children_, &ChildProcess::is_running);
+    if (late == children_.end()) return;
+    failure_ = ProcessEnd{.exit_code = kLostOthers};
+    failure_text_ = name_of(static_cast<std::size_t>(late - children_.begin())) + " has not ended " +
+                    short_text(launch_.end_timeout_s, 3) + " s after another one";
+    log_error(failure_text_);
+    next_press_ = Clock::now();
   }
 
   // Once one has failed: the others are asked to leave, and then made to.
@@ -142,25 +204,27 @@ class LocalProcesses {
     is_asked_to_leave_ = true;
   }
 
-  Clock::duration grace() const {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(launch_.grace_s));
+  static Clock::duration seconds(double number) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number));
   }
+  Clock::duration grace() const { return seconds(launch_.grace_s); }
 
-  // Until it is time to press; -1: as long as it takes.
+  // Until there is something to do; -1: as long as it takes.
   int wait_ms() const {
-    if (!next_press_) return -1;
-    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*next_press_ - Clock::now());
-    return static_cast<int>(std::max<std::int64_t>(rest.count(), 0));
+    const auto until = next_press_ ? next_press_ : failure_ ? std::nullopt : late_from_;
+    if (!until) return -1;
+    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
+    return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 86'400'000));
   }
 
+  Common& common_;
   const LocalLaunch& launch_;
-  const PrivateFolder folder_;
-  ForwardedSignals signals_;
-  std::vector<ChildProcess> children_;  // killed before the signals and the folder are given back
-  std::vector<int> asked_;              // signals that were passed on
-  int asked_exit_code_ = 0;             // of processes that have ended because of them
+  const Start start_;
+  std::vector<ChildProcess> children_;
+  int asked_exit_code_ = 0;  // of processes that have ended because of signals that were passed on
   std::optional<ProcessEnd> failure_;
-  std::optional<Clock::time_point> next_press_;
+  std::string failure_text_;
+  std::optional<Clock::time_point> next_press_, late_from_;
   bool is_asked_to_leave_ = false;
 };
 
@@ -168,7 +232,17 @@ class LocalProcesses {
 
 int run_local_processes(const LocalLaunch& launch) {
   require_usable(launch);
-  return LocalProcesses(launch).run();
+  Common common{.launch = launch};
+  for (Start start;;) {
+    LocalProcesses processes(common, start);
+    const int exit_code = processes.run();
+    const auto failure = processes.passing_failure();
+    if (!failure || start.number == launch.max_restarts) return exit_code;
+    ++start.number;
+    start.reason = *failure;
+    log_error("restart " + std::to_string(start.number) + " of " + std::to_string(launch.max_restarts) +
+              ", because " + *failure);
+  }
 }
 
 }  // namespace kindling

@@ -3,6 +3,7 @@
 #include "program/commands.h"
 #include "program/fit_run.h"
 #include "program/host_memory.h"
+#include "program/launched_run.h"
 #include "program/process_settings.h"
 #include "program/start_files.h"
 
@@ -28,26 +29,32 @@ int fit_in_group(FitInputs in) {
 
 }  // namespace
 
-int fit_command(const CommandContext& context) {
+int fit_command(const CommandContext& command) {
   StopOnSignal signals;
+  const bool is_to_run = !command.request.check && !command.request.print_config;
+  const LaunchPlace place = is_to_run ? launch_environment() : std::nullopt;
+  const StartRequest start = request_of_start(place, command.request);
+  const CommandContext context{start.request, command.registry, command.argc, command.argv};
   const LoadedConfig loaded = load_config(context.request, context.registry);
   if (loaded.only_asked) return 0;
   RunConfig& config = *loaded.config;
-  const auto place = place_among_processes(config);
+  require_number(place, config);
   const std::int64_t number = num_processes(place, config);
   const bool is_launcher = !place && number > 1;
   // What a warning is about, the first process sees, too.
   if (is_launcher || (place && place->rank > 0))
     configure_log({.level = LogLevel::error, .to_stderr = true, .file = {}});
   apply(config.process);
-  ResumePlan plan = plan_resume(context.request, context.registry, config);
+  if (!is_launcher) tell_who_restarts(place, config);
+  ResumePlan plan = start.begins_again_in.empty() ? plan_resume(context.request, context.registry, config)
+                                                  : ResumePlan{.begins_again_in = start.begins_again_in};
   if (plan.is_finished) return tell_finished(!place || place->rank == 0, plan);
   if (plan.run.empty()) require_no_search(place, config);
-  if (is_launcher) return launch_fit(context, number);
+  if (is_launcher) return launch_fit(context, number, config);
   // It is joined once all have made their plans: the first one will then change what these are made of.
   const Group group = place ? ProcessGroup::join(*place, config.distributed) : nullptr;
   try {
-    return fit_in_group({context, loaded, group, std::move(plan), signals});
+    return fit_in_group({context, loaded, place, group, std::move(plan), signals});
   } catch (const std::exception& error) {
     if (group) group->leave(error.what());
     throw;

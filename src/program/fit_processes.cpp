@@ -1,22 +1,16 @@
 #include "program/fit_processes.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/device/device.h"
 #include "kindling/launch/local_launch.h"
+#include "program/exit_codes.h"
 
 namespace kindling {
 namespace {
-
-void require_number(const LaunchEnvironment& place, std::int64_t num_processes) {
-  if (num_processes == 1 || num_processes == place.size || num_processes == place.local_size) return;
-  throw ConfigError({.place = "trainer.num_processes",
-                     .found = "it is " + std::to_string(num_processes) + ", but by " + place.launcher + " " +
-                              std::to_string(place.size) + " processes train together",
-                     .wanted = "the same number, or 1",
-                     .remedy = "leave it out where a launcher starts the processes"});
-}
 
 [[noreturn]] void refuse_search(const char* finder) {
   throw ConfigError({.place = finder,
@@ -28,10 +22,14 @@ void require_number(const LaunchEnvironment& place, std::int64_t num_processes) 
 
 }  // namespace
 
-std::optional<LaunchEnvironment> place_among_processes(const RunConfig& config) {
-  auto place = launch_environment();
-  if (place) require_number(*place, config.num_processes());
-  return place;
+void require_number(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
+  const std::int64_t number = config.num_processes();
+  if (!place || number == 1 || number == place->size || number == place->local_size) return;
+  throw ConfigError({.place = "trainer.num_processes",
+                     .found = "it is " + std::to_string(number) + ", but by " + place->launcher + " " +
+                              std::to_string(place->size) + " processes train together",
+                     .wanted = "the same number, or 1",
+                     .remedy = "leave it out where a launcher starts the processes"});
 }
 
 std::int64_t num_to_start(ProcessWish wish, std::int64_t num_cards) {
@@ -52,11 +50,25 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
   if (config.lr_finder.is_on) refuse_search("lr_finder");
 }
 
-int launch_fit(const CommandContext& context, std::int64_t num_processes) {
+int launch_fit(const CommandContext& context, std::int64_t num_processes, const RunConfig& config) {
+  // What is wrong with a config or with data stays so, a training that has diverged does so again, and one
+  // that a signal has stopped was to stop, also where it came to one of the processes alone.
+  const std::vector<int> final_exit_codes{kConfigErrorCode, kDataErrorCode, kDivergedCode, 128 + SIGINT,
+                                          128 + SIGTERM};
   return run_local_processes({.command = {context.argv, context.argv + context.argc},
                               .program = "/proc/self/exe",
                               .num_processes = num_processes,
-                              .grace_s = 1.5});
+                              .grace_s = 1.5,
+                              .end_timeout_s = std::min(config.distributed.timeout_s, 1e9),
+                              .max_restarts = config.restarts.max_restarts,
+                              .final_exit_codes = final_exit_codes});
+}
+
+void tell_who_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
+  if (config.restarts.max_restarts == 0 || (place && !place->store_file.empty())) return;
+  log_warning("distributed.max_restarts has no effect: " +
+              (place ? place->launcher + " has started the processes, and starts them anew or does not"
+                     : "a process alone is not started anew"));
 }
 
 std::string told_by_first(const Group& group, const std::string& text) {

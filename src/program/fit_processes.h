@@ -13,9 +13,8 @@
 // The processes that make one fit.
 namespace kindling {
 
-// What a launcher says. Throws ConfigError for what cannot be used, and for another number of processes than
-// that of the config.
-std::optional<LaunchEnvironment> place_among_processes(const RunConfig& config);
+// Throws ConfigError where a launcher has started another number of processes than that of the config.
+void require_number(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
 
 // How many the program is to start on a machine of so many cards: as many as num_processes says, or without
 // it one for each card that num_gpus lets it use.
@@ -30,8 +29,12 @@ std::int64_t num_processes(const std::optional<LaunchEnvironment>& place, const 
 // more.
 void require_no_search(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
 
-// Starts the program anew with the same arguments, so often; the exit code of the fit.
-int launch_fit(const CommandContext& context, std::int64_t num_processes);
+// Starts the program anew with the same arguments, so often; the exit code of the fit. Where one of the
+// processes is lost, all are started anew, as often as the config allows.
+int launch_fit(const CommandContext& context, std::int64_t num_processes, const RunConfig& config);
+// distributed.max_restarts is for processes that the program starts itself: says so where it is set for
+// others.
+void tell_who_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
 
 // nullptr stands for a process alone.
 using Group = std::shared_ptr<ProcessGroup>;

@@ -12,7 +12,9 @@
 #include "kindling/loggers/terminal.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
+#include "program/exit_codes.h"
 #include "program/finders.h"
+#include "program/launched_run.h"
 #include "program/process_settings.h"
 #include "program/run_folder.h"
 #include "program/run_log.h"
@@ -22,7 +24,6 @@
 namespace kindling {
 namespace {
 
-constexpr int kDiverged = 4;                                                           // exit code
 constexpr const char* kStatusTexts[] = {"finished", "stopped", "diverged", "failed"};  // as FitStatus
 
 // In run.json.
@@ -56,9 +57,12 @@ void log_of(const Group& group, const Request& request, const RunFolder& folder)
 }
 
 // The folder that the first process has, made or found.
-RunFolder folder_of(const Group& group, const RunConfig& config, const ResumePlan& plan) {
+RunFolder folder_of(const Group& group, const RunConfig& config, const ResumePlan& plan,
+                    const LaunchPlace& place) {
   if (!is_first(group)) return RunFolder::of_another_process(told_by_first(group, ""));
-  RunFolder folder = plan.run.empty() ? RunFolder(config.folder.dir, config.run.name) : RunFolder(plan.run);
+  const std::filesystem::path& former = plan.run.empty() ? plan.begins_again_in : plan.run;
+  RunFolder folder = former.empty() ? RunFolder(config.folder.dir, config.run.name) : RunFolder(former);
+  if (plan.run.empty()) remember_run(place, folder.path());
   told_by_first(group, std::filesystem::absolute(folder.path()).string());
   return folder;
 }
@@ -75,15 +79,26 @@ std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const Ru
   return std::make_shared<ModelCheckpoint>(options);
 }
 
-// The config of a run that goes on takes the place of the former one when it has taken up the saved state.
-class ConfigOnResume : public Callback {
+// Of a run that goes on: its config takes the place of the former one when it has taken up the saved state.
+// Behind its first step what it does not go on from has been put aside, and a restart of its processes takes
+// its latest checkpoint instead of what the command names.
+class TakenUpRun : public Callback {
  public:
-  ConfigOnResume(const RunFolder& folder, const RunConfig& config) : folder_(folder), config_(config) {}
-  void on_resume(Trainer&, Module&) override { folder_.write_config(config_.text()); }
+  TakenUpRun(const RunFolder& folder, const RunConfig& config, LaunchPlace place)
+      : folder_(folder), config_(config), place_(std::move(place)) {}
+  void on_resume(Trainer&, Module&) override {
+    folder_.write_config(config_.text());
+    is_to_be_remembered_ = true;
+  }
+  void on_train_batch_end(Trainer&, Module&) override {
+    if (std::exchange(is_to_be_remembered_, false)) remember_run(place_, folder_.path());
+  }
 
  private:
   const RunFolder& folder_;
   const RunConfig& config_;
+  const LaunchPlace place_;
+  bool is_to_be_remembered_ = false;
 };
 
 // LibTorch's profiler tells stderr of its start and its end, where the table of epochs is to stand.
@@ -96,7 +111,7 @@ class FitRun {
       : in_(std::move(inputs)),
         config_(*in_.loaded.config),
         request_(spoken_request(in_.group, in_.context.request)),
-        folder_(folder_of(in_.group, config_, in_.plan)),
+        folder_(folder_of(in_.group, config_, in_.plan, in_.place)),
         checkpoint_(checkpoint_of(config_, folder_)) {
     if (!in_.plan.run.empty()) plan_again();
     config_.resume = {};  // is about this start, not about the run
@@ -110,6 +125,7 @@ class FitRun {
         EpochTableOptions{.monitor = monitor.name, .higher_is_better = monitor.higher_is_better});
     if (in_.plan.is_finished) return;
     log_of(in_.group, in_.context.request, folder_);
+    if (const std::string text = restart_text(in_.place); !text.empty()) log_info(text);
     if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
     folder_.write_command(in_.context.argc, in_.context.argv);
     if (in_.group) summary_.num_processes = in_.group->size();
@@ -183,7 +199,7 @@ class FitRun {
     if (is_first(in_.group)) screen_->show_end(result);
     // A signal may have come to one of the processes alone. None leaves before the first has written all.
     const int signal_code = largest(in_.group, in_.signals.exit_code());
-    if (result.status == FitStatus::diverged) return kDiverged;
+    if (result.status == FitStatus::diverged) return kDivergedCode;
     if (result.reason == FitReason::time) tell_how_to_go_on();
     return result.reason == FitReason::requested ? end_by_signal(signal_code) : 0;
   }
@@ -211,14 +227,19 @@ class FitRun {
   // Those of the program come first: their places are the same in every run.
   TrainerOptions trainer_options() const {
     TrainerOptions options = config_.trainer_options();
-    if (is_first(in_.group)) options.nonfinite_dir = options.profile_dir = folder_.path();
+    options.nonfinite_dir = folder_.path();
+    if (is_first(in_.group)) options.profile_dir = folder_.path();
     if (options.profile) keep_profiler_quiet();
     if (in_.plan.run.empty()) options.optimizer = with_start(options.optimizer, config_.optimizer_start);
     options.process_group = in_.group;
-    options.callbacks.insert(options.callbacks.begin(), {std::make_shared<RunLog>(), screen_, checkpoint_,
-                                                         std::make_shared<ConfigOnResume>(folder_, config_)});
+    options.callbacks.insert(options.callbacks.begin(),
+                             {std::make_shared<RunLog>(), screen_, checkpoint_, taken_up_run()});
     if (is_first(in_.group)) add_loggers(options);
     return options;
+  }
+
+  std::shared_ptr<Callback> taken_up_run() const {
+    return std::make_shared<TakenUpRun>(folder_, config_, is_first(in_.group) ? in_.place : std::nullopt);
   }
 
   void add_loggers(TrainerOptions& options) const {
@@ -227,6 +248,8 @@ class FitRun {
     if (config_.folder.csv)
       options.loggers.push_back(std::make_shared<CsvLogger>(folder_.file("metrics.csv")));
     for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
+    if (in_.plan.begins_again_in.empty()) return;
+    for (const auto& logger : options.loggers) logger->resume_at({});  // without what the start before wrote
   }
 
   void write_summary() {

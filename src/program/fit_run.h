@@ -14,6 +14,7 @@ namespace kindling {
 struct FitInputs {
   const CommandContext& context;
   const LoadedConfig& loaded;
+  std::optional<LaunchEnvironment> place;  // nothing: this process alone
   Group group;
   ResumePlan plan;
   StopOnSignal& signals;

@@ -10,6 +10,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "program/commands.h"
+#include "program/exit_codes.h"
 #include "program/host_memory.h"
 
 namespace kindling {
@@ -56,9 +57,9 @@ int run_program(int argc, char** argv, const Registry& registry) {
     require_written_output();
     return exit_code;
   } catch (const ConfigError& error) {
-    return say(2, error.what());
+    return say(kConfigErrorCode, error.what());
   } catch (const DataError& error) {
-    return say(3, error.what());
+    return say(kDataErrorCode, error.what());
   } catch (const std::exception& error) {
     return say(1, error.what());
   }

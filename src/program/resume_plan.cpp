@@ -102,7 +102,7 @@ ResumePlan place_of(const Request& request, const RunConfig& config) {
     return {.run = run_of(path), .checkpoint = checkpoint_at(fs::absolute(path).lexically_normal())};
   }
   const auto run = newest_run(config.folder.dir, config.run.name);
-  if (!run || num_files(checkpoints_of(*run)) == 0)
+  if (!run || !has_checkpoints(*run))
     return {.note = "nothing to go on with in " + (fs::path(config.folder.dir) / config.run.name).string() +
                     ": a new run"};
   return {.run = *run, .checkpoint = asked == "last" ? newest_of(*run) : best_of(*run, config)};
@@ -125,6 +125,8 @@ std::string place_text(const CheckpointInfo& checkpoint) {
 }  // namespace
 
 fs::path checkpoints_of(const fs::path& run) { return run / "checkpoints"; }
+
+bool has_checkpoints(const fs::path& run) { return num_files(checkpoints_of(run)) > 0; }
 
 fs::path run_of(const fs::path& path) {
   const fs::path absolute = fs::absolute(path).lexically_normal();

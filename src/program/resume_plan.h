@@ -14,6 +14,7 @@ namespace kindling {
 // Where a fit begins.
 struct ResumePlan {
   std::filesystem::path run{};                 // that goes on; empty: a new run
+  std::filesystem::path begins_again_in{};     // a new run in the folder of one that had no checkpoint yet
   std::optional<CheckpointInfo> checkpoint{};  // of it
   std::string note{};                          // what is to be said of it; empty: nothing
   bool is_finished = false;                    // nothing is left to be trained
@@ -24,6 +25,7 @@ struct ResumePlan {
 std::filesystem::path run_of(const std::filesystem::path& path);
 // The checkpoints of a run.
 std::filesystem::path checkpoints_of(const std::filesystem::path& run);
+bool has_checkpoints(const std::filesystem::path& run);  // whole or not
 
 // By --resume, else by checkpoint.resume. Throws CheckpointError when the run has no checkpoint to go on
 // from, ConfigError with every key that differs from the run's config and may change its numbers, unless the

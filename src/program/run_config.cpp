@@ -69,7 +69,7 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   if (!trainer_.max_epochs && !trainer_.max_steps && !reader.has("trainer.max_epochs") &&
       !reader.has("trainer.max_steps"))
     reader.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");
-  table(reader, "distributed", {OptionSet::of(distributed)});
+  table(reader, "distributed", {OptionSet::of(distributed), OptionSet::of(restarts)});
   table(reader, "checkpoint", {OptionSet::of(checkpoint), OptionSet::of(resume)});
   read_techniques(reader);
   read_finders(reader);

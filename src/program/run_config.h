@@ -82,6 +82,7 @@ class RunConfig {
   RunFolderOptions folder;
   ProcessOptions process;
   DistributedOptions distributed;
+  RestartOptions restarts;
 
  private:
   // Reads a table, which text() prints from then on.

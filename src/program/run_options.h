@@ -84,6 +84,15 @@ struct ResumeOptions {
               "folder or checkpoint"}));
 };
 
+// [distributed], beside what a group of processes knows.
+struct RestartOptions {
+  std::int64_t max_restarts = 0;
+
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "max_restarts", &RestartOptions::max_restarts,
+      {.doc = "how often num_processes starts all processes anew when one is lost", .min = 0}));
+};
+
 // [lr_finder], beside how it searches.
 struct LrFinderUse {
   bool update_attr = true;

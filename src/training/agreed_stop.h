@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <span>
+#include <utility>
 
 #include "kindling/distributed/process_group.h"
 #include "kindling/training/stop_token.h"
@@ -11,7 +13,7 @@ namespace kindling {
 
 // The end of a training before its time. A process alone stops when its token says so. Of several processes
 // each only wishes it, by a vote that travels with the gradients of every step, and all of them stop behind
-// the step in which one has voted so.
+// the step in which one has voted so. A save that one of them wishes travels in the same way.
 class AgreedStop {
  public:
   // `group` outlives it; nullptr: this process alone.
@@ -25,10 +27,16 @@ class AgreedStop {
   const StopToken* at_once() const noexcept { return group_ != nullptr ? nullptr : &token_; }
   void reset() noexcept;
 
-  // One number for each reason, 1 for this process's.
-  static constexpr std::size_t kNumVotes = static_cast<std::size_t>(FitReason::time) + 1;
+  // Is asked for each vote of several processes: whether this one wishes a save.
+  void ask_for_saves(std::function<bool()> wishes_save) { wishes_save_ = std::move(wishes_save); }
+  // Whether one has wished it since the last call: the same in all processes.
+  bool take_save() noexcept { return std::exchange(has_heard_of_save_, false); }
+
+  // One number for each reason, 1 for this process's, and one for a save.
+  static constexpr std::size_t kNumReasons = static_cast<std::size_t>(FitReason::time) + 1,
+                               kNumVotes = kNumReasons + 1;
   using Votes = std::array<float, kNumVotes>;
-  Votes votes() const noexcept;
+  Votes votes() const;
   // The sums of all votes: the same in all processes.
   void hear(std::span<const float> sums) noexcept;
   // A vote of its own, for which all processes wait.
@@ -38,6 +46,8 @@ class AgreedStop {
   StopToken token_;
   ProcessGroup* group_;
   FitReason agreed_ = FitReason::finished;
+  std::function<bool()> wishes_save_;
+  bool has_heard_of_save_ = false;
 };
 
 }  // namespace kindling

@@ -17,7 +17,9 @@ AutomaticStep::AutomaticStep(std::unique_ptr<BatchGradients> gradients, TrainSta
       window_(options.accumulate_grad_batches),
       group_of_norms_(options.sync_batchnorm ? options.process_group : nullptr) {
   state_.log.column("train_loss");  // comes first in records
-  if (state_.streams.are_used()) shards_.emplace(state_);
+  if (state_.streams.are_used())
+    shards_.emplace(state_, options.accumulate_grad_batches / state_.streams.size(),
+                    options.process_group.get());
 }
 
 void AutomaticStep::run(const Batch& batch, bool ends_window) {

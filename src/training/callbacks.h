@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -47,6 +48,16 @@ class Callbacks {
     for (const auto& average : averages_)
       if (average->evaluates()) return average.get();
     return nullptr;
+  }
+
+  // Of several processes: whether this one wishes a save, and that one of them has done so. Those who save
+  // ask the others at the end of the batch.
+  bool wish_save() const {
+    return std::ranges::any_of(checkpoints_,
+                               [](const auto& checkpoint) { return checkpoint->wishes_save(); });
+  }
+  void tell_of_wish() const {
+    for (const auto& checkpoint : checkpoints_) checkpoint->hear_of_wish();
   }
 
   // The latest call has not come to its end: some have heard of its moment, others not.

@@ -101,36 +101,62 @@ void add_sentence(std::string& text, const std::string& sentence) {
 void DivergenceReport::tell(const RowTag& step, std::int64_t num_batches, const BatchSource* source) {
   if (step_) return;
   step_ = step.global_step;
-  std::string found = "its batch came from an own loop and is not known";
-  try {
-    if (source != nullptr) found = replay(step, num_batches, *source);
-  } catch (const std::exception& error) {
-    found = std::string("doing it once more has failed: ") + error.what();
-  }
+  const std::string found = source != nullptr ? told_by_all(step, num_batches, *source)
+                                              : "its batch came from an own loop and is not known";
   log_warning("the training loss or a gradient is not finite from step " + std::to_string(*step_) +
               " on: training ends here. Of this step: " + found +
               ". A smaller learning rate or gradient_clip_val may help");
 }
 
-// Up to the batch in which something is found.
-std::string DivergenceReport::replay(RowTag step, std::int64_t num_batches, const BatchSource& source) {
-  const ReplayScope scope(state_, info_, step);
-  BatchSource again = source;  // with a place of its own
-  again.seek(state_.progress.epoch, step.batch);
-  Batch batch;
-  std::string found;
-  for (; found.empty() && num_batches > 0; --num_batches) {
-    step.batch = state_.progress.batch;
-    if (!again.next(batch)) return "the data does not give its batch again";
-    found = findings_of(batch);
-    ++state_.progress.batch;
-  }
-  if (found.empty())
-    found =
+// Whose batch is to blame is known when each has looked at its own. Those save theirs; where nothing is found
+// anywhere, it may have been any of them.
+std::string DivergenceReport::told_by_all(const RowTag& step, std::int64_t num_batches,
+                                          const BatchSource& source) {
+  ProcessGroup* const group = options_.process_group.get();
+  Replayed own = replayed(step, num_batches, source);
+  const auto findings = group != nullptr ? group->all_gather(own.found) : std::vector{own.found};
+  if (std::ranges::all_of(findings, &std::string::empty))
+    own.found =
         "when it was done once more everything was finite, so it hangs on random numbers or on what changes "
         "from step to step";
-  add_sentence(found, save(batch, step, found));
-  return found;
+  if (!own.found.empty()) add_sentence(own.found, save(own));
+  if (group == nullptr) return own.found;
+  if (!own.found.empty())
+    own.found = "process " + std::to_string(group->rank()) + ", batch " + std::to_string(own.step.batch) +
+                " (counted from 0): " + own.found;
+  std::string all;
+  for (const std::string& told : group->all_gather(own.found)) add_sentence(all, told);
+  return all;
+}
+
+DivergenceReport::Replayed DivergenceReport::replayed(const RowTag& step, std::int64_t num_batches,
+                                                      const BatchSource& source) {
+  Replayed replayed{.step = step};
+  try {
+    replay(replayed, num_batches, source);
+  } catch (const std::exception& error) {
+    replayed.found = std::string("doing it once more has failed: ") + error.what();
+  }
+  return replayed;
+}
+
+// Up to the batch in which something is found.
+void DivergenceReport::replay(Replayed& replayed, std::int64_t num_batches, const BatchSource& source) {
+  const ReplayScope scope(state_, info_, replayed.step);
+  BatchSource again = source;  // with a place of its own
+  again.seek(state_.progress.epoch, replayed.step.batch);
+  for (; replayed.found.empty() && num_batches > 0; --num_batches) {
+    replayed.step.batch = state_.progress.batch;
+    replayed.batch = {};
+    Batch batch;
+    if (again.next(batch)) {
+      replayed.found = findings_of(batch);
+      replayed.batch = batch;
+    } else {
+      replayed.found = "the data does not give its batch again";
+    }
+    ++state_.progress.batch;
+  }
 }
 
 std::string DivergenceReport::findings_of(const Batch& batch) {
@@ -186,9 +212,11 @@ bool DivergenceReport::is_protected() const {
                              [](const auto& item) { return NonfiniteGuard::protects(*item.second); });
 }
 
-std::string DivergenceReport::save(const Batch& batch, const RowTag& step,
-                                   const std::string& findings) const {
-  if (options_.nonfinite_dir.empty()) return {};
+// No two processes write the same file.
+std::string DivergenceReport::save(const Replayed& replayed) const {
+  const auto& [findings, batch, step] = replayed;
+  if (options_.nonfinite_dir.empty() || batch.tensors().empty()) return {};
+  const std::int64_t rank = options_.process_group ? options_.process_group->rank() : 0;
   StateDict saved;
   for (std::size_t i = 0; i < batch.tensors().size(); ++i)
     saved.tensors.emplace_back("batch." + std::to_string(i), batch.tensors()[i]);
@@ -196,9 +224,10 @@ std::string DivergenceReport::save(const Batch& batch, const RowTag& step,
                     {"epoch", std::to_string(state_.progress.epoch)},
                     {"batch", std::to_string(step.batch)},
                     {"found", findings}};
-  char name[64];
-  std::snprintf(name, sizeof(name), "nonfinite-step-%08lld.safetensors",
-                static_cast<long long>(step.global_step));
+  char number[32];
+  std::snprintf(number, sizeof(number), "%08lld", static_cast<long long>(step.global_step));
+  const std::string name = std::string("nonfinite-step-") + number +
+                           (rank > 0 ? ".rank" + std::to_string(rank) : "") + ".safetensors";
   try {
     save_safetensors(saved, options_.nonfinite_dir / name);
   } catch (const std::exception& error) {

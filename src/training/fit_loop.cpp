@@ -36,6 +36,7 @@ bool must_stop(const FitParts& fit) {
   return fit.stop.stop_requested() || has_all_steps(fit);
 }
 
+// Several processes come here at once, with the whole log on the host: they tell together.
 void stop_if_diverged(const FitParts& fit) {
   if (fit.divergence.step()) return;  // it has been told
   const auto step = fit.report.first_diverged();
@@ -96,7 +97,12 @@ void after_update(const FitParts& fit) {
     fit.callbacks.average_after_step(*fit.state.model);
   }
   fit.report.after_step();
-  if (fit.report.has_met_divergence()) stop_if_diverged(fit);
+  if (!fit.report.has_met_divergence()) return;
+  // When a row comes to the host, it does so in each process by itself.
+  if (fit.group != nullptr)
+    fit.stop.request_stop(FitReason::diverged);
+  else
+    stop_if_diverged(fit);
 }
 
 // An own loop may leave a window before it is full.
@@ -242,6 +248,7 @@ void train_batch(const FitParts& fit, const Batch& batch) {
   if (fit.state.accumulated_batches == 0 && is_validation_due(fit))
     fit.state.progress.phase = Phase::validation;
   fit.state.is_torn = false;
+  if (fit.state.accumulated_batches == 0 && fit.stop.take_save()) fit.callbacks.tell_of_wish();
   fit.callbacks.call(&Callback::on_train_batch_end, model);
 }
 

@@ -22,26 +22,57 @@ void put_back(const std::vector<at::Tensor>& tensors, const std::vector<at::Tens
 }  // namespace
 
 GradientShards::Scope::Scope(GradientShards& shards, std::int64_t i)
-    : shards_(shards), i_(i), random_(shards.state_.streams, i) {
-  if (i_ == 0) {
-    shards_.levels_.clear();  // of a step that has thrown
-    shards_.buffers_ = shards_.state_.model->buffers();
-    shards_.at_start_ = copies_of(shards_.buffers_);
-  } else {
+    : shards_(shards),
+      shard_(i % shards.state_.streams.size()),
+      random_(shards.state_.streams, i % shards.state_.streams.size()) {
+  if (i == 0) shards_.begin_window();
+  shards_.shard_ = shard_;
+  shards_.batch_ = i / shards_.state_.streams.size();
+  if (shard_ == 0)
+    shards_.begin_batch();
+  else
     put_back(shards_.buffers_, shards_.at_start_);
-  }
 }
 
 GradientShards::Scope::~Scope() {
-  if (i_ == 0) shards_.of_first_ = copies_of(shards_.buffers_);
+  if (shard_ == 0) shards_.of_first_ = copies_of(shards_.buffers_);
+}
+
+// What is there is of a step that has thrown.
+void GradientShards::begin_window() {
+  levels_.clear();
+  sums_.assign(static_cast<std::size_t>(state_.streams.size()), std::nullopt);
+  buffers_ = state_.model->buffers();
+}
+
+// From the buffers that the first shard of the batch before has left, which process 0 has.
+void GradientShards::begin_batch() {
+  if (batch_ > 0) {
+    put_back(buffers_, of_first_);
+    std::vector<at::Tensor> of_all;
+    for (const at::Tensor& buffer : buffers_)
+      if (buffer.defined() && buffer.numel() > 0 && buffer.is_floating_point()) of_all.push_back(buffer);
+    if (group_ != nullptr) group_->broadcast(of_all);
+  }
+  at_start_ = copies_of(buffers_);
+}
+
+// A sum that will grow no more goes into the tree at once, and is no memory of its own any more.
+void GradientShards::take(const Optimizer& optimizer) {
+  Gradients gradients;
+  for (at::Tensor parameter : optimizer.parameters()) {
+    gradients.push_back(std::exchange(parameter.mutable_grad(), {}));
+  }
+  std::optional<Gradients>& sum = sums_[static_cast<std::size_t>(shard_)];
+  if (sum)
+    add(*sum, std::move(gradients));
+  else
+    sum = std::move(gradients);
+  if (batch_ + 1 == num_batches_) put_into_tree(*std::exchange(sum, std::nullopt));
 }
 
 // A binary counter: two sums of as many shards become one of twice as many.
-void GradientShards::take(const Optimizer& optimizer) {
-  Gradients sum;
-  for (at::Tensor parameter : optimizer.parameters()) {
-    sum.push_back(std::exchange(parameter.mutable_grad(), {}));
-  }
+void GradientShards::put_into_tree(Gradients sum) {
   std::size_t level = 0;
   for (; level < levels_.size() && levels_[level]; ++level) {
     Gradients left = std::move(*levels_[level]);
@@ -69,6 +100,8 @@ void GradientShards::add(Gradients& to, Gradients from) {
 }
 
 void GradientShards::give(const Optimizer& optimizer) {
+  for (std::optional<Gradients>& rest : sums_)  // of a window that has ended before it was full
+    if (rest) put_into_tree(*std::exchange(rest, std::nullopt));
   std::optional<Gradients> sum;
   for (std::optional<Gradients>& level : levels_) {
     if (!level) continue;

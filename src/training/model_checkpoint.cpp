@@ -44,6 +44,7 @@ class ModelCheckpoint::Impl {
     latest_time_ = SaveClock::now();
     saved_.reset();
     is_waiting_ = false;
+    has_heard_of_wish_ = false;
   }
 
   // A former save that has failed is heard of here.
@@ -54,16 +55,27 @@ class ModelCheckpoint::Impl {
   // Between two steps. A save that falls due while the one before is being written is made as soon as that is
   // done: the training does not wait.
   bool is_due(const Progress& at) {
-    if (group_) return is_step_to_save(at);
-    if (has_fallen_due(at)) is_waiting_ = true;
-    return is_waiting_ && !(thread_ && thread_->is_busy());
+    if (group_) {
+      const bool is_asked = std::exchange(has_heard_of_wish_, false) && is_wished_by_any(/*can_wait=*/true);
+      return is_asked || is_step_to_save(at);
+    }
+    if (is_step_to_save(at)) is_waiting_ = true;
+    return wishes_save() && !is_writing();
   }
+
+  // Whether a save has fallen due here that does not hang on steps, or has not been made yet.
+  bool wishes_save() {
+    if (is_open_ && (requested.exchange(false, std::memory_order_relaxed) || is_time())) is_waiting_ = true;
+    return is_waiting_;
+  }
+  void hear_of_wish() { has_heard_of_wish_ = true; }
 
   void save(Trainer& trainer, const Record* record = nullptr) {
     finish();  // it may have failed, and its copy is needed again
     is_waiting_ = false;
+    requested.store(false, std::memory_order_relaxed);  // what is asked for until here is made here
     const Progress at = trainer.progress();
-    if (saved_ == at) return;
+    if (is_saved_by_all(at)) return;
     latest_time_ = SaveClock::now();
     or_tell([&] { write(trainer, at, record); });
   }
@@ -89,8 +101,7 @@ class ModelCheckpoint::Impl {
   // Whether a save has fallen due that does not hang on steps; of several processes, in any of them.
   bool is_asked() {
     if (!group_) return requested.exchange(false, std::memory_order_relaxed) || is_waiting_;
-    const auto all = group_->all_gather(has_fallen_due(std::nullopt) ? "1" : "0");
-    return std::ranges::find(all, "1") != all.end();
+    return is_wished_by_any(/*can_wait=*/false);
   }
 
   bool higher_is_better() const { return monitor_.higher_is_better; }
@@ -127,13 +138,26 @@ class ModelCheckpoint::Impl {
     }
   }
 
+  // Asked in all processes at once. While process 0 is writing, wishes stand, unless they cannot wait.
+  bool is_wished_by_any(bool can_wait) {
+    const auto all = group_->all_gather(can_wait && is_writing() ? "later" : wishes_save() ? "1" : "0");
+    return all.front() != "later" && std::ranges::find(all, "1") != all.end();
+  }
+
+  // A save that has failed has done so in process 0 alone.
+  bool is_saved_by_all(const Progress& at) {
+    if (!group_) return saved_ == at;
+    const auto all = group_->all_gather(saved_ == at ? "1" : "0");
+    return std::ranges::find(all, "0") == all.end();
+  }
+
+  bool is_writing() { return thread_ && thread_->is_busy(); }
+
   bool is_step_to_save(const Progress& at) const {
     return options.every_n_steps && at.global_step % *options.every_n_steps == 0;
   }
 
-  bool has_fallen_due(const std::optional<Progress>& at) {
-    if (requested.exchange(false, std::memory_order_relaxed)) return true;
-    if (at && is_step_to_save(*at)) return true;
+  bool is_time() const {
     return options.every_minutes && SaveClock::now() - latest_time_ >=
                                         std::chrono::duration<double, std::ratio<60>>(*options.every_minutes);
   }
@@ -179,8 +203,9 @@ class ModelCheckpoint::Impl {
   std::optional<CheckpointFolder> folder_;  // of process 0
   std::optional<Progress> saved_;           // where the latest checkpoint stands
   SaveClock::time_point latest_time_;
-  bool is_waiting_ = false;  // a save that has fallen due
-  StateCopy copy_;           // what the thread writes
+  bool is_waiting_ = false;         // a save that has fallen due
+  bool has_heard_of_wish_ = false;  // of one of several processes
+  StateCopy copy_;                  // what the thread writes
   std::optional<SaveThread> thread_;
 };
 
@@ -189,6 +214,9 @@ ModelCheckpoint::ModelCheckpoint(ModelCheckpointOptions options)
 ModelCheckpoint::~ModelCheckpoint() = default;
 
 void ModelCheckpoint::request_save() noexcept { impl_->requested.store(true, std::memory_order_relaxed); }
+
+bool ModelCheckpoint::wishes_save() { return impl_->wishes_save(); }
+void ModelCheckpoint::hear_of_wish() noexcept { impl_->hear_of_wish(); }
 
 void ModelCheckpoint::finish() {
   impl_->finish();

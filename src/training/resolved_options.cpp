@@ -22,8 +22,8 @@ void require_processes(const TrainerOptions& options) {
                          "sets process_group = ProcessGroup::from_environment()"});
 }
 
-// The shards of each process are the batches of its window.
-std::int64_t shards_of_process(const TrainerOptions& options) {
+// The shards of a process are batches to it: a window has those of each of its global batches.
+std::int64_t shards_of_window(const TrainerOptions& options) {
   const std::int64_t shards = options.gradient_shards,
                      size = options.process_group ? options.process_group->size() : 1;
   const auto refuse = [&](const std::string& found, const std::string& wanted) {
@@ -44,9 +44,7 @@ std::int64_t shards_of_process(const TrainerOptions& options) {
         {.place = "trainer.sync_batchnorm",
          .found = "it is set, and with gradient_shards each shard has batch statistics of its own",
          .wanted = "one of the two"});
-  if (options.accumulate_grad_batches > 1)
-    refuse("accumulate_grad_batches is " + std::to_string(options.accumulate_grad_batches), "1 beside it");
-  return shards / size;
+  return options.accumulate_grad_batches * (shards / size);
 }
 
 }  // namespace
@@ -56,7 +54,7 @@ TrainerOptions resolved(TrainerOptions options) {
   validate(options, "TrainerOptions");
   if (options.process_group && options.process_group->size() == 1) options.process_group = nullptr;
   require_processes(options);
-  if (options.gradient_shards > 1) options.accumulate_grad_batches = shards_of_process(options);
+  if (options.gradient_shards > 1) options.accumulate_grad_batches = shards_of_window(options);
   if (options.fast_dev_run) {
     options.max_epochs = 1;
     options.max_steps = 1;

@@ -70,6 +70,7 @@ Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
       divergence(state, *info, options) {
   info->progress = &state.progress;
   info->stop = &stop;
+  stop.ask_for_saves([this] { return callbacks.wish_save(); });
   if (options.num_threads) at::set_num_threads(static_cast<int>(*options.num_threads));
 }
 
@@ -133,7 +134,7 @@ void Trainer::Impl::give_shapes(Module& model, DataModule& from) {
 void Trainer::Impl::share(BatchSource& source) const { source.shard(group()->rank(), group()->size()); }
 
 void Trainer::Impl::share_training(BatchSource& source) const {
-  const std::int64_t own = options.accumulate_grad_batches;
+  const std::int64_t size = group() != nullptr ? group()->size() : 1, own = options.gradient_shards / size;
   if (options.gradient_shards > 1)
     source.cut((group() != nullptr ? group()->rank() : 0) * own, own, options.gradient_shards);
   else if (group() != nullptr)

@@ -130,6 +130,11 @@ TEST(LaunchEnvironment, KnowsWhoServesTheStoreAndHowOftenItWasRestarted) {
   EXPECT_FALSE(served_by_rank_0->has_agent_store);
   EXPECT_FALSE(
       launched_by(kPlainRanks + VariableMap{{"TORCHELASTIC_USE_AGENT_STORE", "True"}})->has_agent_store);
+  EXPECT_EQ(launched_by(kOwnRank)->restart_count, 0);
+  const auto own = launched_by(
+      kOwnRank + VariableMap{{"KINDLING_RESTART_COUNT", "2"}, {"KINDLING_RESTART_REASON", "it was lost"}});
+  EXPECT_EQ(own->restart_count, 2);
+  EXPECT_EQ(own->restart_reason, "it was lost");
 }
 
 TEST(LaunchEnvironment, BelievesTheLauncherThatIsClosest) {

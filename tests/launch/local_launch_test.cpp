@@ -174,6 +174,92 @@ TEST_F(LocalLaunchTest, EndsAsTheFirstThatFails) {
           "process 2 of 3 was ended by signal 11 (Segmentation fault); the others have 0.2 s to leave"}));
 }
 
+TEST_F(LocalLaunchTest, StartsAllAnewWhenOneIsLost) {
+  // Nobody fails before all have written.
+  LocalLaunch launch = script(
+      "echo $KINDLING_RESTART_COUNT: $KINDLING_RESTART_REASON >>starts$KINDLING_RANK\n"
+      "echo $KINDLING_STORE_FILE >>stores$KINDLING_RANK\n"
+      "n=$KINDLING_RESTART_COUNT; touch ready$n$KINDLING_RANK\n"
+      "while ! [ -e ready${n}0 -a -e ready${n}1 -a -e ready${n}2 ]; do sleep 0.01; done\n"
+      "[ $KINDLING_RANK$n = 10 ] && kill -KILL $$\n"
+      "[ $KINDLING_RANK$n = 21 ] && exit 7\n"
+      "[ $n = 2 ] || exec sleep 60",
+      3);
+  launch.max_restarts = 5;
+  std::vector<std::string> messages;
+  set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
+  EXPECT_EQ(run_local_processes(launch), 0);
+  set_log_observer({});
+  expect_no_children();
+  const std::string killed = "process 1 of 3 was ended by signal 9 (Killed)",
+                    left = "process 2 of 3 has ended with exit code 7";
+  EXPECT_EQ(messages, (std::vector<std::string>{
+                          killed + "; the others have 0.2 s to leave", "restart 1 of 5, because " + killed,
+                          left + "; the others have 0.2 s to leave", "restart 2 of 5, because " + left}));
+  std::vector<std::filesystem::path> stores;
+  std::istringstream lines(text("stores0"));
+  for (std::string line; std::getline(lines, line);) stores.emplace_back(line);
+  ASSERT_EQ(stores.size(), 3u);
+  EXPECT_NE(stores[0], stores[1]);
+  EXPECT_NE(stores[1], stores[2]);
+  EXPECT_EQ(stores[0].parent_path(), stores[2].parent_path());
+  EXPECT_FALSE(std::filesystem::exists(stores[0].parent_path()));
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_EQ(text("starts" + std::string(rank)), "0:\n1: " + killed + "\n2: " + left + "\n");
+    EXPECT_EQ(text("stores" + std::string(rank)), text("stores0"));
+  }
+}
+
+TEST_F(LocalLaunchTest, GivesUpAfterSoManyRestarts) {
+  LocalLaunch launch = script("echo >>starts$KINDLING_RANK; exit 1$KINDLING_RESTART_COUNT", 2, 60);
+  for (const int max_restarts : {0, 1, 3}) {
+    launch.max_restarts = max_restarts;
+    std::filesystem::remove(scratch_ / "starts1");
+    EXPECT_EQ(run_local_processes(launch), 10 + max_restarts);
+    EXPECT_EQ(text("starts1"), std::string(static_cast<std::size_t>(max_restarts) + 1, '\n'));
+  }
+}
+
+TEST_F(LocalLaunchTest, DoesNotStartAnewWhatWouldEndInTheSameWay) {
+  LocalLaunch launch = script("echo >>starts$KINDLING_RANK; [ $KINDLING_RANK = 1 ] && exit 3; exit 1", 2, 60);
+  launch.max_restarts = 2;
+  launch.final_exit_codes = {2, 3};
+  EXPECT_EQ(run_local_processes(launch), 3);
+  EXPECT_EQ(text("starts0"), "\n");
+  // What a signal has ended has said nothing, whatever its code.
+  launch = script("echo >>killed$KINDLING_RANK; [ $KINDLING_RANK = 1 ] && kill -KILL $$; exit 1", 2, 60);
+  launch.max_restarts = 2;
+  launch.final_exit_codes = {1, 128 + SIGKILL};
+  EXPECT_EQ(run_local_processes(launch), 128 + SIGKILL);
+  EXPECT_EQ(text("killed1"), "\n\n\n");
+}
+
+// Nor where a process takes the signal badly, or has failed before it comes.
+TEST_F(LocalLaunchTest, DoesNotStartAnewWhatWasToStop) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string name = std::to_string(signal) + "id";
+    std::thread sender([&] {
+      wait_until([&] { return have(name, 2); });
+      ::kill(::getpid(), signal);
+    });
+    LocalLaunch launch = script("echo $$ >>" + name + "$KINDLING_RANK; exec sleep 60", 2);
+    launch.max_restarts = 3;
+    EXPECT_EQ(run_local_processes(launch), 128 + signal);
+    sender.join();
+    EXPECT_EQ(std::ranges::count(text(name + "0"), '\n'), 1);
+  }
+  // SIGUSR1 asks for no stop.
+  std::thread sender([&] {
+    wait_until([&] { return have("asked", 2); });
+    ::kill(::getpid(), SIGUSR1);
+  });
+  LocalLaunch launch =
+      script("echo >>asked$KINDLING_RANK; [ $KINDLING_RESTART_COUNT = 1 ] && exit 0; exec sleep 60", 2);
+  launch.max_restarts = 3;
+  EXPECT_EQ(run_local_processes(launch), 0);
+  sender.join();
+}
+
 TEST_F(LocalLaunchTest, LetsTheOthersLeaveByThemselves) {
   const auto start = Clock::now();
   EXPECT_EQ(run_local_processes(scripts(
@@ -205,6 +291,27 @@ TEST_F(LocalLaunchTest, EndsAProcessThatIsStopped) {
       4);
   expect_no_children();
   EXPECT_TRUE(has_ended(id(1)) && has_ended(id(2)));
+}
+
+TEST_F(LocalLaunchTest, DoesNotWaitForEverForTheLastOne) {
+  LocalLaunch launch = scripts("exit 0", "[ $KINDLING_RANK = 1 ] && kill -STOP $$; exit 0");
+  launch.end_timeout_s = 0.3;
+  std::vector<std::string> messages;
+  set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
+  const auto start = Clock::now();
+  EXPECT_EQ(run_local_processes(launch), 1);
+  EXPECT_LT(Clock::now() - start, kLong);
+  set_log_observer({});
+  EXPECT_EQ(messages, std::vector<std::string>{"process 1 of 3 has not ended 0.3 s after another one"});
+  expect_no_children();
+  // What ends in time has not failed, and a failure before counts as always.
+  launch = scripts("exit 0", "sleep 0.1; exit 0");
+  launch.end_timeout_s = 20;
+  EXPECT_EQ(run_local_processes(launch), 0);
+  launch = scripts("exit 0", "[ $KINDLING_RANK = 1 ] && exit 3; exec sleep 60");
+  launch.end_timeout_s = 20;
+  EXPECT_EQ(run_local_processes(launch), 3);
+  expect_no_children();
 }
 
 TEST_F(LocalLaunchTest, PassesSignalsOnOnceToEach) {
@@ -363,6 +470,10 @@ TEST_F(LocalLaunchTest, RefusesWhatCannotBeStarted) {
             "LocalLaunch::num_processes: it is 0; wanted: 1 to 1024");
   EXPECT_EQ(refusal({.command = {"x"}, .num_processes = 2, .grace_s = -1}),
             "LocalLaunch::grace_s: it is -1; wanted: 0 to 86400");
+  EXPECT_EQ(refusal({.command = {"x"}, .num_processes = 2, .max_restarts = -1}),
+            "LocalLaunch::max_restarts: it is -1; wanted: 0 or more");
+  EXPECT_EQ(refusal({.command = {"x"}, .num_processes = 2, .end_timeout_s = -1}),
+            "LocalLaunch::end_timeout_s: it is -1; wanted: 0 to 1000000000");
   EXPECT_EQ(refusal({.command = {"/no/such/program", "x"}, .num_processes = 2}),
             "/no/such/program: it cannot be run: No such file or directory; check that the program is there "
             "and may be run");

@@ -178,14 +178,15 @@ TEST_F(FitProcesses, AreRefusedOnceAndBeforeThereIsARun) {
 }
 
 TEST_F(FitProcesses, EndWithTheCodeOfWhatIsWrong) {
-  write_text(scratch_ / "mnist.toml", "[model]\nname = \"lenet\"\n[data]\nname = \"mnist\"\nroot = \"" +
-                                          (scratch_ / "none").string() +
-                                          "\"\n[trainer]\nmax_epochs = 1\nnum_processes = 2\n");
+  write_text(scratch_ / "mnist.toml",
+             "[model]\nname = \"lenet\"\n[data]\nname = \"mnist\"\nroot = \"" + (scratch_ / "none").string() +
+                 "\"\n[trainer]\nmax_epochs = 1\nnum_processes = 2\n[distributed]\nmax_restarts = 2\n");
   EXPECT_EQ(run_process(
                 {"fit", "-c", (scratch_ / "mnist.toml").string(), "--run.dir", (scratch_ / "runs").string()},
                 output()),
             3)
       << said();
+  EXPECT_EQ(count_of(said(), "restart"), 0u) << said();
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
 }
 
@@ -201,7 +202,9 @@ TEST_F(FitProcesses, AreOneForOtherCommands) {
 TEST_F(FitProcesses, StopOnASignalAndGoOn) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::filesystem::path dir = scratch_ / ("signal" + std::to_string(signal));
-    Process process(fit({"trainer.max_epochs=1000000", "--run.dir", dir.string()}), output());
+    Process process(
+        fit({"trainer.max_epochs=1000000", "distributed.max_restarts=2", "--run.dir", dir.string()}),
+        output());
     wait_for_training(process);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     process.send(signal);
@@ -214,8 +217,9 @@ TEST_F(FitProcesses, StopOnASignalAndGoOn) {
   }
 }
 
+// At once, and not at the end of the epoch, which has 719 steps.
 TEST_F(FitProcesses, SaveOnRequestAndGoOn) {
-  Process process(fit({"trainer.max_epochs=1000000"}), output());
+  Process process(fit({"trainer.max_epochs=1000000", "data.batch_size=1"}), output());
   wait_for_training(process);
   const auto has_checkpoint = [&] {
     std::error_code ignored;
@@ -226,6 +230,7 @@ TEST_F(FitProcesses, SaveOnRequestAndGoOn) {
   process.send(SIGUSR1);
   process.wait_until(has_checkpoint);
   EXPECT_TRUE(process.is_running()) << said();
+  EXPECT_LT(newest_valid_checkpoint(run() / "checkpoints").value().global_step, 719);
   process.send(SIGTERM);
   EXPECT_EQ(process.wait(), 143) << said();
 }
@@ -251,7 +256,7 @@ TEST_F(FitProcesses, TellWarningsOnce) {
 
 // A signal that comes to one of them alone is one for all.
 TEST_F(FitProcesses, StopTogether) {
-  Process process(fit({"trainer.max_epochs=1000000"}), output());
+  Process process(fit({"trainer.max_epochs=1000000", "distributed.max_restarts=2"}), output());
   wait_for_training(process);
   const std::vector<pid_t> children = children_of(process.id());
   ASSERT_EQ(children.size(), 2u);

@@ -59,6 +59,16 @@ TEST_F(Replicas, GradientShardsGiveTheSameWeightsWhateverTheNumberOfProcesses) {
   EXPECT_NE(text_of(run("none") / "weights.safetensors"), text_of(run("off1") / "weights.safetensors"));
 }
 
+// Windows of three batches, the last one of an epoch of two.
+TEST_F(Replicas, GradientShardsOfWindowsGiveTheSameWeightsWhateverTheNumberOfProcesses) {
+  write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\naccumulate_grad_batches = 3\n");
+  for (const auto& [graph, size] : {std::pair{"off", 1}, std::pair{"off", 2}, std::pair{"off", 4},
+                                    std::pair{"on", 1}, std::pair{"on", 2}})
+    expect_success(fit(graph + std::to_string(size), size,
+                       {"trainer.max_epochs=3", std::string("trainer.step_graph=") + graph}));
+  for (const char* other : {"off2", "off4", "on1", "on2"}) expect_same_weights(other, "off1");
+}
+
 TEST_F(Replicas, GradientShardsGoOnWithAnotherNumberOfProcesses) {
   write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\n");
   const Words no_schedule{"schedule.name=constant"};

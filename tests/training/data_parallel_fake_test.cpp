@@ -4,6 +4,8 @@
 #include "fake_accelerator.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/checkpoint/checkpoint_folder.h"
+#include "kindling/training/model_checkpoint.h"
 #include "support/fake_collectives.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -152,6 +154,27 @@ TEST(FakeDataParallel, AStopThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
     EXPECT_EQ(run.result.reason, FitReason::requested);
     EXPECT_EQ(run.result.progress.global_step, 9);  // sent with step 8, heard in step 9
   }
+}
+
+TEST(FakeDataParallel, ASaveThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
+  struct AsksAt : Callback {
+    void on_train_batch_end(Trainer& trainer, Module&) override {
+      if (trainer.progress().global_step == step) checkpoint->request_save();
+    }
+    std::int64_t step = -1;
+    std::shared_ptr<ModelCheckpoint> checkpoint;
+  };
+  const Scratch scratch;
+  run_on_cards([&](TrainerOptions& options, std::int64_t rank) {
+    const auto asks = std::make_shared<AsksAt>();
+    asks->checkpoint = std::make_shared<ModelCheckpoint>(
+        ModelCheckpointOptions{.dirpath = scratch / "a", .every_n_epochs = 0, .keep_last = 100});
+    if (rank == 1) asks->step = 7;
+    options.callbacks = {asks, asks->checkpoint};
+  });
+  std::vector<std::int64_t> steps;
+  for (const CheckpointInfo& info : list_checkpoints(scratch / "a")) steps.push_back(info.global_step);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{15, 9}));  // sent with step 8, heard in step 9; and the end's
 }
 
 TEST(FakeDataParallel, AParameterThatOneProcessAloneUsesHasItsGradientInAll) {

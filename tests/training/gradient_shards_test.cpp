@@ -29,7 +29,11 @@ class CountedSteps : public Mlp {
 };
 
 struct ShardLoop {
-  ShardLoop() {
+  explicit ShardLoop(std::int64_t accumulate_grad_batches = 1)
+      : trainer({.max_epochs = 1,
+                 .accumulate_grad_batches = accumulate_grad_batches,
+                 .gradient_shards = 2,
+                 .optimizer = adamw()}) {
     trainer.prepare_data(data);
     trainer.prepare_model(model);
   }
@@ -38,7 +42,7 @@ struct ShardLoop {
     return std::make_shared<CountedSteps>();
   }
   TensorData data = rank_images(1);
-  Trainer trainer{TrainerOptions{.max_epochs = 1, .gradient_shards = 2, .optimizer = adamw()}};
+  Trainer trainer;
   std::shared_ptr<CountedSteps> model = seeded();
 };
 
@@ -51,6 +55,68 @@ TEST(GradientShards, BeginWithTheSameBuffersAndLeaveThoseOfTheFirst) {
   }
   EXPECT_EQ(loop.model->seen, (std::vector<float>{0, 0, 1, 1, 2, 2}));
   EXPECT_EQ(loop.model->steps.item<float>(), 3);
+}
+
+// Each batch of a window moves them by one.
+TEST(GradientShards, OfAWindowBeginWithTheBuffersOfTheBatchBefore) {
+  ShardLoop loop(/*accumulate_grad_batches=*/2);
+  std::vector<std::int64_t> steps;
+  for (const Batch& batch : loop.trainer.train_batches()) {
+    loop.trainer.train_step(batch);
+    steps.push_back(loop.trainer.progress().global_step);
+  }
+  EXPECT_EQ(loop.model->seen, (std::vector<float>{0, 0, 1, 1, 2, 2, 3, 3, 4, 4}));
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 0, 0, 1, 1, 1, 1, 2, 2, 3}));  // of five batches
+}
+
+// Up to the order of sums: 5e-7 is some last bits of weights below 1, after nine steps.
+TEST(GradientShards, OfAWindowMakeTheStepOfAWindow) {
+  const auto run = [](std::int64_t size, std::int64_t shards) {
+    return run_ranks(size, [&](TrainerOptions& options, std::int64_t) {
+      options.accumulate_grad_batches = 2;
+      options.gradient_shards = shards;
+      options.optimizer = sgd(0.1);
+    });
+  };
+  const auto plain = run(1, 1), alone = run(1, 4), several = run(2, 4);
+  EXPECT_EQ(alone[0].result.progress.global_step, plain[0].result.progress.global_step);
+  for (std::size_t i = 0; i < plain[0].weights().size(); ++i) {
+    EXPECT_TRUE(at::allclose(alone[0].weights()[i], plain[0].weights()[i], 0, 5e-7)) << i;
+    EXPECT_TRUE(several[0].weights()[i].equal(alone[0].weights()[i])) << i;
+  }
+  expect_replicas(several);
+}
+
+// What a model reads of its buffers is that of process 0, in each batch of the window.
+TEST(GradientShards, OfAWindowReadTheSameBuffersInAllProcesses) {
+  struct Drifting : Mlp {
+    Drifting() : Mlp(MlpOptions{.hidden = {16}}) {
+      forward(at::zeros({1, 100}));
+      mean = register_buffer("mean", at::zeros({100}));
+    }
+    at::Tensor training_step(const Batch& batch) override {
+      {
+        const at::NoGradGuard no_grad;
+        mean.mul_(0.5).add_(batch[0].flatten(1).mean(0));
+      }
+      return Mlp::training_step({batch[0] - mean.view({1, 1, 10, 10}), batch[1]});
+    }
+    at::Tensor mean;
+  };
+  const auto run = [](std::int64_t size) {
+    return run_ranks(
+        size,
+        [](TrainerOptions& options, std::int64_t) {
+          options.accumulate_grad_batches = 3;
+          options.gradient_shards = 4;
+        },
+        [] { return std::make_shared<Drifting>(); });
+  };
+  const auto alone = run(1), several = run(4);
+  expect_replicas(several);
+  for (std::size_t i = 0; i < alone[0].weights().size(); ++i)
+    EXPECT_TRUE(several[0].weights()[i].equal(alone[0].weights()[i])) << i;
+  EXPECT_TRUE(several[0].buffers()[0].equal(alone[0].buffers()[0]));
 }
 
 TEST(GradientShards, OfAStepThatHasThrownLeaveNothingBehind) {

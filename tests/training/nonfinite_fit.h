@@ -5,6 +5,7 @@
 #include <torch/nn.h>
 
 #include <limits>
+#include <mutex>
 
 #include "kindling/base/log.h"
 #include "kindling/optim/adam.h"
@@ -124,7 +125,10 @@ class HeardWarnings {
  public:
   HeardWarnings() {
     configure_log({.level = LogLevel::warning});
-    set_log_observer([this](LogLevel, const std::string& text) { texts.push_back(text); });
+    set_log_observer([this](LogLevel, const std::string& text) {
+      const std::lock_guard lock(mutex_);
+      texts.push_back(text);
+    });
   }
   ~HeardWarnings() {
     set_log_observer({});
@@ -139,6 +143,9 @@ class HeardWarnings {
     return false;
   }
   std::vector<std::string> texts;
+
+ private:
+  std::mutex mutex_;  // several threads may be at work
 };
 
 }  // namespace kindling

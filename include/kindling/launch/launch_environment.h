@@ -20,7 +20,8 @@ struct LaunchEnvironment {
   std::string master_address{};  // of the machine of rank 0, where the store listens; empty: store_file
   std::uint16_t master_port = 0;
   bool has_agent_store = false;        // torchrun's agent serves the store: every rank is a client of it
-  std::int64_t restart_count = 0;      // how often torchrun has started this group anew
+  std::int64_t restart_count = 0;      // how often torchrun or kindling has started this group anew
+  std::string restart_reason{};        // what has ended the start before, where the launcher tells
   std::filesystem::path store_file{};  // of processes that kindling has launched itself on this machine
 };
 
@@ -28,7 +29,7 @@ struct LaunchEnvironment {
 using Variables = std::function<const char*(const char* name)>;
 
 // What the variables of a launcher say. The launcher closest to the process is asked, in this order:
-//   kindling      KINDLING_RANK, KINDLING_SIZE, KINDLING_STORE_FILE, as run_local_processes() sets them
+//   kindling      KINDLING_RANK, KINDLING_SIZE, KINDLING_STORE_FILE …, as run_local_processes() sets them
 //   torchrun      TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK …
 //   Open MPI      OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE …
 //   SLURM, MPICH  SLURM_PROCID and SLURM_STEP_NUM_TASKS of a step of srun; PMI_RANK and PMI_SIZE. Where they

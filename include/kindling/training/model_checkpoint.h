@@ -22,8 +22,8 @@ struct ModelCheckpointOptions {
   std::string monitor{};          // a value of the epoch record; empty: the model's monitor()
   std::string mode{};             // what is better; empty: the model's, for its own monitor()
   std::string on_error = "stop";  // what a save that fails does to the fit
-  // The file is written by a thread of its own while the training goes on. A save by steps, minutes or request
-  // that falls due before the last one is written is made behind the first step after that.
+  // The file is written by a thread of its own while the training goes on. A save by steps, minutes or
+  // request that falls due before the last one is written is made behind the first step after that.
   bool asynchronous = false;
 
   static constexpr auto fields = kindling::fields(
@@ -59,6 +59,7 @@ class KINDLING_API ModelCheckpoint : public Callback {
   ~ModelCheckpoint() override;
 
   // Has the training saved after the step (or validation) that is running. From any thread or signal handler.
+  // Of several processes one is enough: all save behind the next step that they make together.
   void request_save() noexcept;
 
   // Returns when what has been saved is durable, and gives the folder back, as on_fit_end() does: for the end
@@ -79,6 +80,10 @@ class KINDLING_API ModelCheckpoint : public Callback {
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
 
  private:
+  friend class Callbacks;
+  bool wishes_save();            // by minutes or request
+  void hear_of_wish() noexcept;  // of one of several processes
+
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
