@@ -24,6 +24,7 @@ ProcessGroup::NamedTexts values_of(const TrainerOptions& options, const Distribu
           {"gradient_shards", std::to_string(options.gradient_shards)},
           {"sync_batchnorm", options.sync_batchnorm ? "true" : "false"},
           {"precision", options.precision},
+          {"float32_matmul_precision", options.float32_matmul_precision.value_or("")},
           {"on_nonfinite", options.on_nonfinite},
           {"check_val_every_n_epoch", std::to_string(options.check_val_every_n_epoch)},
           {"num_sanity_val_steps", std::to_string(options.num_sanity_val_steps)},
