@@ -138,12 +138,12 @@ bool has_other_products() {
   return !at::mm(a, b).equal(exact);
 }
 
-// Gives the model a layer of so many inputs.
-void multiply_beside(CountedNet& net) {
+// Gives the model a layer of so many inputs, which the mask scales.
+void multiply_beside(CountedNet& model) {
   torch::nn::Linear wide(kTerms, 16);
-  net.register_module("wide", wide);
-  net.extra = [wide](CountedNet&, const Batch& batch, const at::Tensor& loss) mutable {
-    return loss + wide->forward(batch[0].flatten(1).repeat({1, kTerms / 64})).square().mean();
+  model.register_module("wide", wide);
+  model.extra = [wide](CountedNet& net, const Batch& batch, const at::Tensor& loss) mutable {
+    return loss + wide->forward(batch[0].flatten(1).repeat({1, kTerms / 64}) * net.mask).square().mean();
   };
 }
 
@@ -166,6 +166,27 @@ TEST(Float32MatmulPrecision, IsHeardByProductsRecordedOrNot) {
   }
   expect_same_fit(fit_with("highest", "on"), exact);
   expect_same_fit(fit_with(std::nullopt, "on"), exact);
+}
+
+// What is recorded multiplies zeros, which comes to the same everywhere.
+TEST(Float32MatmulPrecision, IsHeardByProductsThatWereExactAtFirst) {
+  const auto fit = [](const std::string& step_graph) {
+    const auto unmask = [](CountedNet& net, std::int64_t batch) {
+      if (batch == 15) net.mask.fill_(1);
+    };
+    return graph_fit(step_graph,
+                     {.max_epochs = 4,
+                      .float32_matmul_precision = "medium",
+                      .callbacks = {std::make_shared<ModelMeddler>(unmask)}},
+                     [](CountedNet& net) {
+                       multiply_beside(net);
+                       net.mask.fill_(0);
+                     });
+  };
+  const GraphFit eager = fit("off"), recorded = fit("on");
+  expect_same_fit(recorded, eager);
+  EXPECT_EQ(recorded.said, "");
+  EXPECT_LT(recorded.num_calls, eager.num_calls);
 }
 
 // On a device that adds up in changing order.
