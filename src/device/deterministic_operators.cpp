@@ -33,7 +33,7 @@ DeterministicOperators::DeterministicOperators(std::string_view mode)
 DeterministicOperators::Scope::Scope(DeterministicOperators& operators)
     : operators_(operators), former_handler_(c10::WarningUtils::get_warning_handler()) {
   if (!operators_.is_on_) return;
-  determinism().take({.is_on = true, .only_warns = operators_.only_warns_});
+  ticket_ = determinism().take({.is_on = true, .only_warns = operators_.only_warns_});
   if (former_handler_ != &operators_.warnings_) operators_.warnings_.others = former_handler_;
   c10::WarningUtils::set_warning_handler(&operators_.warnings_);
 }
@@ -41,7 +41,7 @@ DeterministicOperators::Scope::Scope(DeterministicOperators& operators)
 DeterministicOperators::Scope::~Scope() {
   if (!operators_.is_on_) return;
   c10::WarningUtils::set_warning_handler(former_handler_);
-  determinism().give_back();
+  determinism().give_back(ticket_);
 }
 
 void DeterministicOperators::Warnings::process(const c10::Warning& warning) {

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ class KINDLING_API DeterministicOperators {
    private:
     DeterministicOperators& operators_;
     c10::WarningHandler* former_handler_;
+    std::uint64_t ticket_ = 0;
   };
 
  private:

@@ -2,25 +2,33 @@
 
 #include <ATen/Context.h>
 
+#include <cstdint>
+#include <optional>
+#include <string>
+
 #include "kindling/base/export.h"
 
 namespace kindling {
 
-// How LibTorch multiplies float32 matrices while this lives: in full float32, or with TF32 (inputs rounded to
-// a mantissa of 10 bits) where the hardware has it. The setting is the process's; what it was comes back at
-// the end.
+// How LibTorch multiplies float32 matrices while this lives, in the words of set_float32_matmul_precision of
+// Python: "highest", "high", "medium"; nothing: as the process does. For the whole process; what was set
+// before comes back with the last one.
 class KINDLING_API Float32Products {
  public:
-  enum class Precision { full, tf32 };
-
-  explicit Float32Products(Precision precision);
+  explicit Float32Products(const std::optional<std::string>& precision);
   ~Float32Products();
   Float32Products(const Float32Products&) = delete;
   Float32Products& operator=(const Float32Products&) = delete;
 
  private:
-  at::Float32MatmulPrecision before_;
-  at::Float32Precision cuda_before_, onednn_before_;
+  std::optional<std::uint64_t> ticket_;
 };
+
+// The word that holds now; "mixed" where LibTorch's settings of single backends say what no word does.
+KINDLING_API std::string float32_matmul_precision();
+
+// The numbers that float32 matrices may be rounded to in products on such a device; IEEE, NONE: to none.
+KINDLING_API at::Float32Precision float32_products_on(c10::DeviceType device);
+KINDLING_API bool shortens_float32_products(c10::DeviceType device);
 
 }  // namespace kindling

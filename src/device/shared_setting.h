@@ -1,33 +1,40 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <mutex>
 
 namespace kindling {
 
-// A setting of the whole process that several may need at once, on threads of their own: the first one keeps
-// what it was, the last one puts that back.
+// A setting of the whole process that several may need at once, one inside of the other or on threads of
+// their own: what the latest of them wants holds, and what it was comes back with the last one.
 template <class Value>
 class SharedSetting {
  public:
   using Get = Value (*)();
   using Set = void (*)(const Value&);
+  using Ticket = std::uint64_t;
   SharedSetting(Get get, Set set) : get_(get), set_(set) {}
 
-  void take(const Value& wanted) {
+  Ticket take(const Value& wanted) {
     const std::lock_guard lock(mutex_);
-    if (num_users_++ == 0) former_ = get_();
+    if (users_.empty()) former_ = get_();
     set_(wanted);
+    users_.emplace(++latest_, wanted);
+    return latest_;
   }
-  void give_back() {
+  void give_back(Ticket ticket) {
     const std::lock_guard lock(mutex_);
-    if (--num_users_ == 0) set_(former_);
+    users_.erase(ticket);
+    set_(users_.empty() ? former_ : users_.rbegin()->second);
   }
 
  private:
   Get get_;
   Set set_;
   std::mutex mutex_;
-  int num_users_ = 0;
+  std::map<Ticket, Value> users_;
+  Ticket latest_ = 0;
   Value former_{};
 };
 

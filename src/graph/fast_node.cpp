@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "device/float32_products.h"
 #include "graph/fast_kernels.h"
 
 namespace kindling {
@@ -177,6 +178,8 @@ bool is_matrix(const at::Tensor& tensor) {
 }
 
 NodePtr product(const at::Tensor& m1, const at::Tensor& m2, const at::Tensor& bias, const at::Tensor& out) {
+  // LibTorch then asks another library, which may round what is multiplied.
+  if (shortens_float32_products(at::kCPU)) return nullptr;
   if (!fast::has_gemm() || !is_matrix(m1) || !is_matrix(m2) || !is_matrix(out)) return nullptr;
   const auto found = product_of(m1, m2, out, bias.defined());
   if (!found) return nullptr;

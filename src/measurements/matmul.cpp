@@ -24,14 +24,14 @@ namespace {
 struct MatmulPrecision {
   std::string name;
   at::ScalarType dtype;
-  Float32Products::Precision float32;
+  const char* float32;  // as Float32Products has it
   // Of the largest element of a product of 64 terms: their rounding to 24, 11 and 8 bits, with room.
   double tolerance;
 };
 
-const MatmulPrecision kFloat32{"fp32", at::kFloat, Float32Products::Precision::full, 1e-5};
-const MatmulPrecision kTf32{"tf32", at::kFloat, Float32Products::Precision::tf32, 4e-3};
-const MatmulPrecision kBfloat16{"bf16", at::kBFloat16, Float32Products::Precision::full, 3e-2};
+const MatmulPrecision kFloat32{"fp32", at::kFloat, "highest", 1e-5};
+const MatmulPrecision kTf32{"tf32", at::kFloat, "high", 4e-3};
+const MatmulPrecision kBfloat16{"bf16", at::kBFloat16, "highest", 3e-2};
 
 // One device in one precision.
 struct MatmulSeries {
@@ -45,7 +45,7 @@ struct MatmulSeries {
 // Whether float32 products are really made with TF32 when it is asked for: tells by a product of numbers that
 // TF32 cannot hold.
 bool has_tf32(Device device) {
-  const Float32Products products(Float32Products::Precision::tf32);
+  const Float32Products products("high");
   constexpr std::int64_t n = 256;         // large enough for a kernel that uses it
   constexpr float number = 1 + 0x1p-13f;  // 13 bits behind the point
   const auto options = at::dtype(at::kFloat).device(device);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "device/float32_products.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/loggers/csv_logger.h"
@@ -131,6 +132,8 @@ class FitRun {
     if (in_.group) summary_.num_processes = in_.group->size();
     summary_.seed = config_.run.seed;
     summary_.fast_mkl = chosen_mkl_kernels();
+    summary_.float32_matmul_precision =
+        config_.trainer_options().float32_matmul_precision.value_or(float32_matmul_precision());
     tell_other_kernels();
     if (in_.plan.checkpoint) summary_.resumed_from_step = in_.plan.checkpoint->global_step;
   }

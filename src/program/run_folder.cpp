@@ -126,6 +126,7 @@ void RunFolder::write_summary(const RunSummary& summary) const {
       {"cpu", host_info().cpu_model},
       {"threads", host_info().num_threads},
       {"fast_mkl", summary.fast_mkl},
+      {"float32_matmul_precision", summary.float32_matmul_precision},
       {"kindling", version()},
       {"libtorch", TORCH_VERSION},
       {"process", static_cast<std::int64_t>(getpid())},

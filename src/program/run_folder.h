@@ -17,7 +17,8 @@ struct RunSummary {
   std::string device{};
   std::string device_note{};  // why there are fewer cards than asked; empty: as asked
   std::int64_t num_processes = 1;
-  std::string fast_mkl{};  // what MKL has been told, as fast_mkl_text()
+  std::string fast_mkl{};                  // what MKL has been told, as fast_mkl_text()
+  std::string float32_matmul_precision{};  // by which the training multiplies
   std::int64_t seed = 0;
   std::string best_name{};  // monitored value; empty: none
   double best_value = 0;

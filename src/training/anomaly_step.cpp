@@ -30,10 +30,13 @@ SharedSetting<AnomalySetting>& anomaly_mode() {
 
 class AnomalyModeScope {
  public:
-  AnomalyModeScope() { anomaly_mode().take({.is_on = true, .looks_for_nan = true}); }
-  ~AnomalyModeScope() { anomaly_mode().give_back(); }
+  AnomalyModeScope() : ticket_(anomaly_mode().take({.is_on = true, .looks_for_nan = true})) {}
+  ~AnomalyModeScope() { anomaly_mode().give_back(ticket_); }
   AnomalyModeScope(const AnomalyModeScope&) = delete;
   AnomalyModeScope& operator=(const AnomalyModeScope&) = delete;
+
+ private:
+  SharedSetting<AnomalySetting>::Ticket ticket_;
 };
 
 // Keeps LibTorch from printing where the operator was called; that comes as a warning before the error.

@@ -11,6 +11,7 @@ namespace kindling {
 
 EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainerInfo>& info, EpochLog& log)
     : deterministic_(info->deterministic_operators),
+      products_(info->float32_matmul_precision),
       evaluation_(model),
       model_(model),
       former_trainer_(model.trainer()),

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "device/float32_products.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/training/stop_token.h"
 #include "training/batch_source.h"
@@ -20,6 +21,7 @@ class EvaluationScope {
 
  private:
   DeterministicOperators::Scope deterministic_;
+  Float32Products products_;
   EvaluationGuard evaluation_;
   Module& model_;
   TrainerView former_trainer_;

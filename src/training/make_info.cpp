@@ -66,6 +66,7 @@ std::shared_ptr<TrainerInfo> make_info(const TrainerOptions& options) {
   info->max_epochs = options.max_epochs;
   info->precision = Precision::named(options.precision);
   info->deterministic_operators = DeterministicOperators(options.deterministic);
+  info->float32_matmul_precision = options.float32_matmul_precision;
   if (options.profile) info->clock = std::make_unique<EpochClock>();
   return info;
 }

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <utility>
 
+#include "device/float32_products.h"
 #include "device/random_state.h"
 #include "graph/backward_on_this_thread.h"
 #include "graph/kept_values.h"
@@ -36,7 +37,8 @@ RecordedGradients::RecordedGradients(TrainState& state, TrainerInfo& info, const
       info_(info),
       options_(options),
       eager_(state, info),
-      comparison_(state.log.device(), tolerance_of(options.precision)) {
+      comparison_(state.log.device(),
+                  tolerance_of(options.precision, shortens_float32_products(state.log.device().type()))) {
   if (const Device device = state.log.device(); !device.is_cpu()) side_ = new_side_stream(device);
 }
 
@@ -54,8 +56,11 @@ at::Tensor RecordedGradients::compute(const Batch& batch, bool begins_window, do
   return advance(*recorded, batch, factor);
 }
 
-// A model may get other layers, weights or modes at any time, and then it is another one.
+// A model may get other layers, weights or modes at any time, and then it is another one. Products are
+// recorded as the process has them made.
 bool RecordedGradients::has_changed() {
+  const at::Float32Precision products = float32_products_on(state_.log.device().type());
+  if (std::exchange(products_, products) != products) return true;
   const bool is_new_epoch = std::exchange(looked_in_epoch_, state_.progress.epoch) != state_.progress.epoch;
   return !look_ || !look_->holds() || (is_new_epoch && !look_->has_same_parts(*state_.model));
 }

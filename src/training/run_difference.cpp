@@ -52,8 +52,9 @@ at::Tensor differs_by_more(const at::Tensor& one, const at::Tensor& other, const
 
 }  // namespace
 
-RunTolerance tolerance_of(std::string_view precision) {
-  if (precision == "32-true" || precision == "64-true") return {.relative = 1e-3, .of_all = 1e-5};
+RunTolerance tolerance_of(std::string_view precision, bool shortens_products) {
+  if (precision == "64-true" || (precision == "32-true" && !shortens_products))
+    return {.relative = 1e-3, .of_all = 1e-5};
   return {.relative = 2e-2, .of_all = 1e-3};
 }
 

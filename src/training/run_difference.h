@@ -15,9 +15,9 @@ struct RunTolerance {
   double of_all = 0;
 };
 
-// For trainings of this precision (TrainerOptions). Sums of float32 in another order differ in their last
-// digits, and by all that rounding to 16 bits makes of those.
-RunTolerance tolerance_of(std::string_view precision);
+// For trainings of this precision (TrainerOptions), and whether products round float32 to fewer digits. Sums
+// of float32 in another order differ in their last digits, and by all that such rounding makes of those.
+RunTolerance tolerance_of(std::string_view precision, bool shortens_products = false);
 
 // A bool on the device: whether some tensor differs from its counterpart in type, shape and place the same.
 // At least one must have elements.

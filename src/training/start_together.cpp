@@ -25,6 +25,7 @@ ProcessGroup::NamedTexts values_of(const TrainerOptions& options, const Distribu
           {"shard_optimizer_state", options.shard_optimizer_state ? "true" : "false"},
           {"sync_batchnorm", options.sync_batchnorm ? "true" : "false"},
           {"precision", options.precision},
+          {"float32_matmul_precision", options.float32_matmul_precision.value_or("")},
           {"on_nonfinite", options.on_nonfinite},
           {"check_val_every_n_epoch", std::to_string(options.check_val_every_n_epoch)},
           {"num_sanity_val_steps", std::to_string(options.num_sanity_val_steps)},

@@ -75,7 +75,9 @@ Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
 }
 
 Trainer::Impl::Work::Work(Impl& impl, const char* place)
-    : impl_(impl), deterministic_(impl.info->deterministic_operators) {
+    : impl_(impl),
+      deterministic_(impl.info->deterministic_operators),
+      products_(impl.info->float32_matmul_precision) {
   if (impl_.is_working_)
     throw Error({.place = place,
                  .found = "it is called from a callback or a step of the trainer's own training",

@@ -56,6 +56,7 @@ class Trainer::Impl {
    private:
     Impl& impl_;
     DeterministicOperators::Scope deterministic_;
+    Float32Products products_;
   };
 
  private:

@@ -32,6 +32,7 @@ struct TrainerInfo {
   ManualUpdates* updates = nullptr;  // of the training step that is running
 
   DeterministicOperators deterministic_operators{};
+  std::optional<std::string> float32_matmul_precision{};
   std::string why_not_recorded{};       // the steps of the model that is trained; empty: they are
   std::unique_ptr<EpochClock> clock{};  // nullptr: nobody asks where the time goes
 

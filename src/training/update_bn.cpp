@@ -105,7 +105,8 @@ std::int64_t run_batches(Trainer& trainer, Module& model, DataModule& data, cons
     limit = std::min(options.overfit_batches->of(limit), limit);
     cursor.keep_order();
   }
-  const Precision precision = Precision::named(trainer.options().precision);
+  const Float32Products products(options.float32_matmul_precision);
+  const Precision precision = Precision::named(options.precision);
   cursor.seek(0);
   std::int64_t number = 0;
   for (Batch batch; number < limit && cursor.next(batch);) {

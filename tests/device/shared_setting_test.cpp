@@ -10,15 +10,17 @@ int the_setting = 7;
 TEST(SharedSetting, ComesBackWithTheLastOfItsUsers) {
   the_setting = 7;
   SharedSetting<int> setting([] { return the_setting; }, [](const int& value) { the_setting = value; });
-  setting.take(1);
-  setting.take(2);
-  setting.give_back();
-  EXPECT_EQ(the_setting, 2) << "one still needs it";
-  setting.give_back();
+  const auto outer = setting.take(1), inner = setting.take(2);
+  EXPECT_EQ(the_setting, 2);
+  setting.give_back(inner);
+  EXPECT_EQ(the_setting, 1) << "one still needs it";
+  const auto later = setting.take(3);
+  setting.give_back(outer);
+  EXPECT_EQ(the_setting, 3) << "so does one that came later";
+  setting.give_back(later);
   EXPECT_EQ(the_setting, 7);
   the_setting = 8;
-  setting.take(1);
-  setting.give_back();
+  setting.give_back(setting.take(1));
   EXPECT_EQ(the_setting, 8) << "what it was this time";
 }
 

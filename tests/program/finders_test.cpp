@@ -1,7 +1,13 @@
 // The searches that a run makes before its training, from their tables in the config.
+#include <ATen/ops/rand.h>
+
+#include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "kindling/config/document.h"
+#include "kindling/data/digits.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/lbfgs.h"
 #include "program/process.h"
@@ -57,6 +63,8 @@ TEST_F(Finders, ARunTrainsWithTheRateThatIsFoundAsIfItHadBeenWritten) {
   EXPECT_GT(std::stod(lr), 1e-8);
   EXPECT_NE(lr, "0.001");
   EXPECT_EQ(count(found.out, "lr_finder   optimizer.lr = "), 1) << found.out;
+  EXPECT_NE(found.out.find(" instead of 1e-3, 40 of 40 steps, lr_finder.svg\n"), std::string::npos)
+      << found.out;
   EXPECT_NE(text_of(run("found") / "log.txt").find("lr_finder: optimizer.lr = "), std::string::npos);
   EXPECT_NE(text_of(run("found") / "lr_finder.svg").find("<svg"), std::string::npos);
   const std::string table = text_of(run("found") / "lr_finder.csv");
@@ -84,6 +92,8 @@ TEST_F(Finders, AResumeKeepsWhatHasBeenFound) {
   EXPECT_EQ(lr, value("whole", "optimizer.lr"));
   EXPECT_DOUBLE_EQ(std::stod(rate), 0.1 * std::stod(lr));  // the ratio of 1e-4 to 1e-3
   EXPECT_EQ(value("parts", "data.batch_size"), "16");
+  const std::string log = text_of(run("whole") / "log.txt");
+  EXPECT_LT(log.find("batch_finder: "), log.find("lr_finder: ")) << "the rate is that of the batches";
   // With the config that asks for a search, and with the run's own.
   const ProgramRun resumed = start("parts", {"checkpoint.resume=last"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
@@ -106,8 +116,17 @@ TEST_F(Finders, APictureAloneLeavesTheRate) {
   const ProgramRun run_of = fit("picture", kAdam + "lr = 0.002\n[lr_finder]\nupdate_attr = false\n");
   ASSERT_EQ(run_of.exit_code, 0) << run_of.err;
   EXPECT_NE(run_of.out.find("lr_finder   suggests "), std::string::npos) << run_of.out;
+  EXPECT_NE(run_of.out.find(" instead of 2e-3, "), std::string::npos) << run_of.out;
   EXPECT_EQ(value("picture", "optimizer.lr"), "0.002");
   EXPECT_TRUE(std::filesystem::exists(run("picture") / "lr_finder.svg"));
+}
+
+TEST_F(Finders, AQuietRunTellsItsLogAlone) {
+  const ProgramRun run_of =
+      fit("quiet", kAdam + "[lr_finder]\n[batch_finder]\nmax_trials = 2\n", {"--quiet"});
+  ASSERT_EQ(run_of.exit_code, 0) << run_of.err;
+  EXPECT_EQ(run_of.out.find("_finder"), std::string::npos) << run_of.out;
+  EXPECT_NE(text_of(run("quiet") / "log.txt").find("lr_finder: optimizer.lr = "), std::string::npos);
 }
 
 TEST_F(Finders, WithoutASuggestionTheRunKeepsItsRate) {
@@ -115,6 +134,7 @@ TEST_F(Finders, WithoutASuggestionTheRunKeepsItsRate) {
   ASSERT_EQ(run_of.exit_code, 0) << run_of.err;
   EXPECT_NE(run_of.err.find("lr_finder: the loss falls nowhere, or the steps are too few"), std::string::npos)
       << run_of.err;
+  EXPECT_NE(run_of.err.find("; 5 of 5 steps, lr_finder.svg"), std::string::npos) << run_of.err;
   EXPECT_EQ(value("few", "optimizer.lr"), "0.002");
 }
 
@@ -201,6 +221,29 @@ TEST_F(Finders, TheLargestBatchThatIsFoundIsThatOfTheRun) {
   expect_same_run(run("batch"), run("plain"));
 }
 
+// Draws random numbers when it is made, which a search makes again.
+struct DrawnDigits : Digits {
+  explicit DrawnDigits(DataOptions options) : Digits(std::move(options)) { at::rand({3}); }
+};
+
+TEST_F(Finders, DataThatIsMadeAgainLeavesTheRandomNumbersOfTheTraining) {
+  Registry registry;
+  register_builtin(registry);
+  registry.data<DrawnDigits>("drawn", "digits that draw random numbers");
+  write("searched", kAdam + "[batch_finder]\ninit_val = 3\nmax_trials = 4\n");
+  write("written", kAdam);
+  const auto fit_drawn = [&](const std::string& name, const std::string& word) {
+    const ProgramRun run_of =
+        run_program({"fit", "-c", (scratch_ / (name + ".toml")).string(),
+                     "run.dir=" + (scratch_ / "runs").string(), "data.name=drawn", word},
+                    registry);
+    EXPECT_EQ(run_of.exit_code, 0) << run_of.err;
+  };
+  fit_drawn("searched", "data.batch_size=64");
+  fit_drawn("written", "data.batch_size=24");
+  expect_same_run(run("searched"), run("written"));
+}
+
 // LibTorch alone takes some 420 MB of addresses; 1438 samples with 256 channels do not fit into what is left.
 // The binary search ends close to what just fits, and what is found there is to carry the whole run, also in
 // a process that goes on with it.
@@ -221,7 +264,17 @@ TEST_F(Finders, ARunUnderALimitOfMemoryTrainsWithTheBatchThatIsFound) {
                          "trainer.max_epochs=1", "trainer.limit_train_batches=1"}),
             0)
       << text_of(output);
-  EXPECT_NE(text_of(output).find(", memory is exhausted with "), std::string::npos) << text_of(output);
+  std::int64_t smallest = 0;  // of those that did not fit, by the log
+  std::istringstream lines(text_of(run("limited") / "log.txt"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto begin = line.find("batch size "), end = line.find(": memory is exhausted");
+    if (begin == std::string::npos || end == std::string::npos) continue;
+    const std::int64_t size = std::stoll(line.substr(begin + std::strlen("batch size ")));
+    smallest = smallest == 0 ? size : std::min(smallest, size);
+  }
+  EXPECT_NE(text_of(output).find(", memory is exhausted with " + std::to_string(smallest) + "\n"),
+            std::string::npos)
+      << text_of(output);
   const auto size = std::stoll(value("limited", "data.batch_size"));
   EXPECT_GE(size, 64);
   EXPECT_LT(size, 1438);
@@ -231,19 +284,28 @@ TEST_F(Finders, ARunUnderALimitOfMemoryTrainsWithTheBatchThatIsFound) {
 }
 
 TEST_F(Finders, ASignalEndsTheSearchAndTheRun) {
-  write("stopped", kAdam + "[lr_finder]\nnum_training_steps = 1000000\n");
-  const auto output = scratch_ / "output.txt";
-  Process process(
-      {"fit", "-c", (scratch_ / "stopped.toml").string(), "run.dir=" + (scratch_ / "runs").string()}, output);
-  process.wait_until([&] { return std::filesystem::exists(run("stopped") / "run.json"); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the handlers come right behind
-  process.send(SIGINT);
-  EXPECT_EQ(process.wait(), 130) << text_of(output);
-  const auto summary = nlohmann::json::parse(text_of(run("stopped") / "run.json"));
-  EXPECT_EQ(summary["status"], "stopped");
-  EXPECT_EQ(summary["reason"], "requested");
-  EXPECT_EQ(value("stopped", "lr_finder.num_training_steps"), "1000000");  // a new run searches
-  EXPECT_FALSE(std::filesystem::exists(run("stopped") / "lr_finder.svg"));
+  const std::string lr = "[lr_finder]\nnum_training_steps = 1000000\n";
+  for (const auto& [name, tables] :
+       {std::pair{"stopped", lr}, std::pair{"both", "[batch_finder]\nsteps_per_trial = 1000000\n" + lr}}) {
+    write(name, kAdam + tables);
+    const auto output = scratch_ / "output.txt";
+    Process process({"fit", "-c", (scratch_ / (std::string(name) + ".toml")).string(),
+                     "run.dir=" + (scratch_ / "runs").string()},
+                    output);
+    process.wait_until([&] { return std::filesystem::exists(run(name) / "run.json"); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the handlers come right behind
+    process.send(SIGINT);
+    EXPECT_EQ(process.wait(), 130) << text_of(output);
+    const auto summary = nlohmann::json::parse(text_of(run(name) / "run.json"));
+    EXPECT_EQ(summary["status"], "stopped");
+    EXPECT_EQ(summary["reason"], "requested");
+    // A new run searches.
+    EXPECT_EQ(value(name, "lr_finder.num_training_steps"), "1000000");
+    EXPECT_EQ(value(name, "data.batch_size"), "64");
+    EXPECT_FALSE(std::filesystem::exists(run(name) / "lr_finder.svg"));
+    EXPECT_EQ(text_of(output).find("_finder"), std::string::npos) << text_of(output);
+  }
+  EXPECT_EQ(value("both", "batch_finder.steps_per_trial"), "1000000");
 }
 
 }  // namespace

@@ -64,6 +64,20 @@ TEST_F(LookingInside, KeysAreShownWithTheirDefaults) {
     EXPECT_NE(printed.find(line), std::string::npos) << line << "\n" << printed;
 }
 
+TEST_F(LookingInside, ProductsOfFloat32AreInTheConfigAndInTheSummary) {
+  const auto word_of_run = [&] {
+    return nlohmann::json::parse(text_of(run_folder_ / "run.json"))["float32_matmul_precision"];
+  };
+  EXPECT_NE(fit("", {"--print-config"}).out.find("# float32_matmul_precision = "), std::string::npos);
+  const std::string line = "float32_matmul_precision = \"medium\"\n";
+  EXPECT_NE(fit(line, {"--print-config"}).out.find(line.substr(0, line.size() - 1)), std::string::npos);
+  ASSERT_EQ(fit(line).exit_code, 0);
+  EXPECT_EQ(word_of_run(), "medium");
+  std::filesystem::remove_all(run_folder_);
+  ASSERT_EQ(fit("").exit_code, 0);
+  EXPECT_EQ(word_of_run(), "highest") << "the process's own";
+}
+
 TEST_F(LookingInside, DeterministicTakesTruthAndWords) {
   for (const char* value : {"true", "\"true\""})
     EXPECT_NE(fit(std::string("deterministic = ") + value + "\n", {"--print-config"})

@@ -124,6 +124,7 @@ TEST(ChosenThreads, StayThoseOfTheRun) {
   const std::string first = fit({"-c", config, dir, "trainer.max_epochs=1"});
   const std::string again = fit({"-c", config, dir, "checkpoint.resume=last"});
   const std::string told = fit({"-c", config, dir, "trainer.max_epochs=1", "trainer.num_threads=2"});
+  const std::string tried = fit({"-c", config, dir, "trainer.fast_dev_run=true"});
   if (!said.empty()) setenv("OMP_NUM_THREADS", said.c_str(), 1);
 
   const std::string begin = "threads   trainer.num_threads = ";
@@ -135,6 +136,9 @@ TEST(ChosenThreads, StayThoseOfTheRun) {
   EXPECT_NE(again.find("changed trainer.max_epochs 1 -> 6\n"), std::string::npos) << again;
   EXPECT_EQ(again.find(begin), std::string::npos) << again;
   EXPECT_EQ(told.find(begin), std::string::npos) << told;
+  EXPECT_EQ(tried.find(begin), std::string::npos) << tried;
+  EXPECT_NE(first.find(", because a step takes "), std::string::npos) << first;
+  EXPECT_NE(first.find(" ms with 1, "), std::string::npos) << first;
 }
 
 }  // namespace

@@ -47,6 +47,8 @@ struct TrainerOptions {
   // "64-true" and "bf16-true" the trainer gives the model and the floating-point tensors of batches this
   // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
   std::string precision = "32-true";
+  // "highest", "high", "medium": how products round float32 (docs/steps_and_precision.md); absent: as set.
+  std::optional<std::string> float32_matmul_precision{};
   // "on": images and the weights of convolutions lie in memory pixel by pixel; moves last bits. "auto": where
   // that is faster (on the CPU: 16 bits, 32 channels). view() on images fails then, reshape() works.
   std::string channels_last = "off";
@@ -124,6 +126,9 @@ struct TrainerOptions {
       kindling::field("precision", &TrainerOptions::precision,
                       {.doc = "types of the numbers that are kept and computed with",
                        .choices = "32-true|bf16-mixed|16-mixed|bf16-true|64-true"}),
+      kindling::field("float32_matmul_precision", &TrainerOptions::float32_matmul_precision,
+                      {.doc = "how float32 matrices are multiplied; absent: as the process does",
+                       .choices = "highest|high|medium"}),
       kindling::field("channels_last", &TrainerOptions::channels_last,
                       {.doc = "images lie in memory pixel by pixel; auto: where that is faster",
                        .choices = "off|on|auto"}),
