@@ -11,10 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "device/float32_products.h"
 #include "device/random_state.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/trainer.h"
 #include "nn/carried_states.h"
+#include "training/precision.h"
 
 namespace kindling {
 namespace {

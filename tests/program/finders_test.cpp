@@ -292,11 +292,12 @@ TEST_F(Finders, ASignalEndsTheSearchAndTheRun) {
     Process process({"fit", "-c", (scratch_ / (std::string(name) + ".toml")).string(),
                      "run.dir=" + (scratch_ / "runs").string()},
                     output);
-    process.wait_until([&] { return std::filesystem::exists(run(name) / "run.json"); });
+    const auto summary_file = run(name) / "run.json";
+    process.wait_until([&] { return std::filesystem::exists(summary_file); });
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the handlers come right behind
     process.send(SIGINT);
     EXPECT_EQ(process.wait(), 130) << text_of(output);
-    const auto summary = nlohmann::json::parse(text_of(run(name) / "run.json"));
+    const auto summary = nlohmann::json::parse(text_of(summary_file));
     EXPECT_EQ(summary["status"], "stopped");
     EXPECT_EQ(summary["reason"], "requested");
     // A new run searches.
