@@ -5,7 +5,7 @@
     python benchmarks/scaling_model.py predict --alpha_us A --gb_per_s B --compute_ms C --mb M [--processes 2,8,64]
 
 `measure` needs a Python with torch, and a number of processes that is a power of two. It adds up as Kindling does, by recursive
-doubling up to 256 KiB and by Gloo's ring beyond, and prints medians and what the model makes of the alpha and the bandwidth that
+doubling up to 512 KiB and by Gloo's ring beyond, and prints medians and what the model makes of the alpha and the bandwidth that
 fit them best.
 """
 
@@ -20,7 +20,7 @@ import time
 
 SIZES = [4 << shift for shift in range(0, 25, 2)]  # bytes: 4 B … 64 MiB
 FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # as src/training/gradient_plan.cpp has them
-SMALL = 1 << 18  # as src/distributed/c10d_doubling_sum.h has it
+SMALL = 1 << 19  # as src/distributed/c10d_doubling_sum.h has it
 BACKWARD = 2 / 3  # of a step's time: assumed
 PARAMETERS = {"step_tiny": 5_569, "step_deep": 66_560, "lenet": 61_706}
 

@@ -15,7 +15,7 @@ namespace kindling {
 class DoublingSum {
  public:
   // Below it the messages count, above it the bytes.
-  static constexpr std::size_t kLargest_bytes = 1 << 18;
+  static constexpr std::size_t kLargest_bytes = 1 << 19;
 
   // Begins at once. `tag` is that of this sum alone while it is under way, the same in all processes.
   DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag);

@@ -2,54 +2,19 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_div.h>
-#include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
-#include "kindling/tensors/move.h"
 #include "optim/distinct_parameters.h"
 #include "optim/kept_tensors.h"
-#include "tensors/shape_text.h"
+#include "optim/laid_as.h"
 
 namespace kindling {
 namespace {
-
-std::string lr_key(std::size_t group) { return "lr." + std::to_string(group); }
-
-// The number that was saved under `key`, if it was made with the same one.
-void load_number(const StateDict& saved, const std::string& key, double made_with, double& number) {
-  const auto initial = saved.metadata.find("initial_" + key), last = saved.metadata.find(key);
-  if (initial == saved.metadata.end() || last == saved.metadata.end()) return;
-  if (initial->second != number_text(made_with)) return;
-  std::from_chars(last->second.data(), last->second.data() + last->second.size(), number);
-}
-
-void save_number(StateDict& saved, const std::string& key, double made_with, double number) {
-  saved.metadata["initial_" + key] = number_text(made_with);
-  saved.metadata[key] = number_text(number);
-}
-
-// Whether numbers of the same place in both are the same number of steps from the first one in memory, which
-// is how fused operators take them.
-bool lies_as(const at::Tensor& parameter, const at::Tensor& other) {
-  return (other.is_contiguous() && parameter.is_contiguous()) || other.strides() == parameter.strides();
-}
-
-// Of a tensor that is the parameter's itself, or of another shape.
-at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& values) {
-  if (values.layout() != at::kStrided || values.sizes() != parameter.sizes() || lies_as(parameter, values))
-    return values;
-  return at::empty_strided(values.sizes(), parameter.strides(), values.options()).copy_(values);
-}
-
-at::Tensor state_for(const at::Tensor& parameter, const at::Tensor& values) {
-  return laid_as(parameter, copy_to(values, parameter.device()));
-}
 
 // CUDA's fused operators read a float there.
 at::Tensor rate_for(const at::Tensor& parameter, const at::Tensor& rate) {
@@ -252,64 +217,6 @@ void Optimizer::take_names(const torch::nn::Module& model) {
       ++i;
     }
   }
-}
-
-StateDict Optimizer::state_dict() const {
-  StateDict saved;
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    for (const State& state : states_)
-      if (state.tensors[i].defined())
-        saved.tensors.emplace_back(names_[i] + "." + state.name, state.tensors[i]);
-  for (std::size_t group = 0; group < groups_.size(); ++group)
-    save_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);
-  if (momentum_) save_number(saved, "momentum", *initial_momentum_, *momentum_);
-  return saved;
-}
-
-// What of a saved state belongs to a parameter or a state that is not here, has another shape, or is missing
-// beside the rest; empty when it fits.
-std::string Optimizer::misfits(const StateDict& saved) const {
-  std::string list;
-  const auto add = [&](const std::string& name, const std::string& what) {
-    list += (list.empty() ? "'" : ", '") + name + what;
-  };
-  std::map<std::string, std::size_t> places;
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    for (const State& state : states_) places[names_[i] + "." + state.name] = i;
-  std::vector<bool> has_some(parameters_.size());
-  for (const auto& [name, values] : saved.tensors) {
-    const auto place = places.find(name);
-    if (place == places.end())
-      add(name, "' is not part of its state");
-    else if (values.dim() > 0 && !has_own_shapes() && values.sizes() != parameters_[place->second].sizes())
-      add(name, "' has the shape " + shape_text(values));
-    else
-      has_some[place->second] = true;
-  }
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    for (const State& state : states_) {
-      const std::string name = names_[i] + "." + state.name;
-      if (has_some[i] && state.start && saved.find(name) == nullptr &&
-          state.start(parameters_[i].detach()).defined())
-        add(name, "' is missing");
-    }
-  return list;
-}
-
-void Optimizer::load_state_dict(const StateDict& saved) {
-  if (const std::string list = misfits(saved); !list.empty())
-    throw CheckpointError({.place = "optimizer",
-                           .found = "the state does not fit: " + list,
-                           .wanted = "the state of the same optimizer of the same model"});
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    for (State& state : states_) {
-      const at::Tensor* values = saved.find(names_[i] + "." + state.name);
-      state.tensors[i] = values ? state_for(parameters_[i], values->detach()) : at::Tensor();
-    }
-  for (std::size_t group = 0; group < groups_.size(); ++group)
-    load_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);
-  if (momentum_) load_number(saved, "momentum", *initial_momentum_, *momentum_);
-  state_loaded();
 }
 
 }  // namespace kindling

@@ -18,7 +18,7 @@ namespace {
 // Small tensors and large ones go different ways, and so do numbers of processes that are no power of two.
 TEST(ProcessGroup, AddsUpToTheSameBitsEverywhere) {
   for (const std::int64_t size : {2, 3, 4, 5, 7})
-    for (const std::int64_t count : {1, 1000, 70'000})
+    for (const std::int64_t count : {1, 1000, 150'000})
       for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong}) {
         SCOPED_TRACE(std::to_string(size) + " processes, " + std::to_string(count) + " of " +
                      c10::toString(type));
@@ -45,7 +45,7 @@ TEST(ProcessGroup, AddsUpSeveralThingsAtOnce) {
     on_ranks(size, [&](ProcessGroup& group) {
       std::vector<at::Tensor> tensors;
       std::vector<std::unique_ptr<ProcessGroup::Work>> works;
-      for (const std::int64_t count : {5, 100'000, 5, 7})
+      for (const std::int64_t count : {5, 150'000, 5, 7})
         tensors.push_back(at::full({count}, static_cast<double>((group.rank() + 1) << (4 * tensors.size()))));
       for (const at::Tensor& tensor : tensors) works.push_back(group.start_all_reduce(tensor));
       // Others may be at the next things while one still waits for the first.

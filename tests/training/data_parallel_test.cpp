@@ -199,6 +199,10 @@ TEST(DataParallel, DifferencesOfAnyKindAreNamed) {
                             std::int64_t rank) { options.precision = rank == 1 ? "bf16-mixed" : "32-true"; },
                          model, data),
                "precision is 'bf16-mixed' in process 1 and '32-true' in process 0");
+  expect_named(
+      errors_of([](TrainerOptions& options, std::int64_t rank) { options.shard_optimizer_state = rank == 1; },
+                model, data),
+      "shard_optimizer_state is 'true' in process 1 and 'false' in process 0");
   expect_named(errors_of(
                    {},
                    [](std::int64_t rank) {
