@@ -59,7 +59,7 @@ class RecordedGradients : public BatchGradients {
   StepComparison comparison_;
   std::optional<c10::Stream> side_;  // of a device: where steps are recorded
   bool is_off_ = false;
-  at::Float32Precision products_ = at::Float32Precision::DEFAULT;  // that recordings are made with
+  std::optional<at::Float32Precision> products_;  // that recordings are made with
   std::optional<ModelLook> look_;
   std::int64_t num_looks_ = 0, looked_in_epoch_ = -1, checked_in_epoch_ = -1, num_unchecked_ = 0;
   std::vector<std::unique_ptr<RecordedBatch>> batches_;
