@@ -1,6 +1,7 @@
 #include "distributed/c10d_doubling_sum.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty_like.h>
 
 #include <bit>
@@ -26,6 +27,7 @@ DoublingSum::DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag)
 }
 
 void DoublingSum::wait() {
+  const at::NoGradGuard no_grad;
   const int rank = group_.getRank();
   if (rank >= num_doubling_) {
     sent_->wait();
@@ -35,10 +37,10 @@ void DoublingSum::wait() {
     return;
   }
   const bool has_one_beyond = rank + num_doubling_ < group_.getSize();
-  if (has_one_beyond) add();
+  if (has_one_beyond) add(rank + num_doubling_);
   for (int distance = 1; distance < num_doubling_; distance *= 2) {
     if (distance > 1 || has_one_beyond) exchange(rank ^ distance);
-    add();
+    add(rank ^ distance);
   }
   if (!has_one_beyond) return;
   send(rank + num_doubling_);
@@ -61,11 +63,12 @@ void DoublingSum::exchange(int other) {
 }
 
 // Not before what this process has given has left.
-void DoublingSum::add() {
-  const at::NoGradGuard no_grad;
+void DoublingSum::add(int other) {
   std::exchange(received_, nullptr)->wait();
   if (const WorkPointer sent = std::exchange(sent_, nullptr)) sent->wait();
-  tensor_.add_(theirs_);
+  // Of two numbers that are none the first one stays: the same one everywhere.
+  const bool is_first = group_.getRank() < other;
+  at::add_out(tensor_, is_first ? tensor_ : theirs_, is_first ? theirs_ : tensor_);
 }
 
 }  // namespace kindling

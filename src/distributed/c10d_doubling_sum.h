@@ -10,8 +10,8 @@ namespace kindling {
 // The sum of a small tensor in host memory over the processes of a group, by recursive doubling: a process
 // exchanges with its neighbour all that both have, then with one two places on, four, …, log2(size) messages
 // in a row. A ring sends fewer bytes and waits for 2 (size - 1) messages, each of which wakes a process: of
-// what is small, waking up is all of the cost. a + b has the bits of b + a, so all processes come to the
-// same.
+// what is small, waking up is all of the cost. Two that exchange add in the same order, so all
+// processes come to the same bits.
 class DoublingSum {
  public:
   // Below it the messages count, above it the bytes.
@@ -27,7 +27,7 @@ class DoublingSum {
   void send(int to);
   void receive(int from);
   void exchange(int other);
-  void add();  // what has been received
+  void add(int other);  // what has been received from it
 
   c10d::Backend& group_;
   at::Tensor tensor_, theirs_;

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <set>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -81,7 +83,28 @@ class C10dGroup : public ProcessGroup {
   LastWords last_words_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;                           // nullptr: it has been left
   std::map<at::DeviceType, c10::intrusive_ptr<c10d::Backend>> device_backends_;  // made at first use
+  class SmallWork;
+  std::set<SmallWork*> small_works_{};  // under way
   int tag_ = 0;
+};
+
+// What is under way keeps the connections of the group open, and needs its back end: it ends with them.
+class C10dGroup::SmallWork : public ProcessGroup::Work {
+ public:
+  SmallWork(C10dGroup& group, const at::Tensor& tensor) : group_(group) {
+    sum_.emplace(group.backend(), tensor, group.next_tag());
+    group.small_works_.insert(this);
+  }
+  ~SmallWork() override { group_.small_works_.erase(this); }
+  void wait() override {
+    group_.backend();  // or it has been left
+    group_.guarded("to add up", [&] { sum_->wait(); });
+  }
+  void give_up() { sum_.reset(); }
+
+ private:
+  C10dGroup& group_;
+  std::optional<DoublingSum> sum_;
 };
 
 struct C10dWork : ProcessGroup::Work {
@@ -93,16 +116,6 @@ struct C10dWork : ProcessGroup::Work {
   C10dGroup& group;
   const char* what;
   WorkPointer work;
-};
-
-struct SmallWork : ProcessGroup::Work {
-  SmallWork(C10dGroup& of, c10d::Backend& among, const at::Tensor& tensor, int tag)
-      : group(of), sum(among, tensor, tag) {}
-  void wait() override {
-    group.guarded("to add up", [&] { sum.wait(); });
-  }
-  C10dGroup& group;
-  DoublingSum sum;
 };
 
 c10d::Backend& C10dGroup::backend() const {
@@ -156,7 +169,7 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor
   return guarded("to add up", [&]() -> std::unique_ptr<Work> {
     std::vector<at::Tensor> tensors{tensor};
     if (tensor.is_cpu() && tensor.numel() > 0 && tensor.nbytes() <= DoublingSum::kLargest_bytes)
-      return std::make_unique<SmallWork>(*this, backend(), tensor, next_tag());
+      return std::make_unique<SmallWork>(*this, tensor);
     return std::make_unique<C10dWork>(*this, "to add up", backend_of(tensor).allreduce(tensors));
   });
 }
@@ -227,6 +240,7 @@ void C10dGroup::leave(const std::string& reason) noexcept {
   try {
     if (!backend_) return;
     last_words_.leave(reason);
+    for (SmallWork* const work : small_works_) work->give_up();
     backend_.reset();                                                             // closes the connections
     for (const auto& [type, of_devices] : device_backends_) of_devices->abort();  // or a card waits for ever
     device_backends_.clear();

@@ -30,6 +30,7 @@ bool is_harmless(const ConfigChange& change) {
                             "trainer.min_epochs",
                             "trainer.min_steps",
                             "trainer.step_graph",
+                            "trainer.shard_optimizer_state",
                             "data.resident"};
   return change.key.starts_with("distributed.") || change.key.starts_with("checkpoint.") ||
          change.key.starts_with("early_stopping.") || change.key.starts_with("lr_finder.") ||

@@ -1,6 +1,7 @@
 #include "training/gradient_bucket.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -69,7 +70,8 @@ struct NothingUnderWay : ProcessGroup::Work {
 }  // namespace
 
 // Two neighbours exchange what they have; each then has the sum of both, and so on with those who have the
-// sum of the next two. a + b has the bits of b + a.
+// sum of the next two. Both add in the order of their ranks: of two numbers that are none the first one
+// stays.
 void GradientBucket::send(ProcessGroup& group, bool in_tree) {
   is_narrowed_ = !in_tree && group.options().compression == "bf16" && gradients_.numel() > 0 &&
                  gradients_.scalar_type() == at::kFloat;
@@ -81,8 +83,10 @@ void GradientBucket::send(ProcessGroup& group, bool in_tree) {
   const at::NoGradGuard no_grad;
   if (!theirs_.defined()) theirs_ = at::zeros_like(flat_);
   for (std::int64_t distance = 1; distance < group.size(); distance *= 2) {
-    group.exchange(flat_, theirs_, group.rank() ^ distance);
-    flat_.add_(theirs_);
+    const std::int64_t other = group.rank() ^ distance;
+    group.exchange(flat_, theirs_, other);
+    const bool is_first = group.rank() < other;
+    at::add_out(flat_, is_first ? flat_ : theirs_, is_first ? theirs_ : flat_);
   }
   work_ = std::make_unique<NothingUnderWay>();
 }

@@ -9,12 +9,8 @@ namespace kindling {
 GradientReducer::GradientReducer(ProcessGroup& group, AgreedStop& stop, const TrainState& state, bool in_tree)
     : group_(group), stop_(stop), state_(state), in_tree_(in_tree) {}
 
-GradientReducer::~GradientReducer() {
-  try {
-    if (vote_) vote_->wait();
-  } catch (const std::exception&) {  // the next call of the group says it again
-  }
-}
+// A vote that is under way is given up: others may be at something else by now.
+GradientReducer::~GradientReducer() = default;
 
 GradientPlan& GradientReducer::plan_of(const Optimizer& optimizer) {
   std::unique_ptr<GradientPlan>& plan = plans_[&optimizer];

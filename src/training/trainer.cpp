@@ -175,7 +175,7 @@ void Trainer::request_stop(FitReason reason) noexcept {
 StopToken Trainer::stop_token() const noexcept { return impl_->stop.token(); }
 const std::vector<Device>& Trainer::gpus() const noexcept { return impl_->info->gpus; }
 Device Trainer::device() const noexcept { return impl_->info->device(); }
-const TrainerOptions& Trainer::options() const noexcept { return impl_->options; }
+const TrainerOptions& Trainer::options() const noexcept { return impl_->shown; }
 std::shared_ptr<Module> Trainer::model() const { return impl_->state.model; }
 DataModule* Trainer::data() const { return impl_->data; }
 const std::string& Trainer::run_id() const noexcept { return impl_->state.run_id; }

@@ -9,7 +9,6 @@
 #include "kindling/base/log.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
-#include "metrics/means_of_all.h"
 #include "tensors/state_fit.h"
 #include "training/make_info.h"
 #include "training/make_step.h"
@@ -38,6 +37,12 @@ void require_an_end(const TrainerOptions& options) {
                      .remedy = "for example max_epochs = 10"});
 }
 
+// As another trainer takes them: shards are counted among the batches of a window once.
+TrainerOptions as_asked(TrainerOptions options, const TrainerOptions& asked) {
+  options.accumulate_grad_batches = asked.accumulate_grad_batches;
+  return options;
+}
+
 FitStatus status_of(FitReason reason) {
   if (reason == FitReason::finished) return FitStatus::finished;
   return reason == FitReason::diverged ? FitStatus::diverged : FitStatus::stopped;
@@ -60,7 +65,8 @@ void or_log(const Call& call) noexcept {
 Callback::~Callback() = default;
 
 Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
-    : options(resolved(std::move(asked))),
+    : options(resolved(asked)),
+      shown(as_asked(options, asked)),
       info(make_info(options)),
       stop(StopToken(), group()),
       state(info->device(), options),
@@ -261,44 +267,6 @@ BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderOf& of,
   if (!loader)
     throw DataError({.place = of.place, .found = std::string("the data has no ") + of.name + "()"});
   return {from, std::move(loader), *info, limit};
-}
-
-Metrics Trainer::Impl::evaluate(Module& model, BatchSource source, EvaluationStep step) {
-  const EvaluationScope scope(model, info, evaluation_log);
-  if (group() != nullptr) source.shard(group()->rank(), group()->size());
-  evaluate_loop(model, step, source, evaluation_log, /*stop=*/nullptr);
-  const NamedValues means = means_of_all(evaluation_log, group());
-  return Metrics(means.begin(), means.end());
-}
-
-at::Tensor Trainer::Impl::predict(Module& model, BatchSource source) {
-  const EvaluationScope scope(model, info, evaluation_log);
-  return predict_loop(model, source);
-}
-
-void Trainer::Impl::predict(Module& model, BatchSource source,
-                            const std::function<void(const Prediction&)>& take) {
-  const EvaluationScope scope(model, info, evaluation_log);
-  source.seek(0);
-  for (Batch batch; source.next(batch);) {
-    const AutocastScope autocast(info->precision, info->device());
-    take({.outputs = move_to(model.predict_outputs(batch), cpu()),
-          .batch = batch,
-          .indices = source.indices()});
-  }
-}
-
-std::vector<LayerRow> Trainer::Impl::layer_summary(Module& model, DataModule& of) {
-  const EvaluationScope scope(model, info, evaluation_log);
-  Batch batch;
-  {
-    const RandomStateGuard random_state(info->device());
-    BatchSource source =
-        source_of(of, {"Trainer::layer_summary", "train_dataloader", &DataModule::train_dataloader}, 1);
-    source.seek(0);
-    source.next(batch);
-  }
-  return kindling::layer_summary(model, batch);
 }
 
 }  // namespace kindling

@@ -119,6 +119,12 @@ TEST(GradientShards, OfAWindowReadTheSameBuffersInAllProcesses) {
   EXPECT_TRUE(several[0].buffers()[0].equal(alone[0].buffers()[0]));
 }
 
+TEST(GradientShards, OfATrainersOptionsAreCountedOnceByAnotherTrainer) {
+  const Trainer first({.max_epochs = 1, .accumulate_grad_batches = 2, .gradient_shards = 4});
+  EXPECT_EQ(first.options().accumulate_grad_batches, 2);
+  EXPECT_EQ(Trainer(first.options()).options().accumulate_grad_batches, 2);
+}
+
 TEST(GradientShards, OfAStepThatHasThrownLeaveNothingBehind) {
   ShardLoop plain, torn;
   std::vector<Batch> shards;

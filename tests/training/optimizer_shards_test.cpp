@@ -17,8 +17,8 @@
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/exponential_moving_average.h"
 #include "kindling/training/model_checkpoint.h"
+#include "optim/every_rule.h"
 #include "support/scratch.h"
-#include "training/counting_group.h"
 #include "training/rank_runs.h"
 
 namespace kindling {
@@ -417,6 +417,16 @@ TEST(ShardedOptimizerState, IsRefusedForARuleThatDoesNotSayThatItMayBe) {
       EXPECT_NE(std::string(error.what()).find("is_per_parameter()"), std::string::npos) << error.what();
     }
   });
+}
+
+// What it overrides may look at all parameters at once.
+TEST(ShardedOptimizerState, MayBeOfShippedRulesAndOfNoneThatDerivesFromThem) {
+  struct Own : AdamW {
+    using AdamW::AdamW;
+  };
+  const at::Tensor weight = at::ones({2, 2}).requires_grad_();
+  EXPECT_FALSE(Own({weight}).is_per_parameter());
+  for (const auto& [name, make] : every_rule()) EXPECT_TRUE(make({weight}, "")->is_per_parameter()) << name;
 }
 
 TEST(ShardedOptimizerState, OfAProcessAloneIsAllOfIt) {

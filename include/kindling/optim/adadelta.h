@@ -1,5 +1,6 @@
 #pragma once
 
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -32,7 +33,7 @@ class KINDLING_API Adadelta : public ForeachOptimizer {
  public:
   explicit Adadelta(ParameterGroups parameters, AdadeltaOptions options = {});
   TorchOptions python_options() const override;
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(Adadelta); }
 
  protected:
   void update_part(const Part& part) override;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -36,7 +37,7 @@ class KINDLING_API Adagrad : public ForeachOptimizer {
  public:
   explicit Adagrad(ParameterGroups parameters, AdagradOptions options = {});
   TorchOptions python_options() const override;
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(Adagrad); }
 
  protected:
   void update_part(const Part& part) override;

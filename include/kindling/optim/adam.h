@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -43,7 +44,7 @@ class KINDLING_API Adam : public Optimizer {
  public:
   explicit Adam(ParameterGroups parameters, AdamOptions options = {});
   bool takes_tensors() const override { return true; }
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(Adam); }
   TorchOptions python_options() const override;
 
  protected:
@@ -85,6 +86,7 @@ struct AdamWOptions {
 class KINDLING_API AdamW : public Adam {
  public:
   explicit AdamW(ParameterGroups parameters, AdamWOptions options = {});
+  bool is_per_parameter() const override { return typeid(*this) == typeid(AdamW); }
 };
 
 }  // namespace kindling

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -36,7 +37,7 @@ class KINDLING_API Adamax : public ForeachOptimizer {
  public:
   explicit Adamax(ParameterGroups parameters, AdamaxOptions options = {});
   TorchOptions python_options() const override;
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(Adamax); }
 
  protected:
   void update_part(const Part& part) override;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -36,7 +37,7 @@ struct LambOptions {
 class KINDLING_API Lamb : public ForeachOptimizer {
  public:
   explicit Lamb(ParameterGroups parameters, LambOptions options = {});
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(Lamb); }
 
  protected:
   void update_part(const Part& part) override;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -34,7 +35,7 @@ struct LionOptions {
 class KINDLING_API Lion : public ForeachOptimizer {
  public:
   explicit Lion(ParameterGroups parameters, LionOptions options = {});
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(Lion); }
 
  protected:
   void update_part(const Part& part) override;

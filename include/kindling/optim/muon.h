@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -55,7 +56,7 @@ class KINDLING_API Muon : public ForeachOptimizer {
  public:
   // Throws ConfigError that names the parameters which are no matrices.
   explicit Muon(ParameterGroups parameters, MuonOptions options = {});
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(Muon); }
 
  protected:
   void update_part(const Part& part) override;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -43,7 +44,7 @@ class KINDLING_API NAdam : public ForeachOptimizer {
  public:
   explicit NAdam(ParameterGroups parameters, NAdamOptions options = {});
   TorchOptions python_options() const override;
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(NAdam); }
 
  protected:
   void update_part(const Part& part) override;

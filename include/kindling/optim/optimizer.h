@@ -79,8 +79,8 @@ class KINDLING_API Optimizer {
   bool can_skip() const;
   // Whether update() heeds a tensor as learning rate; otherwise step() refuses it (ConfigError).
   virtual bool takes_tensors() const { return false; }
-  // Whether what becomes of a parameter hangs on its own gradient and state alone, as with all rules here but
-  // Lbfgs: then processes may share out the state (TrainerOptions::shard_optimizer_state).
+  // Whether what becomes of a parameter hangs on its own gradient and state alone: then processes may share
+  // out the state (shard_optimizer_state). True of all rules here but Lbfgs, not of what derives from one.
   virtual bool is_per_parameter() const { return false; }
 
  protected:

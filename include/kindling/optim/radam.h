@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -40,7 +41,7 @@ class KINDLING_API RAdam : public ForeachOptimizer {
  public:
   explicit RAdam(ParameterGroups parameters, RAdamOptions options = {});
   TorchOptions python_options() const override;
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(RAdam); }
 
  protected:
   void update_part(const Part& part) override;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -39,7 +40,7 @@ class KINDLING_API RmsProp : public ForeachOptimizer {
  public:
   explicit RmsProp(ParameterGroups parameters, RmsPropOptions options = {});
   TorchOptions python_options() const override;
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(RmsProp); }
 
  protected:
   void update_part(const Part& part) override;

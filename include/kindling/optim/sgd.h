@@ -1,5 +1,6 @@
 #pragma once
 
+#include <typeinfo>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -37,7 +38,7 @@ class KINDLING_API Sgd : public Optimizer {
   // Throws ConfigError for options that contradict each other.
   explicit Sgd(ParameterGroups parameters, SgdOptions options = {});
   bool takes_tensors() const override { return true; }
-  bool is_per_parameter() const override { return true; }
+  bool is_per_parameter() const override { return typeid(*this) == typeid(Sgd); }
   TorchOptions python_options() const override;
 
  protected:
