@@ -34,7 +34,7 @@ class Trainer::Impl {
   BatchSource source_of(DataModule& data, const LoaderOf& of, std::optional<std::int64_t> limit) const;
 
   TrainerOptions options;
-  TrainerOptions shown;  // by Trainer::options()
+  TrainerOptions shown;                                                         // by Trainer::options()
   const std::shared_ptr<TrainerInfo> info;                                      // models hold it weakly
   ProcessGroup* group() const noexcept { return options.process_group.get(); }  // nullptr: alone
 
