@@ -21,6 +21,7 @@
 #include "program/run_log.h"
 #include "program/screen.h"
 #include "program/start_files.h"
+#include "program/taken_up_run.h"
 
 namespace kindling {
 namespace {
@@ -79,28 +80,6 @@ std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const Ru
   options.dirpath = checkpoints_of(folder.path());
   return std::make_shared<ModelCheckpoint>(options);
 }
-
-// Of a run that goes on: its config takes the place of the former one when it has taken up the saved state.
-// Behind its first step what it does not go on from has been put aside, and a restart of its processes takes
-// its latest checkpoint instead of what the command names.
-class TakenUpRun : public Callback {
- public:
-  TakenUpRun(const RunFolder& folder, const RunConfig& config, LaunchPlace place)
-      : folder_(folder), config_(config), place_(std::move(place)) {}
-  void on_resume(Trainer&, Module&) override {
-    folder_.write_config(config_.text());
-    is_to_be_remembered_ = true;
-  }
-  void on_train_batch_end(Trainer&, Module&) override {
-    if (std::exchange(is_to_be_remembered_, false)) remember_run(place_, folder_.path());
-  }
-
- private:
-  const RunFolder& folder_;
-  const RunConfig& config_;
-  const LaunchPlace place_;
-  bool is_to_be_remembered_ = false;
-};
 
 // LibTorch's profiler tells stderr of its start and its end, where the table of epochs is to stand.
 void keep_profiler_quiet() { ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0); }

@@ -2,8 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/empty_like.h>
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,6 +22,31 @@ inline std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_g
     states.emplace_back(gradient.unsafeGetTensorImpl(), gradient.defined() ? gradient._version() : 0);
   }
   return states;
+}
+
+// Adds gradients to those that parameters have; undefined ones are none. A parameter without one takes the
+// tensor itself where `may_keep(place)`, else a copy. Many at once, which is less to start on a device.
+template <class MayKeep>
+void add_gradients(std::span<const at::Tensor> gradients, const std::vector<at::Tensor>& parameters,
+                   const MayKeep& may_keep) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> sums, addends, copies, originals;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    at::Tensor& gradient = parameters[i].mutable_grad();
+    if (!gradients[i].defined()) continue;
+    if (gradient.defined()) {
+      sums.push_back(gradient);
+      addends.push_back(gradients[i]);
+    } else if (may_keep(i)) {
+      gradient = gradients[i];
+    } else {
+      gradient = at::empty_like(gradients[i]);
+      copies.push_back(gradient);
+      originals.push_back(gradients[i]);
+    }
+  }
+  if (!sums.empty()) at::_foreach_add_(sums, addends);
+  if (!copies.empty()) at::_foreach_copy_(copies, originals);
 }
 
 // Takes the gradients that are there away, so that those of a batch come alone. They come back as they were,

@@ -1,10 +1,5 @@
 #include "training/recorded_gradients.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/_foreach_add.h>
-#include <ATen/ops/_foreach_copy.h>
-#include <ATen/ops/empty_like.h>
-
 #include <algorithm>
 #include <exception>
 #include <iterator>
@@ -193,31 +188,10 @@ at::Tensor RecordedGradients::replay(RecordedBatch& recorded, const Batch& batch
   }
   const ActivityScope scope(info_.clock.get(), Activity::backward);
   fill_seed(recorded, loss, factor);
-  add_gradients(recorded.backward());
-  return options_.accumulate_grad_batches == 1 ? loss : loss.clone();
-}
-
-// Those of a window gather in memory of their own; many at once, which is less to start on a device.
-void RecordedGradients::add_gradients(std::span<const at::Tensor> gradients) {
-  const at::NoGradGuard no_grad;
   const bool is_alone = options_.accumulate_grad_batches == 1;
-  std::vector<at::Tensor> sums, addends, copies, originals;
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    at::Tensor& gradient = look_->parameters()[i].mutable_grad();
-    if (!gradients[i].defined()) continue;
-    if (gradient.defined()) {
-      sums.push_back(gradient);
-      addends.push_back(gradients[i]);
-    } else if (is_alone && is_cleared_[i]) {
-      gradient = gradients[i];
-    } else {
-      gradient = at::empty_like(gradients[i]);
-      copies.push_back(gradient);
-      originals.push_back(gradients[i]);
-    }
-  }
-  if (!sums.empty()) at::_foreach_add_(sums, addends);
-  if (!copies.empty()) at::_foreach_copy_(copies, originals);
+  add_gradients(recorded.backward(), look_->parameters(),
+                [&](std::size_t i) { return is_alone && is_cleared_[i]; });
+  return is_alone ? loss : loss.clone();
 }
 
 // Some operators write to buffers and do not say so.

@@ -44,7 +44,6 @@ class RecordedGradients : public BatchGradients {
   // Gives nothing to the log and to the parameters.
   BatchResults compute_unseen(const Batch& batch, const at::Tensor& seed);
   at::Tensor compute_eagerly(const Batch& batch, bool begins_window, double factor);
-  void add_gradients(std::span<const at::Tensor> gradients);
   StepComparison::Run run_of(const RecordedBatch& recorded, std::vector<at::Tensor> results) const;
   // Why it fails; empty: it does not.
   std::string try_replay(RecordedBatch& recorded, const Batch& batch, double factor);

@@ -2,8 +2,6 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "kindling/base/error.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/tensors/checkpoint_file.h"
@@ -97,14 +95,6 @@ TEST(DataParallel, AStopThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
 }
 
 TEST(DataParallel, ALossThatIsNotFiniteInOneProcessEndsAll) {
-  struct Spoilt : Mlp {
-    Spoilt() : Mlp(MlpOptions{.hidden = {16}}) {}
-    at::Tensor training_step(const Batch& batch) override {
-      const at::Tensor loss = Mlp::training_step(batch);
-      return spoils && trainer().batch_index() == 2 ? loss * std::numeric_limits<float>::quiet_NaN() : loss;
-    }
-    bool spoils = false;
-  };
   bool spoils = false;
   const auto runs = run_ranks(2, {}, [&] {
     auto model = std::make_shared<Spoilt>();

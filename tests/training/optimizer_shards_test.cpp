@@ -4,8 +4,6 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "kindling/base/error.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/nn/manual_module.h"
@@ -171,14 +169,6 @@ TEST(ShardedOptimizerState, GivesTheSameBitsWithAPartOfTheStateInEachProcess) {
 }
 
 TEST(ShardedOptimizerState, LeavesOutStepsAndAveragesAsWithout) {
-  struct Spoilt : Mlp {
-    Spoilt() : Mlp(MlpOptions{.hidden = {16}}) {}
-    at::Tensor training_step(const Batch& batch) override {
-      const at::Tensor loss = Mlp::training_step(batch);
-      return spoils && trainer().batch_index() == 2 ? loss * std::numeric_limits<float>::quiet_NaN() : loss;
-    }
-    bool spoils = false;
-  };
   const auto fit = [&](bool is_sharded, const char* precision) {
     bool spoils = false;
     const auto runs = run_ranks(

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -129,6 +130,16 @@ class Branches : public Mlp {
   }
   torch::nn::Linear sometimes{nullptr}, never{nullptr};
   bool uses_branch = false;
+};
+
+// With a loss that is not finite in the third batch of an epoch, if it spoils.
+struct Spoilt : Mlp {
+  Spoilt() : Mlp(MlpOptions{.hidden = {16}}) {}
+  at::Tensor training_step(const Batch& batch) override {
+    const at::Tensor loss = Mlp::training_step(batch);
+    return spoils && trainer().batch_index() == 2 ? loss * std::numeric_limits<float>::quiet_NaN() : loss;
+  }
+  bool spoils = false;
 };
 
 class StopsAt : public Callback {
