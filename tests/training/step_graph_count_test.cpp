@@ -75,5 +75,18 @@ INSTANTIATE_TEST_SUITE_P(
                     CountsOfStep{"small_cnn", &counted<SmallCnn>, {1, 8, 8}, 97, 1906}),
     [](const auto& info) { return info.param.name; });
 
+// The gradients of a window have memory of their own: those of a replay are in use until they are dropped,
+// and the next batch would be computed operator by operator (102 to 111).
+TEST(ReplayedWindows, AreReplayedInAllTheirBatches) {
+  constexpr std::int64_t kBatches = 12, kSize = 8;
+  TensorData data({at::rand({kBatches * kSize, 1, 8, 8}), at::ones({kBatches * kSize}, at::kLong)}, {},
+                  {.batch_size = kSize});
+  const auto counter = std::make_shared<StepsCounter>(2 * kBatches);
+  Trainer({.max_epochs = 2, .accumulate_grad_batches = 3, .callbacks = {counter}})
+      .fit(std::make_shared<Mlp>(), data);
+  for (std::size_t i = 16; i < counter->operators.size(); ++i)
+    EXPECT_LE(counter->operators[i] - counter->operators[i - 1], 30) << i;
+}
+
 }  // namespace
 }  // namespace kindling
