@@ -82,6 +82,8 @@ void OptimizerUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> 
 }
 
 void OptimizerUpdate::step(Optimizer& optimizer, const Optimizer::Closure& closure) {
+  std::optional<DeviceRates::Scope> on_device;
+  if (options_.schedule) on_device.emplace(rates_, optimizer);  // whether steps are recorded or not
   const auto step = [&] { guard_.step(optimizer, scaler(), closure); };
   if (RecordedUpdate* const recorded = this->recorded())
     recorded->step(optimizer, step);

@@ -8,6 +8,7 @@
 
 #include "distributed/lone_group.h"
 #include "training/callbacks.h"
+#include "training/device_rates.h"
 #include "training/gradient_norms.h"
 #include "training/gradient_reducer.h"
 #include "training/nonfinite_guard.h"
@@ -52,6 +53,7 @@ class OptimizerUpdate {
   const Callbacks& callbacks_;
   NonfiniteGuard guard_;
   GradientNorms norms_;
+  DeviceRates rates_;                       // that a schedule changes
   std::optional<RecordedUpdate> recorded_;  // of a device
   LoneGroup alone_;
   std::optional<GradientReducer> reducer_;  // of a training by several processes, or with gradient_shards

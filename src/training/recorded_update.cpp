@@ -48,8 +48,8 @@ void RecordedUpdate::step(Optimizer& optimizer, const std::function<void()>& wor
   for (const auto& state : optimizer.states_)
     for (const at::Tensor& tensor : state.tensors) key_.add(tensor);
   for (const auto& rate : optimizer.rates_) {
-    key_.add(rate.number);
     key_.add(rate.tensor);
+    if (!rate.tensor.defined()) key_.add(rate.number);
   }
   key_.add(optimizer.momentum());
   updated_.run(key_, work);

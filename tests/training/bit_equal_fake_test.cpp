@@ -12,9 +12,9 @@
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/tensor_matchers.h"
+#include "training/automatic_step.h"
 #include "training/batch_source.h"
 #include "training/eager_gradients.h"
-#include "training/automatic_step.h"
 #include "training/small_fit.h"
 
 namespace kindling {
@@ -28,6 +28,13 @@ std::shared_ptr<Module> make(const std::string& name) {
 
 NoiseImages images_for(const std::string& name) { return {40, name == "lenet" ? 28 : 8, 8}; }
 
+// A device has the rates of a schedule as float32.
+Schedule cosine_of_float32() {
+  return Schedule([cosine = cosine_schedule()](const SchedulePoint& at) {
+    return static_cast<double>(static_cast<float>(cosine(at)));
+  });
+}
+
 // Clipping looks at the gradients and leaves them: norms are summed in another order on the host.
 TrainerOptions clipped(std::int64_t num_gpus) {
   return {.max_epochs = 3,
@@ -35,7 +42,7 @@ TrainerOptions clipped(std::int64_t num_gpus) {
           .gradient_clip_val = 1000,
           .log_every_n_steps = 1,
           .optimizer = [](auto parameters) { return std::make_unique<AdamW>(std::move(parameters)); },
-          .schedule = cosine_schedule()};
+          .schedule = cosine_of_float32()};
 }
 
 struct Trained {

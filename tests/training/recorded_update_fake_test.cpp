@@ -70,9 +70,21 @@ TEST_F(FakeRecordedUpdate, IsThreeGraphsPerStep) {
   EXPECT_GT(replays(0.5), 3 * 15);
 }
 
-TEST_F(FakeRecordedUpdate, FollowsTheRate) {
-  expect_same_with_graphs(
+// Three graphs per step as with a rate that stays.
+TEST_F(FakeRecordedUpdate, ReplaysUpdatesWhoseRateFollowsASchedule) {
+  const auto replays = expect_same_with_graphs(
       [] { return TrainerOptions{.gradient_clip_val = 0.5, .schedule = cosine_schedule()}; });
+  EXPECT_GT(replays, 3 * 15);
+}
+
+TEST_F(FakeRecordedUpdate, FollowsTheRate) {
+  expect_same_with_graphs([] {
+    return TrainerOptions{
+        .schedule = cosine_schedule(),
+        .callbacks = {std::make_shared<OptimizerMeddler>([](Optimizer& rule, std::int64_t step) {
+          if (step > 20) rule.set_lr(0.5 * rule.lr());
+        })}};
+  });
   expect_same_with_graphs([] {
     return TrainerOptions{
         .callbacks = {std::make_shared<OptimizerMeddler>([](Optimizer& rule, std::int64_t step) {

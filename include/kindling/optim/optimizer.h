@@ -125,6 +125,7 @@ class KINDLING_API Optimizer {
 
  private:
   friend class RecordedUpdate;  // which must know where the state lies
+  friend class DeviceRates;
   struct State {
     std::string name;
     Start start;
