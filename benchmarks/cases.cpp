@@ -8,6 +8,7 @@
 #include <iostream>
 #include <map>
 
+#include "card_workloads.h"
 #include "checkpoints.h"
 #include "clock.h"
 #include "data_feed.h"
@@ -76,6 +77,8 @@ void run_case(const Options& options) {
                                                               {"lenet", train<lenet>},
                                                               {"card_lenet", train<card_lenet>},
                                                               {"card_mlp", train<card_mlp>},
+                                                              {"card_cifar", train<card_cifar>},
+                                                              {"card_gpt2", train<card_gpt2>},
                                                               {"fmnist_epoch", train<fmnist_epoch>},
                                                               {"cnn_mnist", train<cnn_mnist>},
                                                               {"data_feed", data_feed},

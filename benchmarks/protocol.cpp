@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 namespace kindling_bench {
 namespace {
@@ -71,7 +72,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
       {"kindling", "kindling_mkl", "kindling_eager", "kindling_exported", "kindling_exported_eager", "plain"},
       "--peer", options.peer);
   require_one_of({"cpu", "cuda"}, "--device", options.device);
-  if (options.case_name == "cnn_mnist")
+  const std::set<std::string> in_both{"cnn_mnist", "card_cifar", "card_gpt2"};
+  if (in_both.contains(options.case_name))
     require_one_of({"fp32", "bf16"}, "--precision", options.precision);
   else
     require_one_of({"fp32"}, "--precision", options.precision);

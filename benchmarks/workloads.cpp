@@ -18,30 +18,13 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "workload_parts.h"
+
 namespace kindling_bench {
 namespace {
 
-constexpr std::uint64_t kModelSeed = 0, kDataSeed = 1;
 constexpr std::int64_t kShuffleSeed = 1000;
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
-// Tensors in memory; no validation where `val` is empty.
-class TensorData : public kindling::DataModule {
- public:
-  struct Tensors {
-    std::vector<at::Tensor> train, val{};
-  };
-  TensorData(Tensors tensors, kindling::DataOptions options)
-      : DataModule(std::move(options)), tensors_(std::move(tensors)) {}
-
-  std::shared_ptr<kindling::DataLoader> train_dataloader() override {
-    return train_loader_of(tensors_.train);
-  }
-  std::shared_ptr<kindling::DataLoader> val_dataloader() override { return val_loader_of(tensors_.val); }
-
- private:
-  Tensors tensors_;
-};
 
 // --- Models
 // ---------------------------------------------------------------------------------------------------------
@@ -134,19 +117,6 @@ class MnistNet : public kindling::Module {
   torch::nn::Linear fc1_, fc2_;
 };
 
-template <class Model, class... Arguments>
-std::shared_ptr<kindling::Module> seeded(Arguments&&... arguments) {
-  at::manual_seed(kModelSeed);
-  return std::make_shared<Model>(std::forward<Arguments>(arguments)...);
-}
-
-template <class Rule, class RuleOptions>
-kindling::OptimizerFactory optimizer(RuleOptions options) {
-  return [options](std::vector<at::Tensor> parameters) {
-    return std::make_unique<Rule>(std::move(parameters), options);
-  };
-}
-
 // --- Data
 // -----------------------------------------------------------------------------------------------------------
 
@@ -193,6 +163,7 @@ kindling::TrainerOptions trainer_options(const Options& options, const Workload&
           .gradient_clip_val = workload.gradient_clip_val,
           .accumulate_grad_batches = workload.accumulate_grad_batches,
           .precision = options.precision == "bf16" ? "bf16-mixed" : "32-true",
+          .channels_last = workload.channels_last,
           .step_graph = options.peer.ends_with("_eager") ? "off" : "auto",
           .optimizer = workload.optimizer};
 }

@@ -22,6 +22,7 @@ struct Workload {
   kindling::OptimizerFactory optimizer;
   double gradient_clip_val = 0;
   std::int64_t accumulate_grad_batches = 1;
+  std::string channels_last = "off";
   std::int64_t size = 1;  // of an epoch, in what the unit counts
   std::string unit;
 };
