@@ -116,15 +116,14 @@ class KINDLING_API Optimizer {
   // After load_state_dict().
   virtual void state_loaded() {}
 
-  // Those of `all`, one per parameter, that an update concerns; `chosen` holds them unless they stand side by
-  // side.
+  // Those of `all`, one per parameter, that an update concerns; `chosen` holds those that lie apart.
   static at::TensorList active_of(const std::vector<at::Tensor>& all, const Update& update,
                                   std::vector<at::Tensor>& chosen);
   // Throws ConfigError that names the parameter whose gradient is sparse.
   void require_dense(const Update& update) const;
 
  private:
-  friend class RecordedUpdate;  // which must know where the state lies
+  friend class RecordedUpdate;  // which must know where the state lies; the other one gives rates as tensors
   friend class DeviceRates;
   struct State {
     std::string name;
