@@ -17,6 +17,7 @@
 #include "graph/fast_kernels.h"
 #include "graph/loop_node.h"
 #include "graph/pooling_node.h"
+#include "graph/relu_node.h"
 
 namespace kindling {
 namespace {
@@ -213,10 +214,15 @@ NodePtr fast_node(const c10::OperatorHandle& op, const Arguments& arguments,
       {{"aten::addmm", ""}, addmm},
       {{"aten::mse_loss", ""}, mse_loss},
       {{"aten::mse_loss_backward", ""}, mse_loss_backward}};
-  static const c10::OperatorName pool("aten::max_pool2d_with_indices", "");
-  if (op.operator_name() == pool) return max_pool_node(op, arguments, results);
+  using Key = std::pair<std::string, std::string>;
+  const Key key(op.operator_name().name, op.operator_name().overload_name);
+  if (key == Key("aten::max_pool2d_with_indices", "")) return max_pool_node(op, arguments, results);
+  if (key == Key("aten::max_pool2d_with_indices_backward", ""))
+    return max_pool_backward_node(op, arguments, results);
   if (results.size() != 1 || !results.front().defined()) return nullptr;
-  const auto found = all.find({op.operator_name().name, op.operator_name().overload_name});
+  if (key == Key("aten::threshold_backward", ""))
+    if (auto node = relu_backward_node(arguments, results)) return node;
+  const auto found = all.find(key);
   return found == all.end() ? nullptr : found->second(arguments, results.front());
 }
 

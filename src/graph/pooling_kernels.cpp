@@ -34,8 +34,7 @@ std::vector<std::int32_t> places_of(std::int64_t rows, std::int64_t columns, std
 
 }  // namespace
 
-PoolingWindows::PoolingWindows(const PoolingAxis& rows, const PoolingAxis& columns)
-    : num_places(rows.size * columns.size) {
+PoolingWindows::PoolingWindows(const PoolingAxis& rows, const PoolingAxis& columns) {
   std::map<std::pair<std::int64_t, std::int64_t>, std::int32_t> known;
   for (std::int64_t i = 0; i < rows.out_size; ++i)
     for (std::int64_t j = 0; j < columns.out_size; ++j) {
@@ -153,15 +152,14 @@ void visit_lanes(std::int64_t count, const Visit& visit) {
 
 // Lanes are planes; few of them at a time, from the first window to the last.
 template <class T>
-Ints pool_planes(const PoolingWindows& all, std::int64_t num_planes, const T* x, T* out,
+Ints pool_planes(const PoolingWindows& all, const PoolingImages& images, const T* x, T* out,
                  std::int64_t* indices) {
-  const auto num_windows = static_cast<std::int64_t>(all.windows.size());
   Ints has_nan{};
-  visit_lanes(num_planes, [&]<std::size_t n>(Registers<n>, std::int64_t plane) {
-    std::int64_t to = plane * num_windows;
+  visit_lanes(images.batch * images.channels, [&]<std::size_t n>(Registers<n>, std::int64_t plane) {
+    std::int64_t to = plane * images.num_windows;
     for (const PoolingWindows::Window window : all.windows) {
-      has_nan |= pool<n, true>(x + plane * all.num_places + window.first,
-                               {.place = 1, .lane = all.num_places, .out_lane = num_windows},
+      has_nan |= pool<n, true>(x + plane * images.num_places + window.first,
+                               {.place = 1, .lane = images.num_places, .out_lane = images.num_windows},
                                all.shapes[static_cast<std::size_t>(window.shape)], window.first, out + to,
                                indices + to);
       ++to;
@@ -175,7 +173,7 @@ template <class T>
 Ints pool_channels(const PoolingWindows& all, const PoolingImages& images, const T* x, T* out,
                    std::int64_t* indices) {
   Ints has_nan{};
-  for (std::int64_t image = 0; image < images.batch; ++image, x += all.num_places * images.channels)
+  for (std::int64_t image = 0; image < images.batch; ++image, x += images.num_places * images.channels)
     for (const PoolingWindows::Window window : all.windows) {
       const std::vector<std::int32_t>& places = all.shapes[static_cast<std::size_t>(window.shape)];
       visit_lanes(images.channels, [&]<std::size_t n>(Registers<n>, std::int64_t channel) {
@@ -194,14 +192,33 @@ Ints pool_channels(const PoolingWindows& all, const PoolingImages& images, const
 template <class T>
 bool max_pool(const PoolingWindows& windows, const PoolingImages& images, const T* x, T* out,
               std::int64_t* indices) {
-  const Ints has_nan = images.is_channels_last
-                           ? pool_channels(windows, images, x, out, indices)
-                           : pool_planes(windows, images.batch * images.channels, x, out, indices);
+  const Ints has_nan = images.is_channels_last ? pool_channels(windows, images, x, out, indices)
+                                               : pool_planes(windows, images, x, out, indices);
   return !has_any(has_nan);
 }
 
 template bool max_pool(const PoolingWindows&, const PoolingImages&, const float*, float*, std::int64_t*);
 template bool max_pool(const PoolingWindows&, const PoolingImages&, const std::uint16_t*, std::uint16_t*,
                        std::int64_t*);
+
+bool max_pool_backward(const PoolingImages& images, const std::uint16_t* gradient,
+                       const std::int64_t* indices, std::uint16_t* x_gradient) {
+  constexpr std::uint16_t kNegativeZero = 0x8000, kInfinity = 0x7f80;
+  const std::int64_t lanes = images.is_channels_last ? images.channels : 1;
+  const std::int64_t num_groups = images.batch * images.channels / lanes;
+  std::fill_n(x_gradient, num_groups * lanes * images.num_places, std::uint16_t{0});
+  int is_other = 0;
+  for (std::int64_t group = 0; group < num_groups; ++group, x_gradient += lanes * images.num_places)
+    for (std::int64_t i = 0; i < images.num_windows; ++i, gradient += lanes, indices += lanes)
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        const std::int64_t place = indices[lane];
+        const std::uint16_t value = gradient[lane];
+        if (place < 0) continue;
+        std::uint16_t& to = x_gradient[place * lanes + lane];
+        is_other |= to | static_cast<int>((value & ~kNegativeZero) > kInfinity);
+        to = value == kNegativeZero ? 0 : value;  // as a sum with zero is
+      }
+  return is_other == 0;
+}
 
 }  // namespace kindling::fast

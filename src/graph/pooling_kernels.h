@@ -23,12 +23,11 @@ struct PoolingWindows {
   };
   std::vector<Window> windows;                    // row by row
   std::vector<std::vector<std::int32_t>> shapes;  // places behind the first one, which is 0
-  std::int64_t num_places;                        // of an image
   bool has_empty = false;                         // one that lies beside the image
 };
 
 struct PoolingImages {
-  std::int64_t batch, channels;
+  std::int64_t batch, channels, num_places, num_windows;
   bool is_channels_last;  // else plane by plane
 };
 constexpr std::int64_t kFewestPoolingLanes = 4;  // channels, or else planes
@@ -39,5 +38,10 @@ constexpr std::int64_t kFewestPoolingLanes = 4;  // channels, or else planes
 template <class T>
 bool max_pool(const PoolingWindows& windows, const PoolingImages& images, const T* x, T* out,
               std::int64_t* indices);
+
+// Of bfloat16, whose sums cost LibTorch more than all else. Says false where there is a sum of more than one
+// number or a number that is none: results are then not LibTorch's.
+bool max_pool_backward(const PoolingImages& images, const std::uint16_t* gradient,
+                       const std::int64_t* indices, std::uint16_t* x_gradient);
 
 }  // namespace kindling::fast

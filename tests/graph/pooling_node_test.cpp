@@ -217,5 +217,75 @@ TEST(PoolingNode, LeavesMixedLayoutsToLibTorch) {
   }
 }
 
+// What a gradient becomes at the indices; expects LibTorch's bits, and says whether there is a node at all.
+bool pools_back_to_the_bit(const at::Tensor& gradient, const at::Tensor& x, const PoolingWindow& window,
+                           const at::Tensor& indices) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::max_pool2d_with_indices_backward", "");
+  const torch::jit::Stack arguments{
+      gradient, x, window.kernel, window.stride, window.padding, window.dilation, window.ceil_mode, indices};
+  torch::jit::Stack stack = arguments;
+  op.callBoxed(stack);
+  const at::Tensor expected = stack[0].toTensor(), found = at::full_like(expected, 77);
+  EXPECT_EQ(found.strides(), expected.strides());
+  const auto node = fast_node(op, arguments, {found});
+  if (node == nullptr) return false;
+  node->run();
+  EXPECT_TRUE(has_bits_of(found, expected)) << x.sizes() << ", strides " << x.strides() << ", kernel "
+                                            << window.kernel << ", stride " << window.stride;
+  return true;
+}
+
+const std::vector<PoolingWindow>& windows_apart() {
+  static const std::vector<PoolingWindow> windows{
+      {.kernel = {2}},
+      {.kernel = {2, 2}, .stride = {2, 2}, .ceil_mode = true},
+      {.kernel = {2, 3}, .padding = {0, 1}},
+      {.kernel = {2}, .stride = {3}},
+      {.kernel = {2}, .stride = {3, 4}, .padding = {1}, .dilation = {2, 3}},
+      {.kernel = {1}}};
+  return windows;
+}
+
+TEST(PoolingNode, GivesTheBitsOfGradientsInBothLayouts) {
+  unsigned seed = 0;
+  for (const PoolingWindow& window : windows_apart())
+    for (const std::int64_t channels : {1, 3, 10, 32})
+      for (const auto format : {kPlanes, kChannelsLast}) {
+        const at::Tensor x = at::randn({2, channels, 7, 9}).to(at::kBFloat16).contiguous(format);
+        const std::vector<at::Tensor> forward = pooled(x, window);
+        const at::Tensor gradient = at::randn(forward[0].sizes()).to(at::kBFloat16).contiguous(format),
+                         strange = halved(strange_numbers(forward[0].sizes(), ++seed)).contiguous(format),
+                         finite = at::where(strange.isnan(), 0, strange).contiguous(format);
+        EXPECT_TRUE(pools_back_to_the_bit(gradient, x, window, forward[1]));
+        EXPECT_TRUE(pools_back_to_the_bit(strange, x, window, forward[1]));
+        EXPECT_TRUE(pools_back_to_the_bit(finite, x, window, forward[1]));
+        // Two at one place, and none.
+        EXPECT_TRUE(pools_back_to_the_bit(gradient, x, window, at::zeros_like(forward[1])));
+        EXPECT_TRUE(pools_back_to_the_bit(gradient, x, window, at::full_like(forward[1], -1)));
+      }
+  const at::Tensor image = at::randn({5, 6, 7}).to(at::kBFloat16);
+  const std::vector<at::Tensor> forward = pooled(image, {.kernel = {2}});
+  EXPECT_TRUE(pools_back_to_the_bit(at::ones_like(forward[0]), image, {.kernel = {2}}, forward[1]));
+}
+
+TEST(PoolingNode, LeavesGradientsOfWindowsThatOverlapToLibTorch) {
+  const auto is_own = [](const at::Tensor& x, const PoolingWindow& window,
+                         at::MemoryFormat of_gradient = kPlanes) {
+    const std::vector<at::Tensor> forward = pooled(x, window);
+    return pools_back_to_the_bit(at::ones_like(forward[0]).contiguous(of_gradient), x, window, forward[1]);
+  };
+  const at::Tensor x = at::randn({2, 4, 9, 9}), half = x.to(at::kBFloat16);
+  EXPECT_TRUE(is_own(half, {.kernel = {2}}));
+  EXPECT_FALSE(is_own(half, {.kernel = {3}, .stride = {2}}));
+  EXPECT_FALSE(is_own(half, {.kernel = {2, 3}, .stride = {2}}));
+  EXPECT_FALSE(is_own(half, {.kernel = {3, 2}, .stride = {2}}));
+  EXPECT_FALSE(is_own(half, {.kernel = {2}, .dilation = {2}}));
+  EXPECT_FALSE(is_own(half, {.kernel = {2}}, kChannelsLast));
+  EXPECT_FALSE(is_own(half.contiguous(kChannelsLast), {.kernel = {2}}));
+  EXPECT_FALSE(is_own(x, {.kernel = {2}}));
+  EXPECT_FALSE(is_own(half.narrow(0, 0, 0), {.kernel = {2}}));
+}
+
 }  // namespace
 }  // namespace kindling

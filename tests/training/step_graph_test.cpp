@@ -35,6 +35,10 @@ TEST(StepGraph, GivesTheBitsOfStepsWithChannelsLast) {
     net.conv->weight.set_data(
         weight.to(weight.options(), /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::ChannelsLast));
     ASSERT_FALSE(net.conv->forward(at::ones({2, 1, 8, 8})).is_contiguous());
+    net.extra = [](CountedNet& model, const Batch& batch, const at::Tensor& loss) {
+      const at::Tensor seen = torch::relu(torch::max_pool2d(model.conv->forward(batch[0]), 2));
+      return loss + seen.flatten(1).square().mean();  // whose gradient lies plane by plane
+    };
   };
   for (const char* precision : {"32-true", "bf16-mixed"}) {
     SCOPED_TRACE(precision);
