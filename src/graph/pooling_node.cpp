@@ -12,9 +12,6 @@
 namespace kindling {
 namespace {
 
-// Of how many LibTorch would have to use more to be as fast where our loop is several times as fast as its
-// own.
-constexpr int kFewThreads = 4;
 // Channels of a multiple of this fill registers in LibTorch's loop, too.
 constexpr std::int64_t kFilledRegisters = 16;
 
