@@ -24,6 +24,27 @@ void relu_backward(const float* gradient, const float* x, float* out, std::int64
 
 namespace {
 
+float number(float x) { return x; }
+float number(std::uint16_t x) { return std::bit_cast<float>(std::uint32_t{x} << 16); }
+
+}  // namespace
+
+template <class T>
+void relu_backward_of_planes(const Images& images, const T* gradient, const T* x, T* out) {
+  for (std::int64_t image = 0; image < images.batch; ++image, gradient += images.channels * images.num_places)
+    for (std::int64_t place = 0; place < images.num_places;
+         ++place, x += images.channels, out += images.channels)
+      for (std::int64_t channel = 0; channel < images.channels; ++channel) {
+        const T there = gradient[channel * images.num_places + place];
+        out[channel] = number(x[channel]) <= 0 ? T{0} : there;
+      }
+}
+template void relu_backward_of_planes(const Images&, const float*, const float*, float*);
+template void relu_backward_of_planes(const Images&, const std::uint16_t*, const std::uint16_t*,
+                                      std::uint16_t*);
+
+namespace {
+
 constexpr int kLevels = 4;
 
 // Sums so many rows at a time and sums of sums, so that rounding errors grow with the logarithm of the rows.

@@ -9,6 +9,13 @@ namespace kindling::fast {
 void relu(const float* x, float* out, std::int64_t count);
 // gradient where x > 0 (or is NaN), else 0.
 void relu_backward(const float* gradient, const float* x, float* out, std::int64_t count);
+struct Images {
+  std::int64_t batch, channels, num_places;
+};
+// relu_backward of images whose channels lie side by side, by a gradient that lies plane by plane. T: float,
+// or std::uint16_t for the bits of a bfloat16.
+template <class T>
+void relu_backward_of_planes(const Images& images, const T* gradient, const T* x, T* out);
 // Of the columns of a [rows, columns] matrix, in the order of LibTorch's cascade summation. LibTorch takes
 // whole groups of columns in another order than the rest; a group is a multiple of 4 that depends on the
 // processor and the number of columns.

@@ -15,43 +15,14 @@
 
 #include "device/float32_products.h"
 #include "graph/fast_kernels.h"
+#include "graph/loop_node.h"
+#include "graph/pooling_node.h"
+#include "graph/relu_node.h"
 
 namespace kindling {
 namespace {
 
-// Larger tensors gain nothing, and LibTorch may use several threads for them.
-constexpr std::int64_t kMostElements = 32767;
-
-// The elements of a tensor of a replay, whose memory may be another one in each run.
-class Elements {
- public:
-  explicit Elements(const at::Tensor& tensor)
-      : storage_(tensor.storage()), offset_(tensor.storage_offset()) {}
-  float* data() const {
-    return static_cast<float*>(storage_.unsafeGetStorageImpl()->mutable_data()) + offset_;
-  }
-
- private:
-  c10::Storage storage_;
-  std::int64_t offset_;
-};
-
-template <class Run>
-class FastNode : public ReplayNode {
- public:
-  explicit FastNode(Run run) : run_(std::move(run)) {}
-  void run() override { run_(); }
-
- private:
-  Run run_;
-};
-
 using NodePtr = std::unique_ptr<ReplayNode>;
-
-template <class Run>
-NodePtr node(Run run) {
-  return std::make_unique<FastNode<Run>>(std::move(run));
-}
 
 using Arguments = torch::jit::Stack;
 
@@ -69,7 +40,7 @@ bool is_number(const c10::IValue& value, double number) {
 NodePtr relu(const Arguments& in, const at::Tensor& out) {
   const at::Tensor& x = in[0].toTensor();
   if (!is_small(x) || !is_small(out)) return nullptr;
-  return node([x = Elements(x), out = Elements(out), count = out.numel()] {
+  return loop_node([x = Elements(x), out = Elements(out), count = out.numel()] {
     fast::relu(x.data(), out.data(), count);
   });
 }
@@ -79,9 +50,10 @@ NodePtr relu_backward(const Arguments& in, const at::Tensor& out) {
   if (!is_small(gradient) || !is_small(x) || !is_small(out) || gradient.sizes() != x.sizes() ||
       !is_number(in[2], 0))
     return nullptr;
-  return node([gradient = Elements(gradient), x = Elements(x), out = Elements(out), count = out.numel()] {
-    fast::relu_backward(gradient.data(), x.data(), out.data(), count);
-  });
+  return loop_node(
+      [gradient = Elements(gradient), x = Elements(x), out = Elements(out), count = out.numel()] {
+        fast::relu_backward(gradient.data(), x.data(), out.data(), count);
+      });
 }
 
 // Numbers whose sums depend on their order, the same in each process.
@@ -122,9 +94,8 @@ NodePtr sum_rows(const Arguments& in, const at::Tensor& out) {
     return nullptr;
   const auto group = group_of(x.size(0), x.size(1));
   if (!group) return nullptr;
-  return node([x = Elements(x), out = Elements(out), rows = x.size(0), columns = x.size(1), group = *group] {
-    fast::sum_rows(x.data(), out.data(), rows, columns, group);
-  });
+  return loop_node([x = Elements(x), out = Elements(out), rows = x.size(0), columns = x.size(1),
+                    group = *group] { fast::sum_rows(x.data(), out.data(), rows, columns, group); });
 }
 
 // The BLAS call that LibTorch makes for result = m1·m2, whose matrices may lie row by row or column by
@@ -185,10 +156,10 @@ NodePtr product(const at::Tensor& m1, const at::Tensor& m2, const at::Tensor& bi
   if (!found) return nullptr;
   const Elements a(found->is_swapped ? m2 : m1), b(found->is_swapped ? m1 : m2), c(out);
   if (!bias.defined())
-    return node([a, b, c, shape = found->shape] { fast::gemm(shape, a.data(), b.data(), c.data()); });
+    return loop_node([a, b, c, shape = found->shape] { fast::gemm(shape, a.data(), b.data(), c.data()); });
   if (!is_dense(bias) || bias.dim() != 1 || bias.size(0) != out.size(1) || !out.is_contiguous())
     return nullptr;
-  return node(
+  return loop_node(
       [a, b, c, shape = found->shape, bias = Elements(bias), rows = out.size(0), columns = out.size(1)] {
         fast::fill_rows(bias.data(), c.data(), rows, columns);
         fast::gemm(shape, a.data(), b.data(), c.data());
@@ -209,8 +180,8 @@ NodePtr mse_loss(const Arguments& in, const at::Tensor& out) {
   if (!is_small(x) || !is_small(y) || x.sizes() != y.sizes() || in[2].toInt() != at::Reduction::Mean)
     return nullptr;
   // LibTorch sums all of them and divides.
-  return node([x = Elements(x), y = Elements(y), result = Elements(out), to = at::Tensor(out),
-               squares = at::empty_like(x)]() mutable {
+  return loop_node([x = Elements(x), y = Elements(y), result = Elements(out), to = at::Tensor(out),
+                    squares = at::empty_like(x)]() mutable {
     fast::squared_difference(x.data(), y.data(), squares.mutable_data_ptr<float>(), squares.numel());
     at::cpu::sum_out(to, squares, at::OptionalIntArrayRef());
     *result.data() /= static_cast<float>(squares.numel());
@@ -223,8 +194,8 @@ NodePtr mse_loss_backward(const Arguments& in, const at::Tensor& out) {
       x.sizes() != y.sizes() || in[3].toInt() != at::Reduction::Mean)
     return nullptr;
   const auto count = out.numel();
-  return node([gradient = Elements(gradient), x = Elements(x), y = Elements(y), out = Elements(out), count,
-               scale = static_cast<float>(2. / static_cast<double>(count))] {
+  return loop_node([gradient = Elements(gradient), x = Elements(x), y = Elements(y), out = Elements(out),
+                    count, scale = static_cast<float>(2. / static_cast<double>(count))] {
     fast::squared_difference_backward(scale, *gradient.data(), x.data(), y.data(), out.data(), count);
   });
 }
@@ -243,8 +214,15 @@ NodePtr fast_node(const c10::OperatorHandle& op, const Arguments& arguments,
       {{"aten::addmm", ""}, addmm},
       {{"aten::mse_loss", ""}, mse_loss},
       {{"aten::mse_loss_backward", ""}, mse_loss_backward}};
+  using Key = std::pair<std::string, std::string>;
+  const Key key(op.operator_name().name, op.operator_name().overload_name);
+  if (key == Key("aten::max_pool2d_with_indices", "")) return max_pool_node(op, arguments, results);
+  if (key == Key("aten::max_pool2d_with_indices_backward", ""))
+    return max_pool_backward_node(op, arguments, results);
   if (results.size() != 1 || !results.front().defined()) return nullptr;
-  const auto found = all.find({op.operator_name().name, op.operator_name().overload_name});
+  if (key == Key("aten::threshold_backward", ""))
+    if (auto node = relu_backward_node(arguments, results)) return node;
+  const auto found = all.find(key);
   return found == all.end() ? nullptr : found->second(arguments, results.front());
 }
 

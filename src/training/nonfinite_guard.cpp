@@ -25,8 +25,9 @@ template <class Word, Word exponent, class Number>
 bool any_not_finite(const at::Tensor& values) {
   constexpr Word lowest = exponent & (~exponent + 1);
   const Number* const value = values.const_data_ptr<Number>();
+  const std::int64_t count = values.numel();  // asked once: else there are no registers
   Word carried = 0;
-  for (std::int64_t i = 0; i < values.numel(); ++i)
+  for (std::int64_t i = 0; i < count; ++i)
     carried |= static_cast<Word>((std::bit_cast<Word>(value[i]) & exponent) + lowest);
   return (carried & static_cast<Word>(~(Word(-1) >> 1))) != 0;
 }

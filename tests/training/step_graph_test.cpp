@@ -27,6 +27,29 @@ TEST(StepGraph, GivesTheBitsOfTheStepsThemselves) {
   expect_same_fit(recorded, eager);
 }
 
+// Convolution and pooling have other loops then. Of weights for one channel the option says nothing: they are
+// both.
+TEST(StepGraph, GivesTheBitsOfStepsWithChannelsLast) {
+  const auto lay_out = [](CountedNet& net) {
+    const at::Tensor weight = net.conv->weight.detach();
+    net.conv->weight.set_data(
+        weight.to(weight.options(), /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::ChannelsLast));
+    ASSERT_FALSE(net.conv->forward(at::ones({2, 1, 8, 8})).is_contiguous());
+    net.extra = [](CountedNet& model, const Batch& batch, const at::Tensor& loss) {
+      const at::Tensor seen = torch::relu(torch::max_pool2d(model.conv->forward(batch[0]), 2));
+      return loss + seen.flatten(1).square().mean();  // whose gradient lies plane by plane
+    };
+  };
+  for (const char* precision : {"32-true", "bf16-mixed"}) {
+    SCOPED_TRACE(precision);
+    const GraphFit eager = graph_fit("off", {.precision = precision}, lay_out),
+                   recorded = graph_fit("on", {.precision = precision}, lay_out);
+    EXPECT_LT(recorded.num_calls, kAllBatches - 15);
+    EXPECT_EQ(recorded.said, "");
+    expect_same_fit(recorded, eager);
+  }
+}
+
 TEST(StepGraph, HoldsWithEveryOptionThatTouchesAStep) {
   const std::vector<std::pair<std::string, TrainerOptions>> cases{
       {"clipping and step records", {.gradient_clip_val = 0.5, .log_every_n_steps = 2}},
