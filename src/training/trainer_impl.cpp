@@ -265,7 +265,10 @@ BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderOf& of,
   from.prepare();
   auto loader = (from.*of.loader)();
   if (!loader)
-    throw DataError({.place = of.place, .found = std::string("the data has no ") + of.name + "()"});
+    throw DataError({.place = of.place,
+                     .found = std::string("the data has no ") + of.name + "()",
+                     .wanted = "a loader",
+                     .remedy = std::string("override ") + of.name + "() of the data module"});
   return {from, std::move(loader), *info, limit};
 }
 
