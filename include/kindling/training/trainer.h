@@ -57,7 +57,7 @@ class KINDLING_API Trainer {
   // middle of a fit, of this trainer or of another.
   Metrics validate(std::shared_ptr<Module> model, DataModule& data);
   Metrics test(std::shared_ptr<Module> model, DataModule& data);
-  // The outputs of predict_step for every sample in order, [samples, …] on the CPU, moved there once.
+  // The outputs of predict_step in the samples' order, also of a shuffling loader: [samples, …] on the CPU.
   at::Tensor predict(std::shared_ptr<Module> model, DataModule& data);
   // Batch by batch, with everything that belongs to it: for outputs that do not fit in memory together, for
   // several outputs, for labels beside them. What `take` throws ends it.
