@@ -135,7 +135,6 @@ std::unique_ptr<Optimizer> optimizer_of(const SavedTraining& training, Module& m
 
 // A batch as the model meets it, in the order of the data.
 Batch first_batch(DataModule& data) {
-  data.prepare();
   std::shared_ptr<DataLoader> loader = data.predict_dataloader();
   if (!loader) loader = data.train_dataloader();
   DataLoader::Cursor cursor(*loader);
