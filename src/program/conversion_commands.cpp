@@ -60,7 +60,7 @@ void check_ending(const std::filesystem::path& out) {
   if (out.extension() != ".pt" && out.extension() != ".safetensors")
     throw ConfigError({.place = out.string(),
                        .found = "its ending '" + out.extension().string() + "' is none of weights",
-                       .wanted = ".safetensors or .pt; of an export also .pt2, the model itself"});
+                       .wanted = ".safetensors or .pt; of an export also .pt2 or .onnx, the model itself"});
 }
 
 std::string shape_of(const at::Tensor& tensor) {
