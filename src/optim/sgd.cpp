@@ -14,6 +14,15 @@
 #include "optim/state_starts.h"
 
 namespace kindling {
+namespace {
+
+// The fused operator of the CPU, up to LibTorch 2.13 at least, leaves all of them as they were but what does
+// not fill a vector register (pytorch#191763).
+bool is_left_by_fused(const at::Tensor& parameter) {
+  return parameter.is_cpu() && at::isReducedFloatingType(parameter.scalar_type());
+}
+
+}  // namespace
 
 Sgd::Sgd(ParameterGroups parameters, SgdOptions options)
     : Optimizer(std::move(parameters), options.lr, options.weight_decay),
@@ -97,6 +106,7 @@ void Sgd::start_some(const Update& update) {
 }
 
 void Sgd::apply(const Update& update, at::TensorList buffers, bool first) {
+  if (std::ranges::any_of(update.parameters, is_left_by_fused)) return apply_singly(update, buffers, first);
   const auto apply_with = [&](const auto& lr) {
     at::_fused_sgd_(update.parameters, update.gradients, buffers, update.weight_decay, momentum(), lr,
                     options_.dampening, options_.nesterov, options_.maximize, first,
@@ -106,6 +116,29 @@ void Sgd::apply(const Update& update, at::TensorList buffers, bool first) {
     apply_with(update.lr.tensor);
   else
     apply_with(update.lr.number);
+}
+
+// As torch.optim.SGD does it without foreach and fused operators, in the parameters' type.
+void Sgd::apply_singly(const Update& update, at::TensorList buffers, bool first) {
+  const auto &scale = update.options.grad_scale, &found_inf = update.options.found_inf;
+  if (found_inf.defined() && found_inf.item<double>() != 0) return;
+  const double lr = update.lr.tensor.defined() ? update.lr.tensor.item<double>() : update.lr.number;
+  for (std::size_t i = 0; i < update.parameters.size(); ++i) {
+    const at::Tensor& parameter = update.parameters[i];
+    at::Tensor direction = update.gradients[i];
+    if (scale.defined()) direction.div_(scale);
+    if (options_.maximize) direction = direction.neg();
+    if (update.weight_decay != 0) direction = direction.add(parameter, update.weight_decay);
+    if (!buffers.empty()) {
+      const at::Tensor& buffer = buffers[i];
+      if (first)
+        buffer.copy_(direction);
+      else
+        buffer.mul_(momentum()).add_(direction, 1 - options_.dampening);
+      direction = options_.nesterov ? direction.add(buffer, momentum()) : buffer;
+    }
+    parameter.add_(direction, -lr);
+  }
 }
 
 }  // namespace kindling

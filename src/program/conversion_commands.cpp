@@ -60,7 +60,7 @@ void check_ending(const std::filesystem::path& out) {
   if (out.extension() != ".pt" && out.extension() != ".safetensors")
     throw ConfigError({.place = out.string(),
                        .found = "its ending '" + out.extension().string() + "' is none of weights",
-                       .wanted = ".safetensors or .pt; of an export also .pt2, the model itself"});
+                       .wanted = ".safetensors or .pt; of an export also .pt2 or .onnx, the model itself"});
 }
 
 std::string shape_of(const at::Tensor& tensor) {
@@ -135,7 +135,6 @@ std::unique_ptr<Optimizer> optimizer_of(const SavedTraining& training, Module& m
 
 // A batch as the model meets it, in the order of the data.
 Batch first_batch(DataModule& data) {
-  data.prepare();
   std::shared_ptr<DataLoader> loader = data.predict_dataloader();
   if (!loader) loader = data.train_dataloader();
   DataLoader::Cursor cursor(*loader);

@@ -1,7 +1,5 @@
 #include "program/finders.h"
 
-#include <ATen/Context.h>
-
 #include <array>
 #include <cstdlib>
 #include <iostream>
@@ -51,11 +49,7 @@ void search_batch_size(const FinderInputs& in) {
   const auto found = find_batch_size(in.trainer, in.model, *in.data, in.config.batch_finder.options, in.stop);
   if (in.stop.stop_requested()) return;
   in.config.take_batch_size(found.batch_size);
-  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
-  const at::Tensor random_state = generator.get_state();  // behind the model's weights
   in.data = in.config.make_data();
-  in.data->prepare();
-  generator.set_state(random_state);
   std::string text = "data.batch_size = " + std::to_string(found.batch_size);
   if (const auto size = too_large(found)) text += ", memory is exhausted with " + std::to_string(size);
   tell(in, "batch_finder", text);

@@ -20,7 +20,6 @@ int fit_in_group(FitInputs in) {
         "where the fit begins",
         {{"the run", in.plan.run.string()}, {"the checkpoint", checkpoint ? checkpoint->path.string() : ""}});
   in.data = config.make_data();
-  in.data->prepare();
   in.model = config.make_model();
   if (in.plan.run.empty()) start_from_files(config, *in.model);
   if (in.plan.run.empty() && config.lr_finder.is_on) require_one_lr(config.trainer_options(), *in.model);

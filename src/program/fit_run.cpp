@@ -47,12 +47,13 @@ const char* reason_name(FitReason reason) {
   return "error";
 }
 
-// Each process has a log of its own, and the first one also tells of warnings.
+// Each process has a log of its own, and the first one also tells of warnings, unless it is to be quiet.
+// Errors are told always.
 void log_of(const Group& group, const Request& request, const RunFolder& folder) {
   const bool color = request.color == "always" || (request.color == "auto" && wants_color(fileno(stderr)));
   configure_log({.level = LogLevel::info,
-                 .to_stderr = !request.quiet,
-                 .stderr_level = is_first(group) ? LogLevel::warning : LogLevel::error,
+                 .to_stderr = true,
+                 .stderr_level = is_first(group) && !request.quiet ? LogLevel::warning : LogLevel::error,
                  .color = color,
                  .file = folder.file(is_first(group) ? "log.txt"
                                                      : "log.rank" + std::to_string(group->rank()) + ".txt")});

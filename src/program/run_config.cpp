@@ -15,6 +15,21 @@ namespace {
 // One table of an array of tables.
 std::string item(const std::string& array, std::size_t i) { return array + "[" + std::to_string(i) + "]"; }
 
+// LibTorch's numbers of the CPU as behind this seed, for a while; then they go on as if nothing had been.
+class SeededNumbers {
+ public:
+  explicit SeededNumbers(std::uint64_t seed) : before_(generator_.get_state()) {
+    generator_.set_current_seed(seed);
+  }
+  ~SeededNumbers() { generator_.set_state(before_); }
+  SeededNumbers(const SeededNumbers&) = delete;
+  SeededNumbers& operator=(const SeededNumbers&) = delete;
+
+ private:
+  at::Generator generator_ = at::globalContext().defaultGenerator(at::kCPU);
+  at::Tensor before_;
+};
+
 }  // namespace
 
 template <class Product>
@@ -203,7 +218,11 @@ std::shared_ptr<Module> RunConfig::make_model() const {
 std::shared_ptr<DataModule> RunConfig::make_data() const {
   DataOptions options = data_;
   options.seed = run.seed;
-  return data_maker_->make()(options);
+  // What it draws is the same in every process that the config is read in, and moves no numbers of the model.
+  const SeededNumbers numbers(static_cast<std::uint64_t>(run.seed));
+  std::shared_ptr<DataModule> made = data_maker_->make()(options);
+  made->prepare();
+  return made;
 }
 
 Schedule RunConfig::make_schedule() const {

@@ -43,7 +43,7 @@ class RunConfig {
   std::shared_ptr<Module> make_model() const;
   // What tells how good an epoch is: [checkpoint]'s monitor and mode, else the model's.
   Module::Monitor monitor_of(const Module& model) const;
-  std::shared_ptr<DataModule> make_data() const;
+  std::shared_ptr<DataModule> make_data() const;  // and prepared
   // trainer.num_processes and trainer.num_gpus say how many processes the program is to start for a fit.
   std::int64_t num_processes() const noexcept { return trainer_.num_processes; }
   std::int64_t num_gpus() const noexcept { return trainer_.num_gpus; }

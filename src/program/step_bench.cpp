@@ -18,7 +18,6 @@ StepBench::StepBench(const CommandContext& context)
   apply(config.process);
   if (config.folder.compact_memory) keep_memory_compact();
   data_ = config.make_data();
-  data_->prepare();
   const auto model = make_model();
   trainer_ = config.trainer_options();
   trainer_.optimizer = with_start(trainer_.optimizer, config.optimizer_start);

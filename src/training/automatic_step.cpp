@@ -27,6 +27,7 @@ void AutomaticStep::run(const Batch& batch, bool ends_window) {
   batch_ = &batch;
   if (!state_.optimizer || state_.optimizer->needs_closure()) carried_.emplace(*state_.model);
   accumulate(batch, ends_window);
+  if (!batch.counts()) state_.log.drop_weighed();  // before sums are settled
   if (ends_window) update();
   end_row(static_cast<double>(batch.num_counted()));
 }

@@ -19,9 +19,13 @@ std::int64_t BatchSource::num_batches() const noexcept {
   return (limit_ ? std::min(all, *limit_) : all) * of_cursors();
 }
 
+void BatchSource::keep_order() noexcept {
+  for (DataLoader::Cursor& cursor : cursors_) cursor.keep_order();
+}
+
 void BatchSource::take_only(std::int64_t num_batches) {
   limit_ = (std::min(num_batches, this->num_batches()) + of_cursors() - 1) / of_cursors();
-  for (DataLoader::Cursor& cursor : cursors_) cursor.keep_order();
+  keep_order();
 }
 
 void BatchSource::cut(std::int64_t first, std::int64_t count, std::int64_t size) {

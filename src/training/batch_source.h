@@ -23,6 +23,8 @@ class BatchSource {
   std::int64_t num_batches() const noexcept;  // of an epoch
   const TrainerInfo& info() const noexcept { return info_; }
   const DataLoader& loader() const noexcept { return *loader_; }
+  // The samples come in their order, however the loader shuffles. Holds from the next seek() on.
+  void keep_order() noexcept;
   // The first batches of the data in its order, in every epoch.
   void take_only(std::int64_t num_batches);
 

@@ -45,14 +45,19 @@ void EagerGradients::backward(const at::Tensor& loss, double factor) {
 
 void EagerGradients::require_scalar(const at::Tensor& loss) const {
   if (loss.defined() && loss.numel() == 1 && loss.requires_grad()) return;
-  std::string found = "an undefined tensor";
-  if (loss.defined())
-    found = loss.numel() != 1 ? "a tensor of " + std::to_string(loss.numel()) + " elements"
-                              : "a tensor without a gradient function";
+  std::string found = "an undefined tensor", remedy = "return its mean()";
+  if (loss.defined() && loss.numel() != 1) {
+    found = "a tensor of " + std::to_string(loss.numel()) + " elements";
+  } else if (loss.defined()) {
+    found = "a tensor without a gradient function";
+    remedy = "are all parameters frozen, or was it detached, or computed without gradients?";
+  } else {
+    remedy = "return it";
+  }
   throw Error({.place = state_.model->name() + "::training_step",
                .found = found + " was returned",
                .wanted = "the loss: one number that depends on the parameters",
-               .remedy = "return its mean()"});
+               .remedy = remedy});
 }
 
 }  // namespace kindling

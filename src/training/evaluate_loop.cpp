@@ -44,6 +44,7 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
 }
 
 at::Tensor predict_loop(Module& model, BatchSource& source) {
+  source.keep_order();
   source.seek(0);
   std::vector<at::Tensor> outputs;
   Batch batch;

@@ -126,11 +126,25 @@ std::optional<Metrics> end_epoch(const FitParts& fit) {
   return validation ? std::optional(close_epoch(fit, *validation)) : leave_open(fit);
 }
 
+constexpr const char* kNumBatches = "progress.num_batches";
+
+// Within an epoch a place is a number of batches, which is another place among others. One may have meant it,
+// as with a smaller batch_size where memory was exhausted.
+void tell_of_other_batches(const StateDict& saved, std::int64_t there) {
+  const auto found = saved.metadata.find(kNumBatches);
+  if (found == saved.metadata.end() || there == 0 || found->second == std::to_string(there)) return;
+  log_warning("the training was saved inside of an epoch of " + found->second +
+              " batches, and its epochs have " + std::to_string(there) +
+              " now: in this one samples are left out or come twice");
+}
+
 }  // namespace
 
 StateDict save_point(const FitParts& fit) {
   StateDict state;
   fit.state.save(state);
+  if (fit.state.progress.batch > 0 && fit.info->num_train_batches > 0)
+    state.metadata[kNumBatches] = std::to_string(fit.info->num_train_batches);
   fit.report.report_all();
   stop_if_diverged(fit);  // here and in the other processes
   if (fit.divergence.step())
@@ -143,6 +157,7 @@ StateDict save_point(const FitParts& fit) {
 }
 
 void resume(const FitParts& fit, const StateDict& saved) {
+  tell_of_other_batches(saved, fit.info->num_train_batches);
   fit.state.load(own_state(saved, fit.group));
   if (!has_own_state(saved, fit.group)) part_random_state(fit.state.log.device(), fit.group->rank());
   const RandomStateGuard random_state(fit.state.log.device());  // against what is drawn here

@@ -83,6 +83,7 @@ void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
   const at::Tensor loss = training_step(batch);
   require_one_number(loss, state_.model->name() + "::training_step", "the number to show as train_loss");
   state_.log.mark(state_.log.column("train_loss"), loss);
+  if (!batch.counts()) state_.log.drop_weighed();  // before sums are settled
   end_step();
   const ActivityScope scope(info_.clock.get(), Activity::log);
   const Progress& at = state_.progress;

@@ -44,7 +44,7 @@ class ModelCheckpoint::Impl {
     latest_time_ = SaveClock::now();
     saved_.reset();
     is_waiting_ = false;
-    has_heard_of_wish_ = false;
+    has_heard_of_wish_ = has_looked_ = false;
   }
 
   // A former save that has failed is heard of here.
@@ -102,6 +102,19 @@ class ModelCheckpoint::Impl {
   bool is_asked() {
     if (!group_) return requested.exchange(false, std::memory_order_relaxed) || is_waiting_;
     return is_wished_by_any(/*can_wait=*/false);
+  }
+
+  // What the options name and the records do not have would have no best, and nobody would know. A callback
+  // may add it in some epochs only.
+  void look_for_value(const Trainer& trainer, const Record& record) {
+    const bool is_validated = record.epoch % trainer.options().check_val_every_n_epoch == 0;
+    if (options.monitor.empty() || has_looked_ || !is_validated || record.kind != Record::Kind::epoch) return;
+    has_looked_ = true;
+    try {
+      value_of(record, monitor_.name, "ModelCheckpoint");
+    } catch (const ConfigError& error) {
+      log_warning(std::string(error.what()) + "; without it no checkpoint is the best");
+    }
   }
 
   bool higher_is_better() const { return monitor_.higher_is_better; }
@@ -205,6 +218,7 @@ class ModelCheckpoint::Impl {
   SaveClock::time_point latest_time_;
   bool is_waiting_ = false;         // a save that has fallen due
   bool has_heard_of_wish_ = false;  // of one of several processes
+  bool has_looked_ = false;         // for the monitored value
   StateCopy copy_;                  // what the thread writes
   std::optional<SaveThread> thread_;
 };
@@ -256,6 +270,7 @@ void ModelCheckpoint::on_validation_record(Trainer& trainer, Module& model, cons
 void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {
   impl_->open(trainer, model);
   impl_->check();
+  impl_->look_for_value(trainer, record);
   const std::int64_t every = impl_->options.every_n_epochs;
   if (impl_->is_asked() || (every > 0 && record.epoch % every == 0)) impl_->save(trainer, &record);
 }

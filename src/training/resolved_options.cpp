@@ -22,6 +22,14 @@ void require_processes(const TrainerOptions& options) {
                          "sets process_group = ProcessGroup::from_environment()"});
 }
 
+void require_no_null(const char* place, const auto& pointers) {
+  for (std::size_t i = 0; i < pointers.size(); ++i)
+    if (!pointers[i])
+      throw ConfigError({.place = place,
+                         .found = "number " + std::to_string(i) + " (counted from 0) is a null pointer",
+                         .wanted = "objects alone; make them with std::make_shared"});
+}
+
 // The shards of a process are batches to it: a window has those of each of its global batches.
 std::int64_t shards_of_window(const TrainerOptions& options) {
   const std::int64_t shards = options.gradient_shards,
@@ -52,6 +60,8 @@ std::int64_t shards_of_window(const TrainerOptions& options) {
 TrainerOptions resolved(TrainerOptions options) {
   require_matching_libtorch();
   validate(options, "TrainerOptions");
+  require_no_null("TrainerOptions::callbacks", options.callbacks);
+  require_no_null("TrainerOptions::loggers", options.loggers);
   if (options.process_group && options.process_group->size() == 1) options.process_group = nullptr;
   require_processes(options);
   if (options.gradient_shards > 1) options.accumulate_grad_batches = shards_of_window(options);

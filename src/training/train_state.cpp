@@ -117,6 +117,20 @@ PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& m
   return options;
 }
 
+// A factory that remembers another model would train that one's parameters, and nothing here.
+void require_some_of(const Module& model, const Optimizer& optimizer) {
+  const auto own = model.parameters();
+  const auto is_own = [&](const at::Tensor& parameter) {
+    return std::ranges::any_of(own, [&](const at::Tensor& mine) { return mine.is_same(parameter); });
+  };
+  if (std::ranges::any_of(optimizer.parameters(), is_own)) return;
+  throw ConfigError({.place = "optimizer",
+                     .found = "none of its " + std::to_string(optimizer.parameters().size()) +
+                              " parameters is one of " + model.name() + "'s",
+                     .wanted = "parameters of the model that is trained",
+                     .remedy = "make it of what the factory is given, not of a model that it remembers"});
+}
+
 }  // namespace
 
 void TrainState::start(std::shared_ptr<Module> new_model) {
@@ -146,6 +160,7 @@ Optimizer& TrainState::require_optimizer() {
     optimizer = std::make_unique<Adam>(ParameterGroups(*model));
   if (!optimizer)
     throw ConfigError({.place = "optimizer", .found = "the factory has made none", .wanted = "an Optimizer"});
+  require_some_of(*model, *optimizer);
   optimizer->take_names(*model);
   return *optimizer;
 }

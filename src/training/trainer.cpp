@@ -1,5 +1,6 @@
 #include "kindling/training/trainer.h"
 
+#include "kindling/base/error.h"
 #include "kindling/optim/clip.h"
 #include "training/libtorch_errors.h"
 #include "training/trainer_impl.h"
@@ -8,6 +9,14 @@ namespace kindling {
 namespace {
 
 constexpr LoaderOf kPredictLoader{"Trainer::predict", "predict_dataloader", &DataModule::predict_dataloader};
+
+Module& there(const char* place, const std::shared_ptr<Module>& model) {
+  if (!model)
+    throw ConfigError({.place = place,
+                       .found = "the model is a null pointer",
+                       .wanted = "a model; make it with std::make_shared"});
+  return *model;
+}
 
 }  // namespace
 
@@ -18,6 +27,7 @@ Trainer::~Trainer() = default;
 
 FitResult Trainer::fit(std::shared_ptr<Module> model, DataModule& data, const FitOptions& options) {
   return with_libtorch_errors("Trainer::fit", [&] {
+    there("Trainer::fit", model);
     const Impl::Work work(*impl_, "Trainer::fit");
     return impl_->fit(std::move(model), data, options);
   });
@@ -26,7 +36,7 @@ FitResult Trainer::fit(std::shared_ptr<Module> model, DataModule& data, const Fi
 Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
   return with_libtorch_errors("Trainer::validate", [&] {
     return impl_->evaluate(
-        *model,
+        there("Trainer::validate", model),
         impl_->source_of(data, {"Trainer::validate", "val_dataloader", &DataModule::val_dataloader},
                          options().limit_val_batches),
         &Module::validation_step);
@@ -36,7 +46,7 @@ Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
 Metrics Trainer::test(std::shared_ptr<Module> model, DataModule& data) {
   return with_libtorch_errors("Trainer::test", [&] {
     return impl_->evaluate(
-        *model,
+        there("Trainer::test", model),
         impl_->source_of(data, {"Trainer::test", "test_dataloader", &DataModule::test_dataloader},
                          options().limit_test_batches),
         &Module::test_step);
@@ -45,19 +55,23 @@ Metrics Trainer::test(std::shared_ptr<Module> model, DataModule& data) {
 
 at::Tensor Trainer::predict(std::shared_ptr<Module> model, DataModule& data) {
   return with_libtorch_errors("Trainer::predict", [&] {
-    return impl_->predict(*model, impl_->source_of(data, kPredictLoader, options().limit_predict_batches));
+    return impl_->predict(there("Trainer::predict", model),
+                          impl_->source_of(data, kPredictLoader, options().limit_predict_batches));
   });
 }
 
 void Trainer::predict(std::shared_ptr<Module> model, DataModule& data,
                       const std::function<void(const Prediction&)>& take) {
   with_libtorch_errors("Trainer::predict", [&] {
-    impl_->predict(*model, impl_->source_of(data, kPredictLoader, options().limit_predict_batches), take);
+    impl_->predict(there("Trainer::predict", model),
+                   impl_->source_of(data, kPredictLoader, options().limit_predict_batches), take);
   });
 }
 
 std::vector<LayerRow> Trainer::layer_summary(std::shared_ptr<Module> model, DataModule& data) {
-  return with_libtorch_errors("Trainer::layer_summary", [&] { return impl_->layer_summary(*model, data); });
+  return with_libtorch_errors("Trainer::layer_summary", [&] {
+    return impl_->layer_summary(there("Trainer::layer_summary", model), data);
+  });
 }
 
 void Trainer::prepare_data(DataModule& data) {
@@ -69,6 +83,7 @@ void Trainer::prepare_data(DataModule& data) {
 
 void Trainer::prepare_model(std::shared_ptr<Module> model) {
   with_libtorch_errors("Trainer::prepare_model", [&] {
+    there("Trainer::prepare_model", model);
     const Impl::Work work(*impl_, "Trainer::prepare_model");
     impl_->prepare_model(std::move(model));
   });

@@ -147,6 +147,13 @@ void Trainer::Impl::share_training(BatchSource& source) const {
     source.cut((group() != nullptr ? group()->rank() : 0) * own, own, options.gradient_shards);
   else if (group() != nullptr)
     share(source);
+  if (source.num_batches() == 0)
+    throw DataError({.place = "DataLoader",
+                     .found = "drop_last leaves no batch of " +
+                              std::to_string(source.loader().options().batch_size) + " for each of " +
+                              std::to_string(size) + " processes among " +
+                              std::to_string(source.loader().dataset().size()) + " samples",
+                     .wanted = "a smaller batch_size"});
 }
 
 void Trainer::Impl::require_interval(std::int64_t num_batches) const {
@@ -265,7 +272,10 @@ BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderOf& of,
   from.prepare();
   auto loader = (from.*of.loader)();
   if (!loader)
-    throw DataError({.place = of.place, .found = std::string("the data has no ") + of.name + "()"});
+    throw DataError({.place = of.place,
+                     .found = std::string("the data has no ") + of.name + "()",
+                     .wanted = "a loader",
+                     .remedy = std::string("override ") + of.name + "() of the data module"});
   return {from, std::move(loader), *info, limit};
 }
 

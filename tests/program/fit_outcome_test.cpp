@@ -26,6 +26,18 @@ class NineNumbers : public DataModule {
   at::Tensor numbers_ = at::arange(9, at::kFloat).unsqueeze(1);
 };
 
+// Samples that the data module draws where it is made, and once more where it is prepared.
+class DrawnNumbers : public DataModule {
+ public:
+  explicit DrawnNumbers(const DataOptions& options) : DataModule(options), numbers_(at::rand({6, 1})) {}
+  void prepare_data() override { numbers_ = at::cat({numbers_, at::rand({3, 1})}); }
+  std::shared_ptr<DataLoader> train_dataloader() override { return train_loader_of({numbers_, numbers_}); }
+  std::shared_ptr<DataLoader> val_dataloader() override { return val_loader_of({numbers_, numbers_}); }
+
+ private:
+  at::Tensor numbers_;
+};
+
 // What the latest model has seen.
 struct Seen {
   std::vector<float> train;
@@ -81,6 +93,7 @@ class FitOutcome : public testing::Test {
   FitOutcome() {
     register_builtin(registry_);
     registry_.data<NineNumbers>("nine");
+    registry_.data<DrawnNumbers>("drawn");
     registry_.model<SeeingModel>("seeing");
     registry_.model<InterruptedModel>("interrupted");
     registry_.model<DivergingModel>("diverging");
@@ -149,6 +162,30 @@ TEST_F(FitOutcome, SeedOfTheRunGivesTheOrderOfTheData) {
   }
   EXPECT_EQ(seen.train, expected);
   EXPECT_EQ(summary()["seed"], 5);
+}
+
+// Whatever this process has drawn before, and whether the model or the data is made first.
+TEST_F(FitOutcome, SeedOfTheRunGivesTheNumbersThatADataModuleDraws) {
+  const std::string drawn =
+      "[model]\nname = \"seeing\"\n[data]\nname = \"drawn\"\nbatch_size = 3\n[trainer]\nmax_epochs = 1\n";
+  write_text(scratch_ / "drawn.toml", drawn);
+  const auto run = [&](const std::string& name) {
+    at::manual_seed(name.size());
+    return run_program({"fit", "-c", (scratch_ / "drawn.toml").string(), "--run.dir",
+                        (scratch_ / "runs").string(), "name=" + name},
+                       registry_);
+  };
+  ASSERT_EQ(run("a").exit_code, 0);
+  const std::vector<float> first = seen.train;
+  const double val_loss =
+      nlohmann::json::parse(text_of(scratch_ / "runs/a/0001/run.json"))["metrics"]["val_loss"];
+  ASSERT_EQ(run("another").exit_code, 0);
+  EXPECT_EQ(seen.train, first);
+  const std::string folder = (scratch_ / "runs/a/0001").string();
+  const ProgramRun validated =
+      run_program({"validate", "-c", folder + "/config.toml", "--weights", folder}, registry_);
+  ASSERT_EQ(validated.exit_code, 0) << validated.err;
+  EXPECT_EQ(std::stod(validated.out.substr(validated.out.find("val_loss ") + 9)), val_loss);
 }
 
 }  // namespace

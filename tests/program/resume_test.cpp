@@ -328,6 +328,10 @@ TEST_F(ResumedRun, MeetsAFullDiskLoudly) {
   EXPECT_EQ(going_on.exit_code, 0) << going_on.err;
   EXPECT_NE(going_on.err.find("No space left on device (needed "), std::string::npos) << going_on.err;
   EXPECT_EQ(summary("disk")["status"], "finished");
+  fs::remove_all(disk / "small");
+  more.push_back("--quiet");
+  const ProgramRun quiet = fit("disk", more);
+  EXPECT_NE(quiet.err.find("No space left on device (needed "), std::string::npos) << quiet.err;
 }
 
 // A layer so wide that a step needs hundreds of MB, which the second start does not get.

@@ -109,16 +109,29 @@ TEST_P(Evaluate, PredictsBatchByBatchWithLabelsIndicesAndSeveralOutputs) {
   }
 }
 
+// Nothing would say whose row is whose.
+TEST_P(Evaluate, PredictionsOfAShufflingLoaderComeInOrderToo) {
+  const at::Tensor x = at::arange(7, at::kFloat).unsqueeze(1);
+  PredictsOnTraining data({x, x * 3}, {}, {.batch_size = 3});
+  const auto model = std::make_shared<Slope>();
+  at::NoGradGuard no_grad;
+  model->weight.fill_(2);
+  EXPECT_TRUE(same(Trainer({.num_gpus = num_gpus_wanted()}).predict(model, data), x * 2));
+}
+
 TEST(EvaluateWithoutData, NeedsALoader) {
   TensorData data = ramp(2, 0, 2);
   const auto model = std::make_shared<Slope>();
   Trainer trainer;
   EXPECT_EQ(error_text<DataError>([&] { trainer.validate(model, data); }),
-            "Trainer::validate: the data has no val_dataloader()");
+            "Trainer::validate: the data has no val_dataloader(); wanted: a loader; override "
+            "val_dataloader() of the data module");
   EXPECT_EQ(error_text<DataError>([&] { trainer.test(model, data); }),
-            "Trainer::test: the data has no test_dataloader()");
+            "Trainer::test: the data has no test_dataloader(); wanted: a loader; override test_dataloader() "
+            "of the data module");
   EXPECT_EQ(error_text<DataError>([&] { trainer.predict(model, data); }),
-            "Trainer::predict: the data has no predict_dataloader()");
+            "Trainer::predict: the data has no predict_dataloader(); wanted: a loader; override "
+            "predict_dataloader() of the data module");
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ class KINDLING_API EpochLog {
   bool has_marks() const noexcept { return !marks_.empty() || !parts_.empty(); }
   // Forgets what has been marked: the batch that it was of is not going to be a row.
   void drop_marks();
+  void drop_weighed();  // the same of means and metrics alone: the batch counts nothing
   // Ends the row with what has been marked. Of a row without weight only marks and numbers of its step stay.
   void append(const RowTag& tag);
   std::int64_t num_rows() const noexcept { return num_rows_; }
@@ -118,7 +119,6 @@ class KINDLING_API EpochLog {
   struct Sums;  // of a metric with more than one number
   struct Preview;
   void add_parts();
-  void drop_weighed();
   bool has_rows_of(std::size_t column) const;
   Mark& mark_of(std::size_t column, ValueOptions options);
   Segment& segment_for(const RowTag& tag);

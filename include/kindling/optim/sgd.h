@@ -31,8 +31,9 @@ struct SgdOptions {
 };
 
 // Stochastic gradient descent, with momentum as in Sutskever et al. (2013) in PyTorch's form, in one fused
-// operator for all parameters of a group. Its state: `momentum_buffer`, from a parameter's first gradient on.
-// Sparse gradients update the rows they name; they go without momentum and weight decay only (ConfigError).
+// operator for all parameters of a group (on the CPU bfloat16 and half one by one). Its state:
+// `momentum_buffer`, from a parameter's first gradient on. Sparse gradients update the rows they name; they
+// go without momentum and weight decay only (ConfigError).
 class KINDLING_API Sgd : public Optimizer {
  public:
   // Throws ConfigError for options that contradict each other.
@@ -51,6 +52,7 @@ class KINDLING_API Sgd : public Optimizer {
     std::vector<at::Tensor> parameters, gradients, buffers;
   };
   void apply(const Update& update, at::TensorList buffers, bool first);
+  void apply_singly(const Update& update, at::TensorList buffers, bool first);
   void start_some(const Update& update);
   void update_dense(const Update& update);
   void update_sparse(const Update& update, std::size_t i);

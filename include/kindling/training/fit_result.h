@@ -35,7 +35,7 @@ enum class FitReason {
 struct FitResult {
   FitStatus status = FitStatus::finished;
   FitReason reason = FitReason::finished;
-  Metrics metrics{};    // the values of the last epoch record; empty when no epoch was finished
+  Metrics metrics{};    // the values of the last epoch record; empty when this call has finished no epoch
   Progress progress{};  // where it stands: epochs finished, batches of the one that was stopped, steps
   std::filesystem::path best_checkpoint{};  // of the first ModelCheckpoint; empty: none has a monitored value
   std::optional<std::int64_t> diverged_step{};  // the step that was not finite; parameters are those before

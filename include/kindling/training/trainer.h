@@ -48,8 +48,8 @@ class KINDLING_API Trainer {
   // Trains from the weights that the model has, with a new optimizer, until max_epochs or max_steps;
   // validates after every epoch when the data has a validation loader. Ends earlier when a stop is requested,
   // or when the loss of a training step was not finite: the epoch that shows it is the last. With
-  // options.resume it goes on from a checkpoint instead, bit for bit: the model, the options and the data
-  // are those of the training that was saved, or CheckpointError is thrown and all that is saved stays.
+  // options.resume it goes on from a checkpoint instead, bit for bit, with the model, the options and the
+  // data of the training that was saved. What cannot fit is a CheckpointError, and all that is saved stays.
   FitResult fit(std::shared_ptr<Module> model, DataModule& data, const FitOptions& options = {});
   // The means of what validation_step or test_step logs over the whole loader. Throw DataError when there is
   // no loader. These, predict() and layer_summary() leave the model as they found it, its device excepted,
@@ -57,7 +57,7 @@ class KINDLING_API Trainer {
   // middle of a fit, of this trainer or of another.
   Metrics validate(std::shared_ptr<Module> model, DataModule& data);
   Metrics test(std::shared_ptr<Module> model, DataModule& data);
-  // The outputs of predict_step for every sample in order, [samples, …] on the CPU, moved there once.
+  // The outputs of predict_step in the samples' order, also of a shuffling loader: [samples, …] on the CPU.
   at::Tensor predict(std::shared_ptr<Module> model, DataModule& data);
   // Batch by batch, with everything that belongs to it: for outputs that do not fit in memory together, for
   // several outputs, for labels beside them. What `take` throws ends it.

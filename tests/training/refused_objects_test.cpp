@@ -1,0 +1,64 @@
+// What a trainer is given and cannot train with.
+#include <gtest/gtest.h>
+
+#include "kindling/base/error.h"
+#include "kindling/training/callback.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+#include "training/small_fit.h"
+
+namespace kindling {
+namespace {
+
+TEST(RefusedObjects, NullPointersAreNamed) {
+  TensorData data = ramp(4, 2, 2);
+  const std::shared_ptr<Module> none;
+  Trainer trainer({.max_epochs = 1});
+  const auto text = [](const auto& call) { return error_text<ConfigError>(call); };
+  EXPECT_EQ(text([&] { trainer.fit(none, data); }),
+            "Trainer::fit: the model is a null pointer; wanted: a model; make it with std::make_shared");
+  EXPECT_THROW(trainer.prepare_model(none), ConfigError);
+  EXPECT_THROW(trainer.validate(none, data), ConfigError);
+  EXPECT_THROW(trainer.test(none, data), ConfigError);
+  EXPECT_THROW(trainer.predict(none, data), ConfigError);
+  EXPECT_THROW(trainer.predict(none, data, [](const Prediction&) {}), ConfigError);
+  EXPECT_THROW(trainer.layer_summary(none, data), ConfigError);
+  EXPECT_EQ(
+      text([] {
+        Trainer({.callbacks = {std::make_shared<Callback>(), nullptr}});
+      }),
+      "TrainerOptions::callbacks: number 1 (counted from 0) is a null pointer; wanted: objects alone; make "
+      "them with std::make_shared");
+  EXPECT_THROW(Trainer({.loggers = {nullptr}}), ConfigError);
+  EXPECT_EQ(trainer.fit(std::make_shared<Slope>(), data).status, FitStatus::finished);
+}
+
+// The factory of the first fold's model, used for the second one's.
+TEST(RefusedObjects, AnOptimizerOfAnotherModelIsNamed) {
+  TensorData data = ramp(4, 2, 2);
+  const auto first = std::make_shared<Slope>(), second = std::make_shared<Slope>();
+  Trainer trainer({.max_epochs = 1, .optimizer = [first](const ParameterGroups&) {
+                     return std::make_unique<Sgd>(*first, SgdOptions{.lr = 0.1});
+                   }});
+  trainer.fit(first, data);
+  const std::string text = error_text<ConfigError>([&] { trainer.fit(second, data); });
+  EXPECT_NE(text.find("none of its 1 parameters is one of "), std::string::npos) << text;
+  EXPECT_NE(text.find("make it of what the factory is given"), std::string::npos) << text;
+  EXPECT_TRUE(same(second->weight, at::zeros({1})));
+}
+
+// One of several is enough: a loss may have parameters that the model does not register.
+TEST(RefusedObjects, AnOptimizerMayHaveOtherParametersBesideTheModels) {
+  TensorData data = ramp(4, 0, 2);
+  const auto model = std::make_shared<Slope>();
+  const at::Tensor other = at::ones({1}).requires_grad_();
+  Trainer trainer(
+      {.max_epochs = 1, .optimizer = [&](const ParameterGroups&) {
+         return std::make_unique<Sgd>(std::vector<at::Tensor>{other, model->weight}, SgdOptions{.lr = 0.1});
+       }});
+  trainer.fit(model, data);
+  EXPECT_FALSE(same(model->weight, at::zeros({1})));
+}
+
+}  // namespace
+}  // namespace kindling
