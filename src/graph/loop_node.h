@@ -18,10 +18,10 @@ namespace kindling {
 // In larger tensors LibTorch's preparations are nothing beside the work, for which it may use several
 // threads.
 constexpr std::int64_t kMostElements = 32767;
-// Of how many LibTorch would have to use more to be as fast where a loop of our own is several times as fast.
-constexpr int kFewThreads = 4;
-inline bool is_alone_fast(std::int64_t num_elements) {
-  return num_elements <= kMostElements || at::get_num_threads() <= kFewThreads;
+// Whether a loop of our own, on this thread alone, is as fast as LibTorch's with all that it may use.
+// `times`: as its with one.
+inline bool is_fast_alone(std::int64_t num_elements, int times) {
+  return num_elements <= kMostElements || at::get_num_threads() <= times;
 }
 
 // The elements of a tensor of a replay, whose memory may be another one in each run.

@@ -35,7 +35,7 @@ bool is_worth_it(const fast::PoolingImages& images, std::int64_t num_elements) {
   if (lanes < fast::kFewestPoolingLanes) return false;
   if (num_elements > kMostElements && images.is_channels_last && images.channels % kFilledRegisters == 0)
     return false;
-  return is_alone_fast(num_elements);
+  return is_fast_alone(num_elements, images.is_channels_last ? 2 : 8);
 }
 
 // Height and width, of which the first number may stand for both. `kernel`: the argument's number; stride,
@@ -95,7 +95,7 @@ std::unique_ptr<ReplayNode> max_pool_backward_node(const c10::OperatorHandle& op
   if (gradient.scalar_type() != at::kBFloat16 || gradient.numel() == 0) return nullptr;
   const auto images = images_of(out, gradient, indices);
   const auto [rows, columns] = axes_of(arguments, 2, out, gradient);
-  if (!images || !is_alone_fast(out.numel()) || !are_apart(rows) || !are_apart(columns)) return nullptr;
+  if (!images || !is_fast_alone(out.numel(), 1) || !are_apart(rows) || !are_apart(columns)) return nullptr;
   const auto by_libtorch = writing_node(op, arguments, results);
   if (!by_libtorch) return nullptr;
   const Elements from(gradient), places(indices), to(out);

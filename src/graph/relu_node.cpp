@@ -20,7 +20,7 @@ std::unique_ptr<ReplayNode> relu_backward_node(const torch::jit::Stack& argument
   constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
   if (!lies(gradient, at::MemoryFormat::Contiguous) || !lies(x, kChannelsLast) || x.is_contiguous() ||
       !lies(out, kChannelsLast) || gradient.sizes() != x.sizes() || !is_zero(arguments[2]) ||
-      gradient.scalar_type() != x.scalar_type() || !is_alone_fast(x.numel()))
+      gradient.scalar_type() != x.scalar_type() || !is_fast_alone(x.numel(), 8))
     return nullptr;
   const fast::Images images{.batch = x.size(0), .channels = x.size(1), .num_places = x.size(2) * x.size(3)};
   const Elements from(gradient), where(x), to(out);

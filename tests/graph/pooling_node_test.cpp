@@ -12,6 +12,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "graph/fast_node.h"
@@ -165,23 +166,24 @@ TEST(PoolingNode, TakesLayoutsThatAreBoth) {
         EXPECT_TRUE(pools_to_the_bit(at::randn(sizes).to(at::kFloat, false, /*copy=*/true, format), window));
 }
 
-TEST(PoolingNode, TakesLargeTensorsWhereLibTorchIsSlow) {
+// Our loops stay on one thread. What they gain on it differs.
+TEST(PoolingNode, LeavesLargeTensorsToManyThreads) {
   const int num_threads = at::get_num_threads();
   const PoolingWindow window{.kernel = {2}};
   const at::Tensor planes = at::randn({4, 16, 24, 24}),
                    channels = at::randn({5, 12, 24, 24}).contiguous(kChannelsLast),
                    full = planes.contiguous(kChannelsLast);
-  for (const int threads : {1, 4}) {
+  for (const auto& [threads, takes_channels, takes_planes] :
+       {std::tuple{1, true, true}, {2, true, true}, {3, false, true}, {8, false, true}, {9, false, false}}) {
+    SCOPED_TRACE(threads);
     at::set_num_threads(threads);
-    EXPECT_TRUE(pools_to_the_bit(planes, window));
-    EXPECT_TRUE(pools_to_the_bit(channels, window));
-    EXPECT_TRUE(pools_to_the_bit(channels.to(at::kBFloat16), window));
+    EXPECT_EQ(pools_to_the_bit(planes, window), takes_planes);
+    EXPECT_EQ(pools_to_the_bit(channels, window), takes_channels);
+    EXPECT_EQ(pools_to_the_bit(channels.to(at::kBFloat16), window), takes_channels);
     EXPECT_FALSE(pools_to_the_bit(full, window));  // it fills registers
+    EXPECT_TRUE(pools_to_the_bit(planes.narrow(0, 0, 2), window));
+    EXPECT_TRUE(pools_to_the_bit(full.narrow(0, 0, 2), window));
   }
-  at::set_num_threads(5);
-  EXPECT_FALSE(pools_to_the_bit(planes, window));
-  EXPECT_FALSE(pools_to_the_bit(channels, window));
-  EXPECT_TRUE(pools_to_the_bit(at::randn({2, 16, 24, 24}), window));
   at::set_num_threads(num_threads);
 }
 
@@ -285,6 +287,20 @@ TEST(PoolingNode, LeavesGradientsOfWindowsThatOverlapToLibTorch) {
   EXPECT_FALSE(is_own(half.contiguous(kChannelsLast), {.kernel = {2}}));
   EXPECT_FALSE(is_own(x, {.kernel = {2}}));
   EXPECT_FALSE(is_own(half.narrow(0, 0, 0), {.kernel = {2}}));
+}
+
+TEST(PoolingNode, LeavesLargeGradientsToSeveralThreads) {
+  const int num_threads = at::get_num_threads();
+  const PoolingWindow window{.kernel = {2}};
+  for (const int threads : {1, 2})
+    for (const std::int64_t batch : {2, 4}) {
+      at::set_num_threads(threads);
+      const at::Tensor x = at::randn({batch, 16, 24, 24}).to(at::kBFloat16);
+      const std::vector<at::Tensor> forward = pooled(x, window);
+      EXPECT_EQ(pools_back_to_the_bit(at::ones_like(forward[0]), x, window, forward[1]),
+                threads == 1 || batch == 2);
+    }
+  at::set_num_threads(num_threads);
 }
 
 }  // namespace

@@ -89,9 +89,9 @@ TEST(ReluNode, LeavesLargeImagesToManyThreads) {
   const int num_threads = at::get_num_threads();
   const at::Tensor gradient = at::randn({2, 16, 33, 33}),
                    x = at::randn({2, 16, 33, 33}).contiguous(kSideBySide);
-  at::set_num_threads(4);
+  at::set_num_threads(8);
   EXPECT_TRUE(gives_bits_of_relu(gradient, x));
-  at::set_num_threads(5);
+  at::set_num_threads(9);
   EXPECT_FALSE(gives_bits_of_relu(gradient, x));
   at::set_num_threads(num_threads);
 }
