@@ -15,6 +15,7 @@
 #include "kindling/training/trainer.h"
 #include "training/monitored_value.h"
 #include "training/state_copy.h"
+#include "training/train_state.h"
 
 namespace kindling {
 namespace {
@@ -275,14 +276,30 @@ void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record
   if (impl_->is_asked() || (every > 0 && record.epoch % every == 0)) impl_->save(trainer, &record);
 }
 
+namespace {
+
+bool is_inside_step(Trainer& trainer) {
+  try {
+    trainer.state_dict();
+  } catch (const InsideStep&) {
+    return true;
+  } catch (const std::exception&) {  // of the save, which tells it
+  }
+  return false;
+}
+
+}  // namespace
+
 void ModelCheckpoint::on_fit_end(Trainer& trainer, Module&, const FitResult& result) {
   if (!impl_->is_open()) return;
   const struct Closing {
     Impl& impl;
     ~Closing() { impl.close(); }
   } closing{*impl_};
-  // After an error the other processes are gone, and with them their part of what is saved.
-  const bool is_lost = result.status == FitStatus::failed && trainer.options().process_group;
+  // After an error the other processes are gone, and with them their part of what is saved; where a step has
+  // thrown, there is nothing to save but what the latest checkpoint has.
+  const bool has_failed = result.status == FitStatus::failed;
+  const bool is_lost = has_failed && (trainer.options().process_group || is_inside_step(trainer));
   if (result.status != FitStatus::diverged && !is_lost) impl_->save(trainer);
   impl_->finish();
 }

@@ -177,11 +177,11 @@ double TrainState::lr() const {
 
 void TrainState::save(StateDict& state) {
   if (is_torn || accumulated_batches > 0)
-    throw Error({.place = "the training",
-                 .found = "something is at work behind step " + std::to_string(progress.global_step) +
-                          ", or has thrown there",
-                 .wanted = "a place between two steps",
-                 .remedy = "save after a step, or go on from the last checkpoint"});
+    throw InsideStep({.place = "the training",
+                      .found = "something is at work behind step " + std::to_string(progress.global_step) +
+                               ", or has thrown there",
+                      .wanted = "a place between two steps",
+                      .remedy = "save after a step, or go on from the last checkpoint"});
   state.metadata[kRunIdKey] = run_id;
   save_model(*model, options_.callbacks, state);
   put(state, kCarried, carried_state_dict(*model));

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kindling/base/error.h"
 #include "kindling/loggers/progress.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/nn/manual_module.h"
@@ -19,6 +20,11 @@
 #include "training/time_limit.h"
 
 namespace kindling {
+
+// There is no state to save: something is at work, or has thrown there.
+class InsideStep : public Error {
+  using Error::Error;
+};
 
 // What a training is at a moment, between two steps.
 class TrainState {

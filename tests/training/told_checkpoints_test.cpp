@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kindling/base/log.h"
+#include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/model_checkpoint.h"
 #include "support/scratch.h"
@@ -52,6 +53,28 @@ TEST(ToldCheckpoints, NothingIsSaidOfAValueThatThereIs) {
   EXPECT_FALSE(best_of({.monitor = "val_loss", .mode = "min"}).empty());
   EXPECT_FALSE(best_of({.monitor = "val_loss", .mode = "min"}, {.check_val_every_n_epoch = 2}).empty());
   EXPECT_EQ(log.text, "");
+}
+
+// What has thrown inside of a step cannot be saved, and is told once: by who catches it.
+TEST(ToldCheckpoints, NothingIsSaidOfAStepThatThrows) {
+  struct ThrowsInStep : Slope {
+    at::Tensor training_step(const Batch& batch) override {
+      if (++step == 3) throw std::runtime_error("on purpose");
+      return Slope::training_step(batch);
+    }
+    int step = 0;
+  };
+  for (const char* on_error : {"stop", "continue"}) {
+    const Scratch scratch(memory_folder());
+    const Listening log;
+    const auto checkpoint = std::make_shared<ModelCheckpoint>(
+        ModelCheckpointOptions{.dirpath = scratch / "a", .every_n_steps = 1, .on_error = on_error});
+    TensorData data = ramp(8, 4, 2);
+    Trainer trainer({.max_epochs = 4, .optimizer = sgd(0.01), .callbacks = {checkpoint}});
+    EXPECT_THROW(trainer.fit(std::make_shared<ThrowsInStep>(), data), std::runtime_error);
+    EXPECT_EQ(log.text, "");
+    EXPECT_TRUE(newest_valid_checkpoint(scratch / "a"));
+  }
 }
 
 TEST(ToldCheckpoints, BatchesOfAnotherNumberInsideOfAnEpochAreSaid) {
