@@ -179,7 +179,9 @@ def workload(case):
 def loss_of(w, model, x, y):
     import torch
 
-    with torch.autocast("cuda", torch.bfloat16, enabled=w.bf16):
+    if not w.bf16:
+        return w.loss_fn(model(x), y)
+    with torch.autocast("cuda", torch.bfloat16):
         return w.loss_fn(model(x), y)
 
 

@@ -147,8 +147,8 @@ Workload card_cifar() {
       .optimizer = optimizer<kindling::Sgd>(
           kindling::SgdOptions{.lr = 0.01, .momentum = 0.9, .nesterov = true, .weight_decay = 5e-4}),
       .channels_last = "on",
-      .size = kSteps * kBatchSize,
-      .unit = "img/s"};
+      .size = kSteps,
+      .unit = "us/step"};
 }
 
 Workload card_gpt2() {

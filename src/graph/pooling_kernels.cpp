@@ -203,7 +203,7 @@ template bool max_pool(const PoolingWindows&, const PoolingImages&, const std::u
 
 bool max_pool_backward(const PoolingImages& images, const std::uint16_t* gradient,
                        const std::int64_t* indices, std::uint16_t* x_gradient) {
-  constexpr std::uint16_t kNegativeZero = 0x8000, kInfinity = 0x7f80;
+  constexpr std::uint16_t kNegativeZero = 0x8000, kInfinity = 0x7f80, kLeastNormal = 0x80;
   const std::int64_t lanes = images.is_channels_last ? images.channels : 1;
   const std::int64_t num_groups = images.batch * images.channels / lanes;
   std::fill_n(x_gradient, num_groups * lanes * images.num_places, std::uint16_t{0});
@@ -215,7 +215,8 @@ bool max_pool_backward(const PoolingImages& images, const std::uint16_t* gradien
         const std::uint16_t value = gradient[lane];
         if (place < 0) continue;
         std::uint16_t& to = x_gradient[place * lanes + lane];
-        is_other |= to | static_cast<int>((value & ~kNegativeZero) > kInfinity);
+        const int size = value & ~kNegativeZero;
+        is_other |= to | static_cast<int>(size > kInfinity || (size > 0 && size < kLeastNormal));
         to = value == kNegativeZero ? 0 : value;  // as a sum with zero is
       }
   return is_other == 0;

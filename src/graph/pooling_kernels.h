@@ -40,7 +40,7 @@ bool max_pool(const PoolingWindows& windows, const PoolingImages& images, const 
               std::int64_t* indices);
 
 // Of bfloat16, whose sums cost LibTorch more than all else. Says false where there is a sum of more than one
-// number or a number that is none: results are then not LibTorch's.
+// number, a number that is none, or one that a processor may count as 0: results are then not LibTorch's.
 bool max_pool_backward(const PoolingImages& images, const std::uint16_t* gradient,
                        const std::int64_t* indices, std::uint16_t* x_gradient);
 

@@ -15,6 +15,9 @@ namespace {
 // Channels of a multiple of this fill registers in LibTorch's loop, too.
 constexpr std::int64_t kFilledRegisters = 16;
 
+// Each is kept as 8 bytes.
+constexpr std::int64_t kMostWindows = 1 << 20;
+
 // Nothing where the three do not lie alike. `x`: what the windows cover.
 std::optional<fast::PoolingImages> images_of(const at::Tensor& x, const at::Tensor& values,
                                              const at::Tensor& indices) {
@@ -70,7 +73,8 @@ std::unique_ptr<ReplayNode> max_pool_node(const c10::OperatorHandle& op, const t
   if ((!is_float && x.scalar_type() != at::kBFloat16) || values.numel() == 0) return nullptr;
   const auto images = images_of(x, values, indices);
   if (!images || !is_worth_it(*images, x.numel())) return nullptr;
-  if (images->num_places > std::numeric_limits<std::int32_t>::max()) return nullptr;
+  if (images->num_places > std::numeric_limits<std::int32_t>::max() || images->num_windows > kMostWindows)
+    return nullptr;
   const auto [rows, columns] = axes_of(arguments, 1, x, values);
   fast::PoolingWindows windows(rows, columns);
   if (windows.has_empty) return nullptr;

@@ -15,6 +15,8 @@ namespace {
 // One table of an array of tables.
 std::string item(const std::string& array, std::size_t i) { return array + "[" + std::to_string(i) + "]"; }
 
+constexpr std::uint64_t kOfData = 0x9e3779b97f4a7c15;  // any number that nobody takes as a seed
+
 // LibTorch's numbers of the CPU as behind this seed, for a while; then they go on as if nothing had been.
 class SeededNumbers {
  public:
@@ -219,7 +221,8 @@ std::shared_ptr<DataModule> RunConfig::make_data() const {
   DataOptions options = data_;
   options.seed = run.seed;
   // What it draws is the same in every process that the config is read in, and moves no numbers of the model.
-  const SeededNumbers numbers(static_cast<std::uint64_t>(run.seed));
+  // It is not what the weights are made of: that begins at the seed itself.
+  const SeededNumbers numbers(static_cast<std::uint64_t>(run.seed) ^ kOfData);
   std::shared_ptr<DataModule> made = data_maker_->make()(options);
   made->prepare();
   return made;

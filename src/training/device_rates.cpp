@@ -6,20 +6,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "optim/fused_rule.h"
+
 namespace kindling {
 namespace {
 
-bool reads_float32_on_device(const Optimizer& optimizer) {
-  return optimizer.takes_tensors() &&
-         std::ranges::none_of(optimizer.parameters(), [](const at::Tensor& parameter) {
-           return parameter.is_cpu() || parameter.scalar_type() == at::kDouble;
-         });
+// A sparse gradient's rows are multiplied by the rate in their own type.
+bool reads_float32_on_device(const at::Tensor& parameter) {
+  const at::Tensor& gradient = parameter.grad();
+  return !parameter.is_cpu() && parameter.scalar_type() != at::kDouble &&
+         (!gradient.defined() || !gradient.is_sparse());
 }
 
 }  // namespace
 
 DeviceRates::Scope::Scope(DeviceRates& rates, Optimizer& optimizer) : optimizer_(optimizer) {
-  if (!reads_float32_on_device(optimizer)) return;
+  if (!is_fused_rule(optimizer) || !std::ranges::all_of(optimizer.parameters(), reads_float32_on_device))
+    return;
   const at::NoGradGuard no_grad;
   const auto options = optimizer.parameters().front().options().dtype(at::kFloat);
   std::vector<Rate>& kept = rates.rates_[&optimizer];

@@ -14,8 +14,9 @@ namespace kindling {
 // from step to step. They are float32, which is what the fused operators of devices read.
 class DeviceRates {
  public:
-  // As long as it lives, the optimizer has those of its rates so that are numbers, if its rule takes tensors
-  // and its parameters are on a device. Not where one is float64, for which float32 is not exact enough.
+  // As long as it lives, the optimizer has those of its rates so that are numbers, if its rule is recorded at
+  // all and its parameters are on a device. Not where one is float64, for which float32 is not exact enough,
+  // or has a sparse gradient.
   class Scope {
    public:
     Scope(DeviceRates& rates, Optimizer& optimizer);

@@ -157,8 +157,8 @@ StateDict save_point(const FitParts& fit) {
 }
 
 void resume(const FitParts& fit, const StateDict& saved) {
-  tell_of_other_batches(saved, fit.info->num_train_batches);
   fit.state.load(own_state(saved, fit.group));
+  tell_of_other_batches(saved, fit.info->num_train_batches);
   if (!has_own_state(saved, fit.group)) part_random_state(fit.state.log.device(), fit.group->rank());
   const RandomStateGuard random_state(fit.state.log.device());  // against what is drawn here
   // Checkpoints from later on go first: they count on what the loggers now take back.

@@ -53,7 +53,13 @@ void rethrow_translated(const std::string& place, const c10::Error& error) {
                .found = name + " has no deterministic form, and LibTorch is to refuse such "
                                "operators",
                .remedy = "use another one, or set deterministic to warn"}));
-  std::throw_with_nested(Error({.place = place, .found = first_line}));
+  const bool is_one_sample = text.starts_with("Expected more than 1 value per channel when training");
+  std::throw_with_nested(Error(
+      {.place = place,
+       .found = first_line,
+       .remedy = is_one_sample ? "batch norm needs two samples or more: another batch_size, or drop_last = "
+                                 "true where the last batch of an epoch has one"
+                               : ""}));
 }
 
 void rethrow_out_of_memory(const std::string& place, std::string_view text,

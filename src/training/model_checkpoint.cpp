@@ -96,7 +96,7 @@ class ModelCheckpoint::Impl {
   void close() {
     thread_.reset();
     folder_.reset();
-    is_open_ = false;
+    is_open_ = has_failed = false;
   }
   bool is_open() const { return is_open_; }
   // Whether a save has fallen due that does not hang on steps; of several processes, in any of them.
@@ -109,7 +109,9 @@ class ModelCheckpoint::Impl {
   // may add it in some epochs only.
   void look_for_value(const Trainer& trainer, const Record& record) {
     const bool is_validated = record.epoch % trainer.options().check_val_every_n_epoch == 0;
-    if (options.monitor.empty() || has_looked_ || !is_validated || record.kind != Record::Kind::epoch) return;
+    if (options.monitor.empty() || has_looked_ || !is_validated || record.kind != Record::Kind::epoch ||
+        record.find("skipped_steps") != nullptr)
+      return;
     has_looked_ = true;
     try {
       value_of(record, monitor_.name, "ModelCheckpoint");
@@ -122,6 +124,7 @@ class ModelCheckpoint::Impl {
 
   const ModelCheckpointOptions options;
   std::atomic<bool> requested = false;
+  bool has_failed = false;  // the fit
 
  private:
   void write(Trainer& trainer, const Progress& at, const Record* record) {
@@ -130,6 +133,9 @@ class ModelCheckpoint::Impl {
       state = trainer.state_dict();
     } catch (const CheckpointError&) {
       if (trainer.stop_token().reason() == FitReason::diverged) return;  // no place to go on from
+      throw;
+    } catch (const InsideStep&) {
+      if (has_failed) return;  // there: the latest checkpoint is what is left
       throw;
     }
     const double* value = record == nullptr ? nullptr : record->find(monitor_.name);
@@ -276,30 +282,15 @@ void ModelCheckpoint::on_epoch_end(Trainer& trainer, Module& model, const Record
   if (impl_->is_asked() || (every > 0 && record.epoch % every == 0)) impl_->save(trainer, &record);
 }
 
-namespace {
-
-bool is_inside_step(Trainer& trainer) {
-  try {
-    trainer.state_dict();
-  } catch (const InsideStep&) {
-    return true;
-  } catch (const std::exception&) {  // of the save, which tells it
-  }
-  return false;
-}
-
-}  // namespace
-
 void ModelCheckpoint::on_fit_end(Trainer& trainer, Module&, const FitResult& result) {
   if (!impl_->is_open()) return;
   const struct Closing {
     Impl& impl;
     ~Closing() { impl.close(); }
   } closing{*impl_};
-  // After an error the other processes are gone, and with them their part of what is saved; where a step has
-  // thrown, there is nothing to save but what the latest checkpoint has.
-  const bool has_failed = result.status == FitStatus::failed;
-  const bool is_lost = has_failed && (trainer.options().process_group || is_inside_step(trainer));
+  // After an error the other processes are gone, and with them their part of what is saved.
+  impl_->has_failed = result.status == FitStatus::failed;
+  const bool is_lost = impl_->has_failed && trainer.options().process_group;
   if (result.status != FitStatus::diverged && !is_lost) impl_->save(trainer);
   impl_->finish();
 }

@@ -1,10 +1,8 @@
 #include "training/recorded_update.h"
 
 #include <algorithm>
-#include <typeinfo>
 
-#include "kindling/optim/adam.h"
-#include "kindling/optim/sgd.h"
+#include "optim/fused_rule.h"
 
 namespace kindling {
 namespace {
@@ -14,12 +12,6 @@ bool are_dense_on(Device device, std::span<const at::Tensor> tensors) {
   return std::ranges::all_of(tensors, [&](const at::Tensor& tensor) {
     return tensor.layout() == at::kStrided && tensor.device() == device;
   });
-}
-
-// Not what derives from them, which may count on the host.
-bool is_fused(const Optimizer& optimizer) {
-  const std::type_info& rule = typeid(optimizer);
-  return rule == typeid(Adam) || rule == typeid(AdamW) || rule == typeid(Sgd);
 }
 
 }  // namespace
@@ -35,7 +27,7 @@ void RecordedUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> l
 }
 
 void RecordedUpdate::step(Optimizer& optimizer, const std::function<void()>& work) {
-  if (!is_fused(optimizer) || !are_dense_on(device_, optimizer.gradients())) return work();
+  if (!is_fused_rule(optimizer) || !are_dense_on(device_, optimizer.gradients())) return work();
   // The operators read one of the host's, and a graph keeps what they have read.
   if (std::ranges::any_of(optimizer.rates_,
                           [](auto& rate) { return rate.tensor.defined() && rate.tensor.is_cpu(); }))

@@ -1,5 +1,7 @@
 #include "training/train_state.h"
 
+#include <c10/util/Type.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -86,7 +88,7 @@ void load_callbacks(const std::vector<std::shared_ptr<Callback>>& all, const Sta
   for (const auto& [number, type] : part_of(state, kCallbackType).metadata) {
     const auto i = static_cast<std::size_t>(read_count(number, kCallbackType + number));
     if (i >= callbacks.size() || type != type_of(*callbacks[i]))
-      refuse("callback " + number, "the saved state is that of a " + type,
+      refuse("callback " + number, "the saved state is that of a " + c10::demangle(type.c_str()),
              "the callbacks of the training that was saved, in their order");
     callbacks[i]->load_state(part_of(state, callback_prefix(i)));
   }
@@ -131,6 +133,14 @@ void require_some_of(const Module& model, const Optimizer& optimizer) {
                      .remedy = "make it of what the factory is given, not of a model that it remembers"});
 }
 
+std::unique_ptr<Optimizer> made_by(const OptimizerFactory& factory, const Module& model) {
+  std::unique_ptr<Optimizer> made = factory(ParameterGroups(model));
+  if (!made)
+    throw ConfigError({.place = "optimizer", .found = "the factory has made none", .wanted = "an Optimizer"});
+  require_some_of(model, *made);
+  return made;
+}
+
 }  // namespace
 
 void TrainState::start(std::shared_ptr<Module> new_model) {
@@ -155,12 +165,9 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
 Optimizer& TrainState::require_optimizer() {
   if (optimizer) return *optimizer;
   if (options_.optimizer)
-    optimizer = options_.optimizer(ParameterGroups(*model));
+    optimizer = made_by(options_.optimizer, *model);
   else if (!(optimizer = model->configure_optimizers()))
     optimizer = std::make_unique<Adam>(ParameterGroups(*model));
-  if (!optimizer)
-    throw ConfigError({.place = "optimizer", .found = "the factory has made none", .wanted = "an Optimizer"});
-  require_some_of(*model, *optimizer);
   optimizer->take_names(*model);
   return *optimizer;
 }

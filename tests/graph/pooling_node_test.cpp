@@ -1,6 +1,7 @@
 // Pooling of our own against LibTorch's, bit by bit, indices included.
 #include "graph/pooling_node.h"
 
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -269,6 +270,20 @@ TEST(PoolingNode, GivesTheBitsOfGradientsInBothLayouts) {
   const at::Tensor image = at::randn({5, 6, 7}).to(at::kBFloat16);
   const std::vector<at::Tensor> forward = pooled(image, {.kernel = {2}});
   EXPECT_TRUE(pools_back_to_the_bit(at::ones_like(forward[0]), image, {.kernel = {2}}, forward[1]));
+}
+
+// A processor that counts them as 0 does so in LibTorch's sums.
+TEST(PoolingNode, GivesTheBitsOfGradientsThatMayCountAsZero) {
+  const at::Tensor x = at::randn({2, 4, 6, 6}).to(at::kBFloat16);
+  const std::vector<at::Tensor> forward = pooled(x, {.kernel = {2}});
+  for (const float number : {1e-39F, -1e-39F, 1e-45F, 1.2e-38F}) {
+    const at::Tensor gradient = at::full_like(forward[0], number);
+    for (const bool flushes : {false, true}) {
+      at::globalContext().setFlushDenormal(flushes);
+      EXPECT_TRUE(pools_back_to_the_bit(gradient, x, {.kernel = {2}}, forward[1]));
+    }
+    at::globalContext().setFlushDenormal(false);
+  }
 }
 
 TEST(PoolingNode, LeavesGradientsOfWindowsThatOverlapToLibTorch) {

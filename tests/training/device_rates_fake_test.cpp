@@ -1,43 +1,56 @@
 // The rates of a schedule on a device, as a rule meets them.
 #include <ATen/Functions.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "fake_accelerator.h"
+#include "kindling/optim/adam.h"
+#include "kindling/optim/lion.h"
+#include "kindling/optim/sgd.h"
 #include "training/device_rates.h"
 
 namespace kindling {
 namespace {
 
-// Notes the rate of each update, one per group.
-class RateNoting : public Optimizer {
+// What the fused operators have been given as rate, one per group.
+class GivenRates {
  public:
-  RateNoting(ParameterGroups groups, bool takes_tensors)
-      : Optimizer(std::move(groups), 0.1), takes_tensors_(takes_tensors) {}
-  bool takes_tensors() const override { return takes_tensors_; }
-
-  struct Rate {
-    double number;
-    at::Tensor tensor;
-  };
-  // By a step within a scope.
-  std::vector<Rate> rates_with(DeviceRates& rates) {
-    const DeviceRates::Scope scope(rates, *this);
-    return rates_of_step();
-  }
-  std::vector<Rate> rates_of_step() {
+  GivenRates()
+      : handle_(at::addThreadLocalCallback(
+            at::RecordFunctionCallback(&note).scopes({at::RecordScope::FUNCTION}).needsInputs(true))) {
     noted_.clear();
-    step();
-    return noted_;
   }
+  ~GivenRates() { at::removeCallback(handle_); }
+  GivenRates(const GivenRates&) = delete;
+  GivenRates& operator=(const GivenRates&) = delete;
+  std::vector<c10::IValue> taken() const { return noted_; }
 
  private:
-  void update(const Update& update) override { noted_.push_back({update.lr.number, update.lr.tensor}); }
-
-  bool takes_tensors_;
-  std::vector<Rate> noted_;
+  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& call) {
+    const std::string_view name = call.name();
+    const bool is_adam = name == "aten::_fused_adam_" || name == "aten::_fused_adamw_";
+    if (!is_adam && name != "aten::_fused_sgd_") return nullptr;
+    noted_.push_back(call.inputs()[is_adam ? 6 : 5]);
+    return nullptr;
+  }
+  static inline thread_local std::vector<c10::IValue> noted_;
+  at::CallbackHandle handle_;
 };
+
+std::vector<c10::IValue> rates_of_step(Optimizer& rule) {
+  const GivenRates rates;
+  rule.step();
+  return rates.taken();
+}
+
+std::vector<c10::IValue> rates_of_step(Optimizer& rule, DeviceRates& rates) {
+  const DeviceRates::Scope scope(rates, rule);
+  return rates_of_step(rule);
+}
 
 ParameterGroup group_of(at::Device device, at::ScalarType type = at::kFloat) {
   at::Tensor parameter = at::ones({3}, at::dtype(type).device(device)).set_requires_grad(true);
@@ -45,65 +58,80 @@ ParameterGroup group_of(at::Device device, at::ScalarType type = at::kFloat) {
   return {.parameters = {parameter}};
 }
 
-double value_of(const at::Tensor& rate) { return rate.cpu().item<double>(); }
+double value_of(const c10::IValue& rate) { return rate.toTensor().cpu().item<double>(); }
 
-TEST(FakeDeviceRates, AreThoseOfTheGroupsInEachStep) {
-  RateNoting rule({group_of(fake::device()), group_of(fake::device())}, true);
+template <class Rule>
+void expect_rates_of_groups() {
+  Rule rule({group_of(fake::device()), group_of(fake::device())});
   DeviceRates rates;
   std::vector<const void*> places;
   for (const double rate : {0.1, 0.3, 0.3, 0.7}) {
     rule.set_lr(0, rate);
     rule.set_lr(1, 2 * rate);
-    const auto noted = rule.rates_with(rates);
-    ASSERT_EQ(noted.size(), 2U);
+    const auto given = rates_of_step(rule, rates);
+    ASSERT_EQ(given.size(), 2U);
     for (std::size_t group = 0; group < 2; ++group) {
-      const double number = static_cast<double>(group + 1) * rate;
-      EXPECT_EQ(noted[group].number, number);
-      ASSERT_TRUE(noted[group].tensor.defined());
-      EXPECT_EQ(noted[group].tensor.device(), fake::device());
-      EXPECT_EQ(value_of(noted[group].tensor), static_cast<double>(static_cast<float>(number)));
-      if (places.size() < 2) places.push_back(noted[group].tensor.const_data_ptr());
-      EXPECT_EQ(noted[group].tensor.const_data_ptr(), places[group]) << "a graph reads it there";
+      ASSERT_TRUE(given[group].isTensor());
+      const at::Tensor& tensor = given[group].toTensor();
+      EXPECT_EQ(tensor.device(), fake::device());
+      EXPECT_EQ(value_of(tensor), static_cast<double>(static_cast<float>(rule.lr(group))));
+      if (places.size() < 2) places.push_back(tensor.const_data_ptr());
+      EXPECT_EQ(tensor.const_data_ptr(), places[group]) << "a graph reads it there";
     }
     EXPECT_EQ(rule.lr(0), rate);
-    EXPECT_FALSE(rule.rates_of_step()[0].tensor.defined()) << "behind the scope it is a number again";
+    EXPECT_EQ(rates_of_step(rule)[0].toDouble(), rate) << "behind the scope it is a number again";
   }
 }
 
+TEST(FakeDeviceRates, AreThoseOfTheGroupsInEachStep) {
+  expect_rates_of_groups<Adam>();
+  expect_rates_of_groups<AdamW>();
+  expect_rates_of_groups<Sgd>();
+}
+
 TEST(FakeDeviceRates, AreOfEachOptimizer) {
-  RateNoting one({group_of(fake::device())}, true), other({group_of(fake::device())}, true);
+  Sgd one({group_of(fake::device())}), other({group_of(fake::device())});
   DeviceRates rates;
   one.set_lr(0.25);
   other.set_lr(0.5);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(value_of(one.rates_with(rates)[0].tensor), 0.25);
-    EXPECT_EQ(value_of(other.rates_with(rates)[0].tensor), 0.5);
+    EXPECT_EQ(value_of(rates_of_step(one, rates)[0]), 0.25);
+    EXPECT_EQ(value_of(rates_of_step(other, rates)[0]), 0.5);
   }
 }
 
 TEST(FakeDeviceRates, LeaveATensorOfTheUsersAlone) {
-  RateNoting rule({group_of(fake::device()), group_of(fake::device())}, true);
+  Sgd rule({group_of(fake::device()), group_of(fake::device())});
   DeviceRates rates;
   const at::Tensor own = at::full({}, 0.125, fake::device());
   rule.set_lr(1, own);
-  const auto noted = rule.rates_with(rates);
-  EXPECT_TRUE(noted[0].tensor.defined());
-  EXPECT_TRUE(noted[1].tensor.is_same(own));
-  EXPECT_TRUE(rule.rates_of_step()[1].tensor.is_same(own));
-}
-
-TEST(FakeDeviceRates, AreNumbersWhereARuleTakesThoseAlone) {
-  DeviceRates rates;
-  RateNoting rule({group_of(fake::device())}, false);
-  EXPECT_FALSE(rule.rates_with(rates)[0].tensor.defined());
+  EXPECT_TRUE(rates_of_step(rule, rates)[0].isTensor());
+  EXPECT_TRUE(rates_of_step(rule, rates)[1].toTensor().is_same(own));
+  EXPECT_TRUE(rates_of_step(rule)[1].toTensor().is_same(own));
 }
 
 TEST(FakeDeviceRates, AreNumbersOfTheHostAndOfFloat64) {
   DeviceRates rates;
-  RateNoting of_host({group_of(at::kCPU)}, true);
-  EXPECT_FALSE(of_host.rates_with(rates)[0].tensor.defined());
-  RateNoting of_float64({group_of(fake::device()), group_of(fake::device(), at::kDouble)}, true);
-  for (const auto& rate : of_float64.rates_with(rates)) EXPECT_FALSE(rate.tensor.defined());
+  Adam of_host({group_of(at::kCPU)});
+  EXPECT_TRUE(rates_of_step(of_host, rates)[0].isDouble());
+  Adam of_float64({group_of(fake::device()), group_of(fake::device(), at::kDouble)});
+  for (const auto& rate : rates_of_step(of_float64, rates)) EXPECT_TRUE(rate.isDouble());
+}
+
+// They would round it to the type of what they multiply, and gain nothing.
+TEST(FakeDeviceRates, AreNumbersOfRulesThatAreNotRecorded) {
+  struct NotedLion : Lion {
+    using Lion::Lion;
+    void update_part(const Part& part) override {
+      has_tensor = part.lr.tensor.defined();
+      Lion::update_part(part);
+    }
+    bool has_tensor = true;
+  } lion({group_of(fake::device())});
+  DeviceRates rates;
+  const DeviceRates::Scope scope(rates, lion);
+  lion.step();
+  EXPECT_FALSE(lion.has_tensor);
 }
 
 }  // namespace

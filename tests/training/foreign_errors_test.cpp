@@ -2,6 +2,7 @@
 // Trainer, a user's own pass as they are, and after either the Trainer and the model can be used again.
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <functional>
 #include <stdexcept>
@@ -277,6 +278,22 @@ TEST_P(ForeignErrors, LeaveNoLogHookOrMode) {
     EXPECT_EQ(stray.use_count(), 1);  // no log has taken it
     EXPECT_FALSE(at::hasThreadLocalCallbacks());
     EXPECT_TRUE(at::GradMode::is_enabled());
+  }
+}
+
+// Of batch norm, behind the other batches of the epoch.
+TEST_P(ForeignErrors, OfALastBatchOfOneSampleSayWhatToDo) {
+  struct Normed : Slope {
+    at::Tensor forward(const at::Tensor& x) override { return norm->forward((x * weight).view({-1, 1})); }
+    torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(1));
+  };
+  TensorData data(ramp(5, 4, 2));
+  try {
+    Trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted(), .optimizer = sgd(0.01)})
+        .fit(std::make_shared<Normed>(), data);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.parts().remedy.find("drop_last"), std::string::npos) << error.what();
   }
 }
 

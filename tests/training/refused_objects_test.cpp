@@ -47,6 +47,33 @@ TEST(RefusedObjects, AnOptimizerOfAnotherModelIsNamed) {
   EXPECT_TRUE(same(second->weight, at::zeros({1})));
 }
 
+// Also by a loop that goes on after the first refusal.
+TEST(RefusedObjects, AnOptimizerOfAnotherModelStaysRefused) {
+  const auto model = std::make_shared<Slope>();
+  Trainer trainer({.max_epochs = 1, .optimizer = [](const ParameterGroups&) {
+                     return std::make_unique<Sgd>(Slope(), SgdOptions{.lr = 0.1});
+                   }});
+  trainer.prepare_model(model);
+  const Batch batch({at::ones({2, 1}), at::ones({2, 1})});
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(trainer.train_step(batch), ConfigError);
+  EXPECT_TRUE(same(model->weight, at::zeros({1})));
+}
+
+// As of an image that is made to look like another one.
+TEST(RefusedObjects, AModelsOwnOptimizerMayMoveWhatItDoesNotRegister) {
+  struct Picture : Slope {
+    at::Tensor forward(const at::Tensor& x) override { return x * (weight.detach() + picture); }
+    std::unique_ptr<Optimizer> configure_optimizers() override {
+      return std::make_unique<Sgd>(std::vector<at::Tensor>{picture}, SgdOptions{.lr = 0.1});
+    }
+    at::Tensor picture = at::zeros({1}).requires_grad_();
+  };
+  TensorData data = ramp(4, 0, 2);
+  const auto model = std::make_shared<Picture>();
+  Trainer({.max_epochs = 1}).fit(model, data);
+  EXPECT_FALSE(same(model->picture, at::zeros({1})));
+}
+
 // One of several is enough: a loss may have parameters that the model does not register.
 TEST(RefusedObjects, AnOptimizerMayHaveOtherParametersBesideTheModels) {
   TensorData data = ramp(4, 0, 2);
