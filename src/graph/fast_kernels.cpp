@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "graph/number_of_bits.h"
+
 namespace kindling::fast {
 
 void relu(const float* x, float* out, std::int64_t count) {
@@ -21,13 +23,6 @@ void relu_backward(const float* gradient, const float* x, float* out, std::int64
     out[i] = x[i] <= 0 ? 0 : there;
   }
 }
-
-namespace {
-
-float number(float x) { return x; }
-float number(std::uint16_t x) { return std::bit_cast<float>(std::uint32_t{x} << 16); }
-
-}  // namespace
 
 template <class T>
 void relu_backward_of_planes(const Images& images, const T* gradient, const T* x, T* out) {

@@ -46,6 +46,7 @@ NodePtr relu(const Arguments& in, const at::Tensor& out) {
 }
 
 NodePtr relu_backward(const Arguments& in, const at::Tensor& out) {
+  if (auto of_planes = relu_backward_node(in, out)) return of_planes;
   const at::Tensor &gradient = in[0].toTensor(), &x = in[1].toTensor();
   if (!is_small(gradient) || !is_small(x) || !is_small(out) || gradient.sizes() != x.sizes() ||
       !is_number(in[2], 0))
@@ -200,30 +201,30 @@ NodePtr mse_loss_backward(const Arguments& in, const at::Tensor& out) {
   });
 }
 
-using Make = NodePtr (*)(const Arguments&, const at::Tensor&);
+using Results = std::vector<at::Tensor>;
+using Make = NodePtr (*)(const c10::OperatorHandle&, const Arguments&, const Results&);
+
+template <NodePtr (*make)(const Arguments&, const at::Tensor&)>
+NodePtr of_one_result(const c10::OperatorHandle&, const Arguments& in, const Results& results) {
+  return results.size() == 1 && results.front().defined() ? make(in, results.front()) : nullptr;
+}
 
 }  // namespace
 
 NodePtr fast_node(const c10::OperatorHandle& op, const Arguments& arguments,
                   const std::vector<at::Tensor>& results) {
   static const std::map<std::pair<std::string, std::string>, Make> all{
-      {{"aten::relu", ""}, relu},
-      {{"aten::threshold_backward", ""}, relu_backward},
-      {{"aten::sum", "dim_IntList"}, sum_rows},
-      {{"aten::mm", ""}, mm},
-      {{"aten::addmm", ""}, addmm},
-      {{"aten::mse_loss", ""}, mse_loss},
-      {{"aten::mse_loss_backward", ""}, mse_loss_backward}};
-  using Key = std::pair<std::string, std::string>;
-  const Key key(op.operator_name().name, op.operator_name().overload_name);
-  if (key == Key("aten::max_pool2d_with_indices", "")) return max_pool_node(op, arguments, results);
-  if (key == Key("aten::max_pool2d_with_indices_backward", ""))
-    return max_pool_backward_node(op, arguments, results);
-  if (results.size() != 1 || !results.front().defined()) return nullptr;
-  if (key == Key("aten::threshold_backward", ""))
-    if (auto node = relu_backward_node(arguments, results)) return node;
-  const auto found = all.find(key);
-  return found == all.end() ? nullptr : found->second(arguments, results.front());
+      {{"aten::relu", ""}, of_one_result<relu>},
+      {{"aten::threshold_backward", ""}, of_one_result<relu_backward>},
+      {{"aten::sum", "dim_IntList"}, of_one_result<sum_rows>},
+      {{"aten::mm", ""}, of_one_result<mm>},
+      {{"aten::addmm", ""}, of_one_result<addmm>},
+      {{"aten::mse_loss", ""}, of_one_result<mse_loss>},
+      {{"aten::mse_loss_backward", ""}, of_one_result<mse_loss_backward>},
+      {{"aten::max_pool2d_with_indices", ""}, max_pool_node},
+      {{"aten::max_pool2d_with_indices_backward", ""}, max_pool_backward_node}};
+  const auto found = all.find({op.operator_name().name, op.operator_name().overload_name});
+  return found == all.end() ? nullptr : found->second(op, arguments, results);
 }
 
 }  // namespace kindling

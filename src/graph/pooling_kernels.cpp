@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "graph/number_of_bits.h"
+
 namespace kindling::fast {
 namespace {
 
@@ -55,9 +57,6 @@ constexpr std::int64_t kRegister = 4;
 using Floats = float __attribute__((vector_size(16)));
 using Ints = std::int32_t __attribute__((vector_size(16)));
 using Shorts = std::uint16_t __attribute__((vector_size(8)));
-
-float number(float x) { return x; }
-float number(std::uint16_t x) { return std::bit_cast<float>(std::uint32_t{x} << 16); }
 
 template <class T, class Register>
 Register bits_of(const T* x) {

@@ -14,9 +14,8 @@ bool is_zero(const c10::IValue& threshold) { return threshold.toScalar().toDoubl
 
 }  // namespace
 
-std::unique_ptr<ReplayNode> relu_backward_node(const torch::jit::Stack& arguments,
-                                               const std::vector<at::Tensor>& results) {
-  const at::Tensor &gradient = arguments[0].toTensor(), &x = arguments[1].toTensor(), &out = results[0];
+std::unique_ptr<ReplayNode> relu_backward_node(const torch::jit::Stack& arguments, const at::Tensor& out) {
+  const at::Tensor &gradient = arguments[0].toTensor(), &x = arguments[1].toTensor();
   constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
   if (!lies(gradient, at::MemoryFormat::Contiguous) || !lies(x, kChannelsLast) || x.is_contiguous() ||
       !lies(out, kChannelsLast) || gradient.sizes() != x.sizes() || !is_zero(arguments[2]) ||

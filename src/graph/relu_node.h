@@ -4,7 +4,6 @@
 #include <ATen/core/stack.h>
 
 #include <memory>
-#include <vector>
 
 #include "graph/replay_node.h"
 
@@ -13,7 +12,6 @@ namespace kindling {
 // aten::threshold_backward by a loop of our own, of float32 and bfloat16 images that lie channels-last while
 // their gradient lies plane by plane, as it does before a layer that flattens them; nullptr for others.
 // LibTorch goes number by number there.
-std::unique_ptr<ReplayNode> relu_backward_node(const torch::jit::Stack& arguments,
-                                               const std::vector<at::Tensor>& results);
+std::unique_ptr<ReplayNode> relu_backward_node(const torch::jit::Stack& arguments, const at::Tensor& out);
 
 }  // namespace kindling
