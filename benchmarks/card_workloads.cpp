@@ -33,7 +33,7 @@ class CifarNet : public kindling::Module {
       layers_.push_back(register_module("conv" + std::to_string(i), convolution(widths[i], widths[i + 1])));
     out_ = register_module("out", torch::nn::Linear(512, 10));
   }
-  bool static_step() const override { return true; }
+  bool has_static_graph() const override { return true; }
   at::Tensor forward(const at::Tensor& images) override {
     const auto layer = [&](std::size_t i, const at::Tensor& x) { return layers_[i]->forward(x); };
     at::Tensor x = at::max_pool2d(layer(1, layer(0, images)), 2);
@@ -113,7 +113,7 @@ class Gpt2 : public kindling::Module {
       else if (parameter.key().ends_with("bias"))
         parameter.value().zero_();
   }
-  bool static_step() const override { return true; }
+  bool has_static_graph() const override { return true; }
   at::Tensor forward(const at::Tensor& tokens) override {
     at::Tensor x = tokens_->forward(tokens) + places_->weight.narrow(0, 0, tokens.size(1));
     for (const auto& block : blocks_) x = block->forward(x);

@@ -19,8 +19,8 @@ import sys
 import time
 
 SIZES = [4 << shift for shift in range(0, 25, 2)]  # bytes: 4 B … 64 MiB
-FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # as src/training/gradient_plan.cpp has them
-SMALL = 1 << 19  # as src/distributed/c10d_doubling_sum.h has it
+FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # as src/training/parallel/gradient_plan.cpp has them
+SMALL = 1 << 19  # as src/distributed/c10d_group.cpp has it
 BACKWARD = 2 / 3  # of a step's time: assumed
 PARAMETERS = {"step_tiny": 5_569, "step_deep": 66_560, "lenet": 61_706}
 

@@ -1,7 +1,7 @@
 #include "training.h"
 
-#include <kindling/programs/export_program.h>
-#include <kindling/programs/exported_module.h>
+#include <kindling/interop/export_program.h>
+#include <kindling/interop/exported_module.h>
 #include <kindling/training/trainer.h>
 #include <unistd.h>
 

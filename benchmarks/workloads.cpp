@@ -43,7 +43,7 @@ class RegressionMlp : public kindling::Module {
   explicit RegressionMlp(const std::vector<std::int64_t>& widths)
       : net_(register_module("net", linear_layers(widths))) {}
   at::Tensor forward(const at::Tensor& inputs) override { return net_->forward(inputs); }
-  bool static_step() const override { return true; }
+  bool has_static_graph() const override { return true; }
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& targets) override {
     return at::mse_loss(outputs, targets);
   }
@@ -58,7 +58,7 @@ class ImageMlp : public kindling::Classifier {
   ImageMlp() : net_(register_module("net", linear_layers({784, 256, 10}))) {}
   at::Tensor forward(const at::Tensor& images) override { return net_->forward(images.flatten(1)); }
   at::Tensor training_step(const kindling::Batch& batch) override { return Module::training_step(batch); }
-  bool static_step() const override { return true; }
+  bool has_static_graph() const override { return true; }
 
  private:
   torch::nn::Sequential net_;
@@ -74,7 +74,7 @@ class LeNet : public kindling::Module {
                           Conv2d(6, 16, 5), Sigmoid(), AvgPool2d(2), Flatten(), Linear(400, 120), Sigmoid(),
                           Linear(120, 84), Sigmoid(), Linear(84, 10)});
   }
-  bool static_step() const override { return true; }
+  bool has_static_graph() const override { return true; }
   at::Tensor forward(const at::Tensor& images) override { return net_->forward(images); }
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override {
     return at::cross_entropy_loss(outputs, labels);
@@ -99,7 +99,7 @@ class MnistNet : public kindling::Module {
           weight->detach().to(weight->options(), /*non_blocking=*/false, /*copy=*/false, kChannelsLast));
   }
 
-  bool static_step() const override { return true; }
+  bool has_static_graph() const override { return true; }
   at::Tensor forward(const at::Tensor& images) override {
     at::Tensor x = at::relu(at::max_pool2d(conv1_->forward(images), 2));
     x = at::relu(at::max_pool2d(dropout_->forward(conv2_->forward(x)), 2));

@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
-# Trains with two builds and compares every step: for changes that may not move a number.
+# Trains with two builds and compares all their numbers and files: for changes that must not move a number.
 #
 #   ./scripts/compare_builds.sh BUILD_A BUILD_B [KEY=VALUE...]
 #
-# The cases are those that both folders have a program for: every config in configs/, apps/custom_model (target custom_model), and
-# the golden cases of KINDLING_SHARED (../shared). Compared as text, for every step: train_loss_step, lr and grad_norm; byte by byte: the
-# last weights. A line per case; ends with 1 when a case differs. KEY=VALUE goes to the runs of BUILD_B alone, to see a difference
-# found: seed=2.
+# The cases are every config in configs/, apps/custom_model (target custom_model) and the golden cases of KINDLING_SHARED
+# (../shared); a case is skipped if build A lacks its program or refuses its config. For each case the script compares
+#   - as text, for every step: train_loss_step, lr and grad_norm; for every epoch: host waits and transfers;
+#   - byte by byte: the final weights and every tensor of every checkpoint;
+#   - the metadata of checkpoints, except for checksums, versions, run IDs, timings and type names of callbacks;
+#   - the .pt2 and .onnx files that `export` writes from the final weights of build A, except for the version of Kindling;
+#   - the operator calls of a step without capture, counted in a trace: build B may make fewer of them, but not more.
+# Then both builds resume a run of build A from a checkpoint in the middle of an epoch, and must agree again.
+#
+# It prints a line per case and exits with 1 if a case differs. KEY=VALUE applies to the runs of build B only and makes it
+# possible to see a difference reported: seed=2.
 set -euo pipefail
 exec python3 - "$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")" "$@" <<'PYTHON'
-import json, os, pathlib, struct, subprocess, sys, tempfile
+import dataclasses, functools, json, os, pathlib, re, shutil, struct, subprocess, sys, tempfile, time, zipfile
 
 if len(sys.argv) < 4:
     sys.exit("usage: scripts/compare_builds.sh BUILD_A BUILD_B [KEY=VALUE...]")
@@ -17,17 +24,26 @@ root, *builds = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
 only_for_b = sys.argv[4:]
 shared = pathlib.Path(os.environ.get("KINDLING_SHARED") or root.parent / "shared").resolve()
 mnist = shared / "data" / "mnist-10k"
-COMPARED = ("train_loss_step", "lr", "grad_norm")
+STEP_VALUES = ("train_loss_step", "lr", "grad_norm")
+TRANSFERS = ("host_waits", "device_to_host_copies", "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes")
+# Metadata that differs between two runs of one build, or is meant to differ between two versions.
+IGNORED = re.compile(r"run_id|xxh3\..*|(.*\.)?\w*version|callback_type\..*|.*(epoch_time_s|samples_per_s|data_wait_share|time_share/.*)")
 EVERYWHERE = ["seed=1", "trainer.num_gpus=0", "trainer.num_threads=1", "trainer.log_every_n_steps=1"]
 SHORT = ["trainer.max_epochs=3", "trainer.limit_train_batches=40"]
+TRACED_STEPS = 3
+TRACED = ["trainer.profile=true", f"trainer.profile_active={TRACED_STEPS}", "trainer.max_epochs=1", "trainer.max_steps=8"]
+
+
+class Failed(Exception):
+    """What a program said before it ended with an error."""
 
 
 def golden_config(case, folder):
-    """The case as tests/program/golden_test.cpp writes it down; what a build does not know, it refuses."""
+    """Writes the case as tests/cli/run/golden_test.cpp does; a build refuses options that it does not know."""
     def table(name, values):
         return f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
     trainer = {"max_steps": case["steps"]}
-    trainer |= {key: case[old] for key, old in (("gradient_clip_val", "clip"), ("accumulate", "accumulate")) if old in case}
+    trainer |= {key: case[old] for key, old in (("gradient_clip_val", "clip"), ("accumulate_grad_batches", "accumulate")) if old in case}
     weights = shared / "golden" / "reference" / case["name"] / "init.safetensors"
     text = table("model", {"init_weights": str(weights)} | case["model"]) + table("optimizer", case["optimizer"])
     text += table("data", {"name": "idx", "images": str(mnist / "t10k-images-idx3-ubyte.gz"),
@@ -43,7 +59,7 @@ def golden_config(case, folder):
 
 
 def cases(folder):
-    """(program, config, overrides) of each case."""
+    """Yields (program, config, overrides) of each case."""
     mnist_root = folder / "mnist"
     mnist_root.mkdir()
     for part in ("train", "t10k"):
@@ -55,71 +71,204 @@ def cases(folder):
     yield "custom_model", root / "apps/custom_model/config.toml", SHORT
     golden = shared / "golden" / "cases.json"
     if not golden.exists():
-        print(f"left out   golden cases: there is no {golden}")
+        print(f"skipped    golden cases: no {golden}")
         return
     for case in json.loads(golden.read_text())["cases"]:
         yield "kindling", golden_config(case, folder), []
 
 
-def train(build, program, config, overrides, folder):
-    """(steps, tensors) of a run, or the text of why it did not come about."""
-    command = [build / "bin" / program, "fit", "-c", config, "--quiet", *EVERYWHERE, *overrides, f"run.dir={folder}"]
+def call(build, program, *words):
+    command = [build / "bin" / program, *words]
     run = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     if run.returncode != 0:
-        said = [line.partition("error: ")[2] or line for line in run.stderr.splitlines()]
-        return said[0] if said else f"ended with {run.returncode}"
-    metrics = next(folder.rglob("metrics.jsonl"))
-    records = [json.loads(line, parse_float=str, parse_int=str) for line in metrics.read_text().splitlines()]
-    return [record for record in records if "train_loss_step" in record], tensors(metrics.with_name("weights.safetensors"))
+        lines = [line.partition("error: ")[2] or line for line in run.stderr.splitlines()]
+        raise Failed(lines[0] if lines else f"exit code {run.returncode}")
+    return run.stdout
 
 
-def tensors(file):
-    """name → (dtype, shape, bytes)"""
+@dataclasses.dataclass
+class Run:
+    """What a run has left in its folder."""
+    folder: pathlib.Path
+
+    @functools.cached_property
+    def records(self):
+        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line, parse_float=str, parse_int=str) for line in lines]
+
+    def select(self, key, values):
+        """The values of the records that have the key, by epoch and step."""
+        return [{name: record.get(name) for name in ("epoch", "global_step", *values)} for record in self.records if key in record]
+
+    @functools.cached_property
+    def steps(self):
+        return self.select("train_loss_step", STEP_VALUES)
+
+    @functools.cached_property
+    def transfers(self):
+        return self.select("host_waits", TRANSFERS)
+
+    @property
+    def weights(self):
+        return self.folder / "weights.safetensors"
+
+    @functools.cached_property
+    def checkpoints(self):
+        return {file.name: file for file in sorted((self.folder / "checkpoints").glob("*.safetensors"))}
+
+    def operator_calls(self):
+        """Of a step on average."""
+        events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        return sum(event.get("cat") == "cpu_op" for event in events) / TRACED_STEPS
+
+
+def train(build, program, config, overrides, folder):
+    call(build, program, "fit", "-c", config, "--quiet", *EVERYWHERE, *overrides, f"run.dir={folder}")
+    return Run(next(folder.rglob("metrics.jsonl")).parent)
+
+
+def safetensors(file):
+    """(name → (dtype, shape, bytes), metadata)"""
     content = file.read_bytes()
     start = 8 + struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8:start])
+    metadata = header.pop("__metadata__", {})
     return {name: (entry["dtype"], entry["shape"], content[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]])
-            for name, entry in header.items() if name != "__metadata__"}
+            for name, entry in header.items()}, metadata
 
 
-def first_difference(a, b):
-    (steps_a, tensors_a), (steps_b, tensors_b) = a, b
-    for number, (step_a, step_b) in enumerate(zip(steps_a, steps_b), 1):
-        for key in COMPARED:
-            if step_a.get(key) != step_b.get(key):
-                return f"step {number}: {key} {step_a.get(key)} / {step_b.get(key)}"
-    if len(steps_a) != len(steps_b):
-        return f"{len(steps_a)} / {len(steps_b)} steps"
-    if tensors_a.keys() != tensors_b.keys():
-        return f"other names of weights: {sorted(tensors_a.keys() ^ tensors_b.keys())}"
-    return next((f"weights: {name}" for name in tensors_a if tensors_a[name] != tensors_b[name]), None)
+def different_keys(a, b):
+    return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key))
+
+
+def safetensors_difference(what, a, b):
+    (tensors_a, metadata_a), (tensors_b, metadata_b) = safetensors(a), safetensors(b)
+    for key in different_keys(tensors_a, tensors_b):
+        has = "in one file only" if (key in tensors_a) != (key in tensors_b) else "differs"
+        return f"{what}: tensor {key} {has}"
+    for key in different_keys(metadata_a, metadata_b):
+        if not IGNORED.fullmatch(key):
+            return f"{what}: {key} {metadata_a.get(key)} / {metadata_b.get(key)}"
+
+
+def records_difference(kind, a, b):
+    for number, (one, other) in enumerate(zip(a, b), 1):
+        for key in different_keys(one, other):
+            return f"{kind} {number}: {key} {one[key]} / {other[key]}"
+    if len(a) != len(b):
+        return f"{len(a)} / {len(b)} {kind}s"
+
+
+def run_difference(a, b):
+    yield records_difference("step", a.steps, b.steps)
+    yield records_difference("epoch", a.transfers, b.transfers)
+    yield safetensors_difference("weights", a.weights, b.weights)
+    if a.checkpoints.keys() != b.checkpoints.keys():
+        yield f"checkpoints {', '.join(a.checkpoints)} / {', '.join(b.checkpoints)}"
+    for name in a.checkpoints:
+        yield safetensors_difference(name, a.checkpoints[name], b.checkpoints[name])
+
+
+def entries(file, build, program):
+    """The bytes of the entries of a .pt2, or of the file, without the version of Kindling."""
+    version = call(build, program, "--version").split()[-1].encode()
+    named = {file.name: file.read_bytes()}
+    if zipfile.is_zipfile(file):
+        archive = zipfile.ZipFile(file)
+        named = {f"{file.suffix}:{entry.filename}": archive.read(entry) for entry in archive.infolist()}
+    return {name: content.replace(version, b"VERSION") for name, content in named.items()}
+
+
+def export(build, program, run, file):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    call(build, program, "export", run.folder, file)
+    return entries(file, build, program)
+
+
+def compare_exports(program, run, folder):
+    """(suffixes that were compared, difference)"""
+    compared = []
+    for suffix in (".pt2", ".onnx"):
+        try:
+            a = export(builds[0], program, run, folder / f"a/model{suffix}")
+        except Failed:
+            continue  # A model that cannot be exported is no concern of this script.
+        b = export(builds[1], program, run, folder / f"b/model{suffix}")
+        for name in different_keys(a, b):
+            return compared, f"{name} differs"
+        compared.append(suffix)
+    return compared, None
+
+
+def compare_operators(program, config, overrides, folder):
+    """(operator calls of a step, difference)"""
+    a, b = (train(build, program, config, overrides + TRACED + more, folder / name).operator_calls()
+            for build, more, name in ((builds[0], [], "a"), (builds[1], only_for_b, "b")))
+    return f"{a:.1f} / {b:.1f}" if a != b else f"{a:.1f}", f"operator calls per step {a:.1f} / {b:.1f}" if b > a else None
 
 
 def compare(program, config, overrides, folder):
-    """(what was found, details)"""
+    """(result, details)"""
     missing = [str(build / "bin" / program) for build in builds if not (build / "bin" / program).exists()]
     if missing:
-        return "left out", f"{missing[0]} has not been built"
-    a = train(builds[0], program, config, overrides, folder / "a")
-    if isinstance(a, str):
-        return "left out", f"A: {a}"
+        return "skipped", f"{missing[0]} has not been built"
+    try:
+        a = train(builds[0], program, config, overrides, folder / "a")
+    except Failed as error:
+        return "skipped", f"A: {error}"
     b = train(builds[1], program, config, overrides + only_for_b, folder / "b")
-    if isinstance(b, str):
-        return "DIFFERENT", f"B: {b}"
-    if not a[0]:
+    if not a.steps:
         return "DIFFERENT", "no record of a step"
-    difference = first_difference(a, b)
-    return ("DIFFERENT", difference) if difference else ("equal", f"{len(a[0])} steps, {len(a[1])} tensors")
+    if difference := next(filter(None, run_difference(a, b)), None):
+        return "DIFFERENT", difference
+    exported, difference = compare_exports(program, a, folder / "export")
+    if difference:
+        return "DIFFERENT", difference
+    calls, difference = compare_operators(program, config, overrides, folder / "traced")
+    waits, *copies = (sum(int(float(epoch[name] or 0)) for epoch in a.transfers) for name in TRANSFERS)
+    if difference:
+        return "DIFFERENT", difference
+    files = f"{len(a.checkpoints)} checkpoints, exports: {' '.join(exported) or 'none'}"
+    return "equal", (f"{len(a.steps)} steps, {len(safetensors(a.weights)[0])} tensors, {files}; {waits} host waits, "
+                     f"{copies[0] + copies[2]} copies, {calls} operator calls per step")
+
+
+def compare_resumed(folder):
+    """The same for both builds resuming a run of A from a checkpoint in the middle of its second epoch."""
+    stop = ["trainer.max_steps=60", "checkpoint.every_n_steps=50", "checkpoint.keep_last=9"]
+    try:
+        former = train(builds[0], "kindling", root / "configs/digits.toml", SHORT + stop, folder / "former")
+    except Failed as error:
+        return "skipped", f"A: {error}"
+    runs = []
+    for build, name, more in ((builds[0], "a", []), (builds[1], "b", only_for_b)):
+        run = Run(pathlib.Path(shutil.copytree(former.folder, folder / name)))
+        checkpoint = run.folder / "checkpoints/step-00000050.safetensors"
+        call(build, "kindling", "fit", "--resume", checkpoint, "--quiet", "trainer.max_steps=120", *more)
+        runs.append(run)
+    if difference := next(filter(None, run_difference(*runs)), None):
+        return "DIFFERENT", difference
+    if len(runs[0].steps) != 120:
+        return "DIFFERENT", f"{len(runs[0].steps)} steps instead of 120"
+    return "equal", f"resumed after step 50 of 120; {len(runs[0].checkpoints)} checkpoints"
+
+
+def report(name, comparison, *arguments):
+    start = time.monotonic()
+    try:
+        result, details = comparison(*arguments)
+    except Failed as error:
+        result, details = "DIFFERENT", f"B: {error}"
+    print(f"{result:<10} {name}: {details} ({time.monotonic() - start:.0f} s)", flush=True)
+    return result
 
 
 with tempfile.TemporaryDirectory() as temporary:
-    results = []
-    for program, config, overrides in cases(pathlib.Path(temporary)):
-        name = f"{program} {config.stem}"
-        result, details = compare(program, config, overrides, pathlib.Path(temporary) / name)
-        print(f"{result:<10} {name}: {details}", flush=True)
-        results.append(result)
-if "equal" not in results:
+    folder = pathlib.Path(temporary)
+    results = [report(f"{program} {config.stem}", compare, program, config, overrides, folder / f"{program} {config.stem}")
+               for program, config, overrides in cases(folder)]
+    results.append(report("kindling digits, resumed", compare_resumed, folder / "resumed"))
+if not {"equal", "DIFFERENT"} & set(results):
     sys.exit("compare_builds: nothing was compared")
 sys.exit(1 if "DIFFERENT" in results else 0)
 PYTHON

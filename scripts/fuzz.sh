@@ -19,10 +19,11 @@ fi
 compiler=(clang++)
 if command -v ccache >/dev/null; then compiler=(ccache clang++); fi
 flags=(-std=c++20 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc '-DKINDLING_VERSION="fuzz"')
-printf '%s\n' src/base/*.cpp src/formats/*.cpp src/config/*.cpp tests/fuzz/*_fuzzer.cpp | xargs -P "$jobs" -I {} bash -c '
+mapfile -t sources < <(find src/base src/formats src/config -name '*.cpp' | sort)
+printf '%s\n' "${sources[@]}" tests/fuzz/*_fuzzer.cpp | xargs -P "$jobs" -I {} bash -c '
   "${@:2}" -fsanitize=fuzzer-no-link -c "$1" -o "build/fuzz/$(basename "$1").o"' _ {} "${compiler[@]}" "${flags[@]}"
 objects=()
-for source in src/base/*.cpp src/formats/*.cpp src/config/*.cpp; do objects+=("build/fuzz/$(basename "$source").o"); done
+for source in "${sources[@]}"; do objects+=("build/fuzz/$(basename "$source").o"); done
 
 fuzzers=()
 for source in tests/fuzz/*_fuzzer.cpp; do

@@ -1,4 +1,4 @@
-#include <kindling/program/program.h>
+#include <kindling/cli/program.h>
 
 #include "residual_mlp.h"
 #include "two_moons.h"

@@ -1,4 +1,4 @@
-#include <kindling/program/program.h>
+#include <kindling/cli/program.h>
 
 #include "digits_gan.h"
 #include "sample_sheet.h"

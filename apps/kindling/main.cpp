@@ -1,4 +1,4 @@
-#include "kindling/program/program.h"
+#include "kindling/cli/program.h"
 
 int main(int argc, char** argv) {
   kindling::Registry registry;

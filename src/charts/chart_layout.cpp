@@ -1,4 +1,4 @@
-#include "loggers/chart_layout.h"
+#include "charts/chart_layout.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ double on_scale(AxisScale scale, double value) {
   return value > 0 ? std::log10(value) : kNowhere;
 }
 
-double share_of(const Limits& limits, double place) {
+double fraction_of(const Limits& limits, double place) {
   return std::clamp((place - limits[0]) / (limits[1] - limits[0]), -kLargestPlace, kLargestPlace);
 }
 
@@ -111,7 +111,7 @@ std::vector<std::pair<double, std::string>> round_values(double low, double high
 std::vector<ChartTick> linear_ticks(const Limits& limits, int wanted) {
   std::vector<ChartTick> ticks;
   for (auto& [value, text] : round_values(limits[0], limits[1], wanted))
-    ticks.push_back({share_of(limits, value), std::move(text)});
+    ticks.push_back({fraction_of(limits, value), std::move(text)});
   return ticks;
 }
 
@@ -121,7 +121,7 @@ std::vector<ChartTick> log_ticks(const Limits& limits, int wanted) {
   const double stride = std::max(1.0, std::ceil((last - first + 1) / (wanted + 1)));
   std::vector<ChartTick> ticks;
   const auto add = [&](double value) {
-    const double at = share_of(limits, std::log10(value));
+    const double at = fraction_of(limits, std::log10(value));
     if (at >= -1e-9 && at <= 1 + 1e-9) ticks.push_back({at, short_text(value, 1)});
   };
   if (last > first) {
@@ -134,11 +134,11 @@ std::vector<ChartTick> log_ticks(const Limits& limits, int wanted) {
   if (ticks.size() >= 2) return ticks;
   ticks.clear();
   for (auto& [value, text] : round_values(std::pow(10, limits[0]), std::pow(10, limits[1]), wanted))
-    ticks.push_back({share_of(limits, std::log10(value)), std::move(text)});
+    ticks.push_back({fraction_of(limits, std::log10(value)), std::move(text)});
   return ticks;
 }
 
-bool lies_in_plot(const ChartPoint& point) {
+bool is_in_plot(const ChartPoint& point) {
   return point.x >= 0 && point.x <= 1 && point.y >= 0 && point.y <= 1;
 }
 
@@ -153,7 +153,7 @@ std::vector<std::vector<ChartPoint>> lines_through(const std::vector<ChartPoint>
     }
   }
   std::erase_if(lines, [](const auto& line) {
-    return line.empty() || (line.size() == 1 && !lies_in_plot(line.front()));
+    return line.empty() || (line.size() == 1 && !is_in_plot(line.front()));
   });
   return lines;
 }
@@ -172,9 +172,9 @@ ChartLayout layout_of(const Chart& chart, int xticks, int yticks) {
   layout.yticks = (chart.yscale == AxisScale::log ? log_ticks : linear_ticks)(ylimits, yticks);
   for (auto& points : curves) {
     for (ChartPoint& point : points)
-      if (!std::isnan(point.x)) point = {share_of(xlimits, point.x), share_of(ylimits, point.y)};
+      if (!std::isnan(point.x)) point = {fraction_of(xlimits, point.x), fraction_of(ylimits, point.y)};
     CurveLayout curve{.lines = lines_through(points), .points = {}};
-    std::copy_if(points.begin(), points.end(), std::back_inserter(curve.points), lies_in_plot);
+    std::copy_if(points.begin(), points.end(), std::back_inserter(curve.points), is_in_plot);
     layout.curves.push_back(std::move(curve));
   }
   return layout;

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "kindling/loggers/chart.h"
+#include "kindling/charts/chart.h"
 
 // Where the parts of a chart stand, for every kind of drawing: in shares of the plot's width and height, (0,
 // 0) at the lower left.

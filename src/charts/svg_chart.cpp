@@ -3,9 +3,9 @@
 #include <functional>
 #include <string_view>
 
+#include "charts/chart_layout.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
-#include "loggers/chart_layout.h"
 
 namespace kindling {
 namespace {

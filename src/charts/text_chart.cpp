@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "charts/chart_layout.h"
 #include "kindling/base/text.h"
-#include "loggers/chart_layout.h"
 
 namespace kindling {
 namespace {

@@ -9,7 +9,7 @@ namespace kindling {
 namespace {
 
 // An observer of the log may throw, a destructor may not.
-void tell_lost_error(const std::string& text) noexcept {
+void log_lost_error(const std::string& text) noexcept {
   try {
     log_error("a save has failed: " + text);
   } catch (...) {
@@ -31,9 +31,9 @@ SaveThread::~SaveThread() {
   try {
     check();
   } catch (const std::exception& error) {
-    tell_lost_error(error.what());
+    log_lost_error(error.what());
   } catch (...) {
-    tell_lost_error("an exception that is no std::exception");
+    log_lost_error("an exception that is no std::exception");
   }
 }
 

@@ -1,4 +1,4 @@
-#include "kindling/program/program.h"
+#include "kindling/cli/program.h"
 
 #include <unistd.h>
 
@@ -7,11 +7,11 @@
 #include <map>
 #include <system_error>
 
+#include "cli/commands/commands.h"
+#include "cli/config/exit_codes.h"
+#include "cli/run/host_memory.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
-#include "program/commands.h"
-#include "program/exit_codes.h"
-#include "program/host_memory.h"
 
 namespace kindling {
 namespace {

@@ -1,17 +1,123 @@
 #include "kindling/config/document.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/utf8.h"
 #include "config/config_tree.h"
-#include "config/override_parser.h"
 #include "config/toml_parser.h"
+#include "config/toml_text.h"
 #include "kindling/base/error.h"
 #include "kindling/base/text.h"
+
+namespace kindling::config {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// A value that is no TOML is taken as it is: as a string of TOML's all the same.
+void check_text(std::string_view text, const ConfigSource& source) {
+  for_each_character(text, [&](const Utf8Character& character, std::string_view) {
+    const bool is_control = character.is_control() && character.code != '\t';
+    if (character.bytes > 0 && !is_control) return;
+    throw ConfigError({.place = source.name,
+                       .found = is_control ? "there is a control character" : "the text is no UTF-8"});
+  });
+}
+
+// The parts of "trainer.max_epochs".
+std::vector<std::string> split_key(std::string_view key, const ConfigSource& source) {
+  std::vector<std::string> parts;
+  for (bool more = true; more;) {
+    const std::size_t end = std::min(key.find('.'), key.size());
+    more = end < key.size();
+    parts.emplace_back(key.substr(0, end));
+    key.remove_prefix(more ? end + 1 : end);
+    if (toml_key(parts.back()) != parts.back()) {
+      throw ConfigError(
+          {.place = source.name,
+           .found = "the key is not made of letters, digits, '_' and '-', with dots between tables",
+           .wanted = "table.key=value"});
+    }
+  }
+  if (parts.size() > ConfigDocument::kMaxDepth) {
+    throw ConfigError({.place = source.name, .found = "the key nests too deep"});
+  }
+  return parts;
+}
+
+// An override has no lines: its places are the override as a whole.
+void move_places(ConfigNode& node, const ConfigSource& source) {
+  node.place = node.key_place = {.source = &source};
+  if (auto* items = std::get_if<ConfigArray>(&node.value)) {
+    for (ConfigNode& item : *items) move_places(item, source);
+  } else if (auto* table = std::get_if<ConfigTable>(&node.value)) {
+    for (auto& [key, child] : *table) move_places(*child, source);
+  }
+}
+
+// The value that the text is in TOML; nothing when it is none.
+std::optional<ConfigNode> toml_value(std::string_view text) {
+  // Inside of an inline table neither a comment nor a second key can hide behind the value.
+  const ConfigSource source{"", "", "v = { v = " + std::string(text) + " }"};
+  try {
+    ConfigTable outer = parse_toml(source);
+    auto& inner = std::get<ConfigTable>(outer.at("v")->value);
+    if (inner.size() == 1) return std::move(*inner.at("v"));
+  } catch (const ConfigError&) {
+    // Most likely a bare word; the caller tells what it takes for one.
+  }
+  return std::nullopt;
+}
+
+ConfigNode value_of(std::string_view text, const ConfigSource& source) {
+  std::optional<ConfigNode> node = toml_value(text);
+  if (!node) {
+    if (!text.empty() && std::string_view("[{\"'").find(text.front()) != std::string_view::npos) {
+      throw ConfigError({.place = source.name, .found = "the value is no TOML, or nests too deep"});
+    }
+    node.emplace().value = std::string(text);
+  } else if (!std::holds_alternative<std::string>(node->value)) {
+    node->written = text;
+  }
+  move_places(*node, source);
+  return std::move(*node);
+}
+
+// Returns the tree of one override, "trainer.max_epochs=3". The source, which is named after it, must outlive
+// the tree's places. Throws ConfigError.
+ConfigTable parse_override(const std::string& assignment, const ConfigSource& source) {
+  check_text(assignment, source);
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string::npos) {
+    throw ConfigError({.place = source.name, .found = "there is no '='", .wanted = "table.key=value"});
+  }
+  const std::vector<std::string> parts = split_key(trimmed(assignment.substr(0, equals)), source);
+  auto node = std::make_unique<ConfigNode>(value_of(trimmed(assignment.substr(equals + 1)), source));
+  for (std::size_t i = parts.size(); --i > 0;) {
+    ConfigTable around;
+    around.emplace(parts[i], std::move(node));
+    node = std::make_unique<ConfigNode>(ConfigNode{.value = std::move(around)});
+    node->place = node->key_place = {.source = &source};
+  }
+  ConfigTable root;
+  root.emplace(parts.front(), std::move(node));
+  return root;
+}
+
+}  // namespace
+}  // namespace kindling::config
 
 namespace kindling {
 namespace {

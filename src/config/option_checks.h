@@ -56,8 +56,8 @@ bool allowed(const Scalar& value, const FieldNotes& notes) {
     return !std::isnan(value) && (notes.infinity_allowed || std::isfinite(value)) && in_range(value, notes);
   } else if constexpr (std::is_same_v<Scalar, std::int64_t>) {
     return in_range(static_cast<double>(value), notes);
-  } else if constexpr (std::is_same_v<Scalar, Portion>) {
-    return value.is_share() ? value.number() > 0 && value.number() <= 1 : value.number() >= 1;
+  } else if constexpr (std::is_same_v<Scalar, CountOrFraction>) {
+    return value.is_fraction() ? value.number() > 0 && value.number() <= 1 : value.number() >= 1;
   } else if constexpr (std::is_same_v<Scalar, std::string>) {
     return is_choice(value, notes);
   } else {
@@ -71,7 +71,7 @@ std::string wanted_text(const FieldNotes& notes) {
   if constexpr (std::is_same_v<Scalar, bool>) return "true or false";
   if constexpr (std::is_same_v<Scalar, std::filesystem::path>) return "a path";
   if constexpr (std::is_same_v<Scalar, std::string>) return wanted_string(notes);
-  if constexpr (std::is_same_v<Scalar, Portion>) return "a share > 0 and <= 1.0 or an integer >= 1";
+  if constexpr (std::is_same_v<Scalar, CountOrFraction>) return "a share > 0 and <= 1.0 or an integer >= 1";
   const std::string range = range_text(notes);
   return std::string(std::is_integral_v<Scalar> ? "an integer" : "a number") + (range.empty() ? "" : " ") +
          range;

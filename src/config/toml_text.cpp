@@ -35,8 +35,9 @@ std::string toml_text(double value) {
   return is_integer ? text + ".0" : text;
 }
 
-std::string toml_text(const Portion& value) {
-  return value.is_share() ? toml_text(value.number()) : toml_text(static_cast<std::int64_t>(value.number()));
+std::string toml_text(const CountOrFraction& value) {
+  if (value.is_fraction()) return toml_text(value.number());
+  return toml_text(static_cast<std::int64_t>(value.number()));
 }
 
 std::string toml_text(std::string_view value) {

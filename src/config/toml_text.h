@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "kindling/config/portion.h"
+#include "kindling/config/count_or_fraction.h"
 
 namespace kindling::config {
 
@@ -16,7 +16,7 @@ bool is_utf8(std::string_view text);
 std::string toml_text(bool value);
 std::string toml_text(std::int64_t value);
 std::string toml_text(double value);
-std::string toml_text(const Portion& value);
+std::string toml_text(const CountOrFraction& value);
 std::string toml_text(std::string_view value);
 std::string toml_text(const std::string& value);
 std::string toml_text(const std::filesystem::path& value);

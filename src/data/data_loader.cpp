@@ -2,27 +2,144 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/randperm.h>
 #include <c10/core/Event.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
+#include <typeinfo>
+#include <utility>
+#include <vector>
 
-#include "data/resident_tensors.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/data/dataset.h"
+#include "kindling/device/device.h"
+#include "kindling/device/device_memory.h"
+#include "kindling/tensors/batch.h"
 #include "kindling/tensors/move.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
+
+// The tensors of a data set in the memory of a card, where batches of them are gathered.
+class ResidentTensors {
+ public:
+  // Copies them there where `wanted` lets them be: "auto", "on" or "off". nullptr: they are not. Throws
+  // DataError where "on" cannot be.
+  static std::shared_ptr<const ResidentTensors> of(const Dataset& dataset, Device device,
+                                                   const std::string& wanted);
+
+  Device device() const { return there_.front().device(); }
+  // Whether the set still has what has been copied: no operator has written to its tensors.
+  bool are_up_to_date() const;
+  // Of int64 [batch] on the card: one indexed copy per tensor, queued.
+  Batch gather(const at::Tensor& indices) const;
+
+ private:
+  ResidentTensors(const std::vector<at::Tensor>& tensors, Device device);
+
+  // How a tensor of the set was when it was copied.
+  struct Source {
+    at::Tensor tensor;
+    const void* bytes;
+    std::int64_t version;
+  };
+  std::vector<Source> sources_;
+  std::vector<at::Tensor> there_;
+};
+
 namespace {
 
 constexpr std::size_t kMostHostBuffers = 4;
 
+// What "auto" takes of the memory that nobody has: the rest is for the model, its optimizer and its steps.
+constexpr double kMaxFractionOfFreeMemory = 0.25;
+
+std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+// Why batches of a set are not just rows of tensors; empty: they are. A class of somebody's own may make more
+// of them than that.
+std::string why_not_rows(const Dataset& dataset) {
+  if (typeid(dataset) != typeid(TensorDataset)) return "a data set that makes its batches by code of its own";
+  const auto& tensors = static_cast<const TensorDataset&>(dataset).tensors();
+  // Whether such a tensor is written to cannot be seen.
+  if (std::ranges::any_of(tensors, [](const at::Tensor& tensor) { return tensor.is_inference(); }))
+    return "a tensor that was made in inference mode";
+  return {};
+}
+
+// Empty: they fit. Where a card cannot tell its memory, trying tells it.
+std::string why_no_room(std::int64_t bytes, Device device, bool is_required) {
+  const std::int64_t free = device_memory(device).free_bytes;
+  const auto most =
+      static_cast<std::int64_t>((is_required ? 1 : kMaxFractionOfFreeMemory) * static_cast<double>(free));
+  if (bytes <= most || (free == 0 && is_required)) return {};
+  return std::to_string(bytes) + " bytes of samples, and " + device.str() + " has " + std::to_string(free) +
+         " bytes that are free";
+}
+
+std::shared_ptr<const ResidentTensors> stay_on_host(const std::string& why, bool is_required) {
+  if (is_required)
+    throw DataError({.place = "data.resident = \"on\"",
+                     .found = why,
+                     .wanted = "tensors in memory (TensorDataset) that fit on the device",
+                     .remedy = "take \"auto\" or \"off\": batches then travel one by one"});
+  log_info("data.resident: batches travel one by one: " + why);
+  return nullptr;
+}
+
 }  // namespace
+
+ResidentTensors::ResidentTensors(const std::vector<at::Tensor>& tensors, Device device) {
+  for (const at::Tensor& tensor : tensors) {
+    sources_.push_back({tensor, tensor.const_data_ptr(), tensor._version()});
+    there_.push_back(copy_to(tensor.detach(), device));
+  }
+}
+
+std::shared_ptr<const ResidentTensors> ResidentTensors::of(const Dataset& dataset, Device device,
+                                                           const std::string& wanted) {
+  if (device.is_cpu() || wanted == "off") return nullptr;
+  const bool is_required = wanted == "on";
+  if (const std::string why = why_not_rows(dataset); !why.empty()) return stay_on_host(why, is_required);
+  const auto& tensors = static_cast<const TensorDataset&>(dataset).tensors();
+  const std::int64_t bytes = bytes_of(tensors);
+  if (const std::string why = why_no_room(bytes, device, is_required); !why.empty())
+    return stay_on_host(why, is_required);
+  try {
+    return std::shared_ptr<const ResidentTensors>(new ResidentTensors(tensors, device));
+  } catch (const c10::OutOfMemoryError&) {  // in pieces that are too small
+    return stay_on_host(
+        std::to_string(bytes) + " bytes of samples, which " + device.str() + " has no room for",
+        is_required);
+  }
+}
+
+bool ResidentTensors::are_up_to_date() const {
+  return std::ranges::all_of(sources_, [](const Source& source) {
+    return source.tensor._version() == source.version && source.tensor.const_data_ptr() == source.bytes;
+  });
+}
+
+Batch ResidentTensors::gather(const at::Tensor& indices) const {
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& tensor : there_) rows.push_back(at::index_select(tensor, /*dim=*/0, indices));
+  return Batch(std::move(rows));
+}
 
 // One batch's memory, and when the card will have read it.
 struct DataLoader::Buffer {
@@ -146,7 +263,7 @@ void DataLoader::Cursor::keep_samples_there() {
   if (!resident_)
     loader_->resident_ = resident_ =
         ResidentTensors::of(*loader_->dataset_, device_, loader_->options_.resident);
-  order_there_ = at::Tensor();
+  device_order_ = at::Tensor();
 }
 
 bool DataLoader::Cursor::uses_resident() {
@@ -159,12 +276,12 @@ bool DataLoader::Cursor::uses_resident() {
 
 // The whole order travels at once.
 Batch DataLoader::Cursor::resident_batch(std::int64_t begin, std::int64_t count) {
-  if (!order_there_.defined()) {
+  if (!device_order_.defined()) {
     at::Tensor pinned = at::empty_like(order_, order_.options().pinned_memory(true));
     pinned.copy_(order_);
-    order_there_ = copy_to(pinned, device_);
+    device_order_ = copy_to(pinned, device_);
   }
-  return resident_->gather(order_there_.narrow(0, begin, count));
+  return resident_->gather(device_order_.narrow(0, begin, count));
 }
 
 void DataLoader::Cursor::shard(std::int64_t rank, std::int64_t size) {
@@ -214,7 +331,7 @@ void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
   if (num_ranks_ > 1)
     order_ = order_.index_select(
         0, at::arange(std::max<std::int64_t>(num_samples(), 1)).mul_(num_ranks_).add_(rank_).remainder_(n));
-  if (!order_.is_same(before)) order_there_ = at::Tensor();
+  if (!order_.is_same(before)) device_order_ = at::Tensor();
 }
 
 at::Tensor DataLoader::Cursor::indices() const {
@@ -238,7 +355,7 @@ bool DataLoader::Cursor::next(Batch& batch) {
   } else {
     loader_->gather(order_.narrow(0, begin, count), device_, batch);
   }
-  if (is_repeated) batch.count_nothing();
+  if (is_repeated) batch.mark_padding();
   ++batch_index_;
   return true;
 }

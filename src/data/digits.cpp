@@ -4,16 +4,22 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randperm.h>
 
-#include "data/embedded_digits.h"
+#include <string_view>
+
 #include "data/idx_tensor.h"
 #include "kindling/formats/idx.h"
 
 namespace kindling {
+
+// The gz IDX files of src/data/digits, made part of the library by cmake/EmbedFile.cmake.
+extern const std::string_view kDigitsImages;
+extern const std::string_view kDigitsLabels;
+
 namespace {
 
 constexpr std::uint64_t kSplitSeed = 0;
 constexpr std::int64_t kNumClasses = 10;
-constexpr double kValShare = 0.2;
+constexpr double kValFraction = 0.2;
 
 }  // namespace
 
@@ -28,7 +34,7 @@ ImageData::Split Digits::load() {
     const at::Tensor samples = labels.eq(digit).nonzero().squeeze(1);
     const std::int64_t n = samples.size(0);
     const at::Tensor mixed = samples.index_select(0, at::randperm(n, generator, at::kLong));
-    const auto num_val = static_cast<std::int64_t>(kValShare * static_cast<double>(n) + 0.5);
+    const auto num_val = static_cast<std::int64_t>(kValFraction * static_cast<double>(n) + 0.5);
     val.push_back(mixed.narrow(0, 0, num_val));
     train.push_back(mixed.narrow(0, num_val, n - num_val));
   }

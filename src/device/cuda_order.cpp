@@ -49,7 +49,7 @@ std::string why_not_offered() {
 
 }  // namespace
 
-void number_cards(std::vector<CardInfo>& cards, std::int64_t num_usable, const char* library) {
+void assign_ordinals(std::vector<CardInfo>& cards, std::int64_t num_usable, const char* library) {
   const auto devices = devices_of_driver(library);
   for (CardInfo& card : cards) {
     // Of several slices of a card the first one.
@@ -59,7 +59,7 @@ void number_cards(std::vector<CardInfo>& cards, std::int64_t num_usable, const c
     if (is_offered && ordinal < num_usable)
       card.device = Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(ordinal));
     else
-      card.why_not_usable = is_offered || num_usable == 0 ? why_no_more_gpus() : why_not_offered();
+      card.why_not_usable = is_offered || num_usable == 0 ? gpu_unavailable_reason() : why_not_offered();
   }
 }
 

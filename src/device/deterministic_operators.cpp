@@ -47,7 +47,7 @@ DeterministicOperators::Scope::~Scope() {
 void DeterministicOperators::Warnings::process(const c10::Warning& warning) {
   const std::string name = nondeterministic_operator(warning.msg());
   if (name.empty()) return others->process(warning);
-  if (told_.insert(name).second)
+  if (logged_.insert(name).second)
     log_warning(name + " has no deterministic form: the numbers of another run may differ");
 }
 

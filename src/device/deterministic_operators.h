@@ -40,7 +40,7 @@ class KINDLING_API DeterministicOperators {
     c10::WarningHandler* others = nullptr;
 
    private:
-    std::set<std::string> told_{};
+    std::set<std::string> logged_{};
   };
 
   bool is_on_ = false, only_warns_ = false;

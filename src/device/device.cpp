@@ -70,7 +70,7 @@ std::vector<Device> first_gpus(std::int64_t wanted) {
   return devices;
 }
 
-std::string why_no_more_gpus() {
+std::string gpu_unavailable_reason() {
   if (num_gpus() > 0) return "only " + std::to_string(num_gpus()) + " can be seen";
   if (!at::accelerator::getAccelerator())
     return has_cuda_library() ? "the program is not linked to LibTorch's torch_cuda"

@@ -28,10 +28,10 @@ DeviceMemory memory_of_the_host() {
           .total_bytes = host.memory_total_bytes};
 }
 
-void require_card(Device device) {
+void require_gpu(Device device) {
   if (device.type() == gpu().type() && device.index() < num_gpus()) return;
   throw DeviceError({.place = "device_memory(" + device.str() + ")",
-                     .found = "there is no such card: " + why_no_more_gpus(),
+                     .found = "there is no such card: " + gpu_unavailable_reason(),
                      .wanted = "the CPU or one of try_all_gpus()"});
 }
 
@@ -39,7 +39,7 @@ void require_card(Device device) {
 
 DeviceMemory device_memory(Device device) {
   if (device.is_cpu()) return memory_of_the_host();
-  require_card(device);
+  require_gpu(device);
   const c10::DeviceIndex index = device.has_index() ? device.index() : at::accelerator::getDeviceIndex();
   DeviceMemory memory;
   // An allocator that has not been used yet has no statistics.

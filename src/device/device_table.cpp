@@ -10,7 +10,7 @@ namespace kindling {
 namespace {
 
 // What LibTorch knows of the cards that it can use.
-std::vector<CardInfo> cards_of_libtorch() {
+std::vector<CardInfo> gpus_of_libtorch() {
   std::vector<CardInfo> cards;
   for (std::int64_t i = 0; i < num_gpus(); ++i) {
     CardInfo card{.index = i, .device = gpu(i)};
@@ -34,7 +34,7 @@ DeviceTable device_table() {
   const std::int64_t num_usable = num_gpus();  // before NVML: starts the driver where LibTorch has CUDA
   const auto accelerator = at::accelerator::getAccelerator();
   if (accelerator && *accelerator != c10::DeviceType::CUDA) {
-    table.cards = cards_of_libtorch();
+    table.cards = gpus_of_libtorch();
     return table;
   }
   try {
@@ -42,13 +42,13 @@ DeviceTable device_table() {
     table.driver_version = nvml.driver_version();
     table.cuda_version = nvml.cuda_version();
     table.cards = nvml.cards();
-    number_cards(table.cards, num_usable);
+    assign_ordinals(table.cards, num_usable);
     if (table.cards.empty()) table.note = "no card can be used: the NVIDIA driver reports none";
   } catch (const DeviceError& error) {
-    table.cards = cards_of_libtorch();
+    table.cards = gpus_of_libtorch();
     table.note = num_usable > 0
                      ? "the cards cannot be read: NVML: " + error.parts().found
-                     : "no card can be used: " + why_no_more_gpus() + "; NVML: " + error.parts().found;
+                     : "no card can be used: " + gpu_unavailable_reason() + "; NVML: " + error.parts().found;
   }
   return table;
 }

@@ -56,10 +56,10 @@ Float32Products::~Float32Products() {
 }
 
 std::string float32_matmul_precision() {
-  const bool are_short_on_cards = shortens_float32_products(at::kCUDA);
+  const bool are_short_on_gpus = shortens_float32_products(at::kCUDA);
   if (float32_products_on(at::kCPU) == at::Float32Precision::BF16)
-    return are_short_on_cards ? "medium" : "mixed";
-  return are_short_on_cards ? "high" : shortens_float32_products(at::kCPU) ? "mixed" : "highest";
+    return are_short_on_gpus ? "medium" : "mixed";
+  return are_short_on_gpus ? "high" : shortens_float32_products(at::kCPU) ? "mixed" : "highest";
 }
 
 at::Float32Precision float32_products_on(c10::DeviceType device) {

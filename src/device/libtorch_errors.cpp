@@ -1,4 +1,4 @@
-#include "training/libtorch_errors.h"
+#include "device/libtorch_errors.h"
 
 #include <algorithm>
 #include <array>

@@ -23,7 +23,7 @@ std::uint64_t hash_of(const at::Tensor& bytes, std::int64_t rank) {
 
 }  // namespace
 
-void part_random_state(Device device, std::int64_t rank) {
+void fork_rng(Device device, std::int64_t rank) {
   if (rank == 0) return;
   for (at::Generator& generator : generators_of(device)) {
     const std::lock_guard lock(generator.mutex());

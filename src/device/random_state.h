@@ -16,7 +16,7 @@ void set_random_state(Device device, const std::vector<at::Tensor>& state);
 
 // Has these generators give other numbers than those of another process in the same state: with the seeds
 // that `rank` makes of it. Nothing for rank 0.
-void part_random_state(Device device, std::int64_t rank);
+void fork_rng(Device device, std::int64_t rank);
 
 // Gives back the random state that it found.
 class RandomStateGuard {

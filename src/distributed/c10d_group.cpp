@@ -1,20 +1,27 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <set>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
+#include <vector>
 
-#include "distributed/c10d_doubling_sum.h"
 #include "distributed/c10d_store.h"
 #include "distributed/device_backends.h"
 #include "kindling/base/error.h"
@@ -25,6 +32,95 @@ namespace kindling {
 namespace {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+
+// The sum of a small tensor in host memory over the processes of a group, by recursive doubling: a process
+// exchanges with its neighbour all that both have, then with one two places on, four, …, log2(size) messages
+// in a row. A ring sends fewer bytes and waits for 2 (size - 1) messages, each of which wakes a process: of
+// what is small, waking up is all of the cost. Two that exchange add in the same order, so all
+// processes come to the same bits.
+class DoublingSum {
+ public:
+  // Below it the messages count, above it the bytes.
+  static constexpr std::size_t kLargest_bytes = 1 << 19;
+
+  // Begins at once. `tag` is that of this sum alone while it is under way, the same in all processes.
+  DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag);
+  // Until the sum is in the tensor.
+  void wait();
+
+ private:
+  void send(int to);
+  void receive(int from);
+  void exchange(int other);
+  void add(int other);  // what has been received from it
+
+  c10d::Backend& group_;
+  at::Tensor tensor_, theirs_;
+  int tag_;
+  int num_doubling_;  // processes: the largest power of two. Those beyond give what they have to one of them.
+  WorkPointer sent_, received_;
+};
+
+DoublingSum::DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag)
+    : group_(group),
+      tensor_(std::move(tensor)),
+      tag_(tag),
+      num_doubling_(static_cast<int>(std::bit_floor(static_cast<unsigned>(group.getSize())))) {
+  theirs_ = at::empty_like(tensor_);
+  const int rank = group_.getRank();
+  if (rank >= num_doubling_) {
+    send(rank - num_doubling_);
+  } else if (rank + num_doubling_ < group_.getSize()) {
+    receive(rank + num_doubling_);
+  } else {
+    exchange(rank ^ 1);
+  }
+}
+
+void DoublingSum::wait() {
+  const at::NoGradGuard no_grad;
+  const int rank = group_.getRank();
+  if (rank >= num_doubling_) {
+    sent_->wait();
+    receive(rank - num_doubling_);
+    received_->wait();
+    tensor_.copy_(theirs_);
+    return;
+  }
+  const bool has_one_beyond = rank + num_doubling_ < group_.getSize();
+  if (has_one_beyond) add(rank + num_doubling_);
+  for (int distance = 1; distance < num_doubling_; distance *= 2) {
+    if (distance > 1 || has_one_beyond) exchange(rank ^ distance);
+    add(rank ^ distance);
+  }
+  if (!has_one_beyond) return;
+  send(rank + num_doubling_);
+  sent_->wait();
+}
+
+void DoublingSum::send(int to) {
+  std::vector<at::Tensor> tensors{tensor_};
+  sent_ = group_.send(tensors, to, tag_);
+}
+
+void DoublingSum::receive(int from) {
+  std::vector<at::Tensor> tensors{theirs_};
+  received_ = group_.recv(tensors, from, tag_);
+}
+
+void DoublingSum::exchange(int other) {
+  receive(other);
+  send(other);
+}
+
+// Not before what this process has given has left.
+void DoublingSum::add(int other) {
+  std::exchange(received_, nullptr)->wait();
+  if (const WorkPointer sent = std::exchange(sent_, nullptr)) sent->wait();
+  // Of two numbers that are none the first one stays: the same one everywhere.
+  const bool is_first = group_.getRank() < other;
+  at::add_out(tensor_, is_first ? tensor_ : theirs_, is_first ? theirs_ : tensor_);
+}
 
 // What the author of the network says of it, by the variable that Gloo knows, comes first. Without an address
 // it is what the machine's name stands for.
@@ -80,7 +176,7 @@ class C10dGroup : public ProcessGroup {
   [[noreturn]] void tell(const char* what, const std::string& error);
 
   StorePointer store_;
-  LastWords last_words_;
+  ClosingMessage last_words_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;                           // nullptr: it has been left
   std::map<at::DeviceType, c10::intrusive_ptr<c10d::Backend>> device_backends_;  // made at first use
   class SmallWork;
@@ -256,7 +352,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::join(const LaunchEnvironment& place,
   return std::make_shared<C10dGroup>(place, open_store(place, options), options);
 }
 
-std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::of_threads(std::int64_t size,
+std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::from_threads(std::int64_t size,
                                                                     const DistributedOptions& options) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   store->setTimeout(milliseconds(options.timeout_s));

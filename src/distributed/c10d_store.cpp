@@ -99,13 +99,13 @@ std::string address_among(c10d::Store& store, const LaunchEnvironment& place) {
   return own;
 }
 
-void LastWords::leave(const std::string& reason) {
+void ClosingMessage::leave(const std::string& reason) {
   if (is_reachable_) store_->set(left_key(rank_), bytes_of(reason));
 }
 
 // A store behind a cable that is cut lets whoever asks it wait for as long as TCP tries, a quarter of an
 // hour: it is asked from a thread that nobody waits for so long.
-std::string LastWords::of_others() {
+std::string ClosingMessage::of_others() {
   if (!is_reachable_) return {};
   std::packaged_task<std::string()> ask(
       [store = store_, rank = rank_, size = size_] { return reasons_in(*store, rank, size); });

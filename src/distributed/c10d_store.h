@@ -22,10 +22,10 @@ StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions
 std::string address_among(c10d::Store& store, const LaunchEnvironment& place);
 
 // Why processes have left their group, each by its own account.
-class LastWords {
+class ClosingMessage {
  public:
   // What a store that is there takes for an answer is a thousandth of `longest_answer`.
-  LastWords(StorePointer store, std::int64_t rank, std::int64_t size,
+  ClosingMessage(StorePointer store, std::int64_t rank, std::int64_t size,
             std::chrono::milliseconds longest_answer = std::chrono::seconds(5))
       : store_(std::move(store)), rank_(rank), size_(size), longest_answer_(longest_answer) {}
 

@@ -1,4 +1,4 @@
-#include "training/shard_streams.h"
+#include "distributed/shard_streams.h"
 
 #include <string>
 
@@ -31,7 +31,7 @@ void ShardStreams::start(Device device, std::int64_t num_shards, ProcessGroup* g
   states_.clear();
   for (std::int64_t i = 0; i < own; ++i) {
     set_random_state(device, base);
-    part_random_state(device, first_ + i);
+    fork_rng(device, first_ + i);
     states_.push_back(random_state(device));
   }
 }

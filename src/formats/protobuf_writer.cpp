@@ -11,10 +11,10 @@ constexpr unsigned kVarint = 0, kOfLength = 2, kFourBytes = 5;
 
 }  // namespace
 
-void ProtobufWriter::append(std::string_view own) {
+void ProtobufWriter::append(std::string_view owned) {
   if (pieces_.empty() || !pieces_.back().borrowed.empty()) pieces_.emplace_back();
-  pieces_.back().own += own;
-  size_ += own.size();
+  pieces_.back().owned += owned;
+  size_ += owned.size();
 }
 
 // Seven bits a byte, the low ones first; the highest bit says that more follow.
@@ -54,7 +54,7 @@ void ProtobufWriter::message(int field, ProtobufWriter part) {
   begin(field, kOfLength);
   varint(part.size());
   for (Piece& piece : part.pieces_) {
-    append(piece.own);
+    append(piece.owned);
     pieces_.back().borrowed = piece.borrowed;
     size_ += piece.borrowed.size();
   }
@@ -63,7 +63,7 @@ void ProtobufWriter::message(int field, ProtobufWriter part) {
 std::vector<std::string_view> ProtobufWriter::pieces() const {
   std::vector<std::string_view> views;
   for (const Piece& piece : pieces_) {
-    views.emplace_back(piece.own);
+    views.emplace_back(piece.owned);
     if (!piece.borrowed.empty()) views.push_back(piece.borrowed);
   }
   return views;

@@ -26,10 +26,10 @@ class ProtobufWriter {
  private:
   // What is its own, and what stands behind it.
   struct Piece {
-    std::string own;
+    std::string owned;
     std::string_view borrowed;
   };
-  void append(std::string_view own);
+  void append(std::string_view owned);
   void varint(std::uint64_t value);
   void begin(int field, unsigned kind) { varint(static_cast<std::uint64_t>(field) << 3 | kind); }
 

@@ -3,18 +3,103 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
-#include "formats/inflater.h"
+#include "formats/byte_source.h"
 #include "formats/zip_layout.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 
 namespace kindling {
 namespace {
+
+// Bytes that deflate has packed (RFC 1951), in their order.
+class Inflater {
+ public:
+  // The packed bytes are `size` from `begin` on; the source outlives it.
+  Inflater(const ByteSource& source, std::size_t begin, std::size_t size);
+  ~Inflater();
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  // The next `size` bytes; false where the packed ones are damaged or hold fewer.
+  bool read(char* out, std::size_t size);
+  // Whether what has been read was all, of the packed bytes, too.
+  bool has_ended();
+
+ private:
+  struct Stream;
+  std::unique_ptr<Stream> stream_;
+};
+
+constexpr std::size_t kPackedPieceBytes = std::size_t{1} << 16;
+constexpr std::size_t kInflatedPieceBytes = std::size_t{1} << 30;  // zlib counts in 32 bits
+
+struct Inflater::Stream {
+  const ByteSource& source;
+  std::size_t next, left;  // of the packed bytes that have not been read
+  std::vector<char> packed = std::vector<char>(kPackedPieceBytes);
+  z_stream inflater = {};
+  bool ended = false;
+
+  void refill() {
+    const std::size_t size = std::min(left, packed.size());
+    source.read(next, packed.data(), size);
+    next += size;
+    left -= size;
+    inflater.next_in = reinterpret_cast<Bytef*>(packed.data());
+    inflater.avail_in = static_cast<uInt>(size);
+  }
+
+  // One call of zlib: how many bytes it gave; nothing for damaged ones and when there are no more.
+  std::size_t inflate_some(char* out, std::size_t size) {
+    if (inflater.avail_in == 0) refill();
+    inflater.next_out = reinterpret_cast<Bytef*>(out);
+    inflater.avail_out = static_cast<uInt>(std::min(size, kInflatedPieceBytes));
+    const uInt had_in = inflater.avail_in, had_out = inflater.avail_out;
+    const int result = ::inflate(&inflater, Z_NO_FLUSH);
+    if (result == Z_MEM_ERROR) throw std::bad_alloc();
+    ended = result == Z_STREAM_END;
+    const bool moved = inflater.avail_in < had_in || inflater.avail_out < had_out;
+    failed = result != Z_OK && !ended && !(result == Z_BUF_ERROR && moved);
+    return had_out - inflater.avail_out;
+  }
+
+  bool failed = false;
+};
+
+Inflater::Inflater(const ByteSource& source, std::size_t begin, std::size_t size)
+    : stream_(new Stream{source, begin, size}) {
+  if (inflateInit2(&stream_->inflater, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
+}
+
+Inflater::~Inflater() { inflateEnd(&stream_->inflater); }
+
+bool Inflater::read(char* out, std::size_t size) {
+  while (size > 0) {
+    if (stream_->ended) return false;
+    const std::size_t filled = stream_->inflate_some(out, size);
+    if (stream_->failed) return false;
+    out += filled;
+    size -= filled;
+  }
+  return true;
+}
+
+bool Inflater::has_ended() {
+  char none = 0;
+  while (!stream_->ended) {  // the mark of the end may still be unread
+    if (stream_->inflate_some(&none, 1) > 0 || stream_->failed) return false;
+  }
+  return stream_->left == 0 && stream_->inflater.avail_in == 0;
+}
 
 constexpr std::size_t kMaxDirectoryBytes = std::size_t{1} << 26;
 constexpr std::size_t kCrcPieceBytes = std::size_t{1} << 18;
@@ -56,7 +141,7 @@ class ZipFields {
     bytes_.remove_prefix(size);
     return piece;
   }
-  void want(std::uint64_t value, std::size_t size, const char* what) {
+  void expect(std::uint64_t value, std::size_t size, const char* what) {
     if (number(size) != value) refuse_zip(where_, std::string(what) + " is not what it should be");
   }
   bool empty() const { return bytes_.empty(); }
@@ -79,23 +164,23 @@ struct ZipDirectory {
 };
 
 // The record of large archives, which PyTorch always writes, before its locator at `locator`.
-ZipDirectory directory_of_end64(const ByteSource& source, std::size_t locator, const std::string& place) {
+ZipDirectory end64_directory(const ByteSource& source, std::size_t locator, const std::string& place) {
   const std::string locator_bytes = piece_of(source, locator, kLocatorBytes);
   ZipFields fields(locator_bytes, place);
-  fields.want(kLocatorSignature, 4, "the zip64 locator");
-  fields.want(0, 4, "the zip64 locator's disk");
+  fields.expect(kLocatorSignature, 4, "the zip64 locator");
+  fields.expect(0, 4, "the zip64 locator's disk");
   const std::uint64_t begin = fields.number(8);
-  fields.want(1, 4, "the number of the zip archive's disks");
+  fields.expect(1, 4, "the number of the zip archive's disks");
   if (locator < kEnd64Bytes || begin != locator - kEnd64Bytes)
     refuse_zip(place, "the zip64 locator leads astray");
   const std::string bytes = piece_of(source, begin, kEnd64Bytes);
   ZipFields end(bytes, place);
-  end.want(kEnd64Signature, 4, "the zip64 record");
-  end.want(kEnd64Bytes - 12, 8, "the zip64 record's size");
+  end.expect(kEnd64Signature, 4, "the zip64 record");
+  end.expect(kEnd64Bytes - 12, 8, "the zip64 record's size");
   end.text(4);  // versions
-  end.want(0, 8, "the zip64 record's disk");
+  end.expect(0, 8, "the zip64 record's disk");
   ZipDirectory directory{.entries = end.number(8), .end = begin};
-  end.want(directory.entries, 8, "the number of entries");
+  end.expect(directory.entries, 8, "the number of entries");
   directory.size = end.number(8);
   directory.begin = end.number(8);
   return directory;
@@ -106,18 +191,18 @@ ZipDirectory find_directory(const ByteSource& source, const std::string& place) 
   const std::size_t at = source.size - kEndBytes;
   const std::string bytes = piece_of(source, at, kEndBytes);
   ZipFields end(bytes, place + ", byte " + std::to_string(at));
-  end.want(kEndSignature, 4, "the end of the zip archive");
-  end.want(0, 4, "the zip archive's disk");
+  end.expect(kEndSignature, 4, "the end of the zip archive");
+  end.expect(0, 4, "the zip archive's disk");
   ZipDirectory directory{.entries = end.number(2), .end = at};
-  end.want(directory.entries, 2, "the number of entries");
+  end.expect(directory.entries, 2, "the number of entries");
   directory.size = end.number(4);
   directory.begin = end.number(4);
-  end.want(0, 2, "the comment's length");
+  end.expect(0, 2, "the comment's length");
   const bool has_locator =
       at >= kLocatorBytes &&
       ZipFields(piece_of(source, at - kLocatorBytes, 4), place).number(4) == kLocatorSignature;
   if (!has_locator) return directory;
-  const ZipDirectory large = directory_of_end64(source, at - kLocatorBytes, place);
+  const ZipDirectory large = end64_directory(source, at - kLocatorBytes, place);
   const auto differs = [](std::uint64_t small, std::uint64_t in_64, std::uint64_t value) {
     return small != in_64 && small != value;
   };
@@ -155,7 +240,7 @@ void check_zip_name(std::string_view name, const std::string& where) {
 }
 
 ListedEntry listed_entry(ZipFields& fields, const std::string& where, ZipArchive::Deflated deflated) {
-  fields.want(kDirectorySignature, 4, "an entry's signature");
+  fields.expect(kDirectorySignature, 4, "an entry's signature");
   fields.text(4);  // versions
   ListedEntry listed{.flags = fields.number(2)};
   const std::uint64_t method = fields.number(2);
@@ -163,20 +248,20 @@ ListedEntry listed_entry(ZipFields& fields, const std::string& where, ZipArchive
   listed.entry.crc = static_cast<std::uint32_t>(fields.number(4));
   std::uint64_t packed = fields.number(4), size = fields.number(4);
   const std::size_t name_bytes = fields.number(2), extra_bytes = fields.number(2);
-  fields.want(0, 2, "an entry's comment");
-  fields.want(0, 2, "an entry's disk");
+  fields.expect(0, 2, "an entry's comment");
+  fields.expect(0, 2, "an entry's disk");
   fields.text(6);  // attributes
   std::uint64_t header = fields.number(4);
   listed.entry.name = fields.text(name_bytes);
   take_zip64(ZipFields(fields.text(extra_bytes), where), where, size, packed, header);
   check_zip_name(listed.entry.name, where);
-  const std::string here = where + ", entry " + json_string(listed.entry.name.substr(0, 100));
+  const std::string entry_place = where + ", entry " + json_string(listed.entry.name.substr(0, 100));
   listed.entry.is_deflated = method == kDeflateMethod && deflated == ZipArchive::Deflated::read;
-  if (method != 0 && !listed.entry.is_deflated) refuse_compressed(here);
+  if (method != 0 && !listed.entry.is_deflated) refuse_compressed(entry_place);
   const std::uint64_t level_flags = listed.entry.is_deflated ? 0x6 : 0;  // how hard it was packed
   if ((listed.flags & ~(std::uint64_t{kUtf8Flag | kSizesBehindFlag} | level_flags)) != 0)
-    refuse_zip(here, "it is encrypted or otherwise special");
-  if (packed != size && !listed.entry.is_deflated) refuse_zip(here, "its two sizes differ");
+    refuse_zip(entry_place, "it is encrypted or otherwise special");
+  if (packed != size && !listed.entry.is_deflated) refuse_zip(entry_place, "its two sizes differ");
   listed.entry.size = size;
   listed.entry.packed_size = packed;
   listed.header = header;
@@ -191,12 +276,12 @@ void find_bytes(const ByteSource& source, ListedEntry& listed, std::size_t end, 
   if (listed.header > end || fixed > end - listed.header) refuse_zip(where, "it begins outside the archive");
   const std::string bytes = piece_of(source, listed.header, fixed);
   ZipFields local(bytes, where);
-  local.want(kLocalSignature, 4, "its local header");
+  local.expect(kLocalSignature, 4, "its local header");
   local.text(2);  // version
-  local.want(listed.flags, 2, "its local header's flags");
-  local.want(entry.is_deflated ? kDeflateMethod : 0, 2, "its local header's method");
+  local.expect(listed.flags, 2, "its local header's flags");
+  local.expect(entry.is_deflated ? kDeflateMethod : 0, 2, "its local header's method");
   local.text(16);  // time, CRC, sizes: the directory's count, as for any reader
-  local.want(entry.name.size(), 2, "the length of its name");
+  local.expect(entry.name.size(), 2, "the length of its name");
   const std::size_t extra_bytes = local.number(2);
   if (local.text(entry.name.size()) != entry.name) refuse_zip(where, "its local header has another name");
   entry.begin = listed.header + fixed + extra_bytes;

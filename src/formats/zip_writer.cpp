@@ -52,7 +52,7 @@ std::string entry_fields(std::uint64_t crc, std::uint64_t size, std::size_t name
 
 void ZipWriter::append(std::string bytes) {
   reached_ += bytes.size();
-  pieces_.push_back(own_.emplace_back(std::move(bytes)));
+  pieces_.push_back(owned_bytes_.emplace_back(std::move(bytes)));
 }
 
 void ZipWriter::add(std::string_view name, std::string_view bytes) {

@@ -21,7 +21,7 @@ class ZipWriter {
  private:
   void append(std::string bytes);
 
-  std::deque<std::string> own_;  // of which pieces_ has views
+  std::deque<std::string> owned_bytes_;  // of which pieces_ has views
   std::vector<std::string_view> pieces_;
   std::string directory_;
   std::uint64_t reached_ = 0, entries_ = 0;

@@ -52,7 +52,7 @@ struct Preparation {
 };
 
 // In the child. Returns the error number when the program cannot be run.
-int become(const Preparation& prepared, const ForwardedSignals& signals, const BlockedSignals& blocked) {
+int execute(const Preparation& prepared, const ForwardedSignals& signals, const BlockedSignals& blocked) {
   ::setpgid(0, 0);
   signals.forget_in_child();
   // Not to be stopped for writing to a terminal whose foreground is the launcher.
@@ -81,7 +81,7 @@ ChildProcess::ChildProcess(const ChildStart& start, const ForwardedSignals& sign
     const BlockedSignals blocked;
     id_ = ::fork();
     if (id_ == 0) {
-      const int code = become(prepared, signals, blocked);
+      const int code = execute(prepared, signals, blocked);
       [[maybe_unused]] const auto written = ::write(result[1], &code, sizeof code);
       ::_exit(127);
     }

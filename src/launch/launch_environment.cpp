@@ -1,14 +1,66 @@
 #include "kindling/launch/launch_environment.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 
 #include "kindling/base/checksum.h"
+#include "kindling/base/error.h"
+#include "kindling/base/text.h"
 #include "launch/slurm_lists.h"
-#include "launch/variable_reader.h"
 
 namespace kindling {
 namespace {
+
+// Throws ConfigError that says what is wrong with a variable, what was expected, and what to do: a general
+// remedy by default.
+[[noreturn]] void refuse_variable(const std::string& name, const std::string& found,
+                                  const std::string& wanted, const std::string& remedy = "") {
+  throw ConfigError(
+      {.place = "environment variable " + name,
+       .found = found,
+       .wanted = wanted,
+       .remedy = remedy.empty() ? "start all processes with one launcher (torchrun, srun, mpirun), or unset "
+                                  "its variables to train with one process"
+                                : remedy});
+}
+
+// Reads environment variables; what cannot be used is a ConfigError.
+class VariableReader {
+ public:
+  explicit VariableReader(const Variables& variables) : variables_(variables) {}
+
+  bool has(const char* name) const { return text(name).has_value(); }
+  std::optional<std::string> text(const char* name) const;
+  // `because` is added to what is wanted: ", because WORLD_SIZE is 4".
+  std::optional<std::int64_t> integer(const char* name, std::int64_t min, std::int64_t max,
+                                      const std::string& because = "") const;
+
+ private:
+  const Variables& variables_;
+};
+
+std::optional<std::string> VariableReader::text(const char* name) const {
+  const char* const value = variables_(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+std::optional<std::int64_t> VariableReader::integer(const char* name, std::int64_t min, std::int64_t max,
+                                                    const std::string& because) const {
+  const auto value = text(name);
+  if (!value) return std::nullopt;
+  const char* const end = value->data() + value->size();
+  std::int64_t number = 0;
+  const auto [stop, code] = std::from_chars(value->data(), end, number);
+  if (code != std::errc() || stop != end || number < min || number > max)
+    refuse_variable(name, "it is \"" + shortened(one_line(*value), 40) + "\"",
+                    "a whole number from " + std::to_string(min) + " to " + std::to_string(max) + because);
+  return number;
+}
 
 constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();  // c10d counts ranks by int
 

@@ -76,7 +76,7 @@ struct Common {
   const LocalLaunch& launch;
   const PrivateFolder folder{};
   ForwardedSignals signals{};
-  std::vector<int> asked{};  // signals that were passed on
+  std::vector<int> forwarded{};  // signals that were passed on
 };
 
 // A start, counted from 0 on, and what has ended the one before.
@@ -102,17 +102,17 @@ class LocalProcesses {
   int run() {
     for (take_ends(); are_running(); take_ends()) {
       for (const int signal : common_.signals.wait(wait_ms())) forward(signal);
-      give_up_the_late();
-      press();
+      give_up_late_processes();
+      escalate();
     }
     for (const int signal : common_.signals.wait(0)) forward(signal);  // that have come with the last end
-    return failure_ ? failure_->exit_code : asked_exit_code_;
+    return failure_ ? failure_->exit_code : forwarded_exit_code_;
   }
 
   // What has ended them, where that need not come again.
   std::optional<std::string> passing_failure() const {
-    const bool is_to_stop =
-        std::ranges::any_of(common_.asked, [](int signal) { return signal == SIGINT || signal == SIGTERM; });
+    const bool is_to_stop = std::ranges::any_of(
+        common_.forwarded, [](int signal) { return signal == SIGINT || signal == SIGTERM; });
     if (!failure_ || is_to_stop) return std::nullopt;
     const auto& codes = launch_.final_exit_codes;
     const bool is_final =
@@ -137,7 +137,7 @@ class LocalProcesses {
   bool are_running() const { return std::ranges::any_of(children_, &ChildProcess::is_running); }
 
   void forward(int signal) {
-    common_.asked.push_back(signal);
+    common_.forwarded.push_back(signal);
     send(signal);
   }
 
@@ -150,22 +150,23 @@ class LocalProcesses {
       const auto end = children_[rank].take_end();
       if (!end) continue;
       if (end->exit_code == 0)
-        note_good_end();
-      else if (is_as_asked(*end))
-        asked_exit_code_ = end->exit_code;
+        note_success();
+      else if (ended_as_requested(*end))
+        forwarded_exit_code_ = end->exit_code;
       else
         fail(rank, *end);
     }
   }
 
-  bool is_as_asked(const ProcessEnd& end) const {
-    return end.signal == 0 && std::ranges::find(common_.asked, end.exit_code - 128) != common_.asked.end();
+  bool ended_as_requested(const ProcessEnd& end) const {
+    const auto& forwarded = common_.forwarded;
+    return end.signal == 0 && std::ranges::find(forwarded, end.exit_code - 128) != forwarded.end();
   }
 
   void fail(std::size_t rank, const ProcessEnd& end) {
-    if (is_asked_to_leave_) return;  // it had no choice
+    if (has_requested_end_) return;  // it had no choice
     if (failure_ && (failure_->exit_code != kLostOthers || end.exit_code == kLostOthers)) return;
-    if (!failure_) next_press_ = Clock::now() + grace();
+    if (!failure_) next_escalation_ = Clock::now() + grace();
     failure_ = end;
     failure_text_ =
         name_of(rank) + (end.signal != 0 ? " was ended by signal " + std::to_string(end.signal) + " (" +
@@ -179,12 +180,12 @@ class LocalProcesses {
     return "process " + std::to_string(rank) + " of " + std::to_string(children_.size());
   }
 
-  void note_good_end() {
+  void note_success() {
     if (launch_.end_timeout_s > 0 && !late_from_) late_from_ = Clock::now() + seconds(launch_.end_timeout_s);
   }
 
   // Such as one that somebody has stopped when it had nothing more to do for the others.
-  void give_up_the_late() {
+  void give_up_late_processes() {
     if (!late_from_ || failure_ || Clock::now() < *late_from_) return;
     const auto late = std::ranges::find_if(children_, &ChildProcess::is_running);
     if (late == children_.end()) return;
@@ -192,16 +193,16 @@ class LocalProcesses {
     failure_text_ = name_of(static_cast<std::size_t>(late - children_.begin())) + " has not ended " +
                     short_text(launch_.end_timeout_s, 3) + " s after another one";
     log_error(failure_text_);
-    next_press_ = Clock::now();
+    next_escalation_ = Clock::now();
   }
 
-  // Once one has failed: the others are asked to leave, and then made to.
-  void press() {
-    if (!next_press_ || Clock::now() < *next_press_) return;
-    send(is_asked_to_leave_ ? SIGKILL : SIGTERM);
-    next_press_.reset();
-    if (!is_asked_to_leave_) next_press_ = Clock::now() + grace();
-    is_asked_to_leave_ = true;
+  // Once one has failed: the others are asked to end, and later killed.
+  void escalate() {
+    if (!next_escalation_ || Clock::now() < *next_escalation_) return;
+    send(has_requested_end_ ? SIGKILL : SIGTERM);
+    next_escalation_.reset();
+    if (!has_requested_end_) next_escalation_ = Clock::now() + grace();
+    has_requested_end_ = true;
   }
 
   static Clock::duration seconds(double number) {
@@ -211,7 +212,7 @@ class LocalProcesses {
 
   // Until there is something to do; -1: as long as it takes.
   int wait_ms() const {
-    const auto until = next_press_ ? next_press_ : failure_ ? std::nullopt : late_from_;
+    const auto until = next_escalation_ ? next_escalation_ : failure_ ? std::nullopt : late_from_;
     if (!until) return -1;
     const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
     return static_cast<int>(std::clamp<std::int64_t>(rest.count(), 0, 86'400'000));
@@ -221,11 +222,11 @@ class LocalProcesses {
   const LocalLaunch& launch_;
   const Start start_;
   std::vector<ChildProcess> children_;
-  int asked_exit_code_ = 0;  // of processes that have ended because of signals that were passed on
+  int forwarded_exit_code_ = 0;  // of processes that have ended because of signals that were passed on
   std::optional<ProcessEnd> failure_;
   std::string failure_text_;
-  std::optional<Clock::time_point> next_press_, late_from_;
-  bool is_asked_to_leave_ = false;
+  std::optional<Clock::time_point> next_escalation_, late_from_;
+  bool has_requested_end_ = false;
 };
 
 }  // namespace

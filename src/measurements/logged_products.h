@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "graph/device_graph.h"
+#include "graph/device/device_graph.h"
 #include "kindling/metrics/epoch_log.h"
 #include "measurements/measurements.h"
 

@@ -1,17 +1,87 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <iosfwd>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "kindling/charts/chart.h"
+#include "kindling/device/device.h"
+#include "kindling/device/transfer_counts.h"
 #include "kindling/training/step_times.h"
-#include "measurements/report.h"
 
 // The exercises of the textbook, and the steps of a training. Each throws Error when its numbers are wrong;
 // settings and random state of the process are afterwards what they were.
 namespace kindling {
+
+// Seconds of one call: the median of some repeats and how far they lie apart.
+struct Timing {
+  double median_s = 0, min_s = 0, max_s = 0;
+  std::int64_t repeats = 0;
+};
+
+// Of one or more repeats.
+Timing timing_of(std::vector<double> seconds);
+
+struct TimingOptions {
+  std::int64_t warm_up = 2;  // calls that do not count; the last of them is measured for `min_seconds`
+  std::int64_t repeats = 5;
+  double min_seconds = 0;  // of a repeat: a shorter call is made several times in each
+};
+
+// Waits until a card has nothing left to do; nothing on the CPU.
+void wait_for(const std::vector<Device>& devices);
+
+// By the host's clock, started and stopped when the devices have nothing left to do.
+Timing time_calls(const std::vector<Device>& devices, const std::function<void()>& call,
+                  const TimingOptions& options);
+
+// One value of a row: in JSON under `key`, in the table under `title`; where that is empty, it is left out.
+struct BenchField {
+  std::string key{};
+  nlohmann::ordered_json value{};
+  std::string title{};
+  std::string text{};  // in the table; empty: the value
+};
+
+using BenchRow = std::vector<BenchField>;
+
+BenchRow joined(std::initializer_list<BenchRow> parts);
+BenchRow fields_of(Device device, const char* title = "");
+BenchRow fields_of(const Timing& time);
+// `titles` are those of the first ones of TransferCounts::kNames.
+BenchRow fields_of(const TransferCounts& counts, std::initializer_list<const char*> titles);
+
+// What a measurement has found, for people and for programs.
+struct BenchReport {
+  std::string title{};
+  Chart chart{};
+  std::vector<BenchRow> rows{};      // of the same fields
+  std::vector<std::string> notes{};  // one line each
+  nlohmann::ordered_json summary = nlohmann::ordered_json::object();
+
+  // The curve of that label; a new one when there is none.
+  Curve& curve(const std::string& label);
+  // A row that is also a point of a curve.
+  void add(BenchRow row, const std::string& label, double x, double y);
+  // Says why nothing was measured on a card, if so.
+  void note_missing_card(const std::string& consequence = "");
+};
+
+std::string rounded_text(double value);  // three digits: "2.47e-07", "0.0123", "12.3", "1230"
+std::string time_text(double seconds);   // "12.3 µs"
+
+nlohmann::ordered_json json_of(const BenchRow& row);
+
+void print_table(const BenchReport& report, std::ostream& out);
+// One object per line: the rows and then a summary, each with the name of the measurement, LibTorch and
+// threads.
+void print_json_lines(const BenchReport& report, const std::string& name, std::ostream& out);
 
 // Exercise 1: products of two n×n matrices, from small to large.
 struct MatmulOptions {

@@ -100,7 +100,7 @@ BenchReport measure_pair(const std::vector<Device>& cards, std::int64_t n, const
   const double one = 2 / in_sequence.median_s;
   report.chart.curves.push_back({"linear", {1, 2}, {one, 2 * one}});
   if (!on_cards)
-    report.notes.push_back("fewer than two cards: " + why_no_more_gpus() + "; so this is the CPU's form");
+    report.notes.push_back("fewer than two cards: " + gpu_unavailable_reason() + "; so this is the CPU's form");
   return report;
 }
 

@@ -1,4 +1,4 @@
-#include "measurements/report.h"
+#include "measurements/measurements.h"
 
 #include <ATen/Parallel.h>
 #include <torch/version.h>
@@ -91,7 +91,7 @@ void BenchReport::add(BenchRow row, const std::string& label, double x, double y
 }
 
 void BenchReport::note_missing_card(const std::string& consequence) {
-  if (num_gpus() == 0) notes.push_back("no card: " + why_no_more_gpus() + consequence);
+  if (num_gpus() == 0) notes.push_back("no card: " + gpu_unavailable_reason() + consequence);
 }
 
 std::string rounded_text(double value) {
@@ -134,7 +134,7 @@ void print_json_lines(const BenchReport& report, const std::string& name, std::o
   Json line{{"bench", name}, {"kind", "summary"}};
   line.update(report.summary);
   line["num_gpus"] = num_gpus();
-  if (num_gpus() == 0) line["why_no_gpu"] = why_no_more_gpus();
+  if (num_gpus() == 0) line["why_no_gpu"] = gpu_unavailable_reason();
   put_machine(line);
   out << line.dump() << "\n";
 }

@@ -90,12 +90,12 @@ void compare(const Trials& eager, const Trials& recorded, BenchReport& report) {
 // What a fit of these options does.
 void tell_what_fit_takes(const TrainerOptions& trainer, const Module& model, const Trials& recorded,
                          BenchReport& report) {
-  const bool is_wanted = trainer.step_graph == "on" || (trainer.step_graph == "auto" && model.static_step());
+  const bool is_wanted = trainer.step_graph == "on" || (trainer.step_graph == "auto" && model.has_static_graph());
   const bool is_taken = is_wanted && recorded.back().why_not_recorded.empty();
   report.summary["fit_records"] = is_taken;
   std::string note = "trainer.step_graph = \"" + trainer.step_graph + "\": a fit takes ";
   note += is_taken ? "the step graph" : "eager steps";
-  if (!is_wanted && trainer.step_graph == "auto") note += ", because the model does not say static_step()";
+  if (!is_wanted && trainer.step_graph == "auto") note += ", because the model does not say has_static_graph()";
   report.notes.push_back(note + "; validations, callbacks, loggers and schedule are left out here");
 }
 

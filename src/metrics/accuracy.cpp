@@ -46,7 +46,7 @@ at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) {
 Accuracy::Accuracy(AccuracyOptions options) : options_(options) { validate(options_, "Accuracy"); }
 
 at::Tensor Accuracy::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  if (options_.ignore_index) return update_weighted(outputs, labels, {});
+  if (options_.ignore_index) return Metric::update(outputs, labels);
   const at::Tensor right = right_answers(outputs, labels), num_right = right.sum();
   const std::int64_t answers_per_sample = right.numel() / std::max<std::int64_t>(outputs.size(0), 1);
   return answers_per_sample > 1 ? num_right.div(answers_per_sample) : num_right;  // pixels, tokens

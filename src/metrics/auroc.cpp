@@ -39,10 +39,6 @@ at::Tensor bins_of(const at::Tensor& logits, std::int64_t num_thresholds) {
 
 Auroc::Auroc(AurocOptions options) : options_(std::move(options)) { validate(options_, "Auroc"); }
 
-at::Tensor Auroc::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return update_weighted(outputs, labels, {});
-}
-
 // The cells: for each class the negative ones by bin, then the positive ones; what does not count; no label.
 at::Tensor Auroc::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                   const at::Tensor& weights) const {

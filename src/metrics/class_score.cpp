@@ -58,10 +58,6 @@ ClassScore::ClassScore(ClassScoreOptions options) : options_(std::move(options))
   validate(options_, "ClassScore");
 }
 
-at::Tensor ClassScore::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return update_weighted(outputs, labels, {});
-}
-
 at::Tensor ClassScore::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                        const at::Tensor& weights) const {
   const ClassAnswers answers =

@@ -8,10 +8,6 @@
 
 namespace kindling {
 
-at::Tensor ConfusionMatrix::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return update_weighted(outputs, labels, {});
-}
-
 // A row for each code of a label: two more than classes.
 at::Tensor ConfusionMatrix::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                             const at::Tensor& weights) const {

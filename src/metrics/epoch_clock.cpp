@@ -1,4 +1,4 @@
-#include "training/epoch_clock.h"
+#include "metrics/epoch_clock.h"
 
 #include <numeric>
 #include <utility>
@@ -11,16 +11,25 @@ Activity EpochClock::turn_to(Activity next) {
   return std::exchange(current_, next);
 }
 
-std::array<double, kActivityNames.size()> EpochClock::shares() {
+EpochClock::Times EpochClock::spent() {
   turn_to(current_);
-  const auto total = std::accumulate(spent_.begin(), spent_.end(), Clock::duration(1));
-  std::array<double, kActivityNames.size()> shares{};
-  for (std::size_t i = 0; i < shares.size(); ++i)
-    shares[i] = static_cast<double>(spent_[i].count()) / static_cast<double>(total.count());
-  return shares;
+  return spent_;
 }
 
-ActivityScope::ActivityScope(EpochClock* clock, Activity activity) : clock_(clock) {
+std::array<double, kActivityNames.size()> EpochClock::fractions_since(const Times& start) {
+  const Times now = spent();
+  const auto sum = [](const Times& times) {
+    return std::accumulate(times.begin(), times.end(), Clock::duration(0));
+  };
+  const auto total = sum(now) - sum(start) + Clock::duration(1);  // more than nothing
+  std::array<double, kActivityNames.size()> fractions{};
+  for (std::size_t i = 0; i < fractions.size(); ++i)
+    fractions[i] = static_cast<double>((now[i] - start[i]).count()) / static_cast<double>(total.count());
+  return fractions;
+}
+
+ActivityScope::ActivityScope(EpochClock* clock, Activity activity)
+    : clock_(clock != nullptr && clock->is_running() ? clock : nullptr) {
   if (clock_ == nullptr) return;
   former_ = clock_->turn_to(activity);
   in_trace_.emplace(at::RecordScope::USER_SCOPE);

@@ -15,24 +15,33 @@ enum class Activity { data, forward, backward, update, log, validation, other };
 inline constexpr std::array<const char*, 7> kActivityNames{"data", "forward",    "backward", "update",
                                                            "log",  "validation", "other"};
 
-// Where the time of an epoch goes. Something is always going on: the parts add up to the whole.
+// Measures what the host spends its time on. It never restarts, so that several readers can use one clock,
+// each with a start of its own. While it is stopped, it measures nothing and costs nothing.
 class EpochClock {
  public:
-  void restart() { *this = EpochClock(); }
-  // What goes on from now on; gives what went on before.
+  using Clock = std::chrono::steady_clock;
+  using Times = std::array<Clock::duration, kActivityNames.size()>;
+
+  explicit EpochClock(bool is_running = true) : is_running_(is_running) {}
+
+  void start() { is_running_ = true; }
+  bool is_running() const noexcept { return is_running_; }
+  // Begins an activity and returns the one that it replaces.
   Activity turn_to(Activity next);
-  // Of the time since the restart, one for each Activity.
-  std::array<double, kActivityNames.size()> shares();
+  // Returns the time that each activity has taken so far, including the running one.
+  Times spent();
+  // Returns the fraction of each activity in the time since spent() returned `start`.
+  std::array<double, kActivityNames.size()> fractions_since(const Times& start);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
+  bool is_running_;
   Activity current_ = Activity::other;
   Clock::time_point since_ = Clock::now();
-  std::array<Clock::duration, kActivityNames.size()> spent_{};
+  Times spent_{};
 };
 
-// While it lives, this goes on; what went on before is held up. A trace shows it. nullptr: nobody looks.
+// Times one activity and pauses the enclosing one; traces show it. Does nothing without a clock or while it
+// is stopped.
 class ActivityScope {
  public:
   ActivityScope(EpochClock* clock, Activity activity);

@@ -1,4 +1,4 @@
-#include "metrics/means_of_all.h"
+#include "metrics/global_means.h"
 
 #include <algorithm>
 #include <cstring>
@@ -36,7 +36,7 @@ void add(std::vector<NamedTotal>& to, const NamedTotal& total) {
 
 }  // namespace
 
-NamedValues means_of_all(const EpochLog& log, ProcessGroup* group, std::optional<std::size_t> left_out) {
+NamedValues global_means(const EpochLog& log, ProcessGroup* group, std::optional<std::size_t> left_out) {
   if (group == nullptr) return log.means(left_out);
   std::vector<std::string> texts;
   for (const NamedTotal& total : log.totals(left_out))

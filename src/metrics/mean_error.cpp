@@ -13,10 +13,6 @@ MeanError::MeanError(MeanErrorOptions options) : options_(std::move(options)) {
   validate(options_, "MeanError");
 }
 
-at::Tensor MeanError::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return update_weighted(outputs, labels, {});
-}
-
 // A sample's mean is rounded, because a device may add up its numbers in another order in a batch of another
 // size.
 at::Tensor MeanError::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,

@@ -6,7 +6,15 @@ namespace kindling {
 
 Metric::~Metric() = default;
 
-at::Tensor Metric::update_weighted(const at::Tensor&, const at::Tensor&, const at::Tensor&) const {
+at::Tensor Metric::update(const at::Tensor& outputs, const at::Tensor& labels) const {
+  return update_weighted(outputs, labels, {});
+}
+
+at::Tensor Metric::update_weighted(const at::Tensor&, const at::Tensor&, const at::Tensor& weights) const {
+  if (!weights.defined())
+    throw DataError({.place = "measure",
+                     .found = "the metric overrides neither update() nor update_weighted()",
+                     .remedy = "override Metric::update()"});
   throw DataError({.place = "measure",
                    .found = "samples have weights, and the metric knows none",
                    .remedy = "override Metric::update_weighted()"});

@@ -14,10 +14,6 @@
 
 namespace kindling {
 
-at::Tensor Perplexity::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return update_weighted(outputs, labels, {});
-}
-
 // Summed are −log p and the weights of the labels that count, and the number of those that are no class.
 at::Tensor Perplexity::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                        const at::Tensor& weights) const {

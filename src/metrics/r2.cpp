@@ -36,10 +36,6 @@ std::vector<double> scores(std::span<const double> sums, double num_samples) {
 
 R2::R2(R2Options options) : options_(std::move(options)) { validate(options_, "R2"); }
 
-at::Tensor R2::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return update_weighted(outputs, labels, {});
-}
-
 at::Tensor R2::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                const at::Tensor& weights) const {
   const RegressionPair pair = regression_pair("r2", outputs, labels, weights);

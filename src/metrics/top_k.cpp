@@ -12,10 +12,6 @@ namespace kindling {
 
 TopK::TopK(TopKOptions options) : options_(options) { validate(options_, "TopK"); }
 
-at::Tensor TopK::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  return update_weighted(outputs, labels, {});
-}
-
 // The cells: missed, hit, does not count, no label.
 at::Tensor TopK::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                  const at::Tensor& weights) const {

@@ -1,4 +1,4 @@
-#include "kindling/nn/lenet.h"
+#include "kindling/models/lenet.h"
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>

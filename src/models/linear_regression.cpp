@@ -1,4 +1,4 @@
-#include "kindling/nn/linear_regression.h"
+#include "kindling/models/linear_regression.h"
 
 #include <ATen/ops/mse_loss.h>
 

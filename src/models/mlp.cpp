@@ -1,4 +1,4 @@
-#include "kindling/nn/mlp.h"
+#include "kindling/models/mlp.h"
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>

@@ -1,4 +1,4 @@
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/small_cnn.h"
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>

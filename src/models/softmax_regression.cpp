@@ -1,4 +1,4 @@
-#include "kindling/nn/softmax_regression.h"
+#include "kindling/models/softmax_regression.h"
 
 #include <torch/nn/modules/linear.h>
 

@@ -1,21 +1,33 @@
 #include "kindling/nn/activation_checkpoint.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/SequenceNumber.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
+#include "device/random_state.h"
+#include "graph/recording/operator_recorder.h"
 #include "kindling/base/error.h"
+#include "kindling/device/device.h"
 #include "kindling/tensors/lazy.h"
+#include "nn/carried_states.h"
 #include "nn/layer_name.h"
 #include "nn/part_at_work.h"
-#include "nn/recomputation_scope.h"
 #include "nn/without_checkpoints.h"
 
 namespace kindling {
@@ -24,6 +36,206 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
+
+// Autocast of the CPU and of the accelerator, as it is set for this thread.
+struct AutocastSetting {
+  struct DeviceAutocast {
+    at::DeviceType device;
+    bool is_enabled;
+    at::ScalarType type;
+  };
+  std::vector<DeviceAutocast> devices;
+  bool caches = false;
+
+  static AutocastSetting now();
+  void set() const;
+  bool is_on() const;
+};
+
+AutocastSetting AutocastSetting::now() {
+  AutocastSetting setting{.devices = {}, .caches = at::autocast::is_autocast_cache_enabled()};
+  const auto add = [&](at::DeviceType device) {
+    setting.devices.push_back(
+        {device, at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)});
+  };
+  add(at::kCPU);
+  if (const auto accelerator = at::accelerator::getAccelerator()) add(*accelerator);
+  return setting;
+}
+
+void AutocastSetting::set() const {
+  for (const DeviceAutocast& one : devices) {
+    at::autocast::set_autocast_enabled(one.device, one.is_enabled);
+    at::autocast::set_autocast_dtype(one.device, one.type);
+  }
+  at::autocast::set_autocast_cache_enabled(caches);
+}
+
+bool AutocastSetting::is_on() const { return std::ranges::any_of(devices, &DeviceAutocast::is_enabled); }
+
+// The CPU's generator is among the states of every device.
+std::vector<Device> devices_of(const torch::nn::Module& module, const std::vector<at::Tensor>& inputs) {
+  std::vector<Device> devices;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && !tensor.is_cpu() && std::ranges::find(devices, tensor.device()) == devices.end())
+      devices.push_back(tensor.device());
+  };
+  std::ranges::for_each(inputs, add);
+  std::ranges::for_each(module.parameters(), add);
+  std::ranges::for_each(module.buffers(), add);
+  if (devices.empty()) devices.push_back(cpu());
+  return devices;
+}
+
+// States of generators lie in host memory.
+bool is_same_state(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::ranges::equal(a, b, [](const at::Tensor& one, const at::Tensor& other) {
+    return one.nbytes() == other.nbytes() &&
+           std::memcmp(one.const_data_ptr(), other.const_data_ptr(), one.nbytes()) == 0;
+  });
+}
+
+// Casts of weights that autocast keeps belong to the graph in which they were made: none comes into a part,
+// and none leaves it.
+class OwnCasts {
+ public:
+  explicit OwnCasts(bool is_on) : is_on_(is_on) {
+    if (is_on_) at::autocast::clear_cache();
+  }
+  ~OwnCasts() {
+    if (is_on_) at::autocast::clear_cache();
+  }
+  OwnCasts(const OwnCasts&) = delete;
+  OwnCasts& operator=(const OwnCasts&) = delete;
+
+ private:
+  bool is_on_;
+};
+
+// The random state of a moment, until the one of now comes back.
+class RestoreRng {
+ public:
+  using States = std::vector<std::pair<Device, std::vector<at::Tensor>>>;
+  explicit RestoreRng(const States& then) {
+    for (const auto& [device, state] : then) now_.emplace_back(device, random_state(device));
+    for (const auto& [device, state] : then) set_random_state(device, state);
+  }
+  ~RestoreRng() {
+    for (const auto& [device, state] : now_) set_random_state(device, state);
+  }
+  RestoreRng(const RestoreRng&) = delete;
+  RestoreRng& operator=(const RestoreRng&) = delete;
+
+ private:
+  States now_;
+};
+
+class RestoreAutocast {
+ public:
+  explicit RestoreAutocast(const AutocastSetting& then) : former_(AutocastSetting::now()) {
+    at::autocast::increment_nesting();
+    then.set();
+  }
+  ~RestoreAutocast() {
+    former_.set();
+    at::autocast::decrement_nesting();
+  }
+  RestoreAutocast(const RestoreAutocast&) = delete;
+  RestoreAutocast& operator=(const RestoreAutocast&) = delete;
+
+ private:
+  AutocastSetting former_;
+};
+
+// What a part of a model finds when it is computed, beside its inputs and parameters.
+class ForwardMoment {
+ public:
+  ForwardMoment(const torch::nn::Module& module, const std::vector<at::Tensor>& inputs);
+
+  // The first computation. What it has not drawn from or written to is forgotten afterwards.
+  std::vector<at::Tensor> compute(TensorFunction& forward, const std::vector<at::Tensor>& inputs);
+
+ private:
+  friend class RecomputationScope;
+
+  struct Buffer {
+    at::Tensor buffer, before;
+    std::int64_t version;
+  };
+
+  std::vector<std::pair<Device, std::vector<at::Tensor>>> random_;  // by device
+  std::vector<Buffer> buffers_;
+  AutocastSetting autocast_;
+  CarriedStates carried_;
+};
+
+// While it lives, all of that is as it was then; afterwards it is as it has been before.
+class RecomputationScope {
+ public:
+  RecomputationScope(const torch::nn::Module& module, const ForwardMoment& moment);
+  ~RecomputationScope();
+  RecomputationScope(const RecomputationScope&) = delete;
+  RecomputationScope& operator=(const RecomputationScope&) = delete;
+
+  // With gradients, and under the autocast of then. Drawn numbers are given back.
+  std::vector<at::Tensor> compute(const TensorFunction& forward, const std::vector<at::Tensor>& inputs) const;
+
+ private:
+  const ForwardMoment& moment_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;  // and the memory that they had
+  CarriedStates carried_;
+};
+
+ForwardMoment::ForwardMoment(const torch::nn::Module& module, const std::vector<at::Tensor>& inputs)
+    : autocast_(AutocastSetting::now()), carried_(module) {
+  const at::DisableRecordFunctionGuard unseen;  // a copy of what is not finite is no finding
+  OperatorRecorder::refuse("a part of it is computed again under an activation checkpoint");
+  for (const Device device : devices_of(module, inputs)) random_.emplace_back(device, random_state(device));
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& buffer : module.buffers())
+    if (buffer.defined()) buffers_.push_back({buffer, buffer.clone(), buffer._version()});
+}
+
+std::vector<at::Tensor> ForwardMoment::compute(TensorFunction& forward,
+                                               const std::vector<at::Tensor>& inputs) {
+  std::vector<at::Tensor> outputs;
+  {
+    const OwnCasts own_casts(autocast_.is_on());
+    outputs = forward(inputs);
+  }
+  std::erase_if(random_, [](const auto& one) { return is_same_state(one.second, random_state(one.first)); });
+  std::erase_if(buffers_, [](const Buffer& one) { return one.buffer._version() == one.version; });
+  return outputs;
+}
+
+// Their memory is changed for other memory and comes back: a write would be one to what other graphs have
+// saved. Running statistics are written by an operator that does not say so, which is why all are put aside.
+RecomputationScope::RecomputationScope(const torch::nn::Module& module, const ForwardMoment& moment)
+    : moment_(moment), carried_(module) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& buffer : module.buffers()) {
+    if (!buffer.defined()) continue;
+    buffers_.emplace_back(buffer, buffer.detach());
+    const auto changed = std::ranges::find_if(
+        moment.buffers_, [&](const ForwardMoment::Buffer& one) { return one.buffer.is_same(buffer); });
+    buffer.set_data((changed == moment.buffers_.end() ? buffer : changed->before).clone());
+  }
+  moment_.carried_.put_back();
+}
+
+RecomputationScope::~RecomputationScope() {
+  carried_.put_back();
+  for (auto& [buffer, former] : buffers_) buffer.set_data(former);
+}
+
+std::vector<at::Tensor> RecomputationScope::compute(const TensorFunction& forward,
+                                                    const std::vector<at::Tensor>& inputs) const {
+  const RestoreRng random(moment_.random_);
+  const at::AutoGradMode with_gradients(true);
+  const RestoreAutocast autocast(moment_.autocast_);
+  const OwnCasts own_casts(moment_.autocast_.is_on());
+  return forward(inputs);
+}
 
 [[noreturn]] void refuse_checkpoint(const torch::nn::Module& module, std::string found, std::string wanted,
                                     std::string remedy = "") {

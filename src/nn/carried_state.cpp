@@ -3,14 +3,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/nan_to_num.h>
 
-#include <charconv>
 #include <ostream>
 #include <utility>
 
-#include "graph/operator_recorder.h"
+#include "graph/recording/operator_recorder.h"
 #include "kindling/base/error.h"
 #include "kindling/tensors/move.h"
 #include "nn/part_at_work.h"
+#include "tensors/saved_number.h"
 
 namespace kindling {
 namespace {
@@ -54,7 +54,7 @@ const std::vector<at::Tensor>& CarriedStateImpl::given_to(std::int64_t batch_siz
            .found = "a batch of " + std::to_string(batch_size) + " samples after one of " +
                     std::to_string(tensor.size(options_.batch_dim)),
            .wanted = "batches of one size, in which each sample goes on where that of its row has ended",
-           .remedy = "leave out a last batch that is not full (drop_last), or forget() the state"});
+           .remedy = "leave out a last batch that is not full (drop_last), or call reset_state()"});
   return tensors;
 }
 
@@ -91,7 +91,7 @@ void CarriedStateImpl::keep(std::vector<at::Tensor> tensors) {
   carried = {std::move(tensors), carried.num_batches + 1};
 }
 
-void CarriedStateImpl::forget() { of_mode() = {}; }
+void CarriedStateImpl::reset_state() { of_mode() = {}; }
 
 void CarriedStateImpl::save_state(StateDict& state) const {
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
@@ -107,14 +107,9 @@ void CarriedStateImpl::load_state(const StateDict& state, Device device) {
   Carried loaded;
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
     const std::string prefix = std::string(kModes[mode]) + ".";
-    const auto batches = state.metadata.find(prefix + "batches");
-    if (batches == state.metadata.end()) continue;
-    const std::string& text = batches->second;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), loaded[mode].num_batches);
-    if (error != std::errc() || end != text.data() + text.size() || loaded[mode].num_batches < 0)
-      throw CheckpointError(
-          {.place = "'" + prefix + "batches'", .found = "'" + text + "'", .wanted = "a count"});
+    const auto num_batches = find_number<std::int64_t>(state.metadata, prefix + "batches", {.min = 0});
+    if (!num_batches) continue;
+    loaded[mode].num_batches = *num_batches;
     for (std::size_t i = 0; const at::Tensor* one = state.find(prefix + std::to_string(i)); ++i) {
       if (one->dim() <= options_.batch_dim)
         throw CheckpointError(

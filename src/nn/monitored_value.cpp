@@ -1,4 +1,4 @@
-#include "training/monitored_value.h"
+#include "nn/monitored_value.h"
 
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"

@@ -16,7 +16,7 @@ class Module;
 
 namespace kindling {
 
-// TrainerOptions::precision: in which types a training keeps its numbers and computes.
+// TrainerOptions::precision: the types in which a run keeps its numbers and computes.
 struct Precision {
   std::optional<at::ScalarType> weights{};   // and inputs; absent: each stays as it is
   std::optional<at::ScalarType> autocast{};  // of operators that gain by it; absent: as their inputs are
@@ -40,6 +40,27 @@ class PrecisionScope {
   std::vector<std::pair<at::Tensor, at::Tensor>> former_;  // of those that were of another type
 };
 Batch in_precision(Batch batch, const Precision& precision);
+
+// TrainerOptions::channels_last for this model. "auto": where a convolution has 32 channels or more and
+// computes with 16 bits; always off on a GPU.
+bool wants_channels_last(const std::string& option, const torch::nn::Module& model,
+                         const Precision& precision, Device device);
+// Converts weights and buffers with four dimensions, and those that lazy layers are yet to make. The tensors
+// stay the same objects with the same values.
+void give_channels_last(torch::nn::Module& model);
+Batch in_channels_last(Batch batch);  // its floating-point tensors with four dimensions
+
+// Where and how the tensors of a run are stored: what a model and its batches are prepared for.
+struct Placement {
+  std::vector<Device> gpus{};  // empty: the CPU
+  Precision precision{};
+  bool is_channels_last = false;  // images, and the weights of the model that is trained
+
+  Device device() const { return gpus.empty() ? cpu() : gpus.front(); }
+  bool converts_batches() const { return precision.weights.has_value() || is_channels_last; }
+  // Converts a batch to the precision and the memory layout; tensors that have them already stay as they are.
+  Batch convert(Batch batch) const;
+};
 
 // While it lives, operators of this thread on the device compute in the precision's autocast type. For a
 // forward pass and its loss; backward follows them by itself.

@@ -1,4 +1,4 @@
-#include "training/device_rates.h"
+#include "optim/device_rates.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "optim/fused_rule.h"
+#include "optim/optimizer_access.h"
 
 namespace kindling {
 namespace {
@@ -25,9 +26,10 @@ DeviceRates::Scope::Scope(DeviceRates& rates, Optimizer& optimizer) : optimizer_
     return;
   const at::NoGradGuard no_grad;
   const auto options = optimizer.parameters().front().options().dtype(at::kFloat);
-  std::vector<Rate>& kept = rates.rates_[&optimizer];
-  for (std::size_t group = 0; group < optimizer.rates_.size(); ++group) {
-    auto& [number, tensor] = optimizer.rates_[group];
+  std::vector<Rate>& kept = rates.rates_;
+  std::vector<OptimizerAccess::LearningRate>& groups = OptimizerAccess::rates(optimizer);
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    auto& [number, tensor] = groups[group];
     if (group == kept.size()) kept.push_back({at::full({}, number, options), number});
     if (tensor.defined()) continue;
     if (std::exchange(kept[group].number, number) != number) kept[group].tensor.fill_(number);
@@ -37,7 +39,7 @@ DeviceRates::Scope::Scope(DeviceRates& rates, Optimizer& optimizer) : optimizer_
 }
 
 DeviceRates::Scope::~Scope() {
-  for (const std::size_t group : given_) optimizer_.rates_[group].tensor.reset();
+  for (const std::size_t group : given_) OptimizerAccess::rates(optimizer_)[group].tensor.reset();
 }
 
 }  // namespace kindling

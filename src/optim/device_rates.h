@@ -3,15 +3,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
-#include <map>
 #include <vector>
 
 #include "kindling/optim/optimizer.h"
 
 namespace kindling {
 
-// Learning rates as scalars on a device, where an update that has been recorded reads them: they may change
-// from step to step. They are float32, which is what the fused operators of devices read.
+// The learning rates of one optimizer as scalars on its device, where a captured update reads them: they may
+// change from step to step. They are float32, which is what the fused operators of devices read.
 class DeviceRates {
  public:
   // As long as it lives, the optimizer has those of its rates so that are numbers, if its rule is recorded at
@@ -34,7 +33,7 @@ class DeviceRates {
     at::Tensor tensor;
     double number;  // that it holds
   };
-  std::map<const Optimizer*, std::vector<Rate>> rates_;  // of the groups
+  std::vector<Rate> rates_;  // of the groups
 };
 
 }  // namespace kindling

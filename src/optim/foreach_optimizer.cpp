@@ -12,9 +12,9 @@
 
 namespace kindling {
 
-ForeachOptimizer::ForeachOptimizer(ParameterGroups parameters, double lr, double weight_decay, Manner manner)
-    : Optimizer(std::move(parameters), lr, weight_decay), manner_(manner) {
-  if (manner.counts_steps) add_scalar_state("step", 0);
+ForeachOptimizer::ForeachOptimizer(ParameterGroups parameters, double lr, double weight_decay, UpdateStyle style)
+    : Optimizer(std::move(parameters), lr, weight_decay), style_(style) {
+  if (style.counts_steps) add_scalar_state("step", 0);
 }
 
 std::vector<at::Tensor>& ForeachOptimizer::add_scalar_state(std::string name, double value) {
@@ -32,7 +32,7 @@ void ForeachOptimizer::state_loaded() {
 }
 
 void ForeachOptimizer::update(const Update& update) {
-  if (!manner_.takes_sparse) require_dense(update);
+  if (!style_.takes_sparse) require_dense(update);
   if (counters_) {
     for (const auto& indices : counters_->advance(update.active)) update_part(part_of(update, indices));
   } else {
@@ -56,11 +56,11 @@ ForeachOptimizer::Part ForeachOptimizer::part_of(const Update& update,
     part.gradients.push_back(update.gradients[i]);
   }
   if (counters_) part.step = (*scalars_.front())[part.places.front()].to(at::kDouble);
-  if (manner_.maximize) part.gradients = at::_foreach_neg(part.gradients);
+  if (style_.maximize) part.gradients = at::_foreach_neg(part.gradients);
   if (update.weight_decay == 0) return part;
-  if (manner_.weight_decay == WeightDecay::decoupled) {
+  if (style_.weight_decay == WeightDecay::decoupled) {
     part.decay();
-  } else if (manner_.weight_decay == WeightDecay::coupled) {
+  } else if (style_.weight_decay == WeightDecay::coupled) {
     require_dense(update);
     part.gradients = at::_foreach_add(part.gradients, part.parameters, update.weight_decay);
   }

@@ -1,4 +1,4 @@
-#include "training/nonfinite_guard.h"
+#include "optim/nonfinite_guard.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
@@ -56,7 +56,7 @@ at::Tensor dense_values(const at::Tensor& gradient) {
 
 // One that looks at them all. CUDA's knows no bfloat16 and takes large numbers of float64 for infinite; of
 // these the largest of each tensor is asked, which is as finite as they all are.
-void look_at_all(at::TensorList tensors, at::Tensor& found_inf, const at::Tensor& one) {
+void check_all(at::TensorList tensors, at::Tensor& found_inf, const at::Tensor& one) {
   const at::ScalarType type = tensors.front().scalar_type();
   if (type == at::kFloat || type == at::kHalf)
     return at::_amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, one);
@@ -66,14 +66,14 @@ void look_at_all(at::TensorList tensors, at::Tensor& found_inf, const at::Tensor
 
 }  // namespace
 
-void NonfiniteGuard::look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
+void NonfiniteGuard::check(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
                           const GradScaler* scaler) {
   if (!is_on()) return;
   const auto values = scaler != nullptr ? std::span<const at::Tensor>()
                       : norm.defined()  ? std::span(&norm, 1)
                                         : optimizer.gradients();
   const at::Device device = optimizer.parameters().front().device();
-  if (!device.is_cpu()) return look_on_device(losses, values, device);
+  if (!device.is_cpu()) return check_on_device(losses, values, device);
   if (is_sticky() && found_) return;
   const auto is_bad = [](const at::Tensor& tensor) {
     return is_not_finite(dense_values(tensor.is_cpu() ? tensor : tensor.cpu()));
@@ -83,7 +83,7 @@ void NonfiniteGuard::look(std::span<const at::Tensor> losses, Optimizer& optimiz
 
 // The operator raises its mark and never lowers it. It multiplies by one on its way, which changes nothing;
 // the loss is given as data of its own, so that autograd takes no note of that. Each call takes one type.
-void NonfiniteGuard::look_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values,
+void NonfiniteGuard::check_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values,
                                     Device device) {
   const at::NoGradGuard no_grad;
   if (!found_inf_.defined()) {
@@ -100,12 +100,12 @@ void NonfiniteGuard::look_on_device(std::span<const at::Tensor> losses, std::spa
     const auto end = std::stable_partition(left.begin(), left.end(), [&](const at::Tensor& tensor) {
       return tensor.scalar_type() != left.back().scalar_type();
     });
-    look_at_all({&*end, static_cast<std::size_t>(left.end() - end)}, found_inf_, one_);
+    check_all({&*end, static_cast<std::size_t>(left.end() - end)}, found_inf_, one_);
     left.erase(end, left.end());
   }
 }
 
-void NonfiniteGuard::step(Optimizer& optimizer, const GradScaler* scaler,
+void NonfiniteGuard::step_if_finite(Optimizer& optimizer, const GradScaler* scaler,
                           const Optimizer::Closure& closure) const {
   if (found_) return;
   const bool stays = found_inf_.defined() && is_sticky();
@@ -135,14 +135,14 @@ void NonfiniteGuard::mark_diverged(EpochLog& log) const {
     log.mark(column, found_ ? 1. : 0.);
 }
 
-std::optional<NonfiniteGuard::LeftOut> NonfiniteGuard::left_out(const GradScaler* scaler) const {
-  if (found_ && (scaler != nullptr || !is_sticky())) return LeftOut{.number = 1};
-  if (scaler != nullptr) return LeftOut{.on_device = either(*scaler)};
+std::optional<NonfiniteGuard::Skipped> NonfiniteGuard::skipped(const GradScaler* scaler) const {
+  if (found_ && (scaler != nullptr || !is_sticky())) return Skipped{.number = 1};
+  if (scaler != nullptr) return Skipped{.on_device = either(*scaler)};
   if (!is_on() || is_sticky()) return std::nullopt;
-  return LeftOut{.on_device = found_inf_};
+  return Skipped{.on_device = found_inf_};
 }
 
-void NonfiniteGuard::mark_left_out(EpochLog& log, const LeftOut& found) {
+void NonfiniteGuard::mark_skipped(EpochLog& log, const Skipped& found) {
   const std::size_t column = log.column(kSkippedColumn, EpochLog::Kind::internal);
   const bool is_on_device = found.on_device.defined() && found.number == 0;
   if (is_on_device)

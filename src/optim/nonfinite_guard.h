@@ -4,12 +4,12 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/optim/optimizer.h"
-#include "kindling/training/trainer_options.h"
-#include "training/grad_scaler.h"
+#include "optim/grad_scaler.h"
 
 namespace kindling {
 
@@ -23,43 +23,43 @@ inline constexpr const char* kSkippedColumn = "skipped";
 // optimizer heeds.
 class NonfiniteGuard {
  public:
-  // `options` outlive it.
-  explicit NonfiniteGuard(const TrainerOptions& options) : options_(options) {}
+  // `policy` is TrainerOptions::on_nonfinite: "stop", "skip" or "ignore".
+  explicit NonfiniteGuard(std::string policy) : policy_(std::move(policy)) {}
 
   // Between backward and update, with the losses of the step's batches. A `norm` of all gradients stands for
   // them; undefined: they are looked at. Where a scaler is at work, gradients are its matter.
-  void look(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
+  void check(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
             const GradScaler* scaler = nullptr);
-  // The update, unless look() has found something; with the closure where the optimizer needs one. Throws
+  // The update, unless check() has found something; with the closure where the optimizer needs one. Throws
   // ConfigError for an optimizer on a device that cannot leave out a single step.
-  void step(Optimizer& optimizer, const GradScaler* scaler, const Optimizer::Closure& closure) const;
+  void step_if_finite(Optimizer& optimizer, const GradScaler* scaler, const Optimizer::Closure& closure) const;
   // Puts what was found into the row that is being made; of several updates of a step after each of them.
   void mark(EpochLog& log, const GradScaler* scaler = nullptr) const {
     mark_diverged(log);
-    if (const auto found = left_out(scaler)) mark_left_out(log, *found);
+    if (const auto found = skipped(scaler)) mark_skipped(log, *found);
   }
   void mark_diverged(EpochLog& log) const;
   // Whether the latest update has been left out alone, a number or a float32 scalar on the device, which is
   // going to change; nothing where that is not done.
-  struct LeftOut {
+  struct Skipped {
     double number = 0;
     at::Tensor on_device{};  // counts instead where it is defined
   };
-  bool leaves_out(const GradScaler* scaler) const { return scaler != nullptr || (is_on() && !is_sticky()); }
-  std::optional<LeftOut> left_out(const GradScaler* scaler) const;
+  bool may_skip(const GradScaler* scaler) const { return scaler != nullptr || (is_on() && !is_sticky()); }
+  std::optional<Skipped> skipped(const GradScaler* scaler) const;
   // Of the whole step; metrics' sums lose what one that is left out has added.
-  static void mark_left_out(EpochLog& log, const LeftOut& found);
+  static void mark_skipped(EpochLog& log, const Skipped& found);
 
   // Whether parameters stay as they were before a step that is not finite.
   static bool protects(const Optimizer& optimizer);
 
  private:
-  bool is_on() const { return options_.on_nonfinite != "ignore"; }
+  bool is_on() const { return policy_ != "ignore"; }
   at::Tensor either(const GradScaler& scaler) const;  // has found something, the scaler or this
-  bool is_sticky() const { return options_.on_nonfinite == "stop"; }
-  void look_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values, Device device);
+  bool is_sticky() const { return policy_ == "stop"; }
+  void check_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values, Device device);
 
-  const TrainerOptions& options_;
+  const std::string policy_;
   bool found_ = false;            // on the CPU
   at::Tensor found_inf_, one_{};  // float32 scalars on the device; undefined on the CPU
 };

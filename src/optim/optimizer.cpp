@@ -1,16 +1,23 @@
 #include "kindling/optim/optimizer.h"
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_div.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/where.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "optim/distinct_parameters.h"
-#include "optim/kept_tensors.h"
+#include "optim/foreach_copies.h"
 #include "optim/laid_as.h"
 
 namespace kindling {
@@ -23,6 +30,49 @@ at::Tensor rate_for(const at::Tensor& parameter, const at::Tensor& rate) {
 
 [[noreturn]] void refuse(std::string found, const char* wanted) {
   throw ConfigError({.place = "optimizer", .found = std::move(found), .wanted = wanted});
+}
+
+constexpr std::size_t kNothing = static_cast<std::size_t>(-1);
+
+// Copies of tensors as they were before a step that may have to be taken back.
+class KeptTensors {
+ public:
+  // Undefined ones are passed over. Several places may hold the same tensor.
+  explicit KeptTensors(const std::vector<at::Tensor*>& places);
+
+  // Where `found_inf`, a scalar on their device, is not 0, the tensors at these places get the values back
+  // that were there; the places are those of the constructor in the same order, what they hold may be another
+  // tensor. No host wait.
+  void put_back(const std::vector<at::Tensor*>& places, const at::Tensor& found_inf) const;
+
+ private:
+  std::vector<at::Tensor> copies_;
+  std::vector<std::size_t> copy_of_;  // of each place; kNothing where there was none
+};
+
+KeptTensors::KeptTensors(const std::vector<at::Tensor*>& places) {
+  std::vector<at::Tensor> tensors;
+  std::unordered_map<const at::TensorImpl*, std::size_t> known;
+  for (const at::Tensor* place : places) {
+    if (!place->defined()) {
+      copy_of_.push_back(kNothing);
+      continue;
+    }
+    const auto [found, is_new] = known.emplace(place->unsafeGetTensorImpl(), tensors.size());
+    if (is_new) tensors.push_back(*place);
+    copy_of_.push_back(found->second);
+  }
+  copies_ = foreach_copies(tensors);
+}
+
+void KeptTensors::put_back(const std::vector<at::Tensor*>& places, const at::Tensor& found_inf) const {
+  const at::Tensor is_bad = found_inf.ne(0);
+  std::unordered_set<const at::TensorImpl*> done;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    at::Tensor& now = *places[i];
+    if (copy_of_[i] == kNothing || !done.insert(now.unsafeGetTensorImpl()).second) continue;
+    at::where_out(now, is_bad, copies_[copy_of_[i]], now);
+  }
 }
 
 }  // namespace
@@ -76,7 +126,7 @@ std::span<const at::Tensor> Optimizer::gradients() {
 }
 
 bool Optimizer::can_skip() const {
-  return heeds_options() ||
+  return handles_step_options() ||
          std::ranges::all_of(states_, [](const State& state) { return state.start != nullptr; });
 }
 
@@ -86,7 +136,7 @@ void Optimizer::step(const StepOptions& options) {
   check(options);
   const at::NoGradGuard no_grad;
   start_state();
-  if (heeds_options()) {
+  if (handles_step_options()) {
     lay_as_parameters();
     update_groups(options);
   } else {
@@ -111,8 +161,8 @@ at::Tensor Optimizer::step_with(const Closure& closure) {
 
 void Optimizer::check(const StepOptions& options) const {
   const bool has_tensor = std::ranges::any_of(rates_, [](auto& rate) { return rate.tensor.defined(); });
-  if (has_tensor && !takes_tensors())
-    refuse("this rule takes no learning rate as a tensor", "one whose takes_tensors() is true");
+  if (has_tensor && !supports_tensor_lr())
+    refuse("this rule takes no learning rate as a tensor", "one whose supports_tensor_lr() is true");
   if (options.found_inf.defined() && !can_skip())
     refuse("this rule cannot leave out a step: it does not tell how its state starts",
            "add_state() with a start, or a rule that heeds found_inf itself");

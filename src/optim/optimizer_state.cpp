@@ -1,12 +1,13 @@
 // The state of an optimizer by names, as it is saved and loaded.
-#include <charconv>
 #include <map>
+#include <optional>
 
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/optim/optimizer.h"
 #include "kindling/tensors/move.h"
 #include "optim/laid_as.h"
+#include "tensors/saved_number.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -14,12 +15,11 @@ namespace {
 
 std::string lr_key(std::size_t group) { return "lr." + std::to_string(group); }
 
-// The number that was saved under `key`, if it was made with the same one.
-void load_number(const StateDict& saved, const std::string& key, double made_with, double& number) {
-  const auto initial = saved.metadata.find("initial_" + key), last = saved.metadata.find(key);
-  if (initial == saved.metadata.end() || last == saved.metadata.end()) return;
-  if (initial->second != number_text(made_with)) return;
-  std::from_chars(last->second.data(), last->second.data() + last->second.size(), number);
+// Returns the number saved under `key`, or nothing if the saved optimizer was made with another one.
+std::optional<double> saved_number(const StateDict& saved, const std::string& key, double made_with) {
+  const auto initial = saved.metadata.find("initial_" + key);
+  if (initial == saved.metadata.end() || initial->second != number_text(made_with)) return std::nullopt;
+  return find_number<double>(saved.metadata, key);
 }
 
 void save_number(StateDict& saved, const std::string& key, double made_with, double number) {
@@ -80,14 +80,20 @@ void Optimizer::load_state_dict(const StateDict& saved) {
     throw CheckpointError({.place = "optimizer",
                            .found = "the state does not fit: " + list,
                            .wanted = "the state of the same optimizer of the same model"});
+  // Numbers are read before anything changes.
+  std::vector<std::optional<double>> rates;
+  for (std::size_t group = 0; group < groups_.size(); ++group)
+    rates.push_back(saved_number(saved, lr_key(group), *groups_[group].lr));
+  const auto momentum =
+      momentum_ ? saved_number(saved, "momentum", *initial_momentum_) : std::optional<double>();
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     for (State& state : states_) {
       const at::Tensor* values = saved.find(names_[i] + "." + state.name);
       state.tensors[i] = values ? state_for(parameters_[i], values->detach()) : at::Tensor();
     }
   for (std::size_t group = 0; group < groups_.size(); ++group)
-    load_number(saved, lr_key(group), *groups_[group].lr, rates_[group].number);
-  if (momentum_) load_number(saved, "momentum", *initial_momentum_, *momentum_);
+    rates_[group].number = rates[group].value_or(rates_[group].number);
+  if (momentum) momentum_ = momentum;
   state_loaded();
 }
 

@@ -1,22 +1,17 @@
 #include "kindling/optim/plateau.h"
 
-#include <charconv>
 #include <limits>
 #include <utility>
 
 #include "kindling/base/number_text.h"
+#include "tensors/saved_number.h"
 
 namespace kindling {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-template <class Number>
-void read_number(const StateDict& state, const char* name, Number& number) {
-  const auto found = state.metadata.find(name);
-  if (found == state.metadata.end()) return;
-  std::from_chars(found->second.data(), found->second.data() + found->second.size(), number);
-}
+constexpr SavedRange<std::int64_t> kCount{.min = 0};
 
 }  // namespace
 
@@ -57,10 +52,14 @@ void PlateauCounter::save(StateDict& state) const {
 }
 
 void PlateauCounter::load(const StateDict& state) {
-  read_number(state, "best", best_);
-  read_number(state, "num_bad_epochs", num_bad_);
-  read_number(state, "cooldown_counter", cooldown_);
-  read_number(state, "plateaus", count_);
+  const auto best = find_number<double>(state.metadata, "best");
+  const auto num_bad = find_number(state.metadata, "num_bad_epochs", kCount);
+  const auto cooldown = find_number(state.metadata, "cooldown_counter", kCount);
+  const auto count = find_number(state.metadata, "plateaus", kCount);
+  best_ = best.value_or(best_);
+  num_bad_ = num_bad.value_or(num_bad_);
+  cooldown_ = cooldown.value_or(cooldown_);
+  count_ = count.value_or(count_);
 }
 
 }  // namespace kindling

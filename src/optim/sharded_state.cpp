@@ -1,22 +1,33 @@
-#include "training/optimizer_states.h"
+#include "optim/sharded_state.h"
 
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 
 #include "distributed/packed_texts.h"
 #include "kindling/base/error.h"
-#include "training/optimizer_shards.h"
 
 namespace kindling {
-namespace {
 
-bool is_shared_out(const TrainerOptions& options) {
-  return options.shard_optimizer_state && options.process_group != nullptr;
+std::vector<std::int64_t> owners_of(std::span<const at::Tensor> parameters, std::int64_t num_processes) {
+  std::vector<std::size_t> order(parameters.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return parameters[a].numel() > parameters[b].numel(); });
+  std::vector<std::int64_t> load(static_cast<std::size_t>(num_processes)), owners(parameters.size());
+  for (const std::size_t i : order) {
+    const auto least = std::ranges::min_element(load);
+    *least += parameters[i].numel();
+    owners[i] = least - load.begin();
+  }
+  return owners;
 }
+
+namespace {
 
 // Which of an optimizer's parameters the entries of its state belong to.
 class ParameterNames {
@@ -84,9 +95,9 @@ void order(NamedTensors& tensors, const Optimizer& optimizer) {
 
 }  // namespace
 
-StateDict saved_state(const Optimizer& optimizer, const TrainerOptions& options) {
-  if (!is_shared_out(options)) return optimizer.state_dict();
-  ProcessGroup& group = *options.process_group;
+StateDict saved_state(const Optimizer& optimizer, ProcessGroup* shards) {
+  if (shards == nullptr) return optimizer.state_dict();
+  ProcessGroup& group = *shards;
   StateDict state = own_share(optimizer, optimizer.state_dict(), group);
   const auto descriptions = group.all_gather(description(state.tensors));
   if (group.rank() > 0) {
@@ -102,13 +113,12 @@ StateDict saved_state(const Optimizer& optimizer, const TrainerOptions& options)
   return state;
 }
 
-void load_saved_state(Optimizer& optimizer, const StateDict& saved, const TrainerOptions& options) {
-  optimizer.load_state_dict(is_shared_out(options) ? own_share(optimizer, saved, *options.process_group)
-                                                   : saved);
+void load_saved_state(Optimizer& optimizer, const StateDict& saved, const ProcessGroup* shards) {
+  optimizer.load_state_dict(shards != nullptr ? own_share(optimizer, saved, *shards) : saved);
 }
 
-void keep_own_share(Optimizer& optimizer, const ProcessGroup& group) {
-  const StateDict state = optimizer.state_dict(), own = own_share(optimizer, state, group);
+void drop_foreign_state(Optimizer& optimizer, const ProcessGroup& shards) {
+  const StateDict state = optimizer.state_dict(), own = own_share(optimizer, state, shards);
   if (own.tensors.size() < state.tensors.size()) optimizer.load_state_dict(own);
 }
 

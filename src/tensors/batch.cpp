@@ -114,7 +114,7 @@ std::size_t Batch::size() const noexcept {
 void Batch::clear() noexcept {
   tensors_.clear();
   structure_.reset();
-  counts_ = true;
+  is_valid_ = true;
 }
 
 Batch::Location Batch::locate(std::size_t index) const {

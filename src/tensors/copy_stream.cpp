@@ -1,4 +1,4 @@
-#include "training/copy_stream.h"
+#include "tensors/copy_stream.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/CachingDeviceAllocator.h>

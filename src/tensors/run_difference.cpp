@@ -1,4 +1,4 @@
-#include "training/run_difference.h"
+#include "tensors/run_difference.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/any.h>

@@ -1,4 +1,4 @@
-#include "graph/storage_bytes.h"
+#include "tensors/storage_bytes.h"
 
 #include <ATen/ops/empty.h>
 

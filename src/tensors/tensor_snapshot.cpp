@@ -1,17 +1,20 @@
-#include "graph/kept_values.h"
+#include "tensors/tensor_snapshot.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>
+#include <unordered_set>
 
-#include "graph/storage_bytes.h"
+#include "tensors/storage_bytes.h"
 
 namespace kindling {
 
-KeptValues::KeptValues(const std::vector<at::Tensor>& tensors) {
+TensorSnapshot::TensorSnapshot(const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;
+  std::unordered_set<const c10::StorageImpl*> known;
   for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined() || !known.insert(tensor.storage().unsafeGetStorageImpl()).second) continue;
     if (!tensor.is_cpu()) {
       const at::Tensor bytes = bytes_of(tensor.storage());
       on_device_.emplace_back(bytes, bytes.clone());
@@ -22,7 +25,7 @@ KeptValues::KeptValues(const std::vector<at::Tensor>& tensors) {
   }
 }
 
-KeptValues::~KeptValues() {
+void TensorSnapshot::restore() const noexcept {
   for (const auto& [storage, bytes] : on_host_)
     if (!bytes.empty() && std::memcmp(storage.data(), bytes.data(), bytes.size()) != 0)
       std::memcpy(storage.mutable_data(), bytes.data(), bytes.size());
@@ -30,7 +33,7 @@ KeptValues::~KeptValues() {
   try {
     for (const auto& [bytes, copy] : on_device_) bytes.copy_(copy);
   } catch (const c10::Error&) {
-    // The device is broken, which whatever is asked of it next says, too.
+    // The device is broken, and the next call on it reports that, too.
   }
 }
 

@@ -8,18 +8,24 @@
 
 namespace kindling {
 
-// Gives the memory of tensors back the bytes that it has found there. In host memory what nobody has changed
-// is not written; that of a device is copied there, and nobody waits.
-class KeptValues {
+// Copies the values of tensors, and restores them when it is destroyed. It works on the memory: all tensors
+// that share it get their values back, and no tensor's version changes, so that graphs that wait for their
+// backward stay valid. Host memory is written only where its bytes have changed; nobody waits for a device.
+// Undefined tensors are skipped.
+class TensorSnapshot {
  public:
-  explicit KeptValues(const std::vector<at::Tensor>& tensors);
-  ~KeptValues();
-  KeptValues(const KeptValues&) = delete;
-  KeptValues& operator=(const KeptValues&) = delete;
+  TensorSnapshot() = default;
+  explicit TensorSnapshot(const std::vector<at::Tensor>& tensors);
+  ~TensorSnapshot() { restore(); }
+  TensorSnapshot(const TensorSnapshot&) = delete;
+  TensorSnapshot& operator=(const TensorSnapshot&) = delete;
+
+  // Restores the values now, and again later.
+  void restore() const noexcept;
 
  private:
   std::vector<std::pair<c10::Storage, std::vector<char>>> on_host_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> on_device_;  // bytes, and a copy of them
+  std::vector<std::pair<at::Tensor, at::Tensor>> on_device_;  // memory, and a copy of it
 };
 
 }  // namespace kindling

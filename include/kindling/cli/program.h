@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kindling/program/registry.h"
+#include "kindling/cli/registry.h"
 
 namespace kindling {
 

@@ -8,25 +8,28 @@
 
 namespace kindling {
 
-// Some of the batches of an epoch: a share of them (0.25) or so many (100). In code, and in a config, the
-// point tells which: 1.0 is all, 1 is one.
-class KINDLING_API Portion {
+// Some of the batches of an epoch: a fraction of them (0.25) or a number (100). In code and in a config the
+// decimal point decides: 1.0 is all of them, 1 is one.
+class KINDLING_API CountOrFraction {
  public:
-  Portion() = default;
-  Portion(double share) : value_(share) {}
+  CountOrFraction() = default;
+  CountOrFraction(double fraction) : value_(fraction) {}
   template <std::integral Count>
-  Portion(Count count) : value_(static_cast<std::int64_t>(count)) {}
+  CountOrFraction(Count count) : value_(static_cast<std::int64_t>(count)) {}
 
-  // Of so many batches; at least one of a share.
+  // Returns how many of `num_batches` are meant; a fraction is at least one.
   std::int64_t of(std::int64_t num_batches) const;
-  bool is_share() const noexcept { return std::holds_alternative<double>(value_); }
-  // The share, or the number as a double.
+  bool is_fraction() const noexcept { return std::holds_alternative<double>(value_); }
+  [[deprecated("use is_fraction()")]] bool is_share() const noexcept { return is_fraction(); }
+  // The fraction, or the count as a double.
   double number() const;
 
-  friend bool operator==(const Portion&, const Portion&) = default;
+  friend bool operator==(const CountOrFraction&, const CountOrFraction&) = default;
 
  private:
   std::variant<double, std::int64_t> value_ = 1.0;
 };
+
+using Portion [[deprecated("use CountOrFraction")]] = CountOrFraction;  // the former name
 
 }  // namespace kindling

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "kindling/base/export.h"
-#include "kindling/config/portion.h"
+#include "kindling/config/count_or_fraction.h"
+#include "kindling/config/option_policy.h"
 
 namespace kindling {
 
@@ -28,14 +29,15 @@ struct FieldNotes {
   bool max_excluded = false;
   bool infinity_allowed = false;  // +-inf passes the checks; NaN never does
   const char* choices = "";       // "norm|value": the strings allowed; empty: any
+  OptionPolicy policy{};          // of a trainer's options
 };
 
 // Where an option's value lies, and so which types an option may have.
 using OptionPointer =
-    std::variant<bool*, std::int64_t*, double*, Portion*, std::string*, std::filesystem::path*,
+    std::variant<bool*, std::int64_t*, double*, CountOrFraction*, std::string*, std::filesystem::path*,
                  std::vector<std::int64_t>*, std::vector<double>*, std::vector<std::string>*,
                  std::array<std::int64_t, 2>*, std::array<double, 2>*, std::optional<bool>*,
-                 std::optional<std::int64_t>*, std::optional<double>*, std::optional<Portion>*,
+                 std::optional<std::int64_t>*, std::optional<double>*, std::optional<CountOrFraction>*,
                  std::optional<std::string>*, std::optional<std::filesystem::path>*,
                  std::optional<std::array<std::int64_t, 2>>*, std::optional<std::array<double, 2>>*>;
 
@@ -68,7 +70,8 @@ constexpr Field<Struct, Value> field(const char* name, Value Struct::*member, Fi
 //         kindling::field("hidden", &MlpOptions::hidden, {.doc = "widths of the hidden layers", .min = 1}));
 //   };
 //
-// It drives reading, checks and printing, and is written once per struct.
+// It drives reading, checks and printing, and is written once per struct. A long one may be the `list` of
+// another struct: using Fields = MlpFields.
 template <class... Fields>
 constexpr std::tuple<Fields...> fields(Fields... list) {
   return {list...};
@@ -77,7 +80,7 @@ constexpr std::tuple<Fields...> fields(Fields... list) {
 template <class Options>
 concept OptionStruct = requires {
   std::tuple_size<std::remove_cvref_t<decltype(Options::fields)>>::value;
-};
+} || requires { std::tuple_size<std::remove_cvref_t<decltype(Options::Fields::list)>>::value; };
 
 // Refuses at compile time what is no option struct, in a sentence.
 template <class Options>
@@ -85,6 +88,14 @@ constexpr void require_fields() {
   static_assert(OptionStruct<Options>,
                 "an option struct lists its options: static constexpr auto fields = "
                 "kindling::fields(kindling::field(\"lr\", &MyOptions::lr), ...)");
+}
+
+// Returns the field list of an option struct.
+template <class Options>
+constexpr const auto& fields_of() {
+  require_fields<Options>();
+  if constexpr (requires { Options::fields; }) return Options::fields;
+  else return Options::Fields::list;
 }
 
 // For whatever has no options.
@@ -107,13 +118,12 @@ class KINDLING_API OptionSet {
 
   template <class Options>
   static OptionSet of(Options& options) {
-    require_fields<Options>();
     OptionSet set;
     std::apply(
         [&](const auto&... each) {
           (set.add({each.name, each.notes, OptionPointer(&(options.*each.member))}), ...);
         },
-        Options::fields);
+        fields_of<Options>());
     return set;
   }
 

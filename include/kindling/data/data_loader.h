@@ -63,7 +63,7 @@ class KINDLING_API DataLoader {
     void keep_samples_there();
     // Takes the samples rank, rank + size, rank + 2·size, … of each epoch's order, each of them once; with
     // drop_last as many as all ranks have. All ranks have equally many batches: one that has no sample left
-    // for its last batch gets its first batch again, which counts nothing (Batch::num_counted()). Holds from
+    // for its last batch gets its first batch again, which counts nothing (Batch::num_valid()). Holds from
     // the next seek() on.
     void shard(std::int64_t rank, std::int64_t size);
     // Instead of the loader's batch_size. Holds from the next seek() on.
@@ -97,7 +97,7 @@ class KINDLING_API DataLoader {
     bool keeps_order_ = false;
     at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek()
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
-    at::Tensor order_there_;                           // where these are; undefined until it is asked for
+    at::Tensor device_order_;                          // where these are; undefined until it is asked for
     std::int64_t batch_index_ = 0;
   };
 

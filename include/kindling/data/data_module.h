@@ -39,7 +39,8 @@ struct DataOptions {
       kindling::field(
           "resident", &DataOptions::resident,
           {.doc = "all samples stay in a card's memory; auto: where they take a quarter of it at most",
-           .choices = "auto|on|off"}));
+           .choices = "auto|on|off",
+           .policy = {.on_resume = OptionPolicy::OnResume::may_change}}));
 };
 
 // Data and how to make batches of it.

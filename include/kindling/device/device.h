@@ -34,8 +34,11 @@ KINDLING_API std::vector<Device> try_all_gpus();
 // Throws DeviceError for wanted < -1.
 KINDLING_API std::vector<Device> first_gpus(std::int64_t wanted);
 
-// Why num_gpus() is not larger, in one clause: "this LibTorch is a CPU build", "hidden by
+// Returns why num_gpus() is not larger, in one clause: "this LibTorch is a CPU build", "hidden by
 // CUDA_VISIBLE_DEVICES", ….
-KINDLING_API std::string why_no_more_gpus();
+KINDLING_API std::string gpu_unavailable_reason();
+[[deprecated("use gpu_unavailable_reason()")]] inline std::string why_no_more_gpus() {
+  return gpu_unavailable_reason();
+}
 
 }  // namespace kindling

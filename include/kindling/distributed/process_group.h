@@ -52,8 +52,12 @@ class KINDLING_API ProcessGroup {
                                             const DistributedOptions& options = {});
   // A group whose members, by rank, are threads of this process, each to be used from one of them: for tests
   // of one's own.
-  static std::vector<std::shared_ptr<ProcessGroup>> of_threads(std::int64_t size,
-                                                               const DistributedOptions& options = {});
+  static std::vector<std::shared_ptr<ProcessGroup>> from_threads(std::int64_t size,
+                                                                 const DistributedOptions& options = {});
+  [[deprecated("use from_threads()")]] static std::vector<std::shared_ptr<ProcessGroup>> of_threads(
+      std::int64_t size, const DistributedOptions& options = {}) {
+    return from_threads(size, options);
+  }
   virtual ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
-#include "kindling/programs/exported_module.h"
+#include "kindling/interop/exported_module.h"
 
 namespace kindling {
 

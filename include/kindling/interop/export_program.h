@@ -40,7 +40,7 @@ struct ExportOptions {
   // The program runs with any batch size; otherwise with the example's alone.
   bool dynamic_batch = true;
   // The forward of training mode, to be trained on in Python: dropout draws, statistics move. Otherwise that
-  // of evaluation mode. A program has one of the two for ever.
+  // of evaluation mode. A program has one of the two permanently.
   bool train = false;
   // More sizes that are dynamic: {{.name = "sequence", .places = {{0, 1}}, .max = 1024}}. With the batch's,
   // up to four.
@@ -68,5 +68,9 @@ KINDLING_API void export_program(Module& model, const Batch& example, const Expo
 // may be one tensor (Batch::leaf), a list of several, which Python gets as a tuple, or a map, as a dict.
 KINDLING_API void export_program(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
                                  const ExportOptions& options);
+
+// Converts a program that torch.export.save or export_program() has written to ONNX. Throws CheckpointError
+// for a program in training mode or with an operator that ONNX does not have, which it names with its layer.
+KINDLING_API void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx);
 
 }  // namespace kindling

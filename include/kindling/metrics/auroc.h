@@ -45,9 +45,8 @@ class KINDLING_API Auroc : public Metric {
   // Throws ConfigError.
   explicit Auroc(AurocOptions options = {});
 
-  // Float64 [3, 2·classes·(num_thresholds + 1) + 2], one class where there is one logit. Throw DataError for
-  // shapes and dtypes that do not fit.
-  at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  // Float64 [3, 2·classes·(num_thresholds + 1) + 2], one class where there is one logit. Throws DataError
+  // for shapes and dtypes that do not fit.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   // Both throw DataError where a label was no class.

@@ -40,8 +40,7 @@ class KINDLING_API ClassScore : public Metric {
   // Throws ConfigError.
   explicit ClassScore(ClassScoreOptions options = {});
 
-  // Float64 [3, 3·(classes + 2)]. Throw DataError for shapes and dtypes that do not fit.
-  at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  // Float64 [3, 3·(classes + 2)]. Throws DataError for shapes and dtypes that do not fit.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   // Both throw DataError where a label was no class; only then, when the numbers have come to the host, can

@@ -24,8 +24,7 @@ class KINDLING_API ConfusionMatrix : public Metric {
  public:
   explicit ConfusionMatrix(ConfusionMatrixOptions options = {}) : options_(options) {}
 
-  // Float64 [3, (classes + 2)·classes]. Throw DataError for shapes and dtypes that do not fit.
-  at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  // Float64 [3, (classes + 2)·classes]. Throws DataError for shapes and dtypes that do not fit.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   // Both throw DataError where a label was no class.

@@ -26,8 +26,7 @@ class KINDLING_API MeanError : public Metric {
   // Throws ConfigError.
   explicit MeanError(MeanErrorOptions options = {});
 
-  // Float64 [12, 2]. Throw DataError for shapes and dtypes that do not fit: nothing is broadcast.
-  at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  // Float64 [12, 2]. Throws DataError for shapes and dtypes that do not fit: nothing is broadcast.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   double compute(std::span<const double> sums, double num_samples) const override;

@@ -17,13 +17,14 @@ class KINDLING_API Metric {
  public:
   virtual ~Metric();
 
-  // What a batch adds to the sums: a tensor of the same shape for every batch, of any dtype, on the device of
-  // `outputs`. Reads nothing on the host. Runs without autograd. A single number is logged for every step,
-  // too.
-  virtual at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const = 0;
+  // Override update(), update_weighted() or both. Returns what a batch adds to the sums: a tensor of the same
+  // shape for every batch, of any dtype, on the device of `outputs`. Reads nothing on the host. Runs without
+  // autograd. A single number is logged for every step, too. By default it calls update_weighted() without
+  // weights.
+  virtual at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const;
 
-  // The same where samples have weights, [batch] on the device of `outputs`; of the shape that update()
-  // gives. The default throws DataError: the metric knows none.
+  // The same where samples have weights, [batch] on the device of `outputs`; undefined: each counts once.
+  // Returns a tensor of the shape that update() returns. The default throws DataError.
   virtual at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                      const at::Tensor& weights) const;
 

@@ -24,8 +24,7 @@ class KINDLING_API Perplexity : public Metric {
  public:
   explicit Perplexity(PerplexityOptions options = {}) : options_(options) {}
 
-  // Float64 [12, 3]. Throw DataError for shapes and dtypes that do not fit.
-  at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  // Float64 [12, 3]. Throws DataError for shapes and dtypes that do not fit.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   // Throws DataError where a label was no class.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
-#include "kindling/loggers/chart.h"
+#include "kindling/charts/chart.h"
 #include "kindling/metrics/epoch_log.h"
 
 namespace kindling {

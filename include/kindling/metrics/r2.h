@@ -26,8 +26,7 @@ class KINDLING_API R2 : public Metric {
   // Throws ConfigError.
   explicit R2(R2Options options = {});
 
-  // Float64 [12, 3·outputs + 1]. Throw DataError for shapes and dtypes that do not fit: nothing is broadcast.
-  at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  // Float64 [12, 3·outputs + 1]. Throws DataError for shapes and dtypes that do not fit: nothing is broadcast.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   double compute(std::span<const double> sums, double num_samples) const override;  // per_output: the mean

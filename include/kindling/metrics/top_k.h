@@ -27,8 +27,7 @@ class KINDLING_API TopK : public Metric {
   // Throws ConfigError.
   explicit TopK(TopKOptions options = {});
 
-  // Float64 [3, 4]. Throw DataError for shapes and dtypes that do not fit, and fewer than k classes.
-  at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  // Float64 [3, 4]. Throws DataError for shapes and dtypes that do not fit, and fewer than k classes.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   // Throws DataError where a label was no class.

@@ -47,7 +47,8 @@ class KINDLING_API CarriedStateImpl : public torch::nn::Cloneable<CarriedStateIm
   void carry(const at::Tensor& hidden);
   void carry(const std::tuple<at::Tensor, at::Tensor>& hidden_and_cell);
   // The next batch begins without a state.
-  void forget();
+  void reset_state();
+  [[deprecated("use reset_state()")]] void forget() { reset_state(); }
 
   const CarriedStateOptions& options() const noexcept { return options_; }
 

@@ -48,10 +48,11 @@ class KINDLING_API Module : public torch::nn::Module {
   // One batch → several outputs, for predict() batch by batch. Default: what predict_step gives, alone.
   virtual Batch predict_outputs(const Batch& batch) { return Batch::leaf(predict_step(batch)); }
 
-  // Whether training_step() calls the same operators with the same numbers of the host in every step,
-  // whatever the batch holds and however far the training is: then it may be recorded and replayed, and a
-  // replay does not run it (TrainerOptions::step_graph). Batches of other shapes are recorded anew.
-  virtual bool static_step() const { return false; }
+  // Whether training_step() calls the same operators with the same host numbers in every step, whatever the
+  // batch contains and however far the run is. Then it may be captured and replayed, and a replay does not
+  // call it (TrainerOptions::step_graph). Batches of other shapes are captured separately.
+  virtual bool has_static_graph() const { return static_step(); }
+  virtual bool static_step() const { return false; }  // deprecated: override has_static_graph()
 
   // Used when neither the trainer's options nor the config name an optimizer. The default, nullptr, means
   // Adam with lr 1e-3.

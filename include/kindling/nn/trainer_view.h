@@ -13,16 +13,17 @@
 namespace kindling {
 
 class ManualUpdates;
-struct TrainerInfo;  // a trainer's own
+struct TrainingContext;  // private to the trainer
 
 // What a module may see of its trainer. A handle: empty for a module that no trainer has prepared, and again
 // when the trainer is gone. The other members of an empty view return what stands behind them.
 class KINDLING_API TrainerView {
  public:
   TrainerView() = default;
-  explicit TrainerView(std::weak_ptr<const TrainerInfo> info) : info_(std::move(info)) {}
+  explicit TrainerView(std::weak_ptr<const TrainingContext> context)
+      : context_(std::move(context)) {}
 
-  explicit operator bool() const noexcept { return !info_.expired(); }
+  explicit operator bool() const noexcept { return !context_.expired(); }
 
   std::vector<Device> gpus() const;                // {}
   Device device() const;                           // gpus()[0], else the CPU
@@ -39,7 +40,7 @@ class KINDLING_API TrainerView {
   ManualUpdates* updates() const;
 
  private:
-  std::weak_ptr<const TrainerInfo> info_;
+  std::weak_ptr<const TrainingContext> context_;
 };
 
 }  // namespace kindling

@@ -26,19 +26,20 @@ class KINDLING_API ForeachOptimizer : public Optimizer {
     by_rule,
   };
   // What is alike in many rules.
-  struct Manner {
+  struct UpdateStyle {
     bool maximize = false;  // climbs: the gradients count negated
     WeightDecay weight_decay = WeightDecay::coupled;
     bool counts_steps = true;
     bool takes_sparse = false;
   };
-  ForeachOptimizer(ParameterGroups parameters, double lr, double weight_decay, Manner manner);
+  using Manner [[deprecated("use UpdateStyle")]] = UpdateStyle;
+  ForeachOptimizer(ParameterGroups parameters, double lr, double weight_decay, UpdateStyle style);
 
   // The part of an update that concerns parameters which have always been updated together.
   struct Part {
     std::vector<std::size_t> places;                // in parameters()
     std::vector<at::Tensor> parameters, gradients;  // the latter as the rule is to see them, not to change
-    at::Tensor step;                                // the number of this one, a float64 scalar; see Manner
+    at::Tensor step;                                // the number of this one, a float64 scalar; see UpdateStyle
     LearningRate lr;
     double weight_decay;
 
@@ -66,7 +67,7 @@ class KINDLING_API ForeachOptimizer : public Optimizer {
   void state_loaded() override;
   Part part_of(const Update& update, const std::vector<std::size_t>& indices) const;
 
-  Manner manner_;
+  UpdateStyle style_;
   std::vector<std::vector<at::Tensor>*> scalars_;
   std::optional<StepCounters> counters_;
 };

@@ -77,10 +77,11 @@ class KINDLING_API Optimizer {
 
   // Whether step() can leave out a step by `found_inf`: not where state does not tell how it starts.
   bool can_skip() const;
-  // Whether update() heeds a tensor as learning rate; otherwise step() refuses it (ConfigError).
-  virtual bool takes_tensors() const { return false; }
-  // Whether what becomes of a parameter hangs on its own gradient and state alone: then processes may share
-  // out the state (shard_optimizer_state). True of all rules here but Lbfgs, not of what derives from one.
+  // Whether update() accepts a tensor as learning rate; otherwise step() refuses it (ConfigError).
+  virtual bool supports_tensor_lr() const { return takes_tensors(); }
+  virtual bool takes_tensors() const { return false; }  // deprecated: override supports_tensor_lr()
+  // Whether each parameter's update depends only on its own gradient and state: then ranks may shard the state
+  // (shard_optimizer_state). True for all rules here but Lbfgs, not for classes derived from them.
   virtual bool is_per_parameter() const { return false; }
 
  protected:
@@ -99,10 +100,11 @@ class KINDLING_API Optimizer {
   };
   // Runs without autograd.
   virtual void update(const Update& update) = 0;
-  // Whether update() heeds update.options itself, as fused operators do. Otherwise it never sees them: step()
+  // Whether update() handles update.options itself, as fused operators do. Otherwise it never sees them: step()
   // divides the gradients, keeps parameters and state as they were, and puts them back where found_inf is 1,
   // without a host wait. What a rule keeps elsewhere than in its state (add_state) is not put back.
-  virtual bool heeds_options() const { return takes_tensors(); }
+  virtual bool handles_step_options() const { return heeds_options(); }
+  virtual bool heeds_options() const { return supports_tensor_lr(); }  // deprecated, as above
 
   // For the constructor of a rule that has a momentum: update() reads momentum().
   void add_momentum(double momentum) { initial_momentum_ = momentum_ = momentum; }
@@ -123,8 +125,7 @@ class KINDLING_API Optimizer {
   void require_dense(const Update& update) const;
 
  private:
-  friend class RecordedUpdate;  // which must know where the state lies; the other one gives rates as tensors
-  friend class DeviceRates;
+  friend class OptimizerAccess;  // the library's own, for captured updates
   struct State {
     std::string name;
     Start start;

@@ -55,7 +55,8 @@ class KINDLING_API PlateauCounter {
   std::int64_t count() const noexcept { return count_; }
   const PlateauScheduleOptions& options() const noexcept { return options_; }
 
-  // As metadata. Loading what is not there leaves the counter as it is.
+  // As metadata. load() keeps the counter's value where an entry is missing, and throws CheckpointError for an
+  // entry that is not a number; then nothing has changed.
   void save(StateDict& state) const;
   void load(const StateDict& state);
 

@@ -57,12 +57,15 @@ class KINDLING_API Batch {
   // Number of samples: size(0) of the first tensor; 0 for an empty batch. Throws DataError for a tensor of
   // rank 0.
   std::int64_t num_samples() const;
-  // Of them those that count in means, metrics and gradients: all, or none in a batch that repeats samples so
-  // that each of several processes makes a step (see DataLoader::Cursor::shard). A batch made of such a one's
-  // tensors counts again.
-  std::int64_t num_counted() const { return counts_ ? num_samples() : 0; }
-  bool counts() const noexcept { return counts_; }
-  void count_nothing() noexcept { counts_ = false; }
+  // The samples that count in means, metrics and gradients: all, or none in a padding batch, which repeats
+  // samples so that each rank makes a step (see DataLoader::Cursor::shard). A batch made of the tensors of a
+  // padding batch counts again.
+  std::int64_t num_valid() const { return is_valid_ ? num_samples() : 0; }
+  bool is_valid() const noexcept { return is_valid_; }
+  void mark_padding() noexcept { is_valid_ = false; }
+  [[deprecated("use num_valid()")]] std::int64_t num_counted() const { return num_valid(); }
+  [[deprecated("use is_valid()")]] bool counts() const noexcept { return is_valid_; }
+  [[deprecated("use mark_padding()")]] void count_nothing() noexcept { mark_padding(); }
 
   // Parts on the outermost level (1 for a single tensor).
   std::size_t size() const noexcept;
@@ -93,7 +96,7 @@ class KINDLING_API Batch {
 
   std::vector<at::Tensor> tensors_;
   std::shared_ptr<const BatchStructure> structure_;  // null: an empty list
-  bool counts_ = true;
+  bool is_valid_ = true;
 };
 
 }  // namespace kindling

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <filesystem>
 #include <string>
 
 #include "kindling/base/export.h"
@@ -14,9 +15,48 @@ namespace kindling {
 class Module;
 class Trainer;
 
+// The role of a callback that saves the run; see Callback::saver().
+class KINDLING_API TrainingSaver {
+ public:
+  virtual ~TrainingSaver() = default;
+  // Data-parallel training: whether this rank requests a save now. Asked with the votes of each step.
+  virtual bool save_requested() { return false; }
+  // Some rank has requested a save; called on all ranks between two steps.
+  virtual void on_save_request() {}
+  // The best checkpoint so far, for FitResult::best_checkpoint; empty: none.
+  virtual std::filesystem::path best() const { return {}; }
+};
+
+// The role of a callback that averages the model's weights; see Callback::averaging(). The averages
+// are another set of values of the same tensors: while they are applied, the model has them in place of its
+// own values, and its parameters and buffers stay the same objects.
+class KINDLING_API WeightAveraging {
+ public:
+  virtual ~WeightAveraging() = default;
+  // After each optimizer step, before a checkpoint could be saved.
+  virtual void after_step(Trainer& trainer, Module& model) = 0;
+  // After the training part of an epoch, before its validation.
+  virtual void after_epoch(Trainer& trainer, Module& model) = 0;
+  // Whether the validations of a fit see the averages.
+  virtual bool evaluates() const noexcept = 0;
+  // Whether the averages stay in the model when the fit has finished or was stopped.
+  virtual bool applies_at_end() const noexcept { return false; }
+  // Applies the averages to trainer.model(). False, and nothing happens, while there are none or they are
+  // applied already.
+  virtual bool apply(Trainer& trainer) = 0;
+  // Puts the model's own values back.
+  virtual void restore() = 0;
+  virtual bool is_applied() const noexcept = 0;
+  // While the averages are applied: replaces their values in a state_dict() of the model by its own.
+  virtual void put_own_values(StateDict& model_state) const = 0;
+  // What the names of the averages begin with in Callback::save_state(), followed by the model's names; empty
+  // while they are no complete model.
+  virtual std::string averages_prefix() const = 0;
+};
+
 // What happens around a training, on the trainer's thread. Override what you need; Trainer::request_stop()
 // ends the fit after the current step. At each moment the callbacks are called in the order of
-// TrainerOptions::callbacks, but a ModelCheckpoint after the others, and when the fit ends before them; what
+// TrainerOptions::callbacks, but savers (saver()) after the others, and before them when the fit ends; what
 // one of them throws ends the fit and reaches its caller. The model is trainer.model(), too, the data
 // trainer.data().
 //
@@ -71,6 +111,20 @@ class KINDLING_API Callback {
   // names of the callback's own. Loading gets what saving has written, after on_fit_start.
   virtual void save_state(StateDict&) const {}
   virtual void load_state(const StateDict&) {}
+  // The name under which checkpoints store that state. A custom name survives a renamed class; the
+  // default is the compiler's name of the class.
+  virtual std::string type_name() const;
+
+  // Roles, which the shipped callbacks take through these functions alone; most callbacks have none. What is
+  // returned belongs to the callback and stays the same.
+  //
+  // A saver is called after the other callbacks at each moment, and before them when the fit ends: a
+  // checkpoint contains what the others have done. Its own state is not saved.
+  virtual TrainingSaver* saver() noexcept { return nullptr; }
+  virtual WeightAveraging* averaging() noexcept { return nullptr; }
+  // Whether this callback by itself ends the run again when it is resumed. An early stop that waits for
+  // min_epochs or min_steps is then not saved with the run.
+  virtual bool stops_training() const { return false; }
 };
 
 }  // namespace kindling

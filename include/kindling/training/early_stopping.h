@@ -67,6 +67,8 @@ class KINDLING_API EarlyStopping : public Callback {
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
   void save_state(StateDict& state) const override;
   void load_state(const StateDict& state) override;
+  std::string type_name() const override { return "EarlyStopping"; }
+  bool stops_training() const override { return wants_stop(); }
 
  private:
   class Impl;

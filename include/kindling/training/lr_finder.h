@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/charts/chart.h"
 #include "kindling/config/options.h"
 #include "kindling/data/data_module.h"
-#include "kindling/loggers/chart.h"
 #include "kindling/nn/module.h"
 #include "kindling/training/stop_token.h"
 #include "kindling/training/trainer_options.h"

@@ -52,7 +52,7 @@ struct ModelCheckpointOptions {
 // more when the fit ends, unless the training has diverged or a step has thrown in its middle. Each file is
 // durable before an older one is deleted. A folder belongs to one training: a fit that neither is it nor goes
 // on with it is refused at its start, and so is a second ModelCheckpoint at the same time.
-class KINDLING_API ModelCheckpoint : public Callback {
+class KINDLING_API ModelCheckpoint : public Callback, private TrainingSaver {
  public:
   // Throws ConfigError for options out of range.
   explicit ModelCheckpoint(ModelCheckpointOptions options = {});
@@ -70,7 +70,7 @@ class KINDLING_API ModelCheckpoint : public Callback {
   // yet. Before a fit: fit(model, data, {.resume = checkpoint->last()}) goes on with what is there, or
   // begins. Both read the files they name to check them; the best is known from on_fit_start on.
   std::filesystem::path last() const;
-  std::filesystem::path best() const;
+  std::filesystem::path best() const override;
 
   void on_fit_start(Trainer& trainer, Module& model) override;
   void on_resume(Trainer& trainer, Module& model) override;
@@ -78,11 +78,11 @@ class KINDLING_API ModelCheckpoint : public Callback {
   void on_validation_record(Trainer& trainer, Module& model, const Record& record) override;
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
+  TrainingSaver* saver() noexcept override { return this; }
 
  private:
-  friend class Callbacks;
-  bool wishes_save();            // by minutes or request
-  void hear_of_wish() noexcept;  // of one of several processes
+  bool save_requested() override;  // by every_minutes or request_save()
+  void on_save_request() noexcept override;
 
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -29,7 +29,7 @@ struct ThreadsFinderResult {
 // number of threads, too; the rest is as with find_lr().
 //
 // Nothing is measured, and the number of now is the result, on a card, where there is one thread, and for a
-// model that does not say static_step(): one that counts its steps, say, would count these. A requested stop
+// model that does not say has_static_graph(): one that counts its steps, say, would count these. A requested stop
 // ends it likewise. Other numbers of threads move the last bits of a training.
 KINDLING_API ThreadsFinderResult find_num_threads(const TrainerOptions& trainer,
                                                   const std::shared_ptr<Module>& model, DataModule& data,

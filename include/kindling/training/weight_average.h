@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "kindling/base/export.h"
+#include "kindling/training/averaged_weights.h"
 #include "kindling/training/callback.h"
 
 namespace kindling {
@@ -21,7 +23,7 @@ namespace kindling {
 // monitored value was measured on averages says where they are (`averages` in its texts). When a fit has
 // finished or was stopped, the model gets the averages for good (apply_at_end); Trainer::state_dict() still
 // has its own values then. A training that has diverged or failed keeps the model's own.
-class KINDLING_API WeightAverage : public Callback {
+class KINDLING_API WeightAverage : public Callback, public WeightAveraging {
  public:
   static constexpr const char* kPrefix = "average.";  // of the averages' names in the saved state
 
@@ -31,7 +33,7 @@ class KINDLING_API WeightAverage : public Callback {
   std::int64_t num_averaged() const noexcept;
   // By the model's names; the average's own tensors. Empty: there is none yet.
   StateDict averages() const;
-  bool evaluates() const noexcept;
+  bool evaluates() const noexcept override;
   // Whether the averages are a model as they stand; not while buffers are still to be computed for them.
   bool is_ready() const noexcept;
 
@@ -40,13 +42,20 @@ class KINDLING_API WeightAverage : public Callback {
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
   void save_state(StateDict& state) const override;
   void load_state(const StateDict& state) override;
+  std::string type_name() const override;  // the `place` that it was made with
 
   // What a training calls, of own loops too: after each step, before a checkpoint could be saved behind it,
   // and when an epoch's training has ended, before its validation.
-  void after_step(Trainer& trainer, Module& model);
-  void after_epoch(Trainer& trainer, Module& model);
+  void after_step(Trainer& trainer, Module& model) override;
+  void after_epoch(Trainer& trainer, Module& model) override;
   // Puts the model's own values in a state_dict() of it where the averages are in their place.
-  void put_own_values(StateDict& model_state) const;
+  void put_own_values(StateDict& model_state) const override;
+  bool applies_at_end() const noexcept override;
+  bool apply(Trainer& trainer) override;
+  void restore() override;
+  bool is_applied() const noexcept override;
+  std::string averages_prefix() const override;
+  WeightAveraging* averaging() noexcept final { return this; }
 
  protected:
   // `place` names it in messages. Of the averages of a training one may evaluate, and one be applied at the
@@ -72,30 +81,9 @@ class KINDLING_API WeightAverage : public Callback {
   void begin(Trainer& trainer);
 
  private:
-  friend class AveragedWeights;
   void require_alone(const Trainer& trainer) const;
-  bool put_in_place(Trainer& trainer);
   class Impl;
   std::unique_ptr<Impl> impl_;
-};
-
-// While it lives, the model has the averages in place of its own values, which come back afterwards, whatever
-// happens in between; the tensors stay the same ones. Costs two copies of the weights and their memory. For
-// looking at the averages between two steps:
-//
-//   const AveragedWeights averaged(trainer, ema.get());
-//   trainer.validate(trainer.model(), data);
-class KINDLING_API AveragedWeights {
- public:
-  // Nothing happens for nullptr, when there is no average yet and when it is in place already. Throws Error
-  // when another average of the trainer's is.
-  AveragedWeights(Trainer& trainer, WeightAverage* average);
-  ~AveragedWeights();
-  AveragedWeights(const AveragedWeights&) = delete;
-  AveragedWeights& operator=(const AveragedWeights&) = delete;
-
- private:
-  WeightAverage* average_ = nullptr;  // whose values are in place
 };
 
 }  // namespace kindling

@@ -1,12 +1,23 @@
+#include <ATen/Parallel.h>
+
+#include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <optional>
 
+#include "cli/commands/commands.h"
+#include "cli/run/host_memory.h"
+#include "cli/run/loaded_config.h"
+#include "cli/run/process_settings.h"
+#include "cli/run/start_files.h"
 #include "device/operator_threads.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/base/log.h"
+#include "kindling/data/data_module.h"
 #include "kindling/device/host_info.h"
-#include "program/commands.h"
-#include "program/step_bench.h"
+#include "kindling/training/threads_finder.h"
+#include "kindling/training/trainer_options.h"
 
 namespace kindling {
 namespace {
@@ -38,6 +49,57 @@ void check_svg_path(const std::filesystem::path& file) {
   throw ConfigError({.place = "--svg " + file.string(),
                      .found = "there is no folder " + folder.string(),
                      .wanted = "a file in a folder that exists"});
+}
+
+// `kindling bench step`: the steps of a config's training, as `fit` would make them, without a run.
+class StepBench {
+ public:
+  // Refuses what `fit` refuses, and finds the number of threads as it does.
+  explicit StepBench(const CommandContext& context);
+
+  std::int64_t num_threads() const;  // of operators
+  BenchReport measure() const;
+
+ private:
+  std::shared_ptr<Module> make_model() const;
+
+  const BenchRequest& request_;
+  LoadedConfig loaded_;
+  std::shared_ptr<DataModule> data_;
+  TrainerOptions trainer_;
+};
+
+StepBench::StepBench(const CommandContext& context)
+    : request_(context.request.bench), loaded_(load_config(context.request, context.registry)) {
+  const RunConfig& config = *loaded_.config;
+  apply(config.process);
+  if (config.folder.compact_memory) keep_memory_compact();
+  data_ = config.make_data();
+  const auto model = make_model();
+  trainer_ = config.trainer_options();
+  trainer_.optimizer = with_start(trainer_.optimizer, config.optimizer_start);
+  if (request_.threads > 0) trainer_.num_threads = request_.threads;
+  if (!trainer_.num_threads && std::getenv("OMP_NUM_THREADS") == nullptr)
+    trainer_.num_threads = find_num_threads(trainer_, model, *data_).num_threads;
+}
+
+std::shared_ptr<Module> StepBench::make_model() const {
+  auto model = loaded_.config->make_model();
+  start_from_files(*loaded_.config, *model);
+  return model;
+}
+
+std::int64_t StepBench::num_threads() const { return trainer_.num_threads.value_or(at::get_num_threads()); }
+
+BenchReport StepBench::measure() const {
+  configure_log({});  // what the trials would say, again and again, stands in the report
+  BenchReport report = measure_step(
+      trainer_, [this] { return make_model(); }, *data_,
+      {.name = loaded_.description, .steps = request_.steps, .repeats = request_.timing.repeats});
+  if (loaded_.config->batch_finder.is_on || loaded_.config->lr_finder.is_on)
+    report.notes.push_back(
+        "a fit would search first ([batch_finder], [lr_finder]); these are the config's values");
+  return report;
 }
 
 }  // namespace

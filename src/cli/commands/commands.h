@@ -1,18 +1,10 @@
 #pragma once
 
-#include "kindling/program/registry.h"
-#include "program/command_line.h"
+#include "cli/config/command_context.h"
 
 namespace kindling {
 
 // One function per subcommand; each returns the exit code and throws kindling::Error for what cannot be done.
-struct CommandContext {
-  const Request& request;
-  const Registry& registry;
-  int argc;
-  char** argv;
-};
-
 int fit_command(const CommandContext& context);
 int validate_command(const CommandContext& context);
 int test_command(const CommandContext& context);

@@ -4,20 +4,19 @@
 #include <iostream>
 #include <map>
 
+#include "cli/commands/commands.h"
+#include "cli/commands/dynamic_size_word.h"
+#include "cli/run/process_settings.h"
+#include "cli/run/resume_plan.h"
+#include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
+#include "kindling/interop/export_program.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/python_optimizer.h"
-#include "kindling/programs/export_program.h"
 #include "kindling/tensors/checkpoint_file.h"
-#include "program/commands.h"
-#include "program/dynamic_size_word.h"
-#include "program/process_settings.h"
-#include "program/resume_plan.h"
-#include "program/weights.h"
-#include "programs/write_onnx.h"
 
 namespace kindling {
 namespace {
@@ -92,14 +91,14 @@ int convert(const ConversionRequest& request, const StateDict& read) {
 }
 
 // The file of a run's or a checkpoint's, and the config it was made with.
-struct SavedTraining {
+struct SavedRun {
   fs::path file;
   std::unique_ptr<RunConfig> config;
 };
 
-SavedTraining training_at(const fs::path& path, const Registry& registry) {
+SavedRun saved_run_at(const fs::path& path, const Registry& registry) {
   const fs::path run = run_of(path);
-  SavedTraining found{.file = path,
+  SavedRun found{.file = path,
                       .config = std::make_unique<RunConfig>(ConfigDocument::load(run / "config.toml"),
                                                             registry, run.filename().string())};
   if (!fs::is_directory(path)) return found;
@@ -113,7 +112,7 @@ SavedTraining training_at(const fs::path& path, const Registry& registry) {
 }
 
 // As the training had it when it was saved.
-std::unique_ptr<Optimizer> optimizer_of(const SavedTraining& training, Module& model) {
+std::unique_ptr<Optimizer> optimizer_of(const SavedRun& training, Module& model) {
   if (dynamic_cast<const ManualModule*>(&model) != nullptr)
     throw ConfigError({.place = "--optimizer",
                        .found = model.name() + " has several optimizers",
@@ -183,7 +182,7 @@ int export_optimizer(const CommandContext& context) {
     throw ConfigError({.place = request.out.string(),
                        .found = "the state of an optimizer goes to a .pt, without names",
                        .wanted = "OUT.pt, and no --map"});
-  const SavedTraining training = training_at(request.in, context.registry);
+  const SavedRun training = saved_run_at(request.in, context.registry);
   const auto model = training.config->make_model();
   const auto optimizer = optimizer_of(training, *model);
   save_python_optimizer(*optimizer, request.out);

@@ -4,10 +4,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/commands/commands.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "kindling/device/device_table.h"
-#include "program/commands.h"
 
 namespace kindling {
 
@@ -71,7 +71,7 @@ void print_json(const DeviceTable& table) {
 }
 
 // A box of 100 columns, and the one below it.
-const std::vector<TextColumn> kCardColumns{{"card", true, 4}, {"device", false, 7}, {"name", false, 30},
+const std::vector<TextColumn> kGpuColumns{{"card", true, 4}, {"device", false, 7}, {"name", false, 30},
                                            {"temp", true, 5}, {"power", true, 11},  {"memory", true, 17},
                                            {"util", true, 4}};
 const std::vector<TextColumn> kCpuColumns{
@@ -116,9 +116,9 @@ std::string memory_text(const std::optional<std::int64_t>& used, const std::opti
   return share(scaled(used, kGiB), scaled(total, kGiB), 1, " GiB");
 }
 
-void print_card(const CardInfo& card) {
+void print_gpu(const CardInfo& card) {
   const std::string device = card.device ? card.device->str() : "-*";
-  print_row(kCardColumns, {std::to_string(card.index), device, card.name.value_or("-"),
+  print_row(kGpuColumns, {std::to_string(card.index), device, card.name.value_or("-"),
                            number_or_dash(card.temperature_celsius, 0, " C"),
                            share(card.power_watts, card.power_limit_watts, 0, " W"),
                            memory_text(card.memory_used_bytes, card.memory_total_bytes),
@@ -154,9 +154,9 @@ void print_table(const DeviceTable& table) {
   const auto known = [](const std::string& text) { return text.empty() ? "-" : text; };
   std::cout << "driver " << known(table.driver_version) << "   CUDA " << known(table.cuda_version)
             << "   LibTorch " << TORCH_VERSION << "\n";
-  print_rule(kCardColumns);
-  print_titles(kCardColumns);
-  for (const CardInfo& card : table.cards) print_card(card);
+  print_rule(kGpuColumns);
+  print_titles(kGpuColumns);
+  for (const CardInfo& card : table.cards) print_gpu(card);
   print_cpu(table.host);
   print_rule(kCpuColumns);
   const auto has_rows = [](const CardInfo& card) { return !card.processes || !card.processes->empty(); };

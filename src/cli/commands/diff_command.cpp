@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <iostream>
 
+#include "cli/commands/commands.h"
+#include "cli/config/config_change.h"
+#include "cli/diff/differences.h"
+#include "cli/run/resume_plan.h"
+#include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/tensors/state_dict.h"
-#include "program/commands.h"
-#include "program/config_change.h"
-#include "program/metrics_difference.h"
-#include "program/resume_plan.h"
-#include "program/state_difference.h"
-#include "program/weights.h"
 
 namespace kindling {
 namespace {

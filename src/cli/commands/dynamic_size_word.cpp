@@ -1,4 +1,4 @@
-#include "program/dynamic_size_word.h"
+#include "cli/commands/dynamic_size_word.h"
 
 #include <charconv>
 #include <cstdint>
@@ -25,15 +25,15 @@ std::int64_t number_in(const std::string& word, std::string_view part, std::stri
 }
 
 void add_part(DynamicSize& size, const std::string& word, std::string_view part) {
-  const auto number_behind = [&](std::size_t at) { return number_in(word, part, part.substr(at + 1)); };
+  const auto number_after = [&](std::size_t at) { return number_in(word, part, part.substr(at + 1)); };
   if (const std::size_t equals = part.find('='); equals != part.npos) {
     const std::string_view key = part.substr(0, equals);
     if (key == "min")
-      size.min = number_behind(equals);
+      size.min = number_after(equals);
     else if (key == "max")
-      size.max = number_behind(equals);
+      size.max = number_after(equals);
     else if (key == "multiple_of")
-      size.multiple_of = number_behind(equals);
+      size.multiple_of = number_after(equals);
     else
       refuse_word(word, part);
     return;
@@ -42,7 +42,7 @@ void add_part(DynamicSize& size, const std::string& word, std::string_view part)
   if (colon == part.npos) refuse_word(word, part);
   const std::int64_t tensor = number_in(word, part, part.substr(0, colon));
   if (tensor < 0) refuse_word(word, part);
-  size.places.push_back({static_cast<std::size_t>(tensor), number_behind(colon)});
+  size.places.push_back({static_cast<std::size_t>(tensor), number_after(colon)});
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kindling/programs/export_program.h"
+#include "kindling/interop/export_program.h"
 
 namespace kindling {
 

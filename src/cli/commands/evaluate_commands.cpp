@@ -2,14 +2,14 @@
 
 #include <iostream>
 
+#include "cli/commands/commands.h"
+#include "cli/run/loaded_config.h"
+#include "cli/run/process_settings.h"
+#include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/training/trainer.h"
-#include "program/commands.h"
-#include "program/loaded_config.h"
-#include "program/process_settings.h"
-#include "program/weights.h"
 
 namespace kindling {
 namespace {
@@ -20,7 +20,7 @@ template <class Use>
 int with_weights(const CommandContext& context, Use use) {
   const Request& request = context.request;
   const LoadedConfig loaded = load_config(request, context.registry);
-  if (loaded.only_asked) return 0;
+  if (loaded.is_query) return 0;
   const RunConfig& config = *loaded.config;
   apply(config.process);
   if (request.weights.empty() && !config.model.init_weights)

@@ -1,11 +1,13 @@
+#include "cli/commands/commands.h"
+#include "cli/run/fit_processes.h"
+#include "cli/run/fit_run.h"
+#include "cli/run/host_memory.h"
+#include "cli/run/launched_run.h"
+#include "cli/run/process_settings.h"
+#include "cli/run/start_files.h"
+#include "cli/run/stop_on_signal.h"
 #include "kindling/base/log.h"
 #include "kindling/training/lr_finder.h"
-#include "program/commands.h"
-#include "program/fit_run.h"
-#include "program/host_memory.h"
-#include "program/launched_run.h"
-#include "program/process_settings.h"
-#include "program/start_files.h"
 
 namespace kindling {
 namespace {
@@ -35,19 +37,19 @@ int fit_command(const CommandContext& command) {
   const StartRequest start = request_of_start(place, command.request);
   const CommandContext context{start.request, command.registry, command.argc, command.argv};
   const LoadedConfig loaded = load_config(context.request, context.registry);
-  if (loaded.only_asked) return 0;
+  if (loaded.is_query) return 0;
   RunConfig& config = *loaded.config;
-  require_number(place, config);
+  require_num_processes(place, config);
   const std::int64_t number = num_processes(place, config);
   const bool is_launcher = !place && number > 1;
   // What a warning is about, the first process sees, too.
   if (is_launcher || (place && place->rank > 0))
     configure_log({.level = LogLevel::error, .to_stderr = true, .file = {}});
   apply(config.process);
-  if (!is_launcher) tell_who_restarts(place, config);
-  ResumePlan plan = start.begins_again_in.empty() ? plan_resume(context.request, context.registry, config)
-                                                  : ResumePlan{.begins_again_in = start.begins_again_in};
-  if (plan.is_finished) return tell_finished(!place || place->rank == 0, plan);
+  if (!is_launcher) warn_unused_restarts(place, config);
+  ResumePlan plan = start.restarts_in.empty() ? plan_resume(context.request, context.registry, config)
+                                                  : ResumePlan{.restarts_in = start.restarts_in};
+  if (plan.is_finished) return print_finished(!place || place->rank == 0, plan);
   if (plan.run.empty()) require_no_search(place, config);
   if (is_launcher) return launch_fit(context, number, config);
   // It is joined once all have made their plans: the first one will then change what these are made of.

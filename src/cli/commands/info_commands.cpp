@@ -3,9 +3,9 @@
 
 #include <iostream>
 
+#include "cli/commands/commands.h"
+#include "cli/run/environment.h"
 #include "kindling/base/text.h"
-#include "program/commands.h"
-#include "program/environment.h"
 
 namespace kindling {
 namespace {

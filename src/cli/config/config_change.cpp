@@ -1,4 +1,4 @@
-#include "program/config_change.h"
+#include "cli/config/config_change.h"
 
 #include <map>
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "program/run_config.h"
+#include "cli/config/run_config.h"
 
 namespace kindling {
 

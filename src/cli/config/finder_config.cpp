@@ -4,7 +4,7 @@
 #include <array>
 #include <variant>
 
-#include "program/run_config.h"
+#include "cli/config/run_config.h"
 
 namespace kindling {
 namespace {

@@ -1,9 +1,10 @@
-#include "kindling/program/registry.h"
+#include "kindling/cli/registry.h"
 
 #include "kindling/base/error.h"
 #include "kindling/data/digits.h"
 #include "kindling/data/idx_data.h"
 #include "kindling/data/synthetic_regression.h"
+#include "kindling/interop/exported_module.h"
 #include "kindling/metrics/accuracy.h"
 #include "kindling/metrics/auroc.h"
 #include "kindling/metrics/class_score.h"
@@ -12,11 +13,11 @@
 #include "kindling/metrics/perplexity.h"
 #include "kindling/metrics/r2.h"
 #include "kindling/metrics/top_k.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/linear_regression.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/small_cnn.h"
-#include "kindling/nn/softmax_regression.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/linear_regression.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
+#include "kindling/models/softmax_regression.h"
 #include "kindling/optim/adadelta.h"
 #include "kindling/optim/adagrad.h"
 #include "kindling/optim/adam.h"
@@ -31,7 +32,6 @@
 #include "kindling/optim/radam.h"
 #include "kindling/optim/rmsprop.h"
 #include "kindling/optim/sgd.h"
-#include "kindling/programs/exported_module.h"
 
 namespace kindling {
 namespace {

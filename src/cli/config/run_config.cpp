@@ -1,4 +1,4 @@
-#include "program/run_config.h"
+#include "cli/config/run_config.h"
 
 #include <ATen/Context.h>
 
@@ -15,17 +15,21 @@ namespace {
 // One table of an array of tables.
 std::string item(const std::string& array, std::size_t i) { return array + "[" + std::to_string(i) + "]"; }
 
-constexpr std::uint64_t kOfData = 0x9e3779b97f4a7c15;  // any number that nobody takes as a seed
+std::string key_of(const ConfigSection& section, const OptionRef& option) {
+  return section.table.empty() ? option.name : section.table + "." + option.name;
+}
+
+constexpr std::uint64_t kDataSeedMask = 0x9e3779b97f4a7c15;  // any number that nobody takes as a seed
 
 // LibTorch's numbers of the CPU as behind this seed, for a while; then they go on as if nothing had been.
-class SeededNumbers {
+class ScopedSeed {
  public:
-  explicit SeededNumbers(std::uint64_t seed) : before_(generator_.get_state()) {
+  explicit ScopedSeed(std::uint64_t seed) : before_(generator_.get_state()) {
     generator_.set_current_seed(seed);
   }
-  ~SeededNumbers() { generator_.set_state(before_); }
-  SeededNumbers(const SeededNumbers&) = delete;
-  SeededNumbers& operator=(const SeededNumbers&) = delete;
+  ~ScopedSeed() { generator_.set_state(before_); }
+  ScopedSeed(const ScopedSeed&) = delete;
+  ScopedSeed& operator=(const ScopedSeed&) = delete;
 
  private:
   at::Generator generator_ = at::globalContext().defaultGenerator(at::kCPU);
@@ -192,11 +196,17 @@ std::map<std::string, std::string> RunConfig::values() const {
       const std::string_view sign = " = ";
       const std::size_t at = line.find(sign);  // "# key =" has no value
       if (at == std::string::npos) continue;
-      values[section.table.empty() ? ref.name : section.table + "." + ref.name] =
-          line.substr(at + sign.size(), line.size() - at - sign.size() - 1);
+      values[key_of(section, ref)] = line.substr(at + sign.size(), line.size() - at - sign.size() - 1);
     }
   }
   return values;
+}
+
+OptionPolicy RunConfig::policy_of(const std::string& key) const {
+  for (const ConfigSection& section : tables_)
+    for (const OptionRef& ref : section.options.refs())
+      if (key_of(section, ref) == key) return ref.notes.policy;
+  return {};
 }
 
 Module::Monitor RunConfig::monitor_of(const Module& of) const {
@@ -222,7 +232,7 @@ std::shared_ptr<DataModule> RunConfig::make_data() const {
   options.seed = run.seed;
   // What it draws is the same in every process that the config is read in, and moves no numbers of the model.
   // It is not what the weights are made of: that begins at the seed itself.
-  const SeededNumbers numbers(static_cast<std::uint64_t>(run.seed) ^ kOfData);
+  const ScopedSeed numbers(static_cast<std::uint64_t>(run.seed) ^ kDataSeedMask);
   std::shared_ptr<DataModule> made = data_maker_->make()(options);
   made->prepare();
   return made;

@@ -9,11 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "cli/config/run_options.h"
+#include "kindling/cli/registry.h"
 #include "kindling/config/document.h"
 #include "kindling/config/printer.h"
 #include "kindling/config/reader.h"
 #include "kindling/distributed/process_group.h"
-#include "kindling/program/registry.h"
 #include "kindling/training/batch_size_finder.h"
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/exponential_moving_average.h"
@@ -21,7 +22,6 @@
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "kindling/training/trainer_options.h"
-#include "program/run_options.h"
 
 namespace kindling {
 
@@ -38,6 +38,8 @@ class RunConfig {
   std::string text() const { return print_config(tables_); }
   // The same key by key: "trainer.max_epochs" and "3". An option without a value is left out.
   std::map<std::string, std::string> values() const;
+  // The policy of an option by its key; undecided for a key that this config does not have.
+  OptionPolicy policy_of(const std::string& key) const;
 
   // Seeds LibTorch's generators, then makes the model. Its init_weights are the caller's to load.
   std::shared_ptr<Module> make_model() const;

@@ -1,5 +1,3 @@
-#include "program/metrics_difference.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <tuple>
 
 #include "base/joined.h"
+#include "cli/diff/differences.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/number_text.h"
@@ -103,7 +102,7 @@ std::vector<std::vector<std::string>> rows_of(const MetricsLine& a, const Metric
 }
 
 // Records of one file alone.
-struct Alone {
+struct OneSidedRecords {
   std::size_t count = 0;
   const MetricsLine* first = nullptr;
 
@@ -123,7 +122,7 @@ PartDifference difference_of_metrics(const std::filesystem::path& a, const std::
   PartDifference difference{
       .part = "metrics",
       .columns = {{.title = "metric"}, {.title = "A"}, {.title = "B"}, {.title = "B - A"}}};
-  Alone only_a, only_b;
+  OneSidedRecords only_a, only_b;
   std::size_t common = 0;
   const MetricsLine* first = nullptr;
   for (auto x = in_a.lines.begin(), y = in_b.lines.begin(); x != in_a.lines.end() || y != in_b.lines.end();) {

@@ -1,5 +1,3 @@
-#include "program/state_difference.h"
-
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -7,9 +5,10 @@
 #include <system_error>
 
 #include "base/joined.h"
+#include "cli/diff/differences.h"
+#include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
-#include "program/weights.h"
 
 namespace kindling {
 namespace {
@@ -55,7 +54,7 @@ void add_names(std::vector<Row>& rows, const std::vector<std::string>& names, co
 }
 
 // Tensors that only one has, or that have another shape or dtype.
-std::vector<Row> rows_of_misfits(const StateComparison& comparison) {
+std::vector<Row> mismatched_rows(const StateComparison& comparison) {
   std::vector<Row> rows;
   for (const auto& [name, in_a, in_b] : comparison.misfits)
     rows.push_back({one_line(name), in_a + " in A, " + in_b + " in B", "", ""});
@@ -97,7 +96,7 @@ PartDifference difference_of_states(const std::string& part, const StateDict& fi
       .part = part,
       .columns = {
           {.title = "tensor"}, {.title = "elements"}, {.title = "max |A - B|"}, {.title = "relative"}}};
-  difference.rows = rows_of_misfits(comparison);
+  difference.rows = mismatched_rows(comparison);
   difference.is_equal = count == 0 && difference.rows.empty();
   const std::string compared = counted(comparison.differences.size(), "tensor");
   const std::size_t misfits =

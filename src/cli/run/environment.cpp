@@ -1,14 +1,14 @@
-#include "program/environment.h"
+#include "cli/run/environment.h"
 
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 #include <torch/version.h>
 
+#include "cli/run/process_settings.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/version.h"
 #include "kindling/device/device.h"
 #include "kindling/device/host_info.h"
-#include "program/process_settings.h"
 
 namespace kindling {
 namespace {
@@ -33,7 +33,7 @@ std::vector<std::pair<std::string, std::string>> environment_facts() {
                   std::to_string(host.num_threads) + " threads for operators"},
       {"fast mkl", chosen_mkl_kernels()},
       {"memory", gib_text(host.memory_available_bytes) + " GiB free of " + gib_text(host.memory_total_bytes)},
-      {"cards", std::to_string(num_gpus()) + (num_gpus() == 0 ? " (" + why_no_more_gpus() + ")" : "")},
+      {"cards", std::to_string(num_gpus()) + (num_gpus() == 0 ? " (" + gpu_unavailable_reason() + ")" : "")},
   };
 }
 

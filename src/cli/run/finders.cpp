@@ -1,21 +1,21 @@
-#include "program/finders.h"
+#include "cli/run/finders.h"
 
 #include <array>
 #include <cstdlib>
 #include <iostream>
 
+#include "cli/run/host_memory.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/formats/csv.h"
 #include "kindling/training/threads_finder.h"
 #include "kindling/training/trainer.h"
-#include "program/host_memory.h"
 
 namespace kindling {
 namespace {
 
-void tell(const FinderInputs& in, const std::string& finder, const std::string& text) {
+void report(const FinderInputs& in, const std::string& finder, const std::string& text) {
   log_info(finder + ": " + text);
   if (!in.quiet) std::cout << finder << "   " << text << "\n" << std::flush;
 }
@@ -52,7 +52,7 @@ void search_batch_size(const FinderInputs& in) {
   in.data = in.config.make_data();
   std::string text = "data.batch_size = " + std::to_string(found.batch_size);
   if (const auto size = too_large(found)) text += ", memory is exhausted with " + std::to_string(size);
-  tell(in, "batch_finder", text);
+  report(in, "batch_finder", text);
 }
 
 void search_lr(const FinderInputs& in) {
@@ -66,7 +66,7 @@ void search_lr(const FinderInputs& in) {
                             std::to_string(options.num_training_steps) + " steps, lr_finder.svg";
   const bool is_used = in.config.lr_finder.use.update_attr;
   if (lr)
-    tell(in, "lr_finder",
+    report(in, "lr_finder",
          (is_used ? "optimizer.lr = " : "suggests ") + short_text(*lr, 4) + " instead of " +
              short_text(found.initial_lr, 4) + ", " + steps);
   else
@@ -88,19 +88,19 @@ std::string text_of(const ThreadsFinderResult& found) {
 }  // namespace
 
 void choose_threads(const FinderInputs& in) {
-  const bool is_said = in.trainer.num_threads || std::getenv("OMP_NUM_THREADS") != nullptr;
-  if (is_said || in.trainer.fast_dev_run || in.stop.stop_requested()) return;
+  const bool is_set = in.trainer.num_threads || std::getenv("OMP_NUM_THREADS") != nullptr;
+  if (is_set || in.trainer.fast_dev_run || in.stop.stop_requested()) return;
   const ThreadsFinderResult found = find_num_threads(in.trainer, in.model, *in.data, in.stop);
   if (found.trials.empty()) return;
   in.config.take_num_threads(found.num_threads);
   in.folder.write_config(in.config.text());
-  tell(in, "threads", text_of(found));
+  report(in, "threads", text_of(found));
 }
 
 void run_finders(const FinderInputs& in) {
-  const auto run = [&](const char* finder, bool is_wanted, void (*search)(const FinderInputs&)) {
-    if (!is_wanted || in.stop.stop_requested()) return;
-    if (in.trainer.fast_dev_run) return tell(in, finder, "left out, because trainer.fast_dev_run is set");
+  const auto run = [&](const char* finder, bool is_on, void (*search)(const FinderInputs&)) {
+    if (!is_on || in.stop.stop_requested()) return;
+    if (in.trainer.fast_dev_run) return report(in, finder, "left out, because trainer.fast_dev_run is set");
     search(in);
     in.folder.write_config(in.config.text());
   };

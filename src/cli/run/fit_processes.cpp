@@ -1,13 +1,13 @@
-#include "program/fit_processes.h"
+#include "cli/run/fit_processes.h"
 
 #include <algorithm>
 #include <csignal>
 
+#include "cli/config/exit_codes.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/device/device.h"
 #include "kindling/launch/local_launch.h"
-#include "program/exit_codes.h"
 
 namespace kindling {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 
 }  // namespace
 
-void require_number(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
+void require_num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
   const std::int64_t number = config.num_processes();
   if (!place || number == 1 || number == place->size || number == place->local_size) return;
   throw ConfigError({.place = "trainer.num_processes",
@@ -32,16 +32,17 @@ void require_number(const std::optional<LaunchEnvironment>& place, const RunConf
                      .remedy = "leave it out where a launcher starts the processes"});
 }
 
-std::int64_t num_to_start(ProcessWish wish, std::int64_t num_cards) {
-  if (wish.num_processes > 1) return wish.num_processes;
-  const std::int64_t usable = wish.num_gpus < 0 ? num_cards : std::min(wish.num_gpus, num_cards);
+std::int64_t num_to_start(ProcessRequest request, std::int64_t num_available) {
+  if (request.num_processes > 1) return request.num_processes;
+  const std::int64_t usable =
+      request.num_gpus < 0 ? num_available : std::min(request.num_gpus, num_available);
   return std::max<std::int64_t>(usable, 1);
 }
 
 std::int64_t num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
   if (place) return place->size;
-  const ProcessWish wish{.num_gpus = config.num_gpus(), .num_processes = config.num_processes()};
-  return num_to_start(wish, wish.num_gpus != 0 ? num_gpus() : 0);
+  const ProcessRequest request{.num_gpus = config.num_gpus(), .num_processes = config.num_processes()};
+  return num_to_start(request, request.num_gpus != 0 ? num_gpus() : 0);
 }
 
 void require_no_search(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
@@ -64,14 +65,14 @@ int launch_fit(const CommandContext& context, std::int64_t num_processes, const 
                               .final_exit_codes = final_exit_codes});
 }
 
-void tell_who_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
+void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
   if (config.restarts.max_restarts == 0 || (place && !place->store_file.empty())) return;
   log_warning("distributed.max_restarts has no effect: " +
               (place ? place->launcher + " has started the processes, and starts them anew or does not"
                      : "a process alone is not started anew"));
 }
 
-std::string told_by_first(const Group& group, const std::string& text) {
+std::string broadcast_text(const Group& group, const std::string& text) {
   return group ? group->all_gather(text).front() : text;
 }
 

@@ -5,23 +5,24 @@
 #include <optional>
 #include <string>
 
+#include "cli/config/command_context.h"
+#include "cli/config/run_config.h"
 #include "kindling/distributed/process_group.h"
 #include "kindling/launch/launch_environment.h"
-#include "program/commands.h"
-#include "program/run_config.h"
 
 // The processes that make one fit.
 namespace kindling {
 
 // Throws ConfigError where a launcher has started another number of processes than that of the config.
-void require_number(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
+void require_num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
 
-// How many the program is to start on a machine of so many cards: as many as num_processes says, or without
-// it one for each card that num_gpus lets it use.
-struct ProcessWish {
+// What a config says about the processes of a fit.
+struct ProcessRequest {
   std::int64_t num_gpus = 0, num_processes = 1;
 };
-std::int64_t num_to_start(ProcessWish wish, std::int64_t num_cards);
+// Returns how many processes the program starts on a machine with `num_available` GPUs: num_processes, or
+// else one for each GPU that num_gpus allows.
+std::int64_t num_to_start(ProcessRequest request, std::int64_t num_available);
 
 // How many they are, by the launcher or the config.
 std::int64_t num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
@@ -34,7 +35,7 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
 int launch_fit(const CommandContext& context, std::int64_t num_processes, const RunConfig& config);
 // distributed.max_restarts is for processes that the program starts itself: says so where it is set for
 // others.
-void tell_who_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
+void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
 
 // nullptr stands for a process alone.
 using Group = std::shared_ptr<ProcessGroup>;
@@ -42,7 +43,7 @@ using Group = std::shared_ptr<ProcessGroup>;
 // The first process is the one that prints and writes.
 inline bool is_first(const Group& group) { return group == nullptr || group->rank() == 0; }
 // The text of the first process, in all of them.
-std::string told_by_first(const Group& group, const std::string& text);
+std::string broadcast_text(const Group& group, const std::string& text);
 // The largest of the numbers that the processes have, in all of them.
 int largest(const Group& group, int number);
 

@@ -1,10 +1,19 @@
-#include "program/fit_run.h"
+#include "cli/run/fit_run.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
+#include "cli/config/exit_codes.h"
+#include "cli/run/finders.h"
+#include "cli/run/launched_run.h"
+#include "cli/run/process_settings.h"
+#include "cli/run/run_folder.h"
+#include "cli/run/run_log.h"
+#include "cli/run/screen.h"
+#include "cli/run/start_files.h"
 #include "device/float32_products.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -13,15 +22,6 @@
 #include "kindling/loggers/terminal.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
-#include "program/exit_codes.h"
-#include "program/finders.h"
-#include "program/launched_run.h"
-#include "program/process_settings.h"
-#include "program/run_folder.h"
-#include "program/run_log.h"
-#include "program/screen.h"
-#include "program/start_files.h"
-#include "program/taken_up_run.h"
 
 namespace kindling {
 namespace {
@@ -62,16 +62,16 @@ void log_of(const Group& group, const Request& request, const RunFolder& folder)
 // The folder that the first process has, made or found.
 RunFolder folder_of(const Group& group, const RunConfig& config, const ResumePlan& plan,
                     const LaunchPlace& place) {
-  if (!is_first(group)) return RunFolder::of_another_process(told_by_first(group, ""));
-  const std::filesystem::path& former = plan.run.empty() ? plan.begins_again_in : plan.run;
+  if (!is_first(group)) return RunFolder::of_another_process(broadcast_text(group, ""));
+  const std::filesystem::path& former = plan.run.empty() ? plan.restarts_in : plan.run;
   RunFolder folder = former.empty() ? RunFolder(config.folder.dir, config.run.name) : RunFolder(former);
   if (plan.run.empty()) remember_run(place, folder.path());
-  told_by_first(group, std::filesystem::absolute(folder.path()).string());
+  broadcast_text(group, std::filesystem::absolute(folder.path()).string());
   return folder;
 }
 
 // All but the first process keep silent.
-Request spoken_request(const Group& group, Request request) {
+Request request_of_rank(const Group& group, Request request) {
   request.quiet = request.quiet || !is_first(group);
   return request;
 }
@@ -85,16 +85,38 @@ std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const Ru
 // LibTorch's profiler tells stderr of its start and its end, where the table of epochs is to stand.
 void keep_profiler_quiet() { ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0); }
 
+// Writes the config of a resumed run once the saved state has been loaded. After the first step, files that
+// the run does not resume from have been put aside, and a restart of its processes takes its latest
+// checkpoint instead of the one that the command names.
+class ResumedRun : public Callback {
+ public:
+  ResumedRun(const RunFolder& folder, const RunConfig& config, LaunchPlace place)
+      : folder_(folder), config_(config), place_(std::move(place)) {}
+  void on_resume(Trainer&, Module&) override {
+    folder_.write_config(config_.text());
+    is_unrecorded_ = true;
+  }
+  void on_train_batch_end(Trainer&, Module&) override {
+    if (std::exchange(is_unrecorded_, false)) remember_run(place_, folder_.path());
+  }
+
+ private:
+  const RunFolder& folder_;
+  const RunConfig& config_;
+  const LaunchPlace place_;
+  bool is_unrecorded_ = false;  // for a restart
+};
+
 // From the folder to the saved weights; the summary in run.json tells how far it came.
 class FitRun {
  public:
   explicit FitRun(FitInputs inputs)
       : in_(std::move(inputs)),
         config_(*in_.loaded.config),
-        request_(spoken_request(in_.group, in_.context.request)),
+        request_(request_of_rank(in_.group, in_.context.request)),
         folder_(folder_of(in_.group, config_, in_.plan, in_.place)),
         checkpoint_(checkpoint_of(config_, folder_)) {
-    if (!in_.plan.run.empty()) plan_again();
+    if (!in_.plan.run.empty()) renew_plan();
     config_.resume = {};  // is about this start, not about the run
     const Module::Monitor monitor = config_.monitor_of(*in_.model);
     const Heading heading{.configs = in_.loaded.description,
@@ -114,26 +136,26 @@ class FitRun {
     summary_.fast_mkl = chosen_mkl_kernels();
     summary_.float32_matmul_precision =
         config_.trainer_options().float32_matmul_precision.value_or(float32_matmul_precision());
-    tell_other_kernels();
+    warn_other_kernels();
     if (in_.plan.checkpoint) summary_.resumed_from_step = in_.plan.checkpoint->global_step;
   }
 
   int run() {
-    if (in_.plan.is_finished) return tell_finished(is_first(in_.group), in_.plan);
+    if (in_.plan.is_finished) return print_finished(is_first(in_.group), in_.plan);
     try {
       return train();
     } catch (...) {
-      tell_failure();
+      record_failure();
       throw;
     }
   }
 
  private:
   // Until the lock was free another run may have been at work in the folder.
-  void plan_again() {
+  void renew_plan() {
     if (is_first(in_.group)) plan_with_lock();
     const std::string checkpoint =
-        told_by_first(in_.group, in_.plan.is_finished ? "" : in_.plan.checkpoint.value().path.string());
+        broadcast_text(in_.group, in_.plan.is_finished ? "" : in_.plan.checkpoint.value().path.string());
     in_.plan.is_finished = checkpoint.empty();
     if (in_.plan.checkpoint) in_.plan.checkpoint->path = checkpoint;
   }
@@ -148,14 +170,14 @@ class FitRun {
   }
 
   // A run that goes on with other kernels is still the same training, but not to the bit.
-  void tell_other_kernels() const {
+  void warn_other_kernels() const {
     const std::string former = in_.plan.run.empty() ? "" : run_fast_mkl(in_.plan.run);
     if (!former.empty() && former != summary_.fast_mkl)
       log_warning("MKL's fast kernels: so far \"" + former + "\", now \"" + summary_.fast_mkl +
                   "\"; from here on numbers may differ in their last bits (run.fast_mkl)");
   }
 
-  void tell_failure() {
+  void record_failure() {
     summary_.status = "failed";
     try {
       write_summary();
@@ -168,7 +190,7 @@ class FitRun {
     if (in_.plan.run.empty() && !search()) return end_by_signal(in_.signals.exit_code());
     Trainer trainer(trainer_options());
     summary_.device = trainer.device().str();
-    if (num_gpus() < trainer.options().num_gpus) summary_.device_note = why_no_more_gpus();
+    if (num_gpus() < trainer.options().num_gpus) summary_.device_note = gpu_unavailable_reason();
     folder_.write_summary(summary_);
     in_.signals.watch(trainer.stop_token(), checkpoint_);
     FitOptions options;
@@ -183,7 +205,7 @@ class FitRun {
     // A signal may have come to one of the processes alone. None leaves before the first has written all.
     const int signal_code = largest(in_.group, in_.signals.exit_code());
     if (result.status == FitStatus::diverged) return kDivergedCode;
-    if (result.reason == FitReason::time) tell_how_to_go_on();
+    if (result.reason == FitReason::time) print_resume_command();
     return result.reason == FitReason::requested ? end_by_signal(signal_code) : 0;
   }
 
@@ -216,13 +238,13 @@ class FitRun {
     if (in_.plan.run.empty()) options.optimizer = with_start(options.optimizer, config_.optimizer_start);
     options.process_group = in_.group;
     options.callbacks.insert(options.callbacks.begin(),
-                             {std::make_shared<RunLog>(), screen_, checkpoint_, taken_up_run()});
+                             {std::make_shared<RunLog>(), screen_, checkpoint_, resumed_run()});
     if (is_first(in_.group)) add_loggers(options);
     return options;
   }
 
-  std::shared_ptr<Callback> taken_up_run() const {
-    return std::make_shared<TakenUpRun>(folder_, config_, is_first(in_.group) ? in_.place : std::nullopt);
+  std::shared_ptr<Callback> resumed_run() const {
+    return std::make_shared<ResumedRun>(folder_, config_, is_first(in_.group) ? in_.place : std::nullopt);
   }
 
   void add_loggers(TrainerOptions& options) const {
@@ -231,7 +253,7 @@ class FitRun {
     if (config_.folder.csv)
       options.loggers.push_back(std::make_shared<CsvLogger>(folder_.file("metrics.csv")));
     for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
-    if (in_.plan.begins_again_in.empty()) return;
+    if (in_.plan.restarts_in.empty()) return;
     for (const auto& logger : options.loggers) logger->resume_at({});  // without what the start before wrote
   }
 
@@ -251,11 +273,11 @@ class FitRun {
   }
 
   int end_by_signal(int exit_code) const {
-    if (exit_code != 0) tell_how_to_go_on();
+    if (exit_code != 0) print_resume_command();
     return exit_code;
   }
 
-  void tell_how_to_go_on() const {
+  void print_resume_command() const {
     if (is_first(in_.group) && !checkpoint_->last().empty())
       std::cout << "go on with   kindling fit --resume " << shell_word(folder_.path().string()) << "\n";
   }
@@ -271,7 +293,7 @@ class FitRun {
 
 }  // namespace
 
-int tell_finished(bool is_first, const ResumePlan& plan) {
+int print_finished(bool is_first, const ResumePlan& plan) {
   if (is_first) std::cout << plan.note << "\n";
   return 0;
 }

@@ -2,11 +2,11 @@
 
 #include <memory>
 
-#include "program/commands.h"
-#include "program/fit_processes.h"
-#include "program/loaded_config.h"
-#include "program/resume_plan.h"
-#include "program/stop_on_signal.h"
+#include "cli/config/command_context.h"
+#include "cli/run/fit_processes.h"
+#include "cli/run/loaded_config.h"
+#include "cli/run/resume_plan.h"
+#include "cli/run/stop_on_signal.h"
 
 namespace kindling {
 
@@ -23,7 +23,7 @@ struct FitInputs {
 };
 
 // Says that nothing is left to be done; 0.
-int tell_finished(bool is_first, const ResumePlan& plan);
+int print_finished(bool is_first, const ResumePlan& plan);
 
 // From the run's folder to the saved weights; the exit code. Each process of the group calls it.
 int run_fit(FitInputs inputs);

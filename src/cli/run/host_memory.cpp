@@ -1,4 +1,4 @@
-#include "program/host_memory.h"
+#include "cli/run/host_memory.h"
 
 #include <malloc.h>
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
-#include "program/launched_run.h"
+#include "cli/run/launched_run.h"
 
+#include "cli/run/resume_plan.h"
 #include "kindling/base/file.h"
-#include "program/resume_plan.h"
 
 namespace kindling {
 namespace {
@@ -26,15 +26,15 @@ void remember_run(const LaunchPlace& place, const fs::path& run) {
     write_file_atomically(note, fs::absolute(run).string());
 }
 
-StartRequest request_of_start(const LaunchPlace& place, const Request& asked) {
-  StartRequest start{.request = asked};
+StartRequest request_of_start(const LaunchPlace& place, const Request& requested) {
+  StartRequest start{.request = requested};
   const fs::path run = place && place->restart_count > 0 ? launched_run(place) : fs::path{};
   if (run.empty()) return start;
   if (has_checkpoints(run)) {
     start.request.configs.clear();
     start.request.resume = run;
   } else {
-    start.begins_again_in = run;
+    start.restarts_in = run;
     if (const fs::path config = run / "config.toml"; fs::exists(config)) start.request.configs = {config};
   }
   return start;

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "cli/config/command_line.h"
 #include "kindling/launch/launch_environment.h"
-#include "program/command_line.h"
 
 // The run that processes of a launch are at work on: where one of them is lost and all are started anew, the
 // next start goes on with it.
@@ -22,9 +22,9 @@ void remember_run(const LaunchPlace& place, const std::filesystem::path& run);
 // checkpoint yet begins again, in its folder, by the config that it has.
 struct StartRequest {
   Request request{};
-  std::filesystem::path begins_again_in{};  // empty: it does not
+  std::filesystem::path restarts_in{};  // empty: it does not
 };
-StartRequest request_of_start(const LaunchPlace& place, const Request& asked);
+StartRequest request_of_start(const LaunchPlace& place, const Request& requested);
 
 // "restart 2: process 1 of 2 was ended by signal 9 (Killed)"; empty for a first start.
 std::string restart_text(const LaunchPlace& place);

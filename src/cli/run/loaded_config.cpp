@@ -1,9 +1,9 @@
-#include "program/loaded_config.h"
+#include "cli/run/loaded_config.h"
 
 #include <iostream>
 
 #include "base/joined.h"
-#include "program/resume_plan.h"
+#include "cli/run/resume_plan.h"
 
 namespace kindling {
 
@@ -22,7 +22,7 @@ LoadedConfig load_config(const Request& request, const Registry& registry) {
   loaded.description = files.empty() ? "no file" : joined(files, ", ", name_of);
   if (count > 0)
     loaded.description += " + " + std::to_string(count) + (count == 1 ? " override" : " overrides");
-  loaded.only_asked = request.check || request.print_config;
+  loaded.is_query = request.check || request.print_config;
   if (request.print_config)
     std::cout << loaded.config->text();
   else if (request.check)

@@ -3,16 +3,16 @@
 #include <memory>
 #include <string>
 
-#include "kindling/program/registry.h"
-#include "program/command_line.h"
-#include "program/run_config.h"
+#include "cli/config/command_line.h"
+#include "cli/config/run_config.h"
+#include "kindling/cli/registry.h"
 
 namespace kindling {
 
 struct LoadedConfig {
   std::unique_ptr<RunConfig> config;
   std::string description;  // "digits.toml + 1 override"
-  bool only_asked = false;  // --check or --print-config: it has been answered, nothing is to be run
+  bool is_query = false;    // --check or --print-config: already answered, there is nothing to run
 };
 
 // Merges the files and overrides of a command and resolves them. Throws ConfigError.

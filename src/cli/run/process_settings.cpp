@@ -1,4 +1,4 @@
-#include "program/process_settings.h"
+#include "cli/run/process_settings.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/mm.h>

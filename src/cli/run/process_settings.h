@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "program/run_options.h"
+#include "cli/config/run_options.h"
 
 namespace kindling {
 

@@ -1,4 +1,4 @@
-#include "program/resume_plan.h"
+#include "cli/run/resume_plan.h"
 
 #include <algorithm>
 #include <array>
@@ -6,42 +6,31 @@
 #include <vector>
 
 #include "base/joined.h"
+#include "cli/config/config_change.h"
+#include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
-#include "program/config_change.h"
-#include "program/run_folder.h"
 
 namespace kindling {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What leaves the numbers of the steps as they are, and what somebody must be able to change: a longer
-// training, another machine.
-bool is_harmless(const ConfigChange& change) {
-  constexpr std::array keys{"trainer.max_epochs",
-                            "trainer.max_steps",
-                            "trainer.num_gpus",
-                            "trainer.require_gpus",
-                            "trainer.num_threads",
-                            "trainer.log_every_n_steps",
-                            "trainer.limit_test_batches",
-                            "trainer.limit_predict_batches",
-                            "trainer.max_time",
-                            "trainer.min_epochs",
-                            "trainer.min_steps",
-                            "trainer.step_graph",
-                            "trainer.shard_optimizer_state",
-                            "data.resident"};
-  return change.key.starts_with("distributed.") || change.key.starts_with("checkpoint.") ||
-         change.key.starts_with("early_stopping.") || change.key.starts_with("lr_finder.") ||
-         change.key.starts_with("batch_finder.") || change.key.starts_with("run.") ||
-         std::ranges::find(keys, change.key) != keys.end();
+// Tables that leave the numbers of the steps as they are.
+constexpr std::array kFreeTables{"distributed.", "checkpoint.",   "early_stopping.",
+                                 "lr_finder.",   "batch_finder.", "run."};
+
+// True for what leaves the numbers of the steps as they are, or must be possible to change: a longer run,
+// another machine.
+bool is_harmless(const ConfigChange& change, const RunConfig& config) {
+  return std::ranges::any_of(kFreeTables, [&](const char* table) { return change.key.starts_with(table); }) ||
+         config.policy_of(change.key).on_resume == OptionPolicy::OnResume::may_change;
 }
 
-void require_harmless(const std::vector<ConfigChange>& changes, const fs::path& run) {
+void require_harmless(const std::vector<ConfigChange>& changes, const RunConfig& config,
+                      const fs::path& run) {
   std::vector<ConfigChange> refused;
   for (const ConfigChange& change : changes)
-    if (!is_harmless(change)) refused.push_back(change);
+    if (!is_harmless(change, config)) refused.push_back(change);
   if (refused.empty()) return;
   const auto line = [](const ConfigChange& change) {
     return "  " + change.key + ": was " + change.was + ", now " + change.now + "\n";
@@ -94,11 +83,11 @@ CheckpointInfo checkpoint_at(const fs::path& path) {
 }
 
 // Where the fit goes on; the run stays empty for a new one.
-ResumePlan place_of(const Request& request, const RunConfig& config) {
-  const std::string& asked = config.resume.resume;
-  const bool is_path = !request.resume.empty() || (asked != "last" && asked != "best");
+ResumePlan requested_plan(const Request& request, const RunConfig& config) {
+  const std::string& requested = config.resume.resume;
+  const bool is_path = !request.resume.empty() || (requested != "last" && requested != "best");
   if (is_path) {
-    const fs::path path = request.resume.empty() ? fs::path(asked) : request.resume;
+    const fs::path path = request.resume.empty() ? fs::path(requested) : request.resume;
     if (path.empty()) return {};
     return {.run = run_of(path), .checkpoint = checkpoint_at(fs::absolute(path).lexically_normal())};
   }
@@ -106,7 +95,7 @@ ResumePlan place_of(const Request& request, const RunConfig& config) {
   if (!run || !has_checkpoints(*run))
     return {.note = "nothing to go on with in " + (fs::path(config.folder.dir) / config.run.name).string() +
                     ": a new run"};
-  return {.run = *run, .checkpoint = asked == "last" ? newest_of(*run) : best_of(*run, config)};
+  return {.run = *run, .checkpoint = requested == "last" ? newest_of(*run) : best_of(*run, config)};
 }
 
 // A run that was killed after its last step still has its weights to write.
@@ -118,7 +107,7 @@ bool is_finished(const ResumePlan& plan, const TrainerOptions& options) {
   return is_at_end && run_status(plan.run) == "finished";
 }
 
-std::string place_text(const CheckpointInfo& checkpoint) {
+std::string position_text(const CheckpointInfo& checkpoint) {
   return "step " + std::to_string(checkpoint.global_step) + ", " + std::to_string(checkpoint.epoch) +
          (checkpoint.epoch == 1 ? " epoch" : " epochs");
 }
@@ -145,18 +134,18 @@ fs::path run_of(const fs::path& path) {
 }
 
 ResumePlan plan_resume(const Request& request, const Registry& registry, RunConfig& config) {
-  ResumePlan plan = place_of(request, config);
+  ResumePlan plan = requested_plan(request, config);
   if (plan.run.empty()) return plan;
   RunConfig former(ConfigDocument::load(plan.run / "config.toml"), registry, config.run.name);
   config.keep_found(former);
   const auto changes = changes_between(former, config);
-  if (!request.allow_config_change) require_harmless(changes, plan.run);
+  if (!request.allow_config_change) require_harmless(changes, config, plan.run);
   if ((plan.is_finished = is_finished(plan, config.trainer_options()))) {
-    plan.note = plan.run.string() + " is finished: " + place_text(*plan.checkpoint) +
+    plan.note = plan.run.string() + " is finished: " + position_text(*plan.checkpoint) +
                 "; it trains on with a larger trainer.max_epochs or max_steps";
     return plan;
   }
-  plan.note = "after " + place_text(*plan.checkpoint) + "   " + plan.checkpoint->path.filename().string();
+  plan.note = "after " + position_text(*plan.checkpoint) + "   " + plan.checkpoint->path.filename().string();
   const auto text = [](const ConfigChange& change) {
     return change.key + " " + change.was + " -> " + change.now;
   };

@@ -4,17 +4,17 @@
 #include <optional>
 #include <string>
 
+#include "cli/config/command_line.h"
+#include "cli/config/run_config.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
-#include "kindling/program/registry.h"
-#include "program/command_line.h"
-#include "program/run_config.h"
+#include "kindling/cli/registry.h"
 
 namespace kindling {
 
 // Where a fit begins.
 struct ResumePlan {
   std::filesystem::path run{};                 // that goes on; empty: a new run
-  std::filesystem::path begins_again_in{};     // a new run in the folder of one that had no checkpoint yet
+  std::filesystem::path restarts_in{};         // a new run in the folder of one that had no checkpoint yet
   std::optional<CheckpointInfo> checkpoint{};  // of it
   std::string note{};                          // what is to be said of it; empty: nothing
   bool is_finished = false;                    // nothing is left to be trained

@@ -1,4 +1,4 @@
-#include "program/run_folder.h"
+#include "cli/run/run_folder.h"
 
 #include <torch/version.h>
 #include <unistd.h>
@@ -11,12 +11,12 @@
 #include <span>
 
 #include "base/joined.h"
+#include "cli/config/command_line.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/version.h"
 #include "kindling/config/document.h"
 #include "kindling/device/host_info.h"
-#include "program/command_line.h"
 
 namespace kindling {
 namespace {

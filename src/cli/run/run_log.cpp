@@ -1,9 +1,9 @@
-#include "program/run_log.h"
+#include "cli/run/run_log.h"
 
+#include "cli/run/environment.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/training/trainer.h"
-#include "program/environment.h"
 
 namespace kindling {
 namespace {

@@ -1,4 +1,4 @@
-#include "program/screen.h"
+#include "cli/run/screen.h"
 
 #include <torch/version.h>
 #include <unistd.h>
@@ -115,15 +115,15 @@ void Screen::on_train_batch_end(Trainer& trainer, Module&) {
   progress_.show(state);
 }
 
-void Screen::on_validation_record(Trainer&, Module&, const Record& record) { see(record); }
+void Screen::on_validation_record(Trainer&, Module&, const Record& record) { observe(record); }
 
-void Screen::see(const Record& record) {
+void Screen::observe(const Record& record) {
   const double* value = record.find(monitored_);
   if (value != nullptr && best_.update(*value)) best_epoch_ = record.epoch;
 }
 
 void Screen::on_epoch_end(Trainer&, Module&, const Record& record) {
-  see(record);
+  observe(record);
   metrics_ = Metrics(record.values.begin(), record.values.end());
   progress_.clear();
   if (!quiet_) table_.write(record);

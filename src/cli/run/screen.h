@@ -4,12 +4,12 @@
 #include <optional>
 #include <string>
 
+#include "cli/config/command_line.h"
 #include "kindling/loggers/best_so_far.h"
 #include "kindling/loggers/epoch_table.h"
 #include "kindling/loggers/progress_line.h"
 #include "kindling/nn/layer_summary.h"
 #include "kindling/training/callback.h"
-#include "program/command_line.h"
 
 namespace kindling {
 
@@ -46,7 +46,7 @@ class Screen : public Callback {
   const Metrics& metrics() const noexcept { return metrics_; }
 
  private:
-  void see(const Record& record);
+  void observe(const Record& record);
 
   Heading heading_;
   bool quiet_;

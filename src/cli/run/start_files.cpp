@@ -1,10 +1,10 @@
-#include "program/start_files.h"
+#include "cli/run/start_files.h"
 
 #include <utility>
 
+#include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/optim/python_optimizer.h"
-#include "program/weights.h"
 
 namespace kindling {
 

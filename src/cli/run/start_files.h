@@ -1,8 +1,8 @@
 #pragma once
 
+#include "cli/config/run_config.h"
 #include "kindling/nn/module.h"
 #include "kindling/optim/optimizer_factory.h"
-#include "program/run_config.h"
 
 namespace kindling {
 

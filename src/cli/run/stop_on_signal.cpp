@@ -1,4 +1,4 @@
-#include "program/stop_on_signal.h"
+#include "cli/run/stop_on_signal.h"
 
 #include <unistd.h>
 
@@ -20,12 +20,12 @@ struct sigaction former_int, former_term, former_usr1;
 static_assert(std::atomic<const StopToken*>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
-extern "C" void ask_for_stop(int signal) {
+extern "C" void handle_stop(int signal) {
   if (received.exchange(signal) != 0) _exit(128 + signal);
   current_token.load()->request_stop();
 }
 
-extern "C" void ask_for_save(int) {
+extern "C" void handle_save(int) {
   if (is_watching) current_checkpoint->request_save();
 }
 
@@ -40,7 +40,7 @@ void handle(int signal, void (*handler)(int), struct sigaction& former) {
 
 StopOnSignal::StopOnSignal() {
   received = 0;
-  handle(SIGUSR1, ask_for_save, former_usr1);
+  handle(SIGUSR1, handle_save, former_usr1);
 }
 
 void StopOnSignal::watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint) {
@@ -52,8 +52,8 @@ void StopOnSignal::watch(StopToken token, std::shared_ptr<ModelCheckpoint> check
   }
   current_checkpoint = std::move(checkpoint);
   is_watching = true;
-  handle(SIGINT, ask_for_stop, former_int);
-  handle(SIGTERM, ask_for_stop, former_term);
+  handle(SIGINT, handle_stop, former_int);
+  handle(SIGTERM, handle_stop, former_term);
 }
 
 StopOnSignal::~StopOnSignal() {

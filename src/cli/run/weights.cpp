@@ -1,14 +1,14 @@
-#include "program/weights.h"
+#include "cli/run/weights.h"
 
 #include <ATen/core/Tensor.h>
 
 #include "checkpoint/checkpoint_file.h"
+#include "cli/run/resume_plan.h"
+#include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
 #include "kindling/formats/safetensors.h"
 #include "kindling/formats/torch_file.h"
 #include "kindling/tensors/state_dict.h"
-#include "program/resume_plan.h"
-#include "program/run_folder.h"
 
 namespace kindling {
 namespace {
@@ -28,17 +28,16 @@ fs::path weights_of(const fs::path& run) {
                          .wanted = "the folder of a run, or a file"});
 }
 
-fs::path file_meant(const fs::path& path) { return fs::is_directory(path) ? weights_of(path) : path; }
+fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? weights_of(path) : path; }
 
-// Where in a file the model is.
-struct Place {
-  std::string model;  // what names begin with
-  std::string
-      averages;  // the same of averages, which the model's validation has looked at; empty: there are none
+// What the names of the model's tensors in a file begin with.
+struct NamePrefixes {
+  std::string model;
+  std::string averages;  // of the averages that the model's validation has used; empty: there are none
 };
 
 // A checkpoint holds more than the model.
-Place place_in(const fs::path& file) {
+NamePrefixes prefixes_in(const fs::path& file) {
   if (!is_checkpoint(file)) return {};
   const SafetensorsFile opened(file);
   const auto& texts = opened.index().metadata;
@@ -53,21 +52,21 @@ bool is_checkpoint(const fs::path& file) {
 }
 
 void load_weights_from(Module& model, const fs::path& path, const std::string& key) {
-  const fs::path file = file_meant(path);
-  const Place place = place_in(file);
-  if (place.averages.empty())
-    load_weights(model, file, {.prefix = place.model, .key = key});
+  const fs::path file = file_of(path);
+  const NamePrefixes prefixes = prefixes_in(file);
+  if (prefixes.averages.empty())
+    load_weights(model, file, {.prefix = prefixes.model, .key = key});
   else
     load_state_dict(model, weights_from(file), file.string());
 }
 
 StateDict weights_from(const fs::path& path) {
-  const fs::path file = file_meant(path);
-  const Place place = place_in(file);
+  const fs::path file = file_of(path);
+  const NamePrefixes prefixes = prefixes_in(file);
   const StateDict saved = load_state_file(file);
-  StateDict weights = renamed(saved, {.prefix = place.model}, file.string());
-  if (place.averages.empty()) return weights;
-  const StateDict averages = renamed(saved, {.prefix = place.averages}, file.string());
+  StateDict weights = renamed(saved, {.prefix = prefixes.model}, file.string());
+  if (prefixes.averages.empty()) return weights;
+  const StateDict averages = renamed(saved, {.prefix = prefixes.averages}, file.string());
   for (auto& [name, tensor] : weights.tensors)
     if (const at::Tensor* average = averages.find(name)) tensor = average->to(tensor.scalar_type());
   return weights;

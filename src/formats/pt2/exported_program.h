@@ -67,14 +67,14 @@ struct NumberName {
 struct ProgramArgument;
 
 struct ProgramList {
-  enum class Of : std::uint8_t {
+  enum class Element : std::uint8_t {
     tensors,
     optional_tensors,
     integers,
     symbolic_integers,
     floats,
     booleans
-  } of;
+  } element;
   std::vector<ProgramArgument> items;  // symbolic integers: integers and NumberNames; optional: also none
 };
 

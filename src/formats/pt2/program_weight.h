@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include "formats/exported_program.h"
+#include "formats/pt2/exported_program.h"
 
 namespace kindling {
 

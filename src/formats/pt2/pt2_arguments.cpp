@@ -1,4 +1,4 @@
-#include "formats/pt2_arguments.h"
+#include "formats/pt2/pt2_arguments.h"
 
 #include <array>
 #include <utility>
@@ -55,14 +55,14 @@ ProgramArgument optional_tensor(const JsonView& value) {
 }
 
 template <class Read>
-ProgramArgument list_of(ProgramList::Of of, const JsonView& value, Read read) {
-  ProgramList list{.of = of, .items = {}};
+ProgramArgument list_of(ProgramList::Element element, const JsonView& value, Read read) {
+  ProgramList list{.element = element, .items = {}};
   for (const JsonView& item : value.items()) list.items.push_back({read(item)});
   return {std::move(list)};
 }
 
 using Reader = ProgramArgument (*)(const JsonView&);
-using Of = ProgramList::Of;
+using Element = ProgramList::Element;
 using Number = NumberName::Kind;
 
 // What an argument of an operator may be.
@@ -71,11 +71,12 @@ constexpr std::array<std::pair<std::string_view, Reader>, 20> kArgumentReaders{{
     {"as_tensor", [](const JsonView& v) { return ProgramArgument{TensorName{v["name"].text()}}; }},
     {"as_tensors",
      [](const JsonView& v) {
-       return list_of(Of::tensors, v, [](const JsonView& item) { return TensorName{item["name"].text()}; });
+       return list_of(Element::tensors, v,
+                      [](const JsonView& item) { return TensorName{item["name"].text()}; });
      }},
     {"as_optional_tensors",
      [](const JsonView& v) {
-       ProgramList list{.of = Of::optional_tensors, .items = {}};
+       ProgramList list{.element = Element::optional_tensors, .items = {}};
        for (const JsonView& item : v.items()) list.items.push_back(optional_tensor(item));
        return ProgramArgument{std::move(list)};
      }},
@@ -83,17 +84,17 @@ constexpr std::array<std::pair<std::string_view, Reader>, 20> kArgumentReaders{{
     {"as_int", [](const JsonView& v) { return ProgramArgument{v.integer()}; }},
     {"as_ints",
      [](const JsonView& v) {
-       return list_of(Of::integers, v, [](const JsonView& item) { return item.integer(); });
+       return list_of(Element::integers, v, [](const JsonView& item) { return item.integer(); });
      }},
     {"as_float", [](const JsonView& v) { return ProgramArgument{v.number()}; }},
     {"as_floats",
      [](const JsonView& v) {
-       return list_of(Of::floats, v, [](const JsonView& item) { return item.number(); });
+       return list_of(Element::floats, v, [](const JsonView& item) { return item.number(); });
      }},
     {"as_bool", [](const JsonView& v) { return ProgramArgument{v.boolean()}; }},
     {"as_bools",
      [](const JsonView& v) {
-       return list_of(Of::booleans, v, [](const JsonView& item) { return item.boolean(); });
+       return list_of(Element::booleans, v, [](const JsonView& item) { return item.boolean(); });
      }},
     {"as_string", [](const JsonView& v) { return ProgramArgument{v.text()}; }},
     {"as_sym_int", [](const JsonView& v) { return symbolic(Number::integer, v); }},
@@ -101,7 +102,7 @@ constexpr std::array<std::pair<std::string_view, Reader>, 20> kArgumentReaders{{
     {"as_sym_bool", [](const JsonView& v) { return symbolic(Number::boolean, v); }},
     {"as_sym_ints",
      [](const JsonView& v) {
-       ProgramList list{.of = Of::symbolic_integers, .items = {}};
+       ProgramList list{.element = Element::symbolic_integers, .items = {}};
        for (const JsonView& item : v.items()) list.items.push_back(symbolic(Number::integer, item));
        return ProgramArgument{std::move(list)};
      }},

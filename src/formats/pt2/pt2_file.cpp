@@ -1,11 +1,15 @@
-#include "formats/pt2_file.h"
+#include "formats/pt2/pt2_file.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
 #include <utility>
 
-#include "formats/pt2_arguments.h"
-#include "formats/pt2_program.h"
+#include "formats/pt2/exported_program.h"
+#include "formats/pt2/json_view.h"
+#include "formats/pt2/pt2_arguments.h"
 #include "formats/zip_writer.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -13,6 +17,260 @@
 
 namespace kindling {
 namespace {
+
+using Names = std::map<std::string, ProgramArgument>;
+
+constexpr std::string_view kGradientMode = "torch.ops.higher_order.wrap_with_set_grad_enabled";
+constexpr std::size_t kMaxDepth = 64;  // of such parts within each other
+
+// "L__self__,,M;L__self__net_1,net.1,torch.nn.modules.linear.Linear": the innermost layer, "net.1".
+std::string layer_in(const std::string& stack) {
+  if (stack.starts_with("_empty_nn_module_stack")) return "";
+  const std::size_t last = stack.rfind(';') == std::string::npos ? 0 : stack.rfind(';') + 1;
+  const std::size_t begin = stack.find(',', last);
+  if (begin == std::string::npos) return "";
+  return stack.substr(begin + 1, stack.find(',', begin + 1) - begin - 1);
+}
+
+ProgramNode node_of(const JsonView& value) {
+  ProgramNode node{.target = value["target"].text(), .inputs = {}, .outputs = {}};
+  if (value.has("metadata") && value["metadata"].has("nn_module_stack"))
+    node.layer = layer_in(value["metadata"]["nn_module_stack"].text());
+  constexpr std::int64_t kKeyword = 2;
+  for (const JsonView& input : value["inputs"].items())
+    node.inputs.push_back({.name = input["name"].text(),
+                           .argument = argument_of(input["arg"]),
+                           .is_keyword = input.has("kind") && input["kind"].integer() == kKeyword});
+  for (const JsonView& output : value["outputs"].items()) node.outputs.push_back(argument_of(output));
+  return node;
+}
+
+// With names replaced.
+ProgramArgument renamed(const ProgramArgument& argument, const Names& names) {
+  const auto known = [&](const std::string& name) {
+    const auto found = names.find(name);
+    return found == names.end() ? argument : found->second;
+  };
+  if (const auto* tensor = std::get_if<TensorName>(&argument.value)) return known(tensor->name);
+  if (const auto* number = std::get_if<NumberName>(&argument.value)) return known(number->name);
+  const auto* list = std::get_if<ProgramList>(&argument.value);
+  if (list == nullptr) return argument;
+  ProgramList items{.element = list->element, .items = {}};
+  for (const ProgramArgument& item : list->items) items.items.push_back(renamed(item, names));
+  return {std::move(items)};
+}
+
+// What a name stands for where a part is read: itself in the outermost graph, else what the part was given,
+// or the name with the part's in front.
+class GraphReader {
+ public:
+  GraphReader(ExportedProgram& program, std::string prefix, std::optional<bool> with_gradients)
+      : program_(program), prefix_(std::move(prefix)), with_gradients_(with_gradients) {}
+
+  Names names{};
+
+  void read(const JsonView& graph, std::size_t depth) {
+    if (depth > kMaxDepth) graph.refuse("parts are nested too deeply");
+    for (const auto& [name, meta] : graph["tensor_values"].members())
+      if (is_local(name)) program_.tensors.emplace(prefix_ + name, tensor_of(meta));
+    for (const auto& [name, number] : graph["sym_int_values"].members())
+      if (is_local(name)) program_.numbers.emplace(prefix_ + name, size_of(number));
+    for (const JsonView& node : graph["nodes"].items())
+      if (node["target"].text() == kGradientMode)
+        read_part(node, depth);
+      else
+        add(node_of(node));
+  }
+
+  ProgramArgument resolved(const ProgramArgument& argument) const { return renamed(argument, names); }
+
+ private:
+  bool is_local(const std::string& name) const { return !names.contains(name); }
+
+  void add(ProgramNode node) {
+    node.with_gradients = with_gradients_;
+    for (ProgramNode::Input& input : node.inputs) input.argument = resolved(input.argument);
+    if (!prefix_.empty())
+      for (ProgramArgument& output : node.outputs) output = new_name(output);
+    program_.nodes.push_back(std::move(node));
+  }
+
+  // A value that a part makes gets the part's name in front, here and in what follows.
+  ProgramArgument new_name(ProgramArgument made) {
+    const auto rename = [&](auto value) {
+      const std::string name = value.name;
+      value.name = prefix_ + name;
+      names[name] = {value};
+      return ProgramArgument{value};
+    };
+    if (const auto* tensor = std::get_if<TensorName>(&made.value)) return rename(*tensor);
+    if (const auto* number = std::get_if<NumberName>(&made.value)) return rename(*number);
+    if (auto* list = std::get_if<ProgramList>(&made.value))
+      for (ProgramArgument& item : list->items) item = new_name(item);
+    return made;
+  }
+
+  // wrap_with_set_grad_enabled(mode, graph, what it is given …).
+  void read_part(const JsonView& node, std::size_t depth) {
+    const auto inputs = node["inputs"].items();
+    if (inputs.size() < 2 || !inputs[1]["arg"].has("as_graph")) node.refuse("it has no graph");
+    const ProgramArgument mode = argument_of(inputs[0]["arg"]);
+    const bool* const gradients = std::get_if<bool>(&mode.value);
+    if (gradients == nullptr) node.refuse("its mode is no boolean");
+    const JsonView part = inputs[1]["arg"]["as_graph"], graph = part["graph"];
+    GraphReader inner(program_, prefix_ + part["name"].text() + ".", *gradients);
+    const auto graph_inputs = graph["inputs"].items(), graph_outputs = graph["outputs"].items(),
+               results = node["outputs"].items();
+    if (graph_inputs.size() != inputs.size() - 2 || graph_outputs.size() != results.size())
+      node.refuse("its graph takes or gives another number of values");
+    for (std::size_t i = 0; i < graph_inputs.size(); ++i)
+      inner.names[name_in(graph_inputs[i])] = resolved(argument_of(inputs[i + 2]["arg"]));
+    inner.read(graph, depth + 1);
+    for (std::size_t i = 0; i < graph_outputs.size(); ++i)
+      names[name_in(results[i])] = inner.resolved(argument_of(graph_outputs[i]));
+  }
+
+  static std::string name_in(const JsonView& value) {
+    const ProgramArgument argument = argument_of(value);
+    if (const auto* tensor = std::get_if<TensorName>(&argument.value)) return tensor->name;
+    if (const auto* number = std::get_if<NumberName>(&argument.value)) return number->name;
+    value.refuse("it is no value with a name");
+  }
+
+  ExportedProgram& program_;
+  std::string prefix_;
+  std::optional<bool> with_gradients_;
+};
+
+// Reads the calls of a program's graph into program.nodes, and what is said of their values into
+// program.tensors and program.numbers. The parts of a forward under torch.no_grad() are graphs of their own
+// in the file; their calls stand among the others here. Gives the new names of values that such parts give by
+// others'.
+Names read_nodes(const JsonView& graph, ExportedProgram& program) {
+  GraphReader reader(program, "", std::nullopt);
+  reader.read(graph, 0);
+  return std::move(reader.names);
+}
+
+constexpr std::int64_t kSchemaMajor = 8;
+
+ProgramArgument tensor_named(const JsonView& value) { return {TensorName{value["name"].text()}}; }
+
+ProgramArgument constant_of(const JsonView& value) {
+  const auto [kind, given] = value.only_member();
+  if (kind == "as_none") return {};
+  if (kind == "as_int") return {given.integer()};
+  if (kind == "as_float") return {given.number()};
+  if (kind == "as_bool") return {given.boolean()};
+  if (kind == "as_string") return {given.text()};
+  value.refuse("a constant of this kind is not supported");
+}
+
+ProgramInput input_of(const JsonView& value) {
+  using Kind = ProgramInput::Kind;
+  const auto [kind, given] = value.only_member();
+  if (kind == "user_input") return {.kind = Kind::user, .argument = argument_of(given["arg"])};
+  if (kind == "constant_input") return {.kind = Kind::user, .argument = constant_of(given["value"])};
+  if (kind == "parameter")
+    return {Kind::parameter, tensor_named(given["arg"]), given["parameter_name"].text()};
+  if (kind == "buffer")
+    return {Kind::buffer, tensor_named(given["arg"]), given["buffer_name"].text(),
+            !given.has("persistent") || given["persistent"].boolean()};
+  if (kind == "tensor_constant")
+    return {Kind::constant, tensor_named(given["arg"]), given["tensor_constant_name"].text()};
+  value.refuse("an input of the kind " + json_string(kind) + " is not supported",
+               "parameters, buffers, constants and user inputs",
+               "export a model without objects of its own kinds");
+}
+
+ProgramOutput output_of(const JsonView& value) {
+  using Kind = ProgramOutput::Kind;
+  const auto [kind, given] = value.only_member();
+  if (kind == "user_output") return {.kind = Kind::user, .argument = argument_of(given["arg"])};
+  if (kind == "loss_output") return {.kind = Kind::loss, .argument = tensor_named(given["arg"])};
+  if (kind == "buffer_mutation")
+    return {Kind::buffer_mutation, tensor_named(given["arg"]), given["buffer_name"].text()};
+  if (kind == "parameter_mutation")
+    return {Kind::parameter_mutation, tensor_named(given["arg"]), given["parameter_name"].text()};
+  if (kind == "user_input_mutation")
+    return {Kind::user_input_mutation, tensor_named(given["arg"]), given["user_input_name"].text()};
+  value.refuse("an output of the kind " + json_string(kind) + " is not supported",
+               "a program of a forward, without its gradients", "export the model, not its training step");
+}
+
+ProgramTree tree_of(const JsonView& value) {
+  if (!value.has("type")) return {};
+  const std::string& type = value["type"].text();
+  ProgramTree tree;
+  if (type == "builtins.tuple" || type == "collections.namedtuple")
+    tree.kind = ProgramTree::Kind::tuple;
+  else if (type == "builtins.list")
+    tree.kind = ProgramTree::Kind::list;
+  else if (type == "builtins.dict" || type == "collections.OrderedDict")
+    tree.kind = ProgramTree::Kind::dict;
+  else
+    value.refuse("a nesting by " + json_string(type) + " is not supported", "tuples, lists and dicts");
+  for (const JsonView& part : value["children_spec"].items()) tree.parts.push_back(tree_of(part));
+  if (tree.kind != ProgramTree::Kind::dict) return tree;
+  const nlohmann::json context = parse_json(value["context"].text(), "the keys of a dict");
+  for (const JsonView& key : JsonView(context, "the keys of a dict").items())
+    tree.names.push_back(key.is_integer() ? std::to_string(key.integer()) : key.text());
+  if (tree.names.size() != tree.parts.size()) value.refuse("a dict has other keys than parts");
+  return tree;
+}
+
+// "[1, {…}]", a JSON text of its own.
+ProgramTree tree_in(const JsonView& text) {
+  const nlohmann::json versioned = parse_json(text.text(), "a tree of arguments");
+  const auto parts = JsonView(versioned, "a tree of arguments").items();
+  if (parts.size() != 2 || parts[0].integer() != 1) text.refuse("the tree is of an unknown version", "1");
+  return tree_of(parts[1]);
+}
+
+void read_calls(const JsonView& calls, ExportedProgram& program) {
+  for (const JsonView& entry : calls.items()) {
+    if (!entry["fqn"].text().empty() || !entry.has("signature")) continue;
+    const JsonView signature = entry["signature"];
+    program.arguments = tree_in(signature["in_spec"]);
+    program.results = tree_in(signature["out_spec"]);
+    if (!signature.has("forward_arg_names")) continue;
+    for (const JsonView& name : signature["forward_arg_names"].items())
+      program.input_names.push_back(name.text());
+  }
+}
+
+void read_ranges(const JsonView& ranges, ExportedProgram& program) {
+  for (const auto& [symbol, range] : ranges.members()) {
+    auto& [least, largest] = program.ranges[symbol];
+    if (range.has("min_val")) least = range["min_val"].integer();
+    if (range.has("max_val")) largest = range["max_val"].integer();
+  }
+}
+
+void check_version(const JsonView& version) {
+  const std::int64_t major = version["major"].integer();
+  if (major != kSchemaMajor)
+    version.refuse("the schema of the program has the major version " + std::to_string(major),
+                   std::to_string(kSchemaMajor), "save it again with PyTorch 2.11 to 2.13");
+}
+
+// Throws CheckpointError: for what is not as the schema has it, and, with the layer that has it, for what
+// programs that can be trained here do not have: control flow, objects of their own, custom layouts.
+ExportedProgram program_of(const JsonView& model) {
+  check_version(model["schema_version"]);
+  const JsonView module = model["graph_module"], graph = module["graph"];
+  ExportedProgram program;
+  for (const JsonView& input : module["signature"]["input_specs"].items())
+    program.inputs.push_back(input_of(input));
+  for (const JsonView& output : module["signature"]["output_specs"].items())
+    program.outputs.push_back(output_of(output));
+  const auto names = read_nodes(graph, program);
+  for (ProgramOutput& output : program.outputs) output.argument = renamed(output.argument, names);
+  read_ranges(model["range_constraints"], program);
+  read_calls(module["module_call_graph"], program);
+  if (model.has("torch_version")) program.torch_version = model["torch_version"].text();
+  return program;
+}
 
 constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 28;  // a large model's program takes some ten million
 constexpr std::string_view kFormatEntry = "archive_format", kModelEntry = "models/model.json";

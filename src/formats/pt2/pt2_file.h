@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/program_weight.h"
+#include "formats/pt2/program_weight.h"
 #include "formats/zip_archive.h"
 #include "kindling/base/export.h"
 

@@ -1,7 +1,16 @@
-#include "formats/program_json.h"
+#include "formats/pt2/pt2_writer.h"
+
+#include <nlohmann/json.hpp>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error_kind.h"
+#include "formats/pt2/program_weight.h"
+#include "kindling/base/file.h"
 
 namespace kindling {
 namespace {
@@ -48,14 +57,14 @@ Json real_json(double value) {
 Json argument_json(const ProgramArgument& argument);
 
 Json list_argument_json(const ProgramList& list) {
-  using Of = ProgramList::Of;
+  using Element = ProgramList::Element;
   constexpr const char* kNames[] = {"as_tensors",  "as_optional_tensors", "as_ints",
                                     "as_sym_ints", "as_floats",           "as_bools"};
-  const char* name = kNames[static_cast<std::size_t>(list.of)];
+  const char* name = kNames[static_cast<std::size_t>(list.element)];
   return {{name, list_json(list.items, [&](const ProgramArgument& item) -> Json {
              Json one = argument_json(item);
-             const bool is_whole = list.of == Of::optional_tensors ||
-                                   (list.of == Of::symbolic_integers && one.contains("as_int"));
+             const bool is_whole = list.element == Element::optional_tensors ||
+                                   (list.element == Element::symbolic_integers && one.contains("as_int"));
              return is_whole ? one : one.front();  // {"as_none": true}, but 3 instead of {"as_int": 3}
            })}};
 }
@@ -192,6 +201,9 @@ std::string json_of(const ExportedProgram& program) {
       .dump();
 }
 
+namespace {
+
+// `files` has the name of the file of each storage: "weight_3".
 std::string json_of(const std::vector<const ProgramWeight*>& weights, const std::vector<std::string>& files) {
   Json config = Json::object();
   for (const ProgramWeight* weight : weights)
@@ -200,6 +212,53 @@ std::string json_of(const std::vector<const ProgramWeight*>& weights, const std:
                             {"use_pickle", false},
                             {"tensor_meta", tensor_json(weight->tensor)}};
   return Json{{"config", config}}.dump();
+}
+
+const std::string kRoot = "model/";
+
+bool is_constant_of(const ExportedProgram& program, const ProgramWeight& weight) {
+  for (const ProgramInput& input : program.inputs)
+    if (input.target == weight.name && input.kind != ProgramInput::Kind::user)
+      return input.kind == ProgramInput::Kind::constant || !input.is_persistent;
+  return false;
+}
+
+}  // namespace
+
+// What the loader looks for, and nothing that it does not.
+Pt2Writer::Pt2Writer(const Pt2Parts& parts) : program_(json_of(parts.program)) {
+  archive_.add(kRoot + "archive_format", "pt2");
+  archive_.add(kRoot + "archive_version", "0");
+  archive_.add(kRoot + "byteorder", "little");
+  archive_.add(kRoot + ".data/version", "6\n");
+  archive_.add(kRoot + "models/model.json", program_);
+  add_weights(parts, /*constants=*/false);
+  add_weights(parts, /*constants=*/true);
+  archive_.add(kRoot + "data/sample_inputs/model.pt", parts.examples);
+  pieces_ = archive_.finish();
+}
+
+void Pt2Writer::add_weights(const Pt2Parts& parts, bool constants) {
+  const std::string folder = kRoot + (constants ? "data/constants/" : "data/weights/"),
+                    file = constants ? "tensor_" : "weight_";
+  std::vector<const ProgramWeight*> chosen;
+  std::vector<std::string> files(parts.storages.size());
+  std::size_t number = 0;
+  for (const ProgramWeight& weight : parts.weights) {
+    if (is_constant_of(parts.program, weight) != constants) continue;
+    chosen.push_back(&weight);
+    std::string& name = files[weight.storage];
+    if (!name.empty()) continue;  // tied weights
+    name = file + std::to_string(number++);
+    archive_.add(folder + name, parts.storages[weight.storage]);
+  }
+  std::string& config = constants ? constants_ : weights_;
+  config = json_of(chosen, files);
+  archive_.add(folder + (constants ? "model_constants_config.json" : "model_weights_config.json"), config);
+}
+
+void Pt2Writer::write(const std::filesystem::path& path) const {
+  with_errors_as<CheckpointError>([&] { write_file_atomically(path, pieces_); });
 }
 
 }  // namespace kindling

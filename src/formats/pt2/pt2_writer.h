@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/program_weight.h"
+#include "formats/pt2/program_weight.h"
 #include "formats/zip_writer.h"
 #include "kindling/base/export.h"
 
@@ -19,6 +19,10 @@ struct Pt2Parts {
   std::span<const std::string_view> storages;  // the bytes of each storage
   std::string_view examples;                   // of the arguments, as torch_file_of writes them
 };
+
+// A program as the JSON that torch.export.load reads. Names of values have to be those of the program's
+// tensors and numbers.
+std::string json_of(const ExportedProgram& program);
 
 // An archive that Python's torch.export.load reads.
 class KINDLING_API Pt2Writer {

@@ -10,8 +10,8 @@
 
 #include "base/error_kind.h"
 #include "base/joined.h"
-#include "formats/safetensors_checksums.h"
-#include "formats/safetensors_layout.h"
+#include "formats/safetensors/safetensors_checksums.h"
+#include "formats/safetensors/safetensors_layout.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
 

@@ -1,4 +1,4 @@
-#include "formats/safetensors_checksums.h"
+#include "formats/safetensors/safetensors_checksums.h"
 
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "base/error_kind.h"
-#include "formats/safetensors_checksums.h"
-#include "formats/safetensors_layout.h"
+#include "formats/safetensors/safetensors_checksums.h"
+#include "formats/safetensors/safetensors_layout.h"
 #include "kindling/base/file.h"
 
 namespace kindling {

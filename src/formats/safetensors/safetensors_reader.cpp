@@ -6,8 +6,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "formats/safetensors_checksums.h"
-#include "formats/safetensors_layout.h"
+#include "formats/safetensors/safetensors_checksums.h"
+#include "formats/safetensors/safetensors_layout.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 #include "kindling/formats/safetensors.h"
@@ -35,9 +35,9 @@ class HeaderReader {
 
   bool key(std::string& key) {
     key_ = std::move(key);
-    if (state_ == State::root && !names_.insert(key_).second) refuse_here("the name appears twice");
-    if (names_.size() > kMaxEntries) refuse_here("there are more than 100000 tensors");
-    if (state_ == State::metadata && index_.metadata.contains(key_)) refuse_here("the key appears twice");
+    if (state_ == State::root && !names_.insert(key_).second) refuse_entry("the name appears twice");
+    if (names_.size() > kMaxEntries) refuse_entry("there are more than 100000 tensors");
+    if (state_ == State::metadata && index_.metadata.contains(key_)) refuse_entry("the key appears twice");
     return true;
   }
 
@@ -65,10 +65,10 @@ class HeaderReader {
   bool string(std::string& text) {
     if (state_ == State::metadata) {
       index_.metadata.emplace(key_, std::move(text));
-      if (index_.metadata.size() > kMaxEntries) refuse_here("there are more than 100000 entries");
+      if (index_.metadata.size() > kMaxEntries) refuse_entry("there are more than 100000 entries");
     } else if (state_ == State::tensor && key_ == "dtype" && !type_) {
       type_ = type_named(text);
-      if (!type_) refuse_here("dtype " + json_string(text.substr(0, 20)) + " is not supported");
+      if (!type_) refuse_entry("dtype " + json_string(text.substr(0, 20)) + " is not supported");
     } else {
       return unexpected("a text");
     }
@@ -96,9 +96,9 @@ class HeaderReader {
   bool number_unsigned(std::uint64_t number) {
     if (state_ != State::shape && state_ != State::offsets) return unexpected("a number");
     std::vector<std::uint64_t>& list = state_ == State::shape ? *shape_ : *offsets_;
-    if (list.size() == (state_ == State::shape ? kMaxRank : 2)) refuse_here("the list is too long");
+    if (list.size() == (state_ == State::shape ? kMaxRank : 2)) refuse_entry("the list is too long");
     if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      refuse_here("the number " + std::to_string(number) + " is too large");
+      refuse_entry("the number " + std::to_string(number) + " is too large");
     }
     list.push_back(number);
     return true;
@@ -117,7 +117,7 @@ class HeaderReader {
  private:
   enum class State { start, root, metadata, tensor, shape, offsets };
 
-  [[noreturn]] void refuse_here(const std::string& found) const {
+  [[noreturn]] void refuse_entry(const std::string& found) const {
     const bool in_tensor = state_ >= State::tensor;
     std::string where =
         place_ + ", header entry " + json_string((in_tensor ? tensor_.name : key_).substr(0, 100));
@@ -125,12 +125,12 @@ class HeaderReader {
     refuse(where, found);
   }
 
-  bool unexpected(const std::string& what) const { refuse_here(what + " is unexpected or repeated here"); }
+  bool unexpected(const std::string& what) const { refuse_entry(what + " is unexpected or repeated here"); }
 
   void add_tensor() {
     key_.clear();
-    if (!type_ || !shape_ || !offsets_) refuse_here("dtype, shape or data_offsets is missing");
-    if (offsets_->size() != 2) refuse_here("data_offsets has not two numbers");
+    if (!type_ || !shape_ || !offsets_) refuse_entry("dtype, shape or data_offsets is missing");
+    if (offsets_->size() != 2) refuse_entry("data_offsets has not two numbers");
     tensor_.type = *type_;
     tensor_.shape.assign(shape_->begin(), shape_->end());
     tensor_.begin = (*offsets_)[0];

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "formats/pt2/exported_program.h"
 #include "kindling/formats/safetensors.h"
 
 // The instructions of pickles, protocol 2, that make a value on the machine's stack.
@@ -18,5 +19,9 @@ std::string pickled_tuple(std::span<const std::int64_t> numbers);
 // In row order, from the beginning of a storage of its own size: _rebuild_tensor_v2(storage, offset, sizes,
 // strides, needs a gradient, hooks).
 std::string pickled_tensor_of(const TensorToWrite& tensor, std::size_t storage);
+
+// The bytes of a file that Python's torch.load reads (weights_only=True) as `tree`, whose leaves are these
+// tensors, in order. Their names do not matter.
+std::string torch_file_of(const ProgramTree& tree, std::span<const TensorToWrite> leaves);
 
 }  // namespace kindling

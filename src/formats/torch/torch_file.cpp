@@ -4,21 +4,241 @@
 #include <atomic>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "base/error_kind.h"
-#include "formats/pickle.h"
-#include "formats/safetensors_layout.h"
-#include "formats/torch_optimizer_state.h"
-#include "formats/torch_tensors.h"
+#include "formats/safetensors/safetensors_layout.h"
+#include "formats/torch/pickle.h"
+#include "formats/torch/torch_tensor_list.h"
 #include "formats/zip_archive.h"
 #include "formats/zip_layout.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
+#include "kindling/base/suggest.h"
+#include "kindling/formats/torch_optimizer.h"
 
 namespace kindling {
 namespace {
+
+using Kind = PickleValue::Kind;
+
+bool is_state_dict(const Pickle& pickle, const PickleValue& value) {
+  if (value.kind != Kind::dict) return false;
+  for (std::size_t i = 0; i < value.items.size(); i += 2)
+    if (pickle[value.items[i]].kind != Kind::text || pickle[value.items[i + 1]].kind != Kind::tensor)
+      return false;
+  return true;
+}
+
+std::vector<std::string> names_of_state_dicts(const Pickle& pickle, const PickleValue& dict) {
+  std::vector<std::string> names;
+  for_each_named(pickle, dict, [&](std::string_view name, const PickleValue& value) {
+    if (!value.items.empty() && is_state_dict(pickle, value)) names.push_back(quoted_key(name));
+  });
+  return names;
+}
+
+[[noreturn]] void refuse_nested(const std::vector<std::string>& names, const std::string& place,
+                                const std::string& found) {
+  throw CheckpointError({.place = place,
+                         .found = found,
+                         .wanted = names.size() == 1 ? "the key " + names[0] + ", under which there is one"
+                                                     : "one of the keys of state dicts: " + list_names(names),
+                         .remedy = "name it: --key of kindling import, or the key of load_state_file"});
+}
+
+// Says what keeps a value from being a state dict.
+[[noreturn]] void refuse_value(const Pickle& pickle, const PickleValue& value, const std::string& place) {
+  if (value.kind != Kind::dict) refuse_torch(place, "", "it holds " + described(value), "a state dict");
+  for (std::size_t i = 0; i < value.items.size(); i += 2) {
+    const PickleValue &name = pickle[value.items[i]], &entry = pickle[value.items[i + 1]];
+    if (name.kind != Kind::text)
+      refuse_torch(place, "", "a key is " + described(name), "the name of a tensor");
+    if (entry.kind != Kind::tensor)
+      refuse_torch(place, ", entry " + quoted_key(name.text), "it is " + described(entry), "a tensor");
+  }
+  refuse_torch(place, "", "it holds no state dict");
+}
+
+const PickleValue& state_dict_in(const Pickle& pickle, const std::string& key, const std::string& place) {
+  const PickleValue& all = pickle.result();
+  const std::vector<std::string> names =
+      all.kind == Kind::dict ? names_of_state_dicts(pickle, all) : std::vector<std::string>{};
+  const PickleValue* value = key.empty() ? &all : nullptr;
+  if (!key.empty() && all.kind == Kind::dict)
+    for_each_named(pickle, all, [&](std::string_view name, const PickleValue& one) {
+      if (name == key) value = &one;  // the last one counts, as in Python
+    });
+  if (value != nullptr && is_state_dict(pickle, *value)) return *value;
+  if (!names.empty())
+    refuse_nested(names, place,
+                  key.empty() ? "it is no state dict by itself"
+                              : "there is no state dict under the key " + quoted_key(key));
+  if (value == nullptr) refuse_torch(place, "", "there is no entry with the key " + quoted_key(key));
+  refuse_value(pickle, *value, place);
+}
+
+// The tensors of the state dict that a pickle is, or that is under a key of it. Everything has been checked:
+// they fit into their storages, and all of them together are no more than what storages that are shared
+// account for. Throws CheckpointError.
+std::vector<TorchTensor> state_dict_tensors(const Pickle& pickle, const std::string& key,
+                                            const TorchStorages& storages, const std::string& place) {
+  TorchTensorList tensors(pickle, storages, place);
+  for_each_named(pickle, state_dict_in(pickle, key, place),
+                 [&](std::string_view name, const PickleValue& value) { tensors.add(name, value); });
+  return tensors.take();
+}
+
+// The optimizer's state dict that a pickle is, or that is under a key of it.
+struct OptimizerInPickle {
+  std::vector<TorchTensor> tensors;
+  std::vector<TorchOptimizerGroup> groups;
+  std::vector<TorchOptimizerEntry> state;
+};
+
+inline const std::string kOptimizerRemedy =
+    "save it in Python with torch.save(optimizer.state_dict(), path), of an optimizer of torch.optim";
+
+constexpr std::string_view kStateKey = "state", kGroupsKey = "param_groups", kParametersKey = "params",
+                           kRateKey = "lr";
+
+const PickleValue* entry_of(const Pickle& pickle, const PickleValue& dict, std::string_view key) {
+  const PickleValue* found = nullptr;  // the last one counts, as in Python
+  if (dict.kind == PickleValue::Kind::dict)
+    for_each_named(pickle, dict, [&](std::string_view name, const PickleValue& value) {
+      if (name == key) found = &value;
+    });
+  return found;
+}
+
+bool is_number(const PickleValue& value) {
+  return value.kind == PickleValue::Kind::integer || value.kind == PickleValue::Kind::real;
+}
+double number_of(const PickleValue& value) {
+  return value.kind == PickleValue::Kind::real ? value.real : static_cast<double>(value.integer);
+}
+
+class OptimizerReader {
+ public:
+  using Kind = PickleValue::Kind;
+
+  OptimizerReader(const Pickle& pickle, const TorchStorages& storages, const std::string& place)
+      : pickle_(pickle), place_(place), tensors_(pickle, storages, place) {}
+
+  OptimizerInPickle read(const std::string& key) {
+    const PickleValue& dict = optimizer_at(key);
+    for (const PickleValue::Place group : entry_of(pickle_, dict, kGroupsKey)->items)
+      read_group(pickle_[group]);
+    const PickleValue& state = *entry_of(pickle_, dict, kStateKey);
+    for (std::size_t i = 0; i < state.items.size(); i += 2)
+      read_state(pickle_[state.items[i]], pickle_[state.items[i + 1]]);
+    found_.tensors = tensors_.take();
+    return std::move(found_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& where, const std::string& found, const std::string& wanted = "",
+                           const std::string& remedy = kOptimizerRemedy) const {
+    throw CheckpointError({.place = place_ + where, .found = found, .wanted = wanted, .remedy = remedy});
+  }
+
+  bool is_optimizer(const PickleValue& value) const {
+    const PickleValue *state = entry_of(pickle_, value, kStateKey),
+                      *groups = entry_of(pickle_, value, kGroupsKey);
+    return state != nullptr && groups != nullptr && state->kind == Kind::dict && groups->kind == Kind::list;
+  }
+
+  const PickleValue& optimizer_at(const std::string& key) const {
+    const PickleValue& all = pickle_.result();
+    const PickleValue* const value = key.empty() ? &all : entry_of(pickle_, all, key);
+    if (value != nullptr && is_optimizer(*value)) return *value;
+    std::vector<std::string> names;
+    if (all.kind == Kind::dict)
+      for_each_named(pickle_, all, [&](std::string_view name, const PickleValue& one) {
+        if (is_optimizer(one)) names.push_back(quoted_key(name));
+      });
+    const std::string found = key.empty() ? "it is no optimizer's state dict by itself"
+                                          : "there is none under the key " + quoted_key(key);
+    if (names.empty()) refuse("", found, "a dict of \"state\" and \"param_groups\"");
+    refuse("", found, "one of the keys of optimizers: " + list_names(names), "name the key");
+  }
+
+  void read_group(const PickleValue& group) {
+    const std::string where = ", group " + std::to_string(found_.groups.size());
+    const PickleValue* const parameters = entry_of(pickle_, group, kParametersKey);
+    if (parameters == nullptr || parameters->kind != Kind::list) refuse(where, "it has no list \"params\"");
+    TorchOptimizerGroup& read = found_.groups.emplace_back();
+    for (const PickleValue::Place place : parameters->items) {
+      const PickleValue& number = pickle_[place];
+      if (number.kind != Kind::integer || !parameters_.insert(number.integer).second)
+        refuse(where, "\"params\" are no numbers that differ");
+      read.parameters.push_back(number.integer);
+    }
+    for_each_named(pickle_, group, [&](std::string_view name, const PickleValue& value) {
+      if (name == kRateKey && value.kind == Kind::tensor)
+        refuse(where, "its lr is a tensor", "a number", "save it in Python with float(group[\"lr\"])");
+      take_option(read.options, std::string(name), value);
+    });
+  }
+
+  void take_option(TorchOptions& options, const std::string& name, const PickleValue& value) const {
+    options.erase(name);  // the last one counts, as in Python
+    if (value.kind == Kind::boolean)
+      options[name] = value.integer != 0;
+    else if (value.kind == Kind::integer)
+      options[name] = value.integer;
+    else if (value.kind == Kind::real)
+      options[name] = value.real;
+    else if ((value.kind == Kind::tuple || value.kind == Kind::list) && name != kParametersKey)
+      take_numbers(options, name, value);
+  }
+
+  void take_numbers(TorchOptions& options, const std::string& name, const PickleValue& values) const {
+    std::vector<double> numbers;
+    for (const PickleValue::Place place : values.items) {
+      if (!is_number(pickle_[place])) return;
+      numbers.push_back(number_of(pickle_[place]));
+    }
+    options[name] = std::move(numbers);
+  }
+
+  void read_state(const PickleValue& parameter, const PickleValue& values) {
+    if (parameter.kind != Kind::integer || !parameters_.contains(parameter.integer))
+      refuse(", \"state\"", "it has a key that is the number of no parameter");
+    const std::string number = std::to_string(parameter.integer), where = ", parameter " + number;
+    if (values.kind != Kind::dict) refuse(where, "its state is " + described(values), "a dict");
+    if (!with_state_.insert(parameter.integer).second) refuse(where, "its state is there twice");
+    for_each_named(pickle_, values, [&](std::string_view name, const PickleValue& value) {
+      TorchOptimizerEntry entry{.parameter = parameter.integer, .name = std::string(name)};
+      if (value.kind == Kind::none) return;  // as PyTorch before 2.0 marks a momentum that has not begun
+      if (value.kind == Kind::tensor) {
+        entry.tensor = tensors_.size();
+        tensors_.add(number + "." + entry.name, value);
+      } else if (is_number(value)) {
+        entry.number = number_of(value);
+      } else {
+        refuse(where, "its state " + quoted_key(name) + " is " + described(value), "a tensor or a number");
+      }
+      found_.state.push_back(std::move(entry));
+    });
+  }
+
+  const Pickle& pickle_;
+  const std::string& place_;
+  TorchTensorList tensors_;
+  OptimizerInPickle found_;
+  std::unordered_set<std::int64_t> parameters_, with_state_;  // their numbers
+};
+
+// Checked as TorchTensorList does. Throws CheckpointError.
+OptimizerInPickle optimizer_in(const Pickle& pickle, const std::string& key, const TorchStorages& storages,
+                               const std::string& place) {
+  return OptimizerReader(pickle, storages, place).read(key);
+}
 
 using namespace std::string_view_literals;
 

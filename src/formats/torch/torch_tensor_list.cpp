@@ -1,11 +1,11 @@
-#include "formats/torch_tensor_list.h"
+#include "formats/torch/torch_tensor_list.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 
 #include "base/utf8.h"
-#include "formats/safetensors_layout.h"
+#include "formats/safetensors/safetensors_layout.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 

@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "formats/pickle.h"
+#include "formats/torch/pickle.h"
 #include "kindling/formats/torch_file.h"
 
 namespace kindling {

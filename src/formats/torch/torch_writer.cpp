@@ -4,9 +4,9 @@
 
 #include "base/error_kind.h"
 #include "base/utf8.h"
-#include "formats/pickle.h"
-#include "formats/pickle_text.h"
-#include "formats/safetensors_layout.h"
+#include "formats/safetensors/safetensors_layout.h"
+#include "formats/torch/pickle.h"
+#include "formats/torch/pickle_text.h"
 #include "formats/zip_writer.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "graph/device_graph.h"
+#include "graph/device/device_graph.h"
 
 namespace kindling {
 namespace {

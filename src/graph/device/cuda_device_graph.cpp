@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "graph/device_graph.h"
+#include "graph/device/device_graph.h"
 
 namespace kindling {
 namespace {

@@ -1,6 +1,6 @@
-#include "graph/device_graph.h"
+#include "graph/device/device_graph.h"
 
-#include "graph/side_stream.h"
+#include "graph/device/side_stream.h"
 
 namespace kindling {
 

@@ -1,4 +1,4 @@
-#include "graph/device_replay.h"
+#include "graph/device/device_replay.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "graph/backward_on_this_thread.h"
-#include "graph/operator_effects.h"
-#include "graph/storage_bytes.h"
-#include "graph/tensor_uses.h"
+#include "graph/device/backward_on_this_thread.h"
+#include "graph/recording/operator_effects.h"
+#include "graph/recording/tensor_uses.h"
+#include "tensors/storage_bytes.h"
 
 namespace kindling {
 namespace {

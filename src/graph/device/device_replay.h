@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "graph/device_graph.h"
-#include "graph/recording.h"
-#include "graph/step_replay.h"
-#include "graph/watched_memory.h"
+#include "graph/device/device_graph.h"
+#include "graph/recording/recording.h"
+#include "graph/recording/step_replay.h"
+#include "graph/recording/watched_memory.h"
 
 namespace kindling {
 

@@ -1,4 +1,4 @@
-#include "graph/side_stream.h"
+#include "graph/device/side_stream.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>

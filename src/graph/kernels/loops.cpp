@@ -1,4 +1,4 @@
-#include "graph/pooling_kernels.h"
+#include "graph/kernels/loops.h"
 
 #include <algorithm>
 #include <array>
@@ -7,13 +7,118 @@
 #include <map>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "graph/number_of_bits.h"
-
-namespace kindling::fast {
+namespace kindling::loops {
 namespace {
 
-// Of an axis, the numbers that a window covers.
+// The value of a float32 or of the bits of a bfloat16.
+float number(float x) { return x; }
+float number(std::uint16_t x) { return std::bit_cast<float>(std::uint32_t{x} << 16); }
+
+}  // namespace
+
+void relu(const float* x, float* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = x[i] < 0 ? 0 : x[i];
+}
+
+void relu_backward(const float* gradient, const float* x, float* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = gradient[i];  // read unconditionally, which avoids a branch
+    out[i] = x[i] <= 0 ? 0 : value;
+  }
+}
+
+template <class T>
+void relu_backward_of_planes(const Images& images, const T* gradient, const T* x, T* out) {
+  for (std::int64_t image = 0; image < images.batch; ++image, gradient += images.channels * images.num_places)
+    for (std::int64_t place = 0; place < images.num_places;
+         ++place, x += images.channels, out += images.channels)
+      for (std::int64_t channel = 0; channel < images.channels; ++channel) {
+        const T value = gradient[channel * images.num_places + place];
+        out[channel] = number(x[channel]) <= 0 ? T{0} : value;
+      }
+}
+template void relu_backward_of_planes(const Images&, const float*, const float*, float*);
+template void relu_backward_of_planes(const Images&, const std::uint16_t*, const std::uint16_t*,
+                                      std::uint16_t*);
+
+namespace {
+
+constexpr int kLevels = 4;
+
+// Sums blocks of rows and then the sums of blocks, so that rounding errors grow with the logarithm of the
+// number of rows. Each row has `lanes` neighbouring numbers.
+template <std::size_t lanes>
+std::array<float, lanes> cascade_sum(const float* x, std::int64_t rows, std::int64_t stride) {
+  const int bits = rows > 1 ? static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows) - 1)) : 0;
+  const int power = std::max(4, bits / kLevels);
+  const std::int64_t step = std::int64_t{1} << power, mask = step - 1;
+  std::array<std::array<float, lanes>, kLevels> sums{};
+  const auto add_row = [&](std::int64_t row) {
+    for (std::size_t j = 0; j < lanes; ++j) sums[0][j] += x[row * stride + static_cast<std::int64_t>(j)];
+  };
+  std::int64_t row = 0;
+  while (row + step <= rows) {
+    for (std::int64_t i = 0; i < step; ++i) add_row(row++);
+    for (std::size_t level = 1; level < kLevels; ++level) {
+      for (std::size_t j = 0; j < lanes; ++j) sums[level][j] += sums[level - 1][j];
+      sums[level - 1] = {};
+      if ((row & (mask << (level * static_cast<std::size_t>(power)))) != 0) break;
+    }
+  }
+  while (row < rows) add_row(row++);
+  for (std::size_t level = 1; level < kLevels; ++level)
+    for (std::size_t j = 0; j < lanes; ++j) sums[0][j] += sums[level][j];
+  return sums[0];
+}
+
+// Sums one column in four interleaved sums.
+float interleaved_sum(const float* x, std::int64_t rows, std::int64_t stride) {
+  constexpr std::int64_t kSums = 4;
+  std::array<float, kSums> sums{};
+  for (std::size_t k = 0; k < kSums; ++k)
+    sums[k] = cascade_sum<1>(x + static_cast<std::int64_t>(k) * stride, rows / kSums, stride * kSums)[0];
+  for (std::int64_t row = rows / kSums * kSums; row < rows; ++row) sums[0] += x[row * stride];
+  return sums[0] + sums[1] + sums[2] + sums[3];
+}
+
+}  // namespace
+
+void sum_rows(const float* x, float* out, std::int64_t rows, std::int64_t columns, std::int64_t group) {
+  const std::int64_t grouped = columns / group * group;
+  std::int64_t first = 0;
+  const auto sum_some = [&]<std::size_t lanes>(std::integral_constant<std::size_t, lanes>) {
+    for (; first + static_cast<std::int64_t>(lanes) <= grouped; first += lanes) {
+      const auto sums = cascade_sum<lanes>(x + first, rows, columns);
+      std::copy(sums.begin(), sums.end(), out + first);
+    }
+  };
+  sum_some(std::integral_constant<std::size_t, 16>());  // in registers
+  sum_some(std::integral_constant<std::size_t, 4>());
+  for (; first < columns; ++first) out[first] = interleaved_sum(x + first, rows, columns);
+}
+
+void fill_rows(const float* row, float* out, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    std::memcpy(out + i * columns, row, static_cast<std::size_t>(columns) * sizeof(float));
+}
+
+void squared_difference(const float* x, const float* y, float* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float difference = x[i] - y[i];
+    out[i] = difference * difference;
+  }
+}
+
+void squared_difference_backward(float scale, float gradient, const float* x, const float* y, float* out,
+                                 std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = scale * (x[i] - y[i]) * gradient;
+}
+
+namespace {
+
+// The elements of an axis that a window covers.
 struct Part {
   std::int64_t first, count;
 };
@@ -52,7 +157,7 @@ PoolingWindows::PoolingWindows(const PoolingAxis& rows, const PoolingAxis& colum
 
 namespace {
 
-// Compilers do not make these of loops over single numbers.
+// Vector types, because compilers do not vectorise these loops by themselves.
 constexpr std::int64_t kRegister = 4;
 using Floats = float __attribute__((vector_size(16)));
 using Ints = std::int32_t __attribute__((vector_size(16)));
@@ -70,7 +175,7 @@ Floats side_by_side(const std::uint16_t* x) {
   return std::bit_cast<Floats>(__builtin_convertvector((bits_of<std::uint16_t, Shorts>(x)), Ints) << 16);
 }
 
-// Four lanes; where these are not side by side, `step` apart.
+// Loads four lanes, `step` apart if they are spread.
 template <bool is_spread, class T>
 Floats load(const T* x, std::int64_t step) {
   if constexpr (is_spread)
@@ -97,18 +202,18 @@ void store(Floats value, std::uint16_t* to, std::int64_t step) {
 
 bool has_any(Ints mask) { return (mask[0] | mask[1] | mask[2] | mask[3]) != 0; }
 
-// How far the numbers of two places and of two lanes are from each other.
+// The distances between two places and between two lanes.
 struct Steps {
   std::int64_t place, lane, out_lane;
 };
 
-// So many registers of lanes of one window. Says where a bfloat16 is no number.
+// Pools one window for n registers of lanes. Returns where a bfloat16 is NaN.
 template <std::size_t n, bool is_spread, class T>
 Ints pool(const T* x, Steps steps, const std::vector<std::int32_t>& places, std::int32_t first, T* out,
           std::int64_t* indices) {
   struct Largest {
     Floats value;
-    Ints place;  // behind the first
+    Ints place;  // relative to the first
   };
   std::array<Largest, n> largest;
   const auto numbers = [&](std::int64_t place, std::size_t i) {
@@ -139,7 +244,7 @@ Ints pool(const T* x, Steps steps, const std::vector<std::int32_t>& places, std:
 template <std::size_t n>
 using Registers = std::integral_constant<std::size_t, n>;
 
-// visit(registers, first lane) until all lanes have been visited, some of the last ones twice.
+// Calls visit(registers, first lane) until all lanes have been visited, some of the last ones twice.
 template <class Visit>
 void visit_lanes(std::int64_t count, const Visit& visit) {
   std::int64_t lane = 0;
@@ -149,7 +254,7 @@ void visit_lanes(std::int64_t count, const Visit& visit) {
   if (lane < count) visit(Registers<1>(), count - kRegister);
 }
 
-// Lanes are planes; few of them at a time, from the first window to the last.
+// Lanes are planes: a few of them at a time, from the first window to the last.
 template <class T>
 Ints pool_planes(const PoolingWindows& all, const PoolingImages& images, const T* x, T* out,
                  std::int64_t* indices) {
@@ -167,7 +272,7 @@ Ints pool_planes(const PoolingWindows& all, const PoolingImages& images, const T
   return has_nan;
 }
 
-// Lanes are channels, side by side.
+// Lanes are neighbouring channels.
 template <class T>
 Ints pool_channels(const PoolingWindows& all, const PoolingImages& images, const T* x, T* out,
                    std::int64_t* indices) {
@@ -221,4 +326,4 @@ bool max_pool_backward(const PoolingImages& images, const std::uint16_t* gradien
   return is_other == 0;
 }
 
-}  // namespace kindling::fast
+}  // namespace kindling::loops

@@ -1,4 +1,4 @@
-#include "graph/replay_node.h"
+#include "graph/nodes/replay_node.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
@@ -25,12 +25,12 @@ class FilledStack {
 
 }  // namespace
 
-void WritingNode::run() {
+void OutVariantNode::run() {
   const FilledStack filled(stack_, arguments_);
   op_.redispatchBoxed(kKernels, &stack_);
 }
 
-void MakingNode::run() {
+void FunctionalNode::run() {
   const FilledStack filled(stack_, arguments_);
   op_.redispatchBoxed(kKernels, &stack_);
   std::size_t next = 0;
@@ -45,7 +45,7 @@ void MakingNode::run() {
   }
 }
 
-void MakingNode::adopt(const at::Tensor& result, const at::Tensor& recorded) const {
+void FunctionalNode::adopt(const at::Tensor& result, const at::Tensor& recorded) const {
   if (!recorded.defined()) return;
   TORCH_CHECK(result.defined() && result.sizes() == recorded.sizes() && result.dtype() == recorded.dtype(),
               op_.schema().name(), " gives another kind of result than before");

@@ -19,9 +19,9 @@ class ReplayNode {
 };
 
 // An operator that writes its results where they belong: in place or as `out`.
-class WritingNode : public ReplayNode {
+class OutVariantNode : public ReplayNode {
  public:
-  WritingNode(const c10::OperatorHandle& op, torch::jit::Stack arguments)
+  OutVariantNode(const c10::OperatorHandle& op, torch::jit::Stack arguments)
       : op_(op), arguments_(std::move(arguments)) {}
   void run() override;
 
@@ -31,10 +31,10 @@ class WritingNode : public ReplayNode {
 };
 
 // An operator that makes its results: their memory becomes that of the recorded tensors.
-class MakingNode : public ReplayNode {
+class FunctionalNode : public ReplayNode {
  public:
   // `results`: flat, undefined ones are not wanted.
-  MakingNode(const c10::OperatorHandle& op, torch::jit::Stack arguments, std::vector<at::Tensor> results)
+  FunctionalNode(const c10::OperatorHandle& op, torch::jit::Stack arguments, std::vector<at::Tensor> results)
       : op_(op), arguments_(std::move(arguments)), results_(std::move(results)) {}
   // Throws c10::Error for a result that is not what was recorded.
   void run() override;

@@ -1,8 +1,8 @@
-#include "graph/operator_effects.h"
+#include "graph/recording/operator_effects.h"
 
 #include <algorithm>
 
-#include "graph/operator_kinds.h"
+#include "graph/recording/operator_kinds.h"
 
 namespace kindling {
 namespace {

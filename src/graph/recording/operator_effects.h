@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "graph/recording.h"
+#include "graph/recording/recording.h"
 
 namespace kindling {
 

@@ -1,4 +1,4 @@
-#include "graph/operator_kinds.h"
+#include "graph/recording/operator_kinds.h"
 
 #include <algorithm>
 #include <initializer_list>

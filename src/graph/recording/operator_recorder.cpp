@@ -1,4 +1,4 @@
-#include "graph/operator_recorder.h"
+#include "graph/recording/operator_recorder.h"
 
 #include <ATen/Context.h>
 
@@ -6,13 +6,14 @@
 #include <atomic>
 #include <utility>
 
-#include "graph/operator_kinds.h"
+#include "graph/recording/operator_kinds.h"
+#include "kindling/base/log.h"
 
 namespace kindling {
 namespace {
 
-// LibTorch's key for tensors without memory, which sits below autograd and autocast. No C++ program has a
-// fallback there.
+// LibTorch's dispatch key for tensors without memory, below autograd and autocast. LibTorch registers no
+// fallback for it in C++ programs (docs/library.md).
 constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
 std::atomic<std::uint64_t> calls_on_other_threads{0};
@@ -72,12 +73,16 @@ std::vector<OperatorValue> values_of(Recording& recording, torch::jit::Stack& st
 
 thread_local OperatorRecorder* OperatorRecorder::current_ = nullptr;
 
-// The fallback is registered when it is first needed and then stays: threads may outlive main().
+// Registers the fallback on first use. It is never removed, because threads may outlive main().
 std::string OperatorRecorder::why_not() {
   static const std::string reason = []() -> std::string {
     c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-    if (dispatcher.hasBackendFallbackForDispatchKey(kKey))
-      return "something else in this process records operators";
+    if (dispatcher.hasBackendFallbackForDispatchKey(kKey)) {
+      log_warning(
+          "step_graph: another library in this process has registered a fallback for LibTorch's dispatch key "
+          "Fake, which Kindling needs to record steps: steps run eagerly");
+      return "another library uses LibTorch's dispatch key Fake";
+    }
     [[maybe_unused]] static auto* const kept = new c10::RegistrationHandleRAII(dispatcher.registerFallback(
         kKey, c10::KernelFunction::makeFromBoxedFunction<&OperatorRecorder::record>(), "kindling"));
     return {};

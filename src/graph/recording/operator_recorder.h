@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/recording.h"
+#include "graph/recording/recording.h"
 
 namespace kindling {
 
@@ -19,7 +19,7 @@ class OperatorRecorder {
   OperatorRecorder(const OperatorRecorder&) = delete;
   OperatorRecorder& operator=(const OperatorRecorder&) = delete;
 
-  // Empty where operators can be recorded, else why not.
+  // Returns why operators cannot be recorded; empty if they can. Logs one warning per process if they cannot.
   static std::string why_not();
   // For work whose operators are not all of it: a recording of it, if one is made, is not to be replayed.
   static void refuse(std::string_view reason);

@@ -1,4 +1,4 @@
-#include "graph/recording.h"
+#include "graph/recording/recording.h"
 
 #include <c10/core/CPUAllocator.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "graph/operator_effects.h"
+#include "graph/recording/operator_effects.h"
 
 namespace kindling {
 namespace {
@@ -112,7 +112,7 @@ std::int64_t Recording::place_of(const at::Tensor& tensor, bool is_new) {
   }
   const auto known = storage_of(tensor);
   const std::size_t storage = known ? *known : add_storage(tensor, is_new);
-  TensorPlace place{.storage = storage,
+  TensorLayout place{.storage = storage,
                     .offset = offset_of(tensor) - storages[storage].input_offset,
                     .sizes = tensor.sizes().vec(),
                     .strides = tensor.strides().vec(),

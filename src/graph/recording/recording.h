@@ -17,13 +17,13 @@ namespace kindling {
 
 // Where the elements of a tensor lie, and what they are: all that a tensor over other memory needs to stand
 // for it.
-struct TensorPlace {
+struct TensorLayout {
   std::size_t storage;  // its number in the recording
   std::int64_t offset;  // in bytes; in memory of an input, from the input's first element
   std::vector<std::int64_t> sizes, strides;
   at::ScalarType dtype;
   bool is_wrapped_number;  // which has no say in the type of a result
-  friend bool operator==(const TensorPlace&, const TensorPlace&) = default;
+  friend bool operator==(const TensorLayout&, const TensorLayout&) = default;
 };
 
 // An argument or a result of an operator: tensors by the numbers of their places, everything else as it is.
@@ -64,7 +64,7 @@ class Recording {
   Device device() const noexcept { return device_; }
 
   std::vector<OperatorCall> calls;
-  std::vector<TensorPlace> places;
+  std::vector<TensorLayout> places;
   std::vector<RecordedStorage> storages;
   std::string refusal;  // why it cannot be replayed; empty: nothing speaks against it
   std::size_t num_forward_calls = 0;

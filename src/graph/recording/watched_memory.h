@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "graph/recording.h"
+#include "graph/recording/recording.h"
 
 namespace kindling {
 

@@ -1,4 +1,4 @@
-#include "graph/replay.h"
+#include "graph/replay/replay.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/CPUAllocator.h>
@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/digest.h"
-#include "graph/kept_values.h"
-#include "graph/memory_plan.h"
-#include "graph/replay_builder.h"
-#include "graph/tensor_uses.h"
+#include "graph/recording/digest.h"
+#include "graph/recording/tensor_uses.h"
+#include "graph/replay/memory_plan.h"
+#include "graph/replay/replay_builder.h"
+#include "tensors/tensor_snapshot.h"
 
 namespace kindling {
 namespace {
@@ -56,15 +56,16 @@ bool writes_in_place(ReplayNode& node, const std::vector<at::Tensor>& written) {
 
 }  // namespace
 
-Replay::Replay(const Recording& recording, std::span<const at::Tensor> inputs) : watched_(recording) {
+Replay::Replay(const Recording& recording, std::span<const at::Tensor> inputs, NativeKernels kernels)
+    : watched_(recording) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   {
-    ReplayBuilder builder(recording);
+    ReplayBuilder builder(recording, kernels);
     add_inputs(builder);
     set_inputs(inputs);
     add_outputs(builder);
     changed_ = builder.changed();
-    const KeptValues before(changed_);
+    const TensorSnapshot before(changed_);
     add_nodes(builder);
   }
   for (const at::Tensor& output : outputs_) own_uses_.push_back(num_uses(output));
@@ -123,12 +124,12 @@ std::unique_ptr<ReplayNode> chosen(const ReplayBuilder& builder, ReplayBuilder::
     reference->run();
     adopts = true;
   }
-  if (!nodes.fast) return reference;
+  if (!nodes.native) return reference;
   const auto expected = digests(nodes.results);
-  nodes.fast->run();
+  nodes.native->run();
   if (digests(nodes.results) == expected) {
     adopts = false;
-    return std::move(nodes.fast);
+    return std::move(nodes.native);
   }
   reference->run();
   return reference;
@@ -146,7 +147,9 @@ void Replay::add_nodes(ReplayBuilder& builder) {
   for (const auto& [storage, need] : intermediates) left[need.last].push_back(storage);
   for (ReplayBuilder::Nodes& nodes : builder.nodes()) {
     bool adopts = false;
+    const ReplayNode* const native = nodes.native.get();
     of_calls[nodes.call] = chosen(builder, nodes, adopts);
+    if (native != nullptr && of_calls[nodes.call].get() == native) ++num_native_kernels_;
     if (adopts)
       for (const std::size_t storage : nodes.made) is_adopted[storage] = true;
     for (const std::size_t storage : left[nodes.call]) forget_memory(builder.storage(storage));

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "graph/recording.h"
-#include "graph/replay_builder.h"
-#include "graph/replay_node.h"
-#include "graph/step_replay.h"
-#include "graph/watched_memory.h"
+#include "graph/nodes/replay_node.h"
+#include "graph/recording/recording.h"
+#include "graph/recording/step_replay.h"
+#include "graph/recording/watched_memory.h"
+#include "graph/replay/replay_builder.h"
 
 namespace kindling {
 
@@ -20,9 +20,10 @@ namespace kindling {
 // are those of the work itself to the last bit; its random numbers come from the same generators.
 class Replay : public StepReplay {
  public:
-  // Makes a first run, which finds out the operators that cannot write where they should. Throws c10::Error
-  // when the work cannot be replayed.
-  Replay(const Recording& recording, std::span<const at::Tensor> inputs);
+  // Makes a first run, which finds the operators that cannot write where they should and the native kernels
+  // whose results are not bit-identical. Throws c10::Error if the work cannot be replayed.
+  Replay(const Recording& recording, std::span<const at::Tensor> inputs,
+         NativeKernels kernels = NativeKernels::automatic);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
@@ -40,6 +41,8 @@ class Replay : public StepReplay {
   // Of intermediate results.
   std::size_t num_bytes() const noexcept { return num_bytes_; }
   std::size_t num_nodes() const noexcept { return nodes_.size(); }
+  // Nodes that call none of LibTorch's operators.
+  std::size_t num_native_kernels() const noexcept { return num_native_kernels_; }
 
  private:
   void add_inputs(const ReplayBuilder& builder);
@@ -68,7 +71,7 @@ class Replay : public StepReplay {
   std::vector<c10::Storage> own_outputs_;  // the memory of those that a run makes
   std::vector<std::size_t> own_uses_;      // of the outputs, by the replay itself
   WatchedMemory watched_;
-  std::size_t num_bytes_ = 0;
+  std::size_t num_bytes_ = 0, num_native_kernels_ = 0;
   at::DataPtr memory_;
 };
 

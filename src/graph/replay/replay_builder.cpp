@@ -1,4 +1,4 @@
-#include "graph/replay_builder.h"
+#include "graph/replay/replay_builder.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "graph/fast_node.h"
-#include "graph/operator_kinds.h"
-#include "graph/out_operator.h"
+#include "graph/kernels/native_kernel.h"
+#include "graph/nodes/out_operator.h"
+#include "graph/recording/operator_kinds.h"
 
 namespace kindling {
 namespace {
@@ -36,8 +36,9 @@ c10::Storage memory_for(const RecordedStorage& recorded) {
 
 }  // namespace
 
-ReplayBuilder::ReplayBuilder(const Recording& recording)
+ReplayBuilder::ReplayBuilder(const Recording& recording, NativeKernels kernels)
     : recording_(recording),
+      kernels_(kernels),
       is_output_(recording.storages.size()),
       shared_with_(recording.storages.size()),
       tensors_(recording.places.size()) {
@@ -58,7 +59,7 @@ bool ReplayBuilder::touches(std::size_t call, std::size_t storage) const {
          std::ranges::count(effects_[call].makes, storage) > 0;
 }
 
-bool ReplayBuilder::is_whole(const TensorPlace& place) const {
+bool ReplayBuilder::is_whole(const TensorLayout& place) const {
   const RecordedStorage& storage = recording_.storages[place.storage];
   std::size_t num_bytes = c10::elementSize(place.dtype);
   for (const std::int64_t size : place.sizes) num_bytes *= static_cast<std::size_t>(size);
@@ -72,12 +73,12 @@ void ReplayBuilder::share_copies() {
 }
 
 void ReplayBuilder::share_copy(std::size_t number) {
-  const auto place_of = [&](std::size_t argument) -> const TensorPlace& {
+  const auto place_of = [&](std::size_t argument) -> const TensorLayout& {
     const auto& places = recording_.calls[number].arguments[argument].places;
     return recording_.places[static_cast<std::size_t>(places.front())];
   };
-  const TensorPlace &to = place_of(0), &from = place_of(1);
-  TensorPlace moved = from;
+  const TensorLayout &to = place_of(0), &from = place_of(1);
+  TensorLayout moved = from;
   moved.storage = to.storage;
   if (to.storage == from.storage || moved != to || !is_whole(to) || !is_whole(from) ||
       is_output_[from.storage] || shared_with_[to.storage] != to.storage)
@@ -100,7 +101,7 @@ at::Tensor ReplayBuilder::tensor(std::int64_t number) {
   if (number == OperatorValue::kUndefined) return {};
   at::Tensor& tensor = tensors_[static_cast<std::size_t>(number)];
   if (tensor.defined()) return tensor;
-  const TensorPlace& place = recording_.places[static_cast<std::size_t>(number)];
+  const TensorLayout& place = recording_.places[static_cast<std::size_t>(number)];
   tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storages_[place.storage]),
                                                     c10::DispatchKeySet(c10::DispatchKey::CPU),
                                                     c10::scalarTypeToTypeMeta(place.dtype));
@@ -148,22 +149,22 @@ ReplayBuilder::Nodes ReplayBuilder::nodes_of(std::size_t number) {
   const OperatorEffects& effects = effects_[number];
   Nodes nodes{.call = number};
   if (effects.makes.empty()) {
-    nodes.writing = std::make_unique<WritingNode>(call.op, arguments(call));
+    nodes.writing = std::make_unique<OutVariantNode>(call.op, arguments(call));
     return nodes;
   }
   for (const std::size_t storage : effects.makes) nodes.made.push_back(shared_with_[storage]);
   if (only_makes_memory(call.op)) return nodes;
   nodes.results = results(call);
-  nodes.making = std::make_unique<MakingNode>(call.op, arguments(call), nodes.results);
+  nodes.making = std::make_unique<FunctionalNode>(call.op, arguments(call), nodes.results);
   const bool are_defined = std::ranges::all_of(call.results, [](const OperatorValue& result) {
     return result.kind == OperatorValue::Kind::tensor && result.places.front() >= 0;
   });
   if (!are_defined || !effects.writes.empty()) return nodes;
   torch::jit::Stack stack = arguments(call);
-  nodes.fast = fast_node(call.op, stack, nodes.results);
+  if (kernels_ != NativeKernels::off) nodes.native = native_kernel(call.op, stack, nodes.results);
   if (const auto out = out_operator(call.op)) {
     for (const at::Tensor& result : nodes.results) stack.push_back(result);
-    nodes.writing = std::make_unique<WritingNode>(*out, std::move(stack));
+    nodes.writing = std::make_unique<OutVariantNode>(*out, std::move(stack));
   }
   return nodes;
 }

@@ -8,23 +8,24 @@
 #include <span>
 #include <vector>
 
-#include "graph/memory_plan.h"
-#include "graph/operator_effects.h"
-#include "graph/recording.h"
-#include "graph/replay_node.h"
+#include "graph/kernels/native_kernel.h"
+#include "graph/nodes/replay_node.h"
+#include "graph/recording/operator_effects.h"
+#include "graph/recording/recording.h"
+#include "graph/replay/memory_plan.h"
 
 namespace kindling {
 
 // What a replay is made of: tensors for the places of a recording, and nodes for its calls.
 class ReplayBuilder {
  public:
-  explicit ReplayBuilder(const Recording& recording);
+  ReplayBuilder(const Recording& recording, NativeKernels kernels);
 
   // The nodes that a call can be made by, nullptr where it has no such one; none at all: memory is all that
   // it makes.
   struct Nodes {
     std::size_t call;
-    std::unique_ptr<ReplayNode> fast{};     // if it turns out to give the same bits
+    std::unique_ptr<ReplayNode> native{};   // used if its results are bit-identical
     std::unique_ptr<ReplayNode> writing{};  // results where they belong, if it turns out to do so
     std::unique_ptr<ReplayNode> making{};
     std::vector<at::Tensor> results{};
@@ -49,13 +50,14 @@ class ReplayBuilder {
   void share_copies();
   void share_copy(std::size_t call);
   bool touches(std::size_t call, std::size_t storage) const;
-  bool is_whole(const TensorPlace& place) const;
+  bool is_whole(const TensorLayout& place) const;
   c10::IValue argument(const OperatorValue& value);
   torch::jit::Stack arguments(const OperatorCall& call);
   std::vector<at::Tensor> results(const OperatorCall& call);
   Nodes nodes_of(std::size_t call);
 
   const Recording& recording_;
+  NativeKernels kernels_;
   std::vector<OperatorEffects> effects_;
   std::vector<bool> is_needed_, is_output_;
   std::vector<std::size_t> shared_with_;  // by storage: the one whose memory it is

@@ -1,26 +1,242 @@
-#include "kindling/programs/compiled_package.h"
+#include "kindling/interop/compiled_package.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <algorithm>
+#include <exception>
+#include <filesystem>
 #include <limits>
+#include <map>
+#include <memory>
 #include <numeric>
+#include <set>
+#include <span>
 #include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
 
+#include "formats/pt2/exported_program.h"
+#include "interop/run/exported_module_program.h"
+#include "interop/run/program_inputs.h"
+#include "interop/run/program_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 #include "kindling/base/number_text.h"
+#include "kindling/base/suggest.h"
+#include "kindling/base/text.h"
 #include "kindling/nn/evaluation_guard.h"
-#include "programs/compiled_code.h"
-#include "programs/exported_module_program.h"
-#include "programs/package_values.h"
-#include "programs/program_types.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
+
+// A package of AOTInductor: code, and the tensors that it takes besides its inputs. Knows no programs. What
+// LibTorch throws comes as CheckpointError.
+class CompiledCode {
+ public:
+  explicit CompiledCode(const std::filesystem::path& path);
+
+  const std::string& place() const noexcept { return place_; }  // for messages
+  at::Device device() const noexcept { return device_; }
+
+  // By the names that the weights had in Python. What the code computes once of others is not among them.
+  // The tensors are the code's own: valid until the next replace().
+  std::map<std::string, at::Tensor> constants() const;
+
+  // Copies of all constants(), from any device, take their place at once; their shapes and dtypes fit.
+  void replace(const std::map<std::string, at::Tensor>& values);
+
+  // The inputs lie in memory as they did when it was compiled: the code does not ask.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
+
+ private:
+  std::string place_;
+  std::unique_ptr<torch::inductor::AOTIModelPackageLoader> loader_;
+  at::Device device_ = at::kCPU;
+};
+
 namespace {
+
+// LibTorch's part throws errors of several kinds, some of many lines.
+template <class Call>
+auto named(const std::string& place, Call call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    throw CheckpointError(
+        {.place = place,
+         .found = "LibTorch says: " + one_line(text.substr(0, text.find('\n'))),
+         .wanted = "a package of torch._inductor.aoti_compile_and_package, compiled for this kind of machine",
+         .remedy = "compile it again, with a PyTorch of LibTorch's version"});
+  }
+}
+
+}  // namespace
+
+CompiledCode::CompiledCode(const std::filesystem::path& path) : place_(path.string()) {
+  if (!std::filesystem::is_regular_file(path))
+    throw CheckpointError({.place = place_, .found = "there is no such file"});
+  named(place_, [&] {
+    loader_ = std::make_unique<torch::inductor::AOTIModelPackageLoader>(path.string());
+    device_ = at::Device(loader_->get_metadata()["AOTI_DEVICE_KEY"]);
+  });
+}
+
+std::map<std::string, at::Tensor> CompiledCode::constants() const {
+  return named(place_, [&] {
+    const auto constants = loader_->get_runner()->extract_constants_map(/*use_inactive=*/false);
+    return std::map<std::string, at::Tensor>(constants.begin(), constants.end());
+  });
+}
+
+// There are two sets of constants, of which the code takes the active one. An update fills the other one, so
+// that calls under way keep theirs; they change places between two calls. What the code computes once of its
+// constants, it computes again in the first call that follows.
+void CompiledCode::replace(const std::map<std::string, at::Tensor>& values) {
+  const at::NoGradGuard no_grad;
+  named(place_, [&] {
+    torch::inductor::AOTIModelContainerRunner& runner = *loader_->get_runner();
+    const std::map<std::string, at::Tensor> now = constants();
+    std::unordered_map<std::string, at::Tensor> by_inner_name;
+    const auto names = runner.getConstantNamesToOriginalFQNs();
+    for (const auto& [inner_name, name] : names) {
+      const auto known = now.find(name);
+      if (known == now.end()) continue;  // computed
+      const at::Tensor& old = known->second;
+      // The update copies a value's whole storage, and takes its strides: a tensor with nothing around it,
+      // laid out as the code was compiled for.
+      by_inner_name[inner_name] =
+          at::empty_strided(old.sizes(), old.strides(), old.options()).copy_(values.at(name));
+    }
+    runner.update_constant_buffer(by_inner_name, /*use_inactive=*/true, /*validate_full_updates=*/true);
+    runner.swap_constant_buffer();
+    // On a device, kernels of earlier calls may still read the old ones. And where some are computed, the
+    // next update would look at those that are freed.
+    if (device_.is_cpu() && names.size() == now.size()) runner.free_inactive_constant_buffer();
+  });
+}
+
+std::vector<at::Tensor> CompiledCode::run(const std::vector<at::Tensor>& inputs) {
+  return named(place_, [&] { return loader_->run(inputs); });
+}
+
+namespace {
+
+void add_names(const ProgramArgument& argument, std::set<std::string>& names) {
+  if (const auto* tensor = std::get_if<TensorName>(&argument.value)) names.insert(tensor->name);
+  if (const auto* list = std::get_if<ProgramList>(&argument.value))
+    for (const ProgramArgument& item : list->items) add_names(item, names);
+}
+
+// The values that some operator takes, or that are outputs.
+std::set<std::string> used_names(const ExportedProgram& program) {
+  std::set<std::string> names;
+  for (const ProgramNode& node : program.nodes)
+    for (const ProgramNode::Input& input : node.inputs) add_names(input.argument, names);
+  for (const ProgramOutput& output : program.outputs) add_names(output.argument, names);
+  return names;
+}
+
+// Which outputs in evaluation mode depend on. Batch norms count their batches for training alone.
+bool can_matter(const ProgramInput& input, const std::set<std::string>& used) {
+  return !input.target.ends_with("num_batches_tracked") &&
+         used.contains(std::get<TensorName>(input.argument.value).name);
+}
+
+// Constants, and buffers that are part of no state dict, are always those of the file.
+bool can_change(const ProgramInput& input) {
+  return input.kind == ProgramInput::Kind::parameter ||
+         (input.kind == ProgramInput::Kind::buffer && input.is_persistent);
+}
+
+// That were not in the program when it was exported: what Python made constants of while it compiled.
+bool is_added_by_python(const std::string& name) {
+  constexpr std::string_view kBeginnings[] = {"_tensor_constant", "lifted_tensor_", "constant"};
+  return std::ranges::any_of(kBeginnings, [&](std::string_view beginning) {
+    return name.starts_with(beginning) && name.size() > beginning.size() &&
+           name.find_first_not_of("0123456789", beginning.size()) == std::string::npos;
+  });
+}
+
+using Constants = std::map<std::string, at::Tensor>;
+
+// Of each weight, in their order.
+std::vector<const ProgramInput*> inputs_of_weights(const ExportedProgram& program) {
+  std::vector<const ProgramInput*> inputs;
+  for (const ProgramInput& input : program.inputs)
+    if (input.kind != ProgramInput::Kind::user) inputs.push_back(&input);
+  return inputs;
+}
+
+void require_same_types(const Constants& values, const Constants& constants, const std::string& place) {
+  std::vector<std::string> misfits;
+  for (const auto& [name, value] : values) {
+    const at::Tensor& constant = constants.at(name);
+    if (value.sizes() != constant.sizes() || value.scalar_type() != constant.scalar_type())
+      misfits.push_back(name + " (" + type_text(value) + ", there " + type_text(constant) + ")");
+  }
+  if (!misfits.empty())
+    throw CheckpointError(
+        {.place = place,
+         .found = "the model's weights are not those of the package: " + list_names(misfits),
+         .wanted = "the same shapes and dtypes",
+         .remedy = "compile the program that the model was loaded from"});
+}
+
+// Tied weights have one place, under one of their names.
+void require_constant_for_all(const ExportedProgram& program, std::span<const at::Tensor> weights,
+                              const Constants& values, const std::string& place) {
+  std::set<const void*> placed;
+  for (const auto& [name, value] : values) placed.insert(value.unsafeGetTensorImpl());
+  const std::set<std::string> used = used_names(program);
+  const std::vector<const ProgramInput*> inputs = inputs_of_weights(program);
+  std::vector<std::string> left;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (can_change(*inputs[i]) && can_matter(*inputs[i], used) &&
+        !placed.contains(weights[i].unsafeGetTensorImpl()))
+      left.push_back(inputs[i]->target);
+  if (!left.empty())
+    throw CheckpointError(
+        {.place = place,
+         .found = "its code has values of its own for " + list_names(left),
+         .wanted = "a place for every weight of the model",
+         .remedy = "compile the model's own program with inductor_configs={\"always_keep_tensor_constants\": "
+                   "True}, and without freezing"});
+}
+
+// The values of all constants of a package's code, by their names: of a program's weights, which come in the
+// order of program.inputs without the user's. Throws CheckpointError unless each constant is one of these, of
+// the same shape and dtype, and each weight that the outputs depend on has a constant.
+Constants values_for(const CompiledCode& code, const ExportedProgram& program,
+                     std::span<const at::Tensor> weights) {
+  const Constants constants = code.constants();
+  const std::vector<const ProgramInput*> inputs = inputs_of_weights(program);
+  Constants values;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (constants.contains(inputs[i]->target)) values[inputs[i]->target] = weights[i];
+  std::vector<std::string> unknown;
+  for (const auto& [name, constant] : constants)
+    if (is_added_by_python(name))
+      values.emplace(name, constant);
+    else if (!values.contains(name))
+      unknown.push_back(name);
+  if (!unknown.empty())
+    throw CheckpointError(
+        {.place = code.place(),
+         .found = "its code takes " + list_names(unknown) + ", which the model does not have",
+         .wanted = "a package of the model's own program",
+         .remedy = "compile the program that the model was loaded from, without freezing"});
+  require_same_types(values, constants, code.place());
+  require_constant_for_all(program, weights, values, code.place());
+  return values;
+}
 
 // Of the largest value. Compiled code adds up in another order, and layer by layer that grows; what was
 // compiled from another program, or in training mode, is no nearer than the model's own values are large.
@@ -54,7 +270,7 @@ at::Tensor in_memory_order(const at::Tensor& tensor, const std::vector<std::int6
 }
 
 // Of the example's shape. Numbers that are an index somewhere fit as 0.
-at::Tensor made_up(const ProgramTensor& like) {
+at::Tensor synthetic_input(const ProgramTensor& like) {
   std::vector<std::int64_t> sizes;
   for (const ProgramSize& size : like.sizes) sizes.push_back(size.number);
   const at::ScalarType type = scalar_type_of(like.type);
@@ -115,14 +331,14 @@ std::vector<at::Tensor> CompiledPackage::Impl::run(std::span<const at::Tensor> g
 
 void CompiledPackage::Impl::compare_with(ExportedModule& model) const {
   const EvaluationGuard evaluation(model);
-  std::vector<at::Tensor> here, there;
+  std::vector<at::Tensor> package_inputs, model_inputs;
   const auto& weights = model.program_->weights.tensors;
   for (const ProgramInputs::Input& input : inputs.all()) {
-    const at::Tensor made = made_up(input.tensor);
-    here.push_back(made.to(code->device()));
-    there.push_back(weights.empty() ? made : made.to(weights[0].device()));
+    const at::Tensor made = synthetic_input(input.tensor);
+    package_inputs.push_back(made.to(code->device()));
+    model_inputs.push_back(weights.empty() ? made : made.to(weights[0].device()));
   }
-  const std::vector<at::Tensor> found = run(here), wanted = model.run(there);
+  const std::vector<at::Tensor> found = run(package_inputs), wanted = model.run(model_inputs);
   double largest = found.size() == wanted.size() ? 0 : std::numeric_limits<double>::infinity();
   double allowed = 0;
   for (std::size_t i = 0; i < std::min(found.size(), wanted.size()); ++i) {

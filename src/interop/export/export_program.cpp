@@ -1,20 +1,41 @@
-#include "programs/program_check.h"
+#include "kindling/interop/export_program.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "device/random_state.h"
+#include "formats/pt2/pt2_file.h"
+#include "formats/pt2/pt2_writer.h"
+#include "formats/torch/pickle_text.h"
+#include "graph/recording/operator_recorder.h"
+#include "interop/export/recorded_model.h"
+#include "interop/onnx/write_onnx.h"
+#include "interop/run/loaded_weights.h"
+#include "interop/run/program_runner.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
-#include "programs/loaded_weights.h"
-#include "programs/program_runner.h"
+#include "kindling/tensors/lazy.h"
+#include "nn/scoped_model_state.h"
+#include "nn/without_checkpoints.h"
 
 namespace kindling {
 namespace {
+
+struct ProgramCheck {
+  torch::nn::Module& model;
+  const BatchFunction& forward;
+  const Batch& example;
+  const ScopedModelState& state;
+  const RecordedModel& recorded;
+  const DynamicSizes& sizes;
+  bool train = false;
+};
 
 // Of the largest value. The same operators run, but memory may lie otherwise (reshape stands for view), and
 // then products and sums are added up in another order; gradients are sums over the batch besides.
@@ -51,17 +72,17 @@ class Comparison {
 
   void require_same() {
     const std::vector<at::Tensor> random = random_state(cpu());
-    const ForwardResults wanted = of_model();
-    check_.state.put_back();
+    const ForwardResults wanted = run_model();
+    check_.state.restore_values();
     set_random_state(cpu(), random);
-    const ForwardResults found = of_program();
+    const ForwardResults found = run_program();
     compare("output", found.outputs, wanted.outputs, kEpsilons);
     compare("the new value of buffer", found.buffers, wanted.buffers, kEpsilons);
     compare("the gradient of parameter", found.gradients, wanted.gradients, kGradientEpsilons);
   }
 
  private:
-  ForwardResults of_model() const {
+  ForwardResults run_model() const {
     ForwardResults results;
     Batch outputs;
     try {
@@ -75,11 +96,11 @@ class Comparison {
     return results;
   }
 
-  ForwardResults of_program() const {
+  ForwardResults run_program() const {
     const LoadedWeights weights = load_weights_of(file_);
     const ProgramRunner runner(file_.program());
-    const torch::nn::Module as_recorded;  // in training mode: what was recorded so works so
-    const std::vector<const torch::nn::Module*> layers(runner.layers().size(), &as_recorded);
+    const torch::nn::Module in_training_mode;  // in training mode: what was recorded so works so
+    const std::vector<const torch::nn::Module*> layers(runner.layers().size(), &in_training_mode);
     std::vector<at::Tensor> inputs;
     for (const std::size_t place : check_.recorded.used) inputs.push_back(batch_.tensors()[place]);
     ForwardResults results;
@@ -144,11 +165,104 @@ class Comparison {
   Batch batch_;
 };
 
-}  // namespace
-
+// Runs the program of a file and the model, with sizes that have not been recorded, and compares
+// outputs and buffers, in training mode gradients too. Throws Error where they differ.
 void require_same_as_model(const Pt2File& file, const ProgramCheck& check) {
   for (const DynamicSizes::Sizes& sizes : check.sizes.unrecorded())
     Comparison(file, check, sizes).require_same();
+}
+
+bool is_onnx(const std::filesystem::path& path) { return path.extension() == ".onnx"; }
+
+void require_exportable(const torch::nn::Module& model, const ExportOptions& options) {
+  if (options.path.extension() != ".pt2" && !is_onnx(options.path))
+    throw ConfigError({.place = "export to " + options.path.string(),
+                       .found = "its ending is neither .pt2 nor .onnx",
+                       .wanted = "a .pt2, which torch.export.load reads, or a .onnx"});
+  if (options.train && is_onnx(options.path))
+    throw ConfigError({.place = "export to " + options.path.string(),
+                       .found = "models of ONNX have no training mode",
+                       .wanted = "a .pt2, or train = false"});
+  for (const auto& item : model.named_modules("", /*include_self=*/false)) {
+    const auto* lazy = dynamic_cast<const LazyLayer*>(item.value().get());
+    if (lazy != nullptr && !lazy->is_materialized())
+      throw Error({.place = "export to " + options.path.string(),
+                   .found = "the lazy layer " + item.key() + " has no parameters yet",
+                   .remedy = "model.apply_init(example)"});
+  }
+}
+
+TensorType example_type(at::ScalarType type) {
+  constexpr std::pair<at::ScalarType, TensorType> kTypes[] = {
+      {at::kBool, TensorType::boolean},  {at::kByte, TensorType::uint8},
+      {at::kChar, TensorType::int8},     {at::kShort, TensorType::int16},
+      {at::kInt, TensorType::int32},     {at::kLong, TensorType::int64},
+      {at::kHalf, TensorType::float16},  {at::kBFloat16, TensorType::bfloat16},
+      {at::kFloat, TensorType::float32}, {at::kDouble, TensorType::float64},
+  };
+  for (const auto& [known, written] : kTypes)
+    if (known == type) return written;
+  throw Error({.place = "example of an export",
+               .found = std::string("a tensor is ") + c10::toString(type),
+               .wanted = "bool, integers or real numbers"});
+}
+
+// ((inputs…), {}), as Python's torch.save writes it.
+std::string example_bytes(const RecordedModel& recorded) {
+  std::vector<TensorToWrite> leaves;
+  for (const std::size_t place : recorded.used) {
+    const at::Tensor& tensor = recorded.example.tensors()[place];
+    leaves.push_back({"", example_type(tensor.scalar_type()), tensor.sizes().vec(), tensor.const_data_ptr(),
+                      tensor.nbytes()});
+  }
+  return torch_file_of(recorded.program.arguments, leaves);
+}
+
+// The file before it has its name: what is checked is what will be read.
+Pt2File read_back(const Pt2Writer& writer, const std::filesystem::path& path) {
+  std::string bytes;
+  for (const std::string_view piece : writer.pieces()) bytes += piece;
+  return Pt2File::of_bytes(std::move(bytes), path.string());
+}
+
+void export_forward(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
+                    const ExportOptions& options, bool drops_unused_inputs) {
+  require_exportable(model, options);
+  OperatorRecorder::refuse("it exports a model");
+  const DynamicSizes sizes(example, options);
+  const RandomStateGuard random(cpu());
+  const ScopedModelState state(model, ScopedModelState::Extent::values);
+  const WithoutCheckpoints plainly;
+  const at::AutoGradMode gradients(options.train);
+  model.train(options.train);
+  const RecordedModel recorded = recorded_model(model, forward, example, state, sizes, drops_unused_inputs);
+  std::vector<std::string_view> storages;
+  for (const at::Tensor& tensor : recorded.tensors)
+    storages.emplace_back(static_cast<const char*>(tensor.storage().data()), tensor.storage().nbytes());
+  const std::string examples = example_bytes(recorded);
+  const Pt2Writer writer(
+      {.program = recorded.program, .weights = recorded.weights, .storages = storages, .examples = examples});
+  const Pt2File file = read_back(writer, options.path);
+  require_same_as_model(file, {.model = model,
+                               .forward = forward,
+                               .example = example,
+                               .state = state,
+                               .recorded = recorded,
+                               .sizes = sizes,
+                               .train = options.train});
+  is_onnx(options.path) ? write_onnx(file, options.path, sizes.names()) : writer.write(options.path);
+}
+
+}  // namespace
+
+void export_program(Module& model, const Batch& example, const ExportOptions& options) {
+  const auto forward = [&](const Batch& batch) { return Batch::leaf(model.forward_inputs(batch)); };
+  export_forward(model, forward, example, options, /*drops_unused_inputs=*/true);
+}
+
+void export_program(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
+                    const ExportOptions& options) {
+  export_forward(model, forward, example, options, /*drops_unused_inputs=*/false);
 }
 
 }  // namespace kindling

@@ -1,23 +1,184 @@
-#include "programs/forward_recorder.h"
+#include "interop/export/forward_recorder.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/is_set_to.h>
 
 #include <algorithm>
 #include <atomic>
+#include <initializer_list>
+#include <string_view>
 
-#include "graph/operator_kinds.h"
-#include "programs/no_program.h"
-#include "programs/operator_refusal.h"
-#include "programs/recorded_argument.h"
+#include "graph/recording/operator_kinds.h"
+#include "interop/export/export_error.h"
+#include "interop/export/recorded_argument.h"
 
 namespace kindling {
 namespace {
+
+// A number of C++ in the place of a tensor: `x * 2`. It takes part in no promotion of types but its own.
+ProgramArgument wrapped_number(const at::Tensor& tensor) {
+  const at::Scalar number = tensor.item();
+  if (number.isBoolean()) return {number.toBool()};
+  if (number.isIntegral(/*includeBool=*/false)) return {number.toLong()};
+  if (number.isFloatingPoint()) return {number.toDouble()};
+  throw ExportError{"it takes a complex number", "take a tensor of the type"};
+}
+
+bool has_layout(const at::Tensor& tensor, const ProgramTensor& known) {
+  const auto numbers_are = [](at::IntArrayRef numbers, const std::vector<ProgramSize>& sizes) {
+    return std::ranges::equal(numbers, sizes, {}, {}, &ProgramSize::number);
+  };
+  return numbers_are(tensor.sizes(), known.sizes) && numbers_are(tensor.strides(), known.strides) &&
+         tensor.storage_offset() == known.offset.number && recorded_tensor(tensor).type == known.type;
+}
+
+}  // namespace
+
+std::string RecordedValues::add(const at::Tensor& tensor, bool learns) {
+  const std::string name = std::to_string(count_++);
+  recording_.tensors[name] = recorded_tensor(tensor);
+  recording_.storages[name] = storage_of(tensor);
+  names_[tensor.unsafeGetTensorImpl()] = name;
+  by_storage_[storage_of(tensor)].push_back(name);
+  if (learns) learning_.insert(name);
+  kept_.push_back(tensor);
+  return name;
+}
+
+std::string RecordedValues::copied_value(const at::Tensor& tensor) const {
+  const auto known = by_storage_.find(storage_of(tensor));
+  if (known == by_storage_.end()) return "";
+  for (auto name = known->second.rbegin(); name != known->second.rend(); ++name)
+    if (has_layout(tensor, recording_.tensors.at(*name))) return *name;
+  throw ExportError{"it takes a view that no operator has made",
+                    "make views by operators such as torch::narrow"};
+}
+
+ProgramArgument RecordedValues::constant(const at::Tensor& tensor) {
+  if (tensor.requires_grad() && tensor.is_leaf())
+    throw ExportError{"it takes a tensor that learns and is no parameter of the model",
+                      "register it with register_parameter()"};
+  const std::string name = add(tensor, /*learns=*/false);
+  recording_.constants.emplace_back(name, tensor.detach().clone(at::MemoryFormat::Contiguous));
+  recording_.tensors[name] = recorded_tensor(recording_.constants.back().second);
+  return {TensorName{name}};
+}
+
+std::string RecordedValues::detached(const at::Tensor& tensor, const std::string& value) {
+  static const c10::OperatorHandle detach =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "");
+  RecordedCall call{
+      detach, {.target = "", .inputs = {{.name = "self", .argument = {TensorName{value}}}}, .outputs = {}}};
+  const std::string name = add(tensor, /*learns=*/false);
+  call.node.outputs.push_back({TensorName{name}});
+  recording_.calls.push_back(std::move(call));
+  return name;
+}
+
+ProgramArgument RecordedValues::argument_for(const at::Tensor& tensor, Use use) {
+  const auto known = names_.find(tensor.unsafeGetTensorImpl());
+  if (known == names_.end() && tensor.unsafeGetTensorImpl()->is_wrapped_number())
+    return wrapped_number(tensor);
+  recorded_tensor(tensor);  // throws for what has no storage
+  const bool is_blank = blank_.contains(storage_of(tensor));
+  if (use == Use::overwrites) blank_.erase(storage_of(tensor));
+  if (is_blank && use == Use::writes)
+    throw ExportError{"it changes memory that the host has filled", "fill it by an operator"};
+  if (is_blank && use == Use::reads) {
+    for (const auto& [name, values] : recording_.constants)
+      if (known != names_.end() && known->second == name) return {TensorName{name}};
+    return constant(tensor);
+  }
+  if (known != names_.end()) return {TensorName{known->second}};
+  if (const std::string copied = copied_value(tensor); !copied.empty())
+    return {TensorName{learns(copied) ? detached(tensor, copied) : copied}};
+  if (use != Use::reads && use != Use::looks)
+    throw ExportError{"it changes a tensor that is neither an input nor a part of the model",
+                      "register it with register_buffer()"};
+  return constant(tensor);
+}
+
+namespace {
+
+bool is_any_of(const c10::OperatorHandle& op, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, std::string_view(op.schema().name())) != names.end();
+}
+
+bool returns_tensors(const c10::OperatorHandle& op) {
+  return std::ranges::any_of(op.schema().returns(), [](const c10::Argument& result) {
+    return result.type()->str().find("Tensor") != std::string::npos;
+  });
+}
+
+bool writes_any(const c10::OperatorHandle& op) {
+  return std::ranges::any_of(op.schema().arguments(), [](const c10::Argument& argument) {
+    return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+  });
+}
+
+const c10::IValue& argument_in(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                               std::size_t number) {
+  return stack[stack.size() - op.schema().arguments().size() + number];
+}
+
+bool reads_values(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::data_dependent_output) || is_any_of(op, {"aten::is_nonzero", "aten::item"});
+}
+
+// Attention asks whether it attends to itself: where two tensors lie tells that without their values.
+bool is_decided_by_layout(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (!is_any_of(op, {"aten::equal"})) return false;
+  const at::Tensor &one = argument_in(op, stack, 0).toTensor(), &other = argument_in(op, stack, 1).toTensor();
+  return one.sizes() != other.sizes() || one.is_set_to(other);
+}
+
+// The composites among them have no tag.
+bool has_unknown_shape(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (is_any_of(op, {"aten::one_hot"})) return argument_in(op, stack, 1).toInt() < 0;  // as many as there are
+  if (op.hasTag(at::Tag::dynamic_output_shape)) return true;
+  if (is_any_of(op, {"aten::nonzero_numpy", "aten::_pack_padded_sequence", "aten::unique_consecutive"}))
+    return true;
+  if (is_any_of(op, {"aten::where"})) return op.schema().arguments().size() == 1;
+  if (is_any_of(op, {"aten::tensor_split", "aten::repeat_interleave"}))
+    return op.schema().arguments()[1].type()->kind() == c10::TypeKind::TensorType;
+  if (!is_any_of(op, {"aten::index"})) return false;
+  const auto is_mask = [](const std::optional<at::Tensor>& index) {
+    return index && index->defined() &&
+           (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+  };
+  return std::ranges::any_of(argument_in(op, stack, 1).toOptionalTensorVector(), is_mask);
+}
+
+// Whether a call only looks at what a tensor is, not at its values: nothing of it is recorded.
+bool queries_layout_only(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  return op.schema().name().starts_with("aten::") && !returns_tensors(op) && !writes_any(op) &&
+         !op.schema().returns().empty() && (!reads_values(op) || is_decided_by_layout(op, stack));
+}
+
+// Throws ExportError for an operator that a program cannot hold: its result depends on values that the host
+// reads, or it is none of PyTorch's own.
+void require_program_operator(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (!op.schema().name().starts_with("aten::"))
+    throw ExportError{"it is none of PyTorch's own operators",
+                      "write this part of the forward with operators of ATen"};
+  if (reads_values(op))
+    throw ExportError{"the host reads a value, on which the program may then depend",
+                      "compute with the tensor instead"};
+  if (has_unknown_shape(op, stack))
+    throw ExportError{"the shape of its result depends on values of the batch",
+                      "take an operator whose result has a known shape, such as torch::where with a mask"};
+  if (is_any_of(op, {"aten::set_", "aten::set_data", "aten::resize_", "aten::resize_as_"}))
+    throw ExportError{"it gives a tensor other memory", "make a new tensor"};
+}
 
 // A key above autograd, autocast and tracing, and outside of the composites' set, so that a fallback on it
 // sees composites whole. No C++ program has one there.
 constexpr c10::DispatchKey kAboveAutograd = c10::DispatchKey::DeferredInit;
 
-std::atomic<std::uint64_t> forward_calls_elsewhere{0};
+std::atomic<std::uint64_t> other_thread_calls{0};
 
 std::string layer_of(const std::string& weight) {
   const std::size_t dot = weight.rfind('.');
@@ -66,7 +227,7 @@ ForwardRecorder::ForwardRecorder(ForwardRecording& recording, const NamedTensors
     : recording_(recording),
       values_(recording),
       trains_(at::GradMode::is_enabled()),
-      calls_elsewhere_(forward_calls_elsewhere) {
+      other_thread_calls_(other_thread_calls) {
   if (current_ != nullptr)
     throw Error({.place = "export of a model",
                  .found = "it is called within the forward of another export",
@@ -92,9 +253,9 @@ void ForwardRecorder::unless_refused(const c10::OperatorHandle& op, const Work& 
   if (refusal_) return;
   try {
     work();
-  } catch (const NoProgram& reason) {
-    const std::string behind = layer_.empty() ? "" : " in or behind the layer " + layer_;
-    refusal_ = {.place = "operator " + operator_text(op) + behind,
+  } catch (const ExportError& reason) {
+    const std::string last_layer = layer_.empty() ? "" : " in or behind the layer " + layer_;
+    refusal_ = {.place = "operator " + operator_text(op) + last_layer,
                 .found = reason.found,
                 .wanted = "a forward that can be a program of operators",
                 .remedy = reason.remedy};
@@ -104,9 +265,9 @@ void ForwardRecorder::unless_refused(const c10::OperatorHandle& op, const Work& 
 void ForwardRecorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                              torch::jit::Stack* stack) {
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kAboveAutograd);
-  const c10::impl::ExcludeDispatchKeyGuard not_here(kAboveAutograd);
-  if (current_ != nullptr && !asks_for_layout(op, *stack)) return current_->add(op, below, *stack);
-  if (current_ == nullptr) ++forward_calls_elsewhere;  // on a thread that has inherited the key
+  const c10::impl::ExcludeDispatchKeyGuard without_recording(kAboveAutograd);
+  if (current_ != nullptr && !queries_layout_only(op, *stack)) return current_->add(op, below, *stack);
+  if (current_ == nullptr) ++other_thread_calls;  // on a thread that has inherited the key
   op.redispatchBoxed(below, stack);
 }
 
@@ -115,23 +276,23 @@ void ForwardRecorder::add(const c10::OperatorHandle& op, c10::DispatchKeySet bel
   std::optional<RecordedCall> call;
   unless_refused(op, [&] {
     require_program_operator(op, stack);
-    call = begun(op, stack);
+    call = begin_call(op, stack);
   });
   const bool has_gradients = at::GradMode::is_enabled();
   op.redispatchBoxed(below, &stack);
   if (call) unless_refused(op, [&] { end(std::move(*call), stack, has_gradients); });
 }
 
-RecordedCall ForwardRecorder::begun(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+RecordedCall ForwardRecorder::begin_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   RecordedCall call{op, {.target = "", .inputs = {}, .outputs = {}}};
   const auto& schema = op.schema().arguments();
   const std::size_t first = stack.size() - schema.size();
   call_learns_ = false;
   for (std::size_t i = 0; i < schema.size(); ++i) {
-    const auto taken = [&](const at::Tensor& tensor) {
+    const auto argument_for = [&](const at::Tensor& tensor) {
       if (const auto layer = layers_.find(tensor.unsafeGetTensorImpl()); layer != layers_.end())
         call.node.layer = layer_ = layer->second;
-      const ProgramArgument argument = values_.taken(tensor, use_of(op, i));
+      const ProgramArgument argument = values_.argument_for(tensor, use_of(op, i));
       if (const auto* value = std::get_if<TensorName>(&argument.value))
         call_learns_ = call_learns_ || values_.learns(value->name);
       if (writes_to(op, i) || moves_statistics(op, schema[i]))
@@ -139,10 +300,10 @@ RecordedCall ForwardRecorder::begun(const c10::OperatorHandle& op, const torch::
       return argument;
     };
     call.node.inputs.push_back({.name = schema[i].name(),
-                                .argument = recorded_argument(schema[i], stack[first + i], taken),
+                                .argument = recorded_argument(schema[i], stack[first + i], argument_for),
                                 .is_keyword = schema[i].kwarg_only()});
   }
-  call.behind = layer_;
+  call.last_layer = layer_;
   return call;
 }
 
@@ -151,7 +312,7 @@ std::string ForwardRecorder::result_name(const RecordedCall& call, const at::Ten
   const std::string name = values_.add(tensor, call_learns_);
   if (only_makes_memory(call.op)) values_.add_blank(tensor);
   if (!trains_ || has_gradients || !call_learns_ || !call.writes.empty()) return name;
-  late_detached_.emplace_back(tensor, name);
+  detached_results_.emplace_back(tensor, name);
   return name;
 }
 
@@ -160,8 +321,8 @@ ProgramArgument ForwardRecorder::result(const RecordedCall& call, const c10::IVa
   if (value.isNone() || (value.isTensor() && !value.toTensor().defined())) return {};
   if (value.isTensor()) return {TensorName{result_name(call, value.toTensor(), has_gradients)}};
   if (!value.isTensorList())
-    throw NoProgram{"it gives a " + value.tagKind() + " beside tensors", "take another operator"};
-  ProgramList list{.of = ProgramList::Of::tensors, .items = {}};
+    throw ExportError{"it gives a " + value.tagKind() + " beside tensors", "take another operator"};
+  ProgramList list{.element = ProgramList::Element::tensors, .items = {}};
   for (const at::Tensor& tensor : value.toTensorVector())
     list.items.push_back({TensorName{result_name(call, tensor, has_gradients)}});
   return {std::move(list)};
@@ -170,21 +331,21 @@ ProgramArgument ForwardRecorder::result(const RecordedCall& call, const c10::IVa
 // What has been computed without gradients, in the forward of a training, is cut off in the program.
 void ForwardRecorder::end(RecordedCall call, const torch::jit::Stack& stack, bool has_gradients) {
   const std::size_t count = call.op.schema().returns().size();
-  late_detached_.clear();
+  detached_results_.clear();
   for (std::size_t i = stack.size() - count; i < stack.size(); ++i)
     call.node.outputs.push_back(result(call, stack[i], has_gradients));
   const bool changes_learning = trains_ && !has_gradients && !call.writes.empty() && count > 0 &&
                                 stack.back().isTensor() && stack.back().toTensor().requires_grad();
   if (changes_learning)
-    throw NoProgram{"it changes, without gradients, what gradients flow through",
-                    "change it in the training step, not in the forward"};
+    throw ExportError{"it changes, without gradients, what gradients flow through",
+                      "change it in the training step, not in the forward"};
   recording_.calls.push_back(std::move(call));
-  for (const auto& [tensor, name] : late_detached_) values_.detached(tensor, name);
+  for (const auto& [tensor, name] : detached_results_) values_.detached(tensor, name);
 }
 
 void ForwardRecorder::require_program() const {
   if (refusal_) throw Error(*refusal_);
-  if (calls_elsewhere_ != forward_calls_elsewhere)
+  if (other_thread_calls_ != other_thread_calls)
     throw Error({.place = "export of a model", .found = "its forward works on several threads"});
 }
 
@@ -193,13 +354,13 @@ void ForwardRecorder::finish(const Batch& outputs) {
   require_program();
   try {
     for (const at::Tensor& output : outputs.tensors()) {
-      const ProgramArgument value = values_.taken(output, RecordedValues::Use::reads);
+      const ProgramArgument value = values_.argument_for(output, RecordedValues::Use::reads);
       if (const auto* tensor = std::get_if<TensorName>(&value.value))
         recording_.outputs.push_back(tensor->name);
       else
-        throw NoProgram{"it is a number of the host", "give a tensor that an operator has computed"};
+        throw ExportError{"it is a number of the host", "give a tensor that an operator has computed"};
     }
-  } catch (const NoProgram& reason) {
+  } catch (const ExportError& reason) {
     throw Error({.place = "output " + std::to_string(recording_.outputs.size()) + " of the forward",
                  .found = reason.found,
                  .wanted = "a tensor of the program",

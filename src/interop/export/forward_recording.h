@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "formats/exported_program.h"
-#include "programs/size_polynomial.h"
+#include "formats/pt2/exported_program.h"
+#include "interop/export/size_polynomial.h"
 
 namespace kindling {
 
@@ -18,7 +18,7 @@ struct RecordedCall {
   c10::OperatorHandle op;
   ProgramNode node;
   std::vector<const void*> writes{};  // storages that it changes
-  std::string behind{};               // the layer whose weights were used last, up to this call
+  std::string last_layer{};           // the layer whose weights were used last, up to this call
 };
 
 // What a model's forward called, above autograd, with one batch. Values have numbers for names, which are the

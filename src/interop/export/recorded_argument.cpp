@@ -1,22 +1,22 @@
-#include "programs/recorded_argument.h"
+#include "interop/export/recorded_argument.h"
 
 #include <ATen/core/Tensor.h>
 
+#include "interop/export/export_error.h"
+#include "interop/run/program_types.h"
 #include "kindling/base/error.h"
-#include "programs/no_program.h"
-#include "programs/program_types.h"
 
 namespace kindling {
 namespace {
 
 using TensorToArgument = std::function<ProgramArgument(const at::Tensor&)>;
-using Of = ProgramList::Of;
+using Element = ProgramList::Element;
 
 ProgramType recorded_type(at::ScalarType type) {
   try {
     return program_type_of(type);
   } catch (const Error& error) {
-    throw NoProgram{error.parts().found, "take " + error.parts().wanted};
+    throw ExportError{error.parts().found, "take " + error.parts().wanted};
   }
 }
 
@@ -48,7 +48,7 @@ ProgramArgument recorded_integer(c10::TypeKind kind, std::int64_t value) {
       return {recorded_memory_format(value)};
     case c10::TypeKind::LayoutType:
       if (static_cast<at::Layout>(value) != at::kStrided)
-        throw NoProgram{"a layout is not strided", "use dense tensors"};
+        throw ExportError{"a layout is not strided", "use dense tensors"};
       return {StridedLayout{}};
     default:
       return {value};
@@ -56,8 +56,8 @@ ProgramArgument recorded_integer(c10::TypeKind kind, std::int64_t value) {
 }
 
 template <class Values, class Make>
-ProgramArgument recorded_list(Of of, const Values& values, Make make) {
-  ProgramList list{.of = of, .items = {}};
+ProgramArgument recorded_list(Element element, const Values& values, Make make) {
+  ProgramList list{.element = element, .items = {}};
   for (const auto& value : values) list.items.push_back(make(value));
   return {std::move(list)};
 }
@@ -73,26 +73,27 @@ std::vector<std::int64_t> all_integers(const c10::Argument& schema, const c10::I
 
 ProgramArgument recorded_list_argument(const c10::Argument& schema, const c10::IValue& value,
                                        const TensorToArgument& tensor) {
-  if (value.isTensorList()) return recorded_list(Of::tensors, value.toTensorVector(), tensor);
-  if (value.isIntList()) return recorded_list(Of::integers, all_integers(schema, value), plain<std::int64_t>);
-  if (value.isDoubleList()) return recorded_list(Of::floats, value.toDoubleVector(), plain<double>);
+  if (value.isTensorList()) return recorded_list(Element::tensors, value.toTensorVector(), tensor);
+  if (value.isIntList())
+    return recorded_list(Element::integers, all_integers(schema, value), plain<std::int64_t>);
+  if (value.isDoubleList()) return recorded_list(Element::floats, value.toDoubleVector(), plain<double>);
   if (value.isBoolList()) {
     const c10::List<bool> list = value.toBoolList();
-    return recorded_list(Of::booleans, std::vector<bool>(list.begin(), list.end()), plain<bool>);
+    return recorded_list(Element::booleans, std::vector<bool>(list.begin(), list.end()), plain<bool>);
   }
   if (value.isOptionalTensorList())
-    return recorded_list(Of::optional_tensors, value.toOptionalTensorVector(),
+    return recorded_list(Element::optional_tensors, value.toOptionalTensorVector(),
                          [&](const std::optional<at::Tensor>& one) {
                            return one && one->defined() ? tensor(*one) : ProgramArgument{};
                          });
-  throw NoProgram{"its argument " + schema.name() + " is a list of " + value.tagKind(), ""};
+  throw ExportError{"its argument " + schema.name() + " is a list of " + value.tagKind(), ""};
 }
 
 }  // namespace
 
 ProgramTensor recorded_tensor(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided || tensor.is_quantized() || !tensor.has_storage())
-    throw NoProgram{"there is a tensor that is not strided", "use dense tensors"};
+    throw ExportError{"there is a tensor that is not strided", "use dense tensors"};
   ProgramTensor recorded{.type = recorded_type(tensor.scalar_type()),
                          .offset = {.number = tensor.storage_offset()},
                          .requires_grad = tensor.is_leaf() && tensor.requires_grad(),
@@ -115,8 +116,8 @@ ProgramArgument recorded_argument(const c10::Argument& schema, const c10::IValue
   if (value.isDevice()) return {recorded_device(value.toDevice())};
   if (value.isList()) return recorded_list_argument(schema, value, tensor);
   if (value.isGenerator())
-    throw NoProgram{"it draws from a generator of its own", "draw from LibTorch's default generator"};
-  throw NoProgram{"its argument " + schema.name() + " is a " + value.tagKind(), ""};
+    throw ExportError{"it draws from a generator of its own", "draw from LibTorch's default generator"};
+  throw ExportError{"its argument " + schema.name() + " is a " + value.tagKind(), ""};
 }
 
 }  // namespace kindling

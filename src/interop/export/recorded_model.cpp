@@ -1,5 +1,6 @@
-#include "programs/python_program.h"
+#include "interop/export/recorded_model.h"
 
+#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -7,12 +8,28 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "formats/pt2/exported_program.h"
+#include "interop/export/dynamic_sizes.h"
+#include "interop/export/export_error.h"
+#include "interop/export/forward_recorder.h"
+#include "interop/export/forward_recording.h"
+#include "interop/export/recorded_argument.h"
+#include "interop/export/recording_passes.h"
 #include "kindling/base/error.h"
-#include "programs/recorded_argument.h"
 
 namespace kindling {
 namespace {
+
+// What a program is called with and gives, and what its weights are named.
+struct ProgramFrame {
+  std::vector<ProgramInput> weights{};     // kinds and names; those of the recording, in its order
+  std::vector<std::string> input_names{};  // of the recording's inputs
+  std::vector<std::string> arguments{};    // of the forward function's arguments
+  ProgramTree in{}, out{};                 // as ExportedProgram has them
+};
 
 // Names that Python's graphs can have, each once.
 class PythonNames {
@@ -47,7 +64,7 @@ struct IsDefault {
   bool operator()(double given) const { return value.isDouble() && value.toDouble() == given; }
   bool operator()(const std::string& given) const { return value.isString() && value.toStringRef() == given; }
   bool operator()(const ProgramList& given) const {
-    if (given.of != ProgramList::Of::integers || !value.isIntList()) return false;
+    if (given.element != ProgramList::Element::integers || !value.isIntList()) return false;
     return std::ranges::equal(given.items, value.toIntVector(), [](const auto& item, std::int64_t number) {
       return std::get<std::int64_t>(item.value) == number;
     });
@@ -135,18 +152,18 @@ class PythonProgram {
 
   // Whether an input has the size, so that the program can ask it; then nodes that do.
   bool add_size(std::size_t size) {
-    const SizePolynomial there = multiple_of(size, sizes_.multiple(size));
+    const SizePolynomial term_value = multiple_of(size, sizes_.multiple(size));
     for (const std::string& input : recording_.inputs) {
       const std::vector<ProgramSize>& sizes = recording_.tensors.at(input).sizes;
-      const auto at = std::ranges::find(sizes, expression_of(there), &ProgramSize::expression);
+      const auto at = std::ranges::find(sizes, expression_of(term_value), &ProgramSize::expression);
       if (at == sizes.end()) continue;
       program_.ranges[size_symbol(size)] = sizes_.range(size);
       if (!is_needed(size)) return true;
-      const ProgramArgument asked =
-          add_number("torch.ops.aten.sym_size.int", there, {TensorName{names_.of(input)}},
+      const ProgramArgument size_value =
+          add_number("torch.ops.aten.sym_size.int", term_value, {TensorName{names_.of(input)}},
                      {std::int64_t{at - sizes.begin()}});
       if (sizes_.multiple(size) > 1)
-        add_number("_operator.floordiv", multiple_of(size, 1), asked, {sizes_.multiple(size)});
+        add_number("_operator.floordiv", multiple_of(size, 1), size_value, {sizes_.multiple(size)});
       return true;
     }
     return false;
@@ -160,28 +177,29 @@ class PythonProgram {
 
   // Of the sizes alone, such as batch * sequence.
   ProgramArgument add_product(const SizePolynomial::Exponents& exponents) {
-    SizePolynomial::Exponents others = exponents;
+    SizePolynomial::Exponents rest = exponents;
     const std::size_t size = static_cast<std::size_t>(
         std::ranges::find_if(exponents, [](int exponent) { return exponent > 0; }) - exponents.begin());
-    --others[size];
+    --rest[size];
     const ProgramArgument one = computed_.at(multiple_of(size, 1));
-    if (SizePolynomial{{{others, 1}}}.constant()) return one;
-    return add_number("_operator.mul", {{{exponents, 1}}}, one, add_product(others));
+    if (SizePolynomial{{{rest, 1}}}.constant()) return one;
+    return add_number("_operator.mul", {{{exponents, 1}}}, one, add_product(rest));
   }
 
   ProgramArgument add_polynomial(const SizePolynomial& polynomial) {
     SizePolynomial sum;
-    std::optional<ProgramArgument> sum_there;
+    std::optional<ProgramArgument> sum_value;
     for (auto term = polynomial.terms.rbegin(); term != polynomial.terms.rend(); ++term) {
       const auto& [exponents, factor] = *term;
       const SizePolynomial alone{{*term}};
       sum.terms.insert(*term);
-      ProgramArgument there{factor};
-      if (!alone.constant()) there = add_product(exponents);
-      if (!alone.constant() && factor != 1) there = add_number("_operator.mul", alone, there, {factor});
-      sum_there = sum_there ? add_number("_operator.add", sum, *sum_there, there) : there;
+      ProgramArgument term_value{factor};
+      if (!alone.constant()) term_value = add_product(exponents);
+      if (!alone.constant() && factor != 1)
+        term_value = add_number("_operator.mul", alone, term_value, {factor});
+      sum_value = sum_value ? add_number("_operator.add", sum, *sum_value, term_value) : term_value;
     }
-    return *sum_there;
+    return *sum_value;
   }
 
   // The dynamic sizes, and what is computed of them.
@@ -230,11 +248,202 @@ class PythonProgram {
   ExportedProgram program_;
 };
 
-}  // namespace
-
+// A recording as torch.export writes programs: without arguments that are the schema's defaults, with numbers
+// in front that are computed of the dynamic sizes, and with Python's names ("linear_1", "p_net_0_weight").
 ExportedProgram python_program(const ForwardRecording& recording, const ProgramFrame& frame,
                                const DynamicSizes& sizes) {
   return PythonProgram(recording, frame, sizes).make();
+}
+
+struct NamedWeight {
+  std::string name;
+  at::Tensor tensor;
+  bool is_parameter;
+};
+
+std::vector<NamedWeight> weights_of_model(const torch::nn::Module& model) {
+  std::vector<NamedWeight> weights;
+  for (const auto& item : model.named_parameters()) weights.push_back({item.key(), item.value(), true});
+  for (const auto& item : model.named_buffers()) weights.push_back({item.key(), item.value(), false});
+  return weights;
+}
+
+NamedTensors named_tensors(const std::vector<NamedWeight>& weights) {
+  NamedTensors named;
+  for (const NamedWeight& weight : weights) named.emplace_back(weight.name, weight.tensor);
+  return named;
+}
+
+struct RecordedRun {
+  ForwardRecording recording;
+  Batch inputs, outputs;
+};
+
+RecordedRun recorded_run(const BatchFunction& forward, const NamedTensors& weights, const Batch& inputs,
+                         const DynamicSizes& dynamic, const DynamicSizes::Sizes& sizes) {
+  RecordedRun run{.recording = {}, .inputs = inputs, .outputs = {}};
+  try {
+    ForwardRecorder recorder(run.recording, weights, inputs);
+    try {
+      run.outputs = forward(inputs);
+    } catch (const c10::Error& error) {
+      recorder.require_program();
+      dynamic.refuse_forward(sizes, error.what_without_backtrace());
+    }
+    recorder.finish(run.outputs);
+  } catch (const ExportError& reason) {
+    throw Error({.place = "export of a model", .found = reason.found, .remedy = reason.remedy});
+  }
+  restore_linear(run.recording);
+  remove_dead_calls(run.recording);
+  return run;
+}
+
+// Which inputs a call or an output hangs on.
+std::vector<std::size_t> used_inputs(const ForwardRecording& recording) {
+  std::set<std::string> used(recording.outputs.begin(), recording.outputs.end());
+  for (const RecordedCall& call : recording.calls)
+    for (const ProgramNode::Input& input : call.node.inputs)
+      for_each_value(input.argument, [&](const std::string& value) { used.insert(value); });
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < recording.inputs.size(); ++i)
+    if (used.contains(recording.inputs[i])) places.push_back(i);
+  return places;
+}
+
+// How a batch is nested, and what its tensors are named; parts without any of `used` are left out.
+class NestedBatch {
+ public:
+  NestedBatch(const BatchStructure& structure, std::vector<std::size_t> used) : used_(std::move(used)) {
+    tree_ = tree_of(structure, "").value_or(ProgramTree{.kind = ProgramTree::Kind::list});
+  }
+
+  // The arguments of a function: the parts of a list, or the one thing that it is.
+  ProgramTree arguments() {
+    using Kind = ProgramTree::Kind;
+    if (tree_.kind == Kind::list) return {.kind = Kind::tuple, .parts = tree_.parts};
+    return {.kind = Kind::tuple, .parts = {tree_}};
+  }
+  const ProgramTree& tree() const { return tree_; }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  std::optional<ProgramTree> tree_of(const BatchStructure& structure, const std::string& name) {
+    using Kind = BatchStructure::Kind;
+    if (structure.kind == Kind::leaf) {
+      if (std::ranges::find(used_, leaf_++) == used_.end()) return std::nullopt;
+      names_.push_back("input" + name);
+      return ProgramTree{};
+    }
+    const bool is_map = structure.kind == Kind::map;
+    ProgramTree tree{.kind = is_map ? ProgramTree::Kind::dict : ProgramTree::Kind::list};
+    for (std::size_t i = 0; i < structure.parts.size(); ++i) {
+      const std::string part = is_map ? structure.names[i] : std::to_string(i);
+      std::optional<ProgramTree> found = tree_of(*structure.parts[i], name + "_" + part);
+      if (!found) continue;
+      tree.parts.push_back(std::move(*found));
+      if (is_map) tree.names.push_back(part);
+    }
+    if (tree.parts.empty()) return std::nullopt;
+    return tree;
+  }
+
+  std::vector<std::size_t> used_;
+  std::size_t leaf_ = 0;
+  std::vector<std::string> names_;
+  ProgramTree tree_;
+};
+
+std::vector<std::size_t> all_indices(std::size_t count) {
+  std::vector<std::size_t> places(count);
+  for (std::size_t i = 0; i < count; ++i) places[i] = i;
+  return places;
+}
+
+void keep_inputs(ForwardRecording& recording, const std::vector<std::size_t>& used) {
+  std::vector<std::string> inputs;
+  for (const std::size_t place : used) inputs.push_back(recording.inputs[place]);
+  recording.inputs = std::move(inputs);
+}
+
+ProgramFrame frame_of(const std::vector<NamedWeight>& weights, const RecordedRun& run,
+                      const std::vector<std::size_t>& used) {
+  ProgramFrame frame;
+  for (const NamedWeight& weight : weights)
+    frame.weights.push_back(
+        {.kind = weight.is_parameter ? ProgramInput::Kind::parameter : ProgramInput::Kind::buffer,
+         .argument = {},
+         .target = weight.name});
+  NestedBatch in(*run.inputs.structure(), used);
+  NestedBatch out(*run.outputs.structure(), all_indices(run.outputs.tensors().size()));
+  frame.input_names = in.names();
+  frame.in = {.kind = ProgramTree::Kind::tuple, .parts = {in.arguments(), {.kind = ProgramTree::Kind::dict}}};
+  const std::size_t count = frame.in.parts[0].parts.size();
+  for (std::size_t i = 0; i < count; ++i)
+    frame.arguments.push_back(count == 1 ? "input" : "input_" + std::to_string(i));
+  frame.out = out.tree();
+  if (frame.out.kind == ProgramTree::Kind::list) frame.out.kind = ProgramTree::Kind::tuple;
+  return frame;
+}
+
+void add_weight(RecordedModel& model, const std::string& name, const at::Tensor& tensor, bool is_parameter) {
+  const void* storage = tensor.storage().unsafeGetStorageImpl();
+  ProgramWeight weight{.name = name,
+                       .tensor = recorded_tensor(tensor),
+                       .is_parameter = is_parameter,
+                       .storage = model.tensors.size()};
+  for (std::size_t i = 0; i < model.tensors.size(); ++i)
+    if (model.tensors[i].storage().unsafeGetStorageImpl() == storage) {
+      weight.storage = model.weights[i].storage;
+      break;
+    }
+  model.weights.push_back(std::move(weight));
+  model.tensors.push_back(tensor.detach());
+}
+
+void require_on_host(const std::vector<NamedWeight>& weights, const Batch& example) {
+  const auto require = [](const std::string& what, const at::Tensor& tensor) {
+    if (!tensor.is_cpu())
+      throw Error({.place = "export of a model",
+                   .found = what + " is on " + tensor.device().str(),
+                   .wanted = "a model and an example in host memory",
+                   .remedy = "model->to(kd::cpu()), and back afterwards"});
+  };
+  for (const NamedWeight& weight : weights) require(weight.name, weight.tensor);
+  for (const at::Tensor& tensor : example.tensors()) require("the example", tensor);
+}
+
+}  // namespace
+
+RecordedModel recorded_model(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
+                             const ScopedModelState& state, const DynamicSizes& sizes,
+                             bool drops_unused_inputs) {
+  const std::vector<NamedWeight> weights = weights_of_model(model);
+  require_on_host(weights, example);
+  const std::vector<DynamicSizes::Sizes>& all = sizes.recorded().all();
+  std::vector<ForwardRecording> recordings;
+  RecordedRun first;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    // Each begins at another sample: what depends on values differs, too.
+    RecordedRun run =
+        recorded_run(forward, named_tensors(weights),
+                     sizes.resized(example, all[i], static_cast<std::int64_t>(i)), sizes, all[i]);
+    state.restore_values();
+    recordings.push_back(std::move(run.recording));
+    if (i == 0) first = {.recording = {}, .inputs = run.inputs, .outputs = run.outputs};
+  }
+  ForwardRecording merged = merged_recordings(recordings, sizes);
+  RecordedModel recorded;
+  recorded.used = drops_unused_inputs ? used_inputs(merged) : all_indices(merged.inputs.size());
+  keep_inputs(merged, recorded.used);
+  recorded.program = python_program(merged, frame_of(weights, first, recorded.used), sizes);
+  for (const NamedWeight& weight : weights)
+    add_weight(recorded, weight.name, weight.tensor, weight.is_parameter);
+  std::size_t constant = weights.size();
+  for (const auto& [name, tensor] : merged.constants)
+    add_weight(recorded, recorded.program.inputs[constant++].target, tensor, /*is_parameter=*/false);
+  recorded.example = sizes.resized(example, all[0], 0);
+  return recorded;
 }
 
 }  // namespace kindling

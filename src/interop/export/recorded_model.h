@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "formats/program_weight.h"
-#include "kindling/programs/export_program.h"
+#include "formats/pt2/program_weight.h"
+#include "interop/export/dynamic_sizes.h"
+#include "kindling/interop/export_program.h"
 #include "kindling/tensors/batch.h"
-#include "programs/dynamic_sizes.h"
-#include "programs/model_as_it_was.h"
+#include "nn/scoped_model_state.h"
 
 namespace kindling {
 
@@ -24,9 +24,10 @@ struct RecordedModel {
 };
 
 // Runs the forward with batches made of `example` with all combinations of sizes and compares what it calls.
-// `state` keeps the model as it was. `drops_unused_inputs`: tensors of the example that the forward does not
-// use, such as labels, are no inputs. Throws Error for a forward that is no program.
+// `state` restores the model's values in between. `drops_unused_inputs`: tensors of the example that the
+// forward does not use, such as labels, are no inputs. Throws Error for a forward that is no program.
 RecordedModel recorded_model(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
-                             const ModelAsItWas& state, const DynamicSizes& sizes, bool drops_unused_inputs);
+                             const ScopedModelState& state, const DynamicSizes& sizes,
+                             bool drops_unused_inputs);
 
 }  // namespace kindling

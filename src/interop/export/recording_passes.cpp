@@ -1,10 +1,11 @@
-#include "programs/merged_recordings.h"
+#include "interop/export/recording_passes.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -12,6 +13,152 @@
 #include "kindling/base/number_text.h"
 
 namespace kindling {
+namespace {
+
+bool calls(const RecordedCall& call, const char* name, const char* overload = "") {
+  return call.op.schema().name() == name && call.op.schema().overload_name() == overload;
+}
+
+const std::string* value_in(const RecordedCall& call, std::size_t input) {
+  const auto* tensor = std::get_if<TensorName>(&call.node.inputs[input].argument.value);
+  return tensor == nullptr ? nullptr : &tensor->name;
+}
+
+const std::string& value_of(const RecordedCall& call) {
+  return std::get<TensorName>(call.node.outputs[0].value).name;
+}
+
+bool is_one(const RecordedCall& call, std::size_t input) {
+  const auto& value = call.node.inputs[input].argument.value;
+  const auto* integer = std::get_if<std::int64_t>(&value);
+  const auto* real = std::get_if<double>(&value);
+  return (integer != nullptr && *integer == 1) || (real != nullptr && *real == 1);
+}
+
+class LinearLayers {
+ public:
+  explicit LinearLayers(ForwardRecording& recording) : recording_(recording) {}
+
+  void restore() {
+    std::vector<RecordedCall> former = std::move(recording_.calls);
+    recording_.calls.clear();
+    for (std::size_t i = 0; i < former.size(); ++i) {
+      RecordedCall& call = former[i];
+      if (calls(call, "aten::t") && value_in(call, 0) != nullptr)
+        transposed_[value_of(call)] = *value_in(call, 0);
+      if (const std::string* weight = weight_of_addmm(call)) {
+        call = linear(call, call.node.inputs[1], *weight, call.node.inputs[0]);
+      } else if (const std::string* matrix = weight_of_matmul(call)) {
+        const bool has_bias = i + 1 < former.size() && adds_bias(former[i + 1], call, *matrix);
+        call = has_bias ? linear(former[i + 1], call.node.inputs[0], *matrix, former[i + 1].node.inputs[1])
+                        : linear(call, call.node.inputs[0], *matrix, {});
+        i += has_bias;
+      }
+      recording_.calls.push_back(std::move(call));
+    }
+  }
+
+ private:
+  std::size_t rank(const std::string& value) const { return recording_.tensors.at(value).sizes.size(); }
+
+  // What has been transposed; nullptr: nothing.
+  const std::string* transposed(const RecordedCall& call, std::size_t input) const {
+    const std::string* value = value_in(call, input);
+    const auto found = value == nullptr ? transposed_.end() : transposed_.find(*value);
+    return found == transposed_.end() || rank(found->second) != 2 ? nullptr : &found->second;
+  }
+
+  const std::string* weight_of_addmm(const RecordedCall& call) const {
+    if (!calls(call, "aten::addmm") || value_in(call, 0) == nullptr || rank(*value_in(call, 0)) != 1)
+      return nullptr;
+    return is_one(call, 3) && is_one(call, 4) ? transposed(call, 2) : nullptr;
+  }
+
+  const std::string* weight_of_matmul(const RecordedCall& call) const {
+    return calls(call, "aten::matmul") && value_in(call, 0) != nullptr ? transposed(call, 1) : nullptr;
+  }
+
+  // One number that is added to all outputs is no bias of a linear layer.
+  bool adds_bias(const RecordedCall& add, const RecordedCall& product, const std::string& weight) const {
+    if (!calls(add, "aten::add_", "Tensor") || value_in(add, 0) == nullptr || value_in(add, 1) == nullptr)
+      return false;
+    const std::vector<ProgramSize>& sizes = recording_.tensors.at(*value_in(add, 1)).sizes;
+    return *value_in(add, 0) == value_of(product) && is_one(add, 2) && sizes.size() == 1 &&
+           sizes[0].number == recording_.tensors.at(weight).sizes[0].number;
+  }
+
+  // In the place of `last`, of which it has the result.
+  static RecordedCall linear(const RecordedCall& last, const ProgramNode::Input& input,
+                             const std::string& weight, const ProgramNode::Input& bias) {
+    static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linear", "");
+    return {op,
+            {.target = "",
+             .inputs = {{.name = "input", .argument = input.argument},
+                        {.name = "weight", .argument = {TensorName{weight}}},
+                        {.name = "bias", .argument = bias.argument}},
+             .outputs = last.node.outputs,
+             .layer = last.node.layer},
+            {},
+            last.last_layer};
+  }
+
+  ForwardRecording& recording_;
+  std::map<std::string, std::string> transposed_;
+};
+
+// Walks backwards and knows what is needed from here on.
+class Need {
+ public:
+  explicit Need(const ForwardRecording& recording) : recording_(recording) {
+    for (const std::string& output : recording.outputs) add(output);
+    for (const std::string& weight : recording.weights) storages_.insert(recording.storages.at(weight));
+  }
+
+  void add(const std::string& value) {
+    values_.insert(value);
+    storages_.insert(recording_.storages.at(value));
+  }
+  bool has(const std::string& value) const { return values_.contains(value); }
+
+  bool has(const RecordedCall& call) const {
+    bool is_needed =
+        std::ranges::any_of(call.writes, [this](const void* storage) { return storages_.contains(storage); });
+    for (const ProgramArgument& output : call.node.outputs)
+      for_each_value(output, [&](const std::string& value) { is_needed = is_needed || has(value); });
+    return is_needed;
+  }
+
+ private:
+  const ForwardRecording& recording_;
+  std::set<std::string> values_;
+  std::set<const void*> storages_;
+};
+
+}  // namespace
+
+void restore_linear(ForwardRecording& recording) { LinearLayers(recording).restore(); }
+
+void remove_dead_calls(ForwardRecording& recording) {
+  Need need(recording);
+  std::vector<RecordedCall> living;
+  for (std::size_t i = recording.calls.size(); i-- > 0;) {
+    RecordedCall& call = recording.calls[i];
+    if (!need.has(call)) continue;
+    for (const ProgramNode::Input& input : call.node.inputs)
+      for_each_value(input.argument, [&](const std::string& value) { need.add(value); });
+    living.push_back(std::move(call));
+  }
+  std::ranges::reverse(living);
+  recording.calls = std::move(living);
+  for (const RecordedCall& call : recording.calls)  // results that nobody needs beside those that are needed
+    for (const ProgramArgument& output : call.node.outputs)
+      for_each_value(output, [&](const std::string& value) { need.add(value); });
+  for (const auto* kept : {&recording.weights, &recording.inputs})
+    for (const std::string& value : *kept) need.add(value);
+  std::erase_if(recording.tensors, [&](const auto& tensor) { return !need.has(tensor.first); });
+  std::erase_if(recording.constants, [&](const auto& constant) { return !need.has(constant.first); });
+}
+
 namespace {
 
 // One of each recording.
@@ -39,7 +186,7 @@ class RecordingMerger {
     for (std::size_t i = 0; i < merged_.calls.size(); ++i) merge_call(i);
     place_ = "the outputs of the forward";
     for (const ForwardRecording& other : recordings_)
-      if (other.outputs != merged_.outputs) refuse("which values they are depends on " + by_what());
+      if (other.outputs != merged_.outputs) refuse("which values they are depends on " + dependency_text());
     return std::move(merged_);
   }
 
@@ -58,16 +205,16 @@ class RecordingMerger {
   bool is_dynamic() const { return sizes_.count() > 0; }
   bool is_batch_only() const { return sizes_.count() == 1 && sizes_.has_batch(); }
   // Of what differs: the batches that were recorded differ in their values, too.
-  std::string by_what() const {
+  std::string dependency_text() const {
     return !is_dynamic()     ? "the batch's values"
            : is_batch_only() ? "the batch (its size or its values)"
                              : "the batch (its sizes or its values)";
   }
 
-  void be_at(const RecordedCall& call) {
+  void locate_at(const RecordedCall& call) {
     const auto& [name, overload] = call.op.operator_name();
     place_ = "operator " + name + (overload.empty() ? "" : "." + overload) +
-             (call.behind.empty() ? "" : " in or behind the layer " + call.behind);
+             (call.last_layer.empty() ? "" : " in or behind the layer " + call.last_layer);
   }
 
   void require_same_calls() {
@@ -75,13 +222,13 @@ class RecordingMerger {
       const std::size_t both = std::min(other.calls.size(), merged_.calls.size());
       for (std::size_t i = 0; i < both; ++i)
         if (other.calls[i].op.operator_name() != merged_.calls[i].op.operator_name()) {
-          be_at(merged_.calls[i]);
-          refuse("whether it is called depends on " + by_what() + ": with another one it is " +
+          locate_at(merged_.calls[i]);
+          refuse("whether it is called depends on " + dependency_text() + ": with another one it is " +
                  other.calls[i].op.operator_name().name);
         }
       place_ = "export of a model";
       if (other.calls.size() != merged_.calls.size())
-        refuse("how many operators the forward calls depends on " + by_what());
+        refuse("how many operators the forward calls depends on " + dependency_text());
     }
   }
 
@@ -89,19 +236,19 @@ class RecordingMerger {
     for (const ForwardRecording& other : recordings_)
       for (std::size_t i = 0; i < merged_.constants.size(); ++i) {
         const auto& [name, value] = merged_.constants[i];
-        be_at_user_of(name);
+        locate_at_user_of(name);
         if (other.constants.size() != merged_.constants.size() || other.constants[i].first != name ||
             !has_same_bytes(other.constants[i].second, value))
-          refuse("it takes a tensor that the host has filled and that depends on " + by_what(),
+          refuse("it takes a tensor that the host has filled and that depends on " + dependency_text(),
                  "compute it with operators");
       }
   }
 
-  void be_at_user_of(const std::string& constant) {
+  void locate_at_user_of(const std::string& constant) {
     for (const RecordedCall& call : merged_.calls)
       for (const ProgramNode::Input& input : call.node.inputs)
         for_each_value(input.argument, [&](const std::string& value) {
-          if (value == constant) be_at(call);
+          if (value == constant) locate_at(call);
         });
   }
 
@@ -115,7 +262,7 @@ class RecordingMerger {
 
   void merge_call(std::size_t number) {
     RecordedCall& call = merged_.calls[number];
-    be_at(call);
+    locate_at(call);
     const auto& schema = call.op.schema().arguments();
     for (std::size_t i = 0; i < call.node.inputs.size(); ++i) {
       Arguments arguments;
@@ -126,7 +273,7 @@ class RecordingMerger {
     for (std::size_t i = 0; i < call.node.outputs.size(); ++i) {
       for (const ForwardRecording& one : recordings_)
         if (list_size(one.calls[number].node.outputs[i]) != list_size(call.node.outputs[i]))
-          refuse("how many tensors it gives depends on " + by_what());
+          refuse("how many tensors it gives depends on " + dependency_text());
       for_each_value(call.node.outputs[i], [this](const std::string& value) { merge_tensor(value); });
     }
   }
@@ -140,13 +287,13 @@ class RecordingMerger {
     const std::string name = "its argument " + schema.name();
     for (const ProgramArgument* other : arguments)
       if (other->value.index() != arguments[0]->value.index())
-        refuse(name + " is of another kind, depending on " + by_what());
+        refuse(name + " is of another kind, depending on " + dependency_text());
     if (const auto* list = std::get_if<ProgramList>(&arguments[0]->value))
       return merged_list(arguments, *list, schema);
     if (std::holds_alternative<std::int64_t>(arguments[0]->value)) return merged_integer(arguments, schema);
     for (const ProgramArgument* other : arguments)
       if (!std::visit(Same{other->value}, arguments[0]->value))
-        refuse(name + " depends on " + by_what() + values_text(arguments),
+        refuse(name + " depends on " + dependency_text() + values_text(arguments),
                "compute it with operators, or give it as a whole number of a size");
     return *arguments[0];
   }
@@ -181,22 +328,22 @@ class RecordingMerger {
 
   ProgramArgument merged_list(const Arguments& arguments, const ProgramList& first,
                               const c10::Argument& schema) {
-    ProgramList list{.of = first.of, .items = {}};
+    ProgramList list{.element = first.element, .items = {}};
     for (std::size_t i = 0; i < first.items.size(); ++i) {
       Arguments items;
       for (const ProgramArgument* one : arguments) {
         const auto& other = std::get<ProgramList>(one->value);
-        if (other.of != first.of || other.items.size() != first.items.size())
-          refuse("how long its argument " + schema.name() + " is depends on " + by_what());
+        if (other.element != first.element || other.items.size() != first.items.size())
+          refuse("how long its argument " + schema.name() + " is depends on " + dependency_text());
         items.push_back(&other.items[i]);
       }
       list.items.push_back(merged_argument(items, schema));
       if (std::holds_alternative<NumberName>(list.items.back().value))
-        list.of = ProgramList::Of::symbolic_integers;
+        list.element = ProgramList::Element::symbolic_integers;
     }
     for (const ProgramArgument* one : arguments)
       if (list_size(*one) != first.items.size())
-        refuse("how long its argument " + schema.name() + " is depends on " + by_what());
+        refuse("how long its argument " + schema.name() + " is depends on " + dependency_text());
     return {std::move(list)};
   }
 
@@ -206,7 +353,7 @@ class RecordingMerger {
     const SizePolynomial polynomial = require_polynomial(numbers, "its argument " + schema.name());
     if (const auto constant = polynomial.constant()) return {*constant};
     if (!may_be_computed(*schema.real_type()))
-      refuse("its argument " + schema.name() + " depends on " + by_what() + " (" + text_of(numbers) +
+      refuse("its argument " + schema.name() + " depends on " + dependency_text() + " (" + text_of(numbers) +
                  ") and has to be a constant",
              "take another operator");
     return {number_of(polynomial)};
@@ -246,7 +393,7 @@ class RecordingMerger {
     for (const ForwardRecording& one : recordings_) all.push_back(&one.tensors.at(value));
     for (const ProgramTensor* one : all)
       if (one->sizes.size() != tensor.sizes.size() || one->type != tensor.type)
-        refuse("the rank or the type of its result depends on " + by_what());
+        refuse("the rank or the type of its result depends on " + dependency_text());
     const auto merge = [&](auto number_in) {
       Numbers numbers;
       for (const ProgramTensor* one : all) numbers.push_back(number_in(*one));

@@ -1,4 +1,4 @@
-#include "programs/size_polynomial.h"
+#include "interop/export/size_polynomial.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "programs/onnx_call.h"
+#include "interop/onnx/onnx_call.h"
 
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
@@ -6,17 +6,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "interop/run/program_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 #include "kindling/base/text.h"
-#include "programs/program_types.h"
 
 namespace kindling {
 namespace {
 
 template <class T, class Items>
-ProgramArgument list_argument(ProgramList::Of of, const Items& items) {
-  ProgramList list{of, {}};
+ProgramArgument list_argument(ProgramList::Element element, const Items& items) {
+  ProgramList list{element, {}};
   for (const auto& item : items) list.items.push_back({T{item}});
   return {std::move(list)};
 }
@@ -26,8 +26,10 @@ ProgramArgument argument_of_default(const c10::IValue& value) {
   if (value.isInt()) return {value.toInt()};
   if (value.isDouble()) return {value.toDouble()};
   if (value.isString()) return {value.toStringRef()};
-  if (value.isIntList()) return list_argument<std::int64_t>(ProgramList::Of::integers, value.toIntVector());
-  if (value.isDoubleList()) return list_argument<double>(ProgramList::Of::floats, value.toDoubleVector());
+  if (value.isIntList())
+    return list_argument<std::int64_t>(ProgramList::Element::integers, value.toIntVector());
+  if (value.isDoubleList())
+    return list_argument<double>(ProgramList::Element::floats, value.toDoubleVector());
   return {};
 }
 
@@ -103,7 +105,7 @@ std::string OnnxCall::operand(const std::string& name, at::ScalarType to) {
 }
 
 std::string OnnxCall::typed_value(const std::string& name, at::ScalarType type) {
-  return cast(values_.tensor(name), scalar_type_of(values_.about(name).type), type);
+  return cast(values_.tensor(name), scalar_type_of(values_.meta(name).type), type);
 }
 
 bool OnnxCall::is_list(const std::string& name) const {
@@ -138,13 +140,13 @@ std::vector<at::Tensor> OnnxCall::constants(const std::string& name) const {
   return found;
 }
 
-const ProgramTensor& OnnxCall::about(const std::string& name) const { return values_.about(name_of(name)); }
+const ProgramTensor& OnnxCall::meta(const std::string& name) const { return values_.meta(name_of(name)); }
 
 const at::Tensor* OnnxCall::constant(const std::string& name) const {
   return values_.constant(name_of(name));
 }
 
-at::ScalarType OnnxCall::type_of(const std::string& name) const { return scalar_type_of(about(name).type); }
+at::ScalarType OnnxCall::type_of(const std::string& name) const { return scalar_type_of(meta(name).type); }
 
 std::int64_t OnnxCall::integer(const std::string& name) const {
   if (const auto* number = std::get_if<std::int64_t>(&argument(name).value)) return *number;

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "formats/exported_program.h"
-#include "programs/onnx_graph.h"
-#include "programs/onnx_values.h"
+#include "formats/pt2/exported_program.h"
+#include "interop/onnx/onnx_graph.h"
+#include "interop/onnx/onnx_values.h"
 
 namespace kindling {
 
@@ -32,14 +32,14 @@ class OnnxCall {
   std::string operand(const std::string& name, at::ScalarType type);
   std::vector<std::string> tensors(const std::string& name);
   at::ScalarType type_of(const std::string& name) const;  // of a tensor
-  const ProgramTensor& about(const std::string& name) const;
+  const ProgramTensor& meta(const std::string& name) const;
   const at::Tensor* constant(const std::string& name) const;         // of a tensor: nullptr where it is none
   std::vector<at::Tensor> constants(const std::string& name) const;  // refuses tensors that are none
   std::int64_t rank(const std::string& name) const {
-    return static_cast<std::int64_t>(about(name).sizes.size());
+    return static_cast<std::int64_t>(meta(name).sizes.size());
   }
   std::vector<std::string> names(const std::string& name) const;  // of the program's tensors in a list
-  const ProgramTensor& about_value(const std::string& name) const { return values_.about(name); }
+  const ProgramTensor& value_meta(const std::string& name) const { return values_.meta(name); }
   std::string typed_value(const std::string& name, at::ScalarType type);  // of the program's tensor
   bool is_list(const std::string& name) const;
 
@@ -61,14 +61,16 @@ class OnnxCall {
   // --- results ---
   const ProgramTensor& result(std::size_t number = 0) const;
   at::ScalarType result_type(std::size_t number = 0) const;
-  bool wants(std::size_t number) const;  // whether the program uses it
-  void give(const std::string& value, std::size_t number = 0);
-  void give_list(const std::vector<std::string>& values);
-  void give_same_as(const std::string& name);  // the result is this argument, unchanged
-  void give_number(const std::string& value);
-  std::vector<std::string> results_of_list() const;  // the program's names of the tensors in it
-  std::size_t length_of_list() const { return results_of_list().size(); }
-  const std::string& given() const noexcept { return given_; }  // the first result, "" for a list
+  bool is_result_used(std::size_t number) const;  // whether the program uses it
+  void set_result(const std::string& value, std::size_t number = 0);
+  void set_list_result(const std::vector<std::string>& values);
+  void set_result_to_argument(const std::string& name);  // the result is this argument, unchanged
+  void set_number_result(const std::string& value);
+  std::vector<std::string> list_results() const;  // the program's names of the tensors in it
+  std::size_t num_list_results() const { return list_results().size(); }
+  const std::string& first_result() const noexcept {
+    return first_result_;
+  }  // the first result, "" for a list
 
   // --- nodes ---
   OnnxGraph& graph() noexcept { return graph_; }
@@ -101,7 +103,7 @@ class OnnxCall {
   OnnxValues& values_;
   OnnxGraph& graph_;
   std::map<std::string, ProgramArgument> arguments_;
-  std::string given_;
+  std::string first_result_;
 };
 
 // Where a call stands, for messages: "layer net.1, torch.ops.aten.conv2d.default".

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "programs/onnx_call.h"
-#include "programs/program_types.h"
+#include "interop/onnx/onnx_call.h"
+#include "interop/run/program_types.h"
 
 namespace kindling {
 namespace {
@@ -21,25 +21,25 @@ const std::string* name_of_result(const ProgramNode& node, std::size_t number) {
 
 const ProgramTensor& OnnxCall::result(std::size_t number) const {
   const std::string* const name = name_of_result(node_, number);
-  if (name != nullptr) return values_.about(*name);
+  if (name != nullptr) return values_.meta(*name);
   // What works in place and is used under its old name alone.
-  if (number == 0 && is_tensor("self")) return about("self");
+  if (number == 0 && is_tensor("self")) return meta("self");
   refuse("nothing is said about its result");
 }
 
 at::ScalarType OnnxCall::result_type(std::size_t number) const { return scalar_type_of(result(number).type); }
 
-bool OnnxCall::wants(std::size_t number) const {
+bool OnnxCall::is_result_used(std::size_t number) const {
   const std::string* const name = name_of_result(node_, number);
   return name != nullptr && values_.is_used(*name);
 }
 
-void OnnxCall::give(const std::string& value, std::size_t number) {
+void OnnxCall::set_result(const std::string& value, std::size_t number) {
   if (const std::string* const name = name_of_result(node_, number)) values_.set(*name, value);
-  if (number == 0) given_ = value;
+  if (number == 0) first_result_ = value;
 }
 
-std::vector<std::string> OnnxCall::results_of_list() const {
+std::vector<std::string> OnnxCall::list_results() const {
   const auto* list = node_.outputs.empty() ? nullptr : std::get_if<ProgramList>(&node_.outputs[0].value);
   if (list == nullptr) refuse("it gives no list");
   std::vector<std::string> names;
@@ -47,19 +47,19 @@ std::vector<std::string> OnnxCall::results_of_list() const {
   return names;
 }
 
-void OnnxCall::give_list(const std::vector<std::string>& values) {
-  const std::vector<std::string> names = results_of_list();
+void OnnxCall::set_list_result(const std::vector<std::string>& values) {
+  const std::vector<std::string> names = list_results();
   if (names.size() != values.size())
     refuse("the program has " + std::to_string(names.size()) + " results of it",
            std::to_string(values.size()));
   for (std::size_t i = 0; i < values.size(); ++i) values_.set(names[i], values[i]);
 }
 
-void OnnxCall::give_same_as(const std::string& name) {
+void OnnxCall::set_result_to_argument(const std::string& name) {
   if (const std::string* const result = name_of_result(node_, 0)) values_.copy(*result, name_of(name));
 }
 
-void OnnxCall::give_number(const std::string& value) {
+void OnnxCall::set_number_result(const std::string& value) {
   if (node_.outputs.empty()) return;
   if (const auto* name = std::get_if<NumberName>(&node_.outputs[0].value))
     values_.set_number(name->name, value);
@@ -109,7 +109,7 @@ std::string OnnxCall::vector_of(const std::vector<OnnxNumber>& numbers) {
 }
 
 OnnxNumber OnnxCall::size(const std::string& argument, std::int64_t dim) {
-  const ProgramSize& size = about(argument).sizes.at(static_cast<std::size_t>(dim));
+  const ProgramSize& size = meta(argument).sizes.at(static_cast<std::size_t>(dim));
   if (size.expression.empty()) return size.number;
   return OnnxNumber(add("Shape", {tensor(argument)}, {{"start", dim}, {"end", dim + 1}}));
 }

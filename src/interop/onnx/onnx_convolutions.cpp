@@ -1,4 +1,4 @@
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
@@ -18,14 +18,14 @@ Numbers on_both_sides(const Numbers& padding) {
 }
 
 // Of the padding "same", where the result is as large as the input: one more behind than in front.
-Numbers pads_of_word(OnnxCall& call, const Numbers& dilation) {
+Numbers named_pads(OnnxCall& call, const Numbers& dilation) {
   const std::string word = call.text("padding");
   const std::size_t dims = dilation.size();
   Numbers pads(2 * dims, 0);
   if (word == "valid") return pads;
   if (word != "same") call.refuse("its padding is a word that is neither same nor valid");
   for (std::size_t i = 0; i < dims; ++i) {
-    const std::int64_t total = dilation[i] * (call.about("weight").sizes.at(i + 2).number - 1);
+    const std::int64_t total = dilation[i] * (call.meta("weight").sizes.at(i + 2).number - 1);
     pads[i] = total / 2;
     pads[dims + i] = total - total / 2;
   }
@@ -48,22 +48,22 @@ void convolve(OnnxCall& call) {
   const Numbers dilation = for_each_dimension(call, "dilation", dims);
   const bool is_word = std::holds_alternative<std::string>(call.argument("padding").value);
   const Numbers pads =
-      is_word ? pads_of_word(call, dilation) : on_both_sides(for_each_dimension(call, "padding", dims));
-  call.give(with_batch(call, "Conv",
-                       {{"strides", for_each_dimension(call, "stride", dims)},
-                        {"pads", pads},
-                        {"dilations", dilation},
-                        {"group", call.integer("groups")}}));
+      is_word ? named_pads(call, dilation) : on_both_sides(for_each_dimension(call, "padding", dims));
+  call.set_result(with_batch(call, "Conv",
+                             {{"strides", for_each_dimension(call, "stride", dims)},
+                              {"pads", pads},
+                              {"dilations", dilation},
+                              {"group", call.integer("groups")}}));
 }
 
 void convolve_transposed(OnnxCall& call) {
   const auto dims = static_cast<std::size_t>(call.rank("weight")) - 2;
-  call.give(with_batch(call, "ConvTranspose",
-                       {{"strides", for_each_dimension(call, "stride", dims)},
-                        {"pads", on_both_sides(for_each_dimension(call, "padding", dims))},
-                        {"output_padding", for_each_dimension(call, "output_padding", dims)},
-                        {"dilations", for_each_dimension(call, "dilation", dims)},
-                        {"group", call.integer("groups")}}));
+  call.set_result(with_batch(call, "ConvTranspose",
+                             {{"strides", for_each_dimension(call, "stride", dims)},
+                              {"pads", on_both_sides(for_each_dimension(call, "padding", dims))},
+                              {"output_padding", for_each_dimension(call, "output_padding", dims)},
+                              {"dilations", for_each_dimension(call, "dilation", dims)},
+                              {"group", call.integer("groups")}}));
 }
 
 void convolution(OnnxCall& call) { call.flag("transposed") ? convolve_transposed(call) : convolve(call); }

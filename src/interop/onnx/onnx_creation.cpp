@@ -1,11 +1,11 @@
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 // Tensors whose sizes the program computes; those of constant sizes are constants.
 namespace kindling {
 namespace {
 
 void fill(OnnxCall& call, const std::string& value, const std::string& sizes) {
-  call.give(call.add("Expand", {value, sizes}));
+  call.set_result(call.add("Expand", {value, sizes}));
 }
 
 OnnxMapping filled(double value) {
@@ -14,7 +14,7 @@ OnnxMapping filled(double value) {
   };
 }
 
-void filled_as_asked(OnnxCall& call) {
+void filled_with_argument(OnnxCall& call) {
   fill(call, call.operand("fill_value", call.result_type()), call.vector_of(call.numbers("size")));
 }
 
@@ -24,12 +24,12 @@ OnnxMapping filled_like(double value) {
   };
 }
 
-void filled_like_as_asked(OnnxCall& call) {
+void filled_like_with_argument(OnnxCall& call) {
   const char* const value = call.has("value") ? "value" : "fill_value";
   fill(call, call.operand(value, call.result_type()), call.add("Shape", {call.tensor("self")}));
 }
 
-void scalar_tensor(OnnxCall& call) { call.give(call.operand("s", call.result_type())); }
+void scalar_tensor(OnnxCall& call) { call.set_result(call.operand("s", call.result_type())); }
 
 void range(OnnxCall& call) {
   const at::ScalarType type = call.result_type();
@@ -37,19 +37,19 @@ void range(OnnxCall& call) {
   const at::ScalarType in = is_narrow ? at::kFloat : type;
   const std::string begin = call.has("start") ? call.operand("start", in) : call.scalar(0, in);
   const std::string step = call.has("step") ? call.operand("step", in) : call.scalar(1, in);
-  call.give(call.cast(call.add("Range", {begin, call.operand("end", in), step}), in, type));
+  call.set_result(call.cast(call.add("Range", {begin, call.operand("end", in), step}), in, type));
 }
 
 // To the dtype that the program says of the result, whichever way it was asked for.
 void convert(OnnxCall& call) {
-  if (call.type_of("self") == call.result_type()) return call.give_same_as("self");
-  call.give(call.operand("self", call.result_type()));
+  if (call.type_of("self") == call.result_type()) return call.set_result_to_argument("self");
+  call.set_result(call.operand("self", call.result_type()));
 }
 
 // Values take the place of those that were there.
 void overwrite(OnnxCall& call) {
-  call.give(call.add("Expand",
-                     {call.operand("src", call.result_type()), call.add("Shape", {call.tensor("self")})}));
+  call.set_result(call.add(
+      "Expand", {call.operand("src", call.result_type()), call.add("Shape", {call.tensor("self")})}));
 }
 
 }  // namespace
@@ -57,18 +57,18 @@ void overwrite(OnnxCall& call) {
 OnnxMappings onnx_creation() {
   return {{"zeros", filled(0)},
           {"ones", filled(1)},
-          {"full", &filled_as_asked},
+          {"full", &filled_with_argument},
           {"empty.memory_format", filled(0)},
           {"new_zeros", filled(0)},
           {"new_ones", filled(1)},
-          {"new_full", &filled_as_asked},
+          {"new_full", &filled_with_argument},
           {"new_empty", filled(0)},
           {"zeros_like", filled_like(0)},
           {"ones_like", filled_like(1)},
-          {"full_like", &filled_like_as_asked},
+          {"full_like", &filled_like_with_argument},
           {"empty_like", filled_like(0)},
-          {"fill_.Scalar", &filled_like_as_asked},
-          {"fill_.Tensor", &filled_like_as_asked},
+          {"fill_.Scalar", &filled_like_with_argument},
+          {"fill_.Tensor", &filled_like_with_argument},
           {"zero_", filled_like(0)},
           {"copy_", &overwrite},
           {"scalar_tensor", &scalar_tensor},

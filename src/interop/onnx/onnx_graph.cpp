@@ -1,9 +1,10 @@
-#include "programs/onnx_graph.h"
+#include "interop/onnx/onnx_graph.h"
 
 #include <array>
 #include <limits>
 #include <utility>
 
+#include "formats/protobuf_writer.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 

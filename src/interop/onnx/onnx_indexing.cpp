@@ -1,26 +1,26 @@
 #include <algorithm>
 #include <limits>
 
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
 
 void embedding(OnnxCall& call) {
-  call.give(call.add("Gather", {call.tensor("weight"), call.tensor("indices")}));
+  call.set_result(call.add("Gather", {call.tensor("weight"), call.tensor("indices")}));
 }
 
 void index_select(OnnxCall& call) {
   const std::int64_t rank = call.rank("self");
   std::string index = call.tensor("index");
   if (call.rank("index") == 0) index = call.reshaped(index, std::vector<std::int64_t>{1});
-  call.give(call.add("Gather", {call.tensor("self"), index}, {{"axis", call.dim("dim", rank)}}));
+  call.set_result(call.add("Gather", {call.tensor("self"), index}, {{"axis", call.dim("dim", rank)}}));
 }
 
 // ONNX's Gather of elements, which takes pieces of the indexed sizes, too.
 void gather(OnnxCall& call) {
-  call.give(call.add("GatherElements", {call.tensor("self"), call.tensor("index")},
-                     {{"axis", call.dim("dim", call.rank("self"))}}));
+  call.set_result(call.add("GatherElements", {call.tensor("self"), call.tensor("index")},
+                           {{"axis", call.dim("dim", call.rank("self"))}}));
 }
 
 struct Indices {
@@ -34,7 +34,7 @@ Indices indices_of(const OnnxCall& call) {
   Indices found;
   for (std::size_t i = 0; i < list->items.size(); ++i)
     if (const auto* name = std::get_if<TensorName>(&list->items[i].value)) {
-      const ProgramType type = call.about_value(name->name).type;
+      const ProgramType type = call.value_meta(name->name).type;
       if (type == ProgramType::boolean || type == ProgramType::uint8)
         call.refuse("it takes what a mask says, whose number depends on values", "",
                     "torch.where or masked_fill keep the sizes");
@@ -48,8 +48,9 @@ Indices indices_of(const OnnxCall& call) {
 void index(OnnxCall& call) {
   const Indices found = indices_of(call);
   if (found.names.size() == 1)
-    return call.give(call.add("Gather", {call.tensor("self"), call.typed_value(found.names[0], at::kLong)},
-                              {{"axis", found.dims[0]}}));
+    return call.set_result(call.add("Gather",
+                                    {call.tensor("self"), call.typed_value(found.names[0], at::kLong)},
+                                    {{"axis", found.dims[0]}}));
   if (found.names.empty() || found.dims.back() + 1 != static_cast<std::int64_t>(found.dims.size()))
     call.refuse("it has several indices that are not for the first dimensions");
   // All of one shape, side by side in a last dimension.
@@ -64,19 +65,20 @@ void index(OnnxCall& call) {
     columns.push_back(
         call.add("Unsqueeze", {call.add("Add", {call.typed_value(name, at::kLong), zeros}), last}));
   const std::string together = call.add("Concat", columns, {{"axis", -1}});
-  call.give(call.add("GatherND", {call.tensor("self"), together}));
+  call.set_result(call.add("GatherND", {call.tensor("self"), together}));
 }
 
 void one_hot(OnnxCall& call) {
   if (call.integer("num_classes") < 0) call.refuse("it has no num_classes, and looks for the largest one");
   const std::string values = call.int64s({0, 1});
-  call.give(call.add("OneHot", {call.tensor("self"), call.int64s({call.integer("num_classes")}), values}));
+  call.set_result(
+      call.add("OneHot", {call.tensor("self"), call.int64s({call.integer("num_classes")}), values}));
 }
 
 void cumulative_sum(OnnxCall& call) {
   const at::ScalarType type = call.result_type();
   const std::string dim = call.scalar(call.dim("dim", call.rank("self")), at::kLong);
-  call.give(call.add("CumSum", {call.operand("self", type), dim}));
+  call.set_result(call.add("CumSum", {call.operand("self", type), dim}));
 }
 
 void top_k(OnnxCall& call) {
@@ -85,8 +87,8 @@ void top_k(OnnxCall& call) {
                                            {"largest", call.flag("largest") ? 1 : 0},
                                            {"sorted", call.flag("sorted") ? 1 : 0}},
                                           2);
-  call.give(found[0], 0);
-  call.give(found[1], 1);
+  call.set_result(found[0], 0);
+  call.set_result(found[1], 1);
 }
 
 // Above and below a diagonal.
@@ -99,7 +101,7 @@ OnnxMapping triangle(bool is_upper) {
     const bool is_flags = call.result_type() == at::kBool;
     const std::string x = call.operand("self", is_flags ? at::kLong : call.result_type());
     const std::string cut = call.add("Trilu", {x, at}, {{"upper", is_upper ? 1 : 0}});
-    call.give(is_flags ? call.cast(cut, at::kLong, at::kBool) : cut);
+    call.set_result(is_flags ? call.cast(cut, at::kLong, at::kBool) : cut);
   };
 }
 

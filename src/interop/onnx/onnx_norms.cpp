@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
@@ -22,7 +22,7 @@ std::string or_zeros(OnnxCall& call, const char* name, at::IntArrayRef sizes) {
 }
 
 std::int64_t channels_of(OnnxCall& call) {
-  const ProgramSize& size = call.about("input").sizes.at(1);
+  const ProgramSize& size = call.meta("input").sizes.at(1);
   if (!size.expression.empty()) call.refuse("the number of channels is no constant");
   return size.number;
 }
@@ -40,14 +40,15 @@ void batch_norm(OnnxCall& call) {
   if (call.has("training") && call.flag("training"))
     call.refuse("it is batch norm in training mode, which counts its statistics in each batch",
                 "a program in evaluation mode", kEvaluationRemedy);
-  call.give(by_statistics(call));
+  call.set_result(by_statistics(call));
 }
 
 void layer_norm(OnnxCall& call) {
   const std::vector<std::int64_t> sizes = call.integers("normalized_shape");
   const std::string bias = call.has("bias") ? call.tensor("bias") : "";
-  call.give(call.add("LayerNormalization", {call.tensor("input"), or_ones(call, "weight", sizes), bias},
-                     {{"axis", -static_cast<std::int64_t>(sizes.size())}, {"epsilon", call.real("eps")}}));
+  call.set_result(
+      call.add("LayerNormalization", {call.tensor("input"), or_ones(call, "weight", sizes), bias},
+               {{"axis", -static_cast<std::int64_t>(sizes.size())}, {"epsilon", call.real("eps")}}));
 }
 
 // Each group is an instance's channel; scale and shift are the channels' own. (ONNX's GroupNormalization has
@@ -56,30 +57,30 @@ OnnxMapping group_norm(const char* groups_name) {
   return [groups_name](OnnxCall& call) {
     const std::int64_t groups = call.integer(groups_name), rank = call.rank("input");
     const std::string x = call.tensor("input");
-    const auto of_groups = [&](double value) {
+    const auto per_group = [&](double value) {
       return call.graph().constant(at::zeros({groups}, at::dtype(call.result_type())).fill_(value));
     };
     std::string y =
         call.add("InstanceNormalization",
-                 {call.add("Reshape", {x, call.int64s({0, groups, -1})}), of_groups(1), of_groups(0)},
+                 {call.add("Reshape", {x, call.int64s({0, groups, -1})}), per_group(1), per_group(0)},
                  {{"epsilon", call.real("eps")}});
     y = call.add("Reshape", {y, call.add("Shape", {x})});
     std::vector<std::int64_t> by_channel(static_cast<std::size_t>(rank) - 1, 1);
     by_channel[0] = -1;
     if (call.has("weight")) y = call.add("Mul", {y, call.reshaped(call.tensor("weight"), by_channel)});
     if (call.has("bias")) y = call.add("Add", {y, call.reshaped(call.tensor("bias"), by_channel)});
-    call.give(y);
+    call.set_result(y);
   };
 }
 
 void instance_norm(OnnxCall& call) {
   const bool has_statistics = call.has("running_mean");
-  if (!call.flag("use_input_stats")) return call.give(by_statistics(call));
+  if (!call.flag("use_input_stats")) return call.set_result(by_statistics(call));
   if (has_statistics)
     call.refuse("it is instance norm in training mode, which changes its statistics",
                 "a program in evaluation mode", kEvaluationRemedy);
   const std::int64_t channels = channels_of(call);
-  call.give(call.add(
+  call.set_result(call.add(
       "InstanceNormalization",
       {call.tensor("input"), or_ones(call, "weight", {channels}), or_zeros(call, "bias", {channels})},
       {{"epsilon", call.real("eps")}}));
@@ -98,13 +99,14 @@ void rms_norm(OnnxCall& call) {
   const std::string square = call.add("ReduceMean", {call.add("Mul", {x, x}), call.int64s(dims)});
   const std::string root = call.add("Sqrt", {call.add("Add", {square, call.scalar(eps, type)})});
   const std::string y = call.add("Div", {x, root});
-  call.give(call.has("weight") ? call.add("Mul", {y, call.tensor("weight")}) : y);
+  call.set_result(call.has("weight") ? call.add("Mul", {y, call.tensor("weight")}) : y);
 }
 
 OnnxMapping over_dimension(const char* type) {
   return [type](OnnxCall& call) {
     const std::int64_t rank = call.rank("self");
-    call.give(call.add(type, {call.operand("self", call.result_type())}, {{"axis", call.dim("dim", rank)}}));
+    call.set_result(
+        call.add(type, {call.operand("self", call.result_type())}, {{"axis", call.dim("dim", rank)}}));
   };
 }
 
@@ -112,7 +114,7 @@ OnnxMapping over_dimension(const char* type) {
 void safe_softmax(OnnxCall& call) {
   const std::string y = call.add("Softmax", {call.operand("self", call.result_type())},
                                  {{"axis", call.dim("dim", call.rank("self"))}});
-  call.give(call.add("Where", {call.add("IsNaN", {y}), call.scalar(0, call.result_type()), y}));
+  call.set_result(call.add("Where", {call.add("IsNaN", {y}), call.scalar(0, call.result_type()), y}));
 }
 
 }  // namespace

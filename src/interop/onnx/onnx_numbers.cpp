@@ -1,4 +1,4 @@
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 // What programs compute with sizes: vectors of one number in the graph, int64, double or bool.
 namespace kindling {
@@ -21,10 +21,10 @@ std::string number_of(OnnxCall& call, const char* name, at::ScalarType type) {
   return call.add("Unsqueeze", {call.operand(name, type), call.int64s({0})});
 }
 
-OnnxMapping of_two_numbers(const char* operation) {
+OnnxMapping binary_numbers(const char* operation) {
   return [operation](OnnxCall& call) {
     const at::ScalarType type = number_type(call);
-    call.give_number(call.add(operation, {number_of(call, "0", type), number_of(call, "1", type)}));
+    call.set_number_result(call.add(operation, {number_of(call, "0", type), number_of(call, "1", type)}));
   };
 }
 
@@ -32,35 +32,39 @@ OnnxMapping of_two_numbers(const char* operation) {
 void floor_divide_numbers(OnnxCall& call) {
   const at::ScalarType type = number_type(call);
   const std::string a = number_of(call, "0", type), b = number_of(call, "1", type);
-  if (type == at::kDouble) return call.give_number(call.add("Floor", {call.add("Div", {a, b})}));
-  call.give_number(call.add("Div", {call.add("Sub", {a, call.add("Mod", {a, b})}), b}));
+  if (type == at::kDouble) return call.set_number_result(call.add("Floor", {call.add("Div", {a, b})}));
+  call.set_number_result(call.add("Div", {call.add("Sub", {a, call.add("Mod", {a, b})}), b}));
 }
 
 void modulo_of_numbers(OnnxCall& call) {
   if (number_type(call) != at::kLong) call.refuse("it is for integers in ONNX");
-  call.give_number(call.add("Mod", {number_of(call, "0", at::kLong), number_of(call, "1", at::kLong)}));
+  call.set_number_result(call.add("Mod", {number_of(call, "0", at::kLong), number_of(call, "1", at::kLong)}));
 }
 
 void divide_numbers(OnnxCall& call) {
-  call.give_number(call.add("Div", {number_of(call, "0", at::kDouble), number_of(call, "1", at::kDouble)}));
+  call.set_number_result(
+      call.add("Div", {number_of(call, "0", at::kDouble), number_of(call, "1", at::kDouble)}));
 }
 
-OnnxMapping of_two_flags(const char* operation) {
+OnnxMapping binary_flags(const char* operation) {
   return [operation](OnnxCall& call) {
-    call.give_number(call.add(operation, {number_of(call, "0", at::kBool), number_of(call, "1", at::kBool)}));
+    call.set_number_result(
+        call.add(operation, {number_of(call, "0", at::kBool), number_of(call, "1", at::kBool)}));
   };
 }
 
-void negate_flag(OnnxCall& call) { call.give_number(call.add("Not", {number_of(call, "0", at::kBool)})); }
+void negate_flag(OnnxCall& call) {
+  call.set_number_result(call.add("Not", {number_of(call, "0", at::kBool)}));
+}
 
 void negate_number(OnnxCall& call) {
   const at::ScalarType type = is_real_number(call, "0") ? at::kDouble : at::kLong;
-  call.give_number(call.add("Neg", {number_of(call, "0", type)}));
+  call.set_number_result(call.add("Neg", {number_of(call, "0", type)}));
 }
 
 void not_equal_numbers(OnnxCall& call) {
   const at::ScalarType type = number_type(call);
-  call.give_number(
+  call.set_number_result(
       call.add("Not", {call.add("Equal", {number_of(call, "0", type), number_of(call, "1", type)})}));
 }
 
@@ -68,23 +72,23 @@ OnnxMapping to_integer(const char* rounding) {
   return [rounding](OnnxCall& call) {
     std::string x = number_of(call, "0", at::kDouble);
     if (*rounding != '\0') x = call.add(rounding, {x});
-    call.give_number(call.cast(x, at::kDouble, at::kLong));  // which cuts what is behind the point
+    call.set_number_result(call.cast(x, at::kDouble, at::kLong));  // which cuts what is behind the point
   };
 }
 
-void to_real(OnnxCall& call) { call.give_number(number_of(call, "0", at::kDouble)); }
+void to_real(OnnxCall& call) { call.set_number_result(number_of(call, "0", at::kDouble)); }
 
 void root_of_number(OnnxCall& call) {
-  call.give_number(call.add("Sqrt", {number_of(call, "0", at::kDouble)}));
+  call.set_number_result(call.add("Sqrt", {number_of(call, "0", at::kDouble)}));
 }
 
 void size_of_tensor(OnnxCall& call) {
   const std::int64_t dim = call.dim("1", call.rank("0"));
-  call.give_number(call.add("Shape", {call.tensor("0")}, {{"start", dim}, {"end", dim + 1}}));
+  call.set_number_result(call.add("Shape", {call.tensor("0")}, {{"start", dim}, {"end", dim + 1}}));
 }
 
 void number_of_values(OnnxCall& call) {
-  call.give_number(call.add("Unsqueeze", {call.add("Size", {call.tensor("0")}), call.int64s({0})}));
+  call.set_number_result(call.add("Unsqueeze", {call.add("Size", {call.tensor("0")}), call.int64s({0})}));
 }
 
 // Assertions about sizes have no form in ONNX; the program's sizes are what they are.
@@ -93,24 +97,24 @@ void nothing(OnnxCall&) {}
 }  // namespace
 
 OnnxMappings onnx_numbers() {
-  return {{"_operator.add", of_two_numbers("Add")},
-          {"_operator.sub", of_two_numbers("Sub")},
-          {"_operator.mul", of_two_numbers("Mul")},
+  return {{"_operator.add", binary_numbers("Add")},
+          {"_operator.sub", binary_numbers("Sub")},
+          {"_operator.mul", binary_numbers("Mul")},
           {"_operator.floordiv", &floor_divide_numbers},
           {"_operator.mod", &modulo_of_numbers},
           {"_operator.truediv", &divide_numbers},
           {"_operator.neg", &negate_number},
-          {"_operator.eq", of_two_numbers("Equal")},
+          {"_operator.eq", binary_numbers("Equal")},
           {"_operator.ne", &not_equal_numbers},
-          {"_operator.lt", of_two_numbers("Less")},
-          {"_operator.le", of_two_numbers("LessOrEqual")},
-          {"_operator.gt", of_two_numbers("Greater")},
-          {"_operator.ge", of_two_numbers("GreaterOrEqual")},
-          {"_operator.and_", of_two_flags("And")},
-          {"_operator.or_", of_two_flags("Or")},
+          {"_operator.lt", binary_numbers("Less")},
+          {"_operator.le", binary_numbers("LessOrEqual")},
+          {"_operator.gt", binary_numbers("Greater")},
+          {"_operator.ge", binary_numbers("GreaterOrEqual")},
+          {"_operator.and_", binary_flags("And")},
+          {"_operator.or_", binary_flags("Or")},
           {"torch.sym_not", &negate_flag},
-          {"torch.sym_max", of_two_numbers("Max")},
-          {"torch.sym_min", of_two_numbers("Min")},
+          {"torch.sym_max", binary_numbers("Max")},
+          {"torch.sym_min", binary_numbers("Min")},
           {"torch.sym_float", &to_real},
           {"torch.sym_int", to_integer("")},
           {"torch._sym_sqrt", &root_of_number},

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "programs/onnx_call.h"
+#include "interop/onnx/onnx_call.h"
 
 namespace kindling {
 
@@ -16,9 +16,7 @@ using OnnxMapping = std::function<void(OnnxCall&)>;
 // them where there is one that does the same to a copy.
 using OnnxMappings = std::vector<std::pair<std::string, OnnxMapping>>;
 
-OnnxMappings onnx_activations();
-OnnxMappings onnx_arithmetic();
-OnnxMappings onnx_comparisons();
+OnnxMappings onnx_pointwise();
 OnnxMappings onnx_shapes();
 OnnxMappings onnx_pieces();
 OnnxMappings onnx_indexing();
@@ -33,8 +31,5 @@ OnnxMappings onnx_recurrent();
 OnnxMappings onnx_numbers();  // functions of numbers, by their whole targets: "_operator.mul"
 
 const std::map<std::string, OnnxMapping>& onnx_mappings();  // all of them
-
-// The dtype that PyTorch computes a pointwise operator's arguments in.
-at::ScalarType promoted_type(const OnnxCall& call, const std::vector<std::string>& arguments);
 
 }  // namespace kindling

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
@@ -10,12 +10,12 @@ void concatenate(OnnxCall& call) {
   const auto rank = static_cast<std::int64_t>(call.result().sizes.size());
   std::vector<std::string> parts;
   for (const std::string& name : call.names("tensors")) {
-    const ProgramTensor& about = call.about_value(name);
-    if (about.sizes.size() == 1 && about.sizes[0].expression.empty() && about.sizes[0].number == 0)
+    const ProgramTensor& meta = call.value_meta(name);
+    if (meta.sizes.size() == 1 && meta.sizes[0].expression.empty() && meta.sizes[0].number == 0)
       continue;  // an empty list of numbers is nothing among tensors of any rank
     parts.push_back(call.typed_value(name, type));
   }
-  call.give(call.add("Concat", parts, {{"axis", call.dim("dim", rank)}}));
+  call.set_result(call.add("Concat", parts, {{"axis", call.dim("dim", rank)}}));
 }
 
 void stack(OnnxCall& call) {
@@ -24,7 +24,7 @@ void stack(OnnxCall& call) {
   std::vector<std::string> parts;
   for (const std::string& name : call.names("tensors"))
     parts.push_back(call.add("Unsqueeze", {call.typed_value(name, call.result_type()), dims}));
-  call.give(call.add("Concat", parts, {{"axis", dim}}));
+  call.set_result(call.add("Concat", parts, {{"axis", dim}}));
 }
 
 // Into pieces of the lengths that the program says; the last one takes what is left of a size that is no
@@ -32,32 +32,32 @@ void stack(OnnxCall& call) {
 void split(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self"));
   std::vector<OnnxNumber> lengths;
-  for (const std::string& piece : call.results_of_list()) {
-    const ProgramSize& size = call.about_value(piece).sizes.at(static_cast<std::size_t>(dim));
+  for (const std::string& piece : call.list_results()) {
+    const ProgramSize& size = call.value_meta(piece).sizes.at(static_cast<std::size_t>(dim));
     if (!size.expression.empty()) break;
     lengths.emplace_back(size.number);
   }
-  const std::size_t count = call.length_of_list();
+  const std::size_t count = call.num_list_results();
   if (lengths.size() != count) {
     if (!call.has("split_sizes") && !(call.has("split_size") && call.is_list("split_size")))
       call.refuse("the lengths of its pieces depend on a size that is no constant", "",
                   "split by lengths that are numbers");
     lengths = call.numbers(call.has("split_sizes") ? "split_sizes" : "split_size");
   }
-  call.give_list(
+  call.set_list_result(
       call.graph().add_all("Split", {call.tensor("self"), call.vector_of(lengths)}, {{"axis", dim}}, count));
 }
 
 void unbind(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self"));
-  const std::size_t count = call.length_of_list();
+  const std::size_t count = call.num_list_results();
   const auto pieces =
       call.graph().add_all("Split", {call.tensor("self")},
                            {{"axis", dim}, {"num_outputs", static_cast<std::int64_t>(count)}}, count);
   std::vector<std::string> given;
   const std::string dims = call.int64s({dim});
   for (const std::string& piece : pieces) given.push_back(call.add("Squeeze", {piece, dims}));
-  call.give_list(given);
+  call.set_list_result(given);
 }
 
 void select(OnnxCall& call) {
@@ -65,7 +65,7 @@ void select(OnnxCall& call) {
   const OnnxNumber index = call.number("index");
   const std::string where =
       index.constant ? call.scalar(*index.constant, at::kLong) : call.add("Squeeze", {index.value});
-  call.give(call.add("Gather", {call.tensor("self"), where}, {{"axis", dim}}));
+  call.set_result(call.add("Gather", {call.tensor("self"), where}, {{"axis", dim}}));
 }
 
 // Ends behind a dimension's end are its end, in both.
@@ -76,9 +76,9 @@ void slice(OnnxCall& call) {
       call.has("end") ? call.number("end") : OnnxNumber(std::numeric_limits<std::int64_t>::max());
   const std::int64_t step = call.integer("step");
   if (step == 1 && begin.constant == 0 && end.constant == std::numeric_limits<std::int64_t>::max())
-    return call.give_same_as("self");
-  call.give(call.add("Slice", {call.tensor("self"), call.vector_of({begin}), call.vector_of({end}),
-                               call.int64s({dim}), call.int64s({step})}));
+    return call.set_result_to_argument("self");
+  call.set_result(call.add("Slice", {call.tensor("self"), call.vector_of({begin}), call.vector_of({end}),
+                                     call.int64s({dim}), call.int64s({step})}));
 }
 
 // Where it begins may be counted from the end.
@@ -90,18 +90,18 @@ void narrow(OnnxCall& call) {
       start.constant && length.constant && *start.constant < 0 && *start.constant + *length.constant == 0;
   const std::string end = reaches_end ? call.int64s({std::numeric_limits<std::int64_t>::max()})
                                       : call.add("Add", {begin, call.vector_of({length})});
-  call.give(call.add("Slice", {call.tensor("self"), begin, end, call.int64s({dim})}));
+  call.set_result(call.add("Slice", {call.tensor("self"), begin, end, call.int64s({dim})}));
 }
 
 void flip(OnnxCall& call) {
   const std::vector<std::int64_t> dims = call.dims("dims", call.rank("self"));
-  if (dims.empty()) return call.give(call.add("Identity", {call.tensor("self")}));
+  if (dims.empty()) return call.set_result(call.add("Identity", {call.tensor("self")}));
   const auto repeated = [&](std::int64_t number) {
     return call.int64s(std::vector<std::int64_t>(dims.size(), number));
   };
-  call.give(call.add("Slice",
-                     {call.tensor("self"), repeated(-1), repeated(std::numeric_limits<std::int64_t>::min()),
-                      call.int64s(dims), repeated(-1)}));
+  call.set_result(call.add(
+      "Slice", {call.tensor("self"), repeated(-1), repeated(std::numeric_limits<std::int64_t>::min()),
+                call.int64s(dims), repeated(-1)}));
 }
 
 // What leaves at the end comes back in front.
@@ -113,7 +113,7 @@ void roll(OnnxCall& call) {
   const std::string zero = call.int64s({0}), end = call.int64s({std::numeric_limits<std::int64_t>::max()});
   for (std::size_t i = 0; i < dims.size(); ++i) {
     std::int64_t shift = shifts[i];
-    const ProgramSize& size = call.about("self").sizes[static_cast<std::size_t>(dims[i])];
+    const ProgramSize& size = call.meta("self").sizes[static_cast<std::size_t>(dims[i])];
     if (size.expression.empty() && size.number > 0) shift %= size.number;
     if (shift == 0) continue;
     if (!size.expression.empty() && (shift > 1 || shift < -1))
@@ -122,7 +122,7 @@ void roll(OnnxCall& call) {
     x = call.add("Concat", {call.add("Slice", {x, cut, end, dim}), call.add("Slice", {x, zero, cut, dim})},
                  {{"axis", dims[i]}});
   }
-  call.give(call.add("Identity", {x}));
+  call.set_result(call.add("Identity", {x}));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
@@ -29,7 +29,7 @@ Windows windows_of(OnnxCall& call, std::size_t dims) {
 
 // Whether windows end where the input does, so that rounding up or down is the same.
 bool fit(const OnnxCall& call, const Windows& windows) {
-  const std::vector<ProgramSize>& sizes = call.about("self").sizes;
+  const std::vector<ProgramSize>& sizes = call.meta("self").sizes;
   const std::size_t dims = windows.kernel.size(), first = sizes.size() - dims;
   for (std::size_t i = 0; i < dims; ++i) {
     const ProgramSize& size = sizes[first + i];
@@ -59,11 +59,11 @@ std::vector<OnnxAttribute> window_attributes(const Windows& windows) {
 OnnxMapping max_pool(std::size_t dims) {
   return [dims](OnnxCall& call) {
     const Windows windows = windows_of(call, dims);
-    if (call.wants(1)) call.refuse("the places of its largest values are used");
+    if (call.is_result_used(1)) call.refuse("the places of its largest values are used");
     std::vector<OnnxAttribute> attributes = window_attributes(windows);
     attributes.emplace_back("dilations", windows.dilation);
     if (call.flag("ceil_mode") && !fit(call, windows)) attributes.emplace_back("ceil_mode", 1);
-    call.give(pooled(call, dims, "MaxPool", attributes));
+    call.set_result(pooled(call, dims, "MaxPool", attributes));
   };
 }
 
@@ -77,7 +77,7 @@ OnnxMapping average_pool(std::size_t dims) {
                   "pad the input so that all windows are whole");
     std::vector<OnnxAttribute> attributes = window_attributes(windows);
     attributes.emplace_back("count_include_pad", call.flag("count_include_pad") ? 1 : 0);
-    call.give(pooled(call, dims, "AveragePool", attributes));
+    call.set_result(pooled(call, dims, "AveragePool", attributes));
   };
 }
 
@@ -104,27 +104,27 @@ void average_by_matrices(OnnxCall& call, const Numbers& inputs, const Numbers& o
         call.graph().constant(averaging_matrix(inputs[i], outputs[i], call.result_type()));
     x = turned(call.add("MatMul", {turned(x), matrix}));
   }
-  call.give(call.add("Identity", {x}));
+  call.set_result(call.add("Identity", {x}));
 }
 
 OnnxMapping adaptive_pool(std::size_t dims, bool is_average) {
   return [dims, is_average](OnnxCall& call) {
     const Numbers outputs = window_numbers(call, "output_size", dims, {});
-    if (!is_average && call.wants(1)) call.refuse("the places of its largest values are used");
+    if (!is_average && call.is_result_used(1)) call.refuse("the places of its largest values are used");
     const std::string global = is_average ? "GlobalAveragePool" : "GlobalMaxPool";
-    if (outputs == Numbers(dims, 1)) return call.give(pooled(call, dims, global.c_str(), {}));
+    if (outputs == Numbers(dims, 1)) return call.set_result(pooled(call, dims, global.c_str(), {}));
     Numbers inputs, kernel;
     bool divides = true;
     for (std::size_t i = 0; i < dims; ++i) {
-      const ProgramSize& size = call.about("self").sizes[call.about("self").sizes.size() - dims + i];
+      const ProgramSize& size = call.meta("self").sizes[call.meta("self").sizes.size() - dims + i];
       if (!size.expression.empty()) call.refuse("it makes a constant size of one that is none");
       inputs.push_back(size.number);
       kernel.push_back(size.number / outputs[i]);
       divides = divides && size.number % outputs[i] == 0;
     }
     if (divides)
-      return call.give(pooled(call, dims, is_average ? "AveragePool" : "MaxPool",
-                              {{"kernel_shape", kernel}, {"strides", kernel}}));
+      return call.set_result(pooled(call, dims, is_average ? "AveragePool" : "MaxPool",
+                                    {{"kernel_shape", kernel}, {"strides", kernel}}));
     if (!is_average) call.refuse("its windows are not of one size");
     average_by_matrices(call, inputs, outputs);
   };
@@ -149,19 +149,19 @@ std::string resized(OnnxCall& call, const std::string& x, std::int64_t rank,
 }
 
 void upsample_nearest(OnnxCall& call) {
-  call.give(resized(call, call.tensor("input"), call.rank("input"),
-                    {{"mode", std::string("nearest")},
-                     {"coordinate_transformation_mode", std::string("asymmetric")},
-                     {"nearest_mode", std::string("floor")}}));
+  call.set_result(resized(call, call.tensor("input"), call.rank("input"),
+                          {{"mode", std::string("nearest")},
+                           {"coordinate_transformation_mode", std::string("asymmetric")},
+                           {"nearest_mode", std::string("floor")}}));
 }
 
 OnnxMapping upsample(const char* mode) {
   return [mode](OnnxCall& call) {
     const std::string corners = call.flag("align_corners") ? "align_corners" : "half_pixel";
-    call.give(resized(call, call.tensor("input"), call.rank("input"),
-                      {{"mode", std::string(mode)},
-                       {"coordinate_transformation_mode", corners},
-                       {"cubic_coeff_a", -0.75}}));
+    call.set_result(resized(call, call.tensor("input"), call.rank("input"),
+                            {{"mode", std::string(mode)},
+                             {"coordinate_transformation_mode", corners},
+                             {"cubic_coeff_a", -0.75}}));
   };
 }
 

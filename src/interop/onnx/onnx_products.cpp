@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
@@ -10,22 +10,22 @@ void matrix_product(OnnxCall& call) {
                             : call.has("vec")    ? "vec"
                             : call.has("tensor") ? "tensor"
                                                  : "other";
-  call.give(call.add("MatMul", {call.tensor("self"), call.tensor(other)}));
+  call.set_result(call.add("MatMul", {call.tensor("self"), call.tensor(other)}));
 }
 
 void linear(OnnxCall& call) {
   const std::string x = call.tensor("input"), weight = call.tensor("weight");
   const std::string bias = call.has("bias") ? call.tensor("bias") : "";
   if (call.rank("input") == 2 && call.rank("weight") == 2)
-    return call.give(call.add("Gemm", {x, weight, bias}, {{"transB", 1}}));
+    return call.set_result(call.add("Gemm", {x, weight, bias}, {{"transB", 1}}));
   const std::string turned = call.rank("weight") == 2 ? call.permuted(weight, {1, 0}) : weight;
   const std::string product = call.add("MatMul", {x, turned});
-  call.give(bias.empty() ? product : call.add("Add", {product, bias}));
+  call.set_result(bias.empty() ? product : call.add("Add", {product, bias}));
 }
 
 void add_matrix_product(OnnxCall& call) {
-  call.give(call.add("Gemm", {call.tensor("mat1"), call.tensor("mat2"), call.tensor("self")},
-                     {{"alpha", call.real("alpha")}, {"beta", call.real("beta")}}));
+  call.set_result(call.add("Gemm", {call.tensor("mat1"), call.tensor("mat2"), call.tensor("self")},
+                           {{"alpha", call.real("alpha")}, {"beta", call.real("beta")}}));
 }
 
 std::string product_times(OnnxCall& call, const std::string& value, const char* factor) {
@@ -35,18 +35,18 @@ std::string product_times(OnnxCall& call, const std::string& value, const char* 
 
 void add_batched_product(OnnxCall& call) {
   const std::string product = call.add("MatMul", {call.tensor("batch1"), call.tensor("batch2")});
-  call.give(call.add(
+  call.set_result(call.add(
       "Add", {product_times(call, call.tensor("self"), "beta"), product_times(call, product, "alpha")}));
 }
 
 void einsum(OnnxCall& call) {
   std::string equation = call.text("equation");
   std::erase(equation, ' ');
-  call.give(call.add("Einsum", call.tensors("tensors"), {{"equation", equation}}));
+  call.set_result(call.add("Einsum", call.tensors("tensors"), {{"equation", equation}}));
 }
 
 void outer_product(OnnxCall& call) {
-  call.give(
+  call.set_result(
       call.add("Einsum", {call.tensor("self"), call.tensor("vec2")}, {{"equation", std::string("i,j->ij")}}));
 }
 
@@ -55,7 +55,7 @@ void bilinear(OnnxCall& call) {
   const std::string product =
       call.add("Einsum", {call.tensor("input1"), call.tensor("weight"), call.tensor("input2")},
                {{"equation", std::string("...i,kij,...j->...k")}});
-  call.give(call.has("bias") ? call.add("Add", {product, call.tensor("bias")}) : product);
+  call.set_result(call.has("bias") ? call.add("Add", {product, call.tensor("bias")}) : product);
 }
 
 }  // namespace

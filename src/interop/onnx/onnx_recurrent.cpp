@@ -2,7 +2,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
@@ -37,20 +37,20 @@ struct LayerResult {
 LayerResult run_layer(OnnxCall& call, const RecurrentKind& kind, const std::string& x,
                       const std::vector<std::string>& states,
                       const std::vector<std::vector<at::Tensor>>& weights) {
-  std::vector<at::Tensor> of_input, of_hidden, biases;
+  std::vector<at::Tensor> input_weights, recurrent_weights, biases;
   for (const auto& direction : weights) {
-    of_input.push_back(in_onnx_order(kind, direction.at(0)));
-    of_hidden.push_back(in_onnx_order(kind, direction.at(1)));
+    input_weights.push_back(in_onnx_order(kind, direction.at(0)));
+    recurrent_weights.push_back(in_onnx_order(kind, direction.at(1)));
     if (direction.size() == 4)
       biases.push_back(at::cat({in_onnx_order(kind, direction[2]), in_onnx_order(kind, direction[3])}));
   }
   std::vector<OnnxAttribute> attributes = kind.attributes;
-  attributes.emplace_back("hidden_size", of_hidden[0].size(1));
+  attributes.emplace_back("hidden_size", recurrent_weights[0].size(1));
   if (weights.size() == 2) attributes.emplace_back("direction", std::string("bidirectional"));
   if (!kind.activation.empty())
     attributes.emplace_back("activations", std::vector<std::string>(weights.size(), kind.activation));
-  std::vector<std::string> inputs{x, call.graph().constant(at::stack(of_input)),
-                                  call.graph().constant(at::stack(of_hidden)),
+  std::vector<std::string> inputs{x, call.graph().constant(at::stack(input_weights)),
+                                  call.graph().constant(at::stack(recurrent_weights)),
                                   biases.empty() ? "" : call.graph().constant(at::stack(biases)), ""};
   inputs.insert(inputs.end(), states.begin(), states.end());
   const auto made = call.graph().add_all(kind.type, inputs, attributes, 1 + states.size());
@@ -106,10 +106,10 @@ OnnxMapping recurrent(const RecurrentKind& kind) {
               : call.add("Reshape", {call.permuted(result.steps, {0, 2, 1, 3}), call.int64s({0, 0, -1})});
     }
     if (is_batch_first) x = call.permuted(x, {1, 0, 2});
-    call.give(is_sample ? call.add("Squeeze", {x, second}) : x, 0);
+    call.set_result(is_sample ? call.add("Squeeze", {x, second}) : x, 0);
     for (std::size_t i = 0; i < after.size(); ++i) {
       std::string states = layers == 1 ? after[i][0] : call.add("Concat", after[i], {{"axis", 0}});
-      call.give(is_sample ? call.add("Squeeze", {states, second}) : states, i + 1);
+      call.set_result(is_sample ? call.add("Squeeze", {states, second}) : states, i + 1);
     }
   };
 }
@@ -132,7 +132,7 @@ OnnxMapping recurrent_cell(const RecurrentKind& kind) {
     const std::string x = call.add("Unsqueeze", {call.tensor("input"), front});
     const LayerResult result = run_layer(call, kind, x, states, {weights});
     for (std::size_t i = 0; i < states.size(); ++i)
-      call.give(call.add("Squeeze", {result.states[i], front}), i);
+      call.set_result(call.add("Squeeze", {result.states[i], front}), i);
   };
 }
 

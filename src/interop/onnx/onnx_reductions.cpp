@@ -2,7 +2,7 @@
 #include <limits>
 #include <numeric>
 
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
@@ -27,38 +27,39 @@ std::string reduced(OnnxCall& call, const char* type, const std::string& x, bool
 
 OnnxMapping reduction(const char* type) {
   return [type](OnnxCall& call) {
-    call.give(reduced(call, type, call.operand("self", call.result_type()), keeps_dims(call)));
+    call.set_result(reduced(call, type, call.operand("self", call.result_type()), keeps_dims(call)));
   };
 }
 
 // Of booleans and of numbers that are not 0.
-OnnxMapping of_truths(const char* type) {
+OnnxMapping truth_reduction(const char* type) {
   return [type](OnnxCall& call) {
     const std::string truth = call.operand("self", at::kBool);
     const std::string found = reduced(call, type, call.cast(truth, at::kBool, at::kInt), keeps_dims(call));
-    call.give(call.cast(found, at::kInt, at::kBool));
+    call.set_result(call.cast(found, at::kInt, at::kBool));
   };
 }
 
-OnnxMapping with_places(const char* of_values, const char* of_places) {
+OnnxMapping extreme_with_index(const char* value_operator, const char* index_operator) {
   return [=](OnnxCall& call) {
     const std::string x = call.tensor("self");
     const std::int64_t dim = call.dim("dim", call.rank("self"));
     const int keep = keeps_dims(call) ? 1 : 0;
-    call.give(call.add(of_values, {x, call.int64s({dim})}, {{"keepdims", keep}}), 0);
-    if (call.wants(1)) call.give(call.add(of_places, {x}, {{"axis", dim}, {"keepdims", keep}}), 1);
+    call.set_result(call.add(value_operator, {x, call.int64s({dim})}, {{"keepdims", keep}}), 0);
+    if (call.is_result_used(1))
+      call.set_result(call.add(index_operator, {x}, {{"axis", dim}, {"keepdims", keep}}), 1);
   };
 }
 
-OnnxMapping place_of_extreme(const char* type) {
+OnnxMapping index_of_extreme(const char* type) {
   return [type](OnnxCall& call) {
     if (call.has("dim"))
-      return call.give(
+      return call.set_result(
           call.add(type, {call.tensor("self")},
                    {{"axis", call.dim("dim", call.rank("self"))}, {"keepdims", keeps_dims(call) ? 1 : 0}}));
     if (keeps_dims(call)) call.refuse("it keeps dimensions without naming one");
     const std::string all = call.reshaped(call.tensor("self"), std::vector<std::int64_t>{-1});
-    call.give(call.add(type, {all}, {{"axis", 0}, {"keepdims", 0}}));
+    call.set_result(call.add(type, {all}, {{"axis", 0}, {"keepdims", 0}}));
   };
 }
 
@@ -67,7 +68,7 @@ std::string count_of(OnnxCall& call, at::ScalarType type) {
   std::int64_t count = 1;
   bool is_constant = true;
   for (const std::int64_t dim : reduced_dims(call)) {
-    const ProgramSize& size = call.about("self").sizes[static_cast<std::size_t>(dim)];
+    const ProgramSize& size = call.meta("self").sizes[static_cast<std::size_t>(dim)];
     is_constant = is_constant && size.expression.empty();
     count *= size.number;
   }
@@ -86,12 +87,13 @@ OnnxMapping spread(bool is_root, bool has_mean) {
   return [=](OnnxCall& call) {
     const at::ScalarType type = call.result_type();
     const std::string x = call.operand("self", type);
-    const std::string way = call.add("Sub", {x, reduced(call, "ReduceMean", x, true)});
-    const std::string sum = reduced(call, "ReduceSum", call.add("Mul", {way, way}), keeps_dims(call));
+    const std::string difference = call.add("Sub", {x, reduced(call, "ReduceMean", x, true)});
+    const std::string sum =
+        reduced(call, "ReduceSum", call.add("Mul", {difference, difference}), keeps_dims(call));
     const std::string count = call.add("Sub", {count_of(call, type), call.scalar(correction_of(call), type)});
     const std::string variance = call.add("Div", {sum, count});
-    call.give(is_root ? call.add("Sqrt", {variance}) : variance, 0);
-    if (has_mean) call.give(reduced(call, "ReduceMean", x, keeps_dims(call)), 1);
+    call.set_result(is_root ? call.add("Sqrt", {variance}) : variance, 0);
+    if (has_mean) call.set_result(reduced(call, "ReduceMean", x, keeps_dims(call)), 1);
   };
 }
 
@@ -100,13 +102,14 @@ void vector_norm(OnnxCall& call) {
   const at::ScalarType type = call.result_type();
   const std::string x = call.operand("self", type);
   const bool keep = keeps_dims(call);
-  if (order == 2) return call.give(reduced(call, "ReduceL2", x, keep));
-  if (order == 1) return call.give(reduced(call, "ReduceL1", x, keep));
+  if (order == 2) return call.set_result(reduced(call, "ReduceL2", x, keep));
+  if (order == 1) return call.set_result(reduced(call, "ReduceL1", x, keep));
   const std::string size = call.add("Abs", {x});
-  if (std::isinf(order)) return call.give(reduced(call, order > 0 ? "ReduceMax" : "ReduceMin", size, keep));
+  if (std::isinf(order))
+    return call.set_result(reduced(call, order > 0 ? "ReduceMax" : "ReduceMin", size, keep));
   if (order == 0) call.refuse("it counts what is not 0");
   const std::string sum = reduced(call, "ReduceSum", call.add("Pow", {size, call.scalar(order, type)}), keep);
-  call.give(call.add("Pow", {sum, call.scalar(1 / order, type)}));
+  call.set_result(call.add("Pow", {sum, call.scalar(1 / order, type)}));
 }
 
 // The product of two directions, of lengths of at least eps.
@@ -119,7 +122,7 @@ void cosine_similarity(OnnxCall& call) {
     return call.add("Div", {x, call.add("Max", {length, call.scalar(call.real("eps"), type)})});
   };
   const std::string product = call.add("Mul", {direction("x1"), direction("x2")});
-  call.give(call.add("ReduceSum", {product, dim}, {{"keepdims", 0}}));
+  call.set_result(call.add("ReduceSum", {product, dim}, {{"keepdims", 0}}));
 }
 
 }  // namespace
@@ -136,16 +139,16 @@ OnnxMappings onnx_reductions() {
           {"max", reduction("ReduceMax")},
           {"min", reduction("ReduceMin")},
           {"logsumexp", reduction("ReduceLogSumExp")},
-          {"any", of_truths("ReduceMax")},
-          {"any.dim", of_truths("ReduceMax")},
-          {"any.dims", of_truths("ReduceMax")},
-          {"all", of_truths("ReduceMin")},
-          {"all.dim", of_truths("ReduceMin")},
-          {"all.dims", of_truths("ReduceMin")},
-          {"max.dim", with_places("ReduceMax", "ArgMax")},
-          {"min.dim", with_places("ReduceMin", "ArgMin")},
-          {"argmax", place_of_extreme("ArgMax")},
-          {"argmin", place_of_extreme("ArgMin")},
+          {"any", truth_reduction("ReduceMax")},
+          {"any.dim", truth_reduction("ReduceMax")},
+          {"any.dims", truth_reduction("ReduceMax")},
+          {"all", truth_reduction("ReduceMin")},
+          {"all.dim", truth_reduction("ReduceMin")},
+          {"all.dims", truth_reduction("ReduceMin")},
+          {"max.dim", extreme_with_index("ReduceMax", "ArgMax")},
+          {"min.dim", extreme_with_index("ReduceMin", "ArgMin")},
+          {"argmax", index_of_extreme("ArgMax")},
+          {"argmin", index_of_extreme("ArgMin")},
           {"var", spread(false, false)},
           {"var.dim", spread(false, false)},
           {"var.correction", spread(false, false)},

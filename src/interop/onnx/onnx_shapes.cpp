@@ -1,29 +1,30 @@
 #include <algorithm>
 #include <numeric>
 
-#include "programs/onnx_operators.h"
+#include "interop/onnx/onnx_operators.h"
 
 namespace kindling {
 namespace {
 
-void unchanged(OnnxCall& call) { call.give_same_as("self"); }
+void unchanged(OnnxCall& call) { call.set_result_to_argument("self"); }
 
 // In evaluation mode all kinds of dropout give what they are given.
 void dropout(OnnxCall& call) {
   if (call.flag("train") && call.real("p") > 0)
     call.refuse("it is dropout in training mode, which draws random numbers", "a program in evaluation mode",
                 "export the model in evaluation mode: model.eval() in Python");
-  call.give_same_as("input");
+  call.set_result_to_argument("input");
 }
 
 // The sizes are asked for: -1 is what is left.
 OnnxMapping reshape_by(const char* sizes) {
-  return [sizes](OnnxCall& call) { call.give(call.reshaped(call.tensor("self"), call.numbers(sizes))); };
+  return
+      [sizes](OnnxCall& call) { call.set_result(call.reshaped(call.tensor("self"), call.numbers(sizes))); };
 }
 
 void reshape_as(OnnxCall& call) {
-  call.give(call.add("Reshape", {call.tensor("self"), call.add("Shape", {call.tensor("other")})},
-                     {{"allowzero", 1}}));
+  call.set_result(call.add("Reshape", {call.tensor("self"), call.add("Shape", {call.tensor("other")})},
+                           {{"allowzero", 1}}));
 }
 
 std::vector<OnnxNumber> sizes_between(OnnxCall& call, std::int64_t begin, std::int64_t end) {
@@ -34,14 +35,14 @@ std::vector<OnnxNumber> sizes_between(OnnxCall& call, std::int64_t begin, std::i
 
 void flatten(OnnxCall& call) {
   const std::int64_t rank = call.rank("self");
-  if (rank == 0) return call.give(call.reshaped(call.tensor("self"), std::vector<std::int64_t>{1}));
+  if (rank == 0) return call.set_result(call.reshaped(call.tensor("self"), std::vector<std::int64_t>{1}));
   const std::int64_t begin = call.dim("start_dim", rank), end = call.dim("end_dim", rank);
   if (begin == 1 && end == rank - 1)
-    return call.give(call.add("Flatten", {call.tensor("self")}, {{"axis", 1}}));
+    return call.set_result(call.add("Flatten", {call.tensor("self")}, {{"axis", 1}}));
   std::vector<OnnxNumber> sizes = sizes_between(call, 0, begin);
   sizes.emplace_back(-1);
   for (OnnxNumber& size : sizes_between(call, end + 1, rank)) sizes.push_back(std::move(size));
-  call.give(call.reshaped(call.tensor("self"), sizes));
+  call.set_result(call.reshaped(call.tensor("self"), sizes));
 }
 
 void unflatten(OnnxCall& call) {
@@ -49,31 +50,31 @@ void unflatten(OnnxCall& call) {
   std::vector<OnnxNumber> sizes = sizes_between(call, 0, dim);
   for (OnnxNumber& size : call.numbers("sizes")) sizes.push_back(std::move(size));
   for (OnnxNumber& size : sizes_between(call, dim + 1, rank)) sizes.push_back(std::move(size));
-  call.give(call.reshaped(call.tensor("self"), sizes));
+  call.set_result(call.reshaped(call.tensor("self"), sizes));
 }
 
 void permute(OnnxCall& call) {
-  call.give(call.permuted(call.tensor("self"), call.dims("dims", call.rank("self"))));
+  call.set_result(call.permuted(call.tensor("self"), call.dims("dims", call.rank("self"))));
 }
 
 OnnxMapping swap(const char* first, const char* second) {
   return [=](OnnxCall& call) {
     const std::int64_t rank = call.rank("self");
-    if (rank == 0) return call.give_same_as("self");
-    call.give(call.swapped(call.tensor("self"), rank, call.dim(first, rank), call.dim(second, rank)));
+    if (rank == 0) return call.set_result_to_argument("self");
+    call.set_result(call.swapped(call.tensor("self"), rank, call.dim(first, rank), call.dim(second, rank)));
   };
 }
 
 void transpose_matrix(OnnxCall& call) {
   const std::int64_t rank = call.rank("self");
-  if (rank < 2) return call.give_same_as("self");
-  call.give(call.swapped(call.tensor("self"), rank, rank - 2, rank - 1));
+  if (rank < 2) return call.set_result_to_argument("self");
+  call.set_result(call.swapped(call.tensor("self"), rank, rank - 2, rank - 1));
 }
 
 void reverse_dimensions(OnnxCall& call) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(call.rank("self")));
   std::iota(order.rbegin(), order.rend(), std::int64_t{0});
-  call.give(call.permuted(call.tensor("self"), order));
+  call.set_result(call.permuted(call.tensor("self"), order));
 }
 
 void move_dimensions(OnnxCall& call) {
@@ -87,7 +88,7 @@ void move_dimensions(OnnxCall& call) {
   auto next = rest.begin();
   for (std::int64_t& dim : order)
     if (dim < 0) dim = *next++;
-  call.give(call.permuted(call.tensor("self"), order));
+  call.set_result(call.permuted(call.tensor("self"), order));
 }
 
 // Dimensions that are not 1 stay. A size that is no constant was not 1 in the example either.
@@ -100,16 +101,16 @@ void squeeze(OnnxCall& call) {
     for (std::int64_t dim = 0; dim < rank; ++dim) asked.push_back(dim);
   for (const std::int64_t dim : asked) {
     if (rank == 0) break;
-    const ProgramSize& size = call.about("self").sizes[static_cast<std::size_t>(dim)];
+    const ProgramSize& size = call.meta("self").sizes[static_cast<std::size_t>(dim)];
     if (size.expression.empty() && size.number == 1) dims.push_back(dim);
   }
-  if (dims.empty()) return call.give_same_as("self");
-  call.give(call.add("Squeeze", {call.tensor("self"), call.int64s(dims)}));
+  if (dims.empty()) return call.set_result_to_argument("self");
+  call.set_result(call.add("Squeeze", {call.tensor("self"), call.int64s(dims)}));
 }
 
 void unsqueeze(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self") + 1);
-  call.give(call.add("Unsqueeze", {call.tensor("self"), call.int64s({dim})}));
+  call.set_result(call.add("Unsqueeze", {call.tensor("self"), call.int64s({dim})}));
 }
 
 // In both -1 is the size that is there; ONNX's Expand takes 1 for it.
@@ -117,11 +118,11 @@ void expand(OnnxCall& call) {
   std::vector<OnnxNumber> sizes = call.numbers("size");
   for (OnnxNumber& size : sizes)
     if (size.constant == -1) size.constant = 1;
-  call.give(call.add("Expand", {call.tensor("self"), call.vector_of(sizes)}));
+  call.set_result(call.add("Expand", {call.tensor("self"), call.vector_of(sizes)}));
 }
 
 void expand_as(OnnxCall& call) {
-  call.give(call.add("Expand", {call.tensor("self"), call.add("Shape", {call.tensor("other")})}));
+  call.set_result(call.add("Expand", {call.tensor("self"), call.add("Shape", {call.tensor("other")})}));
 }
 
 // New dimensions come in front; `tile` takes fewer numbers than there are dimensions, too.
@@ -136,8 +137,8 @@ OnnxMapping repeat_by(const char* name) {
       std::iota(front.begin(), front.end(), std::int64_t{0});
       x = call.add("Unsqueeze", {x, call.int64s(front)});
     }
-    if (repeats.empty()) return call.give(call.add("Identity", {x}));
-    call.give(call.add("Tile", {x, call.vector_of(repeats)}));
+    if (repeats.empty()) return call.set_result(call.add("Identity", {x}));
+    call.set_result(call.add("Tile", {x, call.vector_of(repeats)}));
   };
 }
 
@@ -151,7 +152,7 @@ void pad_with(OnnxCall& call, const std::string& mode, const std::string& value)
     pads[rank - 1 - i] = pairs[2 * i];
     pads[2 * rank - 1 - i] = pairs[2 * i + 1];
   }
-  call.give(call.add("Pad", {call.tensor("self"), call.vector_of(pads), value}, {{"mode", mode}}));
+  call.set_result(call.add("Pad", {call.tensor("self"), call.vector_of(pads), value}, {{"mode", mode}}));
 }
 
 void pad(OnnxCall& call) {
@@ -164,8 +165,8 @@ void pad(OnnxCall& call) {
 void pad_constant(OnnxCall& call) { pad_with(call, "constant", call.operand("value", call.result_type())); }
 
 void pixel_shuffle(OnnxCall& call) {
-  call.give(call.add("DepthToSpace", {call.tensor("self")},
-                     {{"blocksize", call.integer("upscale_factor")}, {"mode", std::string("CRD")}}));
+  call.set_result(call.add("DepthToSpace", {call.tensor("self")},
+                           {{"blocksize", call.integer("upscale_factor")}, {"mode", std::string("CRD")}}));
 }
 
 }  // namespace

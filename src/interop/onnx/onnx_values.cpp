@@ -1,4 +1,4 @@
-#include "programs/shared_memory.h"
+#include "interop/onnx/onnx_values.h"
 
 #include <ATen/core/function_schema.h>
 
@@ -7,13 +7,50 @@
 #include <string_view>
 
 #include "kindling/base/error.h"
+#include "kindling/base/json.h"
 #include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
 
+template <class Map>
+auto& found_in(Map& values, const std::string& name) {
+  const auto found = values.find(name);
+  if (found == values.end())
+    throw CheckpointError(
+        {.place = "the program", .found = json_string(name) + " is used and nothing before has made it"});
+  return found->second;
+}
+
+}  // namespace
+
+std::string OnnxValues::tensor(const std::string& name) {
+  Value& value = found_in(tensors_, name);
+  if (!value.name.empty()) return value.name;
+  std::string& known = known_[value.constant.unsafeGetTensorImpl()];
+  if (known.empty()) known = graph_.constant(value.constant, value.wanted_name);
+  return value.name = known;
+}
+
+std::string OnnxValues::number(const std::string& name) const { return found_in(numbers_, name); }
+
+const at::Tensor* OnnxValues::constant(const std::string& name) const {
+  const Value& value = found_in(tensors_, name);
+  return value.constant.defined() ? &value.constant : nullptr;
+}
+
+const ProgramTensor& OnnxValues::meta(const std::string& name) const {
+  const auto found = program_.tensors.find(name);
+  if (found == program_.tensors.end())
+    throw CheckpointError(
+        {.place = "the program", .found = "nothing is said about the tensor " + json_string(name)});
+  return found->second;
+}
+
+namespace {
+
 // Of which the schema does not say that they may give what they were given, or a view of it.
-bool may_give_its_argument(std::string_view name) {
+bool may_return_argument(std::string_view name) {
   static const std::set<std::string_view> names{
       "aten::dropout",    "aten::feature_dropout", "aten::alpha_dropout",     "aten::feature_alpha_dropout",
       "aten::type_as",    "aten::einsum",          "aten::broadcast_tensors", "aten::meshgrid",
@@ -22,14 +59,14 @@ bool may_give_its_argument(std::string_view name) {
 }
 
 // Which give the very tensor that they were given; reshaping and conversion may copy.
-bool gives_its_argument(std::string_view name) {
+bool returns_argument(std::string_view name) {
   return name == "aten::detach" || name == "aten::alias" || name == "aten::dropout" ||
          name == "aten::feature_dropout" || name == "aten::alpha_dropout" ||
          name == "aten::feature_alpha_dropout";
 }
 
-bool gives_view(const c10::FunctionSchema& schema) {
-  return may_give_its_argument(schema.name()) ||
+bool returns_view(const c10::FunctionSchema& schema) {
+  return may_return_argument(schema.name()) ||
          std::ranges::any_of(schema.returns(),
                              [](const c10::Argument& result) { return result.alias_info() != nullptr; });
 }
@@ -71,8 +108,8 @@ void SharedMemory::note(const ProgramNode& node, const c10::FunctionSchema& sche
 
 void SharedMemory::add(const std::string& name, const ProgramNode& node, const c10::FunctionSchema& schema) {
   places_[name] = {name, name};
-  if (!gives_view(schema)) return;
-  const bool is_same = gives_its_argument(schema.name()) || written_argument(schema) != nullptr;
+  if (!returns_view(schema)) return;
+  const bool is_same = returns_argument(schema.name()) || written_argument(schema) != nullptr;
   for (const ProgramNode::Input& input : node.inputs)
     for (const std::string& given : tensor_names_in(input.argument)) {
       const auto found = places_.find(given);

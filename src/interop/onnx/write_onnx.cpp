@@ -1,24 +1,61 @@
-#include "programs/onnx_program.h"
+#include "interop/onnx/write_onnx.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "formats/pt2/program_weight.h"
+#include "formats/pt2/pt2_file.h"
+#include "interop/onnx/onnx_call.h"
+#include "interop/onnx/onnx_graph.h"
+#include "interop/onnx/onnx_operators.h"
+#include "interop/onnx/onnx_values.h"
+#include "interop/run/listed_operators.h"
+#include "interop/run/loaded_weights.h"
+#include "interop/run/program_call.h"
+#include "interop/run/program_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
-#include "programs/listed_operators.h"
-#include "programs/onnx_call.h"
-#include "programs/onnx_operators.h"
-#include "programs/program_call.h"
-#include "programs/program_types.h"
+#include "kindling/interop/export_program.h"
 
 namespace kindling {
 namespace {
+
+// A program on its way into a graph, call by call. What works in place gets a new value of the graph, which
+// takes the old one's place wherever the program means the same tensor.
+class OnnxProgram {
+ public:
+  // `size_names`: of symbols; others get their own.
+  OnnxProgram(const ExportedProgram& program, const ProgramWeights& weights,
+              const std::map<std::string, std::string>& size_names, OnnxGraph& graph);
+
+ private:
+  void add_inputs(const ProgramWeights& weights);
+  void add_call(std::size_t number);
+  void add_operator(std::size_t number, const std::string& name, const c10::FunctionSchema& schema);
+  bool fold_constants(const ProgramNode& node, const c10::FunctionSchema& schema);
+  void check_write(std::size_t number, const std::string& written) const;
+  void add_outputs();
+
+  const ExportedProgram& program_;
+  OnnxGraph& graph_;
+  std::map<std::string, std::size_t> last_uses_;  // by value: of a call, or of the outputs behind all calls
+  OnnxValues values_;
+  SharedMemory memory_;
+  std::map<std::string, std::string> size_names_;  // of symbols
+};
 
 constexpr std::string_view kAten = "torch.ops.aten.";
 
@@ -111,8 +148,6 @@ std::vector<std::string> output_names(const ExportedProgram& program) {
   return names;
 }
 
-}  // namespace
-
 OnnxProgram::OnnxProgram(const ExportedProgram& program, const ProgramWeights& weights,
                          const std::map<std::string, std::string>& size_names, OnnxGraph& graph)
     : program_(program),
@@ -130,13 +165,13 @@ void OnnxProgram::add_inputs(const ProgramWeights& weights) {
   for (const ProgramInput& input : program_.inputs) {
     const auto* name = std::get_if<TensorName>(&input.argument.value);
     if (name == nullptr) continue;  // a number that the program was exported for
-    const ProgramTensor& about = values_.about(name->name);
+    const ProgramTensor& meta = values_.meta(name->name);
     if (input.kind == ProgramInput::Kind::user) {
-      for (std::size_t i = 0; i < about.sizes.size(); ++i)
-        if (const std::string symbol = symbol_in(about.sizes[i]); !symbol.empty())
+      for (std::size_t i = 0; i < meta.sizes.size(); ++i)
+        if (const std::string symbol = symbol_in(meta.sizes[i]); !symbol.empty())
           size_names_.emplace(symbol, i == 0 && size_names_.empty() ? "batch" : symbol);
-      values_.set(name->name, graph_.add_input(name->name, scalar_type_of(about.type),
-                                               sizes_of_value(about, size_names_)));
+      values_.set(name->name,
+                  graph_.add_input(name->name, scalar_type_of(meta.type), sizes_of_value(meta, size_names_)));
       memory_.note_input(name->name, name->name);
       continue;
     }
@@ -164,7 +199,7 @@ void OnnxProgram::add_call(std::size_t number) {
         {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
     if (!handle) refuse_operator_in_onnx(node, name);
     const bool draws = handle->hasTag(at::Tag::nondeterministic_seeded);
-    if (draws || !add_as_constants(node, handle->schema())) add_operator(number, name, handle->schema());
+    if (draws || !fold_constants(node, handle->schema())) add_operator(number, name, handle->schema());
     memory_.note(node, handle->schema());
   } catch (const CheckpointError& error) {
     ErrorParts parts = error.parts();
@@ -183,13 +218,13 @@ void OnnxProgram::add_operator(std::size_t number, const std::string& name,
   if (written != nullptr) check_write(number, *written);
   OnnxCall call(node, &schema, values_, graph_);
   mapping->second(call);
-  if (written == nullptr || call.given().empty()) return;
-  for (const std::string& same : memory_.same_as(*written)) values_.set(same, call.given());
+  if (written == nullptr || call.first_result().empty()) return;
+  for (const std::string& same : memory_.same_as(*written)) values_.set(same, call.first_result());
 }
 
 // Its operands, if any, being constants, the call is made now; unless its result is large, and larger than
 // they are.
-bool OnnxProgram::add_as_constants(const ProgramNode& node, const c10::FunctionSchema& schema) {
+bool OnnxProgram::fold_constants(const ProgramNode& node, const c10::FunctionSchema& schema) {
   constexpr std::int64_t kAlwaysSmall = 1 << 16;
   if (written_tensor(node, schema) != nullptr) return false;
   if (!listed_operators().contains(schema.name().substr(std::string_view("aten::").size()))) return false;
@@ -210,7 +245,7 @@ bool OnnxProgram::add_as_constants(const ProgramNode& node, const c10::FunctionS
   std::vector<std::string> results;
   for (const ProgramArgument& output : node.outputs)
     for (const std::string& name : tensor_names_in(output)) {
-      made += number_of_values(values_.about(name));
+      made += number_of_values(values_.meta(name));
       results.push_back(name);
     }
   if (made > given) return false;
@@ -266,9 +301,9 @@ void OnnxProgram::add_outputs() {
     const std::string wanted = given < names.size() ? names[given] : "output";
     ++given;
     if (const auto* name = std::get_if<TensorName>(&output.argument.value)) {
-      const ProgramTensor& about = values_.about(name->name);
-      graph_.add_output(wanted, values_.tensor(name->name), scalar_type_of(about.type),
-                        sizes_of_value(about, size_names_));
+      const ProgramTensor& meta = values_.meta(name->name);
+      graph_.add_output(wanted, values_.tensor(name->name), scalar_type_of(meta.type),
+                        sizes_of_value(meta, size_names_));
     } else if (const auto* number = std::get_if<NumberName>(&output.argument.value)) {
       using NumberKind = NumberName::Kind;
       const at::ScalarType type = number->kind == NumberKind::integer    ? at::kLong
@@ -277,6 +312,36 @@ void OnnxProgram::add_outputs() {
       graph_.add_output(wanted, graph_.add("Squeeze", {values_.number(number->name)}), type, {});
     }
   }
+}
+
+}  // namespace
+
+void write_onnx(const ExportedProgram& program, const ProgramWeights& weights,
+                const std::filesystem::path& path, const std::map<std::string, std::string>& size_names) {
+  const at::NoGradGuard no_grad;
+  OnnxGraph graph;
+  const OnnxProgram in_graph(program, weights, size_names, graph);
+  graph.write(path);
+}
+
+void write_onnx(const Pt2File& file, const std::filesystem::path& path,
+                const std::map<std::string, std::string>& size_names) {
+  const LoadedWeights loaded = load_weights_of(file);
+  ProgramWeights weights;
+  auto tensor = loaded.tensors.begin();
+  for (const ProgramInput& input : file.program().inputs)
+    if (input.kind != ProgramInput::Kind::user) weights[input.target] = *tensor++;
+  write_onnx(file.program(), weights, path, size_names);
+}
+
+void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx) {
+  write_onnx(Pt2File(pt2), onnx);
+}
+
+std::vector<std::string> operators_in_onnx() {
+  std::vector<std::string> names;
+  for (const auto& [name, mapping] : onnx_mappings()) names.push_back(name);
+  return names;
 }
 
 }  // namespace kindling

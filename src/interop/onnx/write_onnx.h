@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/program_weight.h"
+#include "formats/pt2/program_weight.h"
 #include "kindling/base/export.h"
 
 namespace kindling {
@@ -28,9 +28,6 @@ void write_onnx(const ExportedProgram& program, const ProgramWeights& weights,
 // The same of a .pt2 that has been read.
 void write_onnx(const Pt2File& file, const std::filesystem::path& path,
                 const std::map<std::string, std::string>& size_names = {});
-
-// A file of torch.export.save to a file of ONNX.
-KINDLING_API void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx);
 
 // The operators that have a form in ONNX, "aten.conv2d", sorted.
 KINDLING_API std::vector<std::string> operators_in_onnx();

@@ -1,4 +1,4 @@
-#include "kindling/programs/exported_module.h"
+#include "kindling/interop/exported_module.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
@@ -13,13 +13,13 @@
 #include <cstring>
 #include <utility>
 
+#include "interop/run/exported_module_program.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 #include "kindling/base/log.h"
 #include "kindling/base/suggest.h"
 #include "kindling/metrics/accuracy.h"
 #include "metrics/class_labels.h"
-#include "programs/exported_module_program.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -56,7 +56,7 @@ const torch::nn::Module* layer_in(const torch::nn::Module& model, const std::str
   return at;
 }
 
-bool is_of_classes(const std::string& loss) { return loss == "cross_entropy" || loss == "nll"; }
+bool is_classification_loss(const std::string& loss) { return loss == "cross_entropy" || loss == "nll"; }
 
 // Outputs with the classes in their second dimension and labels without it, for what has them in the last
 // one, as models of sequences do: [batch, time, classes] → [batch x time, classes].
@@ -119,7 +119,7 @@ ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::mo
         {.place = options_.file.string(),
          .found = std::string("its weights make no model: ") + error.what_without_backtrace()});
   }
-  if (is_of_classes(options_.loss)) add_metric("acc", std::make_shared<Accuracy>());
+  if (is_classification_loss(options_.loss)) add_metric("acc", std::make_shared<Accuracy>());
 }
 
 ExportedModule::~ExportedModule() = default;
@@ -173,7 +173,7 @@ std::vector<at::Tensor> ExportedModule::inputs_in(const Batch& batch) const {
 
 at::Tensor ExportedModule::loss(const at::Tensor& outputs, const at::Tensor& labels) {
   const std::string& name = options_.loss;
-  if (is_of_classes(name)) {
+  if (is_classification_loss(name)) {
     const auto [by_class, wanted] = with_classes_second(outputs, labels);
     return name == "nll" ? at::nll_loss_nd(by_class, wanted) : at::cross_entropy_loss(by_class, wanted);
   }
@@ -200,7 +200,7 @@ at::Tensor ExportedModule::step(Stage stage, const Batch& batch) {
   if (is_loss_output()) return outputs;
   const at::Tensor& labels = batch.labels();
   const at::Tensor to_minimise = loss(outputs, labels);
-  if (is_of_classes(options_.loss)) {
+  if (is_classification_loss(options_.loss)) {
     const auto [by_class, wanted] = with_classes_second(outputs, labels);
     measure(stage, by_class, wanted);
   } else {
@@ -221,8 +221,8 @@ Batch ExportedModule::predict_outputs(const Batch& batch) {
 }
 
 Module::Monitor ExportedModule::monitor() const {
-  return is_of_classes(options_.loss) ? Monitor{.name = "val_acc", .higher_is_better = true}
-                                      : Module::monitor();
+  return is_classification_loss(options_.loss) ? Monitor{.name = "val_acc", .higher_is_better = true}
+                                               : Module::monitor();
 }
 
 void ExportedModule::save(const std::filesystem::path& path) const {

@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <vector>
 
-#include "formats/pt2_file.h"
-#include "kindling/programs/exported_module.h"
-#include "programs/loaded_weights.h"
-#include "programs/program_runner.h"
+#include "formats/pt2/pt2_file.h"
+#include "interop/run/loaded_weights.h"
+#include "interop/run/program_runner.h"
+#include "kindling/interop/exported_module.h"
 
 namespace kindling {
 

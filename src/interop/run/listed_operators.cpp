@@ -1,4 +1,4 @@
-#include "programs/listed_operators.h"
+#include "interop/run/listed_operators.h"
 
 #include <string>
 #include <unordered_set>

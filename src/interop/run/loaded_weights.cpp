@@ -1,13 +1,13 @@
-#include "programs/loaded_weights.h"
+#include "interop/run/loaded_weights.h"
 
 #include <ATen/ops/empty.h>
 
 #include <map>
 #include <tuple>
 
+#include "interop/run/program_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
-#include "programs/program_types.h"
 
 namespace kindling {
 namespace {
@@ -34,7 +34,7 @@ const ProgramWeight& weight_named(const Pt2File& file, const ProgramInput& input
                          .remedy = "the file is damaged: get a whole copy of it, or save it again"});
 }
 
-void check_as_declared(const ExportedProgram& program, const ProgramInput& input,
+void check_declaration(const ExportedProgram& program, const ProgramInput& input,
                        const ProgramTensor& found) {
   const auto declared = program.tensors.find(std::get<TensorName>(input.argument.value).name);
   if (declared == program.tensors.end() ||
@@ -61,7 +61,7 @@ LoadedWeights load_weights_of(const Pt2File& file) {
     if (input.kind == ProgramInput::Kind::user) continue;
     const ProgramWeight& weight = weight_named(file, input);
     const ProgramTensor& tensor = weight.tensor;
-    check_as_declared(file.program(), input, tensor);
+    check_declaration(file.program(), input, tensor);
     at::Tensor& made = known[{weight.storage, tensor.type, tensor.offset.number, numbers_of(tensor.sizes),
                               numbers_of(tensor.strides)}];
     if (!made.defined()) {

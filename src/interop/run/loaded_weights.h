@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/pt2_file.h"
+#include "formats/pt2/pt2_file.h"
 
 namespace kindling {
 

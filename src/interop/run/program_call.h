@@ -1,17 +1,21 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "programs/number_functions.h"
-#include "programs/program_values.h"
+#include "interop/run/program_values.h"
 
 namespace kindling {
+
+// What programs compute with sizes, on the host: integers, floats and booleans with Python's meaning.
+using NumberFunction = c10::IValue (*)(std::span<const c10::IValue> arguments);
 
 // One call of a program: an operator, resolved once, or a function of numbers.
 class ProgramCall {

@@ -1,13 +1,13 @@
-#include "programs/program_inputs.h"
+#include "interop/run/program_inputs.h"
 
 #include <charconv>
 #include <string_view>
 #include <system_error>
 
+#include "interop/run/program_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 #include "kindling/base/text.h"
-#include "programs/program_types.h"
 
 namespace kindling {
 namespace {

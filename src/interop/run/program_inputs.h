@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/exported_program.h"
+#include "formats/pt2/exported_program.h"
 
 namespace kindling {
 

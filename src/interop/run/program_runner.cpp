@@ -1,4 +1,4 @@
-#include "programs/program_runner.h"
+#include "interop/run/program_runner.h"
 
 #include <ATen/core/grad_mode.h>
 

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "formats/exported_program.h"
-#include "programs/program_call.h"
-#include "programs/program_inputs.h"
+#include "formats/pt2/exported_program.h"
+#include "interop/run/program_call.h"
+#include "interop/run/program_inputs.h"
+#include "interop/run/program_values.h"
 
 namespace kindling {
 

@@ -1,4 +1,4 @@
-#include "programs/program_types.h"
+#include "interop/run/program_types.h"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include <c10/core/MemoryFormat.h>
 #include <c10/core/ScalarType.h>
 
-#include "formats/exported_program.h"
+#include "formats/pt2/exported_program.h"
 
 // What a program's words are in LibTorch.
 namespace kindling {

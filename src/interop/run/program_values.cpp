@@ -1,13 +1,13 @@
-#include "programs/program_values.h"
+#include "interop/run/program_values.h"
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/Tensor.h>
 
 #include <utility>
 
+#include "interop/run/program_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
-#include "programs/program_types.h"
 
 namespace kindling {
 namespace {

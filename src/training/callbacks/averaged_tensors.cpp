@@ -1,4 +1,4 @@
-#include "training/averaged_tensors.h"
+#include "training/callbacks/averaged_tensors.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>

@@ -1,6 +1,5 @@
 #include "kindling/training/early_stopping.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "kindling/base/error.h"
@@ -8,8 +7,9 @@
 #include "kindling/base/number_text.h"
 #include "kindling/loggers/best_so_far.h"
 #include "kindling/training/trainer.h"
-#include "training/current_run.h"
-#include "training/monitored_value.h"
+#include "nn/monitored_value.h"
+#include "tensors/saved_number.h"
+#include "training/callbacks/current_run.h"
 
 namespace kindling {
 namespace {
@@ -22,16 +22,6 @@ constexpr const char* kWaited = "num_without_improvement";
 EarlyStoppingOptions checked(EarlyStoppingOptions options) {
   validate(options, kStopping);
   return options;
-}
-
-std::optional<double> find_number(const StateDict& state, const char* name) {
-  const auto text = state.metadata.find(name);
-  if (text == state.metadata.end()) return std::nullopt;
-  double number = 0;
-  const char* const end = text->second.data() + text->second.size();
-  if (std::from_chars(text->second.data(), end, number).ptr == end) return number;
-  throw CheckpointError(
-      {.place = "the saved state of EarlyStopping", .found = "'" + text->second + "'", .wanted = "a number"});
 }
 
 bool has_validation(const Trainer& trainer) {
@@ -159,9 +149,9 @@ void EarlyStopping::save_state(StateDict& state) const {
 }
 
 void EarlyStopping::load_state(const StateDict& state) {
-  impl_->best = find_number(state, kBestValue);
-  impl_->latest = find_number(state, kLatestValue);
-  impl_->num_waited = static_cast<std::int64_t>(find_number(state, kWaited).value_or(0));
+  impl_->best = find_number<double>(state.metadata, kBestValue);
+  impl_->latest = find_number<double>(state.metadata, kLatestValue);
+  impl_->num_waited = find_number<std::int64_t>(state.metadata, kWaited, {.min = 0}).value_or(0);
   impl_->run.set_loaded();
 }
 

@@ -13,9 +13,9 @@
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/trainer.h"
-#include "training/monitored_value.h"
-#include "training/state_copy.h"
-#include "training/train_state.h"
+#include "nn/monitored_value.h"
+#include "training/callbacks/state_copy.h"
+#include "training/state/train_state.h"
 
 namespace kindling {
 namespace {
@@ -45,31 +45,31 @@ class ModelCheckpoint::Impl {
     latest_time_ = SaveClock::now();
     saved_.reset();
     is_waiting_ = false;
-    has_heard_of_wish_ = has_looked_ = false;
+    has_save_request_ = has_looked_ = false;
   }
 
   // A former save that has failed is heard of here.
   void check() {
-    if (thread_) or_tell([&] { thread_->check(); });
+    if (thread_) log_on_failure([&] { thread_->check(); });
   }
 
   // Between two steps. A save that falls due while the one before is being written is made as soon as that is
   // done: the training does not wait.
   bool is_due(const Progress& at) {
     if (group_) {
-      const bool is_asked = std::exchange(has_heard_of_wish_, false) && is_wished_by_any(/*can_wait=*/true);
+      const bool is_asked = std::exchange(has_save_request_, false) && is_requested_by_any(/*can_wait=*/true);
       return is_asked || is_step_to_save(at);
     }
     if (is_step_to_save(at)) is_waiting_ = true;
-    return wishes_save() && !is_writing();
+    return save_requested() && !is_writing();
   }
 
   // Whether a save has fallen due here that does not hang on steps, or has not been made yet.
-  bool wishes_save() {
+  bool save_requested() {
     if (is_open_ && (requested.exchange(false, std::memory_order_relaxed) || is_time())) is_waiting_ = true;
     return is_waiting_;
   }
-  void hear_of_wish() { has_heard_of_wish_ = true; }
+  void on_save_request() { has_save_request_ = true; }
 
   void save(Trainer& trainer, const Record* record = nullptr) {
     finish();  // it may have failed, and its copy is needed again
@@ -78,7 +78,7 @@ class ModelCheckpoint::Impl {
     const Progress at = trainer.progress();
     if (is_saved_by_all(at)) return;
     latest_time_ = SaveClock::now();
-    or_tell([&] { write(trainer, at, record); });
+    log_on_failure([&] { write(trainer, at, record); });
   }
 
   void resume(const Trainer& trainer) {
@@ -91,7 +91,7 @@ class ModelCheckpoint::Impl {
 
   // Until everything is durable.
   void finish() {
-    if (thread_) or_tell([&] { thread_->finish(); });
+    if (thread_) log_on_failure([&] { thread_->finish(); });
   }
   void close() {
     thread_.reset();
@@ -102,7 +102,7 @@ class ModelCheckpoint::Impl {
   // Whether a save has fallen due that does not hang on steps; of several processes, in any of them.
   bool is_asked() {
     if (!group_) return requested.exchange(false, std::memory_order_relaxed) || is_waiting_;
-    return is_wished_by_any(/*can_wait=*/false);
+    return is_requested_by_any(/*can_wait=*/false);
   }
 
   // What the options name and the records do not have would have no best, and nobody would know. A callback
@@ -159,8 +159,8 @@ class ModelCheckpoint::Impl {
   }
 
   // Asked in all processes at once. While process 0 is writing, wishes stand, unless they cannot wait.
-  bool is_wished_by_any(bool can_wait) {
-    const auto all = group_->all_gather(can_wait && is_writing() ? "later" : wishes_save() ? "1" : "0");
+  bool is_requested_by_any(bool can_wait) {
+    const auto all = group_->all_gather(can_wait && is_writing() ? "later" : save_requested() ? "1" : "0");
     return all.front() != "later" && std::ranges::find(all, "1") != all.end();
   }
 
@@ -206,7 +206,7 @@ class ModelCheckpoint::Impl {
 
   // By options.on_error.
   template <class Call>
-  void or_tell(const Call& call) {
+  void log_on_failure(const Call& call) {
     try {
       call();
     } catch (const std::exception& error) {
@@ -224,7 +224,7 @@ class ModelCheckpoint::Impl {
   std::optional<Progress> saved_;           // where the latest checkpoint stands
   SaveClock::time_point latest_time_;
   bool is_waiting_ = false;         // a save that has fallen due
-  bool has_heard_of_wish_ = false;  // of one of several processes
+  bool has_save_request_ = false;  // of one of several processes
   bool has_looked_ = false;         // for the monitored value
   StateCopy copy_;                  // what the thread writes
   std::optional<SaveThread> thread_;
@@ -236,8 +236,8 @@ ModelCheckpoint::~ModelCheckpoint() = default;
 
 void ModelCheckpoint::request_save() noexcept { impl_->requested.store(true, std::memory_order_relaxed); }
 
-bool ModelCheckpoint::wishes_save() { return impl_->wishes_save(); }
-void ModelCheckpoint::hear_of_wish() noexcept { impl_->hear_of_wish(); }
+bool ModelCheckpoint::save_requested() { return impl_->save_requested(); }
+void ModelCheckpoint::on_save_request() noexcept { impl_->on_save_request(); }
 
 void ModelCheckpoint::finish() {
   impl_->finish();

@@ -1,4 +1,4 @@
-#include "training/state_copy.h"
+#include "training/callbacks/state_copy.h"
 
 #include <cstring>
 

@@ -1,7 +1,6 @@
 #include "kindling/training/stochastic_weight_averaging.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numbers>
 
@@ -9,6 +8,7 @@
 #include "kindling/base/number_text.h"
 #include "kindling/training/trainer.h"
 #include "kindling/training/update_bn.h"
+#include "tensors/saved_number.h"
 
 namespace kindling {
 namespace {
@@ -20,14 +20,6 @@ const std::string kFirstLr = "first_lr.";
 [[noreturn]] void refuse_swa(const std::string& found, const std::string& wanted,
                              const std::string& remedy = "") {
   throw ConfigError({.place = kPlace, .found = found, .wanted = wanted, .remedy = remedy});
-}
-
-template <class Number>
-Number saved_number(const std::string& text) {
-  Number number = {};
-  const char* const end = text.data() + text.size();
-  if (std::from_chars(text.data(), end, number).ptr == end) return number;
-  throw CheckpointError({.place = kPlace, .found = "'" + text + "'", .wanted = "a number"});
 }
 
 }  // namespace
@@ -131,12 +123,11 @@ void StochasticWeightAveraging::save_state(StateDict& state) const {
 void StochasticWeightAveraging::load_state(const StateDict& state) {
   WeightAverage::load_state(state);
   reset();
-  const auto first = state.metadata.find(kFirstEpoch);
-  if (first != state.metadata.end()) first_epoch_ = saved_number<std::int64_t>(first->second);
+  first_epoch_ = find_number<std::int64_t>(state.metadata, kFirstEpoch, {.min = 0});
   for (std::size_t group = 0;; ++group) {
-    const auto lr = state.metadata.find(kFirstLr + std::to_string(group));
-    if (lr == state.metadata.end()) break;
-    first_lrs_.push_back(saved_number<double>(lr->second));
+    const auto lr = find_number<double>(state.metadata, kFirstLr + std::to_string(group));
+    if (!lr) break;
+    first_lrs_.push_back(*lr);
   }
 }
 

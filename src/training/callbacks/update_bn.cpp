@@ -15,24 +15,24 @@
 #include "device/random_state.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/trainer.h"
-#include "nn/carried_states.h"
-#include "training/precision.h"
+#include "nn/precision.h"
+#include "nn/scoped_model_state.h"
 
 namespace kindling {
 namespace {
 
 // One layer of whichever dimension; its momentum comes back.
-class StatisticsOf {
+class NormStatistics {
  public:
   template <class Layer>
-  explicit StatisticsOf(Layer& layer)
+  explicit NormStatistics(Layer& layer)
       : options_(&layer.options),
         momentum_(layer.options.momentum()),
         num_batches_(layer.num_batches_tracked),
         reset_([&layer] { layer.reset_running_stats(); }) {}
-  ~StatisticsOf() { options_->momentum(momentum_); }
-  StatisticsOf(const StatisticsOf&) = delete;
-  StatisticsOf& operator=(const StatisticsOf&) = delete;
+  ~NormStatistics() { options_->momentum(momentum_); }
+  NormStatistics(const NormStatistics&) = delete;
+  NormStatistics& operator=(const NormStatistics&) = delete;
 
   void reset() const { reset_(); }
   void set_momentum(std::optional<double> momentum) const { options_->momentum(momentum); }
@@ -45,13 +45,13 @@ class StatisticsOf {
   std::function<void()> reset_;
 };
 
-using Layers = std::vector<std::unique_ptr<StatisticsOf>>;
+using Layers = std::vector<std::unique_ptr<NormStatistics>>;
 
 template <class Layer>
 bool add_if(torch::nn::Module& module, Layers& layers) {
   auto* layer = module.as<Layer>();
   if (layer == nullptr || !layer->is_training() || !layer->running_mean.defined()) return false;
-  layers.push_back(std::make_unique<StatisticsOf>(*layer));
+  layers.push_back(std::make_unique<NormStatistics>(*layer));
   return true;
 }
 
@@ -63,34 +63,6 @@ Layers layers_in_training_mode(const torch::nn::Module& model) {
         add_if<torch::nn::BatchNorm3dImpl>(*module, layers);
   return layers;
 }
-
-// While it lives, a model trains as it would in a step; a model that does so already is left as it is, layers
-// that have been put into evaluation mode by hand with it. Nothing is logged meanwhile.
-class TrainingMode {
- public:
-  explicit TrainingMode(Module& model)
-      : model_(model), view_(model.trainer()), states_aside_(model, /*of_training=*/true) {
-    for (auto& module : model.modules()) {
-      const bool is_training = module->is_training();
-      modes_.emplace_back(std::move(module), is_training);
-    }
-    if (!model.is_training()) model.train();
-    model.set_trainer({});
-  }
-  ~TrainingMode() {
-    model_.set_trainer(view_);
-    for (const auto& [module, was_training] : modes_)  // parents come first and pass their mode on
-      if (module->is_training() != was_training) module->train(was_training);
-  }
-  TrainingMode(const TrainingMode&) = delete;
-  TrainingMode& operator=(const TrainingMode&) = delete;
-
- private:
-  Module& model_;
-  TrainerView view_;
-  const CarriedStatesAside states_aside_;
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
-};
 
 // With the momentum 1/i in batch i the statistics are means over the batches, without asking the device for
 // i; for layers that a batch goes through more than once only the device knows it.
@@ -134,7 +106,10 @@ std::int64_t most_uses(const Layers& layers) {
 void update_bn(Trainer& trainer, Module& model, DataModule& data) {
   const RandomStateGuard random_state(trainer.device());
   const at::NoGradGuard no_grad;
-  const TrainingMode training(model);
+  const ScopedModelState state(model);
+  const ScopedTrainer unlogged(model, {});
+  // Layers of a training model that were put into evaluation mode by hand stay there.
+  if (!model.is_training()) model.train();
   const Layers layers = layers_in_training_mode(model);
   if (layers.empty()) return;
   data.prepare();

@@ -1,12 +1,11 @@
 #include "kindling/training/weight_average.h"
 
-#include <charconv>
-
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/training/trainer.h"
-#include "training/averaged_tensors.h"
-#include "training/current_run.h"
+#include "tensors/saved_number.h"
+#include "training/callbacks/averaged_tensors.h"
+#include "training/callbacks/current_run.h"
 
 namespace kindling {
 namespace {
@@ -15,23 +14,12 @@ constexpr const char* kNumAveraged = "num_averaged";
 constexpr const char* kNumComputed = "num_computed";
 constexpr const char* kLatestEpoch = "latest_epoch";
 
-std::int64_t saved_count(const StateDict& state, const char* name) {
-  const auto text = state.metadata.find(name);
-  std::int64_t number = 0;
-  if (text != state.metadata.end()) {
-    const char* const end = text->second.data() + text->second.size();
-    if (std::from_chars(text->second.data(), end, number).ptr == end) return number;
-  }
-  throw CheckpointError({.place = "the saved average of the weights",
-                         .found = "'" + std::string(name) + "' is missing or no number",
-                         .wanted = "what a training has saved"});
-}
-
+// Returns the first callback whose averaging the predicate accepts.
 template <class Predicate>
-WeightAverage* find_average(const Trainer& trainer, const Predicate& is_it) {
+const Callback* find_averaging(const Trainer& trainer, const Predicate& accepts) {
   for (const auto& callback : trainer.options().callbacks)
-    if (auto* average = dynamic_cast<WeightAverage*>(callback.get()))
-      if (is_it(*average)) return average;
+    if (const WeightAveraging* averaging = callback->averaging(); averaging != nullptr && accepts(*averaging))
+      return callback.get();
   return nullptr;
 }
 
@@ -108,19 +96,20 @@ void WeightAverage::begin(Trainer& trainer) {
   require_alone(trainer);
 }
 
+// At most one average can be in the model at a time.
 void WeightAverage::require_alone(const Trainer& trainer) const {
-  const auto refuse_second = [&](const char* option, const bool Impl::*is_set) {
-    if (!(impl_.get()->*is_set)) return;
-    const WeightAverage* other = find_average(
-        trainer, [&](WeightAverage& average) { return &average != this && average.impl_.get()->*is_set; });
+  const auto refuse_second = [&](const char* option, bool (WeightAveraging::*is_set)() const noexcept) {
+    if (!(this->*is_set)()) return;
+    const Callback* other = find_averaging(
+        trainer, [&](const WeightAveraging& one) { return &one != this && (one.*is_set)(); });
     if (other == nullptr) return;
     throw ConfigError({.place = impl_->place,
-                       .found = std::string(option) + " is set, and for " + other->impl_->place + ", too",
+                       .found = std::string(option) + " is set, and for " + other->type_name() + ", too",
                        .wanted = "one average that the model can have",
                        .remedy = std::string(option) + " = false for one of them"});
   };
-  refuse_second("evaluate", &Impl::evaluate);
-  refuse_second("apply_at_end", &Impl::apply_at_end);
+  refuse_second("evaluate", &WeightAveraging::evaluates);
+  refuse_second("apply_at_end", &WeightAveraging::applies_at_end);
 }
 
 void WeightAverage::on_fit_start(Trainer& trainer, Module&) {
@@ -163,17 +152,15 @@ void WeightAverage::on_fit_end(Trainer& trainer, Module&, const FitResult& resul
   if (impl_->num_averaged == 0 && result.status == FitStatus::finished)
     log_warning(std::string(impl_->place) + ": the fit is over before there was anything to average");
   if (!impl_->apply_at_end || impl_->num_averaged == 0) return;
-  put_in_place(trainer);
+  apply(trainer);
 }
 
-bool WeightAverage::put_in_place(Trainer& trainer) {
+bool WeightAverage::apply(Trainer& trainer) {
   AveragedTensors& tensors = impl_->tensors;
   if (impl_->num_averaged == 0 || tensors.is_in_place()) return false;
-  const WeightAverage* other =
-      find_average(trainer, [](WeightAverage& one) { return one.impl_->tensors.is_in_place(); });
-  if (other != nullptr)
+  if (const Callback* other = find_averaging(trainer, [](const auto& one) { return one.is_applied(); }))
     throw Error({.place = "AveragedWeights",
-                 .found = std::string("the model has the average of ") + other->impl_->place + " already",
+                 .found = "the model has the average of " + other->type_name() + " already",
                  .wanted = "one average at a time"});
   tensors.put_in_place();
   if (is_ready()) return true;
@@ -188,9 +175,16 @@ bool WeightAverage::put_in_place(Trainer& trainer) {
   return true;
 }
 
+bool WeightAverage::applies_at_end() const noexcept { return impl_->apply_at_end; }
+void WeightAverage::restore() { impl_->tensors.give_back(); }
+bool WeightAverage::is_applied() const noexcept { return impl_->tensors.is_in_place(); }
+std::string WeightAverage::averages_prefix() const { return is_ready() ? kPrefix : ""; }
+
 void WeightAverage::put_own_values(StateDict& model_state) const {
   impl_->tensors.put_own_values(model_state);
 }
+
+std::string WeightAverage::type_name() const { return impl_->place; }
 
 void WeightAverage::save_state(StateDict& state) const {
   for (auto& [name, tensor] : averages().tensors) state.tensors.emplace_back(kPrefix + name, tensor);
@@ -201,21 +195,13 @@ void WeightAverage::save_state(StateDict& state) const {
 
 void WeightAverage::load_state(const StateDict& state) {
   impl_->clear();
-  impl_->num_averaged = saved_count(state, kNumAveraged);
-  impl_->num_computed = saved_count(state, kNumComputed);
-  impl_->latest_epoch = saved_count(state, kLatestEpoch);
+  impl_->num_averaged = number_of<std::int64_t>(state.metadata, kNumAveraged, {.min = 0});
+  impl_->num_computed = number_of<std::int64_t>(state.metadata, kNumComputed, {.min = 0});
+  impl_->latest_epoch = number_of<std::int64_t>(state.metadata, kLatestEpoch, {.min = -1});
   const std::string prefix = kPrefix;
   for (const auto& [name, tensor] : state.tensors)
     if (name.starts_with(prefix)) impl_->loaded.tensors.emplace_back(name.substr(prefix.size()), tensor);
   impl_->run.set_loaded();
-}
-
-AveragedWeights::AveragedWeights(Trainer& trainer, WeightAverage* average) {
-  if (average != nullptr && average->put_in_place(trainer)) average_ = average;
-}
-
-AveragedWeights::~AveragedWeights() {
-  if (average_ != nullptr) average_->impl_->tensors.give_back();
 }
 
 }  // namespace kindling

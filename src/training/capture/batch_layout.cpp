@@ -1,4 +1,4 @@
-#include "training/batch_layout.h"
+#include "training/capture/batch_layout.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "training/recorded_batch.h"
+#include "training/capture/captured_batch.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
@@ -6,14 +6,24 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/device_replay.h"
-#include "graph/replay.h"
+#include "graph/device/device_replay.h"
+#include "graph/replay/replay.h"
+#include "kindling/base/log.h"
 
 namespace kindling {
 namespace {
 
 // The same memory without its history, which would keep other tensors alive.
 at::Tensor without_history(const at::Tensor& tensor) { return tensor.defined() ? tensor.detach() : tensor; }
+
+std::unique_ptr<Replay> replay_of(const Recording& recording, const std::vector<at::Tensor>& inputs,
+                                  const std::string& step_kernels) {
+  const auto kernels = step_kernels == "off" ? NativeKernels::off : NativeKernels::automatic;
+  auto replay = std::make_unique<Replay>(recording, inputs, kernels);
+  log(LogLevel::debug, "step_graph: a step is replayed with " + std::to_string(replay->num_native_kernels()) +
+                           " native kernels (step_kernels = " + step_kernels + ")");
+  return replay;
+}
 
 }  // namespace
 
@@ -24,21 +34,21 @@ std::vector<at::Tensor> BatchResults::all() const {
   return all;
 }
 
-void RecordedBatch::take_seed_of(const at::Tensor& loss) { seed_ = at::empty_like(loss.detach()); }
+void CapturedBatch::take_seed_of(const at::Tensor& loss) { seed_ = at::empty_like(loss.detach()); }
 
-void RecordedBatch::set_seed(const at::Tensor& value, double factor) {
+void CapturedBatch::set_seed(const at::Tensor& value, double factor) {
   const at::NoGradGuard no_grad;
   seed_.copy_(value);
   seed_factor_ = factor;
 }
 
-std::vector<at::Tensor> RecordedBatch::inputs(const Batch& batch) const {
+std::vector<at::Tensor> CapturedBatch::inputs(const Batch& batch) const {
   std::vector<at::Tensor> inputs(batch.tensors().begin(), batch.tensors().end());
   inputs.push_back(seed_);
   return inputs;
 }
 
-Recording RecordedBatch::begin_recording(const Batch& batch, const ModelLook& look, Device device) const {
+Recording CapturedBatch::begin_recording(const Batch& batch, const ModelFingerprint& look, Device device) const {
   Recording recording(device);
   recording.add_inputs(inputs(batch));
   for (const at::Tensor& tensor : batch.tensors())
@@ -50,7 +60,7 @@ Recording RecordedBatch::begin_recording(const Batch& batch, const ModelLook& lo
   return recording;
 }
 
-void RecordedBatch::end_recording(Recording recording, const BatchResults& results) {
+void CapturedBatch::end_recording(Recording recording, const BatchResults& results) {
   for (const at::Tensor& gradient : results.gradients) {
     const auto storage = recording.storage_of(gradient);
     if (gradient.defined() && (!storage || recording.storages[*storage].is_external))
@@ -64,7 +74,7 @@ void RecordedBatch::end_recording(Recording recording, const BatchResults& resul
   recordings_.push_back(std::move(recording));
 }
 
-std::string RecordedBatch::why_not() {
+std::string CapturedBatch::why_not() {
   Recording& latest = recordings_.back();
   if (!latest.refusal.empty()) return latest.refusal;
   if (latest.keeps_more_than_outputs()) return "it keeps tensors that the next step may read";
@@ -73,10 +83,10 @@ std::string RecordedBatch::why_not() {
   return difference(recordings_.front(), recordings_.back());
 }
 
-void RecordedBatch::make_replay(const Batch& batch, const Work& work) {
+void CapturedBatch::make_replay(const Batch& batch, const Work& work) {
   const Recording& recording = recordings_.back();
   if (recording.device().is_cpu())
-    replay_ = std::make_unique<Replay>(recording, inputs(batch));
+    replay_ = replay_of(recording, inputs(batch), step_kernels_);
   else
     replay_ =
         std::make_unique<DeviceReplay>(recording, batch.tensors(), [&](std::span<const at::Tensor> inputs) {
@@ -89,7 +99,7 @@ void RecordedBatch::make_replay(const Batch& batch, const Work& work) {
   recordings_.clear();
 }
 
-const at::Tensor& RecordedBatch::forward(const Batch& batch, EpochLog& log) {
+const at::Tensor& CapturedBatch::forward(const Batch& batch, EpochLog& log) {
   replay_->set_inputs(batch.tensors());  // the seed stays where it is
   replay_->run_forward();
   const std::span outputs(replay_->outputs());
@@ -97,7 +107,7 @@ const at::Tensor& RecordedBatch::forward(const Batch& batch, EpochLog& log) {
   return outputs.front();
 }
 
-std::span<const at::Tensor> RecordedBatch::backward() {
+std::span<const at::Tensor> CapturedBatch::backward() {
   replay_->run_backward();
   return std::span(replay_->outputs()).subspan(1, num_gradients_);
 }

@@ -7,13 +7,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "graph/recording.h"
-#include "graph/step_replay.h"
+#include "graph/recording/recording.h"
+#include "graph/recording/step_replay.h"
 #include "metrics/marked_row.h"
-#include "training/batch_layout.h"
-#include "training/model_look.h"
+#include "training/capture/batch_layout.h"
+#include "training/capture/model_fingerprint.h"
 
 namespace kindling {
 
@@ -28,9 +29,11 @@ struct BatchResults {
 };
 
 // Forward and backward of the batches of one layout, on their way from the first such batch to a replay.
-class RecordedBatch {
+class CapturedBatch {
  public:
-  explicit RecordedBatch(const Batch& batch) : layout_(batch) {}
+  // `step_kernels`: TrainerOptions::step_kernels.
+  CapturedBatch(const Batch& batch, std::string step_kernels)
+      : layout_(batch), step_kernels_(std::move(step_kernels)) {}
 
   bool fits(const Batch& batch) const { return layout_.fits(batch); }
 
@@ -40,7 +43,7 @@ class RecordedBatch {
   double seed_factor() const noexcept { return seed_factor_; }
   void set_seed(const at::Tensor& value, double factor);
 
-  Recording begin_recording(const Batch& batch, const ModelLook& look, Device device) const;
+  Recording begin_recording(const Batch& batch, const ModelFingerprint& look, Device device) const;
   void end_recording(Recording recording, const BatchResults& results);
   // Once the step of the latest recording is over: why there can be no replay; empty: nothing speaks against
   // it.
@@ -66,6 +69,7 @@ class RecordedBatch {
   std::vector<at::Tensor> inputs(const Batch& batch) const;
 
   BatchLayout layout_;
+  std::string step_kernels_;
   at::Tensor seed_;
   double seed_factor_ = 0;  // that it was made from
   std::vector<Recording> recordings_;

@@ -1,4 +1,4 @@
-#include "training/recorded_gradients.h"
+#include "training/capture/captured_gradients.h"
 
 #include <algorithm>
 #include <exception>
@@ -7,13 +7,12 @@
 
 #include "device/float32_products.h"
 #include "device/random_state.h"
-#include "graph/backward_on_this_thread.h"
-#include "graph/kept_values.h"
-#include "graph/operator_recorder.h"
-#include "graph/side_stream.h"
+#include "graph/device/backward_on_this_thread.h"
+#include "graph/device/side_stream.h"
+#include "graph/recording/operator_recorder.h"
 #include "kindling/base/log.h"
-#include "training/gradients_apart.h"
-#include "training/muted_log.h"
+#include "tensors/tensor_snapshot.h"
+#include "training/capture/gradients_apart.h"
 
 namespace kindling {
 namespace {
@@ -27,40 +26,37 @@ constexpr std::int64_t kMostUnchecked = 1000;
 
 }  // namespace
 
-RecordedGradients::RecordedGradients(TrainState& state, TrainerInfo& info, const TrainerOptions& options)
-    : state_(state),
-      info_(info),
-      options_(options),
-      eager_(state, info),
-      comparison_(state.log.device(),
-                  tolerance_of(options.precision, shortens_float32_products(state.log.device().type()))) {
-  if (const Device device = state.log.device(); !device.is_cpu()) side_ = new_side_stream(device);
+CapturedGradients::CapturedGradients(TrainingContext& context)
+    : context_(context),
+      state_(context.state),
+      eager_(context),
+      comparison_(context.device(), tolerance_of(context.options.precision,
+                                                 shortens_float32_products(context.device().type()))) {
+  if (const Device device = context.device(); !device.is_cpu()) side_ = new_side_stream(device);
 }
 
-at::Tensor RecordedGradients::compute(const Batch& batch, bool begins_window, double factor) {
+at::Tensor CapturedGradients::compute(const Batch& batch, bool begins_window, double factor) {
   if (state_.optimizer && state_.optimizer->needs_closure() && !is_off_)
     give_up("the optimizer evaluates the loss several times");
   if (is_off_ || !state_.optimizer) return compute_eagerly(batch, begins_window, factor);
   if (begins_window) state_.optimizer->zero_grad();
-  if (RecordedBatch* const latest = std::exchange(latest_, nullptr))
+  if (CapturedBatch* const latest = std::exchange(latest_, nullptr))
     if (const std::string reason = latest->why_not(); !reason.empty()) give_up(reason);
   if (has_changed()) begin_anew();
   if (is_off_ || waits_for_answer()) return compute_eagerly(batch, /*begins_window=*/false, factor);
-  RecordedBatch* const recorded = is_off_ ? nullptr : recorded_like(batch);
+  CapturedBatch* const recorded = is_off_ ? nullptr : recorded_like(batch);
   if (recorded == nullptr) return compute_eagerly(batch, /*begins_window=*/false, factor);
   return advance(*recorded, batch, factor);
 }
 
-// A model may get other layers, weights or modes at any time, and then it is another one. Products are
-// recorded as the process has them made.
-bool RecordedGradients::has_changed() {
-  const at::Float32Precision products = float32_products_on(state_.log.device().type());
-  if (std::exchange(products_, products) != products) return true;
-  const bool is_new_epoch = std::exchange(looked_in_epoch_, state_.progress.epoch) != state_.progress.epoch;
-  return !look_ || !look_->holds() || (is_new_epoch && !look_->has_same_parts(*state_.model));
+// A model may get other layers, weights or modes at any time, and then it is another one. Operators are
+// captured as LibTorch's settings have them computed.
+bool CapturedGradients::has_changed() {
+  const OperatorSettings settings = operator_settings(state_.log.device().type());
+  return std::exchange(settings_, settings) != settings || !look_ || !look_->holds();
 }
 
-void RecordedGradients::begin_anew() {
+void CapturedGradients::begin_anew() {
   batches_.clear();
   running_ = nullptr;
   comparison_.drop();
@@ -74,16 +70,16 @@ void RecordedGradients::begin_anew() {
   if (const std::string reason = look_->why_not(); !reason.empty()) give_up(reason);
 }
 
-RecordedBatch* RecordedGradients::recorded_like(const Batch& batch) {
+CapturedBatch* CapturedGradients::recorded_like(const Batch& batch) {
   const auto fits = [&](const auto& recorded) { return recorded->fits(batch); };
   if (const auto found = std::ranges::find_if(batches_, fits); found != batches_.end()) return found->get();
   if (batches_.size() < kMaxLayouts)
-    return batches_.emplace_back(std::make_unique<RecordedBatch>(batch)).get();
+    return batches_.emplace_back(std::make_unique<CapturedBatch>(batch, context_.options.step_kernels)).get();
   give_up("its batches have more than " + std::to_string(kMaxLayouts) + " layouts");
   return nullptr;
 }
 
-at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batch, double factor) {
+at::Tensor CapturedGradients::advance(CapturedBatch& recorded, const Batch& batch, double factor) {
   if (running_ != nullptr && running_ != &recorded)
     std::exchange(running_, nullptr)->release(StepReplay::Memory::all);
   std::optional<SideStream> on_side;
@@ -108,12 +104,12 @@ at::Tensor RecordedGradients::advance(RecordedBatch& recorded, const Batch& batc
 
 // A graph of autograd's that lives on belongs to the stream that it was made on, which a recording may not
 // ask.
-at::Tensor RecordedGradients::compute_eagerly(const Batch& batch, bool begins_window, double factor) {
+at::Tensor CapturedGradients::compute_eagerly(const Batch& batch, bool begins_window, double factor) {
   const at::Tensor loss = eager_.compute(batch, begins_window, factor);
   return side_ ? loss.detach() : loss;
 }
 
-at::Tensor RecordedGradients::warm_up(RecordedBatch& recorded, const Batch& batch, double factor) {
+at::Tensor CapturedGradients::warm_up(CapturedBatch& recorded, const Batch& batch, double factor) {
   const auto before = states_of_gradients(look_->parameters());
   at::Tensor loss = eager_.forward(batch, /*begins_window=*/false);
   const bool is_forward = states_of_gradients(look_->parameters()) == before;
@@ -124,7 +120,7 @@ at::Tensor RecordedGradients::warm_up(RecordedBatch& recorded, const Batch& batc
   return side_ ? loss.detach() : loss;
 }
 
-BatchResults RecordedGradients::compute_apart(const Batch& batch, RecordedBatch& recorded, double factor,
+BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch& recorded, double factor,
                                               Recording* recording) {
   GradientsApart apart(look_->parameters());
   const MarkedRow before(state_.log);  // by callbacks
@@ -141,7 +137,7 @@ BatchResults RecordedGradients::compute_apart(const Batch& batch, RecordedBatch&
     recorder.emplace(*recording);
   }
   {
-    const ActivityScope scope(info_.clock.get(), Activity::backward);
+    const ActivityScope scope(&context_.clock, Activity::backward);
     results.loss.backward(recorded.seed());
   }
   recorder.reset();
@@ -150,9 +146,9 @@ BatchResults RecordedGradients::compute_apart(const Batch& batch, RecordedBatch&
   return results;
 }
 
-BatchResults RecordedGradients::compute_unseen(const Batch& batch, const at::Tensor& seed) {
+BatchResults CapturedGradients::compute_unseen(const Batch& batch, const at::Tensor& seed) {
   GradientsApart apart(look_->parameters());
-  const MutedLog muted(info_);
+  const MutedLog muted(context_);
   BatchResults results;
   results.loss = eager_.forward(batch, /*begins_window=*/false);
   results.row = MarkedRow(muted.log());
@@ -162,14 +158,14 @@ BatchResults RecordedGradients::compute_unseen(const Batch& batch, const at::Ten
   return results;
 }
 
-void RecordedGradients::fill_seed(RecordedBatch& recorded, const at::Tensor& loss, double factor) {
+void CapturedGradients::fill_seed(CapturedBatch& recorded, const at::Tensor& loss, double factor) {
   if (!state_.scaler && recorded.seed_factor() == factor) return;
   recorded.set_seed(eager_.seed(loss, factor), factor);
 }
 
-at::Tensor RecordedGradients::record(RecordedBatch& recorded, const Batch& batch, double factor) {
+at::Tensor CapturedGradients::record(CapturedBatch& recorded, const Batch& batch, double factor) {
   if (const std::string reason = OperatorRecorder::why_not(); !reason.empty()) {
-    give_up(reason);
+    give_up(reason, LogLevel::info);  // there has been one warning for the whole process
     return compute_eagerly(batch, /*begins_window=*/false, factor);
   }
   const BackwardOnThisThread where_it_is_recorded;
@@ -180,22 +176,22 @@ at::Tensor RecordedGradients::record(RecordedBatch& recorded, const Batch& batch
   return results.loss;
 }
 
-at::Tensor RecordedGradients::replay(RecordedBatch& recorded, const Batch& batch, double factor) {
+at::Tensor CapturedGradients::replay(CapturedBatch& recorded, const Batch& batch, double factor) {
   at::Tensor loss;
   {
-    const ActivityScope scope(info_.clock.get(), Activity::forward);
+    const ActivityScope scope(&context_.clock, Activity::forward);
     loss = recorded.forward(batch, state_.log);
   }
-  const ActivityScope scope(info_.clock.get(), Activity::backward);
+  const ActivityScope scope(&context_.clock, Activity::backward);
   fill_seed(recorded, loss, factor);
-  const bool is_alone = options_.accumulate_grad_batches == 1;
+  const bool is_alone = context_.batches_per_step() == 1;
   add_gradients(recorded.backward(), look_->parameters(),
                 [&](std::size_t i) { return is_alone && is_cleared_[i]; });
   return is_alone ? loss : loss.clone();
 }
 
 // Some operators write to buffers and do not say so.
-StepComparison::Run RecordedGradients::run_of(const RecordedBatch& recorded,
+StepComparison::Run CapturedGradients::run_of(const CapturedBatch& recorded,
                                               std::vector<at::Tensor> results) const {
   StepComparison::Run run{.results = std::move(results),
                           .changes = recorded.replay()->changed(),
@@ -207,18 +203,18 @@ StepComparison::Run RecordedGradients::run_of(const RecordedBatch& recorded,
 }
 
 // What it gives and changes is kept for the comparison; the changes are taken back.
-std::string RecordedGradients::try_replay(RecordedBatch& recorded, const Batch& batch, double factor) {
+std::string CapturedGradients::try_replay(CapturedBatch& recorded, const Batch& batch, double factor) {
   const Device device = state_.log.device();
   const RandomStateGuard random_state_guard(device);
-  const KeptValues buffers(look_->buffers());
+  const TensorSnapshot buffers(look_->buffers());
   std::string failure;
   try {
     if (recorded.replay() == nullptr) {
       const RandomStateGuard of_first_run(device);
-      const KeptValues before_first_run(look_->buffers());
+      const TensorSnapshot before_first_run(look_->buffers());
       recorded.make_replay(batch, [&](const Batch& given) { return compute_unseen(given, recorded.seed()); });
     }
-    const KeptValues changed(recorded.replay()->changed());
+    const TensorSnapshot changed(recorded.replay()->changed());
     EpochLog log(device, /*capacity=*/1);
     const at::Tensor loss = recorded.forward(batch, log);
     fill_seed(recorded, loss, factor);
@@ -234,7 +230,7 @@ std::string RecordedGradients::try_replay(RecordedBatch& recorded, const Batch& 
   return failure.substr(0, failure.find('\n'));
 }
 
-at::Tensor RecordedGradients::checked(RecordedBatch& recorded, const Batch& batch, double factor) {
+at::Tensor CapturedGradients::checked(CapturedBatch& recorded, const Batch& batch, double factor) {
   const std::string failure = try_replay(recorded, batch, factor);
   const BatchResults results = compute_apart(batch, recorded, factor, nullptr);
   if (!failure.empty()) {
@@ -247,32 +243,34 @@ at::Tensor RecordedGradients::checked(RecordedBatch& recorded, const Batch& batc
 }
 
 // On a device the answer may take its time, and what it is asked about shall not count before.
-bool RecordedGradients::waits_for_answer() {
+bool CapturedGradients::waits_for_answer() {
   if (!comparison_.is_under_way()) return false;
   const std::optional<bool> is_same = comparison_.answer();
   if (!is_same || *is_same) return !is_same;
   log_warning(
       "step_graph: a step that was recorded does something else now; from here on none is replayed. "
-      "A model whose steps differ from each other must not say static_step()");
+      "Steps that were replayed since the last check, at the beginning of an epoch or 1,000 steps ago, may "
+      "have been wrong. "
+      "A model whose steps differ from each other must not say has_static_graph()");
   give_up("a replay differs from the step itself");
   return false;
 }
 
-void RecordedGradients::end_epoch() {
+void CapturedGradients::end_epoch() {
   if (running_ != nullptr) running_->release(StepReplay::Memory::intermediate);
 }
 
-void RecordedGradients::give_up(const std::string& reason) {
+void CapturedGradients::give_up(const std::string& reason) {
+  give_up(reason, context_.options.step_graph == "on" ? LogLevel::warning : LogLevel::info);
+}
+
+void CapturedGradients::give_up(const std::string& reason, LogLevel level) {
   is_off_ = true;
   batches_.clear();
   comparison_.drop();
   latest_ = running_ = nullptr;
-  info_.why_not_recorded = reason;
-  const std::string text = "step_graph: steps are not recorded: " + reason;
-  if (options_.step_graph == "on")
-    log_warning(text);
-  else
-    log_info(text);
+  context_.capture = CaptureMode::eager(reason);
+  log(level, "step_graph: steps are not recorded: " + reason);
 }
 
 }  // namespace kindling

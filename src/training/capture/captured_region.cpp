@@ -1,4 +1,4 @@
-#include "training/recorded_part.h"
+#include "training/capture/captured_region.h"
 
 #include <c10/util/Exception.h>
 
@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "graph/side_stream.h"
+#include "graph/device/side_stream.h"
 #include "kindling/base/log.h"
 
 namespace kindling {
@@ -17,7 +17,7 @@ constexpr std::size_t kMostParts = 8;
 
 }  // namespace
 
-void WorkKey::add(const at::Tensor& tensor) {
+void CaptureKey::add(const at::Tensor& tensor) {
   if (!tensor.defined()) return words_.push_back(0);
   words_.push_back(reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()));
   words_.push_back(static_cast<std::uint64_t>(tensor.scalar_type()));
@@ -25,12 +25,12 @@ void WorkKey::add(const at::Tensor& tensor) {
   for (const std::int64_t stride : tensor.strides()) words_.push_back(static_cast<std::uint64_t>(stride));
 }
 
-void WorkKey::add(double number) { words_.push_back(std::bit_cast<std::uint64_t>(number)); }
+void CaptureKey::add(double number) { words_.push_back(std::bit_cast<std::uint64_t>(number)); }
 
-RecordedPart::RecordedPart(Device device, EpochLog& log)
+CapturedRegion::CapturedRegion(Device device, EpochLog& log)
     : device_(device), side_(new_side_stream(device)), log_(log) {}
 
-void RecordedPart::run(const WorkKey& key, const std::function<void()>& work) {
+void CapturedRegion::run(const CaptureKey& key, const std::function<void()>& work) {
   const auto has_key = [&](const Recorded& recorded) { return recorded.key == key; };
   if (const auto found = std::ranges::find_if(recorded_, has_key); found != recorded_.end())
     return start(*found);
@@ -39,7 +39,7 @@ void RecordedPart::run(const WorkKey& key, const std::function<void()>& work) {
   work();
 }
 
-bool RecordedPart::record(const WorkKey& key, const std::function<void()>& work) {
+bool CapturedRegion::record(const CaptureKey& key, const std::function<void()>& work) {
   Recorded made{.key = key, .graph = make_device_graph(device_)};
   const MarkedRow before(log_);
   try {
@@ -58,7 +58,7 @@ bool RecordedPart::record(const WorkKey& key, const std::function<void()>& work)
   return true;
 }
 
-void RecordedPart::start(const Recorded& recorded) {
+void CapturedRegion::start(const Recorded& recorded) {
   recorded.graph->replay();
   recorded.row.mark_in(log_, recorded.marked);
 }

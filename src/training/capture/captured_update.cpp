@@ -1,8 +1,9 @@
-#include "training/recorded_update.h"
+#include "training/capture/captured_update.h"
 
 #include <algorithm>
 
 #include "optim/fused_rule.h"
+#include "optim/optimizer_access.h"
 
 namespace kindling {
 namespace {
@@ -16,7 +17,7 @@ bool are_dense_on(Device device, std::span<const at::Tensor> tensors) {
 
 }  // namespace
 
-void RecordedUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> losses,
+void CapturedUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> losses,
                              const std::function<void()>& work) {
   if (!are_dense_on(device_, optimizer.gradients()) || !are_dense_on(device_, losses)) return work();
   key_.clear();
@@ -26,27 +27,26 @@ void RecordedUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> l
   measured_.run(key_, work);
 }
 
-void RecordedUpdate::step(Optimizer& optimizer, const std::function<void()>& work) {
+void CapturedUpdate::step(Optimizer& optimizer, const std::function<void()>& work) {
   if (!is_fused_rule(optimizer) || !are_dense_on(device_, optimizer.gradients())) return work();
   // The operators read one of the host's, and a graph keeps what they have read.
-  if (std::ranges::any_of(optimizer.rates_,
-                          [](auto& rate) { return rate.tensor.defined() && rate.tensor.is_cpu(); }))
+  const auto& rates = OptimizerAccess::rates(optimizer);
+  if (std::ranges::any_of(rates, [](auto& rate) { return rate.tensor.defined() && rate.tensor.is_cpu(); }))
     return work();
   key_.clear();
-  for (const at::Tensor& parameter : optimizer.parameters_) {
+  for (const at::Tensor& parameter : optimizer.parameters()) {
     key_.add(parameter);
     key_.add(parameter.grad());
   }
-  for (const auto& state : optimizer.states_)
-    for (const at::Tensor& tensor : state.tensors) key_.add(tensor);
-  for (const auto& rate : optimizer.rates_) {
+  OptimizerAccess::for_each_state(optimizer, [&](const at::Tensor& tensor) { key_.add(tensor); });
+  for (const auto& rate : rates) {
     key_.add(rate.tensor);
     if (!rate.tensor.defined()) key_.add(rate.number);
   }
   key_.add(optimizer.momentum());
   updated_.run(key_, work);
   // A graph writes to them and does not say so.
-  for (const at::Tensor& parameter : optimizer.parameters_)
+  for (const at::Tensor& parameter : optimizer.parameters())
     if (parameter.grad().defined()) parameter.unsafeGetTensorImpl()->bump_version();
 }
 

@@ -5,29 +5,29 @@
 #include <functional>
 #include <span>
 
-#include "kindling/optim/optimizer.h"
-#include "training/recorded_part.h"
+#include "training/capture/captured_region.h"
+#include "training/step/optimizer_update.h"
 
 namespace kindling {
 
-// What the trainer itself does in a step on a device whose steps are recorded: what it measures of the
-// gradients, and the update. Each is one start of a graph once its tensors lie where they have lain before.
-class RecordedUpdate {
+// The trainer's own part of a step on a device whose steps are captured: what it measures of the gradients, and
+// the update. Each is one graph launch once its tensors are where they were when it was captured.
+class CapturedUpdate : public UpdateCapture {
  public:
   // The log outlives it.
-  RecordedUpdate(Device device, EpochLog& log)
+  CapturedUpdate(Device device, EpochLog& log)
       : device_(device), measured_(device, log), updated_(device, log) {}
 
-  // `work` reads the losses and the gradients, and may change the latter.
-  void measure(Optimizer& optimizer, std::span<const at::Tensor> losses, const std::function<void()>& work);
-  // `work` calls step(). Rules other than LibTorch's fused ones (Adam, AdamW, Sgd) are not recorded: what
-  // they do on the host may change from step to step.
-  void step(Optimizer& optimizer, const std::function<void()>& work);
+  void measure(Optimizer& optimizer, std::span<const at::Tensor> losses,
+               const std::function<void()>& work) override;
+  // Rules other than LibTorch's fused ones (Adam, AdamW, Sgd) are not captured: what they do on the host may
+  // change from step to step.
+  void step(Optimizer& optimizer, const std::function<void()>& work) override;
 
  private:
   Device device_;
-  RecordedPart measured_, updated_;
-  WorkKey key_;  // of the work at hand, in memory that stays
+  CapturedRegion measured_, updated_;
+  CaptureKey key_;  // of the work at hand, in memory that stays
 };
 
 }  // namespace kindling

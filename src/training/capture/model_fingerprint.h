@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,18 +11,18 @@
 
 namespace kindling {
 
-// What of a model its recorded steps depend on beside the values of its parameters: where these lie and how,
-// which of them learn and have hooks, which layers are in training mode.
-class ModelLook {
+// What of a model its captured steps depend on beside the values of its parameters: which layers, parameters
+// and buffers are registered, which tensors the members of LibTorch's own layers hold, where these lie and
+// how, which of them learn and have hooks, which layers are in training mode. What it cannot see: members of
+// other layers that are not registered.
+class ModelFingerprint {
  public:
-  explicit ModelLook(const torch::nn::Module& model);
+  explicit ModelFingerprint(const torch::nn::Module& model);
 
   // Why its steps cannot be recorded, whatever they do; empty: nothing speaks against it.
   std::string why_not() const;
-  // Whether all of it is as it was. Cheap.
+  // Whether all of it is as it was. Cheap enough for every step.
   bool holds() const;
-  // Whether the model still has the same layers, parameters and buffers.
-  bool has_same_parts(const torch::nn::Module& model) const;
 
   const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
   const std::vector<at::Tensor>& buffers() const noexcept { return buffers_; }
@@ -34,11 +35,25 @@ class ModelLook {
     friend bool operator==(const Seen&, const Seen&) = default;
   };
   static Seen seen(const at::Tensor& tensor);
+  // The numbers of what is registered, which lies one behind the other in `registered_`.
+  struct Layer {
+    std::shared_ptr<torch::nn::Module> module;
+    bool is_training;
+    std::size_t num_parameters, num_buffers, num_children;
+  };
+  struct Member {
+    const at::Tensor* place;
+    at::Tensor tensor;  // kept, so that no other one gets its address
+  };
+  void take_members_of(const torch::nn::Module& layer);
+  bool has_same_parts() const;
 
   std::vector<at::Tensor> parameters_, buffers_;
   std::vector<Seen> seen_parameters_, seen_buffers_;
-  std::vector<std::shared_ptr<torch::nn::Module>> layers_;
-  std::vector<bool> is_training_;
+  std::vector<Layer> layers_;
+  std::vector<const void*> registered_;
+  std::vector<at::Tensor> registered_tensors_;  // kept for the same reason
+  std::vector<Member> members_;
 };
 
 }  // namespace kindling

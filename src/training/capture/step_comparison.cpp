@@ -1,4 +1,4 @@
-#include "training/step_comparison.h"
+#include "training/capture/step_comparison.h"
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/digest.h"
+#include "graph/recording/digest.h"
 #include "kindling/device/transfer_counts.h"
 
 namespace kindling {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kindling/device/device.h"
-#include "training/run_difference.h"
+#include "tensors/run_difference.h"
 
 namespace kindling {
 

@@ -1,4 +1,4 @@
-#include "training/anomaly_step.h"
+#include "training/inspect/inspected_step.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/anomaly_mode.h>

@@ -1,4 +1,4 @@
-#include "training/divergence_report.h"
+#include "training/inspect/divergence_report.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -11,47 +11,32 @@
 #include "kindling/base/log.h"
 #include "kindling/optim/clip.h"
 #include "kindling/tensors/state_dict.h"
-#include "nn/carried_states.h"
-#include "training/manual_step.h"
-#include "training/nonfinite_guard.h"
-#include "training/nonfinite_watch.h"
+#include "nn/scoped_model_state.h"
+#include "optim/nonfinite_guard.h"
+#include "training/inspect/nonfinite_watch.h"
+#include "training/step/manual_step.h"
 
 namespace kindling {
 namespace {
 
-std::vector<std::pair<at::Tensor, at::Tensor>> with_copies(const std::vector<at::Tensor>& tensors) {
-  const at::NoGradGuard no_grad;
-  std::vector<std::pair<at::Tensor, at::Tensor>> pairs;
-  for (const at::Tensor& tensor : tensors) pairs.emplace_back(tensor, tensor.clone());
-  return pairs;
-}
-
 // While it lives, a step may be done that leaves nothing behind.
 class ReplayScope {
  public:
-  ReplayScope(TrainState& state, TrainerInfo& info, const RowTag& step)
-      : state_(state),
-        info_(info),
-        random_state_(info.device()),
-        states_aside_(*state.model, /*of_training=*/true),
-        buffers_(with_copies(state.model->buffers())),
-        scratch_(state.log.device()),
-        former_progress_(state.progress),
-        former_log_(std::exchange(info.log, &scratch_)),
-        was_training_(state.model->is_training()) {
-    state_.progress = {.epoch = state.progress.epoch,
+  ReplayScope(TrainingContext& context, const RowTag& step)
+      : state_(context.state),
+        random_state_(context.device()),
+        model_(*state_.model, ScopedModelState::Extent::buffers),
+        muted_(context),
+        former_progress_(state_.progress) {
+    state_.progress = {.epoch = state_.progress.epoch,
                        .batch = step.batch,
                        .global_step = step.global_step - 1,
                        .phase = Phase::training};
     drop_gradients();
-    if (!was_training_) state_.model->train();
+    if (!state_.model->is_training()) state_.model->train();
   }
   ~ReplayScope() {
-    const at::NoGradGuard no_grad;
-    for (auto& [buffer, former] : buffers_) buffer.copy_(former);
     drop_gradients();
-    if (!was_training_) state_.model->eval();
-    info_.log = former_log_;
     state_.progress = former_progress_;
   }
   ReplayScope(const ReplayScope&) = delete;
@@ -63,14 +48,10 @@ class ReplayScope {
   }
 
   TrainState& state_;
-  TrainerInfo& info_;
   const RandomStateGuard random_state_;
-  const CarriedStatesAside states_aside_;  // those of then are not known any more
-  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
-  EpochLog scratch_;
+  const ScopedModelState model_;  // without hidden states: those of the step are not known any more
+  MutedLog muted_;
   Progress former_progress_;
-  EpochLog* former_log_;
-  bool was_training_;
 };
 
 // What a training step minimises, and by which optimizer: updates are noted instead of run.
@@ -98,10 +79,10 @@ void add_sentence(std::string& text, const std::string& sentence) {
 
 }  // namespace
 
-void DivergenceReport::tell(const RowTag& step, std::int64_t num_batches, const BatchSource* source) {
+void DivergenceReport::report(const RowTag& step, std::int64_t num_batches, const BatchSource* source) {
   if (step_) return;
   step_ = step.global_step;
-  const std::string found = source != nullptr ? told_by_all(step, num_batches, *source)
+  const std::string found = source != nullptr ? gathered_findings(step, num_batches, *source)
                                               : "its batch came from an own loop and is not known";
   log_warning("the training loss or a gradient is not finite from step " + std::to_string(*step_) +
               " on: training ends here. Of this step: " + found +
@@ -110,9 +91,9 @@ void DivergenceReport::tell(const RowTag& step, std::int64_t num_batches, const 
 
 // Whose batch is to blame is known when each has looked at its own. Those save theirs; where nothing is found
 // anywhere, it may have been any of them.
-std::string DivergenceReport::told_by_all(const RowTag& step, std::int64_t num_batches,
+std::string DivergenceReport::gathered_findings(const RowTag& step, std::int64_t num_batches,
                                           const BatchSource& source) {
-  ProcessGroup* const group = options_.process_group.get();
+  ProcessGroup* const group = context_.options.process_group.get();
   Replayed own = replayed(step, num_batches, source);
   const auto findings = group != nullptr ? group->all_gather(own.found) : std::vector{own.found};
   if (std::ranges::all_of(findings, &std::string::empty))
@@ -142,7 +123,7 @@ DivergenceReport::Replayed DivergenceReport::replayed(const RowTag& step, std::i
 
 // Up to the batch in which something is found.
 void DivergenceReport::replay(Replayed& replayed, std::int64_t num_batches, const BatchSource& source) {
-  const ReplayScope scope(state_, info_, replayed.step);
+  const ReplayScope scope(context_, replayed.step);
   BatchSource again = source;  // with a place of its own
   again.seek(state_.progress.epoch, replayed.step.batch);
   for (; replayed.found.empty() && num_batches > 0; --num_batches) {
@@ -180,8 +161,8 @@ std::string DivergenceReport::step_findings(const Batch& batch) {
   std::string found;
   {
     const NonfiniteWatch watch(*state_.model);
-    const AutocastScope autocast(info_.precision, state_.log.device());
-    const UpdatesScope updates(info_, losses);
+    const AutocastScope autocast(context_.placement.precision, state_.log.device());
+    const UpdatesScope updates(context_, losses);
     losses.end(state_.model->training_step(batch));
     for (const std::string& finding : watch.findings()) add_sentence(found, finding);
   }
@@ -201,8 +182,8 @@ std::string DivergenceReport::gradient_finding(Optimizer& optimizer) const {
   for (const auto& item : state_.model->named_parameters())
     if (const std::string part = nonfinite_part(item.value().grad()); !part.empty())
       found = "the loss is finite, the gradient of '" + item.key() + "' has " + part;
-  if (!found.empty() || options_.gradient_clip_val == 0) return found;
-  const at::Tensor norm = clip_grad_norm(optimizer.gradients(), options_.gradient_clip_val);
+  if (!found.empty() || context_.options.gradient_clip_val == 0) return found;
+  const at::Tensor norm = clip_grad_norm(optimizer.gradients(), context_.options.gradient_clip_val);
   return nonfinite_part(norm).empty() ? "" : "each gradient is finite, their common norm is not";
 }
 
@@ -215,8 +196,8 @@ bool DivergenceReport::is_protected() const {
 // No two processes write the same file.
 std::string DivergenceReport::save(const Replayed& replayed) const {
   const auto& [findings, batch, step] = replayed;
-  if (options_.nonfinite_dir.empty() || batch.tensors().empty()) return {};
-  const std::int64_t rank = options_.process_group ? options_.process_group->rank() : 0;
+  if (context_.options.nonfinite_dir.empty() || batch.tensors().empty()) return {};
+  const std::int64_t rank = context_.options.process_group ? context_.options.process_group->rank() : 0;
   StateDict saved;
   for (std::size_t i = 0; i < batch.tensors().size(); ++i)
     saved.tensors.emplace_back("batch." + std::to_string(i), batch.tensors()[i]);
@@ -229,11 +210,11 @@ std::string DivergenceReport::save(const Replayed& replayed) const {
   const std::string name = std::string("nonfinite-step-") + number +
                            (rank > 0 ? ".rank" + std::to_string(rank) : "") + ".safetensors";
   try {
-    save_safetensors(saved, options_.nonfinite_dir / name);
+    save_safetensors(saved, context_.options.nonfinite_dir / name);
   } catch (const std::exception& error) {
     return std::string("its batch could not be saved: ") + error.what();
   }
-  return "its batch is in " + (options_.nonfinite_dir / name).string();
+  return "its batch is in " + (context_.options.nonfinite_dir / name).string();
 }
 
 }  // namespace kindling

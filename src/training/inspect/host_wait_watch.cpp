@@ -1,4 +1,4 @@
-#include "training/host_wait_watch.h"
+#include "training/inspect/host_wait_watch.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

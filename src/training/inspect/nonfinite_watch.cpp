@@ -1,4 +1,4 @@
-#include "training/nonfinite_watch.h"
+#include "training/inspect/nonfinite_watch.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-#include "training/operator_trace.h"
+#include "training/inspect/operator_trace.h"
 
 #include <torch/csrc/autograd/profiler_kineto.h>
 

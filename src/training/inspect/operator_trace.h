@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kindling/device/device.h"
-#include "training/operator_table.h"
+#include "training/inspect/operator_table.h"
 
 namespace kindling {
 

@@ -1,4 +1,4 @@
-#include "training/profiled_step.h"
+#include "training/inspect/inspected_step.h"
 
 #include <ATen/record_function.h>
 
@@ -11,7 +11,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
-#include "training/operator_table.h"
+#include "training/inspect/operator_table.h"
 
 namespace kindling {
 namespace {

@@ -1,7 +1,7 @@
-#include "training/watched_step.h"
+#include "training/inspect/inspected_step.h"
 
 #include "kindling/base/log.h"
-#include "training/host_wait_watch.h"
+#include "training/inspect/host_wait_watch.h"
 
 namespace kindling {
 namespace {

@@ -1,11 +1,11 @@
-#include "training/epoch_report.h"
+#include "training/loop/epoch_report.h"
 
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 
-#include "metrics/means_of_all.h"
-#include "training/nonfinite_guard.h"
+#include "metrics/global_means.h"
+#include "optim/nonfinite_guard.h"
 
 namespace kindling {
 namespace {
@@ -29,7 +29,8 @@ void put_counts(Record& record, const TransferCounts& counts) {
 }  // namespace
 
 EpochReport::EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers,
-                         std::int64_t every_n_steps, EpochClock* clock, ProcessGroup* group)
+                         std::int64_t every_n_steps, EpochClock& clock,
+                         ProcessGroup* group)
     : state_(state), every_n_steps_(every_n_steps), clock_(clock), group_(group) {
   if (group_ == nullptr || group_->rank() == 0) loggers_ = std::move(loggers);
 }
@@ -59,21 +60,21 @@ void EpochReport::begin(BatchSource* source) {
   left_out_seconds_ = 0;
   counts_at_start_ = transfer_counts();
   start_ = Clock::now();
-  if (clock_ != nullptr) clock_->restart();
+  clock_start_ = clock_.spent();
 }
 
 double EpochReport::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
 void EpochReport::after_step() {
   if (every_n_steps_ == 0 || state_.progress.global_step % every_n_steps_ != 0) return;
-  const ActivityScope scope(clock_, Activity::log);
+  const ActivityScope scope(&clock_, Activity::log);
   state_.log.start_preview();
   report_steps(state_.log.rows_on_host());
   has_met_divergence_ = first_diverged().has_value();
 }
 
-void EpochReport::end_training() {
-  const ActivityScope scope(clock_, Activity::log);
+void EpochReport::copy_log_to_host() {
+  const ActivityScope scope(&clock_, Activity::log);
   EpochLog& log = state_.log;
   if (log.has_marks())  // logged after the last step
     log.append({.global_step = state_.progress.global_step + 1,
@@ -150,7 +151,7 @@ Record EpochReport::close(const NamedValues& validation) {
   Record record{.kind = Record::Kind::epoch,
                 .global_step = state_.progress.global_step,
                 .epoch = state_.progress.epoch + 1,
-                .values = means_of_all(state_.log, group_, skipped)};
+                .values = global_means(state_.log, group_, skipped)};
   for (const auto& [name, value] : validation)  // what a model logs in both has a mean of each
     put(record, record.find(name) == nullptr ? name : "val_" + name, value);
   put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
@@ -168,8 +169,8 @@ Record EpochReport::close(const NamedValues& validation) {
 }
 
 void EpochReport::put_shares(Record& record) const {
-  if (clock_ == nullptr) return;
-  const auto shares = clock_->shares();
+  if (!clock_.is_running()) return;
+  const auto shares = clock_.fractions_since(clock_start_);
   for (std::size_t i = 0; i < shares.size(); ++i)
     put(record, std::string("time_share/") + kActivityNames[i], shares[i]);
 }

@@ -8,9 +8,9 @@
 
 #include "kindling/device/transfer_counts.h"
 #include "kindling/loggers/logger.h"
-#include "training/batch_source.h"
-#include "training/epoch_clock.h"
-#include "training/train_state.h"
+#include "metrics/epoch_clock.h"
+#include "training/state/batch_source.h"
+#include "training/state/train_state.h"
 
 namespace kindling {
 
@@ -18,11 +18,12 @@ namespace kindling {
 // board.
 class EpochReport {
  public:
-  // A step record every n steps; 0: none. `state`, `clock` (nullptr: none) and `group` (nullptr: this process
-  // alone) outlive the report. Of several processes, an epoch's record is of all, and the same everywhere,
-  // times and counts aside; loggers are told by process 0, whose own a step's record is.
+  // A step record every n steps; 0: none. `state`, `clock` and `group`
+  // (nullptr: a single process) outlive the report. With several ranks the record of an epoch covers all of
+  // them and is the same everywhere, times and counts aside; step records are those of rank 0, and only rank 0
+  // calls the loggers.
   EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers, std::int64_t every_n_steps,
-              EpochClock* clock, ProcessGroup* group);
+              EpochClock& clock, ProcessGroup* group);
 
   // A training begins.
   void start();
@@ -33,8 +34,9 @@ class EpochReport {
   // After every step: asks for a copy of new rows when a record is due, and reports what has arrived. Never
   // waits.
   void after_step();
-  // The one place where a training's numbers come to the host: reports the steps that are left.
-  void end_training();
+  // The training part of the epoch is over: copies the log to the host in bulk and reports the steps that are
+  // left. The one place where the host waits for the device.
+  void copy_log_to_host();
 
   // Reports all steps up to here, if any are reported; waits for the device.
   void report_pending();
@@ -61,10 +63,6 @@ class EpochReport {
   // The first step on the host that NonfiniteGuard has marked with "stop"; nothing when there is none. After
   // log.move_to_host() it is the whole truth, which a save has to know.
   std::optional<StepRows> first_diverged() const;
-  std::optional<std::int64_t> first_diverged_step() const {
-    const auto row = first_diverged();
-    return row ? std::optional(row->first.global_step) : std::nullopt;
-  }
   // Whether a step record or a preview has come upon such a row.
   bool has_met_divergence() const noexcept { return has_met_divergence_; }
   // Where the running epoch's batches come from, as begin() was told.
@@ -91,7 +89,8 @@ class EpochReport {
   TrainState& state_;
   std::vector<std::shared_ptr<Logger>> loggers_;
   std::int64_t every_n_steps_;
-  EpochClock* clock_;
+  EpochClock& clock_;
+  EpochClock::Times clock_start_{};
   ProcessGroup* group_;
   BatchSource* source_ = nullptr;
   std::int64_t num_reported_rows_ = 0, num_samples_ = 0;

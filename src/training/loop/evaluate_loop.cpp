@@ -1,30 +1,26 @@
-#include "training/evaluate_loop.h"
+#include "training/loop/evaluate_loop.h"
 
 #include <ATen/ops/cat.h>
 
 #include <utility>
 
+#include "device/libtorch_errors.h"
 #include "kindling/tensors/move.h"
-#include "training/libtorch_errors.h"
 
 namespace kindling {
 
-EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainerInfo>& info, EpochLog& log)
-    : deterministic_(info->deterministic_operators),
-      products_(info->float32_matmul_precision),
+EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainingContext>& context, EpochLog& log)
+    : deterministic_(context->deterministic_operators),
+      products_(context->options.float32_matmul_precision),
       evaluation_(model),
       model_(model),
       former_trainer_(model.trainer()),
-      info_(info),
-      former_log_(std::exchange(info->log, &log)) {
-  attach(model_, info_);
-  precision_.emplace(model_, info_->precision);
+      log_(*context, &log) {
+  attach(model_, context);
+  precision_.emplace(model_, context->placement.precision);
 }
 
-EvaluationScope::~EvaluationScope() {
-  info_->log = former_log_;
-  model_.set_trainer(former_trainer_);
-}
+EvaluationScope::~EvaluationScope() { model_.set_trainer(former_trainer_); }
 
 bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, EpochLog& log,
                    const StopToken* stop) {
@@ -34,10 +30,10 @@ bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, Epoc
   for (std::int64_t i = 0; source.next(batch); ++i) {
     if (stop != nullptr && stop->stop_requested()) return false;
     with_memory_errors("evaluation batch", i + 1, batch.num_samples(), [&] {
-      const AutocastScope autocast(source.info().precision, log.device());
+      const AutocastScope autocast(source.placement().precision, log.device());
       (model.*step)(batch);
     });
-    log.append({.batch = i, .weight = static_cast<double>(batch.num_counted())});
+    log.append({.batch = i, .weight = static_cast<double>(batch.num_valid())});
   }
   log.move_to_host();
   return true;
@@ -49,7 +45,7 @@ at::Tensor predict_loop(Module& model, BatchSource& source) {
   std::vector<at::Tensor> outputs;
   Batch batch;
   while (source.next(batch)) {
-    const AutocastScope autocast(source.info().precision, source.info().device());
+    const AutocastScope autocast(source.placement().precision, source.placement().device());
     outputs.push_back(model.predict_step(batch));
   }
   return move_to(at::cat(outputs), cpu());

@@ -6,7 +6,8 @@
 #include "device/float32_products.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/training/stop_token.h"
-#include "training/batch_source.h"
+#include "training/state/batch_source.h"
+#include "training/state/training_context.h"
 
 namespace kindling {
 
@@ -14,7 +15,7 @@ namespace kindling {
 // back to its own modes and to the trainer that it had, which may be in the middle of a fit.
 class EvaluationScope {
  public:
-  EvaluationScope(Module& model, const std::shared_ptr<TrainerInfo>& info, EpochLog& log);
+  EvaluationScope(Module& model, const std::shared_ptr<TrainingContext>& context, EpochLog& log);
   ~EvaluationScope();
   EvaluationScope(const EvaluationScope&) = delete;
   EvaluationScope& operator=(const EvaluationScope&) = delete;
@@ -25,8 +26,7 @@ class EvaluationScope {
   EvaluationGuard evaluation_;
   Module& model_;
   TrainerView former_trainer_;
-  const std::shared_ptr<TrainerInfo> info_;
-  EpochLog* former_log_;
+  const LogScope log_;
   std::optional<PrecisionScope> precision_;  // once the model is where it computes
 };
 

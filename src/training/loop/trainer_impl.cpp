@@ -1,20 +1,24 @@
-#include "training/trainer_impl.h"
+#include "training/loop/trainer_impl.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <string>
+#include <typeinfo>
+#include <utility>
 
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
+#include "metrics/global_means.h"
 #include "tensors/state_fit.h"
-#include "training/make_info.h"
-#include "training/make_step.h"
-#include "training/memory_layout.h"
-#include "training/resolved_options.h"
-#include "training/start_together.h"
+#include "training/capture/capture.h"
+#include "training/inspect/inspected_step.h"
+#include "training/parallel/replicas.h"
+#include "training/step/automatic_step.h"
+#include "training/step/manual_step.h"
 
 namespace kindling {
 namespace {
@@ -37,20 +41,14 @@ void require_an_end(const TrainerOptions& options) {
                      .remedy = "for example max_epochs = 10"});
 }
 
-// As another trainer takes them: shards are counted among the batches of a window once.
-TrainerOptions as_asked(TrainerOptions options, const TrainerOptions& asked) {
-  options.accumulate_grad_batches = asked.accumulate_grad_batches;
-  return options;
-}
-
 FitStatus status_of(FitReason reason) {
   if (reason == FitReason::finished) return FitStatus::finished;
   return reason == FitReason::diverged ? FitStatus::diverged : FitStatus::stopped;
 }
 
-// For what must not hide an error that is already on its way.
+// For what must not hide an error that is already being handled.
 template <class Call>
-void or_log(const Call& call) noexcept {
+void log_on_failure(const Call& call) noexcept {
   try {
     call();
   } catch (const std::exception& error) {
@@ -60,93 +58,91 @@ void or_log(const Call& call) noexcept {
   }
 }
 
+// Returns the step for the kind of model that the context has. Throws ConfigError for options that such a model
+// cannot have.
+std::unique_ptr<Step> make_step(TrainingContext& context) {
+  context.capture = capture_mode(context);
+  if (context.options.step_graph == "on" && !context.capture.is_captured())
+    log_warning("step_graph: steps are not recorded: " + context.capture.reason);
+  std::unique_ptr<Step> step;
+  if (dynamic_cast<const ManualModule*>(context.state.model.get()) != nullptr)
+    step = std::make_unique<ManualStep>(context);
+  else if (context.capture.is_captured())
+    step = std::make_unique<AutomaticStep>(context, capture_gradients(context), capture_update(context));
+  else
+    step = std::make_unique<AutomaticStep>(context, std::make_unique<EagerGradients>(context), nullptr);
+  return inspected(std::move(step), context.state, context.options);
+}
+
 }  // namespace
 
 Callback::~Callback() = default;
+std::string Callback::type_name() const { return typeid(*this).name(); }
 
-Trainer::Impl::Impl(Trainer& owner, TrainerOptions asked)
-    : options(resolved(asked)),
-      shown(as_asked(options, asked)),
-      info(make_info(options)),
-      stop(StopToken(), group()),
-      state(info->device(), options),
-      evaluation_log(info->device()),
-      callbacks(owner, options.callbacks),
-      report(state, options.loggers, options.log_every_n_steps, info->clock.get(), group()),
-      divergence(state, *info, options) {
-  info->progress = &state.progress;
-  info->stop = &stop;
-  stop.ask_for_saves([this] { return callbacks.wish_save(); });
-  if (options.num_threads) at::set_num_threads(static_cast<int>(*options.num_threads));
+Trainer::Impl::Impl(Trainer& owner, TrainerOptions options)
+    : context(make_context(owner, std::move(options))), loop(context) {
+  if (const auto& threads = context->options.num_threads) at::set_num_threads(static_cast<int>(*threads));
 }
 
-Trainer::Impl::Work::Work(Impl& impl, const char* place)
+Trainer::Impl::Work::Work(Impl& impl, const char* location)
     : impl_(impl),
-      deterministic_(impl.info->deterministic_operators),
-      products_(impl.info->float32_matmul_precision) {
+      deterministic_(impl.context->deterministic_operators),
+      products_(impl.context->options.float32_matmul_precision) {
   if (impl_.is_working_)
-    throw Error({.place = place,
+    throw Error({.place = location,
                  .found = "it is called from a callback or a step of the trainer's own training",
                  .wanted = "another trainer, or the call after the fit",
                  .remedy = "validate, test and predict may be called there"});
   impl_.is_working_ = true;
 }
 
-FitParts Trainer::Impl::parts() {
-  return {.options = options,
-          .info = info,
-          .state = state,
-          .step = *step_,
-          .report = report,
-          .divergence = divergence,
-          .evaluation_log = evaluation_log,
-          .callbacks = callbacks,
-          .stop = stop,
-          .group = group(),
-          .train = train_ ? &*train_ : nullptr,
-          .validation = validation_ ? &*validation_ : nullptr};
+FitLoop& Trainer::Impl::prepared(const char* location, bool needs_data) {
+  if (needs_data && !loop.has_data())
+    throw Error({.place = location, .found = "there is no data", .remedy = "call prepare_data(data) first"});
+  if (!loop.has_model())
+    throw Error({.place = location, .found = "there is no model", .remedy = "call prepare_model(model) first"});
+  return loop;
 }
 
-FitParts Trainer::Impl::prepared(const char* place, bool needs_data) {
-  if (needs_data && !train_)
-    throw Error({.place = place, .found = "there is no data", .remedy = "call prepare_data(data) first"});
-  if (!step_)
-    throw Error({.place = place, .found = "there is no model", .remedy = "call prepare_model(model) first"});
-  return parts();
-}
+// --- Data and model ---
 
 void Trainer::Impl::prepare_data(DataModule& new_data) {
-  train_.emplace(source_of(new_data,
-                           {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader},
-                           options.limit_train_batches));
-  share_training(*train_);
-  if (options.overfit_batches) train_->take_only(options.overfit_batches->of(train_->num_batches()));
-  require_interval(train_->num_batches());
+  const TrainerOptions& options = context->options;
+  const auto shorten = [&](BatchSource& source) {
+    if (options.overfit_batches) source.limit_to(options.overfit_batches->of(source.num_batches()));
+  };
+  BatchSource train =
+      source_of(new_data, {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader},
+                options.limit_train_batches);
+  shard_training(train);
+  shorten(train);
+  require_interval(train.num_batches());
+  std::optional<BatchSource> validation;
+  if (auto loader = new_data.val_dataloader()) {
+    validation.emplace(new_data, std::move(loader), context->placement, options.limit_val_batches);
+    if (group() != nullptr) shard(*validation);
+    shorten(*validation);
+  }
+  if (group() != nullptr) require_same_data(*group(), train, validation ? &*validation : nullptr);
+  train.cache_on_device();
+  if (validation) validation->cache_on_device();
   data = &new_data;
-  validation_.reset();
-  if (auto loader = new_data.val_dataloader())
-    validation_.emplace(new_data, std::move(loader), *info, options.limit_val_batches);
-  if (group() != nullptr && validation_) share(*validation_);
-  if (validation_ && options.overfit_batches)
-    validation_->take_only(options.overfit_batches->of(validation_->num_batches()));
-  if (group() != nullptr) require_same_data(*group(), *train_, validation_ ? &*validation_ : nullptr);
-  info->num_train_batches = train_->num_batches();
-  train_->keep_samples_there();
-  if (validation_) validation_->keep_samples_there();
+  loop.set_data(std::move(train), std::move(validation));
 }
 
-void Trainer::Impl::give_shapes(Module& model, DataModule& from) {
+void Trainer::Impl::materialize(Module& model, DataModule& from) {
   if (!layers_without_shape(model).empty()) layer_summary(model, from);
 }
 
-void Trainer::Impl::share(BatchSource& source) const { source.shard(group()->rank(), group()->size()); }
+void Trainer::Impl::shard(BatchSource& source) const { source.shard(group()->rank(), group()->size()); }
 
-void Trainer::Impl::share_training(BatchSource& source) const {
-  const std::int64_t size = group() != nullptr ? group()->size() : 1, own = options.gradient_shards / size;
-  if (options.gradient_shards > 1)
-    source.cut((group() != nullptr ? group()->rank() : 0) * own, own, options.gradient_shards);
+void Trainer::Impl::shard_training(BatchSource& source) const {
+  const std::int64_t shards = context->options.gradient_shards, size = group() != nullptr ? group()->size() : 1,
+                     own = shards / size;
+  if (shards > 1)
+    source.split_shards((group() != nullptr ? group()->rank() : 0) * own, own, shards);
   else if (group() != nullptr)
-    share(source);
+    shard(source);
   if (source.num_batches() == 0)
     throw DataError({.place = "DataLoader",
                      .found = "drop_last leaves no batch of " +
@@ -157,8 +153,9 @@ void Trainer::Impl::share_training(BatchSource& source) const {
 }
 
 void Trainer::Impl::require_interval(std::int64_t num_batches) const {
-  const std::int64_t interval = options.val_check_interval.of(num_batches);
-  if (options.val_check_interval.is_share() || interval <= num_batches) return;
+  const CountOrFraction& option = context->options.val_check_interval;
+  const std::int64_t interval = option.of(num_batches);
+  if (option.is_fraction() || interval <= num_batches) return;
   throw ConfigError({.place = "Trainer",
                      .found = "val_check_interval = " + std::to_string(interval) + ", and an epoch has " +
                               std::to_string(num_batches) + " training batches",
@@ -167,116 +164,167 @@ void Trainer::Impl::require_interval(std::int64_t num_batches) const {
 }
 
 void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
-  attach(*model, info);
-  give_precision(*model, info->precision);
-  info->is_channels_last =
-      wants_channels_last(options.channels_last, *model, info->precision, info->device());
-  if (info->is_channels_last) give_channels_last(*model);
-  if (group() != nullptr) start_together(*group(), *model, options);
+  const TrainerOptions& options = context->options;
+  Placement& placement = context->placement;
+  TrainState& state = context->state;
+  StopConsensus& stop = context->stop;
+  attach(*model, context);
+  give_precision(*model, placement.precision);
+  placement.is_channels_last =
+      wants_channels_last(options.channels_last, *model, placement.precision, context->device());
+  if (placement.is_channels_last) give_channels_last(*model);
+  if (group() != nullptr) sync_initial_state(*group(), *model, options);
   ProgressBoard& board = model->board();
   board.clear();
   if (options.max_epochs) board.options().xlim = {0, static_cast<double>(*options.max_epochs)};
-  if (stop.stop_requested() && stop.reason() != FitReason::requested) stop.reset();  // of another training
+  if (stop.stop_requested() && stop.reason() != FitReason::requested) stop.reset();  // of an earlier run
   if (options.gradient_shards > 1) {
     require_shapes(*model);
-    state.streams.start(info->device(), options.gradient_shards, group());
+    state.streams.start(context->device(), options.gradient_shards, group());
   }
   state.start(std::move(model));
-  step_ = make_step(state, *info, options, callbacks);
-  if (group() != nullptr) part_random_state(info->device(), group()->rank());
-  info->log = &state.log;
-  report.start();
-  divergence.start();
+  std::unique_ptr<Step> step = make_step(*context);
+  if (group() != nullptr) fork_rng(context->device(), group()->rank());
+  loop.start(std::move(step));
 }
+
+BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderSelector& selector,
+                                     std::optional<std::int64_t> limit) const {
+  from.prepare();
+  auto loader = (from.*selector.loader)();
+  if (!loader)
+    throw DataError({.place = selector.location,
+                     .found = std::string("the data has no ") + selector.name + "()",
+                     .wanted = "a loader",
+                     .remedy = std::string("override ") + selector.name + "() of the data module"});
+  return {from, std::move(loader), context->placement, limit};
+}
+
+// --- A fit ---
 
 FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data,
                              const FitOptions& fit_options) {
+  const TrainerOptions& options = context->options;
   require_an_end(options);
   std::optional<StateDict> saved;  // read before anything is touched
   if (!fit_options.resume.empty()) saved = load_checkpoint(fit_options.resume);
   const FitScope scope{*this};
-  if (group() != nullptr || options.gradient_shards > 1) give_shapes(*model, new_data);
+  if (group() != nullptr || options.gradient_shards > 1) materialize(*model, new_data);
   prepare_data(new_data);
   prepare_model(model);
-  if (saved) state.announce(*saved);
+  if (saved) context->state.adopt_run_id(*saved);
   FitResult result;
   try {
-    callbacks.call(&Callback::on_fit_start, *model);
-    const std::int64_t sanity_steps = std::min(
-        options.num_sanity_val_steps, options.limit_val_batches.value_or(options.num_sanity_val_steps));
-    if (validation_ && sanity_steps > 0 && !stop.stop_requested()) {
-      BatchSource batches(new_data, new_data.val_dataloader(), *info, sanity_steps);
-      if (group() != nullptr) share(batches);
-      sanity_check(parts(), batches);
-    }
-    if (saved) resume(parts(), *std::exchange(saved, std::nullopt));
-    result.metrics = fit_loop(parts());
-    result.reason = stop.reason();
+    context->callbacks.call(&Callback::on_fit_start, *model);
+    run_sanity_check(new_data);
+    if (saved) loop.resume(*std::exchange(saved, std::nullopt));
+    result.metrics = loop.run();
+    result.reason = context->stop.reason();
     result.status = status_of(result.reason);
-    result.progress = state.progress;
-    result.diverged_step = divergence.step();
+    result.progress = context->state.progress;
+    result.diverged_step = loop.divergence().step();
     end_fit(result);
   } catch (...) {
-    tell_of_error(std::current_exception());
+    report_error(std::current_exception());
     throw;
   }
   return result;
 }
 
-void Trainer::Impl::end_fit(FitResult& result) {
-  Trainer& trainer = callbacks.trainer();
-  for (const auto& checkpoint : callbacks.checkpoints()) {
-    checkpoint->on_fit_end(trainer, *state.model, result);
-    if (result.best_checkpoint.empty()) result.best_checkpoint = checkpoint->best();
-  }
-  info->log = nullptr;  // what a model logs from here on belongs to no loop
-  for (const auto& logger : options.loggers) logger->finish();
-  for (const auto& callback : callbacks.others()) callback->on_fit_end(trainer, *state.model, result);
+void Trainer::Impl::run_sanity_check(DataModule& of) {
+  const TrainerOptions& options = context->options;
+  const std::int64_t steps = std::min(options.num_sanity_val_steps,
+                                      options.limit_val_batches.value_or(options.num_sanity_val_steps));
+  if (!loop.has_validation() || steps == 0 || context->stop.stop_requested()) return;
+  BatchSource batches(of, of.val_dataloader(), context->placement, steps);
+  if (group() != nullptr) shard(batches);
+  loop.sanity_check(batches);
 }
 
-void Trainer::Impl::tell_of_error(std::exception_ptr error) noexcept {
+void Trainer::Impl::end_fit(FitResult& result) {
+  const Callbacks& callbacks = context->callbacks;
+  Module& model = *context->state.model;
+  for (const auto& callback : callbacks.savers()) {
+    callback->on_fit_end(callbacks.trainer(), model, result);
+    if (result.best_checkpoint.empty()) result.best_checkpoint = callback->saver()->best();
+  }
+  loop.close_log();
+  for (const auto& logger : context->options.loggers) logger->finish();
+  for (const auto& callback : callbacks.others()) callback->on_fit_end(callbacks.trainer(), model, result);
+}
+
+void Trainer::Impl::report_error(std::exception_ptr error) noexcept {
+  const Callbacks& callbacks = context->callbacks;
+  TrainState& state = context->state;
   Trainer& trainer = callbacks.trainer();
   Module& model = *state.model;
-  info->log = nullptr;
+  loop.close_log();
   if (group() != nullptr) group()->leave(text_of(error));
-  if (callbacks.is_calling()) state.is_torn = true;
-  or_log([&] { step_->end_epoch(); });
+  if (callbacks.is_calling()) StateTransaction never_committed(state);
+  log_on_failure([&] { loop.abandon_steps(); });
   for (const auto& callback : callbacks.others())
-    or_log([&] {
+    log_on_failure([&] {
       try {
         std::rethrow_exception(error);
       } catch (const std::exception& known) {
         callback->on_exception(trainer, model, known);
-      } catch (...) {  // nothing that a callback could be told
+      } catch (...) {  // not an exception that a callback could receive
       }
     });
   const FitResult result{.status = FitStatus::failed, .reason = FitReason::error, .progress = state.progress};
-  for (const auto& checkpoint : callbacks.checkpoints())
-    or_log([&] { checkpoint->on_fit_end(trainer, model, result); });
-  for (const auto& logger : options.loggers) or_log([&] { logger->finish(); });
+  for (const auto& callback : callbacks.savers())
+    log_on_failure([&] { callback->on_fit_end(trainer, model, result); });
+  for (const auto& logger : context->options.loggers) log_on_failure([&] { logger->finish(); });
   for (const auto& callback : callbacks.others())
-    or_log([&] { callback->on_fit_end(trainer, model, result); });
+    log_on_failure([&] { callback->on_fit_end(trainer, model, result); });
 }
 
 Trainer::Impl::FitScope::~FitScope() {
-  impl.stop.reset();
-  impl.info->log = nullptr;
-  impl.info->num_train_batches = 0;
+  impl.context->stop.reset();
+  impl.loop.close_log();
+  impl.loop.drop_data();
   impl.data = nullptr;
-  impl.train_.reset();
-  impl.validation_.reset();
 }
 
-BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderOf& of,
-                                     std::optional<std::int64_t> limit) const {
-  from.prepare();
-  auto loader = (from.*of.loader)();
-  if (!loader)
-    throw DataError({.place = of.place,
-                     .found = std::string("the data has no ") + of.name + "()",
-                     .wanted = "a loader",
-                     .remedy = std::string("override ") + of.name + "() of the data module"});
-  return {from, std::move(loader), *info, limit};
+// --- Evaluation ---
+
+Metrics Trainer::Impl::evaluate(Module& model, BatchSource source, EvaluationStep step) {
+  EpochLog& log = loop.evaluation_log();
+  const EvaluationScope scope(model, context, log);
+  if (group() != nullptr) shard(source);
+  evaluate_loop(model, step, source, log, /*stop=*/nullptr);
+  const NamedValues means = global_means(log, group());
+  return Metrics(means.begin(), means.end());
+}
+
+at::Tensor Trainer::Impl::predict(Module& model, BatchSource source) {
+  const EvaluationScope scope(model, context, loop.evaluation_log());
+  return predict_loop(model, source);
+}
+
+void Trainer::Impl::predict(Module& model, BatchSource source,
+                            const std::function<void(const Prediction&)>& take) {
+  const EvaluationScope scope(model, context, loop.evaluation_log());
+  source.seek(0);
+  for (Batch batch; source.next(batch);) {
+    const AutocastScope autocast(context->placement.precision, context->device());
+    take({.outputs = move_to(model.predict_outputs(batch), cpu()),
+          .batch = batch,
+          .indices = source.indices()});
+  }
+}
+
+std::vector<LayerRow> Trainer::Impl::layer_summary(Module& model, DataModule& of) {
+  const EvaluationScope scope(model, context, loop.evaluation_log());
+  Batch batch;
+  {
+    const RandomStateGuard random_state(context->device());
+    BatchSource source =
+        source_of(of, {"Trainer::layer_summary", "train_dataloader", &DataModule::train_dataloader}, 1);
+    source.seek(0);
+    source.next(batch);
+  }
+  return kindling::layer_summary(model, batch);
 }
 
 }  // namespace kindling

@@ -1,22 +1,25 @@
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 
+#include "device/float32_products.h"
 #include "kindling/training/trainer.h"
-#include "training/evaluate_loop.h"
-#include "training/fit_loop.h"
+#include "training/loop/evaluate_loop.h"
+#include "training/loop/fit_loop.h"
 
 namespace kindling {
 
 // One of a data module's loaders.
-struct LoaderOf {
-  const char* place;  // that asks for it, for the error
+struct LoaderSelector {
+  const char* location;  // that asks for it, for the error
   const char* name;
   std::shared_ptr<DataLoader> (DataModule::*loader)();
 };
 
-// What stands behind a Trainer: its parts, which the loops work on.
+// What a Trainer does around its loops: prepares models and data, begins and ends a fit, evaluates.
 class Trainer::Impl {
  public:
   Impl(Trainer& owner, TrainerOptions options);
@@ -24,32 +27,25 @@ class Trainer::Impl {
   FitResult fit(std::shared_ptr<Module> model, DataModule& data, const FitOptions& options);
   void prepare_data(DataModule& data);
   void prepare_model(std::shared_ptr<Module> model);
-  // Throws Error when something that `place` needs has not been prepared.
-  FitParts prepared(const char* place, bool needs_data);
+  // Returns the loop. Throws Error when something that `location` needs has not been prepared.
+  FitLoop& prepared(const char* location, bool needs_data);
   Metrics evaluate(Module& model, BatchSource source, EvaluationStep step);
   at::Tensor predict(Module& model, BatchSource source);
   void predict(Module& model, BatchSource source, const std::function<void(const Prediction&)>& take);
   std::vector<LayerRow> layer_summary(Module& model, DataModule& data);
-  // Batches of one of the data's loaders, made ready; throws DataError when the data has none.
-  BatchSource source_of(DataModule& data, const LoaderOf& of, std::optional<std::int64_t> limit) const;
+  // Returns the batches of one of the data's loaders; throws DataError when the data has none.
+  BatchSource source_of(DataModule& data, const LoaderSelector& selector,
+                        std::optional<std::int64_t> limit) const;
 
-  TrainerOptions options;
-  TrainerOptions shown;                                                         // by Trainer::options()
-  const std::shared_ptr<TrainerInfo> info;                                      // models hold it weakly
-  ProcessGroup* group() const noexcept { return options.process_group.get(); }  // nullptr: alone
-
-  AgreedStop stop;
-  TrainState state;
-  EpochLog evaluation_log;
-  Callbacks callbacks;
-  EpochReport report;
-  DivergenceReport divergence;
+  const std::shared_ptr<TrainingContext> context;  // models refer to it weakly
+  FitLoop loop;
   DataModule* data = nullptr;  // prepared
 
-  // While it lives, a call is at work on the training: another one, from a callback or a step, would lose it.
+  // While it lives, a call is running on the trainer: a second one, from a callback or a step, would destroy
+  // what the first one works on.
   class Work {
    public:
-    Work(Impl& impl, const char* place);  // throws Error for a second one
+    Work(Impl& impl, const char* location);  // throws Error for a second one
     ~Work() { impl_.is_working_ = false; }
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
@@ -67,17 +63,16 @@ class Trainer::Impl {
     Impl& impl;
     ~FitScope();
   };
-  FitParts parts();
+  ProcessGroup* group() const noexcept { return context->group(); }
   void require_interval(std::int64_t num_batches) const;  // throws ConfigError
-  void share(BatchSource& source) const;                  // among the processes
-  void share_training(BatchSource& source) const;
-  void give_shapes(Module& model, DataModule& data);  // to lazy layers, before processes compare
-  void tell_of_error(std::exception_ptr error) noexcept;
+  void shard(BatchSource& source) const;                  // among the ranks
+  void shard_training(BatchSource& source) const;
+  void materialize(Module& model, DataModule& data);  // lazy layers, before ranks compare
+  void run_sanity_check(DataModule& data);
+  void report_error(std::exception_ptr error) noexcept;
   void end_fit(FitResult& result);
 
   bool is_working_ = false;
-  std::optional<BatchSource> train_, validation_;
-  std::unique_ptr<Step> step_;  // of the prepared model
 };
 
 }  // namespace kindling

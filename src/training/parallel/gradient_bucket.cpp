@@ -1,4 +1,4 @@
-#include "training/gradient_bucket.h"
+#include "training/parallel/gradient_bucket.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>

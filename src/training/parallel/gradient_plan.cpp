@@ -1,4 +1,4 @@
-#include "training/gradient_plan.h"
+#include "training/parallel/gradient_plan.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
@@ -78,7 +78,7 @@ GradientPlan::GradientPlan(const Optimizer& optimizer, const torch::nn::Module& 
     (loses_no_bit ? buffers_ : other_buffers_).push_back(buffer);
   }
   for (const at::Tensor& buffer : buffers_) num_in_buffers_ += buffer.numel();
-  at_buffers_ = 2 + (is_host_ ? static_cast<std::int64_t>(AgreedStop::kNumVotes + parameters_.size()) : 0);
+  at_buffers_ = 2 + (is_host_ ? static_cast<std::int64_t>(StopConsensus::kNumVotes + parameters_.size()) : 0);
   std::vector<std::vector<std::size_t>> members;
   std::int64_t bytes = 0;
   for (std::size_t i = parameters_.size(); i-- > 0;) {
@@ -167,7 +167,7 @@ void GradientPlan::send_full_ones() {
 }
 
 void GradientPlan::send_all(ProcessGroup& group, GradientShare share, std::span<const at::Tensor> losses,
-                            const AgreedStop::Votes& votes) {
+                            const StopConsensus::Votes& votes) {
   const at::NoGradGuard no_grad;
   sends_to_ = nullptr;
   has_seen_one_ = has_seen_one_ || std::ranges::any_of(num_calls_, [](int calls) { return calls > 0; });
@@ -182,7 +182,7 @@ void GradientPlan::send_all(ProcessGroup& group, GradientShare share, std::span<
 }
 
 void GradientPlan::write_more(GradientShare share, std::span<const at::Tensor> losses,
-                              const AgreedStop::Votes& votes) {
+                              const StopConsensus::Votes& votes) {
   const bool counts = share.num_samples > 0;
   at::Tensor all = more(0, at_buffers_);
   if (is_host_) {
@@ -227,19 +227,19 @@ void GradientPlan::agree_on_use(ProcessGroup& group) {
       if (of_other[i] == '1') used_by_any_[i] = '1';
 }
 
-at::Tensor GradientPlan::receive(AgreedStop& stop) {
+at::Tensor GradientPlan::receive(StopConsensus& stop) {
   const at::NoGradGuard no_grad;
   for (GradientBucket& bucket : buckets_) bucket.receive();
   const at::Tensor total = more(0, 1).select(0, 0).clone();
   for (GradientBucket& bucket : buckets_) bucket.divide(total);
-  if (is_host_) stop.hear({more(2, 1).const_data_ptr<float>(), AgreedStop::kNumVotes});
+  if (is_host_) stop.count({more(2, 1).const_data_ptr<float>(), StopConsensus::kNumVotes});
   give_gradients();
   give_buffers();
   return more(1, 1).select(0, 0).clone();
 }
 
 void GradientPlan::give_gradients() {
-  const float* has_any = is_host_ ? more(2, 1).const_data_ptr<float>() + AgreedStop::kNumVotes : nullptr;
+  const float* has_any = is_host_ ? more(2, 1).const_data_ptr<float>() + StopConsensus::kNumVotes : nullptr;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& gradient = parameters_[i].mutable_grad();
     const bool is_there = has_any != nullptr ? has_any[i] > 0 : used_by_any_[i] == '1';

@@ -10,8 +10,8 @@
 
 #include "kindling/distributed/process_group.h"
 #include "kindling/optim/optimizer.h"
-#include "training/agreed_stop.h"
-#include "training/gradient_bucket.h"
+#include "training/parallel/gradient_bucket.h"
+#include "training/state/stop_consensus.h"
 
 namespace kindling {
 
@@ -37,9 +37,9 @@ class GradientPlan {
   void begin_sending(ProcessGroup& group, GradientShare share);
   // All that has not been sent yet; on a card the host asks the others first who has a gradient.
   void send_all(ProcessGroup& group, GradientShare share, std::span<const at::Tensor> losses,
-                const AgreedStop::Votes& votes);
+                const StopConsensus::Votes& votes);
   // Until the sums are there and given to parameters and buffers; see GradientReducer::reduce().
-  at::Tensor receive(AgreedStop& stop);
+  at::Tensor receive(StopConsensus& stop);
   // Of process 0, to be sent by themselves: they are too wide for the last bucket.
   const std::vector<at::Tensor>& other_buffers() const noexcept { return other_buffers_; }
 
@@ -51,7 +51,7 @@ class GradientPlan {
   void note(std::size_t parameter);
   void take(std::size_t parameter, double scale);
   void send_full_ones();
-  void write_more(GradientShare share, std::span<const at::Tensor> losses, const AgreedStop::Votes& votes);
+  void write_more(GradientShare share, std::span<const at::Tensor> losses, const StopConsensus::Votes& votes);
   void write_buffers(bool are_those_of_all);
   void agree_on_use(ProcessGroup& group);
   void give_gradients();

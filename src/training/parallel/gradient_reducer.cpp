@@ -1,4 +1,4 @@
-#include "training/gradient_reducer.h"
+#include "training/parallel/gradient_reducer.h"
 
 #include <ATen/ops/from_blob.h>
 
@@ -6,33 +6,32 @@
 
 namespace kindling {
 
-GradientReducer::GradientReducer(ProcessGroup& group, AgreedStop& stop, const TrainState& state, bool in_tree)
+GradientReducer::GradientReducer(ProcessGroup& group, StopConsensus& stop, const TrainState& state, bool in_tree)
     : group_(group), stop_(stop), state_(state), in_tree_(in_tree) {}
 
 // A vote that is under way is given up: others may be at something else by now.
 GradientReducer::~GradientReducer() = default;
 
-GradientPlan& GradientReducer::plan_of(const Optimizer& optimizer) {
-  std::unique_ptr<GradientPlan>& plan = plans_[&optimizer];
-  if (plan && plan->fits(optimizer, state_.progress.epoch)) return *plan;
+void GradientReducer::renew(std::unique_ptr<GradientPlan>& plan, const Optimizer& optimizer) const {
+  if (plan && plan->fits(optimizer, state_.progress.epoch)) return;
   plan.reset();  // before the next one, which watches the same parameters
   plan = std::make_unique<GradientPlan>(optimizer, *state_.model, state_.progress.epoch, in_tree_);
-  return *plan;
 }
 
-void GradientReducer::send_while_ready(const Optimizer& optimizer, GradientShare share) {
-  GradientPlan& plan = plan_of(optimizer);
-  if (!plan.is_watched()) plan.watch();
-  plan.begin_sending(group_, share);
+void GradientReducer::send_while_ready(const Optimizer& optimizer, std::unique_ptr<GradientPlan>& plan,
+                                       GradientShare share) {
+  renew(plan, optimizer);
+  if (!plan->is_watched()) plan->watch();
+  plan->begin_sending(group_, share);
 }
 
-at::Tensor GradientReducer::reduce(Optimizer& optimizer, GradientShare share,
-                                   std::span<const at::Tensor> losses) {
-  GradientPlan& plan = plan_of(optimizer);
-  plan.send_all(group_, share, losses, stop_.votes());
+at::Tensor GradientReducer::reduce(Optimizer& optimizer, std::unique_ptr<GradientPlan>& plan,
+                                   GradientShare share, std::span<const at::Tensor> losses) {
+  renew(plan, optimizer);
+  plan->send_all(group_, share, losses, stop_.votes());
   if (!optimizer.parameters().front().is_cpu()) vote();
-  const at::Tensor not_finite = plan.receive(stop_);
-  group_.broadcast(plan.other_buffers());
+  const at::Tensor not_finite = plan->receive(stop_);
+  group_.broadcast(plan->other_buffers());
   return not_finite;
 }
 
@@ -40,11 +39,11 @@ at::Tensor GradientReducer::reduce(Optimizer& optimizer, GradientShare share,
 void GradientReducer::vote() {
   if (const auto former = std::exchange(vote_, nullptr)) {
     former->wait();
-    stop_.hear(votes_);
+    stop_.count(votes_);
   }
   votes_ = stop_.votes();
   vote_ = group_.start_all_reduce(
-      at::from_blob(votes_.data(), {static_cast<std::int64_t>(AgreedStop::kNumVotes)}, at::kFloat));
+      at::from_blob(votes_.data(), {static_cast<std::int64_t>(StopConsensus::kNumVotes)}, at::kFloat));
 }
 
 }  // namespace kindling

@@ -3,16 +3,15 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "kindling/optim/optimizer.h"
-#include "training/agreed_stop.h"
-#include "training/gradient_plan.h"
-#include "training/train_state.h"
+#include "training/parallel/gradient_plan.h"
+#include "training/state/stop_consensus.h"
+#include "training/state/train_state.h"
 
 namespace kindling {
 
@@ -23,28 +22,29 @@ namespace kindling {
 class GradientReducer {
  public:
   // All outlive it. With `in_tree` sums do not hang on the number of processes; see GradientShards.
-  GradientReducer(ProcessGroup& group, AgreedStop& stop, const TrainState& state, bool in_tree);
+  GradientReducer(ProcessGroup& group, StopConsensus& stop, const TrainState& state, bool in_tree);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   // The backward that comes now is the last one before reduce(): what is ready is sent while it goes on.
-  void send_while_ready(const Optimizer& optimizer, GradientShare share);
+  // `plan` is the optimizer's, made and renewed here.
+  void send_while_ready(const Optimizer& optimizer, std::unique_ptr<GradientPlan>& plan, GradientShare share);
   // `losses` are those of this process's gradients. Gives a number that is NaN where a loss of any process
   // was not finite, else 0, on the parameters' device. A parameter that no process has a gradient of stays
   // without one. Throws DistributedError, ConfigError for sparse gradients.
-  at::Tensor reduce(Optimizer& optimizer, GradientShare share, std::span<const at::Tensor> losses);
+  at::Tensor reduce(Optimizer& optimizer, std::unique_ptr<GradientPlan>& plan, GradientShare share,
+                    std::span<const at::Tensor> losses);
 
  private:
-  GradientPlan& plan_of(const Optimizer& optimizer);
+  void renew(std::unique_ptr<GradientPlan>& plan, const Optimizer& optimizer) const;
   void vote();
 
   ProcessGroup& group_;
-  AgreedStop& stop_;
+  StopConsensus& stop_;
   const TrainState& state_;
   const bool in_tree_;
-  std::map<const Optimizer*, std::unique_ptr<GradientPlan>> plans_;
-  AgreedStop::Votes votes_{};                 // on their way
+  StopConsensus::Votes votes_{};                 // on their way
   std::unique_ptr<ProcessGroup::Work> vote_;  // of a training on cards
 };
 

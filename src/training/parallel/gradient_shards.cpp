@@ -1,4 +1,4 @@
-#include "training/gradient_shards.h"
+#include "training/parallel/gradient_shards.h"
 
 #include <ATen/core/grad_mode.h>
 

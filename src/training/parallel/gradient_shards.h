@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "distributed/shard_streams.h"
 #include "kindling/distributed/process_group.h"
 #include "kindling/optim/optimizer.h"
-#include "training/shard_streams.h"
-#include "training/train_state.h"
+#include "training/state/train_state.h"
 
 namespace kindling {
 

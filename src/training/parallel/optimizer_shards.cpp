@@ -1,30 +1,16 @@
-#include "training/optimizer_shards.h"
+#include "training/parallel/optimizer_shards.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <numeric>
+#include <map>
 #include <utility>
 
 #include "kindling/base/error.h"
-#include "training/optimizer_states.h"
+#include "optim/sharded_state.h"
 
 namespace kindling {
-
-std::vector<std::int64_t> owners_of(std::span<const at::Tensor> parameters, std::int64_t num_processes) {
-  std::vector<std::size_t> order(parameters.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(
-      order, [&](std::size_t a, std::size_t b) { return parameters[a].numel() > parameters[b].numel(); });
-  std::vector<std::int64_t> load(static_cast<std::size_t>(num_processes)), owners(parameters.size());
-  for (const std::size_t i : order) {
-    const auto least = std::ranges::min_element(load);
-    *least += parameters[i].numel();
-    owners[i] = least - load.begin();
-  }
-  return owners;
-}
 
 namespace {
 
@@ -72,57 +58,55 @@ class HiddenGradients {
 
 }  // namespace
 
-OptimizerShards::Plan& OptimizerShards::plan_of(Optimizer& optimizer) {
-  Plan& plan = plans_[&optimizer];
+void OptimizerShard::plan(ProcessGroup& group, Optimizer& optimizer) {
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
-  if (std::ranges::equal(plan.parameters, optimizer.parameters(), is_same)) return plan;
-  keep_own_share(optimizer, group_);
-  plan = {.parameters = optimizer.parameters(),
-          .owners = owners_of(optimizer.parameters(), group_.size()),
-          .transfers = {}};
+  if (std::ranges::equal(parameters_, optimizer.parameters(), is_same)) return;
+  drop_foreign_state(optimizer, group);
+  parameters_ = optimizer.parameters();
+  owners_ = owners_of(parameters_, group.size());
+  transfers_.clear();
   using Kind = std::pair<std::int64_t, at::ScalarType>;
   std::map<Kind, std::vector<at::Tensor>> small;
-  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
-    const at::Tensor& parameter = plan.parameters[i];
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& parameter = parameters_[i];
     if (parameter.numel() == 0) continue;
     if (travels_alone(parameter))
-      plan.transfers.push_back({plan.owners[i], {parameter}, {}});
+      transfers_.push_back({owners_[i], {parameter}, {}});
     else
-      small[{plan.owners[i], parameter.scalar_type()}].push_back(parameter);
+      small[{owners_[i], parameter.scalar_type()}].push_back(parameter);
   }
   for (auto& [kind, parameters] : small) {
     std::int64_t count = 0;
     for (const at::Tensor& parameter : parameters) count += parameter.numel();
     const at::Tensor packed = at::empty({count}, parameters.front().options().requires_grad(false));
-    plan.transfers.push_back({kind.first, std::move(parameters), packed});
+    transfers_.push_back({kind.first, std::move(parameters), packed});
   }
-  return plan;
 }
 
-void OptimizerShards::step(Optimizer& optimizer, const std::function<void()>& update) {
+void OptimizerShard::step(ProcessGroup& group, Optimizer& optimizer, const std::function<void()>& update) {
   require_per_parameter(optimizer);
-  Plan& plan = plan_of(optimizer);
+  plan(group, optimizer);
   {
-    const HiddenGradients others(plan.parameters, plan.owners, group_.rank());
+    const HiddenGradients others(parameters_, owners_, group.rank());
     update();
   }
-  bring_values(plan);
+  broadcast_updates(group);
 }
 
-void OptimizerShards::bring_values(const Plan& plan) {
+void OptimizerShard::broadcast_updates(ProcessGroup& group) const {
   const at::NoGradGuard no_grad;
   std::vector<std::unique_ptr<ProcessGroup::Work>> works;
-  for (const Transfer& transfer : plan.transfers) {
-    if (transfer.packed.defined() && transfer.owner == group_.rank())
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.packed.defined() && transfer.owner == group.rank())
       copy_parts(transfer.packed, transfer.parameters, /*out_of=*/false);
-    works.push_back(group_.start_broadcast(
+    works.push_back(group.start_broadcast(
         transfer.packed.defined() ? transfer.packed : flat_view(transfer.parameters.front()),
         transfer.owner));
   }
   for (std::size_t i = 0; i < works.size(); ++i) {
     works[i]->wait();
-    const Transfer& transfer = plan.transfers[i];
-    if (transfer.owner == group_.rank()) continue;
+    const Transfer& transfer = transfers_[i];
+    if (transfer.owner == group.rank()) continue;
     if (transfer.packed.defined()) copy_parts(transfer.packed, transfer.parameters, /*out_of=*/true);
     // A graph that still needs the former values shall know.
     for (const at::Tensor& parameter : transfer.parameters) parameter.unsafeGetTensorImpl()->bump_version();

@@ -1,22 +1,19 @@
-#include "training/rank_states.h"
+#include "training/parallel/rank_states.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 
 #include "kindling/base/error.h"
+#include "tensors/saved_number.h"
 #include "tensors/state_tensors.h"
-#include "training/state_parts.h"
-#include "training/train_state.h"
+#include "training/state/saved_keys.h"
 
 namespace kindling {
 namespace {
 
-constexpr const char* kProcesses = "processes";
-
-std::string prefix_of(std::int64_t rank) { return "rank" + std::to_string(rank) + "."; }
-
 bool is_own(const std::string& name) {
-  return std::ranges::any_of(TrainState::kOwnPrefixes,
+  return std::ranges::any_of(saved_keys::kPerRank,
                              [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
@@ -29,9 +26,27 @@ StateDict own_part(const StateDict& state) {
   return part;
 }
 
+// Returns the rank that an entry belongs to: 3 for "rank3.random.0", and 0 for what all ranks share.
+std::int64_t rank_of(const std::string& name) {
+  if (!name.starts_with("rank")) return 0;
+  std::int64_t rank = 0;
+  std::from_chars(name.data() + 4, name.data() + name.size(), rank);
+  return rank > 0 && name.starts_with(saved_keys::of_rank(rank)) ? rank : 0;
+}
+
+std::int64_t highest_rank(const StateDict& saved) {
+  std::int64_t highest = 0;
+  for (const auto& item : saved.tensors) highest = std::max(highest, rank_of(item.first));
+  for (const auto& item : saved.metadata) highest = std::max(highest, rank_of(item.first));
+  return highest;
+}
+
+// Throws CheckpointError for a number that is larger than what the file has states for.
 std::int64_t num_processes(const StateDict& saved) {
-  const auto found = saved.metadata.find(kProcesses);
-  return found == saved.metadata.end() ? 1 : std::stoll(found->second);
+  const auto number = find_number<std::int64_t>(saved.metadata, saved_keys::kProcesses, {.min = 1});
+  if (!number || *number == 1) return 1;
+  return number_of<std::int64_t>(saved.metadata, saved_keys::kProcesses,
+                                 {.min = 1, .max = highest_rank(saved) + 1});
 }
 
 void replace_own(StateDict& state, const StateDict& part) {
@@ -41,7 +56,7 @@ void replace_own(StateDict& state, const StateDict& part) {
 }
 
 bool is_between_epochs(const StateDict& saved) {
-  const auto batch = saved.metadata.find("progress.batch"), phase = saved.metadata.find("progress.phase");
+  const auto batch = saved.metadata.find(saved_keys::kBatch), phase = saved.metadata.find(saved_keys::kPhase);
   return batch != saved.metadata.end() && batch->second == "0" && phase != saved.metadata.end() &&
          phase->second == "training";
 }
@@ -55,7 +70,7 @@ void add(StateDict& all, const std::string& prefix, const StateDict& part) {
 
 }  // namespace
 
-StateDict state_of_all(const StateDict& own, ProcessGroup& group) {
+StateDict gather_state(const StateDict& own, ProcessGroup& group) {
   const auto parts = group.all_gather(state_bytes(own_part(own)));
   StateDict all = own;
   const auto part = [&](std::int64_t rank) {
@@ -63,8 +78,8 @@ StateDict state_of_all(const StateDict& own, ProcessGroup& group) {
                           "the state of process " + std::to_string(rank));
   };
   if (group.rank() != 0) replace_own(all, part(0));
-  for (std::int64_t rank = 1; rank < group.size(); ++rank) add(all, prefix_of(rank), part(rank));
-  all.metadata[kProcesses] = std::to_string(group.size());
+  for (std::int64_t rank = 1; rank < group.size(); ++rank) add(all, saved_keys::of_rank(rank), part(rank));
+  all.metadata[saved_keys::kProcesses] = std::to_string(group.size());
   return all;
 }
 
@@ -77,12 +92,14 @@ StateDict own_state(const StateDict& saved, const ProcessGroup* group) {
                                     " processes, and goes on with " + std::to_string(size),
                            .wanted = "as many, or a checkpoint of an epoch's end"});
   StateDict state = saved;
-  for (std::int64_t other = 1; other < saved_size; ++other) {
-    std::erase_if(state.tensors, [&](const auto& item) { return item.first.starts_with(prefix_of(other)); });
-    std::erase_if(state.metadata, [&](const auto& item) { return item.first.starts_with(prefix_of(other)); });
-  }
+  const auto is_of_another = [&](const auto& item) {
+    const std::int64_t owner = rank_of(item.first);
+    return owner > 0 && owner < saved_size;
+  };
+  std::erase_if(state.tensors, is_of_another);
+  std::erase_if(state.metadata, is_of_another);
   if (rank > 0 && rank < saved_size) {
-    StateDict own = part_of(saved, prefix_of(rank));
+    StateDict own = part_of(saved, saved_keys::of_rank(rank));
     for (const auto& item : saved.tensors)
       if (item.first.starts_with(ShardStreams::kPrefix)) own.tensors.push_back(item);
     replace_own(state, own);

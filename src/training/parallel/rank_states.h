@@ -10,7 +10,7 @@ namespace kindling {
 
 // From the state of each process the one that is saved, the same everywhere but for an optimizer's state that
 // is shared out: that of process 0, with the own parts of all others.
-StateDict state_of_all(const StateDict& own, ProcessGroup& group);
+StateDict gather_state(const StateDict& own, ProcessGroup& group);
 
 // The state that this process goes on with (nullptr: alone); one that the saved training did not have goes on
 // with that of process 0, random state included. Throws CheckpointError for a training that was saved inside

@@ -1,9 +1,21 @@
-#include "training/start_together.h"
+#include "training/parallel/replicas.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/sum.h>
+
+#include <filesystem>
 #include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
 
+#include "base/joined.h"
+#include "config/toml_text.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
+#include "kindling/training/trainer_fields.h"
+#include "tensors/run_difference.h"
 #include "tensors/shape_text.h"
 #include "tensors/state_fit.h"
 
@@ -14,22 +26,33 @@ std::string description(const at::Tensor& tensor) {
   return type_text(tensor) + (tensor.requires_grad() ? "" : ", frozen");
 }
 
-// What all steps hang on.
-ProcessGroup::NamedTexts values_of(const TrainerOptions& options, const DistributedOptions& together) {
-  return {{"compression", together.compression},
-          {"max_epochs", options.max_epochs ? std::to_string(*options.max_epochs) : ""},
-          {"max_steps", options.max_steps ? std::to_string(*options.max_steps) : ""},
-          {"gradient_clip_val", number_text(options.gradient_clip_val)},
-          {"accumulate_grad_batches", std::to_string(options.accumulate_grad_batches)},
-          {"gradient_shards", std::to_string(options.gradient_shards)},
-          {"shard_optimizer_state", options.shard_optimizer_state ? "true" : "false"},
-          {"sync_batchnorm", options.sync_batchnorm ? "true" : "false"},
-          {"precision", options.precision},
-          {"float32_matmul_precision", options.float32_matmul_precision.value_or("")},
-          {"on_nonfinite", options.on_nonfinite},
-          {"check_val_every_n_epoch", std::to_string(options.check_val_every_n_epoch)},
-          {"num_sanity_val_steps", std::to_string(options.num_sanity_val_steps)},
-          {"the number of callbacks", std::to_string(options.callbacks.size())}};
+template <class Value>
+std::string option_text(const Value& value) {
+  if constexpr (requires { value.has_value(); }) {
+    return value ? option_text(*value) : "";
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    return value;
+  } else if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+    return value.string();
+  } else if constexpr (std::is_same_v<Value, double>) {
+    return number_text(value);
+  } else if constexpr (requires { value.begin(); }) {
+    return joined(value, ", ", [](const auto& element) { return option_text(element); });
+  } else {
+    return config::toml_text(value);
+  }
+}
+
+// Returns the options that determine the steps, which all ranks take in common.
+ProcessGroup::NamedTexts values_of(TrainerOptions options, const DistributedOptions& group) {
+  ProcessGroup::NamedTexts values{{"compression", group.compression}};
+  const OptionSet set = OptionSet::of(options);
+  for (const OptionRef& option : set.refs())
+    if (option.notes.policy.across_ranks == OptionPolicy::AcrossRanks::must_agree)
+      values.emplace_back(option.name,
+                          std::visit([](const auto* value) { return option_text(*value); }, option.value));
+  values.emplace_back("the number of callbacks", std::to_string(options.callbacks.size()));
+  return values;
 }
 
 void add(ProcessGroup::NamedTexts& to, const std::string& name, const BatchSource* source) {
@@ -61,7 +84,7 @@ void require_shapes(Module& model) {
                        .remedy = "call layer_summary(model, data) first"});
 }
 
-void start_together(ProcessGroup& group, Module& model, const TrainerOptions& options) {
+void sync_initial_state(ProcessGroup& group, Module& model, const TrainerOptions& options) {
   require_shapes(model);
   ProcessGroup::NamedTexts values = values_of(options, group.options());
   std::vector<at::Tensor> tensors;
@@ -77,6 +100,34 @@ void require_same_data(ProcessGroup& group, const BatchSource& train, const Batc
   add(values, "training", &train);
   add(values, "validation", validation);
   group.require_same("the data of several processes", values);
+}
+
+void verify_replicas(ProcessGroup& group, const Module& model, std::int64_t global_step) {
+  const at::NoGradGuard no_grad;
+  std::vector<std::string> names;
+  std::vector<at::Tensor> sums;
+  for (const auto& item : model.named_parameters()) {
+    if (!item.value().defined()) continue;
+    names.push_back(item.key());
+    const at::Tensor sum = bits_of(item.value().detach()).sum(at::kLong);  // on its device
+    sums.push_back(sums.empty() ? sum : sum.to(sums.front().device()));
+  }
+  if (sums.empty()) return;
+  const at::Tensor own = at::stack(sums).cpu();
+  const auto all = group.all_gather({static_cast<const char*>(own.const_data_ptr()), own.nbytes()});
+  for (std::size_t i = 0; i < names.size(); ++i)
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      if (all[rank].substr(i * sizeof(std::int64_t), sizeof(std::int64_t)) ==
+          all[0].substr(i * sizeof(std::int64_t), sizeof(std::int64_t)))
+        continue;
+      throw DistributedError(
+          {.place = "the models of several processes, behind step " + std::to_string(global_step),
+           .found = "parameter '" + names[i] + "' of process " + std::to_string(rank) +
+                    " has other bits than that of process 0",
+           .wanted = "the same in all processes",
+           .remedy =
+               "look for what changes it in one of them: a callback, random numbers, a branch on the rank"});
+    }
 }
 
 }  // namespace kindling

@@ -1,20 +1,26 @@
 #pragma once
 
+#include <cstdint>
+
 #include "kindling/distributed/process_group.h"
 #include "kindling/nn/module.h"
 #include "kindling/training/trainer_options.h"
-#include "training/batch_source.h"
+#include "training/state/batch_source.h"
 
 namespace kindling {
 
-// Throws ConfigError for a lazy layer that has no parameters yet: processes must begin with the same ones.
+// Data-parallel training keeps one replica of the model per rank. These functions start the replicas with the
+// same values and verify that they stay equal. All but the first are collective and throw DistributedError on
+// all ranks.
+
+// Throws ConfigError for a lazy layer that has no parameters yet: replicas must start with the same ones.
 void require_shapes(Module& model);
-
-// Throws DistributedError, in all processes, for options of the training or tensors of the model that differ
-// between them. Then they have the parameters and buffers of process 0. See require_shapes().
-void start_together(ProcessGroup& group, Module& model, const TrainerOptions& options);
-
-// The same for what the processes have shares of; nullptr: no validation.
+// Copies the parameters and buffers of rank 0 to all ranks. Throws for options or tensors that differ between
+// ranks; see require_shapes().
+void sync_initial_state(ProcessGroup& group, Module& model, const TrainerOptions& options);
+// Throws for data that differs between ranks; `validation` nullptr: none.
 void require_same_data(ProcessGroup& group, const BatchSource& train, const BatchSource* validation);
+// Throws for the first parameter whose bits differ between ranks. The host waits for the device.
+void verify_replicas(ProcessGroup& group, const Module& model, std::int64_t global_step);
 
 }  // namespace kindling

@@ -1,5 +1,6 @@
-#include "training/batch_norm_of_all.h"
+#include "training/parallel/sync_batch_norm.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -25,15 +26,15 @@ namespace {
 // A key above autograd and the composites that no C++ program has, and not that of ForwardRecorder.
 constexpr c10::DispatchKey kBatchNormKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-thread_local const BatchNormOfAll::Part* part_of_thread = nullptr;
+thread_local const SyncBatchNorm::Part* part_of_thread = nullptr;
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // What backward takes from forward beside tensors.
 struct PartOfLayer : torch::CustomClassHolder {
-  PartOfLayer(BatchNormOfAll::Part the_part, double the_eps) : part(std::move(the_part)), eps(the_eps) {}
-  BatchNormOfAll::Part part;
+  PartOfLayer(SyncBatchNorm::Part the_part, double the_eps) : part(std::move(the_part)), eps(the_eps) {}
+  SyncBatchNorm::Part part;
   double eps;
 };
 
@@ -47,7 +48,7 @@ at::Tensor widened(const std::optional<at::Tensor>& tensor, at::ScalarType type)
 
 // Of each channel, over all others: the sum of processes, [2 × channels + 1] numbers of 64 bits, so that the
 // difference of two large ones loses nothing.
-Moments moments_of_all(const at::Tensor& x, const BatchNormOfAll::Part& part) {
+Moments moments_of_all(const at::Tensor& x, const SyncBatchNorm::Part& part) {
   const std::int64_t channels = x.size(1);
   const auto options = x.options().dtype(at::kDouble);
   at::Tensor sums;
@@ -84,7 +85,7 @@ struct NormOfAll : torch::autograd::Function<NormOfAll> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const Given& weight,
                             const Given& bias, const Given& running_mean, const Given& running_var,
                             double momentum, double eps) {
-    const BatchNormOfAll::Part& part = *part_of_thread;
+    const SyncBatchNorm::Part& part = *part_of_thread;
     const at::ScalarType type = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const at::Tensor x = input.to(type);
     const Moments moments = moments_of_all(x, part);
@@ -108,7 +109,7 @@ struct NormOfAll : torch::autograd::Function<NormOfAll> {
                    .remedy = "sync_batchnorm = false"});
     const auto capsule = context->saved_data.at("part").toCapsule();
     const auto& layer = static_cast<const PartOfLayer&>(*capsule);
-    const BatchNormOfAll::Part& part = layer.part;
+    const SyncBatchNorm::Part& part = layer.part;
     const auto saved = context->get_saved_variables();
     const at::Tensor &input = saved[0], &weight = saved[1], &bias = saved[2], &mean = saved[3],
                      &var = saved[4];
@@ -201,13 +202,15 @@ void register_kernels() {
   if (!is_ours)
     throw ConfigError(
         {.place = "trainer.sync_batchnorm",
-         .found = "something else in this process listens to LibTorch's operators (GenericMode)",
-         .wanted = "a process of its own"});
+         .found = "another library in this process has registered a fallback for LibTorch's dispatch key "
+                  "TESTING_ONLY_GenericMode",
+         .wanted = "a process in which that key is free",
+         .remedy = "sync_batchnorm = false, or do not load that library"});
 }
 
 }  // namespace
 
-class BatchNormOfAll::Scope::Active {
+class SyncBatchNorm::Scope::Active {
  public:
   explicit Active(Part part) : part_(std::move(part)), former_(std::exchange(part_of_thread, &part_)) {}
   ~Active() { part_of_thread = former_; }
@@ -220,12 +223,12 @@ class BatchNormOfAll::Scope::Active {
   c10::impl::IncludeDispatchKeyGuard listening_{kBatchNormKey};
 };
 
-BatchNormOfAll::Scope::Scope(Part part) {
+SyncBatchNorm::Scope::Scope(Part part) {
   if (!part.group) return;
   register_kernels();
   active_ = std::make_unique<Active>(std::move(part));
 }
 
-BatchNormOfAll::Scope::~Scope() = default;
+SyncBatchNorm::Scope::~Scope() = default;
 
 }  // namespace kindling

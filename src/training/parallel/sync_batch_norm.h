@@ -10,7 +10,7 @@ namespace kindling {
 // lives, every at::batch_norm of this thread that takes its statistics from the batch takes them from the
 // batches of all processes together, in forward and in backward. Layers stay what they are, and so do their
 // names. All processes call the same layers in the same order: each call waits for the others.
-class BatchNormOfAll {
+class SyncBatchNorm {
  public:
   // What the batch of this process is among those of all.
   struct Part {

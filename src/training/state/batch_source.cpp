@@ -1,17 +1,24 @@
-#include "training/batch_source.h"
+#include "training/state/batch_source.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include "kindling/base/error.h"
+#include "kindling/tensors/move.h"
 
 namespace kindling {
 
-BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, const TrainerInfo& info,
+Batch prepared_batch(Batch batch, DataModule* data, const Placement& placement) {
+  if (!placement.gpus.empty()) batch = move_to(std::move(batch), placement.device());
+  if (data != nullptr) batch = data->on_after_batch_transfer(std::move(batch));
+  return placement.convert(std::move(batch));
+}
+
+BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, const Placement& placement,
                          std::optional<std::int64_t> limit)
-    : data_(data), loader_(std::move(loader)), info_(info), limit_(limit) {
-  cursors_.emplace_back(*loader_).stage_for(info_.device());
-  if (!info_.device().is_cpu()) copies_ = std::make_shared<CopyStream>(info_.device());
+    : data_(data), loader_(std::move(loader)), placement_(placement), limit_(limit) {
+  cursors_.emplace_back(*loader_).stage_for(placement_.device());
+  if (!placement_.device().is_cpu()) copies_ = std::make_shared<CopyStream>(placement_.device());
 }
 
 std::int64_t BatchSource::num_batches() const noexcept {
@@ -23,12 +30,12 @@ void BatchSource::keep_order() noexcept {
   for (DataLoader::Cursor& cursor : cursors_) cursor.keep_order();
 }
 
-void BatchSource::take_only(std::int64_t num_batches) {
+void BatchSource::limit_to(std::int64_t num_batches) {
   limit_ = (std::min(num_batches, this->num_batches()) + of_cursors() - 1) / of_cursors();
   keep_order();
 }
 
-void BatchSource::cut(std::int64_t first, std::int64_t count, std::int64_t size) {
+void BatchSource::split_shards(std::int64_t first, std::int64_t count, std::int64_t size) {
   const std::int64_t batch_size = loader_->options().batch_size;
   if (batch_size % count != 0)
     throw ConfigError({.place = "trainer.gradient_shards",
@@ -43,7 +50,7 @@ void BatchSource::cut(std::int64_t first, std::int64_t count, std::int64_t size)
 }
 
 // A few batches of a set are no reason to copy it whole, unless it is asked for.
-void BatchSource::keep_samples_there() {
+void BatchSource::cache_on_device() {
   const bool takes_all = num_batches() == cursors_.front().num_batches() * of_cursors();
   if (takes_all || (num_batches() > 0 && loader_->options().resident == "on"))
     for (DataLoader::Cursor& cursor : cursors_) cursor.keep_samples_there();
@@ -60,10 +67,10 @@ bool BatchSource::next(Batch& batch) {
   const bool found =
       batch_ < num_batches() && cursors_[static_cast<std::size_t>(batch_ % of_cursors())].next(batch);
   if (found) {
-    const bool counts = batch.counts();
+    const bool is_valid = batch.is_valid();
     if (copies_) batch = copies_->move(std::move(batch));
-    batch = prepared_batch(std::move(batch), &data_, info_);
-    if (!counts) batch.count_nothing();
+    batch = prepared_batch(std::move(batch), &data_, placement_);
+    if (!is_valid) batch.mark_padding();
     ++batch_;
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -2,28 +2,21 @@
 
 #include <algorithm>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "kindling/training/callback.h"
-#include "kindling/training/model_checkpoint.h"
-#include "kindling/training/weight_average.h"
 
 namespace kindling {
 
-// The callbacks of a trainer, called in their order, but those that save the training after the others: what
-// the others have come to is part of it. When the fit ends they come first, before the others change
-// anything.
+// The callbacks of a trainer, called in their order, except that savers are called after the others, so that a
+// checkpoint contains what the others have done. At the end of a fit savers come first, before the others
+// change anything.
 class Callbacks {
  public:
   Callbacks(Trainer& trainer, const std::vector<std::shared_ptr<Callback>>& list) : trainer_(trainer) {
     for (const auto& callback : list) {
-      if (auto checkpoint = std::dynamic_pointer_cast<ModelCheckpoint>(callback))
-        checkpoints_.push_back(std::move(checkpoint));
-      else
-        others_.push_back(callback);
-      if (auto average = std::dynamic_pointer_cast<WeightAverage>(callback))
-        averages_.push_back(std::move(average));
+      (callback->saver() != nullptr ? savers_ : others_).push_back(callback);
+      if (WeightAveraging* averaging = callback->averaging()) averaging_.push_back(averaging);
     }
   }
 
@@ -33,46 +26,44 @@ class Callbacks {
             Arguments&... arguments) const {
     is_calling_ = true;
     for (const auto& callback : others_) (*callback.*moment)(trainer_, model, arguments...);
-    for (const auto& checkpoint : checkpoints_) (*checkpoint.*moment)(trainer_, model, arguments...);
+    for (const auto& saver : savers_) (*saver.*moment)(trainer_, model, arguments...);
     is_calling_ = false;
   }
-  // The averages of the model's weights, which take part in a training rather than hear of it.
+
   void average_after_step(Module& model) const {
-    for (const auto& average : averages_) average->after_step(trainer_, model);
+    for (WeightAveraging* averaging : averaging_) averaging->after_step(trainer_, model);
   }
   void average_after_epoch(Module& model) const {
-    for (const auto& average : averages_) average->after_epoch(trainer_, model);
+    for (WeightAveraging* averaging : averaging_) averaging->after_epoch(trainer_, model);
   }
-  // The one that validation looks at; nullptr: the model's own weights.
-  WeightAverage* evaluated_average() const {
-    for (const auto& average : averages_)
-      if (average->evaluates()) return average.get();
-    return nullptr;
-  }
-
-  // Of several processes: whether this one wishes a save, and that one of them has done so. Those who save
-  // ask the others at the end of the batch.
-  bool wish_save() const {
-    return std::ranges::any_of(checkpoints_,
-                               [](const auto& checkpoint) { return checkpoint->wishes_save(); });
-  }
-  void tell_of_wish() const {
-    for (const auto& checkpoint : checkpoints_) checkpoint->hear_of_wish();
+  // Returns the averages that validations see; nullptr: the model's own weights.
+  WeightAveraging* evaluated_average() const {
+    const auto found = std::ranges::find_if(averaging_, [](const auto* one) { return one->evaluates(); });
+    return found == averaging_.end() ? nullptr : *found;
   }
 
-  // The latest call has not come to its end: some have heard of its moment, others not.
+  // Data-parallel training: whether this rank requests a save, and the news that some rank has. The savers
+  // make it at the end of the batch.
+  bool save_requested() const {
+    return std::ranges::any_of(savers_, [](const auto& one) { return one->saver()->save_requested(); });
+  }
+  void notify_save_request() const {
+    for (const auto& one : savers_) one->saver()->on_save_request();
+  }
+
+  // True while a moment is being called, and after a callback has thrown in it: some callbacks have seen the
+  // moment, others have not.
   bool is_calling() const noexcept { return is_calling_; }
 
-  const std::vector<std::shared_ptr<ModelCheckpoint>>& checkpoints() const noexcept { return checkpoints_; }
+  const std::vector<std::shared_ptr<Callback>>& savers() const noexcept { return savers_; }
   const std::vector<std::shared_ptr<Callback>>& others() const noexcept { return others_; }
   Trainer& trainer() const noexcept { return trainer_; }
 
  private:
   Trainer& trainer_;
   mutable bool is_calling_ = false;
-  std::vector<std::shared_ptr<Callback>> others_;
-  std::vector<std::shared_ptr<WeightAverage>> averages_;  // among the others
-  std::vector<std::shared_ptr<ModelCheckpoint>> checkpoints_;
+  std::vector<std::shared_ptr<Callback>> savers_, others_;
+  std::vector<WeightAveraging*> averaging_;  // of callbacks in the lists above
 };
 
 }  // namespace kindling

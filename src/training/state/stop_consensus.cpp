@@ -1,4 +1,6 @@
-#include "training/time_limit.h"
+#include "training/state/stop_consensus.h"
+
+#include <ATen/ops/from_blob.h>
 
 #include <array>
 #include <charconv>
@@ -6,6 +8,36 @@
 #include "kindling/base/error.h"
 
 namespace kindling {
+
+void StopConsensus::reset() noexcept {
+  token_.reset();
+  agreed_ = FitReason::finished;
+  has_save_request_ = false;
+}
+
+StopConsensus::Votes StopConsensus::votes() const {
+  Votes votes{};
+  if (const FitReason reason = token_.reason(); reason != FitReason::finished)
+    votes[static_cast<std::size_t>(reason)] = 1;
+  if (group_ != nullptr && save_requested_ && save_requested_()) votes[kNumReasons] = 1;
+  return votes;
+}
+
+// Divergence takes precedence over all other reasons, as it does in a single process.
+void StopConsensus::count(std::span<const float> sums) noexcept {
+  const auto diverged = static_cast<std::size_t>(FitReason::diverged);
+  if (sums[diverged] > 0) agreed_ = FitReason::diverged;
+  for (std::size_t i = 0; i < kNumReasons && agreed_ == FitReason::finished; ++i)
+    if (sums[i] > 0) agreed_ = static_cast<FitReason>(i);
+  has_save_request_ = has_save_request_ || sums[kNumReasons] > 0;
+}
+
+void StopConsensus::vote_now() {
+  if (group_ == nullptr) return;
+  Votes sums = votes();
+  group_->all_reduce(at::from_blob(sums.data(), {static_cast<std::int64_t>(kNumVotes)}, at::kFloat));
+  count(sums);
+}
 
 TimeLimit::TimeLimit(const std::string& text) {
   if (text.empty()) return;

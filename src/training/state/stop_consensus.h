@@ -1,9 +1,12 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "kindling/distributed/process_group.h"
@@ -11,43 +14,63 @@
 
 namespace kindling {
 
-// The end of a training before its time. A process alone stops when its token says so. Of several processes
-// each only wishes it, by a vote that travels with the gradients of every step, and all of them stop behind
-// the step in which one has voted so. A save that one of them wishes travels in the same way.
-class AgreedStop {
+// Decides when a run stops early. A single process stops when its token says so. With several ranks, each rank
+// only votes, and the votes travel with the gradients of every step: all ranks stop after the step in which one
+// of them has voted to. A request to save travels in the same way.
+class StopConsensus {
  public:
-  // `group` outlives it; nullptr: this process alone.
-  AgreedStop(StopToken token, ProcessGroup* group) : token_(std::move(token)), group_(group) {}
+  // `group` outlives it; nullptr: a single process.
+  StopConsensus(StopToken token, ProcessGroup* group) : token_(std::move(token)), group_(group) {}
 
   void request_stop(FitReason reason) const noexcept { token_.request_stop(reason); }
   bool stop_requested() const noexcept { return reason() != FitReason::finished; }
   FitReason reason() const noexcept { return group_ != nullptr ? agreed_ : token_.reason(); }
   const StopToken& token() const noexcept { return token_; }
-  // What a loop between two votes may heed: the token of a process alone.
-  const StopToken* at_once() const noexcept { return group_ != nullptr ? nullptr : &token_; }
+  // Returns the token that a loop may check between two votes; nullptr with several ranks.
+  const StopToken* immediate() const noexcept { return group_ != nullptr ? nullptr : &token_; }
   void reset() noexcept;
 
-  // Is asked for each vote of several processes: whether this one wishes a save.
-  void ask_for_saves(std::function<bool()> wishes_save) { wishes_save_ = std::move(wishes_save); }
-  // Whether one has wished it since the last call: the same in all processes.
-  bool take_save() noexcept { return std::exchange(has_heard_of_save_, false); }
+  // `save_requested` is called for each vote: whether this rank requests a save.
+  void watch_save_requests(std::function<bool()> save_requested) {
+    save_requested_ = std::move(save_requested);
+  }
+  // Whether any rank has requested a save since the last call: the same on all ranks.
+  bool take_save_request() noexcept { return std::exchange(has_save_request_, false); }
 
-  // One number for each reason, 1 for this process's, and one for a save.
+  // One number per reason, 1 for this rank's, and one for a save.
   static constexpr std::size_t kNumReasons = static_cast<std::size_t>(FitReason::time) + 1,
                                kNumVotes = kNumReasons + 1;
   using Votes = std::array<float, kNumVotes>;
   Votes votes() const;
-  // The sums of all votes: the same in all processes.
-  void hear(std::span<const float> sums) noexcept;
-  // A vote of its own, for which all processes wait.
-  void ask_all();
+  // Takes the sums of all votes, which are the same on all ranks.
+  void count(std::span<const float> sums) noexcept;
+  // Holds a vote by itself. Collective: waits for all ranks.
+  void vote_now();
 
  private:
   StopToken token_;
   ProcessGroup* group_;
   FitReason agreed_ = FitReason::finished;
-  std::function<bool()> wishes_save_;
-  bool has_heard_of_save_ = false;
+  std::function<bool()> save_requested_;
+  bool has_save_request_ = false;
+};
+
+// TrainerOptions::max_time: how long a run may take, the parts before its stops included.
+class TimeLimit {
+ public:
+  // "days:hours:minutes:seconds", empty for no limit; throws ConfigError.
+  explicit TimeLimit(const std::string& text);
+
+  bool is_set() const noexcept { return limit_.has_value(); }
+  // Starts the clock; `spent_s`: before now.
+  void start(double spent_s = 0);
+  bool is_over() const { return limit_ && spent_s() >= *limit_; }
+  double spent_s() const;
+
+ private:
+  std::optional<double> limit_;  // seconds
+  double spent_before_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace kindling

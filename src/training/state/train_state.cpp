@@ -1,56 +1,36 @@
-#include "training/train_state.h"
+#include "training/state/train_state.h"
 
 #include <c10/util/Type.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <random>
+#include <set>
 #include <typeinfo>
 
 #include "checkpoint/checkpoint_file.h"
 #include "device/random_state.h"
-#include "kindling/base/error.h"
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/callback.h"
-#include "kindling/training/early_stopping.h"
-#include "kindling/training/model_checkpoint.h"
-#include "kindling/training/weight_average.h"
 #include "nn/carried_states.h"
-#include "training/monitored_value.h"
-#include "training/named_optimizers.h"
-#include "training/optimizer_states.h"
-#include "training/precision.h"
-#include "training/saved_model.h"
-#include "training/state_parts.h"
+#include "nn/monitored_value.h"
+#include "nn/named_optimizers.h"
+#include "nn/precision.h"
+#include "optim/sharded_state.h"
+#include "tensors/saved_number.h"
+#include "tensors/state_fit.h"
+#include "training/state/saved_keys.h"
 
 namespace kindling {
 namespace {
-
-constexpr const char* kCarried = "carried.";  // hidden states
-constexpr const char* kOptimizer = "optimizer.";
-constexpr const char* kSchedule = "schedule.";
-constexpr const char* kScaler = "scaler.";
-constexpr const char* kLog = "log.";
-constexpr const char* kRandom = "random.";
-constexpr const char* kProgress = "progress.";
-constexpr const char* kSpentTime = "spent_ms";
-constexpr const char* kEarlyStopWaits = "early_stop_waits";
-constexpr const char* kCallbackType = "callback_type.";
-
-std::string callback_prefix(std::size_t number) { return "callback." + std::to_string(number) + "."; }
 
 [[noreturn]] void refuse(const std::string& place, const std::string& found, const std::string& wanted) {
   throw CheckpointError({.place = place, .found = found, .wanted = wanted});
 }
 
 std::int64_t read_count(const std::string& text, const std::string& name) {
-  std::int64_t count = -1;
-  const char* const end = text.data() + text.size();
-  if (std::from_chars(text.data(), end, count).ptr != end || count < 0)
-    refuse("'" + name + "'", "'" + text + "'", "a count");
-  return count;
+  return parse_saved_number<std::int64_t>(text, name, {.min = 0});
 }
 
 std::string read_text(const StateDict& state, const std::string& name) {
@@ -59,40 +39,127 @@ std::string read_text(const StateDict& state, const std::string& name) {
   return found->second;
 }
 
-std::string type_of(const Callback& callback) { return typeid(callback).name(); }
+// --- The model: its own weights also while averages are applied, what is frozen, and which lazy layers have no
+// shape yet.
 
-// Those that have a state of their own to keep; whether and how often a training is saved is none.
-std::vector<std::shared_ptr<Callback>> with_state(std::vector<std::shared_ptr<Callback>> callbacks) {
-  std::erase_if(callbacks, [](const auto& callback) {
-    return dynamic_cast<const ModelCheckpoint*>(callback.get()) != nullptr;
-  });
+// The model's own values, also while an average has their place.
+StateDict own_values(const Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks) {
+  StateDict values = state_dict(model);
+  for (const auto& callback : callbacks)
+    if (const WeightAveraging* averaging = callback->averaging()) averaging->put_own_values(values);
+  return values;
+}
+
+// Layers that had no shape when the model was saved draw their weights later, so they lose what they have.
+void forget_lazy_weights(Module& model, const StateDict& state) {
+  for (const auto& item : model.named_modules()) {
+    auto* layer = dynamic_cast<LazyLayer*>(item.value().get());
+    const std::string weight = item.key().empty() ? "weight" : item.key() + ".weight";
+    if (layer != nullptr && state.metadata.contains(saved_keys::kLazy + weight)) layer->dematerialize();
+  }
+}
+
+void load_weights_of(Module& model, const StateDict& state) {
+  const StateDict lazy = part_of(state, saved_keys::kLazy);
+  forget_lazy_weights(model, state);
+  LoadReport report =
+      load_state_dict(model, part_of(state, saved_keys::kModel), "the saved model", {.strict = lazy.metadata.empty()});
+  std::erase_if(report.missing, [&](const std::string& name) { return lazy.metadata.contains(name); });
+  if (report.missing.size() + report.misfits.size() + report.unexpected.size() > 0)
+    throw CheckpointError(
+        {.place = "the saved model", .found = report.text(), .wanted = "the names and shapes of the model"});
+}
+
+void save_model(Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks, StateDict& state) {
+  put(state, saved_keys::kModel, own_values(model, callbacks));
+  for (const auto& [name, layer] : layers_without_shape(model)) state.metadata[saved_keys::kLazy + name] = "true";
+  for (const auto& item : model.named_parameters())
+    if (item.value().defined() && !item.value().requires_grad())
+      state.metadata[saved_keys::kFrozen + item.key()] = "true";
+  for (const auto& [weight, layer] : layers_without_shape(model))
+    for (const std::string& name : layer->frozen)
+      state.metadata[saved_keys::kFrozen + weight.substr(0, weight.rfind('.') + 1) + name] = "true";
+  for (const std::string& name : model.frozen_layers()) state.metadata[saved_keys::kFrozenLayer + name] = "true";
+}
+
+void load_model(Module& model, const StateDict& state) {
+  load_weights_of(model, state);
+  if (!model.frozen_layers().empty()) model.unfreeze(model);
+  for (const auto& item : model.named_modules())
+    if (state.metadata.contains(saved_keys::kFrozenLayer + item.key())) model.freeze(*item.value());
+  for (const auto& item : model.named_parameters())
+    if (item.value().defined()) item.value().requires_grad_(!state.metadata.contains(saved_keys::kFrozen + item.key()));
+  for (const auto& item : model.named_modules())
+    if (auto* layer = dynamic_cast<LazyLayer*>(item.value().get())) {
+      layer->frozen.clear();
+      for (const std::string& name : layer->parameter_names())
+        if (state.metadata.contains(saved_keys::kFrozen + (item.key().empty() ? name : item.key() + "." + name)))
+          layer->frozen.insert(name);
+    }
+}
+
+// --- Callbacks ---
+
+std::string callback_prefix(std::size_t number) {
+  return saved_keys::kCallback + std::to_string(number) + ".";
+}
+
+// Savers have no state of their own to keep: whether and how often a run is saved does not change it.
+std::vector<std::shared_ptr<Callback>> without_savers(std::vector<std::shared_ptr<Callback>> callbacks) {
+  std::erase_if(callbacks, [](const auto& callback) { return callback->saver() != nullptr; });
   return callbacks;
 }
 
 void save_callbacks(const std::vector<std::shared_ptr<Callback>>& all, StateDict& state) {
-  const auto callbacks = with_state(all);
+  const auto callbacks = without_savers(all);
   for (std::size_t i = 0; i < callbacks.size(); ++i) {
     StateDict own;
     callbacks[i]->save_state(own);
     if (own.tensors.empty() && own.metadata.empty()) continue;
     put(state, callback_prefix(i), own);
-    state.metadata[kCallbackType + std::to_string(i)] = type_of(*callbacks[i]);
-    const auto* average = dynamic_cast<const WeightAverage*>(callbacks[i].get());
-    if (average != nullptr && average->evaluates() && average->is_ready())
-      state.metadata[kAveragesKey] = callback_prefix(i) + WeightAverage::kPrefix;
+    state.metadata[saved_keys::kCallbackType + std::to_string(i)] = callbacks[i]->type_name();
+    const WeightAveraging* averaging = callbacks[i]->averaging();
+    if (averaging == nullptr || !averaging->evaluates()) continue;
+    if (const std::string prefix = averaging->averages_prefix(); !prefix.empty())
+      state.metadata[kAveragesKey] = callback_prefix(i) + prefix;
   }
 }
 
+// Earlier versions stored the compiler's name of the class.
+bool has_type(const Callback& callback, const std::string& saved) {
+  return saved == callback.type_name() || saved == typeid(callback).name();
+}
+
 void load_callbacks(const std::vector<std::shared_ptr<Callback>>& all, const StateDict& state) {
-  const auto callbacks = with_state(all);
-  for (const auto& [number, type] : part_of(state, kCallbackType).metadata) {
-    const auto i = static_cast<std::size_t>(read_count(number, kCallbackType + number));
-    if (i >= callbacks.size() || type != type_of(*callbacks[i]))
+  const auto callbacks = without_savers(all);
+  for (const auto& [number, type] : part_of(state, saved_keys::kCallbackType).metadata) {
+    const auto i = static_cast<std::size_t>(read_count(number, saved_keys::kCallbackType + number));
+    if (i >= callbacks.size() || !has_type(*callbacks[i], type))
       refuse("callback " + number, "the saved state is that of a " + c10::demangle(type.c_str()),
              "the callbacks of the training that was saved, in their order");
     callbacks[i]->load_state(part_of(state, callback_prefix(i)));
   }
 }
+
+// --- Progress ---
+
+void save_progress(const Progress& progress, StateDict& state) {
+  state.metadata[saved_keys::kEpoch] = std::to_string(progress.epoch);
+  state.metadata[saved_keys::kBatch] = std::to_string(progress.batch);
+  state.metadata[saved_keys::kGlobalStep] = std::to_string(progress.global_step);
+  state.metadata[saved_keys::kPhase] = progress.phase == Phase::training ? "training" : "validation";
+}
+
+Progress load_progress(const StateDict& state) {
+  const auto count = [&](const char* key) { return read_count(read_text(state, key), key); };
+  const bool is_training = read_text(state, saved_keys::kPhase) == "training";
+  return {.epoch = count(saved_keys::kEpoch),
+          .batch = count(saved_keys::kBatch),
+          .global_step = count(saved_keys::kGlobalStep),
+          .phase = is_training ? Phase::training : Phase::validation};
+}
+
+// --- A new run ---
 
 // Not of LibTorch's generators, which the training draws from.
 std::string new_run_id() {
@@ -100,15 +167,6 @@ std::string new_run_id() {
   char text[17];
   std::snprintf(text, sizeof text, "%08x%08x", device(), device());
   return text;
-}
-
-// An EarlyStopping that ends the training knows so by itself when it goes on, by the options that it has
-// then.
-bool is_asked_again(const std::vector<std::shared_ptr<Callback>>& callbacks) {
-  return std::ranges::any_of(callbacks, [](const auto& callback) {
-    const auto* stopping = dynamic_cast<const EarlyStopping*>(callback.get());
-    return stopping != nullptr && stopping->wants_stop();
-  });
 }
 
 // With the value to look at and its direction.
@@ -148,6 +206,7 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   forget_carried_states(*model);
   optimizer.reset();
   optimizers.clear();
+  ++optimizer_generation_;
   plateaus.reset();
   if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
@@ -155,10 +214,10 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   scaler.reset();
   if (Precision::named(options_.precision).scales_gradients) scaler.emplace(log.device());
   time.start();
-  early_stop_waits = false;
+  is_early_stop_pending = false;
   log = EpochLog(log.device());  // what another model has logged has names of its own
   run_id = new_run_id();
-  is_torn = false;
+  is_open_ = false;
   random_before_validation.clear();
 }
 
@@ -169,11 +228,15 @@ Optimizer& TrainState::require_optimizer() {
   else if (!(optimizer = model->configure_optimizers()))
     optimizer = std::make_unique<Adam>(ParameterGroups(*model));
   optimizer->take_names(*model);
+  ++optimizer_generation_;
   return *optimizer;
 }
 
 Optimizer& TrainState::require_optimizer(std::string_view name) {
-  if (optimizers.empty()) optimizers = named_optimizers_of(dynamic_cast<ManualModule&>(*model));
+  if (optimizers.empty()) {
+    optimizers = make_named_optimizers(dynamic_cast<ManualModule&>(*model));
+    ++optimizer_generation_;
+  }
   return optimizer_named(optimizers, name);
 }
 
@@ -182,83 +245,107 @@ double TrainState::lr() const {
   return optimizers.empty() ? 0 : optimizers.begin()->second->lr();
 }
 
+ProcessGroup* TrainState::optimizer_shards() const {
+  return options_.shard_optimizer_state ? options_.process_group.get() : nullptr;
+}
+
+void TrainState::save_optimizers(StateDict& state) const {
+  if (optimizer) put(state, saved_keys::kOptimizer, saved_state(*optimizer, optimizer_shards()));
+  for (const auto& [name, one] : optimizers)
+    put(state, saved_keys::kOptimizers + name + ".", saved_state(*one, optimizer_shards()));
+}
+
+void TrainState::load_optimizers(const StateDict& state) {
+  optimizer.reset();
+  optimizers.clear();
+  ++optimizer_generation_;
+  const StateDict saved = part_of(state, saved_keys::kOptimizer),
+                  saved_named = part_of(state, saved_keys::kOptimizers);
+  auto* const manual = dynamic_cast<ManualModule*>(model.get());
+  if (manual != nullptr && !saved.metadata.empty())
+    throw CheckpointError({.place = "the saved optimizer",
+                           .found = "it has no name",
+                           .wanted = "those of " + model->name() + "::configure_named_optimizers",
+                           .remedy = "load the weights alone"});
+  std::set<std::string> names;
+  for (const auto& [name, value] : saved_named.metadata) names.insert(name.substr(0, name.find('.')));
+  if (!names.empty()) {
+    if (manual != nullptr) optimizers = make_named_optimizers(*manual);
+    if (list_of_names(optimizers) != list_of_names(names))
+      throw CheckpointError(
+          {.place = "the saved optimizers",
+           .found = list_of_names(names),
+           .wanted = manual != nullptr ? list_of_names(optimizers) : "one without a name"});
+    for (const auto& [name, one] : optimizers)
+      load_saved_state(*one, part_of(saved_named, name + "."), optimizer_shards());
+  }
+  if (!saved.metadata.empty()) load_saved_state(require_optimizer(), saved, optimizer_shards());
+}
+
 void TrainState::save(StateDict& state) {
-  if (is_torn || accumulated_batches > 0)
+  if (is_open_ || accumulated_batches > 0)
     throw InsideStep({.place = "the training",
                       .found = "something is at work behind step " + std::to_string(progress.global_step) +
                                ", or has thrown there",
                       .wanted = "a place between two steps",
                       .remedy = "save after a step, or go on from the last checkpoint"});
+  const auto put_part = [&](const char* prefix, const auto& part) {
+    StateDict saved;
+    part.save(saved);
+    put(state, prefix, saved);
+  };
   state.metadata[kRunIdKey] = run_id;
   save_model(*model, options_.callbacks, state);
-  put(state, kCarried, carried_state_dict(*model));
-  if (optimizer) put(state, kOptimizer, saved_state(*optimizer, options_));
-  save_optimizers(optimizers, state, options_);
-  if (plateaus) {
-    StateDict counter;
-    plateaus->save(counter);
-    put(state, kSchedule, counter);
-  }
-  if (scaler) {
-    StateDict scale;
-    scaler->save(scale);
-    put(state, kScaler, scale);
-  }
+  put(state, saved_keys::kHiddenState, carried_state_dict(*model));
+  save_optimizers(state);
+  if (plateaus) put_part(saved_keys::kSchedule, *plateaus);
+  if (scaler) put_part(saved_keys::kScaler, *scaler);
   streams.save(state);
-  log.save(state, kLog);
+  log.save(state, saved_keys::kLog);
   save_callbacks(options_.callbacks, state);
-  state.metadata[std::string(kProgress) + "epoch"] = std::to_string(progress.epoch);
-  state.metadata[std::string(kProgress) + "batch"] = std::to_string(progress.batch);
-  state.metadata[std::string(kProgress) + "global_step"] = std::to_string(progress.global_step);
-  state.metadata[std::string(kProgress) + "phase"] =
-      progress.phase == Phase::training ? "training" : "validation";
+  save_progress(progress, state);
   if (time.is_set())
-    state.metadata[kSpentTime] = std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
-  if (early_stop_waits && !is_asked_again(options_.callbacks)) state.metadata[kEarlyStopWaits] = "true";
+    state.metadata[saved_keys::kSpentTime] =
+        std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
+  const auto stops_again = [](const auto& callback) { return callback->stops_training(); };
+  if (is_early_stop_pending && std::ranges::none_of(options_.callbacks, stops_again))
+    state.metadata[saved_keys::kEarlyStopPending] = "true";
   const auto random =
       random_before_validation.empty() ? random_state(log.device()) : random_before_validation;
   for (std::size_t i = 0; i < random.size(); ++i)
-    state.tensors.emplace_back(kRandom + std::to_string(i), random[i]);
+    state.tensors.emplace_back(saved_keys::kRandom + std::to_string(i), random[i]);
 }
 
-void TrainState::announce(const StateDict& state) {
+void TrainState::adopt_run_id(const StateDict& state) {
   run_id = read_text(state, kRunIdKey);
   accumulated_batches = 0;
-  is_torn = true;
+  is_open_ = true;
 }
 
 void TrainState::load(const StateDict& state) {
-  announce(state);
+  adopt_run_id(state);
+  StateTransaction transaction(*this);
   load_model(*model, state);
   if (!log.device().is_cpu()) move_to(*model, log.device());
-  load_carried_state_dict(*model, part_of(state, kCarried), log.device());
-  optimizer.reset();
-  optimizers = load_optimizers(*model, state, options_);
-  const StateDict of_optimizer = part_of(state, kOptimizer);
-  if (!of_optimizer.metadata.empty()) load_saved_state(require_optimizer(), of_optimizer, options_);
-  if (plateaus) plateaus->load(part_of(state, kSchedule));
-  if (scaler) scaler->load(part_of(state, kScaler));
+  load_carried_state_dict(*model, part_of(state, saved_keys::kHiddenState), log.device());
+  load_optimizers(state);
+  if (plateaus) plateaus->load(part_of(state, saved_keys::kSchedule));
+  if (scaler) scaler->load(part_of(state, saved_keys::kScaler));
   streams.load(state);
-  log.load(state, kLog, [this](const std::string& name) { return model->metric_of(name); });
+  log.load(state, saved_keys::kLog, [this](const std::string& name) { return model->metric_of(name); });
   load_callbacks(options_.callbacks, state);
-  const auto count = [&](const std::string& name) {
-    return read_count(read_text(state, kProgress + name), kProgress + name);
-  };
-  const bool is_training = read_text(state, kProgress + std::string("phase")) == "training";
-  progress = {.epoch = count("epoch"),
-              .batch = count("batch"),
-              .global_step = count("global_step"),
-              .phase = is_training ? Phase::training : Phase::validation};
-  const auto spent = state.metadata.find(kSpentTime);
-  time.start(
-      spent == state.metadata.end() ? 0 : 1e-3 * static_cast<double>(read_count(spent->second, kSpentTime)));
-  early_stop_waits = state.metadata.contains(kEarlyStopWaits);
+  progress = load_progress(state);
+  const auto spent = state.metadata.find(saved_keys::kSpentTime);
+  time.start(spent == state.metadata.end()
+                 ? 0
+                 : 1e-3 * static_cast<double>(read_count(spent->second, saved_keys::kSpentTime)));
+  is_early_stop_pending = state.metadata.contains(saved_keys::kEarlyStopPending);
   random_before_validation.clear();
   std::vector<at::Tensor> random;
-  for (std::size_t i = 0; const at::Tensor* one = state.find(kRandom + std::to_string(i)); ++i)
+  for (std::size_t i = 0; const at::Tensor* one = state.find(saved_keys::kRandom + std::to_string(i)); ++i)
     random.push_back(*one);
   set_random_state(log.device(), random);
-  is_torn = false;
+  transaction.commit();
 }
 
 }  // namespace kindling

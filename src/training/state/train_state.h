@@ -2,12 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "distributed/shard_streams.h"
 #include "kindling/base/error.h"
 #include "kindling/loggers/progress.h"
 #include "kindling/metrics/epoch_log.h"
@@ -15,68 +17,83 @@
 #include "kindling/optim/optimizer.h"
 #include "kindling/optim/plateau.h"
 #include "kindling/training/trainer_options.h"
-#include "training/grad_scaler.h"
-#include "training/shard_streams.h"
-#include "training/time_limit.h"
+#include "optim/grad_scaler.h"
+#include "training/state/stop_consensus.h"
 
 namespace kindling {
 
-// There is no state to save: something is at work, or has thrown there.
+// There is no state to save: a step is running, or has thrown.
 class InsideStep : public Error {
   using Error::Error;
 };
 
-// What a training is at a moment, between two steps.
+// What a run is between two steps: all that changes while it trains.
 class TrainState {
  public:
   // `options` outlive it.
   TrainState(Device device, const TrainerOptions& options)
       : log(device), time(options.max_time), options_(options) {}
 
-  // What the names begin with of saved things that each of several processes has of its own.
-  static constexpr std::string_view kOwnPrefixes[] = {"carried.", "log.", "random.", ShardStreams::kPrefix};
-
   std::shared_ptr<Module> model{};
   std::unique_ptr<Optimizer> optimizer{};    // made when it is first needed
   NamedOptimizers optimizers{};              // of a ManualModule, instead
   std::optional<PlateauCounter> plateaus{};  // where the schedule asks for it
   Progress progress{};
-  std::int64_t accumulated_batches = 0;  // whose gradients wait for the rest of their window
-  EpochLog log;                          // of the running epoch's training
+  std::int64_t accumulated_batches = 0;  // of an accumulation window that is not full yet
+  EpochLog log;                          // of the training part of the running epoch
   std::optional<GradScaler> scaler;      // with a precision that needs it
   ShardStreams streams;                  // with gradient_shards
   TimeLimit time;
-  bool early_stop_waits = false;  // it was requested, and the training has not come to its least length yet
-  std::string run_id{};           // of the training, through all its stops
-  // While a step, the end of an epoch or load() is at work, and after one that has thrown: the parts of the
-  // state do not belong together.
-  bool is_torn = false;
-  // A validation that is cut short is done again from its start, with the random state that it found there.
+  bool is_early_stop_pending = false;  // requested before min_epochs and min_steps were reached
+  std::string run_id{};                // of the run, through all its stops
+  // The random state before the running validation. A validation that is cut short is repeated from its start.
   std::vector<at::Tensor> random_before_validation{};
 
-  // Begins a training of this model. Throws ConfigError for a schedule that watches a value without a mode.
+  // Begins a run with this model. Throws ConfigError for a schedule that watches a value without a mode.
   void start(std::shared_ptr<Module> new_model);
   // Makes the optimizer if there is none: by the options, else by the model, else Adam. Lazy layers must have
   // their parameters by then.
   Optimizer& require_optimizer();
-  // One of a ManualModule's. Throws ConfigError for a name that it does not have.
+  // Returns one of a ManualModule's. Throws ConfigError for an unknown name.
   Optimizer& require_optimizer(std::string_view name);
+  // Changes whenever optimizers are replaced: what is kept for an optimizer belongs to one generation.
+  std::int64_t optimizer_generation() const noexcept { return optimizer_generation_; }
   double lr() const;  // of the optimizer, of several the first; 0 before there is one
 
-  // Everything that a continued run needs: weights, which of them are frozen, optimizer, what the schedule
-  // has counted, progress, the rows of the log, random state, callbacks. The one list of saved things. The
-  // tensors are the training's own, no copies; saving brings the log to the host. Throws Error while it is
-  // torn.
+  // Writes everything that a resumed run needs: weights, which of them are frozen, optimizers, what the
+  // schedule has counted, progress, the rows of the log, random state, callbacks. The one list of what is
+  // saved. The tensors are the run's own, no copies; saving copies the log to the host. Throws InsideStep
+  // while a transaction is open.
   void save(StateDict& state);
-  // It is going to be the saved training: its run id is known, and until load() there is nothing to save.
-  void announce(const StateDict& state);
-  // Into a training that start() has begun with the same kind of model, on the same device; lazy layers get
-  // their shapes. The random state comes last, so what is to be drawn before the next step must have been
-  // drawn. Throws CheckpointError that says what does not fit.
+  // Announces that load() will follow: takes the run id. Until then there is nothing to save.
+  void adopt_run_id(const StateDict& state);
+  // Loads a saved run after start() with the same kind of model on the same device; lazy layers get their
+  // shapes. The random state comes last, so what must be drawn before the next step must have been drawn.
+  // Throws CheckpointError that says what does not fit.
   void load(const StateDict& state);
 
  private:
+  friend class StateTransaction;
+  void save_optimizers(StateDict& state) const;
+  void load_optimizers(const StateDict& state);
+  ProcessGroup* optimizer_shards() const;  // nullptr: optimizer state is not sharded
+
   const TrainerOptions& options_;
+  std::int64_t optimizer_generation_ = 0;
+  bool is_open_ = false;
+};
+
+// While it lives, the parts of the state do not belong together, and nothing can be saved. Without commit(),
+// when something has thrown, it stays so until the next load() or start().
+class StateTransaction {
+ public:
+  explicit StateTransaction(TrainState& state) : state_(state) { state_.is_open_ = true; }
+  void commit() { state_.is_open_ = false; }
+  StateTransaction(const StateTransaction&) = delete;
+  StateTransaction& operator=(const StateTransaction&) = delete;
+
+ private:
+  TrainState& state_;
 };
 
 }  // namespace kindling

@@ -1,21 +1,71 @@
-#include "training/resolved_options.h"
+#include "training/state/training_context.h"
 
 #include <bit>
-#include <cstdint>
-#include <string>
+#include <cstddef>
 
 #include "device/libtorch_version.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/nn/trainer_view.h"
+#include "kindling/tensors/move.h"
+#include "kindling/training/trainer_fields.h"
 
 namespace kindling {
 namespace {
 
+// Reports a number of GPUs that is not the requested one.
+void check_num_gpus(const TrainerOptions& options, const std::string& requested, std::int64_t found) {
+  const std::int64_t wanted = options.num_gpus == -1 ? 1 : options.num_gpus;
+  if (found >= wanted) return;
+  const std::string reason = gpu_unavailable_reason();
+  if (options.require_gpus)
+    throw DeviceError(
+        {.place = "Trainer",
+         .found = requested + ", but " + std::to_string(found) + " can be used: " + reason,
+         .wanted = "as many cards, because require_gpus is set",
+         .remedy = "run `kindling devices`, or leave require_gpus off to train on what there is"});
+  log_warning(requested + ", but " + reason + ": training goes on on " +
+              (found == 0              ? "the CPU"
+               : options.process_group ? "those that there are"
+                                       : "the first card"));
+}
+
+// Returns the GPU of this rank among those of its machine.
+Device gpu_of_rank(const TrainerOptions& options, const std::string& requested,
+                       const std::vector<Device>& gpus) {
+  const auto index = static_cast<std::size_t>(options.process_group->local_rank());
+  const Device gpu = gpus[index % gpus.size()];
+  if (index < gpus.size()) return gpu;
+  const std::string found = requested + ": of the processes on this machine, number " +
+                            std::to_string(index + 1) + " finds " + std::to_string(gpus.size()) +
+                            (gpus.size() == 1 ? " card" : " cards");
+  if (options.require_gpus)
+    throw DeviceError({.place = "Trainer",
+                       .found = found,
+                       .wanted = "a card for each, because require_gpus is set",
+                       .remedy = "raise num_gpus, which is that of the whole machine, or start fewer"});
+  log_warning(found + ": it shares " + gpu.str() + " with another one, which NCCL refuses");
+  return gpu;
+}
+
+std::vector<Device> gpus_of(const TrainerOptions& options) {
+  std::vector<Device> gpus = first_gpus(options.num_gpus);
+  const std::string requested = "num_gpus = " + std::to_string(options.num_gpus);
+  if (gpus.size() > 1 && !options.process_group)
+    log_warning(requested +
+                ": this process trains on the first card alone, the others stay unused; to use them, start "
+                "one process for each and set process_group (`kindling fit` does so by itself)");
+  check_num_gpus(options, requested, static_cast<std::int64_t>(gpus.size()));
+  if (options.process_group && !gpus.empty()) return {gpu_of_rank(options, requested, gpus)};
+  return gpus;
+}
+
 void require_processes(const TrainerOptions& options) {
-  const std::int64_t there = options.process_group ? options.process_group->size() : 1;
-  if (options.num_processes == 1 || options.num_processes == there) return;
+  const std::int64_t num_ranks = options.process_group ? options.process_group->size() : 1;
+  if (options.num_processes == 1 || options.num_processes == num_ranks) return;
   throw ConfigError({.place = "Trainer",
                      .found = "num_processes = " + std::to_string(options.num_processes) +
-                              ", and process_group has " + std::to_string(there),
+                              ", and process_group has " + std::to_string(num_ranks),
                      .wanted = "as many",
                      .remedy =
                          "the program starts processes; a program of your own is started by a launcher and "
@@ -30,8 +80,8 @@ void require_no_null(const char* place, const auto& pointers) {
                          .wanted = "objects alone; make them with std::make_shared"});
 }
 
-// The shards of a process are batches to it: a window has those of each of its global batches.
-std::int64_t shards_of_window(const TrainerOptions& options) {
+void require_shards_fit(const TrainerOptions& options) {
+  if (options.gradient_shards == 1) return;
   const std::int64_t shards = options.gradient_shards,
                      size = options.process_group ? options.process_group->size() : 1;
   const auto refuse = [&](const std::string& found, const std::string& wanted) {
@@ -52,11 +102,9 @@ std::int64_t shards_of_window(const TrainerOptions& options) {
         {.place = "trainer.sync_batchnorm",
          .found = "it is set, and with gradient_shards each shard has batch statistics of its own",
          .wanted = "one of the two"});
-  return options.accumulate_grad_batches * (shards / size);
 }
 
-}  // namespace
-
+// Returns what a trainer works by: those of fast_dev_run, and no group where it has a single process.
 TrainerOptions resolved(TrainerOptions options) {
   require_matching_libtorch();
   validate(options, "TrainerOptions");
@@ -64,7 +112,7 @@ TrainerOptions resolved(TrainerOptions options) {
   require_no_null("TrainerOptions::loggers", options.loggers);
   if (options.process_group && options.process_group->size() == 1) options.process_group = nullptr;
   require_processes(options);
-  if (options.gradient_shards > 1) options.accumulate_grad_batches = shards_of_window(options);
+  require_shards_fit(options);
   if (options.fast_dev_run) {
     options.max_epochs = 1;
     options.max_steps = 1;
@@ -76,6 +124,71 @@ TrainerOptions resolved(TrainerOptions options) {
     options.overfit_batches.reset();
   }
   return options;
+}
+
+}  // namespace
+
+TrainingContext::TrainingContext(Trainer& owner, TrainerOptions resolved, std::vector<Device> gpus)
+    : options(std::move(resolved)),
+      placement{.gpus = std::move(gpus), .precision = Precision::named(options.precision)},
+      state(placement.device(), options),
+      callbacks(owner, options.callbacks),
+      stop(StopToken(), group()),
+      clock(options.profile),
+      deterministic_operators(options.deterministic) {
+  stop.watch_save_requests([this] { return callbacks.save_requested(); });
+}
+
+std::int64_t TrainingContext::batches_per_step() const {
+  const std::int64_t size = options.process_group ? options.process_group->size() : 1;
+  return options.accumulate_grad_batches *
+         (options.gradient_shards > 1 ? options.gradient_shards / size : 1);
+}
+
+std::shared_ptr<TrainingContext> make_context(Trainer& owner, TrainerOptions options) {
+  options = resolved(std::move(options));
+  std::vector<Device> gpus = gpus_of(options);
+  return std::make_shared<TrainingContext>(owner, std::move(options), std::move(gpus));
+}
+
+void attach(Module& model, const std::shared_ptr<TrainingContext>& context) {
+  model.set_trainer(TrainerView(context));
+  if (!context->placement.gpus.empty()) move_to(model, context->device());
+}
+
+std::vector<Device> TrainerView::gpus() const {
+  const auto context = context_.lock();
+  return context ? context->placement.gpus : std::vector<Device>{};
+}
+
+Device TrainerView::device() const {
+  const auto context = context_.lock();
+  return context ? context->device() : cpu();
+}
+
+std::optional<std::int64_t> TrainerView::max_epochs() const {
+  const auto context = context_.lock();
+  return context ? context->options.max_epochs : std::nullopt;
+}
+
+Progress TrainerView::progress() const {
+  const auto context = context_.lock();
+  return context ? context->state.progress : Progress{};
+}
+
+std::int64_t TrainerView::num_train_batches() const {
+  const auto context = context_.lock();
+  return context ? context->num_train_batches : 0;
+}
+
+EpochLog* TrainerView::log() const {
+  const auto context = context_.lock();
+  return context ? context->log : nullptr;
+}
+
+ManualUpdates* TrainerView::updates() const {
+  const auto context = context_.lock();
+  return context ? context->updates : nullptr;
 }
 
 }  // namespace kindling

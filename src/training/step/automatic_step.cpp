@@ -1,25 +1,23 @@
-#include "training/automatic_step.h"
+#include "training/step/automatic_step.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
 
 #include <utility>
 
-#include "training/muted_log.h"
-
 namespace kindling {
-AutomaticStep::AutomaticStep(std::unique_ptr<BatchGradients> gradients, TrainState& state, TrainerInfo& info,
-                             const TrainerOptions& options, const Callbacks& callbacks)
+
+AutomaticStep::AutomaticStep(TrainingContext& context, std::unique_ptr<BatchGradients> gradients,
+                             std::unique_ptr<UpdateCapture> capture)
     : gradients_(std::move(gradients)),
-      state_(state),
-      info_(info),
-      update_(state, info, options, callbacks),
-      window_(options.accumulate_grad_batches),
-      group_of_norms_(options.sync_batchnorm ? options.process_group : nullptr) {
+      context_(context),
+      state_(context.state),
+      update_(context, std::move(capture)),
+      window_(context.batches_per_step()),
+      group_of_norms_(context.options.sync_batchnorm ? context.options.process_group : nullptr) {
   state_.log.column("train_loss");  // comes first in records
   if (state_.streams.are_used())
-    shards_.emplace(state_, options.accumulate_grad_batches / state_.streams.size(),
-                    options.process_group.get());
+    shards_.emplace(state_, context.options.accumulate_grad_batches, context.group());
 }
 
 void AutomaticStep::run(const Batch& batch, bool ends_window) {
@@ -27,9 +25,9 @@ void AutomaticStep::run(const Batch& batch, bool ends_window) {
   batch_ = &batch;
   if (!state_.optimizer || state_.optimizer->needs_closure()) carried_.emplace(*state_.model);
   accumulate(batch, ends_window);
-  if (!batch.counts()) state_.log.drop_weighed();  // before sums are settled
+  if (!batch.is_valid()) state_.log.drop_weighed();  // before sums are settled
   if (ends_window) update();
-  end_row(static_cast<double>(batch.num_counted()));
+  end_row(static_cast<double>(batch.num_valid()));
 }
 
 // What is logged behind the last batch weighs as much as that.
@@ -64,26 +62,25 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, std::int64_t before, 
   if (shards_) {
     const GradientShards::Scope shard(*shards_, before);
     const at::Tensor loss =
-        gradients_->compute(batch, /*begins_window=*/true, static_cast<double>(batch.num_counted()));
+        gradients_->compute(batch, /*begins_window=*/true, static_cast<double>(batch.num_valid()));
     shards_->take(*state_.optimizer);
     return loss;
   }
   // A step that is recorded has its gradients all at once.
-  if (GradientReducer* reducer = update_.reducer();
-      reducer != nullptr && ends_window && state_.optimizer && !info_.why_not_recorded.empty())
-    reducer->send_while_ready(*state_.optimizer, share());
-  const BatchNormOfAll::Scope norms(
-      {.group = group_of_norms_, .counts = batch.counts(), .scale = window_.expected()});
+  if (ends_window && state_.optimizer && !context_.capture.is_captured())
+    update_.send_while_ready(*state_.optimizer, share());
+  const SyncBatchNorm::Scope norms(
+      {.group = group_of_norms_, .counts = batch.is_valid(), .scale = window_.expected()});
   return gradients_->compute(batch, /*begins_window=*/before == 0, factor);
 }
 
 void AutomaticStep::update() {
-  const ActivityScope scope(info_.clock.get(), Activity::update);
+  const ActivityScope scope(&context_.clock, Activity::update);
   state_.accumulated_batches = 0;
   if (shards_) shards_->give(*state_.optimizer);
   scale_gradients();
   bool is_first = true;  // of the evaluations of the loss, which has been made
-  update_.run(*state_.optimizer, {losses_, share()}, "grad_norm",
+  update_.run(*state_.optimizer, /*name=*/{}, {losses_, share()},
               [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
   losses_.clear();
   update_.guard().mark(state_.log, update_.scaler());
@@ -91,21 +88,21 @@ void AutomaticStep::update() {
 }
 
 void AutomaticStep::end_row(double weight) {
-  const ActivityScope scope(info_.clock.get(), Activity::log);
+  const ActivityScope scope(&context_.clock, Activity::log);
   const Progress& at = state_.progress;
   state_.log.append(
       {.global_step = at.global_step + 1, .batch = at.batch, .lr = state_.optimizer->lr(), .weight = weight});
 }
 
 void AutomaticStep::scale_gradients() {
-  if (update_.reducer() != nullptr || window_.rest() == 1) return;
+  if (update_.reduces() || window_.rest() == 1) return;
   const at::NoGradGuard no_grad;
   if (const auto gradients = state_.optimizer->gradients(); !gradients.empty())
     at::_foreach_mul_(at::TensorList(gradients.data(), gradients.size()), window_.rest());
 }
 
 at::Tensor AutomaticStep::evaluate_again() {
-  const MutedLog muted(info_);
+  const MutedLog muted(context_);
   carried_->put_back();
   return gradients_->compute(*batch_, /*begins_window=*/true, /*factor=*/1);
 }

@@ -1,4 +1,4 @@
-#include "training/eager_gradients.h"
+#include "training/step/batch_gradients.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
@@ -10,12 +10,12 @@
 namespace kindling {
 
 at::Tensor EagerGradients::forward(const Batch& batch, bool begins_window) {
-  const ActivityScope scope(info_.clock.get(), Activity::forward);
+  const ActivityScope scope(&context_.clock, Activity::forward);
   const bool has_optimizer = state_.optimizer != nullptr;
   if (has_optimizer && begins_window) state_.optimizer->zero_grad();
   at::Tensor loss;
   {
-    const AutocastScope autocast(info_.precision, state_.log.device());
+    const AutocastScope autocast(context_.placement.precision, state_.log.device());
     loss = state_.model->training_step(batch);
   }
   if (!has_optimizer) state_.require_optimizer().zero_grad();  // what an earlier user of the model has left
@@ -38,7 +38,7 @@ at::Tensor EagerGradients::seed(const at::Tensor& loss, double factor) {
 }
 
 void EagerGradients::backward(const at::Tensor& loss, double factor) {
-  const ActivityScope scope(info_.clock.get(), Activity::backward);
+  const ActivityScope scope(&context_.clock, Activity::backward);
   if (factor == 1 && !state_.scaler) return loss.backward();
   loss.backward(seed(loss, factor));
 }

@@ -1,16 +1,28 @@
 #pragma once
 
-#include "training/batch_gradients.h"
-#include "training/train_state.h"
-#include "training/trainer_info.h"
+#include <ATen/core/Tensor.h>
+
+#include "kindling/tensors/batch.h"
+#include "training/state/training_context.h"
 
 namespace kindling {
 
-// As LibTorch runs them, operator by operator.
+// Forward and backward of a batch.
+class BatchGradients {
+ public:
+  virtual ~BatchGradients() = default;
+  // Adds the gradients of the batch's loss, times `factor`, to those of the parameters; at the beginning of a
+  // window there are none. Returns the loss. What the model logs is marked in the run's log. The loss and the
+  // marks are valid until the next call. Throws Error for a loss that is no scalar.
+  virtual at::Tensor compute(const Batch& batch, bool begins_window, double factor) = 0;
+  // No batch follows for now.
+  virtual void end_epoch() {}
+};
+
+// Forward and backward as LibTorch runs them, operator by operator.
 class EagerGradients : public BatchGradients {
  public:
-  // Both outlive it.
-  EagerGradients(TrainState& state, TrainerInfo& info) : state_(state), info_(info) {}
+  explicit EagerGradients(TrainingContext& context) : context_(context), state_(context.state) {}
 
   at::Tensor compute(const Batch& batch, bool begins_window, double factor) override {
     const at::Tensor loss = forward(batch, begins_window);
@@ -20,14 +32,15 @@ class EagerGradients : public BatchGradients {
 
   at::Tensor forward(const Batch& batch, bool begins_window);
   void backward(const at::Tensor& loss, double factor);
-  // What the gradient of the loss begins with, of its shape and type: the factor, and a scaler's scale.
+  // Returns the gradient of the loss that backward starts from, of its shape and type: the factor times a
+  // scaler's scale.
   at::Tensor seed(const at::Tensor& loss, double factor);
 
  private:
   void require_scalar(const at::Tensor& loss) const;
 
+  TrainingContext& context_;
   TrainState& state_;
-  TrainerInfo& info_;
   at::Tensor seed_;  // without a scaler
   double seed_factor_ = 0;
 };

@@ -1,15 +1,17 @@
-#include "training/manual_step.h"
+#include "training/step/manual_step.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/maximum.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "kindling/base/error.h"
-#include "training/batch_norm_of_all.h"
-#include "training/named_optimizers.h"
+#include "kindling/base/log.h"
+#include "nn/named_optimizers.h"
+#include "training/parallel/sync_batch_norm.h"
 
 namespace kindling {
 namespace {
@@ -39,7 +41,28 @@ void require_one_number(const at::Tensor& number, const std::string& place, cons
                .remedy = "detach what others learn from, and not what this one does"});
 }
 
+// The column of the log with the learning rate of each of an optimizer's updates.
+std::string rate_column(std::string_view name) { return "lr_" + std::string(name); }
+
+bool has_values(const EpochLog& log, std::optional<std::size_t> column) {
+  for (std::int64_t row = 0; column && row < log.num_rows(); ++row)
+    if (log.value(row, *column)) return true;
+  return false;
+}
+
 }  // namespace
+
+void warn_unused_optimizers(const TrainState& state) {
+  if (dynamic_cast<const ManualModule*>(state.model.get()) == nullptr) return;
+  std::set<std::string> unused;
+  for (const auto& [name, optimizer] : state.optimizers)
+    if (!has_values(state.log, state.log.find_column(rate_column(name), EpochLog::Kind::step_only)))
+      unused.insert(name);
+  if (unused.size() == state.optimizers.size())
+    log_warning(state.model->name() + "::training_step has run no update(optimizer, loss) in this epoch");
+  else if (!unused.empty())
+    log_warning("no update has been run in this epoch of " + list_of_names(unused));
+}
 
 void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::Tensor& seed,
                  bool retain_graph) {
@@ -50,26 +73,26 @@ void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::T
     loss.backward(seed, retain_graph, /*create_graph=*/false, learning);
 }
 
-ManualStep::ManualStep(TrainState& state, TrainerInfo& info, const TrainerOptions& options,
-                       const Callbacks& callbacks)
-    : state_(state),
-      info_(info),
-      group_of_norms_(options.sync_batchnorm ? options.process_group : nullptr),
-      update_(state, info, options, callbacks) {
+ManualStep::ManualStep(TrainingContext& context)
+    : context_(context),
+      state_(context.state),
+      group_of_norms_(context.options.sync_batchnorm ? context.options.process_group : nullptr),
+      update_(context, /*capture=*/nullptr) {
+  const TrainerOptions& options = context.options;
   if (options.optimizer)
     throw ConfigError({.place = "optimizer",
-                       .found = "one is given, and " + state.model->name() + " has several of its own",
+                       .found = "one is given, and " + state_.model->name() + " has several of its own",
                        .wanted = "those of its configure_named_optimizers()",
                        .remedy = "give their options to the model"});
   if (options.gradient_shards > 1)
     throw ConfigError({.place = "gradient_shards",
-                       .found = std::to_string(options.gradient_shards) + ", and " + state.model->name() +
+                       .found = std::to_string(options.gradient_shards) + ", and " + state_.model->name() +
                                 " runs its updates itself",
                        .wanted = "1"});
   if (options.accumulate_grad_batches > 1)
     throw ConfigError({.place = "accumulate_grad_batches",
                        .found = std::to_string(options.accumulate_grad_batches) + ", and " +
-                                state.model->name() + " runs its updates itself",
+                                state_.model->name() + " runs its updates itself",
                        .wanted = "1",
                        .remedy = "call update() for every n-th batch"});
   state_.log.column("train_loss");  // comes first in records
@@ -77,27 +100,27 @@ ManualStep::ManualStep(TrainState& state, TrainerInfo& info, const TrainerOption
 
 void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
-  left_out_.reset();
+  skipped_.reset();
   found_inf_.reset();
-  num_counted_ = batch.num_counted();
+  num_counted_ = batch.num_valid();
   const at::Tensor loss = training_step(batch);
   require_one_number(loss, state_.model->name() + "::training_step", "the number to show as train_loss");
   state_.log.mark(state_.log.column("train_loss"), loss);
-  if (!batch.counts()) state_.log.drop_weighed();  // before sums are settled
+  if (!batch.is_valid()) state_.log.drop_weighed();  // before sums are settled
   end_step();
-  const ActivityScope scope(info_.clock.get(), Activity::log);
+  const ActivityScope scope(&context_.clock, Activity::log);
   const Progress& at = state_.progress;
   state_.log.append({.global_step = at.global_step + 1,
                      .batch = at.batch,
                      .lr = state_.lr(),
-                     .weight = static_cast<double>(batch.num_counted())});
+                     .weight = static_cast<double>(batch.num_valid())});
 }
 
 at::Tensor ManualStep::training_step(const Batch& batch) {
-  const ActivityScope scope(info_.clock.get(), Activity::forward);
-  const UpdatesScope updates(info_, *this);
-  const AutocastScope autocast(info_.precision, state_.log.device());
-  const BatchNormOfAll::Scope norms({.group = group_of_norms_,
+  const ActivityScope scope(&context_.clock, Activity::forward);
+  const UpdatesScope updates(context_, *this);
+  const AutocastScope autocast(context_.placement.precision, state_.log.device());
+  const SyncBatchNorm::Scope norms({.group = group_of_norms_,
                                      .counts = num_counted_ > 0,
                                      .scale = static_cast<double>(num_counted_)});
   return state_.model->training_step(batch);
@@ -114,33 +137,32 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   at::Tensor seed;
   if (state_.scaler) seed = state_.scaler->scale().to(loss.scalar_type()).view(loss.sizes());
   {
-    const ActivityScope scope(info_.clock.get(), Activity::backward);
+    const ActivityScope scope(&context_.clock, Activity::backward);
     backward_to(optimizer, loss, seed, retain_graph);
   }
   if (optimizer.gradients().empty()) refuse_without_gradients(optimizer, place);
-  const ActivityScope scope(info_.clock.get(), Activity::update);
+  const ActivityScope scope(&context_.clock, Activity::update);
   const double num_samples = static_cast<double>(num_counted_);
-  update_.run(optimizer, {{&loss, 1}, {.scale = num_samples, .num_samples = num_samples}},
-              "grad_norm_" + text,
+  update_.run(optimizer, name, {{&loss, 1}, {.scale = num_samples, .num_samples = num_samples}},
               /*closure=*/nullptr);
   state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
-  note_left_out();
+  note_skipped();
 }
 
-void ManualStep::note_left_out() {
+void ManualStep::note_skipped() {
   update_.guard().mark_diverged(state_.log);
   if (state_.scaler) found_inf_ = either(found_inf_, state_.scaler->found_inf());
-  const auto latest = update_.guard().left_out(update_.scaler());
+  const auto latest = update_.guard().skipped(update_.scaler());
   if (!latest) return;
-  if (!left_out_) left_out_.emplace();
-  left_out_->number = std::max(left_out_->number, latest->number);
-  if (latest->on_device.defined()) left_out_->on_device = either(left_out_->on_device, latest->on_device);
+  if (!skipped_) skipped_.emplace();
+  skipped_->number = std::max(skipped_->number, latest->number);
+  if (latest->on_device.defined()) skipped_->on_device = either(skipped_->on_device, latest->on_device);
 }
 
 void ManualStep::end_step() {
-  if (left_out_)
-    NonfiniteGuard::mark_left_out(state_.log, *left_out_);
-  else if (update_.guard().leaves_out(update_.scaler()))
+  if (skipped_)
+    NonfiniteGuard::mark_skipped(state_.log, *skipped_);
+  else if (update_.guard().may_skip(update_.scaler()))
     state_.log.settle({});  // a batch without an update is not left out with a later one
   if (found_inf_.defined()) state_.scaler->adjust(found_inf_);
 }

@@ -5,8 +5,8 @@
 
 #include "kindling/nn/manual_module.h"
 #include "nn/manual_updates.h"
-#include "training/optimizer_update.h"
-#include "training/step.h"
+#include "training/step/optimizer_update.h"
+#include "training/step/step.h"
 
 namespace kindling {
 
@@ -15,11 +15,14 @@ namespace kindling {
 void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::Tensor& seed,
                  bool retain_graph);
 
+// At the end of an epoch, with its log on the host: logs which optimizers of a ManualModule have run no update.
+void warn_unused_optimizers(const TrainState& state);
+
 // The step of a ManualModule: its training_step runs the updates.
 class ManualStep : public Step, private ManualUpdates {
  public:
-  // All references outlive the step. Throws ConfigError for options that such a model cannot have.
-  ManualStep(TrainState& state, TrainerInfo& info, const TrainerOptions& options, const Callbacks& callbacks);
+  // The context outlives the step. Throws ConfigError for options that such a model cannot have.
+  explicit ManualStep(TrainingContext& context);
 
   void run(const Batch& batch, bool ends_window) override;
   void end_window() override {}  // each batch is a step
@@ -27,15 +30,15 @@ class ManualStep : public Step, private ManualUpdates {
  private:
   void update(std::string_view name, const at::Tensor& loss, bool retain_graph) override;
   at::Tensor training_step(const Batch& batch);
-  void note_left_out();
+  void note_skipped();
   void end_step();
 
+  TrainingContext& context_;
   TrainState& state_;
-  TrainerInfo& info_;
   const std::shared_ptr<ProcessGroup> group_of_norms_;  // nullptr: batch norm is each process's own
   OptimizerUpdate update_;
   // Of the updates of the step under way.
-  std::optional<NonfiniteGuard::LeftOut> left_out_;
+  std::optional<NonfiniteGuard::Skipped> skipped_;
   at::Tensor found_inf_;  // by the scaler
   std::int64_t num_counted_ = 0;
 };

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/training/trainer.h"
-#include "training/held_memory.h"
-#include "training/kept_model.h"
-#include "training/libtorch_errors.h"
-#include "training/trial_fit.h"
+#include "training/tuner/memory_reservation.h"
+#include "training/tuner/trial_fit.h"
 
 namespace kindling {
 namespace {
@@ -112,8 +111,8 @@ BatchSizeFinderResult find_batch_size(const TrainerOptions& trainer, const std::
     trial.limit_val_batches =
         std::min(trainer.limit_val_batches.value_or(options.steps_per_trial), options.steps_per_trial);
     trial.callbacks = {std::make_shared<StopElsewhere>(stop)};
-    const KeptModel kept(*model, trial_device(trial));
-    const HeldMemory margin(trial_device(trial), options.margin);
+    const TrialScope scope(*model, trial_device(trial));
+    const MemoryReservation margin(trial_device(trial), options.margin);
     BatchSizeFinderResult result;
     Search search(options, num_train_samples(data));
     for (std::int64_t i = 0; i < options.max_trials && search.next() > 0; ++i) {

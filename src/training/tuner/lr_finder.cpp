@@ -4,14 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/training/trainer.h"
 #include "tensors/state_fit.h"
-#include "training/kept_model.h"
-#include "training/libtorch_errors.h"
-#include "training/trial_fit.h"
+#include "training/tuner/trial_fit.h"
 
 namespace kindling {
 namespace {
@@ -149,7 +148,7 @@ LrFinderResult find_lr(const TrainerOptions& trainer, const std::shared_ptr<Modu
     trial.log_every_n_steps = 1;
     trial.callbacks = {sweep, std::make_shared<StopElsewhere>(stop)};
     trial.loggers = {sweep};
-    const KeptModel kept(*model, trial_device(trial));
+    const TrialScope scope(*model, trial_device(trial));
     Trainer(trial).fit(model, data);
     return sweep->result();
   });

@@ -1,4 +1,4 @@
-#include "training/held_memory.h"
+#include "training/tuner/memory_reservation.h"
 
 #include <ATen/ops/empty.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ double free_addresses() {
 
 }  // namespace
 
-HeldMemory::HeldMemory(Device device, double share) {
+MemoryReservation::MemoryReservation(Device device, double share) {
   if (device.is_cpu()) {
     hold_addresses(share);
     return;
@@ -34,11 +34,11 @@ HeldMemory::HeldMemory(Device device, double share) {
   if (bytes > 0) on_card_ = at::empty({bytes}, at::device(device).dtype(at::kByte));
 }
 
-HeldMemory::~HeldMemory() {
+MemoryReservation::~MemoryReservation() {
   if (addresses_ != nullptr) ::munmap(addresses_, num_addresses_);
 }
 
-void HeldMemory::hold_addresses(double share) {
+void MemoryReservation::hold_addresses(double share) {
   num_addresses_ = static_cast<std::size_t>(share * free_addresses());
   if (num_addresses_ == 0) return;
   void* const held = ::mmap(nullptr, num_addresses_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

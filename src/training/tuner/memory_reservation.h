@@ -10,12 +10,12 @@ namespace kindling {
 
 // While it lives, a share of the memory that was free is not: of a card, or of the addresses that the process
 // may have (ulimit -v). Where these have no limit, nothing is held of the host's.
-class HeldMemory {
+class MemoryReservation {
  public:
-  HeldMemory(Device device, double share);
-  ~HeldMemory();
-  HeldMemory(const HeldMemory&) = delete;
-  HeldMemory& operator=(const HeldMemory&) = delete;
+  MemoryReservation(Device device, double share);
+  ~MemoryReservation();
+  MemoryReservation(const MemoryReservation&) = delete;
+  MemoryReservation& operator=(const MemoryReservation&) = delete;
 
  private:
   void hold_addresses(double share);

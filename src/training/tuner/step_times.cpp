@@ -7,13 +7,12 @@
 #include <optional>
 #include <utility>
 
+#include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/trainer.h"
-#include "training/kept_model.h"
-#include "training/libtorch_errors.h"
-#include "training/trainer_impl.h"
-#include "training/trial_fit.h"
+#include "training/loop/trainer_impl.h"
+#include "training/tuner/trial_fit.h"
 
 namespace kindling {
 // A member of a class that others name cannot be of a type without a name outside.
@@ -59,16 +58,16 @@ class StepWatch : public Callback {
   explicit StepWatch(const StepTimesOptions& options) : options_(options) {}
 
   void on_fit_start(Trainer& trainer, Module&) override {
-    trainer.impl_->info->clock = std::make_unique<EpochClock>();
+    trainer.impl_->context->clock.start();
   }
 
   void on_train_batch_end(Trainer& trainer, Module&) override {
     Trainer::Impl& training = *trainer.impl_;
-    if (training.state.accumulated_batches > 0) return;
-    const std::int64_t step = training.state.progress.global_step;
+    if (training.context->state.accumulated_batches > 0) return;
+    const std::int64_t step = training.context->state.progress.global_step;
     if (step == options_.warm_up_steps) {
       start_ = now_on(trainer.device());
-      training.info->clock->restart();
+      clock_start_ = training.context->clock.spent();
     } else if (step == options_.warm_up_steps + options_.steps) {
       finish(training);
     }
@@ -78,9 +77,9 @@ class StepWatch : public Callback {
 
  private:
   void finish(Trainer::Impl& training) {
-    const auto shares = training.info->clock->shares();
+    const auto shares = training.context->clock.fractions_since(clock_start_);
     const auto share = [&](Activity part) { return shares[static_cast<std::size_t>(part)]; };
-    const StepInstant end = now_on(training.info->device());
+    const StepInstant end = now_on(training.context->device());
     const auto steps = static_cast<double>(options_.steps);
     times_ = {.seconds = std::chrono::duration<double>(end.wall - start_.wall).count() / steps,
               .cpu_seconds = (end.cpu_seconds - start_.cpu_seconds) / steps,
@@ -89,12 +88,13 @@ class StepWatch : public Callback {
               .update = share(Activity::update),
               .log = share(Activity::log),
               .rest = share(Activity::other) + share(Activity::validation),
-              .why_not_recorded = training.info->why_not_recorded,
-              .last_step = last_row_of(training.state.log)};
+              .why_not_recorded = training.context->capture.reason,
+              .last_step = last_row_of(training.context->state.log)};
   }
 
   StepTimesOptions options_;
   StepInstant start_;
+  EpochClock::Times clock_start_{};
   std::optional<StepTimes> times_;
 };
 
@@ -108,7 +108,7 @@ StepTimes measure_steps(const TrainerOptions& trainer, const std::shared_ptr<Mod
     trial.log_every_n_steps = trainer.log_every_n_steps;
     trial.profile = false;
     trial.callbacks = {watch};
-    const KeptModel kept(*model, trial_device(trial));
+    const TrialScope scope(*model, trial_device(trial));
     const FitResult result = Trainer(trial).fit(model, data);
     if (!watch->times())
       throw Error({.place = "measure_steps",

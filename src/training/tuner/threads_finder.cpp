@@ -5,11 +5,10 @@
 #include <limits>
 #include <utility>
 
+#include "device/libtorch_errors.h"
 #include "device/operator_threads.h"
 #include "kindling/training/trainer.h"
-#include "training/kept_model.h"
-#include "training/libtorch_errors.h"
-#include "training/trial_fit.h"
+#include "training/tuner/trial_fit.h"
 
 namespace kindling {
 namespace {
@@ -52,8 +51,8 @@ ThreadsFinderResult find_num_threads(const TrainerOptions& trainer, const std::s
     const int all = at::get_num_threads();
     const ThreadsFinderResult nothing{.num_threads = all};
     TrainerOptions trial = trial_options(trainer, kSteps);
-    if (all == 1 || !trial_device(trial).is_cpu() || !model->static_step()) return nothing;
-    const KeptModel kept(*model, trial_device(trial));
+    if (all == 1 || !trial_device(trial).is_cpu() || !model->has_static_graph()) return nothing;
+    const TrialScope scope(*model, trial_device(trial));
     const OperatorThreads threads(all);
     std::vector<ThreadsFinderResult::Trial> trials{{.num_threads = 1}, {.num_threads = all}};
     double slowest = 0;

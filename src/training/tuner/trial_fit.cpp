@@ -1,25 +1,21 @@
-#include "training/trial_fit.h"
+#include "training/tuner/trial_fit.h"
 
 #include <utility>
 
+#include "config/copy_options.h"
 #include "kindling/training/trainer.h"
 
 namespace kindling {
 
 TrainerOptions trial_options(TrainerOptions of_training, std::int64_t num_steps) {
-  const TrainerOptions plain;
   TrainerOptions options = std::move(of_training);
-  options.max_epochs.reset();
+  copy_options_if(options, TrainerOptions(), [](const OptionPolicy& policy) {
+    return policy.in_trials == OptionPolicy::InTrials::reset;
+  });
   options.max_steps = num_steps;
-  options.max_time.clear();
-  options.min_epochs = options.min_steps = 0;
   // The training itself says what cards it does not find.
   if (!options.require_gpus) options.num_gpus = trial_device(options).is_cpu() ? 0 : 1;
-  options.fast_dev_run = false;
   options.limit_val_batches = options.num_sanity_val_steps = 0;
-  options.val_check_interval = plain.val_check_interval;
-  options.check_val_every_n_epoch = plain.check_val_every_n_epoch;
-  options.log_every_n_steps = 0;
   options.on_nonfinite = "ignore";
   options.nonfinite_dir.clear();
   options.schedule = {};
@@ -32,6 +28,15 @@ Device trial_device(const TrainerOptions& options) {
   const auto cards = first_gpus(options.num_gpus);
   return cards.empty() ? cpu() : cards.front();
 }
+
+TrialScope::TrialScope(Module& model, Device device)
+    : model_(model),
+      board_(std::exchange(model.board(), ProgressBoard(model.board().options()))),
+      state_(model, ScopedModelState::Extent::everything),
+      trainer_(model, model.trainer()),
+      random_state_(device) {}
+
+TrialScope::~TrialScope() { model_.board() = std::move(board_); }
 
 void StopElsewhere::on_train_batch_end(Trainer& trainer, Module&) {
   if (stop_.stop_requested()) trainer.request_stop();

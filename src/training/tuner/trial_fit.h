@@ -3,12 +3,15 @@
 #include <cstdint>
 #include <memory>
 
+#include "device/random_state.h"
 #include "kindling/data/data_module.h"
 #include "kindling/device/device.h"
+#include "kindling/metrics/progress_board.h"
 #include "kindling/nn/module.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/stop_token.h"
 #include "kindling/training/trainer_options.h"
+#include "nn/scoped_model_state.h"
 
 namespace kindling {
 
@@ -18,6 +21,24 @@ TrainerOptions trial_options(TrainerOptions of_training, std::int64_t num_steps)
 
 // Where such a training takes place.
 Device trial_device(const TrainerOptions& options);
+
+// Restores a model, its trainer and its board, and the random state, when it is destroyed: meanwhile the
+// model may be trained on `device`.
+class TrialScope {
+ public:
+  // `model` outlives it.
+  TrialScope(Module& model, Device device);
+  ~TrialScope();
+  TrialScope(const TrialScope&) = delete;
+  TrialScope& operator=(const TrialScope&) = delete;
+
+ private:
+  Module& model_;
+  ProgressBoard board_;
+  const ScopedModelState state_;
+  const ScopedTrainer trainer_;
+  const RandomStateGuard random_state_;
+};
 
 // Passes a stop that is requested elsewhere on to its trainer.
 class StopElsewhere : public Callback {

@@ -1,0 +1,448 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/result_type.h>
+
+#include <cmath>
+#include <numbers>
+#include <string_view>
+
+#include "interop/onnx/onnx_operators.h"
+
+// Operators that compute each value of their result from one value of each operand.
+namespace kindling {
+namespace {
+
+std::string self_of(OnnxCall& call) { return call.operand("self", call.result_type()); }
+std::string other_of(OnnxCall& call) { return call.operand("other", call.result_type()); }
+
+// As LibTorch promotes: numbers, and tensors without dimensions, decide only between kinds of numbers.
+at::ScalarType promoted_type(const OnnxCall& call, const std::vector<std::string>& arguments) {
+  const auto stand_in = [&](const std::string& name) {
+    if (call.is_tensor(name))
+      return at::empty(std::vector<std::int64_t>(static_cast<std::size_t>(call.rank(name)), 0),
+                       at::dtype(call.type_of(name)));
+    const auto& value = call.argument(name).value;
+    const auto* computed = std::get_if<NumberName>(&value);
+    const bool is_real = computed != nullptr ? computed->kind == NumberName::Kind::floating
+                                             : std::holds_alternative<double>(value);
+    at::Tensor number = at::empty({}, at::dtype(std::holds_alternative<bool>(value) ? at::kBool
+                                                : is_real                           ? at::kDouble
+                                                                                    : at::kLong));
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return number;
+  };
+  at::Tensor first = stand_in(arguments.at(0));
+  if (arguments.size() == 1) return first.scalar_type();
+  return at::result_type(first, stand_in(arguments[1]));
+}
+
+// --- operators that are one of ONNX's ---
+
+enum class OperandTypes {
+  result,     // all operands are converted to the result's dtype
+  booleans,   // to bool
+  promoted,   // to the dtype in which PyTorch compares them
+  condition,  // the first to bool, the others to the result's dtype
+};
+
+// One line of the table: the ONNX operator, with the same operands, that computes what some operators of ATen
+// do, and the simple variants of that.
+struct PointwiseRow {
+  std::vector<std::string> operators{};  // "add.Tensor"
+  const char* type = "";                 // of ONNX
+  std::vector<std::string> operands{"self"};
+  OperandTypes types = OperandTypes::result;
+  const char* type_of_booleans = nullptr;  // the ONNX operator for a result of booleans, if it is another one
+  bool is_negated = false;                 // Not is applied to the result
+  double factor = 1;                       // the result is multiplied by this
+  const char* alpha = nullptr;             // the argument, a number, that is ONNX's attribute alpha
+};
+
+std::vector<std::string> operands_of(OnnxCall& call, const PointwiseRow& row) {
+  at::ScalarType type = row.types == OperandTypes::booleans   ? at::kBool
+                        : row.types == OperandTypes::promoted ? promoted_type(call, row.operands)
+                                                              : call.result_type();
+  // ONNX does not order booleans.
+  if (row.types == OperandTypes::promoted && type == at::kBool && std::string_view(row.type) != "Equal")
+    type = at::kInt;
+  std::vector<std::string> operands;
+  for (const std::string& name : row.operands) {
+    const bool is_condition = row.types == OperandTypes::condition && operands.empty();
+    operands.push_back(call.operand(name, is_condition ? at::kBool : type));
+  }
+  return operands;
+}
+
+void add_row(OnnxCall& call, const PointwiseRow& row) {
+  const bool is_boolean = row.type_of_booleans != nullptr && call.result_type() == at::kBool;
+  std::vector<OnnxAttribute> attributes;
+  if (row.alpha != nullptr) attributes.push_back({"alpha", call.real(row.alpha)});
+  std::string result =
+      call.add(is_boolean ? row.type_of_booleans : row.type, operands_of(call, row), attributes);
+  if (row.is_negated) result = call.add("Not", {result});
+  if (row.factor != 1) result = call.add("Mul", {result, call.scalar(row.factor, call.result_type())});
+  call.set_result(result);
+}
+
+const std::vector<PointwiseRow>& pointwise_rows() {
+  static const std::vector<std::string> both{"self", "other"};
+  static const std::vector<PointwiseRow> rows{
+      {.operators = {"relu"}, .type = "Relu"},
+      {.operators = {"sigmoid"}, .type = "Sigmoid"},
+      {.operators = {"tanh"}, .type = "Tanh"},
+      {.operators = {"selu"}, .type = "Selu"},
+      {.operators = {"mish"}, .type = "Mish"},
+      {.operators = {"hardswish"}, .type = "HardSwish"},
+      {.operators = {"celu"}, .type = "Celu", .alpha = "alpha"},
+      {.operators = {"leaky_relu"}, .type = "LeakyRelu", .alpha = "negative_slope"},
+
+      {.operators = {"exp"}, .type = "Exp"},
+      {.operators = {"log"}, .type = "Log"},
+      {.operators = {"log2"}, .type = "Log", .factor = 1 / std::numbers::ln2},
+      {.operators = {"log10"}, .type = "Log", .factor = 1 / std::numbers::ln10},
+      {.operators = {"sqrt"}, .type = "Sqrt"},
+      {.operators = {"abs"}, .type = "Abs"},
+      {.operators = {"neg"}, .type = "Neg"},
+      {.operators = {"erf"}, .type = "Erf"},
+      {.operators = {"sin"}, .type = "Sin"},
+      {.operators = {"cos"}, .type = "Cos"},
+      {.operators = {"tan"}, .type = "Tan"},
+      {.operators = {"asin"}, .type = "Asin"},
+      {.operators = {"acos"}, .type = "Acos"},
+      {.operators = {"atan"}, .type = "Atan"},
+      {.operators = {"sinh"}, .type = "Sinh"},
+      {.operators = {"cosh"}, .type = "Cosh"},
+      {.operators = {"floor"}, .type = "Floor"},
+      {.operators = {"ceil"}, .type = "Ceil"},
+      {.operators = {"round"}, .type = "Round"},
+      {.operators = {"sign"}, .type = "Sign"},
+      {.operators = {"reciprocal"}, .type = "Reciprocal"},
+      {.operators = {"mul.Tensor", "mul.Scalar"}, .type = "Mul", .operands = both, .type_of_booleans = "And"},
+      {.operators = {"maximum", "max.other"}, .type = "Max", .operands = both},
+      {.operators = {"minimum", "min.other"}, .type = "Min", .operands = both},
+
+      {.operators = {"eq.Tensor", "eq.Scalar"},
+       .type = "Equal",
+       .operands = both,
+       .types = OperandTypes::promoted},
+      {.operators = {"ne.Tensor", "ne.Scalar"},
+       .type = "Equal",
+       .operands = both,
+       .types = OperandTypes::promoted,
+       .is_negated = true},
+      {.operators = {"lt.Tensor", "lt.Scalar"},
+       .type = "Less",
+       .operands = both,
+       .types = OperandTypes::promoted},
+      {.operators = {"le.Tensor", "le.Scalar"},
+       .type = "LessOrEqual",
+       .operands = both,
+       .types = OperandTypes::promoted},
+      {.operators = {"gt.Tensor", "gt.Scalar"},
+       .type = "Greater",
+       .operands = both,
+       .types = OperandTypes::promoted},
+      {.operators = {"ge.Tensor", "ge.Scalar"},
+       .type = "GreaterOrEqual",
+       .operands = both,
+       .types = OperandTypes::promoted},
+      {.operators = {"logical_not"}, .type = "Not", .types = OperandTypes::booleans},
+      {.operators = {"logical_and"}, .type = "And", .operands = both, .types = OperandTypes::booleans},
+      {.operators = {"logical_or"}, .type = "Or", .operands = both, .types = OperandTypes::booleans},
+      {.operators = {"logical_xor"}, .type = "Xor", .operands = both, .types = OperandTypes::booleans},
+      {.operators = {"bitwise_not"}, .type = "BitwiseNot", .type_of_booleans = "Not"},
+      {.operators = {"bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar"},
+       .type = "BitwiseAnd",
+       .operands = both,
+       .type_of_booleans = "And"},
+      {.operators = {"bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar"},
+       .type = "BitwiseOr",
+       .operands = both,
+       .type_of_booleans = "Or"},
+      {.operators = {"bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar"},
+       .type = "BitwiseXor",
+       .operands = both,
+       .type_of_booleans = "Xor"},
+      {.operators = {"where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar"},
+       .type = "Where",
+       .operands = {"condition", "self", "other"},
+       .types = OperandTypes::condition},
+      {.operators = {"masked_fill.Scalar", "masked_fill.Tensor"},
+       .type = "Where",
+       .operands = {"mask", "value", "self"},
+       .types = OperandTypes::condition},
+  };
+  return rows;
+}
+
+// --- activations ---
+
+std::string times(OnnxCall& call, const std::string& value, double factor) {
+  return factor == 1 ? value : call.add("Mul", {value, call.scalar(factor, call.result_type())});
+}
+
+void silu(OnnxCall& call) {
+  const std::string x = self_of(call);
+  call.set_result(call.add("Mul", {x, call.add("Sigmoid", {x})}));
+}
+
+void gelu(OnnxCall& call) {
+  call.set_result(call.add("Gelu", {self_of(call)}, {{"approximate", call.text("approximate")}}));
+}
+
+// scale * (max(0, x) + min(0, alpha * (exp(input_scale * x) - 1)))
+void elu(OnnxCall& call) {
+  const double scale = call.real("scale");
+  if (call.real("input_scale") != 1) call.refuse("its input_scale is not 1");
+  call.set_result(times(call, call.add("Elu", {self_of(call)}, {{"alpha", call.real("alpha")}}), scale));
+}
+
+// One slope, or one for each channel, which is the second dimension.
+void prelu(OnnxCall& call) {
+  std::string slope = call.tensor("weight");
+  const std::int64_t rank = call.rank("self");
+  if (rank > 2) {
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(rank) - 1, 1);
+    sizes[0] = -1;
+    slope = call.reshaped(slope, sizes);
+  }
+  call.set_result(call.add("PRelu", {self_of(call), slope}));
+}
+
+void hardtanh(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  call.set_result(call.add("Clip", {self_of(call), call.scalar(call.real("min_val"), type),
+                                    call.scalar(call.real("max_val"), type)}));
+}
+
+void relu6(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  call.set_result(call.add("Clip", {self_of(call), call.scalar(0, type), call.scalar(6, type)}));
+}
+
+void hardsigmoid(OnnxCall& call) {
+  call.set_result(call.add("HardSigmoid", {self_of(call)}, {{"alpha", 1.0 / 6}, {"beta", 0.5}}));
+}
+
+// log(1 + exp(beta * x)) / beta, and x where beta * x is over the threshold.
+void softplus(OnnxCall& call) {
+  const double beta = call.real("beta");
+  const std::string x = self_of(call), scaled = times(call, x, beta);
+  const std::string soft = times(call, call.add("Softplus", {scaled}), 1 / beta);
+  const std::string limit = call.scalar(call.real("threshold"), call.result_type());
+  call.set_result(call.add("Where", {call.add("Greater", {scaled, limit}), x, soft}));
+}
+
+void log_sigmoid(OnnxCall& call) {
+  const std::string x = self_of(call);
+  call.set_result(call.add("Neg", {call.add("Softplus", {call.add("Neg", {x})})}));
+}
+
+void threshold(OnnxCall& call) {
+  const std::string x = self_of(call);
+  const at::ScalarType type = call.result_type();
+  const std::string is_over = call.add("Greater", {x, call.scalar(call.real("threshold"), type)});
+  call.set_result(call.add("Where", {is_over, x, call.scalar(call.real("value"), type)}));
+}
+
+void softshrink(OnnxCall& call) {
+  const double lambda = call.real("lambd");
+  call.set_result(call.add("Shrink", {self_of(call)}, {{"lambd", lambda}, {"bias", lambda}}));
+}
+
+void hardshrink(OnnxCall& call) {
+  const std::string x = self_of(call);
+  const at::ScalarType type = call.result_type();
+  const std::string is_over =
+      call.add("Greater", {call.add("Abs", {x}), call.scalar(call.real("lambd"), type)});
+  call.set_result(call.add("Where", {is_over, x, call.scalar(0, type)}));
+}
+
+void glu(OnnxCall& call) {
+  const std::int64_t dim = call.dim("dim", call.rank("self"));
+  const auto halves = call.graph().add_all("Split", {self_of(call)}, {{"axis", dim}, {"num_outputs", 2}}, 2);
+  call.set_result(call.add("Mul", {halves[0], call.add("Sigmoid", {halves[1]})}));
+}
+
+// --- arithmetic ---
+
+// A factor of an argument, mostly 1.
+std::string scaled_tensors(OnnxCall& call, const std::string& value, const char* factor) {
+  if (call.real(factor) == 1) return value;
+  return call.add("Mul", {value, call.operand(factor, call.result_type())});
+}
+
+void add_or_tensors(OnnxCall& call) {  // of booleans a sum is "or"
+  if (call.result_type() == at::kBool)
+    return call.set_result(call.add("Or", {self_of(call), other_of(call)}));
+  call.set_result(call.add("Add", {self_of(call), scaled_tensors(call, other_of(call), "alpha")}));
+}
+
+void subtract_tensors(OnnxCall& call) {
+  call.set_result(call.add("Sub", {self_of(call), scaled_tensors(call, other_of(call), "alpha")}));
+}
+
+void subtract_from_tensors(OnnxCall& call) {
+  call.set_result(call.add("Sub", {other_of(call), scaled_tensors(call, self_of(call), "alpha")}));
+}
+
+// Towards minus infinity; ONNX's Mod has the sign of the divisor, as PyTorch's remainder.
+std::string floor_divided(OnnxCall& call, const std::string& a, const std::string& b, at::ScalarType type) {
+  if (at::isFloatingType(type)) return call.add("Floor", {call.add("Div", {a, b})});
+  return call.add("Div", {call.add("Sub", {a, call.add("Mod", {a, b})}), b});
+}
+
+std::string truncated(OnnxCall& call, const std::string& x) {
+  return call.add("Mul", {call.add("Sign", {x}), call.add("Floor", {call.add("Abs", {x})})});
+}
+
+void divide_tensors(OnnxCall& call) {
+  const std::string a = self_of(call), b = other_of(call);
+  const at::ScalarType type = call.result_type();
+  const std::string mode = call.has("rounding_mode") ? call.text("rounding_mode") : "";
+  if (mode == "floor") return call.set_result(floor_divided(call, a, b, type));
+  const std::string quotient = call.add("Div", {a, b});
+  call.set_result(mode == "trunc" && at::isFloatingType(type) ? truncated(call, quotient) : quotient);
+}
+
+void floor_divide_tensors(OnnxCall& call) {
+  call.set_result(floor_divided(call, self_of(call), other_of(call), call.result_type()));
+}
+
+void remainder_tensors(OnnxCall& call) {
+  const std::string a = self_of(call), b = other_of(call);
+  if (!at::isFloatingType(call.result_type())) return call.set_result(call.add("Mod", {a, b}));
+  call.set_result(call.add("Sub", {a, call.add("Mul", {call.add("Floor", {call.add("Div", {a, b})}), b})}));
+}
+
+void fmod_tensors(OnnxCall& call) {
+  call.set_result(call.add("Mod", {self_of(call), other_of(call)}, {{"fmod", 1}}));
+}
+
+void power_tensors(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string x = self_of(call);
+  const auto* number = std::get_if<std::int64_t>(&call.argument("exponent").value);
+  if (number != nullptr && *number == 2) return call.set_result(call.add("Mul", {x, x}));
+  call.set_result(call.add("Pow", {x, call.operand("exponent", type)}));
+}
+
+void square_tensors(OnnxCall& call) {
+  const std::string x = self_of(call);
+  call.set_result(call.add("Mul", {x, x}));
+}
+
+void rsqrt_tensors(OnnxCall& call) {
+  call.set_result(call.add("Reciprocal", {call.add("Sqrt", {self_of(call)})}));
+}
+
+void log1p_tensors(OnnxCall& call) {
+  call.set_result(call.add("Log", {call.add("Add", {self_of(call), call.scalar(1, call.result_type())})}));
+}
+
+void expm1_tensors(OnnxCall& call) {
+  call.set_result(call.add("Sub", {call.add("Exp", {self_of(call)}), call.scalar(1, call.result_type())}));
+}
+
+void exp2_tensors(OnnxCall& call) {
+  call.set_result(call.add("Pow", {call.scalar(2, call.result_type()), self_of(call)}));
+}
+
+void erfc_tensors(OnnxCall& call) {
+  call.set_result(call.add("Sub", {call.scalar(1, call.result_type()), call.add("Erf", {self_of(call)})}));
+}
+
+void truncate_tensors(OnnxCall& call) {
+  const std::string x = self_of(call);
+  call.set_result(at::isFloatingType(call.result_type()) ? truncated(call, x) : x);
+}
+
+// Bounds are numbers or tensors, and either may be none.
+void clamp_tensors(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  std::string x = self_of(call);
+  if (call.has("min")) x = call.add("Max", {x, call.operand("min", type)});
+  if (call.has("max")) x = call.add("Min", {x, call.operand("max", type)});
+  call.set_result(x);
+}
+
+void add_product(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string product = call.add("Mul", {call.operand("tensor1", type), call.operand("tensor2", type)});
+  call.set_result(call.add("Add", {self_of(call), scaled_tensors(call, product, "value")}));
+}
+
+void add_quotient(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string quotient =
+      call.add("Div", {call.operand("tensor1", type), call.operand("tensor2", type)});
+  call.set_result(call.add("Add", {self_of(call), scaled_tensors(call, quotient, "value")}));
+}
+
+void interpolate_between(OnnxCall& call) {
+  const at::ScalarType type = call.result_type();
+  const std::string x = self_of(call);
+  const std::string difference = call.add("Sub", {call.operand("end", type), x});
+  call.set_result(call.add("Add", {x, call.add("Mul", {call.operand("weight", type), difference})}));
+}
+
+void append_overloads(OnnxMappings& mappings, const std::string& name,
+                      const std::vector<std::string>& overloads, const OnnxMapping& mapping) {
+  for (const std::string& overload : overloads) mappings.emplace_back(name + "." + overload, mapping);
+}
+
+// --- tests of values ---
+
+OnnxMapping float_test(const char* type) {
+  return [type](OnnxCall& call) {
+    if (!at::isFloatingType(call.type_of("self"))) call.refuse("it is for floating-point tensors in ONNX");
+    call.set_result(call.add(type, {call.tensor("self")}));
+  };
+}
+
+}  // namespace
+
+OnnxMappings onnx_pointwise() {
+  OnnxMappings mappings{{"relu6", &relu6},
+                        {"silu", &silu},
+                        {"gelu", &gelu},
+                        {"elu", &elu},
+                        {"prelu", &prelu},
+                        {"hardtanh", &hardtanh},
+                        {"hardsigmoid", &hardsigmoid},
+                        {"softplus", &softplus},
+                        {"log_sigmoid", &log_sigmoid},
+                        {"threshold", &threshold},
+                        {"softshrink", &softshrink},
+                        {"hardshrink", &hardshrink},
+                        {"glu", &glu},
+                        {"log1p", &log1p_tensors},
+                        {"expm1", &expm1_tensors},
+                        {"exp2", &exp2_tensors},
+                        {"erfc", &erfc_tensors},
+                        {"rsqrt", &rsqrt_tensors},
+                        {"square", &square_tensors},
+                        {"trunc", &truncate_tensors},
+                        {"floor_divide", &floor_divide_tensors},
+                        {"clamp", &clamp_tensors},
+                        {"clamp.Tensor", &clamp_tensors},
+                        {"clamp_min", &clamp_tensors},
+                        {"clamp_max", &clamp_tensors},
+                        {"addcmul", &add_product},
+                        {"addcdiv", &add_quotient},
+                        {"isnan", float_test("IsNaN")},
+                        {"isinf", float_test("IsInf")}};
+  append_overloads(mappings, "add", {"Tensor", "Scalar"}, &add_or_tensors);
+  append_overloads(mappings, "sub", {"Tensor", "Scalar"}, &subtract_tensors);
+  append_overloads(mappings, "rsub", {"Tensor", "Scalar"}, &subtract_from_tensors);
+  append_overloads(mappings, "div", {"Tensor", "Scalar", "Tensor_mode", "Scalar_mode"}, &divide_tensors);
+  append_overloads(mappings, "remainder", {"Tensor", "Scalar"}, &remainder_tensors);
+  append_overloads(mappings, "fmod", {"Tensor", "Scalar"}, &fmod_tensors);
+  append_overloads(mappings, "pow", {"Tensor_Tensor", "Tensor_Scalar", "Scalar"}, &power_tensors);
+  append_overloads(mappings, "lerp", {"Tensor", "Scalar"}, &interpolate_between);
+  for (const PointwiseRow& row : pointwise_rows())
+    for (const std::string& name : row.operators)
+      mappings.emplace_back(name, [&row](OnnxCall& call) { add_row(call, row); });
+  return mappings;
+}
+
+}  // namespace kindling

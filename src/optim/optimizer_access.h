@@ -1,0 +1,22 @@
+#pragma once
+
+#include "kindling/optim/optimizer.h"
+
+namespace kindling {
+
+// What a captured update must know of an optimizer: where its state is, and its learning rates, which may be
+// tensors on the device. The only way past the optimizer's public functions.
+class OptimizerAccess {
+ public:
+  using LearningRate = Optimizer::LearningRate;
+
+  static std::vector<LearningRate>& rates(Optimizer& optimizer) { return optimizer.rates_; }  // of the groups
+  // Calls `visit` with each tensor of the state, undefined ones included.
+  template <class Visit>
+  static void for_each_state(const Optimizer& optimizer, const Visit& visit) {
+    for (const auto& state : optimizer.states_)
+      for (const at::Tensor& tensor : state.tensors) visit(tensor);
+  }
+};
+
+}  // namespace kindling

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "training/step/batch_gradients.h"
+#include "training/step/optimizer_update.h"
+
+namespace kindling {
+
+// Returns whether the steps of the context's model are captured and replayed, or why not, whatever they do.
+CaptureMode capture_mode(const TrainingContext& context);
+
+// Return what captures forward and backward, and the update. The context outlives them. Of the update nullptr
+// on the CPU, where nothing would be gained.
+std::unique_ptr<BatchGradients> capture_gradients(TrainingContext& context);
+std::unique_ptr<UpdateCapture> capture_update(TrainingContext& context);
+
+}  // namespace kindling

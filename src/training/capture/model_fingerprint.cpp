@@ -1,0 +1,173 @@
+#include "training/capture/model_fingerprint.h"
+
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/modules.h>
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_set>
+
+#include "kindling/nn/lazy_conv2d.h"
+#include "kindling/nn/lazy_linear.h"
+
+namespace kindling {
+namespace {
+
+using Tensors = torch::OrderedDict<std::string, at::Tensor>;
+using Children = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
+
+// A module gives copies of its lists only, which take longer than a small step. The language lets an explicit
+// instantiation name private members.
+const Tensors& parameters_of(const torch::nn::Module& module);
+const Tensors& buffers_of(const torch::nn::Module& module);
+const Children& children_of(const torch::nn::Module& module);
+template <auto parameters, auto buffers, auto children>
+struct ListsOfModules {
+  friend const Tensors& parameters_of(const torch::nn::Module& module) { return module.*parameters; }
+  friend const Tensors& buffers_of(const torch::nn::Module& module) { return module.*buffers; }
+  friend const Children& children_of(const torch::nn::Module& module) { return module.*children; }
+};
+template struct ListsOfModules<&torch::nn::Module::parameters_, &torch::nn::Module::buffers_,
+                               &torch::nn::Module::children_>;
+
+// Calls `visit` with the address of each parameter, buffer and child until it answers false.
+template <class Visit>
+bool visit_registered(const torch::nn::Module& module, Visit visit) {
+  for (const auto& item : parameters_of(module).items())
+    if (!visit(item.value().unsafeGetTensorImpl())) return false;
+  for (const auto& item : buffers_of(module).items())
+    if (!visit(item.value().unsafeGetTensorImpl())) return false;
+  for (const auto& item : children_of(module).items())
+    if (!visit(item.value().get())) return false;
+  return true;
+}
+
+// Calls `take` with each member of a `Layer` that holds a parameter or a buffer.
+template <class Layer, class Take>
+bool visit_members(const torch::nn::Module& module, Take take) {
+  const auto* const layer = dynamic_cast<const Layer*>(&module);
+  if (layer == nullptr) return false;
+  if constexpr (requires { layer->weight; }) take(layer->weight);
+  if constexpr (requires { layer->bias; }) take(layer->bias);
+  if constexpr (requires { layer->running_mean; }) {
+    take(layer->running_mean);
+    take(layer->running_var);
+    take(layer->num_batches_tracked);
+  }
+  if constexpr (requires { layer->weight_ih; }) {
+    take(layer->weight_ih);
+    take(layer->weight_hh);
+    take(layer->bias_ih);
+    take(layer->bias_hh);
+  }
+  if constexpr (requires { layer->in_proj_weight; })
+    for (const at::Tensor* member :
+         {&layer->in_proj_weight, &layer->in_proj_bias, &layer->bias_k, &layer->bias_v, &layer->q_proj_weight,
+          &layer->k_proj_weight, &layer->v_proj_weight})
+      take(*member);
+  if constexpr (requires { layer->pos_weight; }) take(layer->pos_weight);
+  return true;
+}
+
+template <class... Layers, class Take>
+void visit_members_of_one(const torch::nn::Module& module, Take take) {
+  (visit_members<Layers>(module, take) || ...);
+}
+
+bool is_plain(const at::Tensor& tensor) { return tensor.layout() == at::kStrided && tensor.has_storage(); }
+
+const void* data_of(const at::Tensor& tensor) { return is_plain(tensor) ? tensor.const_data_ptr() : nullptr; }
+
+bool has_hooks(const at::Tensor& tensor) {
+  return tensor.requires_grad() && (!torch::autograd::impl::hooks(tensor).empty() ||
+                                    torch::autograd::impl::post_acc_grad_hooks(tensor) != nullptr);
+}
+
+// Each tensor once, by however many names the model knows it.
+std::vector<at::Tensor> distinct(std::vector<at::Tensor> tensors) {
+  std::unordered_set<const c10::TensorImpl*> known;
+  std::erase_if(tensors,
+                [&](const at::Tensor& tensor) { return !known.insert(tensor.unsafeGetTensorImpl()).second; });
+  return tensors;
+}
+
+// A tensor may get another look at the memory that it has.
+std::uint64_t layout_of(const at::Tensor& tensor) {
+  auto hash = static_cast<std::uint64_t>(tensor.scalar_type());
+  if (tensor.layout() != at::kStrided) return hash;
+  const auto take = [&hash](std::int64_t number) {
+    hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15U;
+  };
+  for (const std::int64_t size : tensor.sizes()) take(size);
+  for (const std::int64_t stride : tensor.strides()) take(stride);
+  return hash;
+}
+
+}  // namespace
+
+ModelFingerprint::Seen ModelFingerprint::seen(const at::Tensor& tensor) {
+  return {.data = data_of(tensor),
+          .layout = layout_of(tensor),
+          .requires_grad = tensor.requires_grad(),
+          .has_hooks = has_hooks(tensor)};
+}
+
+ModelFingerprint::ModelFingerprint(const torch::nn::Module& model)
+    : parameters_(distinct(model.parameters())), buffers_(distinct(model.buffers())) {
+  std::ranges::transform(parameters_, std::back_inserter(seen_parameters_), seen);
+  std::ranges::transform(buffers_, std::back_inserter(seen_buffers_), seen);
+  for (const auto& module : model.modules()) {
+    layers_.push_back({.module = module,
+                       .is_training = module->is_training(),
+                       .num_parameters = parameters_of(*module).size(),
+                       .num_buffers = buffers_of(*module).size(),
+                       .num_children = children_of(*module).size()});
+    visit_registered(*module, [&](const void* part) {
+      registered_.push_back(part);
+      return true;
+    });
+    for (const auto& item : parameters_of(*module).items()) registered_tensors_.push_back(item.value());
+    for (const auto& item : buffers_of(*module).items()) registered_tensors_.push_back(item.value());
+    take_members_of(*module);
+  }
+}
+
+void ModelFingerprint::take_members_of(const torch::nn::Module& layer) {
+  using namespace torch::nn;
+  const auto take = [&](const at::Tensor& member) {
+    members_.push_back({.place = &member, .tensor = member});
+  };
+  visit_members_of_one<LinearImpl, BilinearImpl, Conv1dImpl, Conv2dImpl, Conv3dImpl, ConvTranspose1dImpl,
+                       ConvTranspose2dImpl, ConvTranspose3dImpl, BatchNorm1dImpl, BatchNorm2dImpl,
+                       BatchNorm3dImpl, InstanceNorm1dImpl, InstanceNorm2dImpl, InstanceNorm3dImpl,
+                       LayerNormImpl, GroupNormImpl, EmbeddingImpl, EmbeddingBagImpl, PReLUImpl, RNNCellImpl,
+                       LSTMCellImpl, GRUCellImpl, MultiheadAttentionImpl, NLLLossImpl, CrossEntropyLossImpl,
+                       BCELossImpl, BCEWithLogitsLossImpl, LazyLinearImpl, LazyConv2dImpl>(layer, take);
+}
+
+std::string ModelFingerprint::why_not() const {
+  if (std::ranges::any_of(seen_parameters_, &Seen::has_hooks)) return "a parameter has a hook";
+  if (!std::ranges::all_of(parameters_, is_plain) || !std::ranges::all_of(buffers_, is_plain))
+    return "the model has a tensor that is not dense";
+  return {};
+}
+
+bool ModelFingerprint::holds() const {
+  return has_same_parts() && std::ranges::equal(seen_parameters_, parameters_, {}, {}, seen) &&
+         std::ranges::equal(seen_buffers_, buffers_, {}, {}, seen);
+}
+
+bool ModelFingerprint::has_same_parts() const {
+  auto next = registered_.begin();
+  for (const Layer& layer : layers_) {
+    const torch::nn::Module& module = *layer.module;
+    if (module.is_training() != layer.is_training || parameters_of(module).size() != layer.num_parameters ||
+        buffers_of(module).size() != layer.num_buffers || children_of(module).size() != layer.num_children ||
+        !visit_registered(module, [&](const void* part) { return part == *next++; }))
+      return false;
+  }
+  return std::ranges::all_of(members_,
+                             [](const Member& member) { return member.place->is_same(member.tensor); });
+}
+
+}  // namespace kindling

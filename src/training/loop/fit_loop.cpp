@@ -1,0 +1,381 @@
+#include "training/loop/fit_loop.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "device/libtorch_errors.h"
+#include "device/random_state.h"
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
+#include "kindling/training/averaged_weights.h"
+#include "metrics/global_means.h"
+#include "nn/carried_states.h"
+#include "nn/monitored_value.h"
+#include "training/loop/evaluate_loop.h"
+#include "training/parallel/rank_states.h"
+#include "training/parallel/replicas.h"
+#include "training/state/saved_keys.h"
+#include "training/step/manual_step.h"
+
+namespace kindling {
+namespace {
+
+void warn_of_skipped_steps(const Record& record) {
+  if (const double* steps = record.find("skipped_steps"))
+    log_warning("epoch " + std::to_string(record.epoch) + ": " + number_text(*steps) +
+                " steps whose loss or gradients were not finite have been left out");
+}
+
+// Within an epoch the position is a number of batches, which is another position among other batches. This may
+// be intended, as with a smaller batch_size where memory was exhausted.
+void warn_of_other_batches(const StateDict& saved, std::int64_t num_batches) {
+  const auto found = saved.metadata.find(saved_keys::kNumBatches);
+  if (found == saved.metadata.end() || num_batches == 0 || found->second == std::to_string(num_batches)) return;
+  log_warning("the training was saved inside of an epoch of " + found->second +
+              " batches, and its epochs have " + std::to_string(num_batches) +
+              " now: in this one samples are left out or come twice");
+}
+
+}  // namespace
+
+FitLoop::FitLoop(std::shared_ptr<TrainingContext> context)
+    : context_(std::move(context)),
+      state_(context_->state),
+      report_(state_, context_->options.loggers, context_->options.log_every_n_steps, context_->clock,
+              context_->group()),
+      divergence_(*context_),
+      evaluation_log_(context_->device()) {}
+
+void FitLoop::start(std::unique_ptr<Step> step) {
+  step_ = std::move(step);
+  log_.emplace(*context_, &state_.log);
+  report_.start();
+  divergence_.start();
+}
+
+void FitLoop::set_data(BatchSource train, std::optional<BatchSource> validation) {
+  train_.emplace(std::move(train));
+  validation_.reset();
+  if (validation) validation_.emplace(std::move(*validation));
+  context_->num_train_batches = train_->num_batches();
+}
+
+void FitLoop::drop_data() {
+  train_.reset();
+  validation_.reset();
+  context_->num_train_batches = 0;
+}
+
+// --- The run ---
+
+Metrics FitLoop::run() {
+  Metrics latest;
+  context_->stop.vote_now();
+  while (!is_done() || is_left_open()) {
+    auto metrics = fit_epoch();
+    if (metrics) latest = std::move(*metrics);
+    context_->stop.vote_now();
+  }
+  return latest;
+}
+
+bool FitLoop::has_all_steps() const {
+  const auto& max_steps = context_->options.max_steps;
+  return max_steps && state_.progress.global_step >= *max_steps;
+}
+
+bool FitLoop::must_stop() {
+  const TrainerOptions& options = context_->options;
+  if (state_.time.is_over()) context_->stop.request_stop(FitReason::time);
+  const bool is_long_enough =
+      state_.progress.epoch >= options.min_epochs && state_.progress.global_step >= options.min_steps;
+  if (is_long_enough && std::exchange(state_.is_early_stop_pending, false))
+    context_->stop.request_stop(FitReason::early_stop);
+  return context_->stop.stop_requested() || has_all_steps();
+}
+
+bool FitLoop::is_done() {
+  const auto& max_epochs = context_->options.max_epochs;
+  return must_stop() || (max_epochs && state_.progress.epoch >= *max_epochs);
+}
+
+// max_steps are done and have been saved, but not yet what closes their epoch.
+bool FitLoop::is_left_open() const {
+  const Progress& at = state_.progress;
+  const auto& max_epochs = context_->options.max_epochs;
+  return at.batch > 0 && !context_->stop.stop_requested() && (!max_epochs || at.epoch < *max_epochs);
+}
+
+// --- An epoch ---
+
+std::optional<Metrics> FitLoop::fit_epoch() {
+  if (has_batches_left()) return fit_epoch(Batches::left);
+  report_.begin(nullptr);
+  return fit_epoch(Batches::done);
+}
+
+Metrics FitLoop::finish_epoch() { return fit_epoch(Batches::done).value_or(Metrics{}); }
+
+std::optional<Metrics> FitLoop::fit_epoch(Batches batches) {
+  if (batches == Batches::left) {
+    begin_epoch();
+    for (Batch batch; next_batch(batch);) train_batch(batch);
+  }
+  end_open_window();
+  step_->end_epoch();
+  Module& model = *state_.model;
+  if (context_->group() != nullptr) verify_replicas(*context_->group(), model, state_.progress.global_step);
+  if (train_ && context_->stop.stop_requested()) return leave_open();
+  context_->callbacks.average_after_epoch(model);
+  report_.copy_log_to_host();  // the one host wait of an epoch
+  state_.progress.phase = Phase::validation;
+  std::optional<NamedValues> validation(std::in_place);
+  if (validates_in_this_epoch())
+    validation = validate(/*at=*/1);
+  else
+    draw_training();
+  return validation ? std::optional(close_epoch(*validation)) : leave_open();
+}
+
+bool FitLoop::has_batches_left() const {
+  const Progress& at = state_.progress;
+  return at.phase == Phase::training || (at.batch < train_->num_batches() && !has_all_steps());
+}
+
+void FitLoop::begin_epoch() {
+  Module& model = *state_.model;
+  const Progress& at = state_.progress;
+  report_.begin(train_ ? &*train_ : nullptr);
+  model.train();  // before the callbacks, which may freeze a layer
+  {
+    std::optional<RandomStateGuard> of_the_epoch;  // which has had this moment before
+    if (at.batch > 0) of_the_epoch.emplace(context_->device());
+    context_->callbacks.call(&Callback::on_train_epoch_start, model);
+  }
+  train_->seek(at.epoch, at.batch);
+}
+
+// A stop waits for the end of a window.
+bool FitLoop::next_batch(Batch& batch) {
+  const bool is_between_steps = state_.accumulated_batches == 0;
+  if (is_between_steps && (must_stop() || !validate_between() || must_stop())) return false;
+  const ActivityScope scope(&context_->clock, Activity::data);
+  return train_->next(batch);
+}
+
+void FitLoop::train_batch(const Batch& batch) {
+  Module& model = *state_.model;
+  if (!model.is_training()) model.train();  // a custom loop may have used it for acting
+  if (!log_) log_.emplace(*context_, &state_.log);
+  StateTransaction transaction(state_);
+  state_.progress.phase = Phase::training;  // again, where a custom loop continues after a validation has thrown
+  state_.random_before_validation.clear();
+  run_step(batch);
+  ++state_.progress.batch;
+  report_.after_batch(batch.num_valid());
+  if (state_.accumulated_batches == 0) after_update();
+  if (state_.accumulated_batches == 0 && is_validation_due()) state_.progress.phase = Phase::validation;
+  transaction.commit();
+  if (state_.accumulated_batches == 0 && context_->stop.take_save_request())
+    context_->callbacks.notify_save_request();
+  context_->callbacks.call(&Callback::on_train_batch_end, model);
+}
+
+bool FitLoop::ends_window() const {
+  return state_.accumulated_batches + 1 == context_->batches_per_step() ||
+         (train_ && state_.progress.batch + 1 == train_->num_batches());
+}
+
+// What a step has logged is dropped when it throws.
+void FitLoop::run_step(const Batch& batch) {
+  try {
+    with_memory_errors("training step", state_.progress.global_step + 1, batch.num_samples(),
+                       [&] { step_->run(batch, ends_window()); });
+  } catch (...) {
+    state_.log.drop_marks();
+    throw;
+  }
+}
+
+void FitLoop::after_update() {
+  ++state_.progress.global_step;
+  {
+    const ActivityScope scope(&context_->clock, Activity::update);
+    context_->callbacks.average_after_step(*state_.model);
+  }
+  report_.after_step();
+  if (!report_.has_met_divergence()) return;
+  // When a row comes to the host, it does so on each rank by itself.
+  if (context_->group() != nullptr)
+    context_->stop.request_stop(FitReason::diverged);
+  else
+    stop_if_diverged();
+}
+
+// A custom loop may leave a window before it is full.
+void FitLoop::end_open_window() {
+  if (state_.accumulated_batches == 0) return;
+  StateTransaction transaction(state_);
+  step_->end_window();
+  after_update();
+  transaction.commit();
+}
+
+// All ranks come here at once, with the whole log on the host: they report together.
+void FitLoop::stop_if_diverged() {
+  if (divergence_.step()) return;  // it has been reported
+  const auto step = report_.first_diverged();
+  if (!step) return;
+  divergence_.report(step->first, step->num_batches, report_.source());
+  context_->stop.request_stop(FitReason::diverged);
+}
+
+// An epoch that a stop has ended is reported so far; it is continued another time.
+std::optional<Metrics> FitLoop::leave_open() {
+  report_.report_all();
+  stop_if_diverged();
+  return std::nullopt;
+}
+
+// The progress advances before callbacks are called, so that what they save does not repeat the epoch.
+Metrics FitLoop::close_epoch(const NamedValues& validation) {
+  Module& model = *state_.model;
+  stop_if_diverged();
+  warn_unused_optimizers(state_);
+  Record record = report_.close(validation);
+  StateTransaction transaction(state_);  // the log is empty and the record not yet reported
+  warn_of_skipped_steps(record);
+  Progress& at = state_.progress;
+  forget_carried_states(model, /*at_epoch_end=*/true);
+  at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
+  context_->callbacks.call(&Callback::on_epoch_record, model, record);
+  report_.write(record);
+  update_plateau(record, !validation.empty());
+  transaction.commit();
+  const Record& finished = record;
+  context_->callbacks.call(&Callback::on_epoch_end, model, finished);
+  report_.begin(nullptr);
+  return Metrics(record.values.begin(), record.values.end());
+}
+
+// Shows the schedule the value that it watches, unless this epoch has skipped the validation that may have it.
+void FitLoop::update_plateau(const Record& record, bool has_validated) {
+  if (!state_.plateaus) return;
+  const std::string& name = state_.plateaus->options().monitor;
+  const bool has_validation = validation_ && validation_->num_batches() > 0;
+  if (record.find(name) == nullptr && ((has_validation && !has_validated) || record.find("skipped_steps")))
+    return;
+  state_.plateaus->observe(value_of(record, name, "plateau schedule"));
+}
+
+// --- Validation ---
+
+bool FitLoop::validates_in_this_epoch() const {
+  return validation_ && validation_->num_batches() > 0 &&
+         (state_.progress.epoch + 1) % context_->options.check_val_every_n_epoch == 0;
+}
+
+void FitLoop::draw_training() const {
+  report_.draw(state_.log, Module::Stage::train, context_->num_train_batches);
+}
+
+std::optional<NamedValues> FitLoop::validate(double at) {
+  const ActivityScope activity(&context_->clock, Activity::validation);
+  Module& model = *state_.model;
+  const Callbacks& callbacks = context_->callbacks;
+  state_.random_before_validation = random_state(context_->device());
+  const AveragedWeights averaged(callbacks.trainer(), callbacks.evaluated_average());
+  const EvaluationScope scope(model, context_, evaluation_log_);
+  callbacks.call(&Callback::on_validation_start, model);
+  std::optional<NamedValues> values;
+  if (evaluate_loop(model, &Module::validation_step, *validation_, evaluation_log_,
+                    context_->stop.immediate())) {
+    values = global_means(evaluation_log_, context_->group());
+    if (at == 1) draw_training();
+    report_.draw(evaluation_log_, Module::Stage::val, evaluation_log_.num_rows(), at);
+  }
+  callbacks.call(&Callback::on_validation_end, model);
+  // A validation that is repeated, and one between two steps, takes no random numbers from the training.
+  if (!values || at < 1) set_random_state(context_->device(), state_.random_before_validation);
+  state_.random_before_validation.clear();
+  return values;
+}
+
+// Returns how many intervals are over after so many batches. A fraction that is meant to give a whole number
+// may miss it by a last bit.
+double FitLoop::num_intervals(std::int64_t batches) const {
+  const CountOrFraction& interval = context_->options.val_check_interval;
+  const double unit = interval.is_fraction() ? static_cast<double>(train_->num_batches()) : 1;
+  return std::floor(static_cast<double>(batches) / (interval.number() * unit) + 1e-9);
+}
+
+// After a step: its batches have passed a multiple of val_check_interval.
+bool FitLoop::is_validation_due() const {
+  if (!train_ || has_all_steps() || !validates_in_this_epoch()) return false;
+  const std::int64_t batches = train_->num_batches(), done = state_.progress.batch,
+                     before = std::max<std::int64_t>(done - context_->batches_per_step(), 0);
+  return done < batches && num_intervals(done) > num_intervals(before);
+}
+
+bool FitLoop::validate_between() {
+  Progress& at = state_.progress;
+  if (at.phase == Phase::training) return true;
+  const double start = report_.seconds();
+  report_.report_pending();  // in the order of the steps
+  const auto values = validate(static_cast<double>(at.batch) / static_cast<double>(train_->num_batches()));
+  if (!values) return false;
+  const Record record = report_.validation_record(*values);
+  at.phase = Phase::training;
+  StateTransaction transaction(state_);  // the record is not yet reported
+  report_.write(record);
+  transaction.commit();
+  context_->callbacks.call(&Callback::on_validation_record, *state_.model, record);
+  report_.leave_out(report_.seconds() - start);
+  return true;
+}
+
+void FitLoop::sanity_check(BatchSource& batches) {
+  Module& model = *state_.model;
+  const EvaluationScope scope(model, context_, evaluation_log_);
+  context_->callbacks.call(&Callback::on_validation_start, model);
+  // To its end, also after a stop: a resumed run begins with the random state after it.
+  evaluate_loop(model, &Module::validation_step, batches, evaluation_log_, /*stop=*/nullptr);
+  context_->callbacks.call(&Callback::on_validation_end, model);
+}
+
+// --- Saving and resuming ---
+
+StateDict FitLoop::save_point() {
+  StateDict state;
+  state_.save(state);
+  if (state_.progress.batch > 0 && context_->num_train_batches > 0)
+    state.metadata[saved_keys::kNumBatches] = std::to_string(context_->num_train_batches);
+  report_.report_all();
+  stop_if_diverged();  // on all ranks
+  if (divergence_.step())
+    throw CheckpointError({.place = "the training",
+                           .found = "it has diverged at step " + std::to_string(*divergence_.step()),
+                           .wanted = "a state to go on from",
+                           .remedy = "go on from an earlier checkpoint"});
+  if (context_->group() != nullptr) state = gather_state(state, *context_->group());
+  return state;
+}
+
+void FitLoop::resume(const StateDict& saved) {
+  ProcessGroup* const group = context_->group();
+  state_.load(own_state(saved, group));
+  warn_of_other_batches(saved, context_->num_train_batches);
+  if (!has_own_state(saved, group)) fork_rng(context_->device(), group->rank());
+  const RandomStateGuard random_state(context_->device());  // against what is drawn here
+  // Later checkpoints are removed first: they depend on what the loggers now take back.
+  context_->callbacks.call(&Callback::on_resume, *state_.model);
+  report_.resume();
+}
+
+void FitLoop::abandon_steps() {
+  if (step_) step_->end_epoch();
+}
+
+}  // namespace kindling

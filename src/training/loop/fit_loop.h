@@ -1,0 +1,97 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "training/inspect/divergence_report.h"
+#include "training/loop/epoch_report.h"
+#include "training/state/batch_source.h"
+#include "training/state/training_context.h"
+#include "training/step/step.h"
+
+namespace kindling {
+
+// The sequence of a fit: epochs, batches, validations, records. Custom training loops call its pieces:
+//
+//   loop.begin_epoch(); while (loop.next_batch(batch)) loop.train_batch(batch); loop.finish_epoch();
+class FitLoop {
+ public:
+  explicit FitLoop(std::shared_ptr<TrainingContext> context);
+
+  // Begins a run with the context's model, which `step` trains.
+  void start(std::unique_ptr<Step> step);
+  bool has_model() const noexcept { return step_ != nullptr; }
+  // The data of a fit; `validation` absent: there is none. Without data a custom loop brings its batches.
+  void set_data(BatchSource train, std::optional<BatchSource> validation);
+  void drop_data();
+  bool has_data() const noexcept { return train_.has_value(); }
+  bool has_validation() const noexcept { return validation_.has_value(); }
+
+  // Runs epoch after epoch, from where the state is, until is_done(). Returns the values of the last record.
+  Metrics run();
+  // Runs a few batches of validation, without a record.
+  void sanity_check(BatchSource& batches);
+  // True when nothing more is to be trained: all epochs or steps are done, or a stop was requested.
+  bool is_done();
+
+  // Runs one epoch, or the rest of it. Returns the values of the record; nothing when a stop has ended it:
+  // then position, phase and log stay as they are.
+  std::optional<Metrics> fit_epoch();
+  void begin_epoch();
+  bool next_batch(Batch& batch);
+  void train_batch(const Batch& batch);
+  // Ends an epoch whose batches a custom loop has run; the rest as fit_epoch() does.
+  Metrics finish_epoch();
+
+  // Returns the state between two steps, to be saved: what has been logged so far is reported and durable. A
+  // run that has diverged is stopped. Collective.
+  StateDict save_point();
+  // Continues from a saved state instead of from the beginning.
+  void resume(const StateDict& saved);
+  // After an error: no step follows.
+  void abandon_steps();
+  // What the model logs from here on belongs to no loop.
+  void close_log() { log_.reset(); }
+
+  EpochReport& report() noexcept { return report_; }
+  const EpochReport& report() const noexcept { return report_; }
+  const DivergenceReport& divergence() const noexcept { return divergence_; }
+  EpochLog& evaluation_log() noexcept { return evaluation_log_; }
+
+ private:
+  enum class Batches { left, done };  // of the running epoch
+  std::optional<Metrics> fit_epoch(Batches batches);
+  bool has_batches_left() const;
+  bool has_all_steps() const;  // max_steps
+  bool must_stop();
+  bool is_left_open() const;
+  bool ends_window() const;
+  void run_step(const Batch& batch);
+  void after_update();
+  void end_open_window();
+  void stop_if_diverged();
+  std::optional<Metrics> leave_open();
+  Metrics close_epoch(const NamedValues& validation);
+  void update_plateau(const Record& record, bool has_validated);
+
+  // Validations: one at the end of an epoch, others within it (val_check_interval).
+  bool validates_in_this_epoch() const;
+  double num_intervals(std::int64_t batches) const;
+  bool is_validation_due() const;
+  // Runs the validation that is due, if any (Phase::validation), and reports it. False: a stop has ended it.
+  bool validate_between();
+  // `at`: the fraction of the epoch that is done. Nothing when a stop has ended it.
+  std::optional<NamedValues> validate(double at);
+  void draw_training() const;
+
+  const std::shared_ptr<TrainingContext> context_;
+  TrainState& state_;  // of the context
+  EpochReport report_;
+  DivergenceReport divergence_;
+  EpochLog evaluation_log_;
+  std::unique_ptr<Step> step_;
+  std::optional<BatchSource> train_, validation_;
+  std::optional<LogScope> log_;  // while a run is open: the model logs into its log
+};
+
+}  // namespace kindling
