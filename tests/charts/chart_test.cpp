@@ -1,4 +1,4 @@
-#include "kindling/loggers/chart.h"
+#include "kindling/charts/chart.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <limits>
 #include <regex>
 
+#include "charts/chart_layout.h"
 #include "kindling/base/error.h"
 #include "kindling/base/text.h"
-#include "loggers/chart_layout.h"
 
 namespace kindling {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "checkpoint/saved_states.h"
 #include "support/file_faults.h"
+#include "support/places_tried.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -66,8 +67,9 @@ TEST_P(KilledSave, LeavesOldOrNewAndNothingElse) {
     const ScopedFileOperations counted(calls);
     save_and_prune(folder);
   }
+  constexpr int kRounds = 10 / kPlaceStride;
   int kills = 0, finished = 0;
-  for (int round = 0; round < 10; ++round)
+  for (int round = 0; round < kRounds; ++round)
     for (std::size_t number = 0; number <= calls.calls.size(); ++number)
       for (const bool is_torn : {false, true}) {
         const bool is_write = number < calls.calls.size() && calls.calls[number] == "write";
@@ -81,9 +83,10 @@ TEST_P(KilledSave, LeavesOldOrNewAndNothingElse) {
         ++(code == 0 ? finished : kills);
         expect_old_or_new(folder, before);
       }
-  EXPECT_EQ(finished, 10);
-  EXPECT_EQ(kills, 10 * static_cast<int>(calls.calls.size() +
-                                         static_cast<std::size_t>(std::ranges::count(calls.calls, "write"))));
+  EXPECT_EQ(finished, kRounds);
+  EXPECT_EQ(kills,
+            kRounds * static_cast<int>(calls.calls.size() +
+                                       static_cast<std::size_t>(std::ranges::count(calls.calls, "write"))));
   std::cout << "R2: " << kills << " kills at " << calls.calls.size()
             << " system calls, before: " << GetParam().name << "\n";
 }

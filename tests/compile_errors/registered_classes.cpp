@@ -1,4 +1,4 @@
-#include "kindling/program/registry.h"
+#include "kindling/cli/registry.h"
 
 namespace {
 

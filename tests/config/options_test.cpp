@@ -56,6 +56,44 @@ TEST(OptionSet, PointsIntoTheObjectInTheOrderOfTheFieldList) {
   EXPECT_STREQ(set.refs()[0].notes.doc, "widths of the hidden layers");
 }
 
+struct LongFields;
+struct LongOptions {
+  double lr = 1e-3;
+  using Fields = LongFields;
+};
+struct LongFields {
+  static constexpr auto list = kindling::fields(kindling::field("lr", &LongOptions::lr, {.min = 0}));
+};
+
+TEST(OptionSet, ReadsAFieldListThatIsAStructOfItsOwn) {
+  LongOptions options{.lr = 0.5};
+  const OptionSet set = OptionSet::of(options);
+  ASSERT_EQ(set.refs().size(), 1U);
+  EXPECT_EQ(set.refs()[0].name, "lr");
+  EXPECT_EQ(std::get<double*>(set.refs()[0].value), &options.lr);
+}
+
+TEST(OptionPolicies, AreUndecidedUnlessTheFieldDecides) {
+  CheckedOptions options;
+  const OptionSet set = OptionSet::of(options);
+  for (const OptionRef& option : set.refs())
+    EXPECT_FALSE(option.notes.policy.is_decided()) << option.name;
+  using Policy = kindling::OptionPolicy;
+  EXPECT_FALSE((Policy{.on_resume = Policy::OnResume::fixed}.is_decided()));
+  EXPECT_TRUE((Policy{Policy::OnResume::fixed, Policy::AcrossRanks::may_differ, Policy::InTrials::kept}
+                   .is_decided()));
+}
+
+TEST(CountOrFraction, HasItsFormerNames) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  const CountOrFraction half = 0.5;
+  EXPECT_TRUE(half.is_share());
+#pragma GCC diagnostic pop
+  EXPECT_TRUE(half.is_fraction());
+  EXPECT_EQ(half.of(30), 15);
+}
+
 TEST(OptionSet, JoinsStructsIntoOneTable) {
   CheckedOptions plain;
   BatchSizeOptions shared;

@@ -221,11 +221,11 @@ TEST_P(Loader, ARankWithoutSamplesForItsLastBatchRepeatsOneThatCountsNothing) {
     cursor.seek(0);
     Batch batch;
     for (std::int64_t i = 0; cursor.next(batch); ++i) {
-      EXPECT_EQ(batch.counts(), i == 0 || rank == 0) << rank;
-      EXPECT_EQ(batch.num_counted(), batch.counts() ? batch.num_samples() : 0);
+      EXPECT_EQ(batch.is_valid(), i == 0 || rank == 0) << rank;
+      EXPECT_EQ(batch.num_valid(), batch.is_valid() ? batch.num_samples() : 0);
       EXPECT_EQ(batch.num_samples(), i == 1 && rank == 0 ? 1 : 2);
       const at::Tensor indices = cursor.indices();
-      for (std::int64_t k = 0; k < batch.num_counted(); ++k) counted.insert(indices[k].item<std::int64_t>());
+      for (std::int64_t k = 0; k < batch.num_valid(); ++k) counted.insert(indices[k].item<std::int64_t>());
     }
   }
   EXPECT_EQ(counted, (std::multiset<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8}));
@@ -235,7 +235,7 @@ TEST_P(Loader, ARankWithoutSamplesForItsLastBatchRepeatsOneThatCountsNothing) {
   cursor.seek(0);
   Batch batch;
   ASSERT_TRUE(cursor.next(batch));
-  EXPECT_EQ(batch.num_counted(), 0);
+  EXPECT_EQ(batch.num_valid(), 0);
   EXPECT_EQ(batch.num_samples(), 1);
   EXPECT_FALSE(cursor.next(batch));
 }

@@ -19,7 +19,7 @@ std::vector<CardInfo> three_cards() {
 // "0" for cuda:0, else why the card cannot be used.
 std::vector<std::string> card_numbers(std::int64_t num_usable) {
   auto cards = three_cards();
-  number_cards(cards, num_usable, kStandInCuda.c_str());
+  assign_ordinals(cards, num_usable, kStandInCuda.c_str());
   std::vector<std::string> numbers;
   for (const CardInfo& card : cards) {
     EXPECT_EQ(card.device.has_value(), card.why_not_usable.empty());
@@ -61,7 +61,7 @@ TEST_F(CardNumbers, NameWhatHidesACard) {
 
 TEST_F(CardNumbers, AreOnlyGivenToCardsThatCanBeUsed) {
   const Environment order("KINDLING_STAND_IN_CUDA", "0000:18:00.0,0000:3b:00.0");
-  const std::string why = why_no_more_gpus();
+  const std::string why = gpu_unavailable_reason();
   EXPECT_EQ(card_numbers(1), (CardNumbersOf{"0", why, kNotOffered}));
   EXPECT_EQ(card_numbers(0), (CardNumbersOf{why, why, why}));
 }

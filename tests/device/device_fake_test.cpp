@@ -16,7 +16,7 @@ TEST(FakeDevices, AreCountedAndNamed) {
   EXPECT_EQ(num_gpus(), 2);
   EXPECT_EQ(gpu(), fake::device(0));
   EXPECT_EQ(gpu(1), fake::device(1));
-  EXPECT_EQ(why_no_more_gpus(), "only 2 can be seen");
+  EXPECT_EQ(gpu_unavailable_reason(), "only 2 can be seen");
 }
 
 TEST(FakeDevices, AreTriedByNumber) {

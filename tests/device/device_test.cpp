@@ -62,7 +62,7 @@ TEST_F(WithoutCards, EverythingFallsBackToTheCpu) {
 TEST_F(WithoutCards, GpuNamesCuda) { EXPECT_EQ(gpu(1).str(), "cuda:1"); }
 
 TEST_F(WithoutCards, AReasonIsGiven) {
-  const std::string reason = why_no_more_gpus();
+  const std::string reason = gpu_unavailable_reason();
   const bool known = reason == "this LibTorch is a CPU build" ||
                      reason == "the program is not linked to LibTorch's torch_cuda" ||
                      reason == "no NVIDIA driver is loaded" ||

@@ -25,9 +25,9 @@ class SilentStore : public c10d::HashStore {
   std::atomic<int> num_told{0};
 };
 
-TEST(LastWords, AreThoseOfAllOthersThatHaveLeft) {
+TEST(ClosingMessage, AreThoseOfAllOthersThatHaveLeft) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  LastWords first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
+  ClosingMessage first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
   EXPECT_EQ(first.of_others(), "");
   first.leave("out of memory");
   third.leave("no more data");
@@ -36,9 +36,9 @@ TEST(LastWords, AreThoseOfAllOthersThatHaveLeft) {
 }
 
 // That it returns at all is the promise: nobody makes the store answer before.
-TEST(LastWords, AreNotWaitedForWhereTheStoreIsSilent) {
+TEST(ClosingMessage, AreNotWaitedForWhereTheStoreIsSilent) {
   const auto store = c10::make_intrusive<SilentStore>();
-  LastWords words(store, 0, 2, std::chrono::milliseconds(20));
+  ClosingMessage words(store, 0, 2, std::chrono::milliseconds(20));
   EXPECT_EQ(words.of_others(), "");
   words.leave("a cable");  // would wait behind the question
   EXPECT_EQ(store->num_told, 0);

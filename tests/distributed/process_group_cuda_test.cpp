@@ -12,7 +12,7 @@ namespace kindling {
 namespace {
 
 TEST(ProcessGroupCuda, AloneAddsUpAndBroadcastsOnTheCard) {
-  if (num_gpus() == 0) GTEST_SKIP() << "there is no cuda:0: " << why_no_more_gpus();
+  if (num_gpus() == 0) GTEST_SKIP() << "there is no cuda:0: " << gpu_unavailable_reason();
   on_ranks(1, [](ProcessGroup& group) {
     at::Tensor sum = at::arange(1000, at::kFloat).to(gpu());
     group.all_reduce(sum);

@@ -204,7 +204,7 @@ TEST(ProcessGroup, TellsWhyAnotherOneHasLeft) {
 
 TEST(ProcessGroup, OneThatIsSilentCountsAsLostAfterTheTimeout) {
   const auto start = std::chrono::steady_clock::now();
-  auto groups = ProcessGroup::of_threads(2, {.timeout_s = 0.5});
+  auto groups = ProcessGroup::from_threads(2, {.timeout_s = 0.5});
   try {
     groups[0]->barrier();
     ADD_FAILURE();

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "../support/torch_bytes.h"
-#include "formats/pt2_file.h"
+#include "formats/pt2/pt2_file.h"
 #include "kindling/base/error.h"
 
 namespace {

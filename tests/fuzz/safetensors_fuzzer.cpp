@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "formats/safetensors_checksums.h"
-#include "formats/safetensors_layout.h"
+#include "formats/safetensors/safetensors_checksums.h"
+#include "formats/safetensors/safetensors_layout.h"
 #include "kindling/base/error.h"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "measurements/timing.h"
+#include "measurements/measurements.h"
 
 #include <gtest/gtest.h>
 

@@ -256,5 +256,30 @@ TEST(BinnedArea, TakesWhatIsNoNumberForTheLowestScore) {
     EXPECT_NO_THROW(values_of(auroc, auroc.update(at::full({4, 3}, value), labels), 4));
 }
 
+class WeightedSum : public Metric {
+ public:
+  at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor&,
+                             const at::Tensor& weights) const override {
+    return weights.defined() ? outputs.mul(weights).sum() : outputs.sum();
+  }
+  double compute(std::span<const double> sums, double) const override { return sums[0]; }
+};
+
+TEST(Metric, UpdateIsUpdateWeightedWithoutWeightsByDefault) {
+  const at::Tensor outputs = at::tensor({1., 2.});
+  EXPECT_EQ(WeightedSum().update(outputs, {}).item<double>(), 3);
+  EXPECT_EQ(WeightedSum().update_weighted(outputs, {}, at::tensor({1., 10.})).item<double>(), 21);
+}
+
+class NoUpdate : public Metric {
+ public:
+  double compute(std::span<const double>, double) const override { return 0; }
+};
+
+TEST(Metric, WithoutAnUpdateIsAnError) {
+  EXPECT_EQ(error_text<DataError>([] { NoUpdate().update({}, {}); }),
+            "measure: the metric overrides neither update() nor update_weighted(); override Metric::update()");
+}
+
 }  // namespace
 }  // namespace kindling

@@ -3,13 +3,13 @@
 #include <torch/nn.h>
 
 #include "kindling/base/error.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/linear_regression.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
+#include "kindling/models/softmax_regression.h"
 #include "kindling/nn/lazy_linear.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/linear_regression.h"
-#include "kindling/nn/mlp.h"
 #include "kindling/nn/sequential_net.h"
-#include "kindling/nn/small_cnn.h"
-#include "kindling/nn/softmax_regression.h"
 #include "kindling/training/trainer.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"

@@ -1,5 +1,5 @@
 // Models of Python's by name, in Kindling's and in a user's own modules: what
-// tests/nn/fixtures/python_models.py writes.
+// tests/models/fixtures/python_models.py writes.
 
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -7,10 +7,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/linear_regression.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/softmax_regression.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/linear_regression.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/softmax_regression.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/python.h"
 #include "support/scratch.h"
@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace nn = torch::nn;
 
-const fs::path kModelFixtures = fs::path(KINDLING_TESTS) / "nn" / "fixtures";
+const fs::path kModelFixtures = fs::path(KINDLING_TESTS) / "models" / "fixtures";
 
 // --- as a user writes them, with Python's names ---
 struct BasicBlock : nn::Module {

@@ -14,10 +14,10 @@
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
+#include "nn/precision.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/precision.h"
 
 namespace kindling {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <sstream>
 
+#include "kindling/models/lenet.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/lazy_linear.h"
-#include "kindling/nn/lenet.h"
 #include "kindling/tensors/move.h"
 #include "support/device_under_test.h"
 

@@ -4,15 +4,15 @@
 #include <gtest/gtest.h>
 
 #include "kindling/base/error.h"
+#include "kindling/models/linear_regression.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/nn/lazy_linear.h"
-#include "kindling/nn/linear_regression.h"
-#include "kindling/nn/small_cnn.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/trainer.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/trainer_info.h"
+#include "training/state/training_context.h"
 
 namespace kindling {
 namespace {
@@ -104,10 +104,14 @@ TEST(TrainerView, IsEmptyWithoutATrainer) {
 
 TEST(TrainerView, TellsWhatTheTrainerWrites) {
   EpochLog log(cpu());
-  const Progress progress{.epoch = 1, .batch = 2, .global_step = 5};
-  const auto info = std::make_shared<TrainerInfo>(TrainerInfo{
-      .gpus = {gpu(1)}, .max_epochs = 4, .num_train_batches = 3, .progress = &progress, .log = &log});
-  const TrainerView view(info);
+  Trainer owner;
+  const auto context =
+      std::make_shared<TrainingContext>(owner, TrainerOptions{.max_epochs = 4}, std::vector<Device>{});
+  context->placement.gpus = {gpu(1)};
+  context->num_train_batches = 3;
+  context->state.progress = {.epoch = 1, .batch = 2, .global_step = 5};
+  const LogScope scope(*context, &log);
+  const TrainerView view(context);
   EXPECT_TRUE(view);
   EXPECT_EQ(view.device(), gpu(1));
   EXPECT_EQ(view.max_epochs(), 4);

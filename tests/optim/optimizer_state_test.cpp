@@ -248,6 +248,22 @@ TEST(OptimizerNames, StateThatDoesNotFitIsRefusedAndChangesNothing) {
   EXPECT_THROW(adam.load_state_dict(half), CheckpointError);
 }
 
+TEST(OptimizerState, RefusesSavedNumbersThatAreNotNumbers) {
+  const auto net = std::make_shared<Net>();
+  Adam adam(*net);
+  train(*net, adam, 0, 1);
+  const StateDict saved = copy_to(adam.state_dict(), cpu());
+  train(*net, adam, 1, 2);
+  const at::Tensor before = adam.state_dict().find("first.bias.exp_avg")->clone();
+  for (const std::string key : {"lr.0", "momentum"}) {
+    StateDict broken = saved;
+    broken.metadata.at(key) = "0.00x";
+    EXPECT_NE(error_text<CheckpointError>([&] { adam.load_state_dict(broken); }).find("'" + key + "': '0.00x'"),
+              std::string::npos);
+    EXPECT_TRUE(same(*adam.state_dict().find("first.bias.exp_avg"), before)) << "nothing has changed";
+  }
+}
+
 TEST(OptimizerGroups, RefuseWhatContradictsItself) {
   const at::Tensor weight = at::ones({2}).requires_grad_();
   EXPECT_THROW(Sgd({weight, weight}), ConfigError);

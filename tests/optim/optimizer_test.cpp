@@ -90,7 +90,7 @@ TEST(Optimizer, OwnRuleIsNotAskedForWhatItDoesNotKnow) {
   descent.set_lr(0, at::ones({}));
   EXPECT_EQ(
       error_text<ConfigError>([&] { descent.step(); }),
-      "optimizer: this rule takes no learning rate as a tensor; wanted: one whose takes_tensors() is true");
+      "optimizer: this rule takes no learning rate as a tensor; wanted: one whose supports_tensor_lr() is true");
   EXPECT_TRUE(same(used, at::ones({2})));
 }
 

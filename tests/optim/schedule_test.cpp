@@ -227,5 +227,20 @@ TEST(Schedule, WantsItsLengthWhereTheRunHasNone) {
   EXPECT_DOUBLE_EQ(cosine_schedule({.T_max = 10})({.step = 10, .total_steps = 0, .base_lr = 0.1}), 0.0);
 }
 
+TEST(PlateauCounter, RefusesSavedNumbersThatAreNotNumbers) {
+  PlateauCounter counter({.mode = "min"});
+  counter.observe(2);
+  StateDict saved;
+  counter.save(saved);
+  for (const auto& item : saved.metadata) {
+    StateDict broken = saved;
+    broken.metadata["plateaus"] = "7";
+    broken.metadata[item.first] = "two";
+    EXPECT_NE(error_text<CheckpointError>([&] { counter.load(broken); }).find("'" + item.first + "': 'two'"),
+              std::string::npos);
+    EXPECT_EQ(counter.count(), 0) << "nothing has changed";
+  }
+}
+
 }  // namespace
 }  // namespace kindling

@@ -24,7 +24,7 @@ class OnDevice : public testing::TestWithParam<Device> {
  protected:
   void SetUp() override {
     if (!device_.is_cpu() && device_.index() >= num_gpus())
-      GTEST_SKIP() << "there is no " << device_ << ": " << why_no_more_gpus();
+      GTEST_SKIP() << "there is no " << device_ << ": " << gpu_unavailable_reason();
   }
 
   // For TrainerOptions::num_gpus.

@@ -28,7 +28,7 @@ inline void on_ranks(const std::vector<std::shared_ptr<ProcessGroup>>& groups,
 }
 
 inline void on_ranks(std::int64_t size, const std::function<void(ProcessGroup&)>& run) {
-  on_ranks(ProcessGroup::of_threads(size, {.timeout_s = 60}), run);
+  on_ranks(ProcessGroup::from_threads(size, {.timeout_s = 60}), run);
 }
 
 }  // namespace kindling

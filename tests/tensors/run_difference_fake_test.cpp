@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "fake_accelerator.h"
-#include "training/run_difference.h"
+#include "tensors/run_difference.h"
 
 namespace kindling {
 namespace {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "cli/commands/program_run.h"
 #include "kindling/device/device.h"
-#include "program/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -93,11 +93,11 @@ TEST(BenchCommand, WithoutACardSaysWhyAndShowsNone) {
     const ProgramRun run = run_bench(
         what == "matmul" ? kSmallMatmul : std::vector<std::string>{what, "--mib", "1", "--pieces", "8"});
     EXPECT_EQ(run.exit_code, 0);
-    EXPECT_NE(run.out.find("no card: " + why_no_more_gpus()), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("no card: " + gpu_unavailable_reason()), std::string::npos) << run.out;
     EXPECT_EQ(run.out.find("cuda:"), std::string::npos) << run.out;
   }
   const auto lines = lines_of(run_bench(with(kSmallMatmul, {"--json"})));
-  EXPECT_EQ(lines.back()["why_no_gpu"], why_no_more_gpus());
+  EXPECT_EQ(lines.back()["why_no_gpu"], gpu_unavailable_reason());
   for (const BenchJson& result : results_of(lines)) EXPECT_EQ(result["device"], "cpu");
 }
 
@@ -118,7 +118,7 @@ TEST(BenchCommand, PairWithoutTwoCardsIsTheFormOfTheCpu) {
   if (num_gpus() > 1) GTEST_SKIP() << "this machine has " << num_gpus();
   const ProgramRun run = run_bench({"pair", "--n", "32", "--repeats", "3"});
   EXPECT_EQ(run.exit_code, 0);
-  EXPECT_NE(run.out.find("fewer than two cards: " + why_no_more_gpus()), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("fewer than two cards: " + gpu_unavailable_reason()), std::string::npos) << run.out;
   const auto lines = lines_of(run_bench({"pair", "--n", "32", "--repeats", "3", "--json"}));
   expect_common_fields(lines, "pair");
   ASSERT_EQ(lines.size(), 3u);

@@ -1,9 +1,9 @@
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
+#include "cli/commands/program_run.h"
 #include "kindling/base/file.h"
 #include "kindling/tensors/state_dict.h"
-#include "program/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -68,6 +68,7 @@ TEST(Conversion, ExportsTheModelOfARunOrACheckpoint) {
 
 // Equal to the model in Python: see the tests of export_program.
 TEST(Conversion, ExportsTheModelItself) {
+  if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
   const Scratch scratch;
   const std::string run_folder = scratch / "runs", out = scratch / "model.pt2";
   ASSERT_EQ(run_program({"fit", "-c", kConfigs / "digits.toml", "--trainer.max_epochs=1",
@@ -103,6 +104,7 @@ TEST(Conversion, ExportsTheModelItself) {
 
 // What has been exported is a model in a config: its first losses are those of the run it comes from.
 TEST(Conversion, TrainsAnExportedModelByItsConfig) {
+  if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
   const Scratch scratch;
   const auto fit = [&](const std::string& name, std::vector<std::string> more) {
     std::vector<std::string> words{"fit",
@@ -138,6 +140,22 @@ TEST(Conversion, TrainsAnExportedModelByItsConfig) {
   const ProgramRun validated =
       run_program({"validate", "-c", folder / "config.toml", "--weights", folder.string(), "--quiet"});
   EXPECT_EQ(validated.exit_code, 0) << validated.err;
+}
+
+TEST(Conversion, WithoutInteropNamesTheOptionToBuildWith) {
+  if (KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=ON";
+  const Scratch scratch;
+  write_text(scratch / "exported.toml",
+             "[model]\nname = \"exported\"\nfile = \"model.pt2\"\n[data]\nname = \"digits\"\n");
+  const std::string in = scratch / "model.pt2", config = scratch / "exported.toml";
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"export", in, scratch / "model.onnx"},
+        {"fit", "-c", config, "--trainer.max_epochs=1", "--quiet", "--run.dir=" + scratch.folder().string(),
+         "name=a"}}) {
+    const ProgramRun run = run_program(words);
+    EXPECT_NE(run.exit_code, 0) << run.out;
+    EXPECT_NE(run.err.find("KINDLING_INTEROP=ON"), std::string::npos) << run.err;
+  }
 }
 
 TEST(Conversion, RefusesWhatCannotBeMeant) {

@@ -76,7 +76,7 @@ TEST_F(DevicesCommand, GivesEverythingAsJson) {
   EXPECT_EQ(devices["cuda_version"], "13.0");
   ASSERT_EQ(devices["cards"].size(), 2u);
   Json card = devices["cards"][0];
-  EXPECT_EQ(card["why_not_usable"], why_no_more_gpus());
+  EXPECT_EQ(card["why_not_usable"], gpu_unavailable_reason());
   card.erase("why_not_usable");
   EXPECT_EQ(card, Json::parse(R"({
     "index": 0, "device": null, "usable": false, "name": "NVIDIA H200",
@@ -95,7 +95,7 @@ TEST_F(DevicesCommand, GivesEverythingAsJson) {
 
 TEST_F(DevicesCommand, SaysWhyACardCannotBeUsed) {
   const std::string output = run("");
-  EXPECT_NE(output.find("\n* card 1 cannot be used: " + why_no_more_gpus() + "\n"), std::string::npos)
+  EXPECT_NE(output.find("\n* card 1 cannot be used: " + gpu_unavailable_reason() + "\n"), std::string::npos)
       << output;
 }
 
@@ -124,7 +124,7 @@ TEST_F(DevicesCommand, TellsWhyThereAreNoReadings) {
   const Json without_driver = json("KINDLING_STAND_IN_NVML=no_driver");
   EXPECT_TRUE(without_driver["cards"].empty());
   EXPECT_EQ(without_driver["note"],
-            "no card can be used: " + why_no_more_gpus() + "; NVML: it does not start (Driver Not Loaded)");
+            "no card can be used: " + gpu_unavailable_reason() + "; NVML: it does not start (Driver Not Loaded)");
   EXPECT_NE(run("KINDLING_STAND_IN_NVML=no_driver").find("\nno card can be used: "), std::string::npos);
   EXPECT_EQ(json("KINDLING_STAND_IN_NVML=no_cards")["note"],
             "no card can be used: the NVIDIA driver reports none");

@@ -1,8 +1,8 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include "cli/commands/program_run.h"
 #include "kindling/tensors/checkpoint_file.h"
-#include "program/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

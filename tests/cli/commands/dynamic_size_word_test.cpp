@@ -1,13 +1,13 @@
-#include "program/dynamic_size_word.h"
+#include "cli/commands/dynamic_size_word.h"
 
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "cli/commands/program_run.h"
 #include "kindling/base/error.h"
-#include "kindling/programs/exported_module.h"
-#include "program/program_run.h"
+#include "kindling/interop/exported_module.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -58,6 +58,7 @@ struct AnyImages : Module {
 };
 
 TEST(DynamicSizeWord, TheProgramExportsARunWithIt) {
+  if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
   const Scratch scratch;
   AnyImages model;
   const DynamicSize height{.name = "height", .places = {{0, 2}}, .min = 3},

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "program/program_run.h"
+#include "cli/commands/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

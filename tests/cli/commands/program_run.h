@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kindling/program/program.h"
+#include "kindling/cli/program.h"
 
 namespace kindling {
 

@@ -1,4 +1,4 @@
-#include "kindling/program/program.h"
+#include "kindling/cli/program.h"
 
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "program/program_run.h"
+#include "cli/commands/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

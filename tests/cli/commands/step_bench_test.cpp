@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "kindling/nn/mlp.h"
-#include "program/program_run.h"
+#include "cli/commands/program_run.h"
+#include "kindling/models/mlp.h"
 #include "support/scratch.h"
 
 namespace kindling {

@@ -1,4 +1,4 @@
-#include "program/command_line.h"
+#include "cli/config/command_line.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "program/program_run.h"
+#include "cli/commands/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

@@ -6,7 +6,7 @@
 #include <regex>
 #include <set>
 
-#include "program/program_run.h"
+#include "cli/commands/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

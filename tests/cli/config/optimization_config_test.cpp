@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/commands/program_run.h"
+#include "cli/run/same_run.h"
 #include "kindling/tensors/state_dict.h"
-#include "program/program_run.h"
-#include "program/same_run.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "program/program_run.h"
+#include "cli/commands/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

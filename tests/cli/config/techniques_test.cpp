@@ -1,9 +1,9 @@
 // Early stopping and averages of weights from a config, and their weights in every command.
 #include <nlohmann/json.hpp>
 
+#include "cli/commands/program_run.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/tensors/state_dict.h"
-#include "program/program_run.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 

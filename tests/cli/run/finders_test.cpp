@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/commands/process.h"
+#include "cli/config/run_config.h"
+#include "cli/run/same_run.h"
 #include "kindling/config/document.h"
 #include "kindling/data/digits.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/lbfgs.h"
-#include "program/process.h"
-#include "program/run_config.h"
-#include "program/same_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

@@ -7,9 +7,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "kindling/program/registry.h"
+#include "cli/commands/program_run.h"
+#include "kindling/cli/registry.h"
 #include "kindling/training/trainer.h"
-#include "program/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

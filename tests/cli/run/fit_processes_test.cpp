@@ -1,5 +1,5 @@
 // A fit of several processes: who launches them, what they leave behind, how they end.
-#include "program/fit_processes.h"
+#include "cli/run/fit_processes.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 
 #include <cstdlib>
 
-#include "program/process.h"
-#include "program/same_run.h"
+#include "cli/commands/process.h"
+#include "cli/run/same_run.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -125,8 +125,8 @@ TEST_F(FitProcesses, GoOnTogether) {
 }
 
 TEST(NumToStart, IsOneForEachCardWhereTheConfigDoesNotSay) {
-  const auto number = [](std::int64_t num_processes, std::int64_t num_gpus, std::int64_t num_cards) {
-    return num_to_start({.num_gpus = num_gpus, .num_processes = num_processes}, num_cards);
+  const auto number = [](std::int64_t num_processes, std::int64_t num_gpus, std::int64_t num_available) {
+    return num_to_start({.num_gpus = num_gpus, .num_processes = num_processes}, num_available);
   };
   EXPECT_EQ(number(1, 0, 4), 1);
   EXPECT_EQ(number(1, 1, 4), 1);

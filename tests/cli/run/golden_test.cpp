@@ -3,9 +3,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/commands/process.h"
+#include "cli/commands/program_run.h"
 #include "kindling/tensors/state_dict.h"
-#include "program/process.h"
-#include "program/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

@@ -6,8 +6,8 @@
 #include <iostream>
 #include <random>
 
-#include "program/process.h"
-#include "program/same_run.h"
+#include "cli/commands/process.h"
+#include "cli/run/same_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

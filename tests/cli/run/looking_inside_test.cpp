@@ -1,7 +1,7 @@
 // The options that look into a training, from a config.
 #include <nlohmann/json.hpp>
 
-#include "program/program_run.h"
+#include "cli/commands/program_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

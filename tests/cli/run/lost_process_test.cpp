@@ -8,8 +8,9 @@
 #include <iostream>
 #include <random>
 
-#include "program/process.h"
-#include "program/same_run.h"
+#include "cli/commands/process.h"
+#include "cli/run/same_run.h"
+#include "support/places_tried.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -18,7 +19,7 @@ namespace {
 // The long form has 50.
 int num_losses() {
   const char* set = std::getenv("KINDLING_SOAK_LOSSES");
-  return set == nullptr ? 6 : std::atoi(set);
+  return set == nullptr ? (kPlaceStride == 1 ? 6 : 3) : std::atoi(set);
 }
 
 struct Loss {

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <thread>
 
+#include "cli/commands/process.h"
+#include "cli/run/same_run.h"
 #include "kindling/fast_mkl/fast_mkl.h"
-#include "program/process.h"
-#include "program/same_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

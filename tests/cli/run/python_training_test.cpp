@@ -3,9 +3,9 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include "cli/commands/program_run.h"
+#include "cli/run/same_run.h"
 #include "kindling/formats/torch_optimizer.h"
-#include "program/program_run.h"
-#include "program/same_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

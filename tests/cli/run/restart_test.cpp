@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "program/process.h"
-#include "program/same_run.h"
+#include "cli/commands/process.h"
+#include "cli/run/same_run.h"
 #include "support/scratch.h"
 
 namespace kindling {

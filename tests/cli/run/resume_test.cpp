@@ -4,9 +4,9 @@
 
 #include <fstream>
 
+#include "cli/commands/process.h"
+#include "cli/run/same_run.h"
 #include "kindling/device/device.h"
-#include "program/process.h"
-#include "program/same_run.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -105,8 +105,8 @@ TEST_F(ResumedRun, ClosesTheEpochOfItsLastStep) {
 TEST_F(ResumedRun, RefusesAnotherConfigKeyByKey) {
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=2"}).exit_code, 0);
   const auto before = everything_in(run("runs"));
-  const std::vector<std::string> changes{"trainer.max_epochs=3", "optimizer.lr=0.5", "data.batch_size=7",
-                                         "data.val=[0, 9]"};
+  const std::vector<std::string> changes{"trainer.max_epochs=3", "trainer.step_kernels=off",
+                                         "optimizer.lr=0.5", "data.batch_size=7", "data.val=[0, 9]"};
   const ProgramRun refused = resume(run("runs"), changes);
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_EQ(refused.err, run("runs").string() +
@@ -124,6 +124,32 @@ TEST_F(ResumedRun, RefusesAnotherConfigKeyByKey) {
             std::string::npos)
       << allowed.out;
   EXPECT_EQ(records_of(run("runs")).back()["epoch"], 3);
+}
+
+TEST_F(ResumedRun, AcceptsWhatLeavesTheStepsAsTheyAre) {
+  ASSERT_EQ(fit("runs", {"trainer.max_epochs=2"}).exit_code, 0);
+  const ProgramRun more =
+      resume(run("runs"), {"trainer.max_epochs=3", "trainer.step_graph=off", "trainer.limit_test_batches=2",
+                           "trainer.min_epochs=1", "trainer.log_every_n_steps=5", "data.resident=off",
+                           "trainer.max_time=01:00:00:00", "distributed.timeout_s=60",
+                           "checkpoint.keep_last=2", "early_stopping.patience=9", "run.csv=false"});
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_EQ(records_of(run("runs")).back()["epoch"], 3);
+}
+
+TEST_F(ResumedRun, RefusesWhatChangesTheSteps) {
+  ASSERT_EQ(fit("runs", {"trainer.max_epochs=2"}).exit_code, 0);
+  const std::vector<std::string> changes{"trainer.accumulate_grad_batches=2", "trainer.channels_last=on",
+                                         "trainer.check_val_every_n_epoch=2", "trainer.gradient_clip_val=0.5",
+                                         "trainer.limit_train_batches=9",     "trainer.limit_val_batches=9",
+                                         "trainer.on_nonfinite=skip",         "trainer.precision=bf16-mixed",
+                                         "trainer.track_grad_norm=2",         "data.shuffle=false",
+                                         "seed=99"};
+  const ProgramRun refused = resume(run("runs"), changes);
+  EXPECT_EQ(refused.exit_code, 2);
+  for (const std::string& change : changes)
+    EXPECT_NE(refused.err.find("  " + change.substr(0, change.find('=')) + ": was "), std::string::npos)
+        << change << ": " << refused.err;
 }
 
 // One that does not fit the model must not spoil the run for the next start.

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/commands/program_run.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/state_dict.h"
-#include "program/program_run.h"
 
 namespace kindling {
 

@@ -4,8 +4,9 @@
 #include <iostream>
 #include <random>
 
-#include "program/process.h"
-#include "program/same_run.h"
+#include "cli/commands/process.h"
+#include "cli/run/same_run.h"
+#include "support/places_tried.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -58,7 +59,7 @@ class SignalledRun : public testing::Test {
 TEST_F(SignalledRun, StopsWhereItIsSavedAndGoesOnAsIfItHadNot) {
   ASSERT_EQ(run_process(fit("alone"), output()), 0) << text_of(output());
   std::mt19937 random(9);
-  constexpr int kWanted = 60;
+  constexpr int kWanted = 60 / kPlaceStride;
   int stops = 0, runs = 0;
   while (stops < kWanted && !HasFailure()) {
     const std::string name = "stopped" + std::to_string(runs++);

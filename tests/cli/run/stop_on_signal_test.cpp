@@ -1,4 +1,4 @@
-#include "program/stop_on_signal.h"
+#include "cli/run/stop_on_signal.h"
 
 #include <gtest/gtest.h>
 

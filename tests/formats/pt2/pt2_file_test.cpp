@@ -1,4 +1,4 @@
-#include "formats/pt2_file.h"
+#include "formats/pt2/pt2_file.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -7,6 +7,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "support/places_tried.h"
 #include "support/pt2_bytes.h"
 #include "support/scratch.h"
 
@@ -190,8 +191,8 @@ TEST_F(Pt2, AnyByteOfTheProgramMayChange) {
   const auto parts = parts_of_archive(whole_);
   const auto model =
       std::ranges::find_if(parts, [](const auto& part) { return part.name.ends_with("model.json"); });
-  int refused = 0, read = 0;
-  for (std::size_t i = 0; i < model->bytes.size(); i += 3) {
+  std::size_t refused = 0, read = 0;
+  for (std::size_t i = 0; i < model->bytes.size(); i += 3 * kPlaceStride) {
     auto changed = parts;
     changed[static_cast<std::size_t>(model - parts.begin())].bytes[i] ^= 0x11;
     try {
@@ -201,8 +202,8 @@ TEST_F(Pt2, AnyByteOfTheProgramMayChange) {
       ++refused;
     }
   }
-  EXPECT_GT(refused, 1000);
-  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 1000 / kPlaceStride);
+  EXPECT_GT(read, 100 / kPlaceStride);
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
-#include "formats/pt2_writer.h"
+#include "formats/pt2/pt2_writer.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 
-#include "formats/program_json.h"
-#include "formats/pt2_file.h"
+#include "formats/pt2/pt2_file.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "support/scratch.h"
@@ -14,13 +13,13 @@
 namespace kindling {
 namespace {
 
-ProgramArgument list_of(ProgramList::Of of, std::vector<ProgramArgument> items) {
-  return {ProgramList{.of = of, .items = std::move(items)}};
+ProgramArgument list_of(ProgramList::Element element, std::vector<ProgramArgument> items) {
+  return {ProgramList{.element = element, .items = std::move(items)}};
 }
 
 // An argument of every kind, and of every kind of list.
 ProgramNode node_of_all_kinds() {
-  using Of = ProgramList::Of;
+  using Element = ProgramList::Element;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const NumberName size{.kind = NumberName::Kind::integer, .name = "sym_size_int"};
   const std::vector<ProgramArgument> arguments{
@@ -38,19 +37,19 @@ ProgramNode node_of_all_kinds() {
       {StridedLayout{}},
       {ProgramDevice{.type = "cpu"}},
       {ProgramDevice{.type = "cuda", .index = 1}},
-      list_of(Of::tensors, {{TensorName{"x"}}, {TensorName{"p_w"}}}),
-      list_of(Of::optional_tensors, {{TensorName{"x"}}, {}}),
-      list_of(Of::integers, {{std::int64_t{1}}, {std::int64_t{-1}}}),
-      list_of(Of::symbolic_integers, {{size}, {std::int64_t{4}}}),
-      list_of(Of::floats, {{0.5}, {kInfinity}}),
-      list_of(Of::booleans, {{true}, {false}}),
-      list_of(Of::integers, {}),
+      list_of(Element::tensors, {{TensorName{"x"}}, {TensorName{"p_w"}}}),
+      list_of(Element::optional_tensors, {{TensorName{"x"}}, {}}),
+      list_of(Element::integers, {{std::int64_t{1}}, {std::int64_t{-1}}}),
+      list_of(Element::symbolic_integers, {{size}, {std::int64_t{4}}}),
+      list_of(Element::floats, {{0.5}, {kInfinity}}),
+      list_of(Element::booleans, {{true}, {false}}),
+      list_of(Element::integers, {}),
   };
   ProgramNode node{.target = "torch.ops.aten.all_kinds.default", .inputs = {}, .outputs = {}};
   for (std::size_t i = 0; i < arguments.size(); ++i)
     node.inputs.push_back(
         {.name = "a" + std::to_string(i), .argument = arguments[i], .is_keyword = i % 2 == 1});
-  node.outputs = {{TensorName{"y"}}, list_of(Of::tensors, {{TensorName{"z"}}})};
+  node.outputs = {{TensorName{"y"}}, list_of(Element::tensors, {{TensorName{"z"}}})};
   return node;
 }
 

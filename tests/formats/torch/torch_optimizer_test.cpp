@@ -7,6 +7,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "support/places_tried.h"
 #include "support/scratch.h"
 #include "support/torch_bytes.h"
 
@@ -90,7 +91,7 @@ TEST(TorchOptimizer, WithAnyFlippedBitIsRefusedOrTheSame) {
   const std::string whole = read_file(kOptimizerFixtures / "torch_2.4.1" / "nested.pt", 100'000);
   const std::string wanted = everything_in(torch_optimizer_of_bytes(whole, "x.pt", "optimizer"));
   int refused = 0, equal = 0;
-  for (std::size_t i = 0; i < whole.size() * 8; ++i) {
+  for (std::size_t i = 0; i < whole.size() * 8; i += kPlaceStride) {
     std::string flipped = whole;
     flipped[i / 8] = static_cast<char>(flipped[i / 8] ^ 1 << i % 8);
     try {

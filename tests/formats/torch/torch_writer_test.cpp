@@ -94,7 +94,7 @@ TEST(TorchWriter, IsReadByPythonByDefault) {
   const std::vector<TensorToWrite> tensors = tensors_of_all_kinds();
   write_torch_file(scratch / "x.pt", tensors);
   write_safetensors(scratch / "x.safetensors", tensors, {});
-  const std::string command = python + " " KINDLING_FIXTURES "/../check_torch_file.py " +
+  const std::string command = python + " " KINDLING_FIXTURES "/../torch/check_torch_file.py " +
                               (scratch / "x.pt").string() + " " + (scratch / "x.safetensors").string() + " " +
                               (scratch / "again.pt").string() + " >" + (scratch / "log").string() + " 2>&1";
   const int code = std::system(command.c_str());

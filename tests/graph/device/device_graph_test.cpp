@@ -1,4 +1,4 @@
-#include "graph/device_graph.h"
+#include "graph/device/device_graph.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Loops of our own against LibTorch's operators, bit by bit.
-#include "graph/fast_node.h"
+// Native kernels against LibTorch's operators: bit-identical results.
+#include "graph/kernels/native_kernel.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
@@ -22,23 +22,23 @@ bool same_bits(const at::Tensor& one, const at::Tensor& other) {
   return a.sizes() == b.sizes() && std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
-// What the node makes of the arguments in memory that nobody has written, if there is such a node.
-std::optional<at::Tensor> by_fast_node(const Operator& op, const torch::jit::Stack& arguments,
+// Returns what the kernel computes into memory that holds NaN; nothing if there is no kernel.
+std::optional<at::Tensor> by_native_kernel(const Operator& op, const torch::jit::Stack& arguments,
                                        const at::Tensor& expected) {
   at::Tensor out = at::full_like(expected, std::numeric_limits<float>::quiet_NaN());
   const auto node =
-      fast_node(c10::Dispatcher::singleton().findSchemaOrThrow(op.name, op.overload), arguments, {out});
+      native_kernel(c10::Dispatcher::singleton().findSchemaOrThrow(op.name, op.overload), arguments, {out});
   if (node == nullptr) return std::nullopt;
   node->run();
   return out;
 }
 
-// Expects the operator's bits, and says whether there is a node at all.
+// Expects the operator's bits. Returns whether there is a kernel.
 bool gives_bits_of(const Operator& op, const torch::jit::Stack& arguments) {
   torch::jit::Stack stack = arguments;
   c10::Dispatcher::singleton().findSchemaOrThrow(op.name, op.overload).callBoxed(stack);
   const at::Tensor expected = stack.front().toTensor();
-  const auto found = by_fast_node(op, arguments, expected);
+  const auto found = by_native_kernel(op, arguments, expected);
   if (found) {
     EXPECT_TRUE(same_bits(*found, expected)) << *found << "\n" << expected;
   }
@@ -73,7 +73,7 @@ constexpr Operator kRelu{"aten::relu", ""}, kReluBackward{"aten::threshold_backw
     kSum{"aten::sum", "dim_IntList"}, kMm{"aten::mm", ""}, kAddmm{"aten::addmm", ""},
     kMse{"aten::mse_loss", ""}, kMseBackward{"aten::mse_loss_backward", ""};
 
-TEST(FastNode, IsReluToTheBit) {
+TEST(NativeKernel, IsReluToTheBit) {
   for (const std::int64_t count : kCounts) {
     SCOPED_TRACE(count);
     EXPECT_TRUE(gives_bits_of(kRelu, {at::randn({count})}));
@@ -81,7 +81,7 @@ TEST(FastNode, IsReluToTheBit) {
   }
 }
 
-TEST(FastNode, IsTheBackwardOfReluToTheBit) {
+TEST(NativeKernel, IsTheBackwardOfReluToTheBit) {
   for (const std::int64_t count : kCounts) {
     SCOPED_TRACE(count);
     EXPECT_TRUE(gives_bits_of(kReluBackward, {at::randn({count}), at::randn({count}), 0}));
@@ -94,7 +94,7 @@ torch::jit::Stack sum_of_rows(const at::Tensor& x, bool keepdim = false) {
   return {x, std::vector<std::int64_t>{0}, keepdim, c10::IValue()};
 }
 
-TEST(FastNode, IsTheSumOverRowsToTheBit) {
+TEST(NativeKernel, IsTheSumOverRowsToTheBit) {
   int num_sums = 0, num_nodes = 0;
   for (const std::int64_t rows :
        {1, 2, 3, 4, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 128, 257, 1000, 4100})
@@ -110,7 +110,7 @@ TEST(FastNode, IsTheSumOverRowsToTheBit) {
 }
 
 // One kind of them per column: what two that are not numbers add up to depends on their order.
-TEST(FastNode, SumsWhatIsNotFinite) {
+TEST(NativeKernel, SumsWhatIsNotFinite) {
   for (const std::int64_t columns : {5, 16, 33, 70}) {
     at::Tensor x = at::randn({20, columns});
     x.select(1, 0).fill_(std::numeric_limits<float>::max());
@@ -129,7 +129,7 @@ std::vector<at::Tensor> matrices(std::int64_t rows, std::int64_t columns) {
           at::randn({2 * rows, 2 * columns}).slice(0, 0, 2 * rows, 2).slice(1, 0, 2 * columns, 2)};
 }
 
-TEST(FastNode, IsAProductToTheBit) {
+TEST(NativeKernel, IsAProductToTheBit) {
   int num_products = 0, num_nodes = 0;
   for (const std::int64_t m : {1, 2, 5, 16, 33})
     for (const std::int64_t n : {1, 2, 7, 16, 40})
@@ -149,7 +149,7 @@ TEST(FastNode, IsAProductToTheBit) {
   EXPECT_EQ(num_nodes, num_products);
 }
 
-TEST(FastNode, IsTheMeanSquaredErrorToTheBit) {
+TEST(NativeKernel, IsTheMeanSquaredErrorToTheBit) {
   constexpr std::int64_t kMean = at::Reduction::Mean;
   for (const std::int64_t count : kCounts) {
     SCOPED_TRACE(count);
@@ -164,7 +164,7 @@ TEST(FastNode, IsTheMeanSquaredErrorToTheBit) {
 }
 
 // What it has no loop for is left to LibTorch.
-TEST(FastNode, IsOnlyForWhatItKnows) {
+TEST(NativeKernel, IsOnlyForWhatItKnows) {
   EXPECT_FALSE(gives_bits_of(kRelu, {at::randn({32768})}));
   EXPECT_FALSE(gives_bits_of(kRelu, {at::randn({8}, at::kDouble)}));
   EXPECT_FALSE(gives_bits_of(kRelu, {at::randn({0})}));

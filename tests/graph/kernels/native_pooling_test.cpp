@@ -1,6 +1,4 @@
 // Pooling of our own against LibTorch's, bit by bit, indices included.
-#include "graph/pooling_node.h"
-
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -16,7 +14,7 @@
 #include <tuple>
 #include <vector>
 
-#include "graph/fast_node.h"
+#include "graph/kernels/native_kernel.h"
 
 namespace kindling {
 namespace {
@@ -54,7 +52,7 @@ bool pools_to_the_bit(const at::Tensor& x, const PoolingWindow& window) {
   const std::vector<at::Tensor> expected = pooled(x, window);
   const std::vector<at::Tensor> found{at::full_like(expected[0], 77), at::full_like(expected[1], -5)};
   EXPECT_EQ(found[0].strides(), expected[0].strides());
-  const auto node = fast_node(max_pool(), max_pool_of(x, window), found);
+  const auto node = native_kernel(max_pool(), max_pool_of(x, window), found);
   if (node == nullptr) return false;
   node->run();
   EXPECT_TRUE(has_bits_of(found[0], expected[0]) && has_bits_of(found[1], expected[1]))
@@ -113,7 +111,7 @@ at::Tensor halved(const at::Tensor& numbers) {
   return half;
 }
 
-TEST(PoolingNode, GivesTheBitsOfAllWindowsInBothLayouts) {
+TEST(NativePooling, GivesTheBitsOfAllWindowsInBothLayouts) {
   int num_images = 0, num_nodes = 0;
   for (const PoolingWindow& window : all_windows())
     for (const std::int64_t batch : {1, 3})
@@ -128,7 +126,7 @@ TEST(PoolingNode, GivesTheBitsOfAllWindowsInBothLayouts) {
   EXPECT_EQ(num_nodes, num_images);
 }
 
-TEST(PoolingNode, GivesTheBitsOfWhatIsNoNumberAndOfTies) {
+TEST(NativePooling, GivesTheBitsOfWhatIsNoNumberAndOfTies) {
   unsigned seed = 0;
   for (const PoolingWindow& window : all_windows())
     for (const std::int64_t channels : {4, 7, 18, 43})
@@ -139,7 +137,7 @@ TEST(PoolingNode, GivesTheBitsOfWhatIsNoNumberAndOfTies) {
       }
 }
 
-TEST(PoolingNode, PointsToTheFirstOfNumbersThatAreAllLeast) {
+TEST(NativePooling, PointsToTheFirstOfNumbersThatAreAllLeast) {
   for (const PoolingWindow& window : all_windows())
     for (const auto format : {kPlanes, kChannelsLast})
       for (const auto dtype : {at::kFloat, at::kBFloat16}) {
@@ -149,7 +147,7 @@ TEST(PoolingNode, PointsToTheFirstOfNumbersThatAreAllLeast) {
       }
 }
 
-TEST(PoolingNode, TakesSingleImagesAndPartsOfMemory) {
+TEST(NativePooling, TakesSingleImagesAndPartsOfMemory) {
   for (const PoolingWindow& window : all_windows()) {
     EXPECT_TRUE(pools_to_the_bit(at::randn({5, 6, 7}), window));
     EXPECT_TRUE(pools_to_the_bit(at::randn({4, 5, 6, 7}).narrow(0, 1, 3), window));
@@ -158,7 +156,7 @@ TEST(PoolingNode, TakesSingleImagesAndPartsOfMemory) {
 }
 
 // Where sizes are 1, strides may say both or neither.
-TEST(PoolingNode, TakesLayoutsThatAreBoth) {
+TEST(NativePooling, TakesLayoutsThatAreBoth) {
   for (const PoolingWindow& window :
        {PoolingWindow{.kernel = {1}}, {.kernel = {3}, .stride = {1}, .padding = {1}}})
     for (const auto format : {kPlanes, kChannelsLast})
@@ -168,7 +166,7 @@ TEST(PoolingNode, TakesLayoutsThatAreBoth) {
 }
 
 // Our loops stay on one thread. What they gain on it differs.
-TEST(PoolingNode, LeavesLargeTensorsToManyThreads) {
+TEST(NativePooling, LeavesLargeTensorsToManyThreads) {
   const int num_threads = at::get_num_threads();
   const PoolingWindow window{.kernel = {2}};
   const at::Tensor planes = at::randn({4, 16, 24, 24}),
@@ -188,7 +186,7 @@ TEST(PoolingNode, LeavesLargeTensorsToManyThreads) {
   at::set_num_threads(num_threads);
 }
 
-TEST(PoolingNode, LeavesTheRestToLibTorch) {
+TEST(NativePooling, LeavesTheRestToLibTorch) {
   const PoolingWindow window{.kernel = {2}};
   EXPECT_FALSE(pools_to_the_bit(at::randn({2, 4, 6, 6}, at::kDouble), window));
   EXPECT_FALSE(pools_to_the_bit(at::randn({2, 4, 6, 6}).to(at::kHalf), window));
@@ -207,16 +205,16 @@ TEST(PoolingNode, LeavesTheRestToLibTorch) {
 }
 
 // Results of another layout than the images.
-TEST(PoolingNode, LeavesMixedLayoutsToLibTorch) {
+TEST(NativePooling, LeavesMixedLayoutsToLibTorch) {
   const at::Tensor x = at::randn({2, 4, 6, 6});
   const std::vector<at::Tensor> results{at::empty({2, 4, 3, 3}), at::empty({2, 4, 3, 3}, at::kLong)};
   const PoolingWindow window{.kernel = {2}};
-  EXPECT_NE(fast_node(max_pool(), max_pool_of(x, window), results), nullptr);
-  EXPECT_EQ(fast_node(max_pool(), max_pool_of(x.contiguous(kChannelsLast), window), results), nullptr);
+  EXPECT_NE(native_kernel(max_pool(), max_pool_of(x, window), results), nullptr);
+  EXPECT_EQ(native_kernel(max_pool(), max_pool_of(x.contiguous(kChannelsLast), window), results), nullptr);
   for (const std::size_t other : {0U, 1U}) {
     std::vector<at::Tensor> mixed = results;
     mixed[other] = mixed[other].contiguous(kChannelsLast);
-    EXPECT_EQ(fast_node(max_pool(), max_pool_of(x, window), mixed), nullptr);
+    EXPECT_EQ(native_kernel(max_pool(), max_pool_of(x, window), mixed), nullptr);
   }
 }
 
@@ -231,7 +229,7 @@ bool pools_back_to_the_bit(const at::Tensor& gradient, const at::Tensor& x, cons
   op.callBoxed(stack);
   const at::Tensor expected = stack[0].toTensor(), found = at::full_like(expected, 77);
   EXPECT_EQ(found.strides(), expected.strides());
-  const auto node = fast_node(op, arguments, {found});
+  const auto node = native_kernel(op, arguments, {found});
   if (node == nullptr) return false;
   node->run();
   EXPECT_TRUE(has_bits_of(found, expected)) << x.sizes() << ", strides " << x.strides() << ", kernel "
@@ -250,7 +248,7 @@ const std::vector<PoolingWindow>& windows_apart() {
   return windows;
 }
 
-TEST(PoolingNode, GivesTheBitsOfGradientsInBothLayouts) {
+TEST(NativePooling, GivesTheBitsOfGradientsInBothLayouts) {
   unsigned seed = 0;
   for (const PoolingWindow& window : windows_apart())
     for (const std::int64_t channels : {1, 3, 10, 32})
@@ -273,7 +271,7 @@ TEST(PoolingNode, GivesTheBitsOfGradientsInBothLayouts) {
 }
 
 // A processor that counts them as 0 does so in LibTorch's sums.
-TEST(PoolingNode, GivesTheBitsOfGradientsThatMayCountAsZero) {
+TEST(NativePooling, GivesTheBitsOfGradientsThatMayCountAsZero) {
   const at::Tensor x = at::randn({2, 4, 6, 6}).to(at::kBFloat16);
   const std::vector<at::Tensor> forward = pooled(x, {.kernel = {2}});
   for (const float number : {1e-39F, -1e-39F, 1e-45F, 1.2e-38F}) {
@@ -286,7 +284,7 @@ TEST(PoolingNode, GivesTheBitsOfGradientsThatMayCountAsZero) {
   }
 }
 
-TEST(PoolingNode, LeavesGradientsOfWindowsThatOverlapToLibTorch) {
+TEST(NativePooling, LeavesGradientsOfWindowsThatOverlapToLibTorch) {
   const auto is_own = [](const at::Tensor& x, const PoolingWindow& window,
                          at::MemoryFormat of_gradient = kPlanes) {
     const std::vector<at::Tensor> forward = pooled(x, window);
@@ -304,7 +302,7 @@ TEST(PoolingNode, LeavesGradientsOfWindowsThatOverlapToLibTorch) {
   EXPECT_FALSE(is_own(half.narrow(0, 0, 0), {.kernel = {2}}));
 }
 
-TEST(PoolingNode, LeavesLargeGradientsToSeveralThreads) {
+TEST(NativePooling, LeavesLargeGradientsToSeveralThreads) {
   const int num_threads = at::get_num_threads();
   const PoolingWindow window{.kernel = {2}};
   for (const int threads : {1, 2})

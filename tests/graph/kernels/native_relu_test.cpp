@@ -1,6 +1,4 @@
 // The backward of ReLU for images of another layout than their gradient, bit by bit.
-#include "graph/relu_node.h"
-
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -10,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "graph/fast_node.h"
+#include "graph/kernels/native_kernel.h"
 
 namespace kindling {
 namespace {
@@ -29,7 +27,7 @@ bool gives_bits_of_relu(const at::Tensor& gradient, const at::Tensor& x, double 
   relu_backward().callBoxed(stack);
   const at::Tensor expected = stack[0].toTensor(), found = at::full_like(expected, 77);
   EXPECT_EQ(found.strides(), expected.strides());
-  const auto node = fast_node(relu_backward(), arguments, {found});
+  const auto node = native_kernel(relu_backward(), arguments, {found});
   if (node == nullptr) return false;
   node->run();
   const at::Tensor a = found.contiguous(), b = expected.contiguous();
@@ -53,7 +51,7 @@ at::Tensor with_strange_images(at::Tensor numbers) {
   return numbers;
 }
 
-TEST(ReluNode, GivesTheBitsOfImagesWithAnotherLayout) {
+TEST(NativeRelu, GivesTheBitsOfImagesWithAnotherLayout) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const auto& sizes : {std::array<std::int64_t, 4>{1, 2, 2, 1},
                               {3, 7, 5, 4},
@@ -68,7 +66,7 @@ TEST(ReluNode, GivesTheBitsOfImagesWithAnotherLayout) {
     }
 }
 
-TEST(ReluNode, IsOnlyForWhatItKnows) {
+TEST(NativeRelu, IsOnlyForWhatItKnows) {
   const at::Tensor gradient = at::randn({2, 3, 4, 5}), x = at::randn({2, 3, 4, 5}).contiguous(kSideBySide);
   EXPECT_TRUE(gives_bits_of_relu(gradient, x));
   EXPECT_FALSE(gives_bits_of_relu(gradient, x, 0.5));
@@ -82,10 +80,10 @@ TEST(ReluNode, IsOnlyForWhatItKnows) {
   // Both layouts are one.
   EXPECT_FALSE(gives_bits_of_relu(at::randn({40000, 1, 1, 1}), at::randn({40000, 1, 1, 1})));
   const at::Tensor planes = at::full_like(gradient, 77);
-  EXPECT_EQ(fast_node(relu_backward(), {gradient, x, 0.}, {planes}), nullptr);
+  EXPECT_EQ(native_kernel(relu_backward(), {gradient, x, 0.}, {planes}), nullptr);
 }
 
-TEST(ReluNode, LeavesLargeImagesToManyThreads) {
+TEST(NativeRelu, LeavesLargeImagesToManyThreads) {
   const int num_threads = at::get_num_threads();
   const at::Tensor gradient = at::randn({2, 16, 33, 33}),
                    x = at::randn({2, 16, 33, 33}).contiguous(kSideBySide);

@@ -1,4 +1,4 @@
-#include "graph/out_operator.h"
+#include "graph/nodes/out_operator.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "graph/memory_plan.h"
+#include "graph/replay/memory_plan.h"
 
 #include <c10/core/alignment.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "graph/replay.h"
+#include "graph/replay/replay.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
@@ -11,7 +11,7 @@
 #include <random>
 
 #include "device/random_state.h"
-#include "graph/operator_recorder.h"
+#include "graph/recording/operator_recorder.h"
 
 namespace kindling {
 namespace {
@@ -96,6 +96,21 @@ TEST(Replay, ComputesWithOtherInputs) {
       },
       {at::randn({4, 3}), at::randn({3, 5})});
   EXPECT_EQ(replay->num_nodes(), 5U);
+}
+
+TEST(Replay, RunsNativeKernelsUnlessTheyAreOff) {
+  const Work work = [](const Tensors& in) {
+    return Tensors{in[0].mm(in[1]).relu().exp()};
+  };
+  const Tensors inputs{at::randn({4, 3}), at::randn({3, 5})};
+  const Recording recording = record_twice(work, inputs).recording;
+  Replay native(recording, inputs), libtorchs(recording, inputs, NativeKernels::off);
+  run(native, inputs);
+  run(libtorchs, inputs);
+  EXPECT_EQ(native.num_native_kernels(), 2U);  // mm, relu
+  EXPECT_EQ(libtorchs.num_native_kernels(), 0U);
+  EXPECT_TRUE(same_bits(native.outputs(), work(inputs)));
+  EXPECT_TRUE(same_bits(libtorchs.outputs(), work(inputs)));
 }
 
 TEST(Replay, ReadsInputsAsTheyLie) {

@@ -1,4 +1,4 @@
-#include "kindling/programs/compiled_package.h"
+#include "kindling/interop/compiled_package.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class CompiledPrograms : public ::testing::Test {
     folder_ = std::filesystem::path(testing::TempDir()) / ("kindling-packages-" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
     const int status = std::system(
-        (python_with_torch() + " " + KINDLING_TESTS + "/programs/compile_programs.py " + folder_.string() +
+        (python_with_torch() + " " + KINDLING_TESTS + "/interop/aoti/compile_programs.py " + folder_.string() +
          " " + TORCH_VERSION + " >" + file("said").string() + " 2>" + file("warned").string())
             .c_str());
     if (WEXITSTATUS(status) == 77) skipped_ = read_file(file("said"), 1 << 20);
@@ -150,7 +150,7 @@ TEST_F(CompiledPrograms, ServeWhatWasTrainedHere) {
 
   served->save(scratch / "trained.pt2");
   save_torch({.tensors = {{"ids", inputs[0]}, {"gain", inputs[1]}}, .metadata = {}}, scratch / "input.pt");
-  ASSERT_EQ(std::system((python_with_torch() + " " + KINDLING_TESTS + "/programs/run_program.py " +
+  ASSERT_EQ(std::system((python_with_torch() + " " + KINDLING_TESTS + "/interop/run/run_program.py " +
                          (scratch / "trained.pt2").string() + " " + (scratch / "input.pt").string() + " " +
                          (scratch / "output.pt").string() + " 2>/dev/null")
                             .c_str()),

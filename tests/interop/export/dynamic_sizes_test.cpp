@@ -1,4 +1,4 @@
-#include "programs/dynamic_sizes.h"
+#include "interop/export/dynamic_sizes.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <functional>
 
-#include "formats/pt2_file.h"
+#include "formats/pt2/pt2_file.h"
+#include "interop/run/exported_models.h"
+#include "interop/run/in_python.h"
 #include "kindling/base/error.h"
-#include "kindling/programs/exported_module.h"
-#include "programs/exported_models.h"
-#include "programs/in_python.h"
+#include "kindling/interop/exported_module.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {

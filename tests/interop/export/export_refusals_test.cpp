@@ -9,13 +9,13 @@
 #include <cmath>
 #include <functional>
 
-#include "formats/pt2_file.h"
+#include "formats/pt2/pt2_file.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/interop/export_program.h"
+#include "kindling/interop/exported_module.h"
 #include "kindling/nn/activation_checkpoint.h"
 #include "kindling/nn/lazy_linear.h"
-#include "kindling/programs/export_program.h"
-#include "kindling/programs/exported_module.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 

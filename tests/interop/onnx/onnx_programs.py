@@ -9,7 +9,9 @@ import sys
 import warnings
 
 # Where scripts/test.sh installs onnx, onnxruntime and numpy; what is installed otherwise comes first.
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / ".deps" / "onnx"))
+_HERE = pathlib.Path(__file__).resolve()
+sys.path.append(str(_HERE.parents[3] / ".deps" / "onnx"))
+sys.path.append(str(_HERE.parents[1] / "run"))
 
 import torch
 import torch.nn as nn

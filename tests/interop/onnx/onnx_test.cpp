@@ -6,9 +6,10 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "interop/onnx/write_onnx.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
-#include "programs/write_onnx.h"
+#include "kindling/interop/export_program.h"
 #include "support/python.h"
 #include "support/scratch.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 std::string said_by_onnx_script(const std::filesystem::path& folder, const std::string& arguments) {
   const std::string log = folder / "said";
-  const int code = std::system((python_with_torch() + " " KINDLING_TESTS "/programs/onnx_programs.py " +
+  const int code = std::system((python_with_torch() + " " KINDLING_TESTS "/interop/onnx/onnx_programs.py " +
                                 arguments + " >" + log + " 2>&1")
                                    .c_str());
   return (code == 0 ? "" : "failed\n") + read_file(log, 1 << 20);

@@ -1,4 +1,4 @@
-#include "kindling/programs/exported_module.h"
+#include "kindling/interop/exported_module.h"
 
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
@@ -33,7 +33,7 @@ class ExportedPrograms : public ::testing::Test {
     if (python_with_torch().empty()) return;
     folder_ = std::filesystem::path(testing::TempDir()) / ("kindling-programs-" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
-    const std::string script = std::string(KINDLING_TESTS) + "/programs/train_programs.py";
+    const std::string script = std::string(KINDLING_TESTS) + "/interop/run/train_programs.py";
     const std::string command =
         python_with_torch() + " " + script + " " + folder_.string() + " >" + file("said").string() + " 2>&1";
     succeeded_ = std::system(command.c_str()) == 0;

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "kindling/base/file.h"
+#include "kindling/interop/export_program.h"
+#include "kindling/interop/exported_module.h"
 #include "kindling/nn/evaluation_guard.h"
-#include "kindling/programs/export_program.h"
-#include "kindling/programs/exported_module.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/python.h"
 #include "support/scratch.h"
@@ -23,7 +23,7 @@ namespace kindling {
 
 // Empty where a script of this folder has succeeded and said nothing.
 inline std::string said_by_script(const Scratch& scratch, const std::string& arguments) {
-  const std::string command = python_with_torch() + " " KINDLING_TESTS "/programs/" + arguments + " >" +
+  const std::string command = python_with_torch() + " " KINDLING_TESTS "/interop/run/" + arguments + " >" +
                               (scratch / "log").string() + " 2>&1";
   const int code = std::system(command.c_str());
   const std::string log = read_file(scratch / "log", 1'000'000);

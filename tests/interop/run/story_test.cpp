@@ -7,11 +7,11 @@
 
 #include <cstdlib>
 
+#include "kindling/interop/export_program.h"
+#include "kindling/interop/exported_module.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/sequential_net.h"
 #include "kindling/optim/sgd.h"
-#include "kindling/programs/export_program.h"
-#include "kindling/programs/exported_module.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/python.h"
 #include "support/scratch.h"
@@ -61,7 +61,7 @@ TEST(Story, FromCppToPythonAndBack) {
   train_on(*model, data, 0);
   export_program(*model, Batch{(*data.find("inputs"))[0]}, {.path = scratch / "first.pt2", .train = true});
   save_second_third(data, scratch / "data.pt");
-  const std::string command = python_with_torch() + " " + KINDLING_TESTS + "/programs/train_on.py " +
+  const std::string command = python_with_torch() + " " + KINDLING_TESTS + "/interop/run/train_on.py " +
                               (scratch / "first.pt2").string() + " " + (scratch / "data.pt").string() + " " +
                               std::to_string(kStepsOfEach) + " " + (scratch / "second.pt2").string();
   ASSERT_EQ(std::system(command.c_str()), 0);

@@ -10,9 +10,9 @@
 #include "kindling/training/model_checkpoint.h"
 #include "support/file_faults.h"
 #include "support/scratch.h"
-#include "training/nonfinite_fit.h"
-#include "training/point_gan.h"
-#include "training/rank_runs.h"
+#include "training/parallel/rank_runs.h"
+#include "training/step/nonfinite_fit.h"
+#include "training/step/point_gan.h"
 
 namespace kindling {
 namespace {
@@ -131,7 +131,7 @@ TEST(AskedSaves, ArePlacesToGoOnFromBitForBit) {
   const auto whole = run_asking(2, 6, {.dirpath = scratch / "a"});
   const auto file = scratch / "a/step-00000007.safetensors";
   ASSERT_TRUE(std::filesystem::exists(file));
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   std::vector<std::shared_ptr<Module>> models{small_mlp(), small_mlp()};
   on_ranks(groups, [&](ProcessGroup& group) {
     const auto rank = static_cast<std::size_t>(group.rank());
@@ -148,7 +148,7 @@ TEST(AskedSaves, AreMadeOfStepsWithSeveralUpdates) {
   const Scratch scratch(memory_folder());
   for (const std::int64_t asks_at : {4, 5}) {
     const auto folder = scratch / std::to_string(asks_at);
-    const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+    const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
     std::vector<std::shared_ptr<Asking<PointGan>>> models{std::make_shared<Asking<PointGan>>(2),
                                                           std::make_shared<Asking<PointGan>>(2)};
     on_ranks(groups, [&](ProcessGroup& group) {
@@ -166,7 +166,7 @@ TEST(AskedSaves, AreMadeOfStepsWithSeveralUpdates) {
 
 TEST(AskedSaves, AreMadeInOwnLoops) {
   const Scratch scratch(memory_folder());
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   std::vector<std::shared_ptr<Module>> models{small_mlp(), small_mlp()};
   on_ranks(groups, [&](ProcessGroup& group) {
     const auto rank = static_cast<std::size_t>(group.rank());

@@ -8,7 +8,7 @@
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/exponential_moving_average.h"
 #include "kindling/training/stochastic_weight_averaging.h"
-#include "training/resumed_fit.h"
+#include "training/loop/resumed_fit.h"
 
 namespace kindling {
 namespace {

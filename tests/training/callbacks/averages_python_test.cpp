@@ -9,7 +9,7 @@
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "kindling/training/update_bn.h"
 #include "support/device_under_test.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

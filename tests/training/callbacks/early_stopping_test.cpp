@@ -11,8 +11,8 @@
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/model_checkpoint.h"
 #include "support/scratch.h"
-#include "training/confusion.h"
-#include "training/small_fit.h"
+#include "training/loop/confusion.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -14,8 +14,8 @@
 #include "support/file_faults.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
-#include "training/state_copy.h"
+#include "training/callbacks/state_copy.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -6,7 +6,7 @@
 #include "kindling/training/callback.h"
 #include "kindling/training/model_checkpoint.h"
 #include "support/scratch.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {
@@ -19,8 +19,8 @@ struct Listening {
   std::string text;
 };
 
-struct StopsAt : Callback {
-  explicit StopsAt(std::int64_t its_step) : step(its_step) {}
+struct StopsAtStep : Callback {
+  explicit StopsAtStep(std::int64_t its_step) : step(its_step) {}
   void on_train_batch_end(Trainer& trainer, Module&) override {
     if (trainer.progress().global_step == step) trainer.request_stop();
   }
@@ -84,7 +84,7 @@ TEST(ToldCheckpoints, BatchesOfAnotherNumberInsideOfAnEpochAreSaid) {
       TensorData data = ramp(8, 0, batch_size);
       const auto checkpoint = std::make_shared<ModelCheckpoint>(
           ModelCheckpointOptions{.dirpath = scratch / "a", .every_n_steps = 1});
-      Trainer trainer({.max_epochs = max_epochs, .callbacks = {std::make_shared<StopsAt>(stop), checkpoint}});
+      Trainer trainer({.max_epochs = max_epochs, .callbacks = {std::make_shared<StopsAtStep>(stop), checkpoint}});
       return trainer.fit(std::make_shared<Slope>(), data, {.resume = checkpoint->last()});
     };
     go_on(2, is_inside ? 2 : 1, is_inside ? 3 : -1);

@@ -12,8 +12,8 @@
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/confusion.h"
-#include "training/small_fit.h"
+#include "training/loop/confusion.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
-#include "graph/device_graph.h"
+#include "graph/device/device_graph.h"
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/optim/sgd.h"
-#include "training/recorded_update.h"
-#include "training/step_graph.h"
+#include "training/capture/captured_update.h"
+#include "training/capture/step_graph.h"
 
 namespace kindling {
 namespace {
@@ -202,7 +202,7 @@ struct LoneUpdate {
   std::vector<at::Tensor> parameters = std::vector<at::Tensor>(2);
   std::optional<Sgd> rule{};
   EpochLog log{fake::device()};
-  RecordedUpdate recorded{fake::device(), log};
+  CapturedUpdate recorded{fake::device(), log};
 };
 
 // A loss of the device.
@@ -310,7 +310,7 @@ TEST_F(FakeRecordedUpdate, KnowsWhatALayoutIs) {
                                at::Tensor()};
   for (const at::Tensor& one : others)
     for (const at::Tensor& other : others) {
-      WorkKey key, other_key;
+      CaptureKey key, other_key;
       key.add(one);
       other_key.add(other);
       EXPECT_EQ(key == other_key, one.is_same(other));
@@ -320,10 +320,10 @@ TEST_F(FakeRecordedUpdate, KnowsWhatALayoutIs) {
 // Eight are kept, and what has been given up is recorded anew.
 TEST_F(FakeRecordedUpdate, KeepsAFewParts) {
   EpochLog log(fake::device());
-  RecordedPart part(fake::device(), log);
+  CapturedRegion part(fake::device(), log);
   const at::Tensor source = at::ones({1 << 16}, fake::device()), target = at::zeros_like(source);
   const auto run = [&](double number) {
-    WorkKey key;
+    CaptureKey key;
     key.add(number);
     for (int i = 0; i < 3; ++i) part.run(key, [&] { target.copy_(source + number); });
     EXPECT_TRUE(same(target.cpu(), at::full({1 << 16}, static_cast<float>(1 + number))));

@@ -4,15 +4,15 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/linear_regression.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/small_cnn.h"
-#include "kindling/nn/softmax_regression.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/linear_regression.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
+#include "kindling/models/softmax_regression.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/trainer.h"
 #include "support/scratch.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

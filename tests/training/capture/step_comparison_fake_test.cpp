@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "fake_accelerator.h"
-#include "training/step_comparison.h"
+#include "training/capture/step_comparison.h"
 
 namespace kindling {
 namespace {

@@ -16,15 +16,15 @@
 #include "kindling/optim/adam.h"
 #include "kindling/training/callback.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 
 // What the app log says while it lives.
 class SaidBySteps {
  public:
-  SaidBySteps() {
-    configure_log({});
+  explicit SaidBySteps(LogLevel level = LogLevel::info) {
+    configure_log({.level = level});
     set_log_observer([this](LogLevel, const std::string& line) { text_ += line + "\n"; });
   }
   ~SaidBySteps() { set_log_observer({}); }
@@ -54,7 +54,7 @@ class CountedNet : public Classifier {
     ++num_calls;
     return extra ? extra(*this, batch, Classifier::training_step(batch)) : Classifier::training_step(batch);
   }
-  bool static_step() const override { return true; }
+  bool has_static_graph() const override { return true; }
 
   std::int64_t num_calls = 0;
   // What a test does beside.
@@ -99,8 +99,9 @@ class ModelMeddler : public Callback {
 
 // 6 epochs of 86 images in batches of 16: five, and a short one.
 inline GraphFit graph_fit(const std::string& step_graph, TrainerOptions options = {},
-                          const std::function<void(CountedNet&)>& prepare = {}) {
-  const SaidBySteps said;
+                          const std::function<void(CountedNet&)>& prepare = {},
+                          LogLevel level = LogLevel::info) {
+  const SaidBySteps said(level);
   torch::manual_seed(1);
   const auto model = std::make_shared<CountedNet>();
   TensorData data({at::randn({86, 1, 8, 8}), at::randint(5, {86})},

@@ -1,20 +1,21 @@
 // What is left of a step's calls and allocations where it is replayed.
 #include <ATen/Functions.h>
+#include <ATen/Version.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/linear_regression.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/small_cnn.h"
-#include "kindling/nn/softmax_regression.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/linear_regression.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
+#include "kindling/models/softmax_regression.h"
 #include "kindling/training/callback.h"
 #include "support/allocation_count.h"
 #include "support/operator_count.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {
@@ -41,6 +42,7 @@ struct CountsOfStep {
   std::shared_ptr<Module> (*make_model)();
   std::vector<std::int64_t> sample_shape;
   std::int64_t operators, allocations;  // at most so many
+  std::int64_t allocations_with_avx2;   // where oneDNN's convolutions have no AVX-512
 };
 
 template <class Model>
@@ -63,16 +65,17 @@ TEST_P(ReplayedSteps, AreCheap) {
   Trainer({.max_epochs = 2, .callbacks = {counter}}).fit(expected.make_model(), data);
   const auto of_step = [](const std::vector<std::int64_t>& counts) { return counts.at(16) - counts.at(15); };
   EXPECT_LE(of_step(counter->operators), expected.operators);
-  EXPECT_LE(of_step(counter->allocations), expected.allocations);
+  EXPECT_LE(of_step(counter->allocations),
+            at::get_cpu_capability() == "AVX512" ? expected.allocations : expected.allocations_with_avx2);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Models, ReplayedSteps,
-    testing::Values(CountsOfStep{"linear_regression", &counted<LinearRegression>, {2}, 21, 37},
-                    CountsOfStep{"softmax_regression", &counted<SoftmaxRegression>, {1, 8, 8}, 23, 37},
-                    CountsOfStep{"mlp", &counted<Mlp>, {1, 8, 8}, 27, 38},
-                    CountsOfStep{"lenet", &counted<Lenet>, {1, 28, 28}, 70, 1985},
-                    CountsOfStep{"small_cnn", &counted<SmallCnn>, {1, 8, 8}, 92, 1891}),
+    testing::Values(CountsOfStep{"linear_regression", &counted<LinearRegression>, {2}, 21, 37, 37},
+                    CountsOfStep{"softmax_regression", &counted<SoftmaxRegression>, {1, 8, 8}, 23, 37, 37},
+                    CountsOfStep{"mlp", &counted<Mlp>, {1, 8, 8}, 27, 38, 38},
+                    CountsOfStep{"lenet", &counted<Lenet>, {1, 28, 28}, 70, 1985, 2041},
+                    CountsOfStep{"small_cnn", &counted<SmallCnn>, {1, 8, 8}, 92, 1891, 1955}),
     [](const auto& info) { return info.param.name; });
 
 // The gradients of a window have memory of their own: those of a replay are in use until they are dropped,

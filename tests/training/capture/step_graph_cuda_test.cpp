@@ -2,13 +2,13 @@
 // twice.
 #include <gtest/gtest.h>
 
-#include "graph/device_graph.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/small_cnn.h"
+#include "graph/device/device_graph.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/optim/sgd.h"
-#include "training/step_graph.h"
+#include "training/capture/step_graph.h"
 
 namespace kindling {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 class StepGraphCuda : public testing::Test {
  protected:
   void SetUp() override {
-    if (num_gpus() == 0) GTEST_SKIP() << "there is no cuda:0: " << why_no_more_gpus();
+    if (num_gpus() == 0) GTEST_SKIP() << "there is no cuda:0: " << gpu_unavailable_reason();
     ASSERT_EQ(why_no_graph(gpu()), "");
   }
 };

@@ -6,16 +6,16 @@
 #include <stdexcept>
 
 #include "fake_accelerator.h"
-#include "graph/device_graph.h"
+#include "graph/device/device_graph.h"
 #include "kindling/metrics/class_score.h"
 #include "kindling/metrics/confusion_matrix.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "support/scratch.h"
-#include "training/step_graph.h"
+#include "training/capture/step_graph.h"
 
 namespace kindling {
 namespace {
@@ -133,7 +133,7 @@ TEST_F(FakeStepGraph, TrainsTheShippedModelsAlike) {
     torch::manual_seed(1);
     fake::reset_counts();
     trained(make(), size, "auto");
-    EXPECT_GT(fake::counts().graph_replays, 10) << "these models say static_step()";
+    EXPECT_GT(fake::counts().graph_replays, 10) << "these models say has_static_graph()";
     torch::manual_seed(1);
     const auto [recorded, numbers] = trained(make(), size, "on");
     EXPECT_GT(fake::counts().graph_replays, 10);

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "kindling/optim/sgd.h"
-#include "training/step_graph.h"
+#include "training/capture/step_graph.h"
 
 namespace kindling {
 namespace {

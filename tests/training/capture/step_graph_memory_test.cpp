@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "kindling/models/lenet.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/nn/classifier.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/small_cnn.h"
 #include "kindling/training/callback.h"
 #include "support/live_bytes.h"
-#include "training/small_fit.h"
-#include "training/step_graph.h"
+#include "training/capture/step_graph.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {
@@ -41,7 +41,7 @@ class EightConvolutions : public Classifier {
   at::Tensor forward(const at::Tensor& images) override {
     return head_->forward(layers_->forward(images).mean({2, 3}));
   }
-  bool static_step() const override { return true; }
+  bool has_static_graph() const override { return true; }
 
  private:
   torch::nn::Sequential layers_;

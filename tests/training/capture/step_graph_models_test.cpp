@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "training/step_graph.h"
+#include "training/capture/step_graph.h"
 
 namespace kindling {
 namespace {

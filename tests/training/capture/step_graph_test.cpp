@@ -1,8 +1,12 @@
 // Recorded steps against steps that are not recorded: bit by bit.
-#include "training/step_graph.h"
+#include "training/capture/step_graph.h"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+
+#include "kindling/base/error.h"
 #include "kindling/metrics/class_score.h"
 #include "kindling/metrics/confusion_matrix.h"
 #include "kindling/nn/activation_checkpoint.h"
@@ -76,6 +80,31 @@ TEST(StepGraph, HoldsWithEveryOptionThatTouchesAStep) {
   }
 }
 
+// In all replays that a fit has made.
+int num_native_kernels(const GraphFit& fit) {
+  int num_kernels = 0;
+  const std::regex line("replayed with ([0-9]+) native kernels");
+  for (std::sregex_iterator at(fit.said.begin(), fit.said.end(), line), end; at != end; ++at)
+    num_kernels += std::stoi((*at)[1]);
+  return num_kernels;
+}
+
+TEST(StepKernels, DoNotRunWhenOff) {
+  const GraphFit eager = graph_fit("off"), native = graph_fit("on", {}, {}, LogLevel::debug),
+                 libtorchs = graph_fit("on", {.step_kernels = "off"}, {}, LogLevel::debug);
+  EXPECT_GT(num_native_kernels(native), 4);
+  EXPECT_EQ(num_native_kernels(libtorchs), 0);
+  EXPECT_NE(libtorchs.said.find("with 0 native kernels (step_kernels = off)"), std::string::npos)
+      << libtorchs.said;
+  EXPECT_EQ(libtorchs.num_calls, native.num_calls);
+  expect_same_fit(native, eager);
+  expect_same_fit(libtorchs, eager);
+}
+
+TEST(StepKernels, RefuseAnUnknownSetting) {
+  EXPECT_THROW(Trainer({.max_epochs = 1, .step_kernels = "on"}), ConfigError);
+}
+
 TEST(StepGraph, LogsWhatTheModelLogs) {
   const auto prepare = [](CountedNet& net) {
     net.add_metric("confusion", std::make_shared<ConfusionMatrix>());
@@ -92,7 +121,7 @@ TEST(StepGraph, LogsWhatTheModelLogs) {
 TEST(StepGraph, IsUsedByItselfWhereTheModelSaysSo) {
   EXPECT_LT(graph_fit("auto").num_calls, kAllBatches - 15);
   struct Other : CountedNet {
-    bool static_step() const override { return false; }
+    bool has_static_graph() const override { return false; }
   };
   torch::manual_seed(1);
   const auto model = std::make_shared<Other>();
@@ -207,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(
                 [](CountedNet& net) {
                   do_beside(net, [state = CarriedState(CarriedStateOptions{.batch_dim = 0})](
                                      CountedNet&, const Batch&, at::Tensor loss) mutable {
-                    state->forget();
+                    state->reset_state();
                     state->carry(loss.detach().expand({1, 1}));
                     return loss;
                   });
@@ -282,8 +311,25 @@ TEST(StepGraph, FollowsAModelThatChanges) {
                      [mask = &net.mask](CountedNet&, const Batch&, at::Tensor loss) { return loss * *mask; });
          if (batch == 26) net.mask = at::full({}, 0.75);
        }},
-      {"statistics in other memory", [](CountedNet& net, std::int64_t batch) {
+      {"statistics in other memory",
+       [](CountedNet& net, std::int64_t batch) {
          if (batch == 15) net.norm->running_mean.set_data(at::ones({4}));
+       }},
+      {"a layer that is replaced",
+       [](CountedNet& net, std::int64_t batch) {
+         if (batch == 15) net.out = net.replace_module("out", torch::nn::Linear(16, 5));
+       }},
+      {"a weight that is assigned to its member",
+       [](CountedNet& net, std::int64_t batch) {
+         if (batch == 15) net.hidden->weight = (net.hidden->weight.detach() * 0.9).requires_grad_();
+       }},
+      {"statistics that are assigned to their member",
+       [](CountedNet& net, std::int64_t batch) {
+         if (batch == 15) net.norm->running_mean = at::ones({4});
+       }},
+      {"autocast that the program switches", [](CountedNet&, std::int64_t batch) {
+         if (batch == 15) at::autocast::set_autocast_enabled(at::kCPU, true);
+         if (batch == 22) at::autocast::set_autocast_enabled(at::kCPU, false);
        }}};
   for (const auto& [name, meddle] : cases) {
     SCOPED_TRACE(name);

@@ -6,8 +6,8 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "support/scratch.h"
-#include "training/point_gan.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
+#include "training/step/point_gan.h"
 
 namespace kindling {
 namespace {

@@ -2,8 +2,8 @@
 #include "device/random_state.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
-#include "training/nonfinite_fit.h"
-#include "training/nonfinite_watch.h"
+#include "training/inspect/nonfinite_watch.h"
+#include "training/step/nonfinite_fit.h"
 
 namespace kindling {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
-#include "training/host_wait_watch.h"
+#include "training/inspect/host_wait_watch.h"
 
 namespace kindling {
 namespace {

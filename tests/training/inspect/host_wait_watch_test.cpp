@@ -1,4 +1,4 @@
-#include "training/host_wait_watch.h"
+#include "training/inspect/host_wait_watch.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "kindling/base/log.h"
 #include "kindling/data/synthetic_regression.h"
-#include "kindling/nn/linear_regression.h"
+#include "kindling/models/linear_regression.h"
 #include "kindling/training/trainer.h"
 
 namespace kindling {

@@ -1,4 +1,4 @@
-#include "training/operator_table.h"
+#include "training/inspect/operator_table.h"
 
 #include <gtest/gtest.h>
 

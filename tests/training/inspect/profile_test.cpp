@@ -12,13 +12,13 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/small_cnn.h"
+#include "metrics/epoch_clock.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/epoch_clock.h"
-#include "training/operator_trace.h"
-#include "training/point_gan.h"
-#include "training/small_fit.h"
+#include "training/inspect/operator_trace.h"
+#include "training/loop/small_fit.h"
+#include "training/step/point_gan.h"
 
 namespace kindling {
 namespace {

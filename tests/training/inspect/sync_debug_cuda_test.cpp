@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "kindling/data/digits.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/mlp.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/mlp.h"
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/training/trainer.h"
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kindling/base/log.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -5,13 +5,13 @@
 #include <memory>
 #include <vector>
 
-#include "kindling/nn/mlp.h"
+#include "kindling/models/mlp.h"
 #include "kindling/optim/adam.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/trainer.h"
 #include "support/allocation_count.h"
 #include "support/scratch.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "kindling/nn/module.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 

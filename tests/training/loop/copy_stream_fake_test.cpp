@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
-#include "kindling/nn/mlp.h"
+#include "kindling/models/mlp.h"
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/tensor_matchers.h"
-#include "training/copy_stream.h"
-#include "training/small_fit.h"
+#include "tensors/copy_stream.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

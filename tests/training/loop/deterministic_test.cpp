@@ -4,7 +4,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "support/scratch.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -3,12 +3,12 @@
 #include <torch/nn.h>
 
 #include "fake_accelerator.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/mlp.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/mlp.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/optim/decay_schedules.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

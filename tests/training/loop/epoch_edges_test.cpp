@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/device_under_test.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -3,11 +3,11 @@
 
 #include "kindling/base/error.h"
 #include "kindling/device/transfer_counts.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/small_cnn.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kindling/nn/mlp.h"
+#include "kindling/models/mlp.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 // Under the address sanitizer freed memory stays in quarantine; its leak check is the stricter test.
 #if defined(__SANITIZE_ADDRESS__)

@@ -7,11 +7,11 @@
 
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/jsonl_logger.h"
-#include "kindling/nn/linear_regression.h"
+#include "kindling/models/linear_regression.h"
 #include "kindling/training/callback.h"
 #include "kindling/training/trainer.h"
 #include "support/scratch.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "metrics/shipped_metrics.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 

@@ -1,5 +1,5 @@
 // The shipped metrics in fits and in steps of one's own.
-#include "training/measured_fit.h"
+#include "training/loop/measured_fit.h"
 
 #include <gtest/gtest.h>
 

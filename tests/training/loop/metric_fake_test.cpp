@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "fake_accelerator.h"
-#include "training/confusion.h"
-#include "training/measured_fit.h"
+#include "training/loop/confusion.h"
+#include "training/loop/measured_fit.h"
 
 namespace kindling {
 namespace {

@@ -5,7 +5,7 @@
 #include "kindling/nn/classifier.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
-#include "training/confusion.h"
+#include "training/loop/confusion.h"
 
 namespace kindling {
 namespace {

@@ -9,7 +9,7 @@
 #include "support/device_under_test.h"
 #include "support/memory_limit.h"
 #include "support/scratch.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

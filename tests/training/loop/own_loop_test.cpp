@@ -8,13 +8,13 @@
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/optim/cosine_schedules.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -6,7 +6,7 @@
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/optim/decay_schedules.h"
 #include "support/scratch.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

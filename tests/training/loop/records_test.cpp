@@ -1,10 +1,10 @@
 // What loggers get: the records of steps and epochs.
 #include <gtest/gtest.h>
 
-#include "kindling/nn/mlp.h"
+#include "kindling/models/mlp.h"
 #include "kindling/optim/decay_schedules.h"
 #include "support/device_under_test.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -5,7 +5,7 @@
 #include "fake_accelerator.h"
 #include "kindling/nn/activation_checkpoint.h"
 #include "kindling/tensors/move.h"
-#include "training/recurrent_fit.h"
+#include "training/loop/recurrent_fit.h"
 
 namespace kindling {
 namespace {

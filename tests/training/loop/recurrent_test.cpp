@@ -10,7 +10,7 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/recurrent_fit.h"
+#include "training/loop/recurrent_fit.h"
 
 namespace kindling {
 namespace {
@@ -110,7 +110,7 @@ TEST_P(RecurrentTraining, GoesOnAsIfNothingHadBeenEvaluated) {
         const at::NoGradGuard no_grad;
         model.forward(at::ones({1, 3, 2}, at::TensorOptions(trainer.device())));
         model.forward(at::ones({1, 3, 2}, at::TensorOptions(trainer.device())));
-        dynamic_cast<Predictor&>(model).state->forget();
+        dynamic_cast<Predictor&>(model).state->reset_state();
         model.train();
       }
     }
@@ -169,7 +169,7 @@ TEST_P(RecurrentTraining, EvaluationsCarryTheirOwnState) {
     const at::Tensor by_hand = model->state->hidden(2);
     EXPECT_EQ(trainer.validate(model, data).at("val_loss"), loss);
     EXPECT_TRUE(model->state->hidden(2).is_same(by_hand));
-    model->state->forget();
+    model->state->reset_state();
   }
 
   // Windows of 16 steps of rows 0 and 1, then of rows 2 and 3, which begin anew by reset_every_n_batches.

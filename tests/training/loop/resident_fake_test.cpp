@@ -4,11 +4,11 @@
 
 #include "fake_accelerator.h"
 #include "kindling/base/error.h"
-#include "kindling/nn/mlp.h"
+#include "kindling/models/mlp.h"
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {
@@ -101,7 +101,7 @@ TEST(FakeResidentFit, AFewBatchesTravelUnlessItIsOn) {
   EXPECT_EQ(copies("on", limited), 4 + 4);
   const auto dev = [](TrainerOptions& o) { o.fast_dev_run = true; };
   EXPECT_EQ(copies("auto", dev), 2 + 2);
-  const auto by_heart = [](TrainerOptions& o) { o.overfit_batches = Portion(std::int64_t{2}); };
+  const auto by_heart = [](TrainerOptions& o) { o.overfit_batches = CountOrFraction(std::int64_t{2}); };
   EXPECT_EQ(copies("auto", by_heart), 3 * 2 * (2 + 2));
   expect_same_numbers(fit_of_samples("on",
                                      [&] {

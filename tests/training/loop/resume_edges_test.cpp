@@ -10,8 +10,8 @@
 #include "kindling/training/model_checkpoint.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/confusion.h"
-#include "training/small_fit.h"
+#include "training/loop/confusion.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

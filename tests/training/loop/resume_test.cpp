@@ -11,9 +11,10 @@
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/model_checkpoint.h"
 #include "support/device_under_test.h"
+#include "support/places_tried.h"
 #include "support/scratch.h"
-#include "training/measured_fit.h"
-#include "training/resumed_fit.h"
+#include "training/loop/measured_fit.h"
+#include "training/loop/resumed_fit.h"
 
 namespace kindling {
 namespace {
@@ -76,6 +77,7 @@ TEST_P(Resumes, AreBitEqualFromEveryPlace) {
     ASSERT_EQ(keeper->files.size(), kResumeEpochs * (kResumeBatches + 3));
 
     for (const auto& file : keeper->files) {
+      if (num_places++ % kPlaceStride != 0) continue;
       const std::string where = rule + ", " + schedule + " schedule, from " + file.filename().string();
       ResumedFit rest = made(rule, schedule);
       for (const Record& record : whole.logger->records()) rest.logger->write(record);  // some of the future
@@ -84,11 +86,11 @@ TEST_P(Resumes, AreBitEqualFromEveryPlace) {
       expect_same_state(rest.end, whole.end, where);
       expect_same_records(rest.logger->records(), whole.logger->records(), where);
       EXPECT_EQ(rest.meddler->num_resumes, 1) << where;
-      ++num_places;
       if (HasFailure()) return;
     }
   }
-  std::cout << "R7: " << num_places << " places of 8 trainings on " << device_ << ", all bit-equal\n";
+  std::cout << "R7: " << (num_places + kPlaceStride - 1) / kPlaceStride << " places of 8 trainings on "
+            << device_ << ", all bit-equal\n";
 }
 
 // The averages, the rates that one of them sets, the patience that is left; saved in validations that see one
@@ -140,7 +142,8 @@ TEST_P(Resumes, OfMetricsAreBitEqualFromEveryPlace) {
   saved.fit();
   expect_same_state(saved.end, whole.end, "saved everywhere");
   ASSERT_GE(keeper->files.size(), kResumeEpochs * (kResumeBatches / 2 + 3));
-  for (const auto& file : keeper->files) {
+  for (std::size_t i = 0; i < keeper->files.size(); i += kPlaceStride) {
+    const auto& file = keeper->files[i];
     const std::string where = "metrics, from " + file.filename().string();
     ResumedFit rest = measured();
     for (const Record& record : whole.logger->records()) rest.logger->write(record);

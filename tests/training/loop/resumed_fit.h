@@ -19,7 +19,7 @@
 #include "kindling/training/exponential_moving_average.h"
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 

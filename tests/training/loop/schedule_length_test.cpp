@@ -4,7 +4,7 @@
 #include <set>
 
 #include "kindling/optim/decay_schedules.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

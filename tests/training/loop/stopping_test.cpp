@@ -13,9 +13,9 @@
 #include "kindling/training/model_checkpoint.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
-#include "training/resumed_fit.h"
-#include "training/small_fit.h"
-#include "training/time_limit.h"
+#include "training/loop/resumed_fit.h"
+#include "training/loop/small_fit.h"
+#include "training/state/stop_consensus.h"
 
 namespace kindling {
 namespace {
@@ -92,7 +92,7 @@ TEST_P(Stopping, ValidationsInsideLeaveTheTrainingAsItIs) {
     std::shared_ptr<MemoryLogger> logger = std::make_shared<MemoryLogger>();
     StateDict end;
   };
-  const auto fitted = [&](Portion interval) {
+  const auto fitted = [&](CountOrFraction interval) {
     at::manual_seed(7);
     Outcome outcome;
     Trainer trainer({.max_epochs = 4,
@@ -306,7 +306,7 @@ TEST_P(Stopping, OverfitsTheSameBatchesInEveryEpoch) {
     int num_val = 0;
   };
   const at::Tensor x = at::arange(20, at::kFloat).unsqueeze(1);
-  for (const Portion part : {Portion(2), Portion(0.4)}) {
+  for (const CountOrFraction part : {CountOrFraction(2), CountOrFraction(0.4)}) {
     TensorData data({x, 2 * x}, {x, 2 * x}, {.batch_size = 4, .shuffle = true});
     const auto model = std::make_shared<Seen>();
     Trainer({.max_epochs = 2,

@@ -9,8 +9,8 @@
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/exponential_moving_average.h"
 #include "kindling/training/stochastic_weight_averaging.h"
-#include "training/point_gan.h"
-#include "training/resumed_fit.h"
+#include "training/loop/resumed_fit.h"
+#include "training/step/point_gan.h"
 
 namespace kindling {
 namespace {

@@ -5,13 +5,13 @@
 
 #include "kindling/base/error.h"
 #include "kindling/data/synthetic_regression.h"
-#include "kindling/nn/linear_regression.h"
+#include "kindling/models/linear_regression.h"
 #include "kindling/optim/decay_schedules.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

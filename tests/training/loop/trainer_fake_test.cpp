@@ -7,11 +7,11 @@
 #include "fake_accelerator.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
-#include "kindling/nn/mlp.h"
+#include "kindling/models/mlp.h"
 #include "kindling/training/trainer.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -7,7 +7,7 @@
 #include "kindling/base/log.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {
@@ -54,7 +54,7 @@ TEST_F(TrainerWithoutCards, TrainsOnTheCpuAndSaysWhy) {
   LogWatch watch;
   const Trainer trainer({.max_epochs = 1, .num_gpus = 2});
   EXPECT_EQ(trainer.device(), cpu());
-  EXPECT_EQ(watch.warnings, std::vector<std::string>{"num_gpus = 2, but " + why_no_more_gpus() +
+  EXPECT_EQ(watch.warnings, std::vector<std::string>{"num_gpus = 2, but " + gpu_unavailable_reason() +
                                                      ": training goes on on the CPU"});
 }
 
@@ -68,7 +68,7 @@ TEST_F(TrainerWithoutCards, RequiredCardsAreAnError) {
   LogWatch watch;
   const std::string text =
       error_text<DeviceError>([] { Trainer({.max_epochs = 1, .num_gpus = 1, .require_gpus = true}); });
-  EXPECT_NE(text.find("Trainer: num_gpus = 1, but 0 can be used: " + why_no_more_gpus()), std::string::npos)
+  EXPECT_NE(text.find("Trainer: num_gpus = 1, but 0 can be used: " + gpu_unavailable_reason()), std::string::npos)
       << text;
   EXPECT_TRUE(watch.warnings.empty());
 }

@@ -6,7 +6,7 @@
 #include "kindling/base/error.h"
 #include "kindling/nn/manual_module.h"
 #include "support/scratch.h"
-#include "training/rank_runs.h"
+#include "training/parallel/rank_runs.h"
 
 namespace kindling {
 namespace {
@@ -75,7 +75,7 @@ TEST(UncountedBatches, AreInNoMetricOfAModelThatRunsItsUpdates) {
 }
 
 TEST(UncountedBatches, AnEpochWithoutABatchIsRefused) {
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
     const at::Tensor x = at::arange(5, at::kFloat).unsqueeze(1);
     TensorData data({x, 2 * x}, {}, {.batch_size = 3, .drop_last = true});

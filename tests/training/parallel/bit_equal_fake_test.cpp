@@ -4,18 +4,18 @@
 #include <torch/nn.h>
 
 #include "fake_accelerator.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/tensor_matchers.h"
-#include "training/automatic_step.h"
-#include "training/batch_source.h"
-#include "training/eager_gradients.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
+#include "training/state/batch_source.h"
+#include "training/step/automatic_step.h"
+#include "training/step/batch_gradients.h"
 
 namespace kindling {
 namespace {
@@ -117,16 +117,15 @@ Trained stepped(const std::string& name, Device device) {
   run.model->train();
   at::manual_seed(4);
   Trainer owner;
-  TrainState state(device, options);
-  const auto info =
-      std::make_shared<TrainerInfo>(TrainerInfo{.progress = &state.progress, .log = &state.log});
-  if (!device.is_cpu()) info->gpus = {device};
-  attach(*run.model, info);
+  const auto context = std::make_shared<TrainingContext>(
+      owner, options, device.is_cpu() ? std::vector<Device>{} : std::vector{device});
+  TrainState& state = context->state;
+  const LogScope log(*context, &state.log);
+  attach(*run.model, context);
   state.start(run.model);
-  const Callbacks none(owner, options.callbacks);
-  AutomaticStep step(std::make_unique<EagerGradients>(state, *info), state, *info, options, none);
-  BatchSource batches(data, data.train_dataloader(), *info, std::nullopt);
-  info->num_train_batches = batches.num_batches();
+  AutomaticStep step(*context, std::make_unique<EagerGradients>(*context), nullptr);
+  BatchSource batches(data, data.train_dataloader(), context->placement, std::nullopt);
+  context->num_train_batches = batches.num_batches();
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
     batches.seek(epoch);
     Batch batch;

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "kindling/base/error.h"
-#include "training/counting_group.h"
-#include "training/gradient_bucket.h"
-#include "training/rank_runs.h"
+#include "training/parallel/counting_group.h"
+#include "training/parallel/gradient_bucket.h"
+#include "training/parallel/rank_runs.h"
 
 namespace kindling {
 namespace {
@@ -22,7 +22,7 @@ std::vector<RankRun> narrow_ranks(std::int64_t size,
 
 // 257 has nine significant bits, one more than bfloat16.
 TEST(Compression, RoundsGradientsAndNothingElse) {
-  const auto groups = ProcessGroup::of_threads(2, kNarrow);
+  const auto groups = ProcessGroup::from_threads(2, kNarrow);
   on_ranks(groups, [](ProcessGroup& group) {
     GradientBucket bucket({at::zeros({2})}, /*num_more=*/2);
     bucket.take(0, at::tensor({257.F, 0.5F}), /*scale=*/1);
@@ -36,7 +36,7 @@ TEST(Compression, RoundsGradientsAndNothingElse) {
 }
 
 TEST(Compression, LeavesGradientsOfOtherTypesAsTheyAre) {
-  const auto groups = ProcessGroup::of_threads(2, kNarrow);
+  const auto groups = ProcessGroup::from_threads(2, kNarrow);
   on_ranks(groups, [](ProcessGroup& group) {
     GradientBucket bucket({at::zeros({1}, at::kDouble)}, /*num_more=*/0);
     bucket.take(0, at::full({1}, 257, at::kDouble), /*scale=*/1);
@@ -48,7 +48,7 @@ TEST(Compression, LeavesGradientsOfOtherTypesAsTheyAre) {
 
 // Of a training of one epoch, by process 0.
 std::int64_t bytes_sent(const DistributedOptions& options) {
-  const auto groups = ProcessGroup::of_threads(2, options);
+  const auto groups = ProcessGroup::from_threads(2, options);
   std::vector<std::shared_ptr<Mlp>> models{mlp({64, 600, 600}), mlp({64, 600, 600})};
   std::int64_t bytes = 0;
   on_ranks(groups, [&](ProcessGroup& group) {
@@ -86,7 +86,7 @@ TEST(Compression, TrainsNearlyAsWithout) {
 }
 
 TEST(Compression, IsRefusedBesideShards) {
-  const auto groups = ProcessGroup::of_threads(2, kNarrow);
+  const auto groups = ProcessGroup::from_threads(2, kNarrow);
   try {
     Trainer({.max_epochs = 1, .gradient_shards = 2, .process_group = groups[0]});
     FAIL();
@@ -98,7 +98,7 @@ TEST(Compression, IsRefusedBesideShards) {
 }
 
 TEST(Compression, IsThatOfAllProcesses) {
-  const auto first = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto first = ProcessGroup::from_threads(2, {.timeout_s = 60});
   std::vector<std::string> errors(2);
   on_ranks(first, [&](ProcessGroup& group) {
     const auto rank = static_cast<std::size_t>(group.rank());

@@ -9,7 +9,7 @@
 #include "support/fake_collectives.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/rank_runs.h"
+#include "training/parallel/rank_runs.h"
 
 namespace kindling {
 namespace {
@@ -52,7 +52,7 @@ TEST(FakeDataParallel, EachProcessWorksOnTheCardOfItsLocalRank) {
   const auto runs = run_on_cards();
   EXPECT_EQ(runs[0].model->parameters()[0].device(), fake::device(0));
   EXPECT_EQ(runs[1].model->parameters()[0].device(), fake::device(1));
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   EXPECT_EQ(Trainer({.max_epochs = 1, .num_gpus = -1, .process_group = groups[1]}).gpus(),
             std::vector<Device>{fake::device(1)});
   // Both in each of 15 steps, and at the start.
@@ -208,7 +208,7 @@ TEST(FakeDataParallel, AParameterWhoseUseChangesInsideAnEpochIsRefusedByName) {
     models.push_back(std::make_shared<Wavering>());
     models.back()->forward(at::zeros({1, 100}));
   }
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
     const auto rank = static_cast<std::size_t>(group.rank());
     TrainerOptions options = options_for(groups[rank]);
@@ -226,7 +226,7 @@ TEST(FakeDataParallel, AParameterWhoseUseChangesInsideAnEpochIsRefusedByName) {
 
 TEST(FakeDataParallel, AProcessThatGoesIsTheReasonThatTheOtherNames) {
   fake::install_collectives();
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
     const at::Tensor ones = at::ones({3}, fake::device(static_cast<int>(group.rank())));
     group.all_reduce(ones);
@@ -238,7 +238,7 @@ TEST(FakeDataParallel, AProcessThatGoesIsTheReasonThatTheOtherNames) {
 }
 
 TEST(FakeDataParallel, FewerCardsThanProcessesAreSaidAloudOrRefused) {
-  const auto groups = ProcessGroup::of_threads(3, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(3, {.timeout_s = 60});
   std::vector<std::string> messages;
   set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
   const Trainer second({.max_epochs = 1, .num_gpus = 2, .process_group = groups[1]});

@@ -9,8 +9,8 @@
 #include "kindling/training/model_checkpoint.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/counting_group.h"
-#include "training/rank_runs.h"
+#include "training/parallel/counting_group.h"
+#include "training/parallel/rank_runs.h"
 
 namespace kindling {
 namespace {
@@ -45,7 +45,9 @@ TEST(DataParallel, TrainsAsOneProcessWithTheSameGlobalBatch) {
 }
 
 TEST(DataParallel, LearnsAsManyBatchesByHeartAsOneProcess) {
-  const auto change = [](TrainerOptions& options, std::int64_t) { options.overfit_batches = Portion(0.4); };
+  const auto change = [](TrainerOptions& options, std::int64_t) {
+    options.overfit_batches = CountOrFraction(0.4);
+  };
   const auto alone = run_ranks(1, change), runs = run_ranks(2, change);
   EXPECT_EQ(alone[0].result.progress.global_step, 3 * 2);
   EXPECT_EQ(runs[1].result.progress.global_step, 3 * 2);
@@ -129,7 +131,7 @@ std::vector<std::string> errors_of(const std::function<void(TrainerOptions&, std
                                    const std::function<std::shared_ptr<Module>(std::int64_t)>& make,
                                    const std::function<TensorData(std::int64_t)>& data_of) {
   std::vector<std::string> errors(2);
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
     const auto rank = static_cast<std::size_t>(group.rank());
     TrainerOptions options = options_for(groups[rank]);
@@ -254,7 +256,7 @@ TEST(DataParallel, GoesOnBitForBit) {
   ASSERT_GE(checkpoints.size(), 9U);
   for (const CheckpointInfo& checkpoint : checkpoints) {
     SCOPED_TRACE(checkpoint.path.filename().string());
-    const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+    const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
     std::vector<std::shared_ptr<Module>> models{small_mlp(), small_mlp()};
     std::vector<Metrics> metrics(2);
     on_ranks(groups, [&](ProcessGroup& group) {
@@ -298,7 +300,7 @@ TEST(DataParallel, GoesOnWithAnotherNumberOfProcessesFromTheEndOfAnEpoch) {
 
 // How many transfers have begun when the gradient of the first layer, the last to come, is there.
 TEST(DataParallel, WhatIsReadyIsSentWhileBackwardGoesOn) {
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   std::vector<int> started_before_end(2), per_step(2);
   std::vector<std::shared_ptr<Mlp>> models;
   for (int i = 0; i < 2; ++i) models.push_back(mlp({64, 600, 600}));

@@ -5,8 +5,8 @@
 
 #include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
-#include "training/nonfinite_fit.h"
-#include "training/rank_runs.h"
+#include "training/parallel/rank_runs.h"
+#include "training/step/nonfinite_fit.h"
 
 namespace kindling {
 namespace {

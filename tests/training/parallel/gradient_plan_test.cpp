@@ -1,5 +1,5 @@
 // Gradients of one optimizer on their way between processes, here threads.
-#include "training/gradient_plan.h"
+#include "training/parallel/gradient_plan.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "kindling/base/error.h"
 #include "kindling/optim/sgd.h"
 #include "support/rank_threads.h"
-#include "training/counting_group.h"
+#include "training/parallel/counting_group.h"
 
 namespace kindling {
 namespace {
@@ -38,7 +38,7 @@ struct Planned {
     return finish(group, share, loss.detach());
   }
   at::Tensor finish(ProcessGroup& group, GradientShare share, const at::Tensor& loss) {
-    AgreedStop stop{StopToken(), &group};
+    StopConsensus stop{StopToken(), &group};
     plan.send_all(group, share, {&loss, 1}, stop.votes());
     return plan.receive(stop);
   }

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "training/rank_runs.h"
+#include "training/parallel/rank_runs.h"
 
 namespace kindling {
 namespace {

@@ -1,5 +1,5 @@
 // The states of optimizers, shared out among processes: who has what, and that nothing else changes.
-#include "training/optimizer_shards.h"
+#include "training/parallel/optimizer_shards.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,9 @@
 #include "kindling/training/exponential_moving_average.h"
 #include "kindling/training/model_checkpoint.h"
 #include "optim/every_rule.h"
+#include "optim/sharded_state.h"
 #include "support/scratch.h"
-#include "training/rank_runs.h"
+#include "training/parallel/rank_runs.h"
 
 namespace kindling {
 namespace {
@@ -62,7 +63,7 @@ std::vector<at::Tensor> parameters_of(std::int64_t rank) {
   return all;
 }
 
-TEST(OptimizerShards, BringTheValuesOfEachParameterFromItsOwner) {
+TEST(OptimizerShard, BroadcastsEachParameterFromItsOwner) {
   for (const std::int64_t size : {2, 3}) {
     std::vector<std::vector<at::Tensor>> after(static_cast<std::size_t>(size));
     std::vector<std::vector<at::Tensor>> before;
@@ -73,10 +74,10 @@ TEST(OptimizerShards, BringTheValuesOfEachParameterFromItsOwner) {
     on_ranks(size, [&](ProcessGroup& group) {
       const auto rank = static_cast<std::size_t>(group.rank());
       Sgd sgd(parameters[rank], {.lr = 0.5});
-      OptimizerShards shards(group);
+      OptimizerShard shard;
       for (int step = 0; step < 2; ++step) {
         for (at::Tensor& parameter : parameters[rank]) parameter.mutable_grad() = at::ones_like(parameter);
-        shards.step(sgd, [&] { sgd.step(); });
+        shard.step(group, sgd, [&] { sgd.step(); });
         for (const at::Tensor& parameter : parameters[rank]) EXPECT_TRUE(parameter.grad().defined());
       }
       for (const at::Tensor& parameter : parameters[rank]) after[rank].push_back(parameter.detach().clone());
@@ -88,13 +89,13 @@ TEST(OptimizerShards, BringTheValuesOfEachParameterFromItsOwner) {
   }
 }
 
-TEST(OptimizerShards, GiveGradientsBackWhenAnUpdateThrows) {
+TEST(OptimizerShard, RestoresGradientsWhenAnUpdateThrows) {
   on_ranks(2, [](ProcessGroup& group) {
     std::vector<at::Tensor> parameters = parameters_of(0);
     for (at::Tensor& parameter : parameters) parameter.mutable_grad() = at::ones_like(parameter);
     Sgd sgd(parameters);
-    OptimizerShards shards(group);
-    EXPECT_THROW(shards.step(sgd, [] { throw std::runtime_error("no"); }), std::runtime_error);
+    OptimizerShard shard;
+    EXPECT_THROW(shard.step(group, sgd, [] { throw std::runtime_error("no"); }), std::runtime_error);
     for (const at::Tensor& parameter : parameters) EXPECT_TRUE(parameter.grad().defined());
   });
 }
@@ -293,7 +294,7 @@ TEST(ShardedOptimizerState, GoesOnBitForBitWhetherSharedOutOrNot) {
   for (const CheckpointInfo& checkpoint : list_checkpoints(scratch / "c"))
     for (const bool is_sharded : {true, false}) {
       SCOPED_TRACE(checkpoint.path.filename().string() + (is_sharded ? ", sharded" : ""));
-      const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+      const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
       std::vector<std::shared_ptr<Module>> models{wide_mlp(), wide_mlp()};
       std::vector<std::int64_t> numbers(2);
       on_ranks(groups, [&](ProcessGroup& group) {
@@ -341,7 +342,7 @@ TEST(ShardedOptimizerState, GoesOnWithAnotherNumberOfProcesses) {
     if (size == 1) {
       run(nullptr, 0);
     } else {
-      const auto groups = ProcessGroup::of_threads(size, {.timeout_s = 60});
+      const auto groups = ProcessGroup::from_threads(size, {.timeout_s = 60});
       on_ranks(groups, [&](ProcessGroup& group) {
         run(groups[static_cast<std::size_t>(group.rank())], group.rank());
       });
@@ -392,7 +393,7 @@ TEST(ShardedOptimizerState, IsRefusedForARuleThatDoesNotSayThatItMayBe) {
     explicit Own(ParameterGroups of) : Optimizer(std::move(of), 0.1) {}
     void update(const Update&) override {}
   };
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
     TrainerOptions options = options_for(groups[static_cast<std::size_t>(group.rank())]);
     options.shard_optimizer_state = true;

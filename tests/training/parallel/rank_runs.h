@@ -9,10 +9,10 @@
 #include <memory>
 #include <vector>
 
-#include "kindling/nn/mlp.h"
+#include "kindling/models/mlp.h"
 #include "kindling/optim/adam.h"
 #include "support/rank_threads.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 
@@ -86,7 +86,7 @@ inline std::vector<RankRun> run_ranks(std::int64_t size,
   if (size == 1) {
     fit(nullptr, 0);
   } else {
-    const auto groups = ProcessGroup::of_threads(size, together);
+    const auto groups = ProcessGroup::from_threads(size, together);
     on_ranks(groups,
              [&](ProcessGroup& group) { fit(groups[static_cast<std::size_t>(group.rank())], group.rank()); });
   }

@@ -1,4 +1,4 @@
-#include "training/rank_states.h"
+#include "training/parallel/rank_states.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,14 @@
 
 #include "kindling/base/error.h"
 #include "support/rank_threads.h"
+#include "support/scratch.h"
 #include "tensors/state_tensors.h"
-#include "training/train_state.h"
+#include "training/state/saved_keys.h"
 
 namespace kindling {
 namespace {
 
-const std::string kOwn = std::string(*std::begin(TrainState::kOwnPrefixes)) + "x";
+const std::string kOwn = std::string(*std::begin(saved_keys::kPerRank)) + "x";
 
 // `rank` is in what is its own.
 StateDict state_of(std::int64_t rank, const std::string& batch) {
@@ -34,7 +35,7 @@ std::int64_t own_number(const StateDict& state) {
 TEST(RankStates, AreOneFileThatIsTheSameEverywhere) {
   std::vector<std::string> bytes(3);
   on_ranks(3, [&](ProcessGroup& group) {
-    const StateDict all = state_of_all(state_of(group.rank(), "5"), group);
+    const StateDict all = gather_state(state_of(group.rank(), "5"), group);
     bytes[static_cast<std::size_t>(group.rank())] = state_bytes(all);
     EXPECT_EQ(own_number(all), 0);
     EXPECT_EQ(own_number(own_state(all, &group)), group.rank());
@@ -48,8 +49,8 @@ TEST(RankStates, AreOneFileThatIsTheSameEverywhere) {
 TEST(RankStates, OfAnEpochsEndAreThoseOfAnyNumber) {
   StateDict of_two, inside;
   on_ranks(2, [&](ProcessGroup& group) {
-    const StateDict end = state_of_all(state_of(group.rank(), "0"), group);
-    const StateDict middle = state_of_all(state_of(group.rank(), "5"), group);
+    const StateDict end = gather_state(state_of(group.rank(), "0"), group);
+    const StateDict middle = gather_state(state_of(group.rank(), "5"), group);
     if (group.rank() == 0) of_two = end, inside = middle;
   });
   EXPECT_EQ(own_number(own_state(of_two, nullptr)), 0);
@@ -68,7 +69,7 @@ TEST(RankStates, RandomStatesOfShardsBelongToNoProcess) {
     StateDict own = state_of(group.rank(), "0");
     own.tensors.emplace_back(std::string(ShardStreams::kPrefix) + std::to_string(group.rank()),
                              at::full({1}, group.rank()));
-    const StateDict all = state_of_all(own, group);
+    const StateDict all = gather_state(own, group);
     for (const StateDict& state : {all, own_state(all, &group), own_state(all, nullptr)}) {
       std::int64_t num_found = 0;
       for (const auto& [name, tensor] : state.tensors)
@@ -79,6 +80,30 @@ TEST(RankStates, RandomStatesOfShardsBelongToNoProcess) {
       EXPECT_EQ(num_found, 2) << group.rank();
     }
   });
+}
+
+TEST(RankStates, RefuseANumberOfProcessesThatIsNone) {
+  for (const std::string processes : {"two", "", "0", "-3", "99999999999999999999"}) {
+    StateDict saved = state_of(0, "0");
+    saved.metadata["processes"] = processes;
+    EXPECT_NE(error_text<CheckpointError>([&] { own_state(saved, nullptr); }).find("'processes': '" + processes),
+              std::string::npos);
+    on_ranks(2, [&](ProcessGroup& group) { EXPECT_THROW(has_own_state(saved, &group), CheckpointError); });
+  }
+}
+
+// Each process's state would be looked for in turn.
+TEST(RankStates, RefuseMoreProcessesThanTheFileHasStatesOf) {
+  StateDict of_two;
+  on_ranks(2, [&](ProcessGroup& group) {
+    const StateDict all = gather_state(state_of(group.rank(), "0"), group);
+    if (group.rank() == 0) of_two = all;
+  });
+  for (const std::string processes : {"3", "9223372036854775807"}) {
+    of_two.metadata["processes"] = processes;
+    EXPECT_NE(error_text<CheckpointError>([&] { own_state(of_two, nullptr); }).find("from 1 to 2"),
+              std::string::npos);
+  }
 }
 
 }  // namespace

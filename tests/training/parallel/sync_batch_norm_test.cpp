@@ -1,5 +1,5 @@
 // Batch norm over all processes, here threads, each with a trainer of its own.
-#include "training/batch_norm_of_all.h"
+#include "training/parallel/sync_batch_norm.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "kindling/base/log.h"
 #include "kindling/nn/activation_checkpoint.h"
 #include "kindling/nn/manual_module.h"
-#include "training/rank_runs.h"
+#include "training/parallel/rank_runs.h"
 
 namespace kindling {
 namespace {
@@ -66,7 +66,7 @@ double largest_difference(const RankRun& a, const RankRun& b) {
 }
 
 // In 64 bits, so that 20 steps of AdamW leave nothing to excuse. Seen: 5e-15.
-TEST(BatchNormOfAll, TrainsAsOneProcessWithTheWholeBatch) {
+TEST(SyncBatchNorm, TrainsAsOneProcessWithTheWholeBatch) {
   for (const std::int64_t window : {1, 3}) {
     const auto change = with_sync([&](TrainerOptions& options) {
       options.precision = "64-true";
@@ -84,7 +84,7 @@ TEST(BatchNormOfAll, TrainsAsOneProcessWithTheWholeBatch) {
 }
 
 // AdamW makes of last bits of a gradient near 0 whole steps, so with SGD.
-TEST(BatchNormOfAll, KeepsAMillionthOverFiftyStepsInSinglePrecision) {
+TEST(SyncBatchNorm, KeepsAMillionthOverFiftyStepsInSinglePrecision) {
   const auto change = with_sync([](TrainerOptions& options) {
     options.max_epochs = 10;
     options.optimizer = [](ParameterGroups parameters) {
@@ -98,20 +98,20 @@ TEST(BatchNormOfAll, KeepsAMillionthOverFiftyStepsInSinglePrecision) {
     EXPECT_LE((a[i] - b[i]).abs().max().item<double>(), 1e-6 * b[i].abs().max().item<double>() + 1e-7) << i;
 }
 
-TEST(BatchNormOfAll, IsNotThereUnlessItIsAskedFor) {
+TEST(SyncBatchNorm, IsNotThereUnlessItIsAskedFor) {
   const auto change = [](TrainerOptions& options, std::int64_t) { options.precision = "64-true"; };
   const auto alone = run_ranks(1, change, normed_images), runs = run_ranks(2, change, normed_images);
   EXPECT_GT(largest_difference(runs[0], alone[0]), 1e-4);
 }
 
-TEST(BatchNormOfAll, OfAProcessAloneChangesNoBit) {
+TEST(SyncBatchNorm, OfAProcessAloneChangesNoBit) {
   const auto with = run_ranks(1, with_sync(), normed_images);
   const auto without = run_ranks(
       1, [](TrainerOptions& options, std::int64_t) { options.max_epochs = 4; }, normed_images);
   EXPECT_EQ(largest_difference(with[0], without[0]), 0);
 }
 
-TEST(BatchNormOfAll, IsRepeatedByAnActivationCheckpoint) {
+TEST(SyncBatchNorm, IsRepeatedByAnActivationCheckpoint) {
   const auto change = with_sync([](TrainerOptions& options) { options.precision = "64-true"; });
   const auto checkpointed = [] { return std::make_shared<NormedImages>(/*is_checkpointed=*/true); };
   const auto plain = run_ranks(2, change, normed_images), again = run_ranks(2, change, checkpointed);
@@ -139,7 +139,7 @@ class ManualNorms : public ManualModule {
   std::shared_ptr<NormedImages> inner;
 };
 
-TEST(BatchNormOfAll, HoldsForUpdatesThatAModelRunsItself) {
+TEST(SyncBatchNorm, HoldsForUpdatesThatAModelRunsItself) {
   const auto change = with_sync([](TrainerOptions& options) {
     options.precision = "64-true";
     options.optimizer = {};
@@ -154,7 +154,7 @@ TEST(BatchNormOfAll, HoldsForUpdatesThatAModelRunsItself) {
 }
 
 // Numbers of 16 bits are normed in 32. Of 8 significant bits, sums of another order leave four.
-TEST(BatchNormOfAll, TakesEveryPrecision) {
+TEST(SyncBatchNorm, TakesEveryPrecision) {
   for (const char* precision : {"bf16-mixed", "bf16-true"}) {
     const auto change = [&](TrainerOptions& options, std::int64_t) {
       options.sync_batchnorm = true;
@@ -167,7 +167,7 @@ TEST(BatchNormOfAll, TakesEveryPrecision) {
   }
 }
 
-TEST(BatchNormOfAll, KeepsStepsFromBeingRecorded) {
+TEST(SyncBatchNorm, KeepsStepsFromBeingRecorded) {
   const auto change = with_sync([](TrainerOptions& options) {
     options.precision = "64-true";
     options.step_graph = "on";
@@ -196,14 +196,14 @@ std::string refusal_of(const std::function<void()>& call) {
   return "nothing";
 }
 
-TEST(BatchNormOfAll, RefusesWhatItCannotDo) {
+TEST(SyncBatchNorm, RefusesWhatItCannotDo) {
   EXPECT_NE(refusal_of([] {
               Trainer(TrainerOptions{.max_epochs = 1, .gradient_shards = 2, .sync_batchnorm = true});
             }).find("trainer.sync_batchnorm: it is set, and with gradient_shards each shard has batch"),
             std::string::npos);
   on_ranks(2, [](ProcessGroup& group) {
     const std::shared_ptr<ProcessGroup> borrowed(&group, [](ProcessGroup*) {});
-    const BatchNormOfAll::Scope scope({.group = borrowed});
+    const SyncBatchNorm::Scope scope({.group = borrowed});
     const at::Tensor x = at::rand({4, 3}).requires_grad_(), one = at::ones({3}), none = at::zeros({3});
     EXPECT_NE(refusal_of([&] {
                 at::_native_batch_norm_legit(x, one, none, true, 0.1, 1e-5);
@@ -218,9 +218,9 @@ TEST(BatchNormOfAll, RefusesWhatItCannotDo) {
   });
 }
 
-TEST(BatchNormOfAll, OfOneProcessAndNotOfAllIsRefused) {
+TEST(SyncBatchNorm, OfOneProcessAndNotOfAllIsRefused) {
   std::vector<std::string> errors(2);
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
     const auto rank = static_cast<std::size_t>(group.rank());
     TrainerOptions options = options_for(groups[rank]);

@@ -13,7 +13,7 @@
 #include "kindling/base/error.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

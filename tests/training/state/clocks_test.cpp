@@ -5,7 +5,8 @@
 #include <chrono>
 #include <thread>
 
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
+#include "metrics/epoch_clock.h"
 
 namespace kindling {
 namespace {
@@ -122,6 +123,33 @@ TEST_F(Clocks, OwnLoopHasTheSame) {
     EXPECT_LE(values.at("samples_per_s"), 4 / (2 * kNap_s));
     EXPECT_LE(values.at("data_wait_share"), 1);
   }
+}
+
+TEST(EpochClock, ServesReadersWithStartsOfTheirOwn) {
+  EpochClock clock;
+  const auto spend = [&](Activity activity) {
+    const ActivityScope scope(&clock, activity);
+    nap();
+  };
+  const auto first = clock.spent();
+  spend(Activity::data);
+  const auto second = clock.spent();
+  spend(Activity::update);
+  const auto of_first = clock.fractions_since(first), of_second = clock.fractions_since(second);
+  const auto data = static_cast<std::size_t>(Activity::data), update = static_cast<std::size_t>(Activity::update);
+  EXPECT_GT(of_first[data], 0);
+  EXPECT_GT(of_first[update], 0);
+  EXPECT_EQ(of_second[data], 0);
+  EXPECT_GT(of_second[update], 0);
+}
+
+TEST(EpochClock, MeasuresNothingWhileItIsStopped) {
+  EpochClock clock(/*is_running=*/false);
+  {
+    const ActivityScope scope(&clock, Activity::data);
+    nap();
+  }
+  EXPECT_EQ(clock.spent()[static_cast<std::size_t>(Activity::data)], EpochClock::Clock::duration(0));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Which batches a limit concerns.
 #include <gtest/gtest.h>
 
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -1,21 +1,21 @@
 // Images and weights of convolutions that lie in memory pixel by pixel.
-#include "training/memory_layout.h"
+#include "nn/precision.h"
 
 #include <ATen/Functions.h>
 #include <torch/nn.h>
 
 #include "kindling/base/error.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/mlp.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/lazy_conv2d.h"
 #include "kindling/nn/lazy_linear.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/mlp.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/resumed_fit.h"
-#include "training/small_fit.h"
+#include "training/loop/resumed_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

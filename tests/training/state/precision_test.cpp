@@ -7,17 +7,17 @@
 #include <algorithm>
 
 #include "kindling/base/error.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/mlp.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/lazy_linear.h"
-#include "kindling/nn/lenet.h"
-#include "kindling/nn/mlp.h"
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/resumed_fit.h"
-#include "training/small_fit.h"
+#include "training/loop/resumed_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -1,4 +1,4 @@
-#include "training/agreed_stop.h"
+#include "training/state/stop_consensus.h"
 
 #include <gtest/gtest.h>
 
@@ -7,36 +7,36 @@
 namespace kindling {
 namespace {
 
-TEST(AgreedStop, IsWhatOneOfThemWishes) {
+TEST(StopConsensus, StopsAllRanksWhenOneVotesTo) {
   on_ranks(3, [](ProcessGroup& group) {
-    AgreedStop stop{StopToken(), &group};
-    stop.ask_all();
+    StopConsensus stop{StopToken(), &group};
+    stop.vote_now();
     EXPECT_FALSE(stop.stop_requested());
     if (group.rank() == 1) stop.request_stop(FitReason::early_stop);
-    EXPECT_FALSE(stop.stop_requested());  // it is only wished
-    stop.ask_all();
+    EXPECT_FALSE(stop.stop_requested());  // so far it is only this rank's vote
+    stop.vote_now();
     EXPECT_EQ(stop.reason(), FitReason::early_stop);
     stop.reset();
     EXPECT_FALSE(stop.stop_requested());
-    stop.ask_all();
+    stop.vote_now();
     EXPECT_FALSE(stop.stop_requested());
   });
 }
 
-TEST(AgreedStop, ThatItHasDivergedCountsBeforeAllElse) {
+TEST(StopConsensus, PrefersDivergenceToOtherReasons) {
   on_ranks(2, [](ProcessGroup& group) {
-    AgreedStop stop{StopToken(), &group};
+    StopConsensus stop{StopToken(), &group};
     stop.request_stop(group.rank() == 0 ? FitReason::requested : FitReason::diverged);
-    stop.ask_all();
+    stop.vote_now();
     EXPECT_EQ(stop.reason(), FitReason::diverged);
   });
 }
 
-TEST(AgreedStop, OfAProcessAloneIsItsOwn) {
-  AgreedStop stop{StopToken(), nullptr};
+TEST(StopConsensus, IsImmediateInASingleProcess) {
+  StopConsensus stop{StopToken(), nullptr};
   stop.request_stop(FitReason::time);
   EXPECT_EQ(stop.reason(), FitReason::time);
-  EXPECT_EQ(stop.at_once(), &stop.token());
+  EXPECT_EQ(stop.immediate(), &stop.token());
 }
 
 }  // namespace

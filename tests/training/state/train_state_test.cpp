@@ -1,6 +1,6 @@
 // A training that was stopped anywhere, saved into memory and continued elsewhere ends as if it had never
 // stopped.
-#include "training/train_state.h"
+#include "training/state/train_state.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -12,11 +12,11 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/automatic_step.h"
-#include "training/eager_gradients.h"
-#include "training/evaluate_loop.h"
-#include "training/fit_loop.h"
-#include "training/resumed_fit.h"
+#include "training/loop/evaluate_loop.h"
+#include "training/loop/fit_loop.h"
+#include "training/loop/resumed_fit.h"
+#include "training/step/automatic_step.h"
+#include "training/step/batch_gradients.h"
 
 namespace kindling {
 namespace {
@@ -51,70 +51,48 @@ class Counter : public Callback {
   StopToken stop;
 };
 
-// A trainer taken apart.
+// The parts of a trainer.
 class Training {
  public:
-  Training(TrainerOptions asked, Device device, std::int64_t num_gpus)
-      : options([&] {
-          asked.callbacks = {counter};
-          asked.loggers = {logger};
-          asked.num_gpus = num_gpus;
-          return asked;
-        }()),
-        state(device, options),
-        evaluation_log(device),
-        callbacks(owner, options.callbacks),
-        report(state, options.loggers, options.log_every_n_steps, /*clock=*/nullptr, /*group=*/nullptr),
-        divergence(state, *info, options),
-        data(26, 4, 4) {
-    info->gpus = first_gpus(num_gpus);
-    info->progress = counter->progress = &state.progress;
-    model->stop = stop.token();
-    counter->stop = stop.token();
+  Training(TrainerOptions options, Device, std::int64_t num_gpus)
+      : context(make_context(owner, [&] {
+          options.callbacks = {counter};
+          options.loggers = {logger};
+          options.num_gpus = num_gpus;
+          return options;
+        }())),
+        data(26, 4, 4),
+        loop(context) {
+    counter->progress = &state.progress;
+    model->stop = context->stop.token();
+    counter->stop = context->stop.token();
     at::manual_seed(7);
-    attach(*model, info);
+    attach(*model, context);
     state.start(model);
-    train.emplace(data, data.train_dataloader(), *info, std::nullopt);
-    validation.emplace(data, data.val_dataloader(), *info, std::nullopt);
-    info->num_train_batches = train->num_batches();
-    info->log = &state.log;
+    loop.set_data(BatchSource(data, data.train_dataloader(), context->placement, std::nullopt),
+                  BatchSource(data, data.val_dataloader(), context->placement, std::nullopt));
+    start();
   }
 
-  void load(const StateDict& saved) {
-    state.load(saved);
-    report.resume();
-  }
+  void load(const StateDict& saved) { loop.resume(saved); }
   void fit() {
-    AutomaticStep step(std::make_unique<EagerGradients>(state, *info), state, *info, options, callbacks);
-    fit_loop({.options = options,
-              .info = info,
-              .state = state,
-              .step = step,
-              .report = report,
-              .divergence = divergence,
-              .evaluation_log = evaluation_log,
-              .callbacks = callbacks,
-              .stop = stop,
-              .group = nullptr,
-              .train = &*train,
-              .validation = &*validation});
-    stop.reset();
+    loop.run();
+    context->stop.reset();
   }
 
   const std::shared_ptr<Counter> counter = std::make_shared<Counter>();
   const std::shared_ptr<MemoryLogger> logger = std::make_shared<MemoryLogger>();
   const std::shared_ptr<Busy> model = std::make_shared<Busy>();
-  const std::shared_ptr<TrainerInfo> info = std::make_shared<TrainerInfo>();
-  AgreedStop stop{StopToken(), nullptr};
-  TrainerOptions options;
   Trainer owner{TrainerOptions{}};
-  TrainState state;
-  EpochLog evaluation_log;
-  Callbacks callbacks;
-  EpochReport report;
-  DivergenceReport divergence;
+  const std::shared_ptr<TrainingContext> context;
+  TrainState& state = context->state;
   NoiseImages data;
-  std::optional<BatchSource> train, validation;
+  FitLoop loop;
+
+ private:
+  void start() {
+    loop.start(std::make_unique<AutomaticStep>(*context, std::make_unique<EagerGradients>(*context), nullptr));
+  }
 };
 
 class TrainStates : public OnDevice {

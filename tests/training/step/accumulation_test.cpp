@@ -7,7 +7,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
-#include "kindling/nn/mlp.h"
+#include "kindling/models/mlp.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/tensors/checkpoint_file.h"
@@ -15,9 +15,9 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/nonfinite_fit.h"
-#include "training/resumed_fit.h"
-#include "training/small_fit.h"
+#include "training/loop/resumed_fit.h"
+#include "training/loop/small_fit.h"
+#include "training/step/nonfinite_fit.h"
 
 namespace kindling {
 namespace {

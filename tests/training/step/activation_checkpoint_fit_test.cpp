@@ -7,7 +7,7 @@
 #include "kindling/tensors/checkpoint_file.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
-#include "training/resumed_fit.h"
+#include "training/loop/resumed_fit.h"
 
 namespace kindling {
 namespace {

@@ -9,9 +9,9 @@
 #include "kindling/training/callback.h"
 #include "kindling/training/update_bn.h"
 #include "support/scratch.h"
-#include "training/rank_runs.h"
-#include "training/run_difference.h"
-#include "training/step_graph.h"
+#include "tensors/run_difference.h"
+#include "training/capture/step_graph.h"
+#include "training/parallel/rank_runs.h"
 
 namespace kindling {
 namespace {
@@ -115,7 +115,7 @@ TEST(Float32MatmulPrecision, OtherWordsAreRefused) {
 
 TEST(Float32MatmulPrecision, OfAllProcessesIsTheSame) {
   std::vector<std::string> errors(2);
-  const auto groups = ProcessGroup::of_threads(2, {.timeout_s = 60});
+  const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
     const auto rank = static_cast<std::size_t>(group.rank());
     TrainerOptions options = options_for(groups[rank]);

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
-#include "kindling/nn/mlp.h"
-#include "training/small_fit.h"
+#include "kindling/models/mlp.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 
 #include "kindling/base/error.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
-#include "training/point_gan.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
+#include "training/step/optimizer_update.h"
+#include "training/step/point_gan.h"
 
 namespace kindling {
 namespace {
@@ -94,6 +96,41 @@ TEST_P(NormsOfGradients, AreThoseOfEachOptimizer) {
   const Record& epoch = logger->records().back();
   EXPECT_GT(value_of(epoch, "grad_norm/generator.0.weight"), 0);
   EXPECT_GT(value_of(epoch, "grad_norm/discriminator.2.bias"), 0);
+}
+
+class TwoParameters : public Slope {
+ public:
+  TwoParameters() : other(register_parameter("other", at::zeros({1}))) { backward(); }
+  void backward() { (3 * weight.sum() + 4 * other.sum()).backward(); }
+  at::Tensor other;
+};
+
+// The second optimizer may be at the address that the first one had.
+TEST(GradientNorms, NamesParametersOfAReplacedOptimizer) {
+  const auto model = std::make_shared<TwoParameters>();
+  std::vector<at::Tensor> trained{model->other, model->weight};
+  Trainer owner;
+  TrainingContext context(owner,
+                          {.track_grad_norm = 2,
+                           .optimizer =
+                               [&](ParameterGroups) {
+                                 const at::Tensor parameter = trained.back();
+                                 trained.pop_back();
+                                 return std::make_unique<Sgd>(ParameterGroups{parameter});
+                               }},
+                          /*gpus=*/{});
+  context.state.start(model);
+  OptimizerUpdate update(context, /*capture=*/nullptr);
+  for (int i = 0; i < 2; ++i) {
+    context.state.optimizer.reset();
+    update.run(context.state.require_optimizer(), /*name=*/{}, {}, /*closure=*/nullptr);
+  }
+  EpochLog& log = context.state.log;
+  log.append({.global_step = 1});
+  log.move_to_host();
+  const auto norm = [&](const std::string& name) { return log.value(0, log.column("grad_norm/" + name)); };
+  EXPECT_EQ(norm("weight"), 3);
+  EXPECT_EQ(norm("other"), 4);
 }
 
 TEST(GradientNormOptions, AreChecked) {

@@ -1,5 +1,5 @@
 // Models with several optimizers, which run their updates themselves.
-#include "training/manual_step.h"
+#include "training/step/manual_step.h"
 
 #include <ATen/Functions.h>
 
@@ -10,11 +10,11 @@
 #include "kindling/optim/decay_schedules.h"
 #include "kindling/optim/lbfgs.h"
 #include "kindling/tensors/checkpoint_file.h"
+#include "nn/precision.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/point_gan.h"
-#include "training/precision.h"
+#include "training/step/point_gan.h"
 
 namespace kindling {
 namespace {

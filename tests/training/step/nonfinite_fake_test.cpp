@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "fake_accelerator.h"
-#include "training/nonfinite_fit.h"
+#include "training/step/nonfinite_fit.h"
 
 namespace kindling {
 namespace {

@@ -11,7 +11,7 @@
 #include "kindling/optim/adam.h"
 #include "kindling/optim/rmsprop.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 

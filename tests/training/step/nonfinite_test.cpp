@@ -2,10 +2,10 @@
 #include <iostream>
 
 #include "kindling/base/error.h"
+#include "optim/nonfinite_guard.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
-#include "training/nonfinite_fit.h"
-#include "training/nonfinite_guard.h"
+#include "training/step/nonfinite_fit.h"
 
 namespace kindling {
 namespace {
@@ -177,14 +177,13 @@ TEST_P(Nonfinite, OwnRulesAreSkippedByTheBase) {
 
 // In every type of gradient, at the end of a vector and in its rest, and in layouts of every kind.
 TEST_P(Nonfinite, GuardKnowsEveryNumber) {
-  const TrainerOptions skipping = options("skip");
-  NonfiniteGuard guard(skipping);
+  NonfiniteGuard guard("skip");
   EpochLog log(device_);
   const auto finds = [&](const at::Tensor& loss, const at::Tensor& gradient) {
     const at::Tensor weight = at::zeros(gradient.sizes(), gradient.options().layout(at::kStrided));
     weight.requires_grad_().mutable_grad() = gradient;
     Sgd optimizer({weight});
-    guard.look({&loss, 1}, optimizer, {});
+    guard.check({&loss, 1}, optimizer, {});
     guard.mark(log);
     log.append({});
     log.move_to_host();

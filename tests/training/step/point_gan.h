@@ -6,7 +6,7 @@
 
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/adam.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

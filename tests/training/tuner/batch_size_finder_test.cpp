@@ -9,13 +9,13 @@
 
 #include "kindling/base/error.h"
 #include "kindling/data/sequence_windows.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/small_cnn.h"
 #include "support/device_under_test.h"
 #include "support/memory_limit.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/point_gan.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
+#include "training/step/point_gan.h"
 
 namespace kindling {
 namespace {

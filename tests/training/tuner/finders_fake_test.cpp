@@ -3,10 +3,10 @@
 
 #include "fake_accelerator.h"
 #include "kindling/device/device_memory.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/training/batch_size_finder.h"
 #include "kindling/training/lr_finder.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "kindling/base/error.h"
 #include "kindling/data/digits.h"
-#include "kindling/nn/mlp.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/lbfgs.h"
 #include "kindling/tensors/lazy.h"
@@ -15,8 +15,8 @@
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/point_gan.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
+#include "training/step/point_gan.h"
 
 namespace kindling {
 namespace {

@@ -1,5 +1,5 @@
 // Memory that a search does without.
-#include "training/held_memory.h"
+#include "training/tuner/memory_reservation.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ std::int64_t num_pages() {
 }
 
 // In a process of its own, with 256 MB: between what is left of them by a half and by nothing lie 192.
-TEST(HeldMemory, IsAShareOfWhatALimitLeaves) {
+TEST(MemoryReservation, IsAShareOfWhatALimitLeaves) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes an address space of its own";
 #endif
@@ -37,7 +37,7 @@ TEST(HeldMemory, IsAShareOfWhatALimitLeaves) {
     limit_further_memory(256U << 20U);
     constexpr std::size_t kMost = 192U << 20U, kLess = 96U << 20U;
     const bool before = can_take(kMost);
-    std::optional<HeldMemory> held(std::in_place, cpu(), 0.5);
+    std::optional<MemoryReservation> held(std::in_place, cpu(), 0.5);
     const bool most = can_take(kMost), less = can_take(kLess);
     held.reset();
     ::_exit(before && !most && less && can_take(kMost) ? 0 : 10 + 4 * before + 2 * most + less);
@@ -47,9 +47,9 @@ TEST(HeldMemory, IsAShareOfWhatALimitLeaves) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(HeldMemory, IsNothingOfTheHostWithoutALimit) {
+TEST(MemoryReservation, IsNothingOfTheHostWithoutALimit) {
   const auto before = num_pages();
-  const HeldMemory held(cpu(), 0.5);
+  const MemoryReservation held(cpu(), 0.5);
   EXPECT_LT(num_pages() - before, 256);  // 1 MiB: what the asking itself takes
 }
 

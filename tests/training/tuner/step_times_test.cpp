@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "kindling/base/error.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {
@@ -127,7 +127,7 @@ TEST(StepTimes, SayWhyStepsAreNotRecorded) {
   TrainerOptions options = eager_steps();
   options.step_graph = "auto";
   EXPECT_EQ(measure_steps(options, std::make_shared<Slope>(), data, {.steps = 5}).why_not_recorded,
-            "the model does not say static_step()");
+            "the model does not say has_static_graph()");
   options.step_graph = "on";
   const StepTimes times = measure_steps(options, std::make_shared<ReadsItsWeight>(), data, {.steps = 5});
   EXPECT_NE(times.why_not_recorded.find("the host reads"), std::string::npos) << times.why_not_recorded;

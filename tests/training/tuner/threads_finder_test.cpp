@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "device/operator_threads.h"
-#include "kindling/nn/small_cnn.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/tensor_matchers.h"
-#include "training/small_fit.h"
+#include "training/loop/small_fit.h"
 
 namespace kindling {
 namespace {
@@ -23,7 +23,7 @@ class SlowWith : public Slope {
     if (at::get_num_threads() == num_threads_) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return Slope::forward(x);
   }
-  bool static_step() const override { return true; }
+  bool has_static_graph() const override { return true; }
 
  private:
   int num_threads_;

@@ -1,0 +1,65 @@
+// The process has an sgemm_ that is not LibTorch's: the program's own, or that of a preloaded library.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <kindling/base/log.h>
+#include <kindling/data/digits.h>
+#include <kindling/models/mlp.h>
+#include <kindling/training/trainer.h>
+#include <torch/types.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace kindling {
+namespace {
+
+struct ShortFit {
+  std::vector<at::Tensor> weights;
+  std::string log;
+};
+
+ShortFit short_fit(const std::string& step_graph) {
+  ShortFit fit;
+  configure_log({.level = LogLevel::debug});
+  set_log_observer([&](LogLevel, const std::string& line) { fit.log += line + "\n"; });
+  torch::manual_seed(1);
+  const auto model = std::make_shared<Mlp>(MlpOptions{.hidden = {16, 16}});
+  Digits digits({.batch_size = 32});
+  Trainer trainer({.max_epochs = 1, .step_graph = step_graph, .limit_train_batches = 12});
+  trainer.fit(model, digits);
+  set_log_observer({});
+  for (const at::Tensor& weight : model->parameters()) fit.weights.push_back(weight.detach());
+  return fit;
+}
+
+bool have_same_bits(const at::Tensor& one, const at::Tensor& other) {
+  return one.sizes() == other.sizes() &&
+         std::memcmp(one.const_data_ptr(), other.const_data_ptr(), one.nbytes()) == 0;
+}
+
+int num_hostile_calls() {
+  return reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "num_calls_of_hostile_sgemm"))();
+}
+
+TEST(ForeignBlas, IsWhatTheProcessFindsFirst) {
+  ASSERT_NE(dlsym(RTLD_DEFAULT, "num_calls_of_hostile_sgemm"), nullptr);
+  Dl_info hostile{}, counter{};
+  ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "sgemm_"), &hostile), 0);
+  ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "num_calls_of_hostile_sgemm"), &counter), 0);
+  EXPECT_EQ(hostile.dli_fbase, counter.dli_fbase);
+}
+
+TEST(ForeignBlas, IsNotCalledByReplayedSteps) {
+  const ShortFit eager = short_fit("off"), replayed = short_fit("on");
+  EXPECT_EQ(eager.log, "");
+  EXPECT_EQ(replayed.log.find("steps are not recorded"), std::string::npos) << replayed.log;
+  EXPECT_EQ(num_hostile_calls(), 0);
+  ASSERT_EQ(replayed.weights.size(), eager.weights.size());
+  for (std::size_t i = 0; i < eager.weights.size(); ++i)
+    EXPECT_TRUE(have_same_bits(replayed.weights[i], eager.weights[i])) << "parameter " << i;
+}
+
+}  // namespace
+}  // namespace kindling
