@@ -69,9 +69,10 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"MathAttention", [](bool changed) { context().setSDPUseMath(!changed); }},
         Setting{"Float32Products",
                 [](bool changed) {
-                  context().setFloat32Precision(
-                      at::Float32Backend::MKLDNN, at::Float32Op::MATMUL,
-                      changed ? at::Float32Precision::BF16 : at::Float32Precision::NONE);
+                  static const at::Float32Precision before =
+                      context().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
+                  context().setFloat32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL,
+                                                changed ? at::Float32Precision::BF16 : before);
                 }},
         Setting{"ShortSums", [](bool changed) { context().setAllowBF16ReductionCuBLAS(!changed); }},
         Setting{"Threads",

@@ -36,6 +36,7 @@ CapturedGradients::CapturedGradients(TrainingContext& context)
 }
 
 at::Tensor CapturedGradients::compute(const Batch& batch, bool begins_window, double factor) {
+  OperatorRecorder::refuse("it trains another model");  // in a step of another trainer that is being recorded
   if (state_.optimizer && state_.optimizer->needs_closure() && !is_off_)
     give_up("the optimizer evaluates the loss several times");
   if (is_off_ || !state_.optimizer) return compute_eagerly(batch, begins_window, factor);
