@@ -139,6 +139,10 @@ void Module::measure(Stage stage, std::string_view metric, const at::Tensor& out
 
 void Module::measure(Stage stage, const NamedMetric& by, const at::Tensor& outputs, const at::Tensor& labels,
                      const at::Tensor& weights) {
+  if (stage == Stage::predict)
+    throw ConfigError({.place = name() + "::measure",
+                       .found = "the stage is predict, which has no metrics",
+                       .wanted = "train, val or test"});
   EpochLog* const to = view_.log();
   if (to == nullptr) return;
   const at::NoGradGuard no_grad;

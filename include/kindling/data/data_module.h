@@ -5,11 +5,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
 #include "kindling/data/data_loader.h"
+#include "kindling/data/stage.h"
 #include "kindling/tensors/batch.h"
 
 namespace kindling {
@@ -60,7 +62,11 @@ class KINDLING_API DataModule {
   virtual std::shared_ptr<DataLoader> predict_dataloader() { return test_dataloader(); }
 
   // Applied to every batch after it has come to the device, such as uint8 → float. Must not read a tensor on
-  // the host.
+  // the host. Override the first for what depends on the stage, such as augmentation in training; trainers
+  // call it, and by default it calls the second, which is for what every batch needs.
+  virtual Batch on_after_batch_transfer(Batch batch, [[maybe_unused]] Stage stage) {
+    return on_after_batch_transfer(std::move(batch));
+  }
   virtual Batch on_after_batch_transfer(Batch batch) { return batch; }
 
   // A loader over tensors ([n, …] each, CPU): shuffled for training, in order otherwise. The data module

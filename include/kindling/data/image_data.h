@@ -30,6 +30,7 @@ class KINDLING_API ImageData : public DataModule {
 
   std::shared_ptr<DataLoader> train_dataloader() override;
   std::shared_ptr<DataLoader> val_dataloader() override;
+  using DataModule::on_after_batch_transfer;
   Batch on_after_batch_transfer(Batch batch) override;
 
  protected:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/data/stage.h"
 #include "kindling/metrics/metric.h"
 #include "kindling/metrics/progress_board.h"
 #include "kindling/nn/trainer_view.h"
@@ -71,8 +72,8 @@ class KINDLING_API Module : public torch::nn::Module {
   // The metric whose values are logged under this name ("val_acc"); nullptr: none.
   std::shared_ptr<const Metric> metric_of(std::string_view logged_name) const;
   // Adds a batch to the model's metrics, for steps of one's own: to all, or to the one of a name. Throws
-  // ConfigError for a name that no metric has. Samples may have weights, [batch].
-  enum class Stage { train, val, test };
+  // ConfigError for a name that no metric has and for Stage::predict. Samples may have weights, [batch].
+  using Stage = kindling::Stage;
   void measure(Stage stage, const at::Tensor& outputs, const at::Tensor& labels,
                const at::Tensor& weights = {});
   void measure(Stage stage, std::string_view metric, const at::Tensor& outputs, const at::Tensor& labels,

@@ -88,7 +88,7 @@ std::int64_t run_batches(Trainer& trainer, Module& model, DataModule& data, cons
     for (const auto& layer : layers)
       layer->set_momentum(device_counts ? std::nullopt : std::optional(1 / static_cast<double>(number)));
     const AutocastScope autocast(precision, trainer.device());
-    batch = data.on_after_batch_transfer(move_to(std::move(batch), trainer.device()));
+    batch = data.on_after_batch_transfer(move_to(std::move(batch), trainer.device()), Stage::train);
     model.forward_inputs(in_precision(std::move(batch), precision));
   }
   return number;

@@ -9,7 +9,7 @@ namespace kindling {
 namespace {
 
 constexpr LoaderSelector kPredictLoader{"Trainer::predict", "predict_dataloader",
-                                        &DataModule::predict_dataloader};
+                                        &DataModule::predict_dataloader, Stage::predict};
 
 Module& require_model(const char* location, const std::shared_ptr<Module>& model) {
   if (!model)
@@ -46,7 +46,8 @@ Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
   return with_libtorch_errors("Trainer::validate", [&] {
     return impl_->evaluate(
         require_model("Trainer::validate", model),
-        impl_->source_of(data, {"Trainer::validate", "val_dataloader", &DataModule::val_dataloader},
+        impl_->source_of(data,
+                         {"Trainer::validate", "val_dataloader", &DataModule::val_dataloader, Stage::val},
                          options().limit_val_batches),
         &Module::validation_step);
   });
@@ -56,7 +57,8 @@ Metrics Trainer::test(std::shared_ptr<Module> model, DataModule& data) {
   return with_libtorch_errors("Trainer::test", [&] {
     return impl_->evaluate(
         require_model("Trainer::test", model),
-        impl_->source_of(data, {"Trainer::test", "test_dataloader", &DataModule::test_dataloader},
+        impl_->source_of(data,
+                         {"Trainer::test", "test_dataloader", &DataModule::test_dataloader, Stage::test},
                          options().limit_test_batches),
         &Module::test_step);
   });
@@ -96,19 +98,16 @@ void Trainer::prepare_model(std::shared_ptr<Module> model) {
 
 Metrics Trainer::fit_epoch() {
   constexpr const char* kHere = "Trainer::fit_epoch";
-  return guarded(*impl_, kHere, [&] {
-    return impl_->prepared(kHere, /*needs_data=*/true).fit_epoch().value_or(Metrics{});
-  });
+  return guarded(*impl_, kHere,
+                 [&] { return impl_->prepared(kHere, /*needs_data=*/true).fit_epoch().value_or(Metrics{}); });
 }
 
-bool Trainer::is_done() const {
-  return impl_->prepared("Trainer::is_done", /*needs_data=*/false).is_done();
-}
+bool Trainer::is_done() const { return impl_->prepared("Trainer::is_done", /*needs_data=*/false).is_done(); }
 
 StateDict Trainer::state_dict() {
   constexpr const char* kHere = "Trainer::state_dict";
-  return with_libtorch_errors(
-      kHere, [&] { return impl_->prepared(kHere, /*needs_data=*/false).save_point(); });
+  return with_libtorch_errors(kHere,
+                              [&] { return impl_->prepared(kHere, /*needs_data=*/false).save_point(); });
 }
 
 void Trainer::load_state_dict(const StateDict& state) {
@@ -131,10 +130,10 @@ TrainBatches::Iterator& TrainBatches::Iterator::operator++() {
   return *this;
 }
 
-Batch Trainer::prepare_batch(Batch batch) const {
+Batch Trainer::prepare_batch(Batch batch, Stage stage) const {
   return with_libtorch_errors("Trainer::prepare_batch", [&] {
     const ActivityScope scope(&impl_->context->clock, Activity::data);
-    return prepared_batch(std::move(batch), impl_->data, impl_->context->placement);
+    return prepared_batch(std::move(batch), impl_->data, stage, impl_->context->placement);
   });
 }
 

@@ -58,8 +58,8 @@ void log_on_failure(const Call& call) noexcept {
   }
 }
 
-// Returns the step for the kind of model that the context has. Throws ConfigError for options that such a model
-// cannot have.
+// Returns the step for the kind of model that the context has. Throws ConfigError for options that such a
+// model cannot have.
 std::unique_ptr<Step> make_step(TrainingContext& context) {
   context.capture = capture_mode(context);
   if (context.options.step_graph == "on" && !context.capture.is_captured())
@@ -100,7 +100,8 @@ FitLoop& Trainer::Impl::prepared(const char* location, bool needs_data) {
   if (needs_data && !loop.has_data())
     throw Error({.place = location, .found = "there is no data", .remedy = "call prepare_data(data) first"});
   if (!loop.has_model())
-    throw Error({.place = location, .found = "there is no model", .remedy = "call prepare_model(model) first"});
+    throw Error(
+        {.place = location, .found = "there is no model", .remedy = "call prepare_model(model) first"});
   return loop;
 }
 
@@ -111,15 +112,16 @@ void Trainer::Impl::prepare_data(DataModule& new_data) {
   const auto shorten = [&](BatchSource& source) {
     if (options.overfit_batches) source.limit_to(options.overfit_batches->of(source.num_batches()));
   };
-  BatchSource train =
-      source_of(new_data, {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader},
-                options.limit_train_batches);
+  BatchSource train = source_of(
+      new_data, {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader, Stage::train},
+      options.limit_train_batches);
   shard_training(train);
   shorten(train);
   require_interval(train.num_batches());
   std::optional<BatchSource> validation;
   if (auto loader = new_data.val_dataloader()) {
-    validation.emplace(new_data, std::move(loader), context->placement, options.limit_val_batches);
+    validation.emplace(new_data, std::move(loader), Stage::val, context->placement,
+                       options.limit_val_batches);
     if (group() != nullptr) shard(*validation);
     shorten(*validation);
   }
@@ -137,8 +139,8 @@ void Trainer::Impl::materialize(Module& model, DataModule& from) {
 void Trainer::Impl::shard(BatchSource& source) const { source.shard(group()->rank(), group()->size()); }
 
 void Trainer::Impl::shard_training(BatchSource& source) const {
-  const std::int64_t shards = context->options.gradient_shards, size = group() != nullptr ? group()->size() : 1,
-                     own = shards / size;
+  const std::int64_t shards = context->options.gradient_shards,
+                     size = group() != nullptr ? group()->size() : 1, own = shards / size;
   if (shards > 1)
     source.split_shards((group() != nullptr ? group()->rank() : 0) * own, own, shards);
   else if (group() != nullptr)
@@ -197,7 +199,7 @@ BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderSelector& sel
                      .found = std::string("the data has no ") + selector.name + "()",
                      .wanted = "a loader",
                      .remedy = std::string("override ") + selector.name + "() of the data module"});
-  return {from, std::move(loader), context->placement, limit};
+  return {from, std::move(loader), selector.stage, context->placement, limit};
 }
 
 // --- A fit ---
@@ -236,7 +238,7 @@ void Trainer::Impl::run_sanity_check(DataModule& of) {
   const std::int64_t steps = std::min(options.num_sanity_val_steps,
                                       options.limit_val_batches.value_or(options.num_sanity_val_steps));
   if (!loop.has_validation() || steps == 0 || context->stop.stop_requested()) return;
-  BatchSource batches(of, of.val_dataloader(), context->placement, steps);
+  BatchSource batches(of, of.val_dataloader(), Stage::val, context->placement, steps);
   if (group() != nullptr) shard(batches);
   loop.sanity_check(batches);
 }
@@ -319,8 +321,8 @@ std::vector<LayerRow> Trainer::Impl::layer_summary(Module& model, DataModule& of
   Batch batch;
   {
     const RandomStateGuard random_state(context->device());
-    BatchSource source =
-        source_of(of, {"Trainer::layer_summary", "train_dataloader", &DataModule::train_dataloader}, 1);
+    BatchSource source = source_of(
+        of, {"Trainer::layer_summary", "train_dataloader", &DataModule::train_dataloader, Stage::train}, 1);
     source.seek(0);
     source.next(batch);
   }

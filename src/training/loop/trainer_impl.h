@@ -17,6 +17,7 @@ struct LoaderSelector {
   const char* location;  // that asks for it, for the error
   const char* name;
   std::shared_ptr<DataLoader> (DataModule::*loader)();
+  Stage stage;
 };
 
 // What a Trainer does around its loops: prepares models and data, begins and ends a fit, evaluates.

@@ -2,21 +2,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
+#include "device/random_state.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/tensors/move.h"
 
 namespace kindling {
 
-Batch prepared_batch(Batch batch, DataModule* data, const Placement& placement) {
+Batch prepared_batch(Batch batch, DataModule* data, Stage stage, const Placement& placement) {
   if (!placement.gpus.empty()) batch = move_to(std::move(batch), placement.device());
-  if (data != nullptr) batch = data->on_after_batch_transfer(std::move(batch));
+  if (data != nullptr) batch = data->on_after_batch_transfer(std::move(batch), stage);
   return placement.convert(std::move(batch));
 }
 
-BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, const Placement& placement,
-                         std::optional<std::int64_t> limit)
-    : data_(data), loader_(std::move(loader)), placement_(placement), limit_(limit) {
+BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, Stage stage,
+                         const Placement& placement, std::optional<std::int64_t> limit)
+    : data_(data), loader_(std::move(loader)), stage_(stage), placement_(placement), limit_(limit) {
   cursors_.emplace_back(*loader_).stage_for(placement_.device());
   if (!placement_.device().is_cpu()) copies_ = std::make_shared<CopyStream>(placement_.device());
 }
@@ -47,6 +50,7 @@ void BatchSource::split_shards(std::int64_t first, std::int64_t count, std::int6
     cursor.shard(first++, size);
     cursor.take_batches_of(batch_size / count);
   }
+  watches_draws_ = true;
 }
 
 // A few batches of a set are no reason to copy it whole, unless it is asked for.
@@ -64,16 +68,37 @@ void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
 
 bool BatchSource::next(Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
-  const bool found =
-      batch_ < num_batches() && cursors_[static_cast<std::size_t>(batch_ % of_cursors())].next(batch);
-  if (found) {
-    const bool is_valid = batch.is_valid();
-    if (copies_) batch = copies_->move(std::move(batch));
-    batch = prepared_batch(std::move(batch), &data_, placement_);
-    if (!is_valid) batch.mark_padding();
-    ++batch_;
-  }
+  // Data that draws does so in its first batches.
+  const bool found = watches_draws_ && batch_ < 2 * of_cursors() ? read_and_watch_draws(batch) : read(batch);
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return found;
+}
+
+bool BatchSource::read(Batch& batch) {
+  if (batch_ >= num_batches() || !cursors_[static_cast<std::size_t>(batch_ % of_cursors())].next(batch))
+    return false;
+  const bool is_valid = batch.is_valid();
+  if (copies_) batch = copies_->move(std::move(batch));
+  batch = prepared_batch(std::move(batch), &data_, stage_, placement_);
+  if (!is_valid) batch.mark_padding();
+  ++batch_;
+  return true;
+}
+
+bool BatchSource::read_and_watch_draws(Batch& batch) {
+  const auto before = random_state(placement_.device());
+  const bool found = read(batch);
+  const auto after = random_state(placement_.device());
+  const auto is_same = [](const at::Tensor& a, const at::Tensor& b) {
+    return a.nbytes() == b.nbytes() && std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+  };
+  if (!std::ranges::equal(before, after, is_same)) {
+    watches_draws_ = false;
+    log_warning(
+        "trainer.gradient_shards: the data draws random numbers while it makes batches, so another number of "
+        "processes gives other batches and other weights; make them a function of the sample's index, for "
+        "example with a generator that is seeded by it");
+  }
   return found;
 }
 

@@ -23,8 +23,8 @@ class ResizedData : public DataModule {
   void prepare_data() override { data_.prepare(); }
   std::shared_ptr<DataLoader> train_dataloader() override { return resized(data_.train_dataloader()); }
   std::shared_ptr<DataLoader> val_dataloader() override { return resized(data_.val_dataloader()); }
-  Batch on_after_batch_transfer(Batch batch) override {
-    return data_.on_after_batch_transfer(std::move(batch));
+  Batch on_after_batch_transfer(Batch batch, Stage stage) override {
+    return data_.on_after_batch_transfer(std::move(batch), stage);
   }
 
  private:

@@ -156,6 +156,40 @@ TEST_P(OwnLoop, PrepareBatchAppliesTheHookOfPreparedData) {
   EXPECT_TRUE(same(trainer.prepare_batch(Batch{x, x})[0].cpu(), x + 1));
 }
 
+// Adds one to what is trained on, and notes the stages it was called for.
+class AugmentedData : public TensorData {
+ public:
+  using TensorData::TensorData;
+  std::shared_ptr<DataLoader> test_dataloader() override { return val_dataloader(); }
+  using TensorData::on_after_batch_transfer;
+  Batch on_after_batch_transfer(Batch batch, Stage stage) override {
+    if (stages.empty() || stages.back() != stage) stages.push_back(stage);
+    return stage == Stage::train ? Batch{batch[0] + 1, batch[1]} : batch;
+  }
+  std::vector<Stage> stages;
+};
+
+TEST_P(OwnLoop, OnAfterBatchTransferKnowsTheStage) {
+  const at::Tensor x = at::zeros({2, 1});
+  AugmentedData data({x, x}, {x, x}, {.batch_size = 2});
+  const auto model = std::make_shared<Slope>();
+  TrainerOptions with_sanity_check = options();
+  with_sanity_check.max_epochs = 1;
+  with_sanity_check.num_sanity_val_steps = 1;
+  Trainer trainer(with_sanity_check);
+  trainer.fit(model, data);
+  EXPECT_EQ(data.stages,
+            (std::vector{Stage::val, Stage::train, Stage::val}));  // the first is the sanity check
+  data.stages.clear();
+  trainer.validate(model, data);
+  trainer.test(model, data);
+  trainer.predict(model, data);
+  EXPECT_EQ(data.stages, (std::vector{Stage::val, Stage::test, Stage::predict}));
+  trainer.prepare_data(data);
+  EXPECT_TRUE(same(trainer.prepare_batch(Batch{x, x})[0].cpu(), x + 1));
+  EXPECT_TRUE(same(trainer.prepare_batch(Batch{x, x}, Stage::val)[0].cpu(), x));
+}
+
 TEST_P(OwnLoop, StopEndsTheBatches) {
   Trainer trainer(options());
   TensorData data = ramp(9, 0, 2);

@@ -124,7 +124,7 @@ Trained stepped(const std::string& name, Device device) {
   attach(*run.model, context);
   state.start(run.model);
   AutomaticStep step(*context, std::make_unique<EagerGradients>(*context), nullptr);
-  BatchSource batches(data, data.train_dataloader(), context->placement, std::nullopt);
+  BatchSource batches(data, data.train_dataloader(), Stage::train, context->placement, std::nullopt);
   context->num_train_batches = batches.num_batches();
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
     batches.seek(epoch);

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "kindling/base/log.h"
 #include "training/parallel/rank_runs.h"
 
 namespace kindling {
@@ -55,6 +56,35 @@ TEST(GradientShards, BeginWithTheSameBuffersAndLeaveThoseOfTheFirst) {
   }
   EXPECT_EQ(loop.model->seen, (std::vector<float>{0, 0, 1, 1, 2, 2}));
   EXPECT_EQ(loop.model->steps.item<float>(), 3);
+}
+
+// Data that draws in its hook, where `draws` says so.
+struct DrawingImages : TensorData {
+  explicit DrawingImages(bool draws)
+      : TensorData({at::rand({16, 1, 10, 10}), at::arange(16).remainder(10)}, {}, {.batch_size = 8}),
+        draws(draws) {}
+  using TensorData::on_after_batch_transfer;
+  Batch on_after_batch_transfer(Batch batch) override {
+    if (draws) batch.tensors()[0] = batch[0] + at::rand_like(batch[0]);
+    return batch;
+  }
+  bool draws;
+};
+
+TEST(GradientShards, WarnOnceOfDataThatDrawsRandomNumbers) {
+  for (const std::int64_t shards : {1, 2})
+    for (const bool draws : {false, true}) {
+      std::vector<std::string> warnings;
+      configure_log({.level = LogLevel::warning});
+      set_log_observer([&](LogLevel, const std::string& line) { warnings.push_back(line); });
+      DrawingImages data(draws);
+      Trainer({.max_epochs = 2, .gradient_shards = shards, .optimizer = adamw()})
+          .fit(ShardLoop::seeded(), data);
+      set_log_observer({});
+      ASSERT_EQ(warnings.size(), shards == 2 && draws ? 1u : 0u) << shards << draws;
+      for (const std::string& warning : warnings)
+        EXPECT_NE(warning.find("the data draws random numbers"), std::string::npos) << warning;
+    }
 }
 
 // Each batch of a window moves them by one.

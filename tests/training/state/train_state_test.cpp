@@ -55,12 +55,13 @@ class Counter : public Callback {
 class Training {
  public:
   Training(TrainerOptions options, Device, std::int64_t num_gpus)
-      : context(make_context(owner, [&] {
-          options.callbacks = {counter};
-          options.loggers = {logger};
-          options.num_gpus = num_gpus;
-          return options;
-        }())),
+      : context(make_context(owner,
+                             [&] {
+                               options.callbacks = {counter};
+                               options.loggers = {logger};
+                               options.num_gpus = num_gpus;
+                               return options;
+                             }())),
         data(26, 4, 4),
         loop(context) {
     counter->progress = &state.progress;
@@ -69,8 +70,8 @@ class Training {
     at::manual_seed(7);
     attach(*model, context);
     state.start(model);
-    loop.set_data(BatchSource(data, data.train_dataloader(), context->placement, std::nullopt),
-                  BatchSource(data, data.val_dataloader(), context->placement, std::nullopt));
+    loop.set_data(BatchSource(data, data.train_dataloader(), Stage::train, context->placement, std::nullopt),
+                  BatchSource(data, data.val_dataloader(), Stage::val, context->placement, std::nullopt));
     start();
   }
 
@@ -91,7 +92,8 @@ class Training {
 
  private:
   void start() {
-    loop.start(std::make_unique<AutomaticStep>(*context, std::make_unique<EagerGradients>(*context), nullptr));
+    loop.start(
+        std::make_unique<AutomaticStep>(*context, std::make_unique<EagerGradients>(*context), nullptr));
   }
 };
 
