@@ -39,6 +39,12 @@ std::int64_t count_of(const SafetensorsFile& file, const char* key) {
   return count;
 }
 
+bool is_max(const SafetensorsFile& file, const std::string& mode) {
+  if (mode != "min" && mode != "max")
+    refuse_entry(file, std::string(kMonitorModeKey) + " in its metadata is neither min nor max");
+  return mode == "max";
+}
+
 // Before anything else is asked for: a newer format may have other entries and other checksums.
 void refuse_newer(const SafetensorsFile& file) {
   const auto version = count_of(file, kFormatVersionKey);
@@ -67,8 +73,11 @@ CheckpointInfo checkpoint_info(const SafetensorsFile& file) {
                       .global_step = count_of(file, kGlobalStepKey),
                       .epoch = count_of(file, kEpochKey),
                       .monitor = {},
-                      .monitored_value = std::nullopt};
+                      .monitored_value = std::nullopt,
+                      .higher_is_better = std::nullopt};
   if (const std::string* const monitor = find_text(file, kMonitorNameKey)) info.monitor = *monitor;
+  if (const std::string* const mode = find_text(file, kMonitorModeKey))
+    info.higher_is_better = is_max(file, *mode);
   if (find_text(file, kMonitorValueKey) != nullptr)
     info.monitored_value = number_of<double>(file, kMonitorValueKey);
   return info;

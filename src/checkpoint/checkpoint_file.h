@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "kindling/base/error.h"
+#include "kindling/base/export.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/formats/safetensors.h"
 
@@ -18,8 +19,10 @@ inline constexpr const char* kRunIdKey = "run_id";
 inline constexpr const char* kGlobalStepKey = "progress.global_step";
 inline constexpr const char* kEpochKey = "progress.epoch";
 inline constexpr const char* kAveragesKey = "averages";  // what the names of averaged weights begin with
-inline constexpr const char* kMonitorNameKey = "monitor.name";    // with the next one, or absent
+inline constexpr const char* kMonitorNameKey = "monitor.name";    // with the next two, or absent
 inline constexpr const char* kMonitorValueKey = "monitor.value";  // as number_text writes it
+inline constexpr const char* kMonitorModeKey = "monitor.mode";    // "min" or "max": which values are better
+inline constexpr const char* kModelPrefix = "model.";             // of the names of the model's own weights
 
 // A file that is a sound checkpoint, but for a newer version of Kindling. To take an older one instead would
 // be to lose what has been trained since.
@@ -34,6 +37,6 @@ void require_checkpoint(const SafetensorsFile& file);
 // The same for a file without one of these entries.
 CheckpointInfo checkpoint_info(const SafetensorsFile& file);
 // Of a file by its path; its header has then been checked, its values have not.
-CheckpointInfo read_checkpoint_info(const std::filesystem::path& path);
+KINDLING_API CheckpointInfo read_checkpoint_info(const std::filesystem::path& path);
 
 }  // namespace kindling

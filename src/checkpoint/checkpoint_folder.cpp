@@ -206,6 +206,14 @@ std::optional<CheckpointInfo> best_valid_checkpoint(const std::filesystem::path&
   return first_whole(by_monitored_value(list_checkpoints(folder), higher_is_better));
 }
 
+std::optional<CheckpointInfo> best_valid_checkpoint(const std::filesystem::path& folder) {
+  const std::vector<CheckpointInfo> checkpoints = list_checkpoints(folder);
+  const auto latest = std::ranges::find_if(
+      checkpoints, [](const CheckpointInfo& info) { return has_value(info) && info.higher_is_better; });
+  if (latest == checkpoints.end()) return std::nullopt;
+  return first_whole(by_monitored_value(checkpoints, *latest->higher_is_better));
+}
+
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder, CheckpointRetention retention)
     : path_(made_folder(std::move(folder))),
       retention_(checked_retention(retention)),

@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/formats/safetensors.h"
 #include "kindling/tensors/checkpoint_file.h"
@@ -12,6 +13,7 @@
 #include "kindling/tensors/state_dict.h"
 #include "tensors/state_fit.h"
 #include "tensors/state_tensors.h"
+#include "tensors/validated_weights.h"
 #include "tensors/weights_file.h"
 
 namespace kindling {
@@ -60,6 +62,22 @@ std::filesystem::path newest_of(const std::filesystem::path& folder) {
                            .wanted = "a file step-NNNNNNNN.safetensors",
                            .remedy = "name another folder or a file, or begin a new training"});
   return newest->path;
+}
+
+// Returns the checkpoint that a path means: the file, or the newest of a folder.
+std::filesystem::path checkpoint_path(const std::filesystem::path& path) {
+  return std::filesystem::is_directory(path) ? newest_of(path) : path;
+}
+
+// Opens a file with a model and its training state, with checksums or without them.
+SafetensorsFile open_training_state(const std::filesystem::path& path) {
+  SafetensorsFile file(checkpoint_path(path));
+  if (!file.index().metadata.contains(kGlobalStepKey))
+    throw CheckpointError({.place = file.path().string(),
+                           .found = std::string("its metadata has no ") + kGlobalStepKey,
+                           .wanted = "a checkpoint",
+                           .remedy = "load_weights() reads files of weights"});
+  return file;
 }
 
 }  // namespace
@@ -126,15 +144,38 @@ void save_checkpoint(const StateDict& state, const std::filesystem::path& path) 
 }
 
 StateDict load_checkpoint(const std::filesystem::path& path) {
-  const bool is_folder = std::filesystem::is_directory(path);
-  const SafetensorsFile file(is_folder ? newest_of(path) : path);
+  const SafetensorsFile file(checkpoint_path(path));
   require_checkpoint(file);
   return read_state(WeightsFile(file));
+}
+
+StateDict validated_weights(const std::filesystem::path& path) {
+  const StateDict saved = read_state(WeightsFile(open_training_state(path)));
+  StateDict weights = renamed(saved, {.prefix = kModelPrefix}, path.string());
+  const auto averages = saved.metadata.find(kAveragesKey);
+  if (averages == saved.metadata.end()) return weights;
+  for (auto& [name, tensor] : weights.tensors)
+    if (const at::Tensor* average = saved.find(averages->second + name))
+      tensor = average->to(tensor.scalar_type());
+  return weights;
+}
+
+LoadReport load_validated_weights(torch::nn::Module& module, const std::filesystem::path& path) {
+  const SafetensorsFile file = open_training_state(path);
+  // Without averages no more than one tensor is held in memory on the way.
+  if (!file.index().metadata.contains(kAveragesKey))
+    return load_weights(module, file.path(), {.prefix = kModelPrefix});
+  return load_state_dict(module, validated_weights(file.path()), path.string());
 }
 
 LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                         const LoadOptions& options) {
   const WeightsFile file = WeightsFile::open(path, options.key);
+  if (options.prefix == kModelPrefix && file.metadata().contains(kAveragesKey))
+    log_warning(
+        path.string() +
+        ": validation measured averaged weights (EMA or SWA), but load_weights reads the weights that were "
+        "trained; load_validated_weights() loads the averages");
   StateDict shapes;
   for (const auto& [name, type, shape] : file.entries())
     shapes.tensors.emplace_back(name, at::empty(shape, at::device(at::kMeta).dtype(scalar_type(type))));

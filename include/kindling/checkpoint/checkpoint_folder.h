@@ -19,6 +19,8 @@ struct CheckpointInfo {
   std::int64_t epoch = 0;                 // epochs finished
   std::string monitor{};                  // name of the value that tells how good it is; empty: none is known
   std::optional<double> monitored_value;  // absent or not finite: never the best
+  // Whether larger values are better; absent in checkpoints without a monitor and of earlier versions.
+  std::optional<bool> higher_is_better{};
 };
 
 // The checkpoints of a folder, step-00000120.safetensors, the latest step first. Files of other names are
@@ -34,6 +36,9 @@ KINDLING_API std::optional<CheckpointInfo> newest_valid_checkpoint(const std::fi
 // monitor that the latest of them has are compared.
 KINDLING_API std::optional<CheckpointInfo> best_valid_checkpoint(const std::filesystem::path& folder,
                                                                  bool higher_is_better);
+// The same, by the mode ("min" or "max") that the latest checkpoint with a monitor was saved with. Nothing
+// when none of them says.
+KINDLING_API std::optional<CheckpointInfo> best_valid_checkpoint(const std::filesystem::path& folder);
 
 // Which checkpoints of a run stay.
 struct CheckpointRetention {

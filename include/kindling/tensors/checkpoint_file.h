@@ -19,4 +19,10 @@ KINDLING_API void save_checkpoint(const StateDict& state, const std::filesystem:
 // latest one that is whole is read; a broken one is told to the app log.
 KINDLING_API StateDict load_checkpoint(const std::filesystem::path& path);
 
+// Loads the weights that validation measured: the averages (EMA, SWA) of a run that validates them, else the
+// model's own. `monitor.value` and FitResult::best_checkpoint refer to these weights. `path` as for
+// load_checkpoint(). Throws CheckpointError for a file that is not a checkpoint and, as load_state_dict()
+// does, for names and shapes that differ; the model is then unchanged.
+KINDLING_API LoadReport load_validated_weights(torch::nn::Module& module, const std::filesystem::path& path);
+
 }  // namespace kindling

@@ -69,7 +69,9 @@ KINDLING_API LoadReport load_state_dict(torch::nn::Module& module, const StateDi
 // The same from a safetensors file or a state dict of Python's (`.pt`, torch.save), straight to where the
 // parameters are: no more than one tensor is held in host memory on the way, and none when it is read into a
 // parameter on the CPU. Everything is checked before the first write; only a disk that fails in between
-// leaves the model half loaded. Throws CheckpointError.
+// leaves the model half loaded. Of a checkpoint, {.prefix = "model."} takes the model's own weights; those
+// that validation measured, which may be averages, are load_validated_weights() in checkpoint_file.h (there
+// is a warning when they differ). Throws CheckpointError.
 KINDLING_API LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                                      const LoadOptions& options = {});
 

@@ -90,25 +90,33 @@ int convert(const ConversionRequest& request, const StateDict& read) {
   return 0;
 }
 
-// The file of a run's or a checkpoint's, and the config it was made with.
+// A checkpoint of a run, and the config that the run was made with.
 struct SavedRun {
   fs::path file;
   std::unique_ptr<RunConfig> config;
 };
 
+std::unique_ptr<RunConfig> config_of(const WeightsSource& source, const Registry& registry) {
+  const fs::path run = source.run.empty() ? run_of(source.file) : source.run;
+  return std::make_unique<RunConfig>(ConfigDocument::load(run / "config.toml"), registry,
+                                     run.filename().string());
+}
+
+// Throws CheckpointError for a run without checkpoints.
 SavedRun saved_run_at(const fs::path& path, const Registry& registry) {
-  const fs::path run = run_of(path);
-  SavedRun found{.file = path,
-                      .config = std::make_unique<RunConfig>(ConfigDocument::load(run / "config.toml"),
-                                                            registry, run.filename().string())};
-  if (!fs::is_directory(path)) return found;
-  const auto newest = newest_valid_checkpoint(checkpoints_of(run));
-  if (!newest)
-    throw CheckpointError({.place = run.string(),
-                           .found = "there is no checkpoint that is whole",
-                           .wanted = "one, which holds the optimizer's state"});
-  found.file = newest->path;
-  return found;
+  WeightsSource source = find_weights(path.string());
+  std::unique_ptr<RunConfig> config = config_of(source, registry);
+  if (!source.run.empty() && !is_checkpoint(source.file)) {
+    const fs::path folder = checkpoints_of(source.run);
+    const auto newest = fs::is_directory(folder) ? newest_valid_checkpoint(folder) : std::nullopt;
+    if (!newest)
+      throw CheckpointError({.place = source.run.string(),
+                             .found = "there is no checkpoint that is whole",
+                             .wanted = "one, which holds the optimizer's state"});
+    source.file = newest->path;
+  }
+  print_source(source);
+  return {.file = source.file, .config = std::move(config)};
 }
 
 // As the training had it when it was saved.
@@ -141,7 +149,7 @@ Batch first_batch(DataModule& data) {
   cursor.seek(0);
   Batch batch;
   cursor.next(batch);
-  return data.on_after_batch_transfer(std::move(batch));
+  return data.on_after_batch_transfer(std::move(batch), Stage::predict);
 }
 
 int export_model(const CommandContext& context) {
@@ -150,12 +158,13 @@ int export_model(const CommandContext& context) {
     throw ConfigError({.place = request.out.string(),
                        .found = "--map renames weights, and a program has the model's own names",
                        .wanted = "no --map"});
-  const fs::path run = run_of(request.in);
-  const RunConfig config(ConfigDocument::load(run / "config.toml"), context.registry,
-                         run.filename().string());
+  const WeightsSource weights = find_weights(request.in.string());
+  const std::unique_ptr<RunConfig> loaded = config_of(weights, context.registry);
+  const RunConfig& config = *loaded;
   apply(config.process);
   const auto model = config.make_model();
-  load_weights_from(*model, request.in);
+  print_source(weights);
+  load_weights_from(*model, weights.file);
   ExportOptions options{.path = request.out, .train = request.train};
   for (const std::string& word : request.dynamic) options.dynamic_sizes.push_back(dynamic_size_of(word));
   export_program(*model, first_batch(*config.make_data()), options);
@@ -204,7 +213,9 @@ int export_command(const CommandContext& context) {
                        .found = request.out.string() + " holds weights, which have neither modes nor inputs",
                        .wanted = "OUT.pt2"});
   check_ending(request.out);
-  return convert(request, weights_from(request.in));
+  const WeightsSource weights = find_weights(request.in.string());
+  print_source(weights);
+  return convert(request, weights_from(weights.file));
 }
 
 int import_command(const CommandContext& context) {

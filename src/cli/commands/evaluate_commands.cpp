@@ -28,10 +28,11 @@ int with_weights(const CommandContext& context, Use use) {
                        .found = "no weights are given",
                        .wanted = "--weights RUN|FILE or model.init_weights"});
   const auto model = config.make_model();
-  if (request.weights.empty())
-    load_weights_from(*model, *config.model.init_weights, config.model.init_key);
-  else
-    load_weights_from(*model, request.weights);
+  const bool is_named = !request.weights.empty();
+  const WeightsSource weights =
+      find_weights(is_named ? request.weights : config.model.init_weights->string());
+  if (!request.quiet) print_source(weights);
+  load_weights_from(*model, weights.file, is_named ? "" : config.model.init_key);
   const auto data = config.make_data();
   Trainer trainer(config.trainer_options());
   use(trainer, model, *data);

@@ -114,7 +114,8 @@ void add_conversions(CLI::App& app, Request& request) {
   CLI::App& out = *app.add_subcommand(
       "export", "write a model's weights to OUT.safetensors or OUT.pt, or the model to OUT.pt2 or OUT.onnx");
   out.add_option("run", options.in,
-                 "a run's folder, a checkpoint or a file of weights; for OUT.onnx also a .pt2")
+                 "a run (its best saved checkpoint), RUN:last, RUN:STEP, a checkpoint or a file of weights; "
+                 "for OUT.onnx also a .pt2")
       ->required()
       ->type_name("RUN|CHECKPOINT");
   CLI::Option* optimizer =
@@ -177,7 +178,9 @@ void add_commands(CLI::App& app, Request& request) {
                                   std::pair{"predict", "print a model's outputs as CSV"}}) {
     CLI::App* command = app.add_subcommand(name, doc);
     add_run_options(*command, request);
-    command->add_option("--weights", request.weights, "a run's folder or a safetensors file")
+    command
+        ->add_option("--weights", request.weights,
+                     "weights of a file, or of a run: its best saved checkpoint, or RUN:last or RUN:STEP")
         ->type_name("RUN|FILE");
   }
   add_conversions(app, request);

@@ -43,7 +43,7 @@ struct Request {
   std::string command{};  // fit, validate, test, predict, export, import, diff, devices, bench, doctor, list
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
-  std::filesystem::path weights{};       // of --weights: a run's folder or a file
+  std::string weights{};                 // of --weights: RUN, RUN:best, RUN:last, RUN:STEP or a file
   std::filesystem::path resume{};        // of fit --resume: a run's folder or one of its checkpoints
   bool allow_config_change = false;
   std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers

@@ -33,7 +33,7 @@ struct ModelOptions {
   static constexpr auto fields = kindling::fields(
       kindling::field("name", &ModelOptions::name, {.doc = "see `kindling list models`"}),
       kindling::field("init_weights", &ModelOptions::init_weights,
-                      {.doc = "file to start from, .safetensors or .pt"}),
+                      {.doc = "weights to start from: a file (.safetensors or .pt) or a run"}),
       kindling::field("init_key", &ModelOptions::init_key,
                       {.doc = "entry of the .pt that holds them, such as model; empty: it is all of it"}),
       kindling::field("freeze", &ModelOptions::freeze,

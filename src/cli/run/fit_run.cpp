@@ -6,6 +6,7 @@
 #include <iostream>
 #include <utility>
 
+#include "checkpoint/checkpoint_file.h"
 #include "cli/config/exit_codes.h"
 #include "cli/run/finders.h"
 #include "cli/run/launched_run.h"
@@ -17,6 +18,7 @@
 #include "device/float32_products.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/jsonl_logger.h"
 #include "kindling/loggers/terminal.h"
@@ -201,7 +203,7 @@ class FitRun {
     summary_.reason = reason_name(result.reason);
     summary_.global_step = result.progress.global_step;
     write_summary();
-    if (is_first(in_.group)) screen_->show_end(result);
+    if (is_first(in_.group)) screen_->show_end(result, best_saved_text());
     // A signal may have come to one of the processes alone. None leaves before the first has written all.
     const int signal_code = largest(in_.group, in_.signals.exit_code());
     if (result.status == FitStatus::diverged) return kDivergedCode;
@@ -268,8 +270,21 @@ class FitRun {
       return file.empty() ? std::string() : (checkpoints_of("") / file.filename()).string();
     };
     summary_.last_checkpoint = in_folder(checkpoint_->last());
-    summary_.best_checkpoint = in_folder(checkpoint_->best());
+    const std::filesystem::path best_saved = checkpoint_->best();
+    summary_.best_checkpoint = in_folder(best_saved);
+    if (!best_saved.empty()) {
+      const CheckpointInfo info = read_checkpoint_info(best_saved);
+      summary_.best_checkpoint_step = info.global_step;
+      summary_.best_checkpoint_value = info.monitored_value;
+    }
     folder_.write_summary(summary_);
+  }
+
+  // What --weights RUN takes, where that is not the best epoch; empty: it is.
+  std::string best_saved_text() const {
+    const std::optional<double>& saved = summary_.best_checkpoint_value;
+    if (!saved || summary_.best_name.empty() || *saved == summary_.best_value) return {};
+    return "best saved " + fixed_text(*saved, 4) + " @ step " + std::to_string(summary_.best_checkpoint_step);
   }
 
   int end_by_signal(int exit_code) const {

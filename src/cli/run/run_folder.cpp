@@ -137,7 +137,11 @@ void RunFolder::write_summary(const RunSummary& summary) const {
         {"name", summary.best_name}, {"value", summary.best_value}, {"epoch", summary.best_epoch}};
   if (summary.resumed_from_step) json["resumed_from_step"] = *summary.resumed_from_step;
   if (!summary.last_checkpoint.empty()) json["checkpoint"]["last"] = summary.last_checkpoint;
-  if (!summary.best_checkpoint.empty()) json["checkpoint"]["best"] = summary.best_checkpoint;
+  if (!summary.best_checkpoint.empty()) {
+    json["checkpoint"]["best"] = summary.best_checkpoint;
+    json["checkpoint"]["best_step"] = summary.best_checkpoint_step;
+    if (summary.best_checkpoint_value) json["checkpoint"]["best_value"] = *summary.best_checkpoint_value;
+  }
   json["metrics"] = summary.metrics;
   // Names may hold any bytes: what is no UTF-8 is replaced rather than refused.
   write_file_atomically(file("run.json"),

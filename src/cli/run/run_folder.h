@@ -27,6 +27,10 @@ struct RunSummary {
   std::int64_t global_step = 0;
   std::optional<std::int64_t> resumed_from_step{};
   std::string last_checkpoint{}, best_checkpoint{};  // in the run's folder; empty: none
+  // Of best_checkpoint. The best epoch need not have been saved, so this may be another value than
+  // best_value.
+  std::int64_t best_checkpoint_step = 0;
+  std::optional<double> best_checkpoint_value{};
 };
 
 // The folder of one run, DIR/NAME/0001. No other process writes to it while this lives.

@@ -149,7 +149,7 @@ void Screen::load_state(const StateDict& state) {
   }
 }
 
-void Screen::show_end(const FitResult& result) const {
+void Screen::show_end(const FitResult& result, const std::string& best_saved) const {
   const std::string_view how = result.status == FitStatus::finished     ? "done in "
                                : result.status == FitStatus::diverged   ? "diverged after "
                                : result.reason == FitReason::early_stop ? "stopped early after "
@@ -159,6 +159,7 @@ void Screen::show_end(const FitResult& result) const {
   if (best_.value())
     std::cout << "   best " << title(monitored_) << " " << fixed_text(*best_.value(), 4) << " @ epoch "
               << best_epoch_;
+  if (!best_saved.empty()) std::cout << "   " << best_saved;
   std::cout << "   " << heading_.run << "\n" << std::flush;
 }
 

@@ -35,8 +35,8 @@ class Screen : public Callback {
   void save_state(StateDict& state) const override;
   void load_state(const StateDict& state) override;
 
-  // The last line, once everything is saved.
-  void show_end(const FitResult& result) const;
+  // Prints the last line, once everything is saved. `best_saved` is added to it, unless it is empty.
+  void show_end(const FitResult& result, const std::string& best_saved) const;
 
   // The best epoch by the monitored value.
   const std::optional<double>& best_value() const noexcept { return best_.value(); }

@@ -18,7 +18,8 @@ OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOp
 }
 
 void start_from_files(const RunConfig& config, Module& model) {
-  if (config.model.init_weights) load_weights_from(model, *config.model.init_weights, config.model.init_key);
+  if (config.model.init_weights)
+    load_weights_from(model, find_weights(config.model.init_weights->string()).file, config.model.init_key);
   if (!config.optimizer_start.init_state) return;
   if (!config.model.init_weights)
     throw ConfigError({.place = "optimizer.init_state",

@@ -2,47 +2,78 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "checkpoint/checkpoint_file.h"
+#include <charconv>
+#include <iostream>
+#include <optional>
+
+#include "base/joined.h"
 #include "cli/run/resume_plan.h"
 #include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
+#include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/formats/safetensors.h"
 #include "kindling/formats/torch_file.h"
-#include "kindling/tensors/state_dict.h"
+#include "kindling/tensors/checkpoint_file.h"
+#include "tensors/validated_weights.h"
 
 namespace kindling {
 namespace {
 
 namespace fs = std::filesystem;
 
-fs::path weights_of(const fs::path& run) {
+std::string step_text(const CheckpointInfo& checkpoint) {
+  return "step " + std::to_string(checkpoint.global_step);
+}
+
+WeightsSource last_weights(const fs::path& run) {
   const fs::path weights = run / "weights.safetensors", folder = checkpoints_of(run);
-  // A run that has gone on since it wrote them is further than they are.
+  // A run that was resumed after it wrote its weights is further than they are.
   const std::string status = run_status(run);
   const bool is_current = fs::exists(weights) && (status == "finished" || status == "stopped");
   if (!is_current && fs::is_directory(folder))
-    if (const auto checkpoint = newest_valid_checkpoint(folder)) return checkpoint->path;
-  if (fs::exists(weights)) return weights;
+    if (const auto checkpoint = newest_valid_checkpoint(folder))
+      return {
+          .file = checkpoint->path, .run = run, .reason = step_text(*checkpoint) + ", the last checkpoint"};
+  if (fs::exists(weights))
+    return {.file = weights, .run = run, .reason = "the weights at the end of the run"};
   throw CheckpointError({.place = run.string(),
                          .found = "there is neither a weights.safetensors nor a checkpoint that is whole",
-                         .wanted = "the folder of a run, or a file"});
+                         .wanted = "a run directory or a file"});
 }
 
-fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? weights_of(path) : path; }
+WeightsSource best_weights(const fs::path& run) {
+  const fs::path folder = checkpoints_of(run);
+  if (!has_checkpoints(run)) return last_weights(run);
+  if (const auto best = best_valid_checkpoint(folder))
+    return {
+        .file = best->path,
+        .run = run,
+        .reason = step_text(*best) + ", best " + best->monitor + " " + short_text(*best->monitored_value, 4)};
+  WeightsSource last = last_weights(run);
+  last.reason += "; no checkpoint knows how good it is";
+  return last;
+}
 
-// What the names of the model's tensors in a file begin with.
-struct NamePrefixes {
-  std::string model;
-  std::string averages;  // of the averages that the model's validation has used; empty: there are none
-};
+WeightsSource weights_of_step(const fs::path& run, std::int64_t step) {
+  std::vector<std::string> steps;
+  const fs::path folder = checkpoints_of(run);
+  if (fs::is_directory(folder))
+    for (const CheckpointInfo& info : list_checkpoints(folder)) {
+      if (info.global_step == step) return {.file = info.path, .run = run, .reason = step_text(info)};
+      steps.push_back(std::to_string(info.global_step));
+    }
+  throw CheckpointError(
+      {.place = run.string(),
+       .found = "there is no checkpoint of step " + std::to_string(step),
+       .wanted = steps.empty() ? "a run with checkpoints" : "one of steps " + joined(steps, ", ")});
+}
 
-// A checkpoint holds more than the model.
-NamePrefixes prefixes_in(const fs::path& file) {
-  if (!is_checkpoint(file)) return {};
-  const SafetensorsFile opened(file);
-  const auto& texts = opened.index().metadata;
-  const auto averages = texts.find(kAveragesKey);
-  return {.model = "model.", .averages = averages == texts.end() ? "" : averages->second};
+std::optional<std::int64_t> step_of(std::string_view text) {
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  return error == std::errc() && end == text.data() + text.size() && step >= 0 ? std::optional(step)
+                                                                               : std::nullopt;
 }
 
 }  // namespace
@@ -51,25 +82,34 @@ bool is_checkpoint(const fs::path& file) {
   return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains("progress.global_step");
 }
 
-void load_weights_from(Module& model, const fs::path& path, const std::string& key) {
-  const fs::path file = file_of(path);
-  const NamePrefixes prefixes = prefixes_in(file);
-  if (prefixes.averages.empty())
-    load_weights(model, file, {.prefix = prefixes.model, .key = key});
+WeightsSource find_weights(const std::string& words) {
+  if (fs::is_directory(words)) return best_weights(words);
+  const std::size_t colon = words.rfind(':');
+  const fs::path run = words.substr(0, colon);
+  if (fs::exists(words) || colon == std::string::npos || !fs::is_directory(run)) return {.file = words};
+  const std::string which = words.substr(colon + 1);
+  if (which == "best") return best_weights(run);
+  if (which == "last") return last_weights(run);
+  if (const auto step = step_of(which)) return weights_of_step(run, *step);
+  throw ConfigError({.place = words,
+                     .found = "'" + which + "'",
+                     .wanted = "best, last or the number of a step after '" + run.string() + ":'"});
+}
+
+void print_source(const WeightsSource& source) {
+  if (!source.run.empty()) std::cerr << "weights  " << source.file.string() << "   " << source.reason << "\n";
+}
+
+void load_weights_from(Module& model, const fs::path& file, const std::string& key) {
+  if (is_checkpoint(file))
+    load_validated_weights(model, file);
   else
-    load_state_dict(model, weights_from(file), file.string());
+    load_weights(model, file, {.key = key});
 }
 
 StateDict weights_from(const fs::path& path) {
-  const fs::path file = file_of(path);
-  const NamePrefixes prefixes = prefixes_in(file);
-  const StateDict saved = load_state_file(file);
-  StateDict weights = renamed(saved, {.prefix = prefixes.model}, file.string());
-  if (prefixes.averages.empty()) return weights;
-  const StateDict averages = renamed(saved, {.prefix = prefixes.averages}, file.string());
-  for (auto& [name, tensor] : weights.tensors)
-    if (const at::Tensor* average = averages.find(name)) tensor = average->to(tensor.scalar_type());
-  return weights;
+  const fs::path file = fs::is_directory(path) ? last_weights(path).file : path;
+  return is_checkpoint(file) ? validated_weights(file) : load_state_file(file);
 }
 
 }  // namespace kindling

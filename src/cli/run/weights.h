@@ -1,22 +1,37 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "kindling/nn/module.h"
 #include "kindling/tensors/state_dict.h"
 
 namespace kindling {
 
-// Whether a file holds all of a training and not the model alone. Throws CheckpointError.
+// Returns whether a file holds a training run's whole state and not the model alone. Throws CheckpointError.
 bool is_checkpoint(const std::filesystem::path& file);
 
-// Loads what `path` means: a file of weights (.safetensors, .pt), a checkpoint, or the folder of a run (its
-// weights.safetensors, or, of a run that has been killed, its latest checkpoint). Of a checkpoint whose
-// validation has seen averages of the weights these are taken. `key` as in LoadOptions. Throws
-// CheckpointError.
-void load_weights_from(Module& model, const std::filesystem::path& path, const std::string& key = "");
+// A file of weights, and why it was chosen.
+struct WeightsSource {
+  std::filesystem::path file;
+  std::filesystem::path run{};  // empty: the file itself was named
+  std::string reason{};         // such as "step 270, best val_acc 0.9972"
+};
 
-// The model's tensors of what `path` means, by the model's names.
+// Returns the file that a word on the command line or in a config means: a file of weights (.safetensors,
+// .pt), a checkpoint, or a run as RUN, RUN:best (the same), RUN:last or RUN:STEP. The best is the saved
+// checkpoint with the best monitored value; a run without one gives its last weights, with the reason. Throws
+// CheckpointError.
+WeightsSource find_weights(const std::string& words);
+
+// Prints the file and the reason to stderr, where a run was named.
+void print_source(const WeightsSource& source);
+
+// Loads the weights of a file; of a checkpoint those that validation measured. `key` as in LoadOptions.
+// Throws CheckpointError.
+void load_weights_from(Module& model, const std::filesystem::path& file, const std::string& key = "");
+
+// Returns the same weights by the model's names. `path` is a file, or a run, whose last weights are returned.
 StateDict weights_from(const std::filesystem::path& path);
 
 }  // namespace kindling

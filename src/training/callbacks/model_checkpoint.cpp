@@ -142,6 +142,7 @@ class ModelCheckpoint::Impl {
     if (value != nullptr) {
       state.metadata[kMonitorNameKey] = monitor_.name;
       state.metadata[kMonitorValueKey] = number_text(*value);
+      state.metadata[kMonitorModeKey] = monitor_.higher_is_better ? "max" : "min";
     }
     saved_ = at;
     if (!folder_) return;  // another process writes
@@ -223,10 +224,10 @@ class ModelCheckpoint::Impl {
   std::optional<CheckpointFolder> folder_;  // of process 0
   std::optional<Progress> saved_;           // where the latest checkpoint stands
   SaveClock::time_point latest_time_;
-  bool is_waiting_ = false;         // a save that has fallen due
+  bool is_waiting_ = false;        // a save that has fallen due
   bool has_save_request_ = false;  // of one of several processes
-  bool has_looked_ = false;         // for the monitored value
-  StateCopy copy_;                  // what the thread writes
+  bool has_looked_ = false;        // for the monitored value
+  StateCopy copy_;                 // what the thread writes
   std::optional<SaveThread> thread_;
 };
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "checkpoint/checkpoint_file.h"
 #include "distributed/shard_streams.h"
 #include "kindling/tensors/state_dict.h"
 
@@ -13,7 +14,7 @@ namespace kindling {
 namespace saved_keys {
 
 // The model: its own weights, frozen parameters and layers, and lazy weights that had no shape yet.
-inline constexpr const char *kModel = "model.", *kFrozen = "frozen.", *kFrozenLayer = "frozen_layer.",
+inline constexpr const char *kModel = kModelPrefix, *kFrozen = "frozen.", *kFrozenLayer = "frozen_layer.",
                             *kLazy = "lazy.";
 inline constexpr const char* kHiddenState = "carried.";  // kept between batches by recurrent models
 inline constexpr const char* kOptimizer = "optimizer.";

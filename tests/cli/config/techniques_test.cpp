@@ -61,14 +61,18 @@ TEST_F(Techniques, WeightsOfARunAreThoseThatItsValidationHasSeen) {
       EXPECT_NEAR(values.at("val_loss"), epochs[i]["val_loss"].get<double>(), 1e-12) << average << i;
       EXPECT_NEAR(values.at("val_acc"), epochs[i]["val_acc"].get<double>(), 1e-12) << average << i;
     }
-    EXPECT_EQ(validate(run_folder_), validate(checkpoints[0].path)) << average;
+    EXPECT_EQ(validate(run_folder_.string() + ":last"), validate(checkpoints[0].path)) << average;
+    const auto best = best_valid_checkpoint(run_folder_ / "checkpoints");
+    ASSERT_TRUE(best);
+    EXPECT_EQ(validate(run_folder_), validate(best->path)) << average;
     // Exported from either, they are the same; the model's own are others.
     const auto exported = [&](const std::filesystem::path& from) {
       const auto file = scratch_ / ("out" + std::to_string(++number) + ".safetensors");
       EXPECT_EQ(run_program({"export", from.string(), file.string()}).exit_code, 0);
       return load_safetensors(file);
     };
-    const StateDict of_run = exported(run_folder_), of_checkpoint = exported(checkpoints[0].path);
+    const StateDict of_run = exported(run_folder_.string() + ":last"),
+                    of_checkpoint = exported(checkpoints[0].path);
     const StateDict all = load_safetensors(checkpoints[0].path);
     bool differs_from_own = false;
     for (const auto& [name, tensor] : of_run.tensors) {

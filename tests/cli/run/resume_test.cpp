@@ -139,11 +139,16 @@ TEST_F(ResumedRun, AcceptsWhatLeavesTheStepsAsTheyAre) {
 
 TEST_F(ResumedRun, RefusesWhatChangesTheSteps) {
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=2"}).exit_code, 0);
-  const std::vector<std::string> changes{"trainer.accumulate_grad_batches=2", "trainer.channels_last=on",
-                                         "trainer.check_val_every_n_epoch=2", "trainer.gradient_clip_val=0.5",
-                                         "trainer.limit_train_batches=9",     "trainer.limit_val_batches=9",
-                                         "trainer.on_nonfinite=skip",         "trainer.precision=bf16-mixed",
-                                         "trainer.track_grad_norm=2",         "data.shuffle=false",
+  const std::vector<std::string> changes{"trainer.accumulate_grad_batches=2",
+                                         "trainer.channels_last=on",
+                                         "trainer.check_val_every_n_epoch=2",
+                                         "trainer.gradient_clip_val=0.5",
+                                         "trainer.limit_train_batches=9",
+                                         "trainer.limit_val_batches=9",
+                                         "trainer.on_nonfinite=skip",
+                                         "trainer.precision=bf16-mixed",
+                                         "trainer.track_grad_norm=2",
+                                         "data.shuffle=false",
                                          "seed=99"};
   const ProgramRun refused = resume(run("runs"), changes);
   EXPECT_EQ(refused.exit_code, 2);
@@ -309,28 +314,76 @@ TEST_F(ResumedRun, NeedsTheRandomState) {
 
 TEST_F(ResumedRun, GivesItsWeightsBeforeItsEnd) {
   ASSERT_EQ(fit("runs").exit_code, 0);
-  const auto validate = [&](const fs::path& weights) {
-    const ProgramRun run_of = run_program(
-        {"validate", "-c", (run("runs") / "config.toml").string(), "--weights", weights.string()});
+  const auto validate = [&](const std::string& weights) {
+    const ProgramRun run_of =
+        run_program({"validate", "-c", (run("runs") / "config.toml").string(), "--weights", weights});
     EXPECT_EQ(run_of.exit_code, 0) << run_of.err;
     return run_of.out;
   };
-  const std::string expected = validate(run("runs"));
-  EXPECT_EQ(validate(newest("runs")), expected);
+  const std::string last = run("runs").string() + ":last", expected = validate(last);
+  EXPECT_EQ(validate(newest("runs").string()), expected);
   fs::remove(run("runs") / "weights.safetensors");  // as after a kill
-  EXPECT_EQ(validate(run("runs")), expected);
+  EXPECT_EQ(validate(last), expected);
   // Weights of a run that has gone on since, and was killed.
   for (const auto& entry : fs::directory_iterator(run("runs") / "checkpoints"))
     if (entry.path().extension() == ".safetensors" && entry.path() != newest("runs"))
       fs::copy_file(entry.path(), run("runs") / "weights.safetensors", fs::copy_options::overwrite_existing);
   fs::remove(run("runs") / "run.json");
-  EXPECT_EQ(validate(run("runs")), expected);
+  EXPECT_EQ(validate(last), expected);
   fs::remove(run("runs") / "weights.safetensors");
   fs::remove_all(run("runs") / "checkpoints");
   const ProgramRun none = run_program(
       {"validate", "-c", (run("runs") / "config.toml").string(), "--weights", run("runs").string()});
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_NE(none.err.find("neither a weights.safetensors nor a checkpoint"), std::string::npos) << none.err;
+}
+
+// A run means its best saved checkpoint, which need not be the last one; the words after a colon choose
+// another.
+TEST_F(ResumedRun, GivesItsBestWeightsUnlessAnotherStepIsNamed) {
+  ASSERT_EQ(fit("runs", {"checkpoint.keep_last=100", "checkpoint.monitor=val_loss", "checkpoint.mode=max"})
+                .exit_code,
+            0);
+  const fs::path folder = run("runs") / "checkpoints";
+  const auto best = best_valid_checkpoint(folder);
+  ASSERT_TRUE(best);
+  ASSERT_NE(best->path, newest("runs"));  // the loss falls, so that the largest is that of the first epoch
+  const auto validate = [&](const std::string& weights) {
+    return run_program({"validate", "-c", (run("runs") / "config.toml").string(), "--weights", weights});
+  };
+  const auto expect_same = [&](const std::string& words, const fs::path& file, const std::string& reason) {
+    const ProgramRun found = validate(words);
+    EXPECT_EQ(found.exit_code, 0) << found.err;
+    EXPECT_EQ(found.out, validate(file.string()).out) << words;
+    EXPECT_NE(found.err.find(reason), std::string::npos) << found.err;
+  };
+  const std::string step = std::to_string(best->global_step), words = run("runs").string();
+  expect_same(words, best->path, "step " + step + ", best val_loss ");
+  expect_same(words + ":best", best->path, "step " + step + ", best val_loss ");
+  expect_same(words + ":last", newest("runs"), "the weights at the end of the run");
+  expect_same(words + ":20", folder / "step-00000020.safetensors", "step 20");
+  EXPECT_EQ(validate(best->path.string()).err, "");
+  EXPECT_EQ(summary("runs")["checkpoint"]["best_step"], best->global_step);
+  EXPECT_EQ(summary("runs")["checkpoint"]["best_value"], best->monitored_value.value());
+
+  const ProgramRun missing = validate(words + ":21"), misspelt = validate(words + ":bset");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_NE(missing.err.find("there is no checkpoint of step 21; wanted: one of steps 138, "),
+            std::string::npos)
+      << missing.err;
+  EXPECT_EQ(misspelt.exit_code, 2);
+  EXPECT_NE(misspelt.err.find("best, last or the number of a step"), std::string::npos) << misspelt.err;
+
+  // Weights and the optimizer's state are exported from the same step.
+  const auto exported = [&](const std::string& of, std::vector<std::string> more) {
+    more.insert(more.begin(), {"export", of, (scratch_ / "out.pt").string()});
+    EXPECT_EQ(run_program(more).exit_code, 0) << of;
+    return text_of(scratch_ / "out.pt");
+  };
+  for (const std::vector<std::string>& more : {std::vector<std::string>(), {"--optimizer"}}) {
+    EXPECT_TRUE(exported(words, more) == exported(best->path.string(), more));
+    EXPECT_FALSE(exported(words, more) == exported(newest("runs").string(), more));
+  }
 }
 
 TEST_F(ResumedRun, MeetsAFullDiskLoudly) {

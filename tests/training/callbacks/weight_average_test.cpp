@@ -8,7 +8,12 @@
 #include <cmath>
 
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
+#include "kindling/checkpoint/checkpoint_folder.h"
+#include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/exponential_moving_average.h"
+#include "kindling/training/model_checkpoint.h"
 #include "kindling/training/stochastic_weight_averaging.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -226,6 +231,64 @@ TEST(Ema, IsSavedBesideTheModelsOwnWeightsAlways) {
   // A step from the averages makes them the model's own.
   trainer.train_step({at::ones({2, 1}), at::ones({2, 1})});
   EXPECT_EQ(host_value(*trainer.state_dict().find("model.weight")), fit.weight());
+}
+
+std::vector<std::string> warnings_of(const std::function<void()>& action) {
+  std::vector<std::string> warnings;
+  configure_log({.level = LogLevel::warning});
+  set_log_observer([&](LogLevel, const std::string& line) { warnings.push_back(line); });
+  action();
+  set_log_observer({});
+  return warnings;
+}
+
+TEST(LoadValidatedWeights, LoadsTheAveragesThatWereValidated) {
+  const Scratch scratch;
+  AveragedSlopeFit fit({ema({.decay = 0.9, .apply_at_end = false})});
+  fit.options.callbacks.push_back(std::make_shared<ModelCheckpoint>(
+      ModelCheckpointOptions{.dirpath = scratch.folder(), .monitor = "val_loss", .mode = "min"}));
+  const FitResult result = Trainer(fit.options).fit(fit.model, fit.data);
+  const StateDict saved = load_checkpoint(result.best_checkpoint);
+
+  auto loaded = std::make_shared<Slope>();
+  EXPECT_TRUE(warnings_of([&] { load_validated_weights(*loaded, result.best_checkpoint); }).empty());
+  EXPECT_TRUE(same(loaded->weight, *saved.find("callback.1.average.weight")));
+  EXPECT_FALSE(same(loaded->weight, *saved.find("model.weight")));
+  Trainer trainer(TrainerOptions{});
+  EXPECT_EQ(number_text(trainer.validate(loaded, fit.data).at("val_loss")),
+            saved.metadata.at("monitor.value"));
+  EXPECT_EQ(saved.metadata.at("monitor.mode"), "min");
+
+  // A folder stands for its newest checkpoint.
+  auto newest = std::make_shared<Slope>();
+  load_validated_weights(*newest, scratch.folder());
+  EXPECT_TRUE(same(newest->weight, *load_checkpoint(scratch.folder()).find("callback.1.average.weight")));
+
+  // The weights that were trained are still there to be loaded, with a warning.
+  auto trained = std::make_shared<Slope>();
+  const auto warnings =
+      warnings_of([&] { load_weights(*trained, result.best_checkpoint, {.prefix = "model."}); });
+  EXPECT_TRUE(same(trained->weight, *saved.find("model.weight")));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("load_validated_weights()"), std::string::npos) << warnings[0];
+}
+
+TEST(LoadValidatedWeights, LoadsTheModelOfARunWithoutAverages) {
+  const Scratch scratch;
+  AveragedSlopeFit fit({});
+  fit.options.callbacks.push_back(
+      std::make_shared<ModelCheckpoint>(ModelCheckpointOptions{.dirpath = scratch.folder()}));
+  Trainer(fit.options).fit(fit.model, fit.data);
+  auto loaded = std::make_shared<Slope>();
+  load_validated_weights(*loaded, scratch.folder());
+  EXPECT_TRUE(same(loaded->weight, fit.model->weight));
+  EXPECT_TRUE(warnings_of([&] {
+                load_weights(*loaded, newest_valid_checkpoint(scratch.folder()).value().path,
+                             {.prefix = "model."});
+              }).empty());
+
+  save_safetensors(state_dict(*loaded), scratch / "weights.safetensors");
+  EXPECT_THROW(load_validated_weights(*loaded, scratch / "weights.safetensors"), CheckpointError);
 }
 
 TEST(Ema, EvaluationsOfCallbacksSeeTheModelAsItIs) {
