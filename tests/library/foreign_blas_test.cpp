@@ -1,38 +1,14 @@
 // The process has an sgemm_ that is not LibTorch's: the program's own, or that of a preloaded library.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <kindling/base/log.h>
-#include <kindling/data/digits.h>
-#include <kindling/models/mlp.h>
-#include <kindling/training/trainer.h>
-#include <torch/types.h>
 
 #include <cstring>
-#include <memory>
 #include <string>
-#include <vector>
+
+#include "short_fit.h"
 
 namespace kindling {
 namespace {
-
-struct ShortFit {
-  std::vector<at::Tensor> weights;
-  std::string log;
-};
-
-ShortFit short_fit(const std::string& step_graph) {
-  ShortFit fit;
-  configure_log({.level = LogLevel::debug});
-  set_log_observer([&](LogLevel, const std::string& line) { fit.log += line + "\n"; });
-  torch::manual_seed(1);
-  const auto model = std::make_shared<Mlp>(MlpOptions{.hidden = {16, 16}});
-  Digits digits({.batch_size = 32});
-  Trainer trainer({.max_epochs = 1, .step_graph = step_graph, .limit_train_batches = 12});
-  trainer.fit(model, digits);
-  set_log_observer({});
-  for (const at::Tensor& weight : model->parameters()) fit.weights.push_back(weight.detach());
-  return fit;
-}
 
 bool have_same_bits(const at::Tensor& one, const at::Tensor& other) {
   return one.sizes() == other.sizes() &&
@@ -52,7 +28,7 @@ TEST(ForeignBlas, IsWhatTheProcessFindsFirst) {
 }
 
 TEST(ForeignBlas, IsNotCalledByReplayedSteps) {
-  const ShortFit eager = short_fit("off"), replayed = short_fit("on");
+  const ShortFit eager = short_fit("off", LogLevel::debug), replayed = short_fit("on", LogLevel::debug);
   EXPECT_EQ(eager.log, "");
   EXPECT_EQ(replayed.log.find("steps are not recorded"), std::string::npos) << replayed.log;
   EXPECT_EQ(num_hostile_calls(), 0);

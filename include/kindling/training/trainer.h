@@ -105,9 +105,8 @@ class KINDLING_API Trainer {
   //   while (…) trainer.train_step(trainer.prepare_batch(batch));   // no wait
   //   const Metrics values = trainer.finish_epoch();                // moves the log once
   //
-  // Moves every tensor to gpus()[0] (without a card they stay), and applies the on_after_batch_transfer of
-  // the data that has been prepared, if any, with the stage: name it for batches that are not trained on.
-  // Pinned tensors are copied without a wait.
+  // Moves every tensor to gpus()[0] (without a GPU they stay) and applies on_after_batch_transfer of prepared
+  // data; name the stage of batches that are not trained on. Pinned tensors are copied without a wait.
   Batch prepare_batch(Batch batch, Stage stage = Stage::train) const;
   // Forward, backward, clipping, learning rate, update, log: one optimizer step. Puts a model that is in
   // evaluation mode as a whole back into training mode.

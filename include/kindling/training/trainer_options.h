@@ -60,7 +60,7 @@ struct TrainerOptions {
   // results; "off": they call LibTorch's operators only, which rules out a suspected kernel
   // (docs/step_graph.md).
   std::string step_kernels = "auto";
-  bool require_gpus = false;       // fewer cards than num_gpus, or than processes, is a DeviceError
+  bool require_gpus = false;       // fewer GPUs than num_gpus, or than processes, is a DeviceError
   std::int64_t num_processes = 1;  // on this machine that train together; the program starts them
   std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
   std::optional<std::int64_t> limit_val_batches{};

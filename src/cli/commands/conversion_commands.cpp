@@ -114,6 +114,7 @@ SavedRun saved_run_at(const fs::path& path, const Registry& registry) {
                              .found = "there is no checkpoint that is whole",
                              .wanted = "one, which holds the optimizer's state"});
     source.file = newest->path;
+    source.reason = "the last checkpoint";
   }
   print_source(source);
   return {.file = source.file, .config = std::move(config)};

@@ -23,7 +23,10 @@ int fit_in_group(FitInputs in) {
         {{"the run", in.plan.run.string()}, {"the checkpoint", checkpoint ? checkpoint->path.string() : ""}});
   in.data = config.make_data();
   in.model = config.make_model();
-  if (in.plan.run.empty()) start_from_files(config, *in.model);
+  if (in.plan.run.empty()) {
+    const WeightsSource weights = start_from_files(config, *in.model);
+    if (!in.context.request.quiet && (!in.group || in.group->rank() == 0)) print_source(weights);
+  }
   if (in.plan.run.empty() && config.lr_finder.is_on) require_one_lr(config.trainer_options(), *in.model);
   return run_fit(std::move(in));
 }
@@ -48,7 +51,7 @@ int fit_command(const CommandContext& command) {
   apply(config.process);
   if (!is_launcher) warn_unused_restarts(place, config);
   ResumePlan plan = start.restarts_in.empty() ? plan_resume(context.request, context.registry, config)
-                                                  : ResumePlan{.restarts_in = start.restarts_in};
+                                              : ResumePlan{.restarts_in = start.restarts_in};
   if (plan.is_finished) return print_finished(!place || place->rank == 0, plan);
   if (plan.run.empty()) require_no_search(place, config);
   if (is_launcher) return launch_fit(context, number, config);

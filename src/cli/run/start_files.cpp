@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/optim/python_optimizer.h"
 
@@ -17,15 +16,19 @@ OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOp
   };
 }
 
-void start_from_files(const RunConfig& config, Module& model) {
-  if (config.model.init_weights)
-    load_weights_from(model, find_weights(config.model.init_weights->string()).file, config.model.init_key);
-  if (!config.optimizer_start.init_state) return;
+WeightsSource start_from_files(const RunConfig& config, Module& model) {
+  WeightsSource weights;
+  if (config.model.init_weights) {
+    weights = find_weights(config.model.init_weights->string());
+    load_weights_from(model, weights.file, config.model.init_key);
+  }
+  if (!config.optimizer_start.init_state) return weights;
   if (!config.model.init_weights)
     throw ConfigError({.place = "optimizer.init_state",
                        .found = "the state of an optimizer is that of certain weights",
                        .wanted = "model.init_weights beside it"});
   with_start(config.trainer_options().optimizer, config.optimizer_start)(ParameterGroups(model));
+  return weights;
 }
 
 }  // namespace kindling

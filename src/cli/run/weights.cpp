@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/joined.h"
+#include "checkpoint/checkpoint_file.h"
 #include "cli/run/resume_plan.h"
 #include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
@@ -79,7 +80,7 @@ std::optional<std::int64_t> step_of(std::string_view text) {
 }  // namespace
 
 bool is_checkpoint(const fs::path& file) {
-  return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains("progress.global_step");
+  return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains(kGlobalStepKey);
 }
 
 WeightsSource find_weights(const std::string& words) {

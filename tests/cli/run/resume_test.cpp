@@ -374,6 +374,10 @@ TEST_F(ResumedRun, GivesItsBestWeightsUnlessAnotherStepIsNamed) {
   EXPECT_EQ(misspelt.exit_code, 2);
   EXPECT_NE(misspelt.err.find("best, last or the number of a step"), std::string::npos) << misspelt.err;
 
+  const ProgramRun started = fit("started", {"trainer.max_epochs=1", "model.init_weights=" + words});
+  EXPECT_EQ(started.exit_code, 0) << started.err;
+  EXPECT_NE(started.err.find("step " + step + ", best val_loss "), std::string::npos) << started.err;
+
   // Weights and the optimizer's state are exported from the same step.
   const auto exported = [&](const std::string& of, std::vector<std::string> more) {
     more.insert(more.begin(), {"export", of, (scratch_ / "out.pt").string()});

@@ -12,8 +12,12 @@
 #include <vector>
 
 #include "kindling/base/log.h"
+#include "kindling/models/lenet.h"
+#include "kindling/models/mlp.h"
+#include "kindling/models/small_cnn.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/optim/adam.h"
+#include "kindling/optim/sgd.h"
 #include "kindling/training/callback.h"
 #include "support/tensor_matchers.h"
 #include "training/loop/small_fit.h"
@@ -122,6 +126,33 @@ inline GraphFit graph_fit(const std::string& step_graph, TrainerOptions options 
   for (const at::Tensor& tensor : model->parameters()) fit.values.push_back(tensor.detach().cpu().clone());
   for (const at::Tensor& tensor : model->buffers()) fit.values.push_back(tensor.cpu().clone());
   return fit;
+}
+
+// Options that touch what a captured step does.
+inline std::vector<std::pair<std::string, TrainerOptions>> step_option_cases() {
+  return {{"clipping and step records", {.gradient_clip_val = 0.5, .log_every_n_steps = 2}},
+          {"windows", {.accumulate_grad_batches = 2, .log_every_n_steps = 1}},
+          {"windows of three with clipping", {.gradient_clip_val = 0.5, .accumulate_grad_batches = 3}},
+          {"bf16-mixed", {.precision = "bf16-mixed"}},
+          {"16-mixed in windows", {.accumulate_grad_batches = 2, .precision = "16-mixed"}},
+          {"64-true", {.precision = "64-true"}},
+          {"channels last", {.channels_last = "on"}},
+          {"skipping", {.on_nonfinite = "skip"}},
+          {"ignoring", {.on_nonfinite = "ignore"}},
+          {"norms of gradients", {.log_every_n_steps = 1, .track_grad_norm = 2}},
+          {"several validations", {.val_check_interval = 0.5}},
+          {"momentum", {.optimizer = [](ParameterGroups p) {
+             return std::make_unique<Sgd>(std::move(p), SgdOptions{.lr = 0.05, .momentum = 0.9});
+           }}}};
+}
+
+// Sample models, by the height and width of their images.
+inline std::vector<std::pair<std::int64_t, std::function<std::shared_ptr<Module>()>>> sample_models() {
+  return {{8, [] { return std::make_shared<Mlp>(MlpOptions{.hidden = {16}}); }},
+          {28, [] { return std::make_shared<Lenet>(); }},
+          {8, [] {
+             return std::make_shared<SmallCnn>(SmallCnnOptions{.channels = {4, 8}, .hidden = 16});
+           }}};
 }
 
 inline void expect_same_fit(const GraphFit& one, const GraphFit& other) {

@@ -129,13 +129,7 @@ TEST_F(StepGraphCuda, TrainsTheShippedModelsAlike) {
     for (const at::Tensor& tensor : model->buffers()) values.push_back(tensor.cpu());
     return values;
   };
-  const std::vector<std::pair<std::int64_t, std::function<std::shared_ptr<Module>()>>> models{
-      {8, [] { return std::make_shared<Mlp>(MlpOptions{.hidden = {16}}); }},
-      {28, [] { return std::make_shared<Lenet>(); }},
-      {8, [] {
-         return std::make_shared<SmallCnn>(SmallCnnOptions{.channels = {4, 8}, .hidden = 16});
-       }}};
-  for (const auto& [size, make] : models) {
+  for (const auto& [size, make] : sample_models()) {
     torch::manual_seed(1);
     const auto eager = trained(make(), size, "off");
     torch::manual_seed(1);

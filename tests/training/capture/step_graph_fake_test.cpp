@@ -68,21 +68,7 @@ void expect_replayed(const TrainerOptions& options, const FakePrepare& prepare =
 TEST_F(FakeStepGraph, GivesTheBitsOfTheStepsThemselves) { expect_replayed({.gradient_clip_val = 0.5}); }
 
 TEST_F(FakeStepGraph, HoldsWithEveryOptionThatTouchesAStep) {
-  const std::vector<std::pair<std::string, TrainerOptions>> cases{
-      {"clipping and step records", {.gradient_clip_val = 0.5, .log_every_n_steps = 2}},
-      {"windows", {.accumulate_grad_batches = 2, .log_every_n_steps = 1}},
-      {"windows of three with clipping", {.gradient_clip_val = 0.5, .accumulate_grad_batches = 3}},
-      {"bf16-mixed", {.precision = "bf16-mixed"}},
-      {"16-mixed in windows", {.accumulate_grad_batches = 2, .precision = "16-mixed"}},
-      {"64-true", {.precision = "64-true"}},
-      {"channels last", {.channels_last = "on"}},
-      {"skipping", {.on_nonfinite = "skip"}},
-      {"norms of gradients", {.log_every_n_steps = 1, .track_grad_norm = 2}},
-      {"several validations", {.val_check_interval = 0.5}},
-      {"momentum", {.optimizer = [](ParameterGroups p) {
-         return std::make_unique<Sgd>(std::move(p), SgdOptions{.lr = 0.05, .momentum = 0.9});
-       }}}};
-  for (const auto& [name, options] : cases) {
+  for (const auto& [name, options] : step_option_cases()) {
     SCOPED_TRACE(name);
     expect_replayed(options);
   }
@@ -121,13 +107,7 @@ TEST_F(FakeStepGraph, TrainsTheShippedModelsAlike) {
     EXPECT_EQ(said.text(), "");
     return std::pair(values, numbers_of(records->records().back()));
   };
-  const std::vector<std::pair<std::int64_t, std::function<std::shared_ptr<Module>()>>> models{
-      {8, [] { return std::make_shared<Mlp>(MlpOptions{.hidden = {16}}); }},
-      {28, [] { return std::make_shared<Lenet>(); }},
-      {8, [] {
-         return std::make_shared<SmallCnn>(SmallCnnOptions{.channels = {4, 8}, .hidden = 16});
-       }}};
-  for (const auto& [size, make] : models) {
+  for (const auto& [size, make] : sample_models()) {
     torch::manual_seed(1);
     const auto [eager, eager_numbers] = trained(make(), size, "off");
     torch::manual_seed(1);

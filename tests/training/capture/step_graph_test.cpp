@@ -55,22 +55,7 @@ TEST(StepGraph, GivesTheBitsOfStepsWithChannelsLast) {
 }
 
 TEST(StepGraph, HoldsWithEveryOptionThatTouchesAStep) {
-  const std::vector<std::pair<std::string, TrainerOptions>> cases{
-      {"clipping and step records", {.gradient_clip_val = 0.5, .log_every_n_steps = 2}},
-      {"windows", {.accumulate_grad_batches = 2, .log_every_n_steps = 1}},
-      {"windows of three with clipping", {.gradient_clip_val = 0.5, .accumulate_grad_batches = 3}},
-      {"bf16-mixed", {.precision = "bf16-mixed"}},
-      {"16-mixed in windows", {.accumulate_grad_batches = 2, .precision = "16-mixed"}},
-      {"64-true", {.precision = "64-true"}},
-      {"channels last", {.channels_last = "on"}},
-      {"skipping", {.on_nonfinite = "skip"}},
-      {"ignoring", {.on_nonfinite = "ignore"}},
-      {"norms of gradients", {.log_every_n_steps = 1, .track_grad_norm = 2}},
-      {"several validations", {.val_check_interval = 0.5}},
-      {"momentum", {.optimizer = [](ParameterGroups p) {
-         return std::make_unique<Sgd>(std::move(p), SgdOptions{.lr = 0.05, .momentum = 0.9});
-       }}}};
-  for (const auto& [name, options] : cases) {
+  for (const auto& [name, options] : step_option_cases()) {
     SCOPED_TRACE(name);
     const GraphFit eager = graph_fit("off", options), recorded = graph_fit("on", options);
     EXPECT_EQ(eager.num_calls, kAllBatches);

@@ -1,9 +1,5 @@
 // Memory that cannot be had is one error with the batch size and the bytes.
 #include <ATen/ops/empty.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdio>
 
 #include "kindling/base/error.h"
 #include "support/device_under_test.h"
@@ -110,25 +106,11 @@ TEST(OutOfMemoryLimit, OfTheSystemIsToldTheSameWay) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes an address space of its own";
 #endif
-  int pipe_ends[2];
-  ASSERT_EQ(::pipe(pipe_ends), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    limit_further_memory(64U << 20U);
+  const std::string text = text_of_limited_child(64U << 20U, [] {
     TensorData data = ramp(9, 0, 3);
-    const std::string text = error_text<Error>(
+    return error_text<Error>(
         [&] { Trainer({.max_epochs = 1}).fit(std::make_shared<Hungry>(std::int64_t{1} << 26), data); });
-    const auto written = ::write(pipe_ends[1], text.data(), text.size());
-    ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 4);
-  }
-  ::close(pipe_ends[1]);
-  std::string text(4096, '\0');
-  const auto size = ::read(pipe_ends[0], text.data(), text.size());
-  ::close(pipe_ends[0]);
-  text.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+  });
   EXPECT_NE(
       text.find(
           "training step 1: host memory is exhausted: 268435456 bytes were asked for, with a batch of 3"),

@@ -2,8 +2,6 @@
 #include "kindling/training/batch_size_finder.h"
 
 #include <ATen/ops/empty.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
 
@@ -203,35 +201,21 @@ TEST(BatchSizeFinderLimit, SurvivesMemoryThatIsReallyExhausted) {
   GTEST_SKIP() << "the sanitizer takes an address space of its own";
 #endif
   if (num_gpus() > 0) GTEST_SKIP() << "autograd's threads for cards do not survive a fork";
-  int pipe_ends[2];
-  ASSERT_EQ(::pipe(pipe_ends), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    limit_further_memory(256U << 20U);
+  const std::string text = text_of_limited_child(256U << 20U, [] {
     NoiseImages data(1024, 32, 8);
     const auto model = std::make_shared<SmallCnn>();
-    std::string text;
     try {
       const auto result =
           find_batch_size({.max_epochs = 1}, model, data, {.mode = "binsearch", .steps_per_trial = 1});
-      Trainer({.max_steps = 2, .num_sanity_val_steps = 0}).fit(model, data);  // goes on
-      text = std::to_string(result.batch_size) + (result.trials.back().fits ? " +" : " -");
+      Trainer({.max_steps = 2, .num_sanity_val_steps = 0}).fit(model, data);  // training still works
+      std::string found = std::to_string(result.batch_size) + (result.trials.back().fits ? " +" : " -");
       for (const auto& trial : result.trials)
-        if (!trial.fits) text += " " + std::to_string(trial.batch_size);
+        if (!trial.fits) found += " " + std::to_string(trial.batch_size);
+      return found;
     } catch (const std::exception& error) {
-      text = error.what();
+      return std::string(error.what());
     }
-    const auto written = ::write(pipe_ends[1], text.data(), text.size());
-    ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 4);
-  }
-  ::close(pipe_ends[1]);
-  std::string text(4096, '\0');
-  const auto size = ::read(pipe_ends[0], text.data(), text.size());
-  ::close(pipe_ends[0]);
-  text.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+  });
   const std::int64_t found = std::atoll(text.c_str());
   EXPECT_GE(found, 16) << text;
   EXPECT_LT(found, 1024) << text;  // 256 MB would hold four maps of 16 channels of each sample, or two of 32
