@@ -75,6 +75,7 @@
 #include "kindling/optim/rmsprop.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/optim/sgd.h"
+#include "kindling/optim/torch_optimizer.h"
 #include "kindling/tensors/batch.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"

@@ -93,7 +93,7 @@ std::string text_of_sizes(const std::vector<std::size_t>& sizes) {
 }
 
 // Refuses another kind of optimizer, and another model.
-void check_groups(const TorchOptimizer& file, const Optimizer& optimizer, const std::string& place) {
+void check_groups(const TorchOptimizerFile& file, const Optimizer& optimizer, const std::string& place) {
   std::vector<std::size_t> there, here;
   for (const TorchOptimizerGroup& group : file.groups) there.push_back(group.parameters.size());
   for (const ParameterGroup& group : optimizer.groups()) here.push_back(group.parameters.size());
@@ -121,7 +121,7 @@ at::Tensor value_of(const TorchOptimizerEntry& entry, const StateDict& values, c
   return value.to(is_own_scalar ? at::kFloat : parameter.scalar_type());
 }
 
-StateDict state_of(const TorchOptimizer& file, const Optimizer& optimizer) {
+StateDict state_of(const TorchOptimizerFile& file, const Optimizer& optimizer) {
   std::map<std::int64_t, std::size_t> places;  // in parameters(), by Python's numbers
   for (const TorchOptimizerGroup& group : file.groups)
     for (const std::int64_t number : group.parameters) places.emplace(number, places.size());
@@ -156,7 +156,7 @@ struct OptionVisitor {
 }  // namespace
 
 void load_python_optimizer(Optimizer& optimizer, const std::filesystem::path& path, const std::string& key) {
-  const TorchOptimizer file = open_torch_optimizer(path, key);
+  const TorchOptimizerFile file = open_torch_optimizer(path, key);
   check_groups(file, optimizer, path.string());
   try {
     optimizer.load_state_dict(state_of(file, optimizer));

@@ -27,7 +27,7 @@ void read_torch_file(std::string bytes, const std::string& key) {
 
 void read_torch_optimizer(std::string bytes, const std::string& key) {
   try {
-    const TorchOptimizer optimizer = torch_optimizer_of_bytes(std::move(bytes), "fuzz", key);
+    const TorchOptimizerFile optimizer = torch_optimizer_of_bytes(std::move(bytes), "fuzz", key);
     for (const TorchOptimizerEntry& entry : optimizer.state) {
       if (entry.number) continue;
       const TorchTensor& tensor = optimizer.values.tensors().at(entry.tensor);

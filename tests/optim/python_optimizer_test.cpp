@@ -142,7 +142,7 @@ TEST(PythonOptimizer, WritesACountForEachParameter) {
   Begun begun("adamw");
   load_python_optimizer(*begun.optimizer, begun.file, "optimizer");
   save_python_optimizer(*begun.optimizer, scratch / "x.pt");
-  const TorchOptimizer file = open_torch_optimizer(scratch / "x.pt");
+  const TorchOptimizerFile file = open_torch_optimizer(scratch / "x.pt");
   std::set<std::size_t> storages;
   for (const TorchTensor& tensor : file.values.tensors()) storages.insert(tensor.storage);
   EXPECT_EQ(file.values.tensors().size(), 16u);
@@ -162,7 +162,7 @@ TEST(PythonOptimizer, TakesGroupsInTheirOrder) {
   sgd.step();
   sgd.set_lr(1, 0.05);
   save_python_optimizer(sgd, scratch / "x.pt");
-  const TorchOptimizer file = open_torch_optimizer(scratch / "x.pt");
+  const TorchOptimizerFile file = open_torch_optimizer(scratch / "x.pt");
   ASSERT_EQ(file.groups.size(), 2u);
   EXPECT_EQ(file.groups[0].parameters, (std::vector<std::int64_t>{0}));
   EXPECT_EQ(file.groups[1].parameters, (std::vector<std::int64_t>{1, 2}));

@@ -17,7 +17,7 @@
 // dicts are made of is understood, all else is refused. All functions throw CheckpointError.
 namespace kindling {
 
-struct TorchOptimizer;
+struct TorchOptimizerFile;
 
 // Whether a file begins as one of torch.save does, of any version.
 KINDLING_API bool is_torch_file(const std::filesystem::path& path);
@@ -54,9 +54,10 @@ class KINDLING_API TorchFile {
 
  private:
   struct Storages;
-  friend KINDLING_API TorchOptimizer open_torch_optimizer(const std::filesystem::path&, const std::string&);
-  friend KINDLING_API TorchOptimizer torch_optimizer_of_bytes(std::string, const std::string&,
+  friend KINDLING_API TorchOptimizerFile open_torch_optimizer(const std::filesystem::path&,
                                                               const std::string&);
+  friend KINDLING_API TorchOptimizerFile torch_optimizer_of_bytes(std::string, const std::string&,
+                                                                  const std::string&);
   TorchFile() = default;
 
   std::shared_ptr<Storages> storages_;

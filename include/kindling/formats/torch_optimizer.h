@@ -36,18 +36,18 @@ struct TorchOptimizerEntry {
 };
 
 // A whole file: the values of the state, and what they belong to.
-struct TorchOptimizer {
+struct TorchOptimizerFile {
   TorchFile values;
   std::vector<TorchOptimizerGroup> groups;  // no parameter is in two of them, or twice in one
   std::vector<TorchOptimizerEntry> state;   // of their parameters
 };
 
 // `key` names the entry of a dict that is the optimizer's: "optimizer" of {"model": …, "optimizer": …}.
-KINDLING_API TorchOptimizer open_torch_optimizer(const std::filesystem::path& path,
-                                                 const std::string& key = "");
-// The same of a whole file in memory; `place` stands for it in messages.
-KINDLING_API TorchOptimizer torch_optimizer_of_bytes(std::string bytes, const std::string& place,
+KINDLING_API TorchOptimizerFile open_torch_optimizer(const std::filesystem::path& path,
                                                      const std::string& key = "");
+// The same of a whole file in memory; `place` stands for it in messages.
+KINDLING_API TorchOptimizerFile torch_optimizer_of_bytes(std::string bytes, const std::string& place,
+                                                         const std::string& key = "");
 
 // A file for optimizer.load_state_dict(torch.load(path)). The tensors of each parameter, by its number, under
 // the names that Python gives them. No two share a storage: Python counts a step in place, once for each

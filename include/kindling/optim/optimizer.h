@@ -69,19 +69,23 @@ class KINDLING_API Optimizer {
   // groups and the momentum as numbers. Loading copies the values to where the parameters are; throws
   // CheckpointError that lists what does not fit (then nothing has been changed). A group that was made with
   // another learning rate than the saved one keeps its own, and so it is with the momentum.
-  StateDict state_dict() const;
-  void load_state_dict(const StateDict& state);
+  virtual StateDict state_dict() const;
+  virtual void load_state_dict(const StateDict& state);
+  // Whether state_dict() holds everything that a step leaves behind for the next one. By default, whether the
+  // rule has called add_state(): of one that has not, a checkpoint cannot tell whether it keeps state
+  // elsewhere, and warns. A rule that keeps none overrides it and returns true.
+  virtual bool saves_all_state() const { return !states_.empty(); }
 
   // The rule's options under Python's names, for its files (python_optimizer.h); empty: they go to none.
   virtual TorchOptions python_options() const { return {}; }
 
   // Whether step() can leave out a step by `found_inf`: not where state does not tell how it starts.
-  bool can_skip() const;
+  virtual bool can_skip() const;
   // Whether update() accepts a tensor as learning rate; otherwise step() refuses it (ConfigError).
   virtual bool supports_tensor_lr() const { return takes_tensors(); }
   virtual bool takes_tensors() const { return false; }  // deprecated: override supports_tensor_lr()
-  // Whether each parameter's update depends only on its own gradient and state: then ranks may shard the state
-  // (shard_optimizer_state). True for all rules here but Lbfgs, not for classes derived from them.
+  // Whether each parameter's update depends only on its own gradient and state: then ranks may shard the
+  // state (shard_optimizer_state). True for all rules here but Lbfgs, not for classes derived from them.
   virtual bool is_per_parameter() const { return false; }
 
  protected:
@@ -100,9 +104,9 @@ class KINDLING_API Optimizer {
   };
   // Runs without autograd.
   virtual void update(const Update& update) = 0;
-  // Whether update() handles update.options itself, as fused operators do. Otherwise it never sees them: step()
-  // divides the gradients, keeps parameters and state as they were, and puts them back where found_inf is 1,
-  // without a host wait. What a rule keeps elsewhere than in its state (add_state) is not put back.
+  // Whether update() handles update.options itself, as fused operators do. Otherwise it never sees them:
+  // step() divides the gradients, keeps parameters and state as they were, and puts them back where found_inf
+  // is 1, without a host wait. What a rule keeps elsewhere than in its state (add_state) is not put back.
   virtual bool handles_step_options() const { return heeds_options(); }
   virtual bool heeds_options() const { return supports_tensor_lr(); }  // deprecated, as above
 

@@ -393,22 +393,23 @@ TorchFile TorchFile::of_bytes(std::string bytes, const std::string& place, const
   return file;
 }
 
-TorchOptimizer open_torch_optimizer(const std::filesystem::path& path, const std::string& key) {
+TorchOptimizerFile open_torch_optimizer(const std::filesystem::path& path, const std::string& key) {
   return with_errors_as<CheckpointError>([&] {
     auto [storages, found] = TorchFile::Storages::open_optimizer(source_of(path), path.string(), key);
     TorchFile values;
     values.storages_ = std::move(storages);
     values.tensors_ = std::move(found.tensors);
-    return TorchOptimizer{std::move(values), std::move(found.groups), std::move(found.state)};
+    return TorchOptimizerFile{std::move(values), std::move(found.groups), std::move(found.state)};
   });
 }
 
-TorchOptimizer torch_optimizer_of_bytes(std::string bytes, const std::string& place, const std::string& key) {
+TorchOptimizerFile torch_optimizer_of_bytes(std::string bytes, const std::string& place,
+                                            const std::string& key) {
   auto [storages, found] = TorchFile::Storages::open_optimizer(source_of_bytes(std::move(bytes)), place, key);
   TorchFile values;
   values.storages_ = std::move(storages);
   values.tensors_ = std::move(found.tensors);
-  return TorchOptimizer{std::move(values), std::move(found.groups), std::move(found.state)};
+  return TorchOptimizerFile{std::move(values), std::move(found.groups), std::move(found.state)};
 }
 
 const TorchTensor* TorchFile::find(std::string_view name) const {

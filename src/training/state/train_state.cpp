@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "device/random_state.h"
+#include "kindling/base/log.h"
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/callback.h"
@@ -39,8 +40,8 @@ std::string read_text(const StateDict& state, const std::string& name) {
   return found->second;
 }
 
-// --- The model: its own weights also while averages are applied, what is frozen, and which lazy layers have no
-// shape yet.
+// --- The model: its own weights also while averages are applied, what is frozen, and which lazy layers have
+// no shape yet.
 
 // The model's own values, also while an average has their place.
 StateDict own_values(const Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks) {
@@ -62,8 +63,8 @@ void forget_lazy_weights(Module& model, const StateDict& state) {
 void load_weights_of(Module& model, const StateDict& state) {
   const StateDict lazy = part_of(state, saved_keys::kLazy);
   forget_lazy_weights(model, state);
-  LoadReport report =
-      load_state_dict(model, part_of(state, saved_keys::kModel), "the saved model", {.strict = lazy.metadata.empty()});
+  LoadReport report = load_state_dict(model, part_of(state, saved_keys::kModel), "the saved model",
+                                      {.strict = lazy.metadata.empty()});
   std::erase_if(report.missing, [&](const std::string& name) { return lazy.metadata.contains(name); });
   if (report.missing.size() + report.misfits.size() + report.unexpected.size() > 0)
     throw CheckpointError(
@@ -72,14 +73,16 @@ void load_weights_of(Module& model, const StateDict& state) {
 
 void save_model(Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks, StateDict& state) {
   put(state, saved_keys::kModel, own_values(model, callbacks));
-  for (const auto& [name, layer] : layers_without_shape(model)) state.metadata[saved_keys::kLazy + name] = "true";
+  for (const auto& [name, layer] : layers_without_shape(model))
+    state.metadata[saved_keys::kLazy + name] = "true";
   for (const auto& item : model.named_parameters())
     if (item.value().defined() && !item.value().requires_grad())
       state.metadata[saved_keys::kFrozen + item.key()] = "true";
   for (const auto& [weight, layer] : layers_without_shape(model))
     for (const std::string& name : layer->frozen)
       state.metadata[saved_keys::kFrozen + weight.substr(0, weight.rfind('.') + 1) + name] = "true";
-  for (const std::string& name : model.frozen_layers()) state.metadata[saved_keys::kFrozenLayer + name] = "true";
+  for (const std::string& name : model.frozen_layers())
+    state.metadata[saved_keys::kFrozenLayer + name] = "true";
 }
 
 void load_model(Module& model, const StateDict& state) {
@@ -88,12 +91,14 @@ void load_model(Module& model, const StateDict& state) {
   for (const auto& item : model.named_modules())
     if (state.metadata.contains(saved_keys::kFrozenLayer + item.key())) model.freeze(*item.value());
   for (const auto& item : model.named_parameters())
-    if (item.value().defined()) item.value().requires_grad_(!state.metadata.contains(saved_keys::kFrozen + item.key()));
+    if (item.value().defined())
+      item.value().requires_grad_(!state.metadata.contains(saved_keys::kFrozen + item.key()));
   for (const auto& item : model.named_modules())
     if (auto* layer = dynamic_cast<LazyLayer*>(item.value().get())) {
       layer->frozen.clear();
       for (const std::string& name : layer->parameter_names())
-        if (state.metadata.contains(saved_keys::kFrozen + (item.key().empty() ? name : item.key() + "." + name)))
+        if (state.metadata.contains(saved_keys::kFrozen +
+                                    (item.key().empty() ? name : item.key() + "." + name)))
           layer->frozen.insert(name);
     }
 }
@@ -219,6 +224,7 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   run_id = new_run_id();
   is_open_ = false;
   random_before_validation.clear();
+  has_warned_of_state_ = false;
 }
 
 Optimizer& TrainState::require_optimizer() {
@@ -249,10 +255,20 @@ ProcessGroup* TrainState::optimizer_shards() const {
   return options_.shard_optimizer_state ? options_.process_group.get() : nullptr;
 }
 
-void TrainState::save_optimizers(StateDict& state) const {
-  if (optimizer) put(state, saved_keys::kOptimizer, saved_state(*optimizer, optimizer_shards()));
+void TrainState::save_optimizers(StateDict& state) {
+  if (optimizer) save_optimizer(*optimizer, saved_keys::kOptimizer, state);
   for (const auto& [name, one] : optimizers)
-    put(state, saved_keys::kOptimizers + name + ".", saved_state(*one, optimizer_shards()));
+    save_optimizer(*one, saved_keys::kOptimizers + name + ".", state);
+}
+
+void TrainState::save_optimizer(const Optimizer& one, const std::string& prefix, StateDict& state) {
+  put(state, prefix, saved_state(one, optimizer_shards()));
+  if (one.saves_all_state() || has_warned_of_state_ || progress.global_step == 0) return;
+  has_warned_of_state_ = true;
+  log_warning(
+      "checkpoint: " + c10::demangle(typeid(one).name()) +
+      " has registered no state with add_state(); what it keeps elsewhere is not saved, and a resumed "
+      "run starts without it; if it keeps none, let its saves_all_state() return true");
 }
 
 void TrainState::load_optimizers(const StateDict& state) {
@@ -272,10 +288,9 @@ void TrainState::load_optimizers(const StateDict& state) {
   if (!names.empty()) {
     if (manual != nullptr) optimizers = make_named_optimizers(*manual);
     if (list_of_names(optimizers) != list_of_names(names))
-      throw CheckpointError(
-          {.place = "the saved optimizers",
-           .found = list_of_names(names),
-           .wanted = manual != nullptr ? list_of_names(optimizers) : "one without a name"});
+      throw CheckpointError({.place = "the saved optimizers",
+                             .found = list_of_names(names),
+                             .wanted = manual != nullptr ? list_of_names(optimizers) : "one without a name"});
     for (const auto& [name, one] : optimizers)
       load_saved_state(*one, part_of(saved_named, name + "."), optimizer_shards());
   }
@@ -305,8 +320,7 @@ void TrainState::save(StateDict& state) {
   save_callbacks(options_.callbacks, state);
   save_progress(progress, state);
   if (time.is_set())
-    state.metadata[saved_keys::kSpentTime] =
-        std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
+    state.metadata[saved_keys::kSpentTime] = std::to_string(static_cast<std::int64_t>(1000 * time.spent_s()));
   const auto stops_again = [](const auto& callback) { return callback->stops_training(); };
   if (is_early_stop_pending && std::ranges::none_of(options_.callbacks, stops_again))
     state.metadata[saved_keys::kEarlyStopPending] = "true";

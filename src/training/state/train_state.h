@@ -46,7 +46,8 @@ class TrainState {
   TimeLimit time;
   bool is_early_stop_pending = false;  // requested before min_epochs and min_steps were reached
   std::string run_id{};                // of the run, through all its stops
-  // The random state before the running validation. A validation that is cut short is repeated from its start.
+  // The random state before the running validation. A validation that is cut short is repeated from its
+  // start.
   std::vector<at::Tensor> random_before_validation{};
 
   // Begins a run with this model. Throws ConfigError for a schedule that watches a value without a mode.
@@ -74,13 +75,15 @@ class TrainState {
 
  private:
   friend class StateTransaction;
-  void save_optimizers(StateDict& state) const;
+  void save_optimizers(StateDict& state);
+  void save_optimizer(const Optimizer& one, const std::string& prefix, StateDict& state);
   void load_optimizers(const StateDict& state);
   ProcessGroup* optimizer_shards() const;  // nullptr: optimizer state is not sharded
 
   const TrainerOptions& options_;
   std::int64_t optimizer_generation_ = 0;
   bool is_open_ = false;
+  bool has_warned_of_state_ = false;  // of an optimizer that may keep state outside the checkpoint
 };
 
 // While it lives, the parts of the state do not belong together, and nothing can be saved. Without commit(),

@@ -22,7 +22,7 @@ using torch_bytes::torch_file_of;
 const std::filesystem::path kOptimizerFixtures = KINDLING_FIXTURES;
 
 // All that a file says, as one text.
-std::string everything_in(const TorchOptimizer& optimizer) {
+std::string everything_in(const TorchOptimizerFile& optimizer) {
   std::string all;
   for (const TorchOptimizerGroup& group : optimizer.groups) {
     for (const std::int64_t number : group.parameters) all += std::to_string(number) + " ";
@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, PythonsOptimizer,
                          testing::Values("torch_1.13.1", "torch_2.4.1", "torch_2.13.0"));
 
 TEST_P(PythonsOptimizer, IsReadUnderItsKey) {
-  const TorchOptimizer adamw =
+  const TorchOptimizerFile adamw =
       open_torch_optimizer(kOptimizerFixtures / GetParam() / "nested.pt", "optimizer");
   ASSERT_EQ(adamw.groups.size(), 1u);
   EXPECT_EQ(adamw.groups[0].parameters, (std::vector<std::int64_t>{0, 1}));
@@ -87,7 +87,7 @@ TEST_P(PythonsOptimizer, IsReadUnderItsKey) {
   EXPECT_EQ(step, 1);
 }
 
-TEST(TorchOptimizer, WithAnyFlippedBitIsRefusedOrTheSame) {
+TEST(TorchOptimizerFile, WithAnyFlippedBitIsRefusedOrTheSame) {
   const std::string whole = read_file(kOptimizerFixtures / "torch_2.4.1" / "nested.pt", 100'000);
   const std::string wanted = everything_in(torch_optimizer_of_bytes(whole, "x.pt", "optimizer"));
   int refused = 0, equal = 0;
@@ -106,14 +106,14 @@ TEST(TorchOptimizer, WithAnyFlippedBitIsRefusedOrTheSame) {
   EXPECT_GT(refused, equal);
 }
 
-TEST(TorchOptimizer, TakesNumbersAndLeavesNoneOut) {
+TEST(TorchOptimizerFile, TakesNumbersAndLeavesNoneOut) {
   // As PyTorch 1.11 and before: steps are numbers, and a momentum that has not begun is None.
   const std::string body = optimizer_of("}(" + integer(0) + "}(" + torch_bytes::text("step") + "K\7" +
                                             torch_bytes::text("exp_avg") + pickled_tensor() + "u" +
                                             integer(1) + dict("momentum_buffer", "N") + "u",
                                         torch_bytes::text("foreach") + "N" + torch_bytes::text("lr") + "K\1" +
                                             torch_bytes::text("names") + "](" + torch_bytes::text("a") + "e");
-  const TorchOptimizer optimizer = torch_optimizer_of_bytes(torch_file_of(body), "x.pt");
+  const TorchOptimizerFile optimizer = torch_optimizer_of_bytes(torch_file_of(body), "x.pt");
   ASSERT_EQ(optimizer.state.size(), 2u);
   EXPECT_EQ(optimizer.state[0].name, "step");
   EXPECT_EQ(optimizer.state[0].number, 7.0);
@@ -122,7 +122,7 @@ TEST(TorchOptimizer, TakesNumbersAndLeavesNoneOut) {
   EXPECT_EQ(optimizer.groups[0].options, (TorchOptions{{"lr", std::int64_t{1}}}));
 }
 
-TEST(TorchOptimizer, RefusesWhatItIsNot) {
+TEST(TorchOptimizerFile, RefusesWhatItIsNot) {
   EXPECT_EQ(refusal_of_optimizer(dict("w", pickled_tensor())),
             "x.pt: it is no optimizer's state dict by itself; wanted: a dict of \"state\" and "
             "\"param_groups\"; save it in Python with torch.save(optimizer.state_dict(), path), of an "
@@ -136,7 +136,7 @@ TEST(TorchOptimizer, RefusesWhatItIsNot) {
   EXPECT_EQ(refusal_of_optimizer(dict("opt", optimizer_of("}")), "opt"), "(no error)");
 }
 
-TEST(TorchOptimizer, RefusesStateThatNoOptimizerHas) {
+TEST(TorchOptimizerFile, RefusesStateThatNoOptimizerHas) {
   const auto found = [&](const std::string& state, const std::string& group = "") {
     const std::string text = refusal_of_optimizer(optimizer_of(state, group));
     return text.substr(0, text.find("; save it"));
@@ -166,7 +166,7 @@ TEST(TorchOptimizer, RefusesStateThatNoOptimizerHas) {
             std::string::npos);
 }
 
-TEST(TorchOptimizer, ComesBackAsItWasWritten) {
+TEST(TorchOptimizerFile, ComesBackAsItWasWritten) {
   const Scratch scratch;
   const float values[] = {1, 2, 3};
   const TensorToWrite vector{"exp_avg", TensorType::float32, {3}, values, 12},
@@ -178,7 +178,7 @@ TEST(TorchOptimizer, ComesBackAsItWasWritten) {
                              {"nesterov", false}};
   const std::vector<TorchOptimizerGroup> groups{{{0, 1}, options}, {{2}, {}}, {{}, {{"lr", 1.0}}}};
   write_torch_optimizer(scratch / "x.pt", groups, {{0, {vector, count}}, {2, {vector}}});
-  const TorchOptimizer read = open_torch_optimizer(scratch / "x.pt");
+  const TorchOptimizerFile read = open_torch_optimizer(scratch / "x.pt");
   ASSERT_EQ(read.groups.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(read.groups[i].parameters, groups[i].parameters);
