@@ -1,4 +1,4 @@
-"""The cost model of docs/scaling.md: its inputs, measured, and what it predicts.
+"""The cost model of docs/dev/scaling_model.md: its inputs, measured, and what it predicts.
 
     python benchmarks/scaling_model.py measure [--processes 2] [--repeats 7]     sums over Gloo on this machine's loopback
     python benchmarks/scaling_model.py compare FILE --alpha_us A --gb_per_s B    beside the lines that scaling.py has left

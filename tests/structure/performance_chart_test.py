@@ -1,4 +1,4 @@
-"""docs/performance.svg shows what has been measured."""
+"""docs/explain/performance.svg shows what has been measured."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def line(peer, median, **changed):
 
 class Chart(unittest.TestCase):
     def test_of_the_docs_is_that_of_committed_results(self):
-        chart = (REPOSITORY / "docs" / "performance.svg").read_text()
+        chart = (REPOSITORY / "docs/explain/performance.svg").read_text()
         source = re.search(r"made by scripts/performance_chart.py of (\S+) -->", chart).group(1)
         self.assertEqual(chart, drawn(REPOSITORY / "benchmarks" / "results" / source))
 

@@ -1,4 +1,4 @@
-"""The table of docs/textbook.md: for every part of the textbook's section its API and the tests that hold it to that."""
+"""The table of docs/dev/d2l_traceability.md: for every part of the textbook's section its API and the tests that hold it to that."""
 
 import re
 

@@ -7,7 +7,7 @@
 
 namespace kindling {
 
-// A checkpoint is a safetensors file with checksums (docs/checkpoint_format.md): what is read is what was
+// A checkpoint is a safetensors file with checksums (docs/reference/checkpoint_format.md): what is read is what was
 // saved. All throw CheckpointError.
 
 // Durable when it returns; until then a file that exists is what it was. Tensors on the CPU are written from

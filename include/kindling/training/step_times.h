@@ -25,7 +25,7 @@ struct StepTimes {
   // Shares of the host's time, which add up to 1. Updates include clipping and the look for numbers that are
   // not finite; the rest is what is between steps and at the ends of epochs.
   double data = 0, forward_backward = 0, update = 0, log = 0, rest = 0;
-  std::string why_not_recorded{};  // empty: a step graph was used (docs/step_graph.md)
+  std::string why_not_recorded{};  // empty: a step graph was used (docs/explain/step_capture.md)
   NamedValues last_step{};         // what the last one has logged
 };
 

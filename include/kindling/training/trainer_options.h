@@ -36,7 +36,7 @@ struct TrainerOptions {
   // A power of two above 1: the batch of all processes together is cut into so many shards, each with random
   // numbers and batch statistics of its own, whose gradients are added up in an order of their own. A
   // training then comes to the same weights, bit for bit, with 1, 2, 4 … processes
-  // (docs/several_processes.md).
+  // (docs/guides/data_parallel.md).
   std::int64_t gradient_shards = 1;
   // Batch norm layers take their statistics from the batches of all processes, in forward and backward; each
   // layer then waits for the others twice. Of a process alone: nothing.
@@ -48,17 +48,17 @@ struct TrainerOptions {
   // "64-true" and "bf16-true" the trainer gives the model and the floating-point tensors of batches this
   // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
   std::string precision = "32-true";
-  // "highest", "high", "medium": how products round float32 (docs/steps_and_precision.md); absent: as set.
+  // "highest", "high", "medium": how products round float32 (docs/guides/steps_and_precision.md); absent: as set.
   std::optional<std::string> float32_matmul_precision{};
   // "on": images and the weights of convolutions lie in memory pixel by pixel; moves last bits. "auto": where
   // that is faster (on the CPU: 16 bits, 32 channels). view() on images fails then, reshape() works.
   std::string channels_last = "off";
   // "auto": steps of models whose has_static_graph() says so are recorded and replayed, to the same numbers
-  // (docs/step_graph.md); "on": those of every model, which must then be alike; "off": none.
+  // (docs/explain/step_capture.md); "on": those of every model, which must then be alike; "off": none.
   std::string step_graph = "auto";
   // "auto": replayed steps on the CPU compute some operators by kernels of Kindling's own, with bit-identical
   // results; "off": they call LibTorch's operators only, which rules out a suspected kernel
-  // (docs/step_graph.md).
+  // (docs/explain/step_capture.md).
   std::string step_kernels = "auto";
   bool require_gpus = false;       // fewer GPUs than num_gpus, or than processes, is a DeviceError
   std::int64_t num_processes = 1;  // on this machine that train together; the program starts them

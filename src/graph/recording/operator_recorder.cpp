@@ -13,7 +13,7 @@ namespace kindling {
 namespace {
 
 // LibTorch's dispatch key for tensors without memory, below autograd and autocast. LibTorch registers no
-// fallback for it in C++ programs (docs/library.md).
+// fallback for it in C++ programs (docs/start/inside_your_program.md).
 constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
 std::atomic<std::uint64_t> calls_on_other_threads{0};

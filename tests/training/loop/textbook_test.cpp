@@ -1,4 +1,4 @@
-// The textbook's section on cards, as its readers try it; docs/textbook.md has the table.
+// The textbook's section on cards, as its readers try it; docs/dev/d2l_traceability.md has the table.
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 

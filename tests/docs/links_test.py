@@ -1,0 +1,56 @@
+"""Every link of the README and of the pages leads to a file, and every anchor to a heading of it."""
+
+import re
+import unittest
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md")), REPOSITORY / "benchmarks/README.md",
+         *sorted((REPOSITORY / "apps").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def without_code(text):
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", lambda code: "`" + "x" * (len(code[0]) - 2) + "`", text)
+
+
+def anchors(text):
+    """The anchors of a page's headings, as GitHub makes them."""
+    found, counts = set(), {}
+    for heading in re.findall(r"^#+ +(.*?) *$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE):
+        heading = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        count = counts.get(anchor, 0)
+        counts[anchor] = count + 1
+        found.add(f"{anchor}-{count}" if count else anchor)
+    return found
+
+
+def broken_links(page, text):
+    for target in LINK.findall(without_code(text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists():
+            yield f"{page.name}: {target}: no such file"
+        elif anchor and file.suffix == ".md" and anchor not in anchors(text if file == page else file.read_text()):
+            yield f"{page.name}: {target}: no such heading"
+
+
+class Links(unittest.TestCase):
+    def test_lead_somewhere(self):
+        self.assertGreater(len(PAGES), 20, "the pages were not found")
+        found = [problem for page in PAGES for problem in broken_links(page, page.read_text())]
+        self.assertEqual("\n".join(found), "")
+
+    def test_reports_what_is_broken(self):
+        text = "# A page: `x`\n[a](nowhere.md) [b](#a-page-x) [c](#no) [d](https://example.org) `[e](nowhere.md)`\n```\n[f](g)\n```\n"
+        page = REPOSITORY / "README.md"
+        self.assertEqual(list(broken_links(page, text)),
+                         ["README.md: nowhere.md: no such file", "README.md: #no: no such heading"])
+
+
+if __name__ == "__main__":
+    unittest.main()
