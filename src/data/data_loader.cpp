@@ -124,8 +124,7 @@ std::shared_ptr<const ResidentTensors> ResidentTensors::of(const Dataset& datase
     return std::shared_ptr<const ResidentTensors>(new ResidentTensors(tensors, device));
   } catch (const c10::OutOfMemoryError&) {  // in pieces that are too small
     return stay_on_host(
-        std::to_string(bytes) + " bytes of samples, which " + device.str() + " has no room for",
-        is_required);
+        std::to_string(bytes) + " bytes of samples, which " + device.str() + " has no room for", is_required);
   }
 }
 
@@ -257,7 +256,7 @@ void DataLoader::Cursor::stage_for(Device device) {
   device_ = device;
 }
 
-void DataLoader::Cursor::keep_samples_there() {
+void DataLoader::Cursor::cache_on_device() {
   resident_ = loader_->resident_.lock();
   if (resident_ && (resident_->device() != device_ || !resident_->are_up_to_date())) resident_ = nullptr;
   if (!resident_)

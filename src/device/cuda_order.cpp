@@ -49,9 +49,9 @@ std::string why_not_offered() {
 
 }  // namespace
 
-void assign_ordinals(std::vector<CardInfo>& cards, std::int64_t num_usable, const char* library) {
+void assign_ordinals(std::vector<GpuInfo>& cards, std::int64_t num_usable, const char* library) {
   const auto devices = devices_of_driver(library);
-  for (CardInfo& card : cards) {
+  for (GpuInfo& card : cards) {
     // Of several slices of a card the first one.
     const auto found = std::ranges::find(devices, pci_numbers(card.pci_bus_id.c_str()));
     const auto ordinal = found - devices.begin();

@@ -10,10 +10,10 @@ namespace kindling {
 namespace {
 
 // What LibTorch knows of the cards that it can use.
-std::vector<CardInfo> gpus_of_libtorch() {
-  std::vector<CardInfo> cards;
+std::vector<GpuInfo> gpus_of_libtorch() {
+  std::vector<GpuInfo> cards;
   for (std::int64_t i = 0; i < num_gpus(); ++i) {
-    CardInfo card{.index = i, .device = gpu(i)};
+    GpuInfo card{.index = i, .device = gpu(i)};
     try {
       const auto [free, total] = at::accelerator::getMemoryInfo(static_cast<c10::DeviceIndex>(i));
       card.memory_used_bytes = static_cast<std::int64_t>(total - free);

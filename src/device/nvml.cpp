@@ -76,10 +76,10 @@ std::string Nvml::cuda_version() const {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-std::vector<CardInfo> Nvml::cards() const {
+std::vector<GpuInfo> Nvml::cards() const {
   unsigned count = 0;
   call("nvmlDeviceGetCount_v2", &count);
-  std::vector<CardInfo> cards;
+  std::vector<GpuInfo> cards;
   for (unsigned i = 0; i < count; ++i) {
     Handle handle = nullptr;
     if (call("nvmlDeviceGetHandleByIndex_v2", i, &handle) != kNvmlSuccess) continue;
@@ -89,8 +89,8 @@ std::vector<CardInfo> Nvml::cards() const {
   return cards;
 }
 
-CardInfo Nvml::card(Handle handle) const {
-  CardInfo card;
+GpuInfo Nvml::card(Handle handle) const {
+  GpuInfo card;
   if (std::string name = text("nvmlDeviceGetName", handle); !name.empty()) card.name = std::move(name);
   card.uuid = text("nvmlDeviceGetUUID", handle);
   NvmlPciInfo pci{};
@@ -113,7 +113,7 @@ CardInfo Nvml::card(Handle handle) const {
 }
 
 // The second version leaves out what the driver keeps for itself, as nvidia-smi does.
-void Nvml::read_memory(Handle handle, CardInfo& card) const {
+void Nvml::read_memory(Handle handle, GpuInfo& card) const {
   NvmlMemoryV2 memory{};
   memory.version = sizeof(NvmlMemoryV2) | 2U << 24;
   NvmlMemory older{};

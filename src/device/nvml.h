@@ -26,7 +26,7 @@ class Nvml {
   std::string cuda_version() const;
   // In the order of the PCI bus, without `device` and `why_not_usable`. Cards that this process may not open
   // are left out.
-  std::vector<CardInfo> cards() const;
+  std::vector<GpuInfo> cards() const;
 
  private:
   using Handle = struct NvmlDevice*;
@@ -42,8 +42,8 @@ class Nvml {
   }
   template <class... Arguments>
   std::string text(const char* function, Arguments... arguments) const;
-  CardInfo card(Handle handle) const;
-  void read_memory(Handle handle, CardInfo& card) const;
+  GpuInfo card(Handle handle) const;
+  void read_memory(Handle handle, GpuInfo& card) const;
   // Adds the processes that one of the functions knows; false: it cannot tell.
   bool add_processes(const char* function, Handle handle, std::vector<ProcessInfo>& processes) const;
 

@@ -1,5 +1,3 @@
-#include "measurements/measurements.h"
-
 #include <ATen/Parallel.h>
 #include <torch/version.h>
 
@@ -12,6 +10,7 @@
 #include "kindling/base/text.h"
 #include "kindling/base/version.h"
 #include "kindling/device/device_table.h"
+#include "measurements/measurements.h"
 
 namespace kindling {
 namespace {
@@ -22,7 +21,7 @@ using Json = nlohmann::ordered_json;
 std::string device_name(Device device) {
   if (device.is_cpu()) return host_info().cpu_model;
   const auto cards = device_table().cards;
-  const auto card = std::ranges::find(cards, std::optional(device), &CardInfo::device);
+  const auto card = std::ranges::find(cards, std::optional(device), &GpuInfo::device);
   return card == cards.end() ? device.str() : card->name.value_or(device.str());
 }
 

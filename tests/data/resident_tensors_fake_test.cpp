@@ -41,7 +41,7 @@ std::vector<at::Tensor> epochs_of(DataLoaderOptions options, Device device, cons
   DataLoader loader(set_of(two_tensors()), options);
   DataLoader::Cursor cursor(loader);
   cursor.stage_for(device);
-  if (!device.is_cpu()) cursor.keep_samples_there();
+  if (!device.is_cpu()) cursor.cache_on_device();
   prepare(cursor);
   std::vector<at::Tensor> seen;
   for (const auto& [epoch, batch] : {std::pair{0, 0}, {1, 0}, {5, 0}, {2, 1}}) {
@@ -76,7 +76,7 @@ TEST(FakeResident, BatchesAreThoseOfTheHost) {
 TEST(FakeResident, BatchesAreOnTheDeviceAndNobodyElses) {
   DataLoader loader(set_of(two_tensors()), {.batch_size = 4});
   loader.stage_for(fake::device(0));
-  loader.keep_samples_there();
+  loader.cache_on_device();
   Batch first, again;
   loader.start_epoch(0);
   loader.next(first);
@@ -94,7 +94,7 @@ TEST(FakeResident, CursorsShareOneCopyAndTheLastOneTakesItAway) {
     DataLoader::Cursor one(loader), two(loader);
     for (DataLoader::Cursor* const cursor : {&one, &two}) {
       cursor->stage_for(fake::device(0));
-      cursor->keep_samples_there();
+      cursor->cache_on_device();
     }
     EXPECT_EQ(fake::counts().live_bytes[0] - before, 23 * (6 + 4));
     one.stage_for(fake::device(1));  // its batches go elsewhere: they travel
@@ -102,7 +102,7 @@ TEST(FakeResident, CursorsShareOneCopyAndTheLastOneTakesItAway) {
     Batch batch;
     one.next(batch);
     EXPECT_TRUE(batch[0].is_pinned());
-    one.keep_samples_there();
+    one.cache_on_device();
     one.next(batch);
     EXPECT_EQ(batch[0].device(), fake::device(1));
   }
@@ -114,7 +114,7 @@ TEST(FakeResident, AutomaticallyWhatTakesAQuarterOfTheFreeMemory) {
     const fake::FreeBytes free(free_bytes);
     DataLoader loader(set_of(two_tensors()), {.batch_size = 4, .resident = resident});
     loader.stage_for(fake::device(0));
-    loader.keep_samples_there();
+    loader.cache_on_device();
     Batch batch;
     loader.start_epoch(0);
     loader.next(batch);
@@ -132,7 +132,7 @@ std::string refusal_of(std::shared_ptr<const Dataset> set) {
   DataLoader loader(std::move(set), {.batch_size = 4, .resident = "on"});
   loader.stage_for(fake::device(0));
   try {
-    loader.keep_samples_there();
+    loader.cache_on_device();
   } catch (const DataError& error) {
     return error.what();
   }
@@ -173,7 +173,7 @@ TEST(FakeResident, OnSaysWhyItCannotBe) {
 TEST(FakeResident, ASetWithCodeOfItsOwnMakesItsBatches) {
   DataLoader loader(std::make_shared<Noisy>(two_tensors()), {.batch_size = 4});
   loader.stage_for(fake::device(0));
-  loader.keep_samples_there();
+  loader.cache_on_device();
   Batch batch;
   loader.start_epoch(0);
   loader.next(batch);
@@ -184,7 +184,7 @@ TEST(FakeResident, TensorsThatAreWrittenToAreReadAnew) {
   std::vector<at::Tensor> tensors = two_tensors();
   DataLoader loader(set_of(tensors), {.batch_size = 4});
   loader.stage_for(fake::device(0));
-  loader.keep_samples_there();
+  loader.cache_on_device();
   Batch batch;
   loader.start_epoch(0);
   loader.next(batch);
@@ -193,7 +193,7 @@ TEST(FakeResident, TensorsThatAreWrittenToAreReadAnew) {
   loader.next(batch);
   EXPECT_TRUE(same(batch[1], at::tensor({-1.F, -1.F, 60.F, 70.F})));
   EXPECT_TRUE(batch[1].is_pinned());
-  loader.keep_samples_there();  // as they are now
+  loader.cache_on_device();  // as they are now
   loader.start_epoch(1);
   loader.next(batch);
   loader.next(batch);
@@ -203,7 +203,7 @@ TEST(FakeResident, TensorsThatAreWrittenToAreReadAnew) {
 
 TEST(FakeResident, NothingChangesOnTheCpu) {
   DataLoader loader(set_of(two_tensors()), {.batch_size = 4, .resident = "on"});
-  loader.keep_samples_there();
+  loader.cache_on_device();
   const std::int64_t before = fake::counts().live_bytes[0];
   Batch batch;
   loader.start_epoch(0);

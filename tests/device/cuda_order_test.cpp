@@ -8,8 +8,8 @@
 namespace kindling {
 namespace {
 
-std::vector<CardInfo> three_cards() {
-  std::vector<CardInfo> cards(3);
+std::vector<GpuInfo> three_cards() {
+  std::vector<GpuInfo> cards(3);
   cards[0].pci_bus_id = "00000000:18:00.0";
   cards[1].pci_bus_id = "00000000:3B:00.0";
   cards[2].pci_bus_id = "00000001:3B:00.0";
@@ -21,7 +21,7 @@ std::vector<std::string> card_numbers(std::int64_t num_usable) {
   auto cards = three_cards();
   assign_ordinals(cards, num_usable, kStandInCuda.c_str());
   std::vector<std::string> numbers;
-  for (const CardInfo& card : cards) {
+  for (const GpuInfo& card : cards) {
     EXPECT_EQ(card.device.has_value(), card.why_not_usable.empty());
     numbers.push_back(card.device ? std::to_string(card.device->index()) : card.why_not_usable);
   }

@@ -19,7 +19,7 @@ TEST_P(DeviceTableOf, ListsTheDeviceWithItsMemory) {
     EXPECT_GT(table.host.memory_total_bytes, table.host.memory_available_bytes);
     return;
   }
-  const auto card = std::ranges::find(table.cards, std::optional(device_), &CardInfo::device);
+  const auto card = std::ranges::find(table.cards, std::optional(device_), &GpuInfo::device);
   ASSERT_NE(card, table.cards.end());
   EXPECT_EQ(card->why_not_usable, "");
   EXPECT_GT(card->memory_total_bytes, 0);

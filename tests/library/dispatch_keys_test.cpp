@@ -2,11 +2,17 @@
 // library that has registered a fallback for one of them first.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
+#include <kindling/base/error.h>
+#include <kindling/distributed/process_group.h>
+#include <kindling/interop/export_program.h>
+#include <kindling/models/small_cnn.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "short_fit.h"
@@ -43,6 +49,43 @@ TEST(DispatchKeys, WarnOnceAndRunStepsEagerlyWhereTaken) {
   for (std::size_t i = 0; i < eager.weights.size(); ++i) {
     EXPECT_TRUE(first.weights[i].equal(eager.weights[i])) << "parameter " << i;
     EXPECT_TRUE(second.weights[i].equal(eager.weights[i])) << "parameter " << i;
+  }
+}
+
+std::string refusal_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(DispatchKeys, ExportNamesTheTakenKey) {
+  Mlp model(MlpOptions{.hidden = {4}});
+  const std::string file = testing::TempDir() + "/taken_key.pt2";
+  const std::string text = refusal_of([&] {
+    export_program(model, Batch({torch::zeros({2, 1, 8, 8})}), {.path = file});
+  });
+  EXPECT_NE(text.find("dispatch key DeferredInit"), std::string::npos) << text;
+  EXPECT_NE(text.find("a process that does not load that library"), std::string::npos) << text;
+}
+
+// Each of the two ranks refuses before it trains, so that neither waits for the other.
+TEST(DispatchKeys, SyncBatchNormNamesTheTakenKey) {
+  const auto groups = ProcessGroup::from_threads(2);
+  std::vector<std::string> texts(groups.size());
+  std::vector<std::thread> ranks;
+  for (std::size_t rank = 0; rank < groups.size(); ++rank)
+    ranks.emplace_back([&, rank] {
+      Digits digits({.batch_size = 32});
+      Trainer trainer({.max_epochs = 1, .process_group = groups[rank], .sync_batchnorm = true});
+      texts[rank] = refusal_of([&] { trainer.fit(std::make_shared<SmallCnn>(), digits); });
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::string& text : texts) {
+    EXPECT_NE(text.find("dispatch key TESTING_ONLY_GenericMode"), std::string::npos) << text;
+    EXPECT_NE(text.find("sync_batchnorm = false"), std::string::npos) << text;
   }
 }
 

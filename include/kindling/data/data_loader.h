@@ -57,10 +57,11 @@ class KINDLING_API DataLoader {
     // wait; a buffer is written again only after the card has read it (an event on its current stream tells,
     // asked and never waited for).
     void stage_for(Device device);
-    // Copies the samples to that card, where `resident` lets them be, and gathers batches there, as long as
-    // no operator writes to the set's tensors. What it has taken goes with the last such cursor. Throws
-    // DataError where "on" cannot be.
-    void keep_samples_there();
+    // Copies the samples to the device of stage_for() if `resident` allows it, and gathers batches there
+    // until an operator writes to the data set's tensors. The copy is freed with the last cursor that uses
+    // it. Throws DataError if `resident` is "on" and the samples cannot be cached.
+    void cache_on_device();
+    [[deprecated("use cache_on_device()")]] void keep_samples_there() { cache_on_device(); }
     // Takes the samples rank, rank + size, rank + 2·size, … of each epoch's order, each of them once; with
     // drop_last as many as all ranks have. All ranks have equally many batches: one that has no sample left
     // for its last batch gets its first batch again, which counts nothing (Batch::num_valid()). Holds from
@@ -103,7 +104,8 @@ class KINDLING_API DataLoader {
 
   // Those of the loader's own cursor.
   void stage_for(Device device) { cursor_.stage_for(device); }
-  void keep_samples_there() { cursor_.keep_samples_there(); }
+  void cache_on_device() { cursor_.cache_on_device(); }
+  [[deprecated("use cache_on_device()")]] void keep_samples_there() { cache_on_device(); }
   void start_epoch(std::int64_t epoch);
   bool next(Batch& batch);
 

@@ -11,15 +11,15 @@
 
 namespace kindling {
 
-// A process that uses a card.
+// A process that uses a GPU.
 struct ProcessInfo {
   std::int64_t pid = 0;                        // as the host of the driver counts, also inside a container
   std::optional<std::string> name{};           // its command
-  std::optional<std::int64_t> memory_bytes{};  // of the card
+  std::optional<std::int64_t> memory_bytes{};  // on the GPU
 };
 
-// A card of the machine. What cannot be read is absent.
-struct CardInfo {
+// A GPU of the machine. Values that cannot be read are absent.
+struct GpuInfo {
   std::int64_t index = 0;             // as nvidia-smi counts
   std::optional<Device> device{};     // as LibTorch counts; absent when it cannot be used
   std::string why_not_usable{};       // a clause; empty: `device` can be used
@@ -29,25 +29,27 @@ struct CardInfo {
   std::optional<std::int64_t> memory_used_bytes{}, memory_total_bytes{};
   std::optional<std::int64_t> temperature_celsius{};
   std::optional<double> power_watts{}, power_limit_watts{};
-  std::optional<std::int64_t> utilization_percent{};  // share of the last moments in which a kernel ran
+  std::optional<std::int64_t> utilization_percent{};  // of the last sampling period in which a kernel ran
   std::optional<std::vector<ProcessInfo>> processes{};
 };
 
-// What device_table() finds.
+using CardInfo [[deprecated("use GpuInfo")]] = GpuInfo;
+
+// The result of device_table().
 struct DeviceTable {
   std::string driver_version{};  // "580.95.05"; empty: unknown
   std::string cuda_version{};    // the newest that the driver can run, "13.0"; empty: unknown
-  std::vector<CardInfo> cards{};
+  std::vector<GpuInfo> cards{};
   HostInfo host{};     // the CPU
-  std::string note{};  // why there are no cards or no readings, one line; empty: there are
+  std::string note{};  // why GPUs or their readings are missing, one line; empty otherwise
 };
 
-// The cards and the CPU, now. CUDA's cards are read through NVIDIA's management library (NVML), which is
-// opened for the call: also those that LibTorch cannot use. Any other accelerator is listed with what
-// LibTorch knows. Never throws for a card or library that is missing.
+// Returns the GPUs and the CPU as they are now. NVIDIA GPUs are read through NVIDIA's management library
+// (NVML), which is opened for the call, so GPUs that LibTorch cannot use are listed too. Any other
+// accelerator is listed with what LibTorch knows. Never throws for a missing GPU or library.
 //
-// `device` is as the CUDA driver counts, which is asked for the PCI addresses of its cards:
-// CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER change its order.
+// `device` is numbered as by the CUDA driver, which is asked for the PCI addresses of its GPUs:
+// CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER change that order.
 KINDLING_API DeviceTable device_table();
 
 }  // namespace kindling

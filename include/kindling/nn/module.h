@@ -22,110 +22,115 @@
 
 namespace kindling {
 
-// A model and how it learns: derive, write forward() and loss(), and override the steps that differ. Make it
-// with std::make_shared. The steps run on the device of the trainer, with every tensor of the batch already
-// there, and must not read a tensor on the host (no item(), no printing of values): that would make the host
-// wait in every step.
+// A model and how it learns. Derive from it, write forward() and loss(), and override the steps that differ.
+// Create models with std::make_shared. The steps run on the trainer's device, where all tensors of the batch
+// already are. They must not read a tensor on the host (no item(), no printing of values), because that makes
+// the host wait in every step.
 class KINDLING_API Module : public torch::nn::Module {
  public:
   ~Module() override;
 
-  // One input [batch, …] → outputs. The default throws Error: a model overrides this or forward_inputs().
+  // Computes the outputs of one input [batch, …]. The default throws Error: override this or
+  // forward_inputs().
   virtual at::Tensor forward(const at::Tensor& input);
-  // The inputs of a batch → outputs. The default gives the first tensor of the batch to forward().
+  // Computes the outputs of a batch. The default passes the first tensor of the batch to forward().
   virtual at::Tensor forward_inputs(const Batch& batch);
-  // Scalar loss, the mean over the batch. The default throws Error.
+  // Returns the mean loss over the batch, a scalar. The default throws Error.
   virtual at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels);
 
-  // One batch → the scalar to minimise; the trainer logs it as train_loss. Default:
-  // loss(forward_inputs(batch), labels), and the model's metrics.
+  // Returns the scalar to minimise for one batch; the trainer logs it as train_loss. The default returns
+  // loss(forward_inputs(batch), labels) and updates the model's metrics.
   virtual at::Tensor training_step(const Batch& batch);
-  // One batch, without gradients, in evaluation mode; logs what is to be seen. Defaults: plot the loss as
-  // val_loss; log test_loss; both with the model's metrics.
+  // Evaluate and log one batch, without gradients and in evaluation mode. The defaults plot val_loss and log
+  // test_loss, and update the model's metrics.
   virtual void validation_step(const Batch& batch);
   virtual void test_step(const Batch& batch);
-  // One batch → what predict() collects, [batch, …]. Default: forward_inputs(batch).
+  // Returns what predict() collects for one batch, [batch, …]. The default returns forward_inputs(batch).
   virtual at::Tensor predict_step(const Batch& batch);
-  // One batch → several outputs, for predict() batch by batch. Default: what predict_step gives, alone.
+  // Returns several outputs of one batch, for the predict() that takes a function. The default returns the
+  // result of predict_step() alone.
   virtual Batch predict_outputs(const Batch& batch) { return Batch::leaf(predict_step(batch)); }
 
-  // Whether training_step() calls the same operators with the same host numbers in every step, whatever the
-  // batch contains and however far the run is. Then it may be captured and replayed, and a replay does not
-  // call it (TrainerOptions::step_graph). Batches of other shapes are captured separately.
+  // True if training_step() calls the same operators with the same host numbers in every step, independent
+  // of the batch's values and of the progress. Such steps may be captured and replayed, and a replay does
+  // not call training_step() (TrainerOptions::step_graph). Batches of other shapes are captured separately.
   virtual bool has_static_graph() const { return static_step(); }
   virtual bool static_step() const { return false; }  // deprecated: override has_static_graph()
 
-  // Used when neither the trainer's options nor the config name an optimizer. The default, nullptr, means
-  // Adam with lr 1e-3.
+  // Returns the optimizer to use if neither the trainer's options nor the config name one. The default
+  // returns nullptr: Adam with lr 1e-3.
   virtual std::unique_ptr<Optimizer> configure_optimizers();
 
-  // Logs one number of a step, on any device, without reading it: the trainer writes it into its log on the
-  // device and reports the mean over the epoch, weighted by the samples of the batches unless a weight is
-  // given. Outside of a trainer's loops nothing happens. A name that is logged in training and in validation
-  // appears twice, the second time as val_<name>.
+  // Logs a scalar of a step, on any device, without reading it. The trainer writes it to its log on the
+  // device and reports the mean over the epoch, weighted by the number of samples unless a weight is given.
+  // Does nothing outside of a trainer's loops. A name that is logged in both training and validation
+  // appears as <name> and val_<name>.
   void log(std::string_view name, const at::Tensor& value, ValueOptions options = {}) const;
   void log(std::string_view name, double value, ValueOptions options = {}) const;
 
-  // Has the default steps measure a metric: as train_<name>, val_<name> (which is drawn) and test_<name>. A
-  // second one of this name replaces the first.
+  // Adds a metric that the default steps update, logged as train_<name>, val_<name> (also plotted) and
+  // test_<name>. Replaces an earlier metric of that name.
   void add_metric(std::string name, std::shared_ptr<const Metric> metric);
-  // The metric whose values are logged under this name ("val_acc"); nullptr: none.
+  // Returns the metric whose values are logged under this name ("val_acc"), or nullptr.
   std::shared_ptr<const Metric> metric_of(std::string_view logged_name) const;
-  // Adds a batch to the model's metrics, for steps of one's own: to all, or to the one of a name. Throws
-  // ConfigError for a name that no metric has and for Stage::predict. Samples may have weights, [batch].
   using Stage = kindling::Stage;
+  // Adds a batch to all metrics of the model, or to the one with the given name, for steps that replace the
+  // default ones. `weights`: of the samples, [batch]. Throws ConfigError for an unknown name and for
+  // Stage::predict.
   void measure(Stage stage, const at::Tensor& outputs, const at::Tensor& labels,
                const at::Tensor& weights = {});
   void measure(Stage stage, std::string_view metric, const at::Tensor& outputs, const at::Tensor& labels,
                const at::Tensor& weights = {});
 
-  // The value that tells how good the model is, for screens, stopping and keeping the best. Default: the
-  // validation loss.
+  // The logged value that measures the model's quality: it is shown, and selects the best checkpoint.
   struct Monitor {
     std::string name = "val_loss";
     bool higher_is_better = false;
   };
-  virtual Monitor monitor() const { return {}; }
+  virtual Monitor monitor() const { return {}; }  // default: the validation loss
 
-  // Logs one number of a training or validation step as train_<key> or val_<key>, and has the trainer draw
-  // that name on the board, where train_loss always is. Drawn is what the epoch's log brings to the host
-  // anyway: a plot costs no copy and no wait. x counts epochs: epoch + batch_index / num_train_batches for a
-  // training batch, epoch + 1 for a validation. Sanity checks and evaluations outside of fit are not drawn.
+  // Logs a scalar of a training or validation step as train_<key> or val_<key>, and plots it on the board,
+  // next to train_loss, which is always plotted. The points come from the log that the epoch copies to the
+  // host anyway, so plotting adds no copy and no wait. x is in epochs: epoch + batch_index /
+  // num_train_batches for a training batch, epoch + 1 for a validation. Sanity checks and evaluations
+  // outside of fit are not plotted.
   void plot(std::string_view key, const at::Tensor& value, bool train);
   bool is_plotted(std::string_view name) const;
-  // Points that an epoch gives to each curve, means over equally many batches; 0: none.
+  // Points per epoch of each curve, each the mean over equally many batches; 0: none.
   std::int64_t plot_train_per_epoch = 2, plot_valid_per_epoch = 1;
-  // Begun anew, with xlim from 0 to max_epochs, by Trainer::prepare_model. Copies of a model share it.
+  // The board of the plots. Trainer::prepare_model() clears it and sets xlim to {0, max_epochs}. Copies of a
+  // model share it.
   ProgressBoard& board();
 
-  // Gives lazy layers their parameters by a dry run of the inputs (on the model's device; a whole batch
-  // serves as well), without gradients and in evaluation mode, then applies `init` to every layer.
+  // Creates the parameters of lazy layers by a forward of the inputs, a batch on the model's device, then
+  // applies `init` to every layer.
   void apply_init(const Batch& inputs, const std::function<void(torch::nn::Module&)>& init = {});
 
-  // As they are registered, with those that lazy layers are going to have.
+  // Returns the names in registration order, including the parameters that lazy layers will create.
   std::vector<std::string> parameter_names();
 
-  // Makes a part of the model stay as it is: its parameters get no gradients, and it is in evaluation mode
-  // (running statistics do not move) whenever the model is put into training mode, until unfreeze(). Lazy
-  // layers without parameters make theirs frozen. Throws Error for what is not a part of the model.
+  // Freezes a layer of the model until unfreeze(): its parameters get no gradients, and train() leaves it in
+  // evaluation mode, so running statistics stay as they are. Lazy layers create their parameters frozen.
+  // Throws Error if the layer does not belong to the model.
   void freeze(torch::nn::Module& layer);
-  // The same by names: parameters that fit one of the patterns (name_pattern.h), "net.0.*", get no gradients,
-  // and a part all of whose parameters fit is frozen as a whole. A layer without parameters goes by its
-  // buffers, as batch norm may. Throws ConfigError for a pattern that fits nothing; then nothing is frozen.
+  // Freezes all parameters whose names match one of the patterns (name_pattern.h), such as "net.0.*", and,
+  // as a whole, each layer whose parameters all match. For layers without parameters, such as batch norm
+  // without affine, the names of buffers count. Throws ConfigError for a pattern without a match; nothing
+  // is frozen then.
   void freeze_by_name(const std::vector<std::string>& patterns);
-  // The part learns again; also of a larger part that was frozen.
+  // Unfreezes a layer, also one inside a larger frozen layer.
   void unfreeze(torch::nn::Module& layer);
-  // The names of the parts that are frozen, with all that is in them; a saved training knows them.
+  // The names of layers that are frozen as a whole. Checkpoints contain them.
   const std::set<std::string>& frozen_layers() const noexcept { return frozen_; }
   void train(bool on = true) override;
 
-  // For a message of one line where a model that is no shared_ptr is given to a trainer.
+  // Gives a one-line compiler error where a model is passed to a trainer by value instead of as a pointer.
   template <std::same_as<Module> T>
   operator std::shared_ptr<T>() const {
-    static_assert(sizeof(T) == 0, "a model is given as a pointer: auto model = std::make_shared<MyModel>()");
+    static_assert(sizeof(T) == 0, "pass the model as a pointer: auto model = std::make_shared<MyModel>()");
   }
 
-  // What can be seen of the trainer; set by Trainer::prepare_model.
+  // The model's view of its trainer; set by Trainer::prepare_model().
   const TrainerView& trainer() const noexcept { return view_; }
   void set_trainer(TrainerView view) { view_ = std::move(view); }
 

@@ -21,15 +21,15 @@ class KINDLING_API TrainingSaver {
   virtual ~TrainingSaver() = default;
   // Data-parallel training: whether this rank requests a save now. Asked with the votes of each step.
   virtual bool save_requested() { return false; }
-  // Some rank has requested a save; called on all ranks between two steps.
+  // Called on all ranks between two steps after some rank has requested a save.
   virtual void on_save_request() {}
   // The best checkpoint so far, for FitResult::best_checkpoint; empty: none.
   virtual std::filesystem::path best() const { return {}; }
 };
 
 // The role of a callback that averages the model's weights; see Callback::averaging(). The averages
-// are another set of values of the same tensors: while they are applied, the model has them in place of its
-// own values, and its parameters and buffers stay the same objects.
+// are a second set of values for the same tensors: while they are applied, they replace the model's own
+// values, and its parameters and buffers stay the same objects.
 class KINDLING_API WeightAveraging {
  public:
   virtual ~WeightAveraging() = default;
@@ -41,29 +41,29 @@ class KINDLING_API WeightAveraging {
   virtual bool evaluates() const noexcept = 0;
   // Whether the averages stay in the model when the fit has finished or was stopped.
   virtual bool applies_at_end() const noexcept { return false; }
-  // Applies the averages to trainer.model(). False, and nothing happens, while there are none or they are
-  // applied already.
+  // Applies the averages to trainer.model(). Returns false and does nothing if there are none yet or they are
+  // already applied.
   virtual bool apply(Trainer& trainer) = 0;
   // Puts the model's own values back.
   virtual void restore() = 0;
   virtual bool is_applied() const noexcept = 0;
-  // While the averages are applied: replaces their values in a state_dict() of the model by its own.
+  // While the averages are applied: replaces their values in a state_dict() of the model by the model's own.
   virtual void put_own_values(StateDict& model_state) const = 0;
-  // What the names of the averages begin with in Callback::save_state(), followed by the model's names; empty
-  // while they are no complete model.
+  // The prefix of the averages' names in Callback::save_state(), which the model's names follow; empty while
+  // the averages are not a complete model.
   virtual std::string averages_prefix() const = 0;
 };
 
-// What happens around a training, on the trainer's thread. Override what you need; Trainer::request_stop()
-// ends the fit after the current step. At each moment the callbacks are called in the order of
-// TrainerOptions::callbacks, but savers (saver()) after the others, and before them when the fit ends; what
-// one of them throws ends the fit and reaches its caller. The model is trainer.model(), too, the data
-// trainer.data().
+// Reacts to the events of a run, on the trainer's thread. Override the functions that you need;
+// Trainer::request_stop() ends the fit after the current step. Callbacks are called in the order of
+// TrainerOptions::callbacks, except that savers (saver()) come after the others, and before them when the fit
+// ends. An exception thrown by a callback ends the fit and reaches its caller. The model passed is
+// trainer.model(); the data is trainer.data().
 //
-// The moments of a fit, in their order; in brackets those of an own loop, too. The model is in training mode
-// from the first on_train_epoch_start on, but in evaluation mode and without gradients from
-// on_validation_start to on_validation_end. A callback may evaluate (validate, test, predict), but not train
-// with the trainer that calls it:
+// The events of a fit in order; custom training loops get those in brackets. The model is in training mode
+// from the first on_train_epoch_start on, except from on_validation_start to on_validation_end, where it is
+// in evaluation mode and without gradients. A callback may evaluate (validate, test, predict), but must not
+// train with the trainer that calls it:
 //
 //   on_fit_start
 //     [on_validation_start, on_validation_end]                   the sanity check of a fit, without a record
@@ -81,49 +81,50 @@ class KINDLING_API Callback {
   virtual ~Callback();
 
   virtual void on_fit_start(Trainer&, Module&) {}
-  // A saved training has been loaded, this callback's state too, and goes on from trainer.progress().
+  // After a saved run has been loaded, including this callback's state. It continues from trainer.progress().
   virtual void on_resume(Trainer&, Module&) {}
-  // Before an epoch's first batch; again when a stopped epoch goes on (then random numbers that are drawn
-  // here are given back).
+  // Before an epoch's first batch, and again when a stopped epoch resumes; random numbers that are drawn then
+  // are not consumed.
   virtual void on_train_epoch_start(Trainer&, Module&) {}
-  // Around each update: before it, gradients are there (clipped, if so) and may be looked at on their device.
+  // Before and after each update. Before it, the (clipped) gradients may be read or changed on their device.
   virtual void on_before_optimizer_step(Trainer&, Module&, Optimizer&) {}
   virtual void on_after_optimizer_step(Trainer&, Module&, Optimizer&) {}
-  // After every batch; keep it cheap and read no tensor. Trainer::preview() has numbers that have arrived.
-  // With accumulate_grad_batches a step may be under way: progress().accumulated_batches.
+  // After every batch. Keep it cheap and do not read tensors; Trainer::preview() returns the values that have
+  // arrived on the host. With accumulate_grad_batches, progress().accumulated_batches > 0 within a step.
   virtual void on_train_batch_end(Trainer&, Module&) {}
   virtual void on_validation_start(Trainer&, Module&) {}
   virtual void on_validation_end(Trainer&, Module&) {}
-  // After a validation in the middle of an epoch (TrainerOptions::val_check_interval), once the loggers have
-  // had its numbers; a validation at an epoch's end is part of the epoch's record.
+  // After a validation within an epoch (TrainerOptions::val_check_interval) and after the loggers got its
+  // values. A validation at the end of an epoch is part of the epoch's record.
   virtual void on_validation_record(Trainer&, Module&, const Record&) {}
-  // The finished numbers of an epoch, before the loggers have them: add what follows from them here, such as
-  // a perplexity, or change them. An epoch that was stopped in its middle has no record.
+  // The record of an epoch before the loggers get it: add derived values here, such as a perplexity, or
+  // change values. An epoch that was stopped before its end has no record.
   virtual void on_epoch_record(Trainer&, Module&, Record&) {}
-  // The same numbers once the loggers have had them; the trainer's progress stands at the next epoch.
+  // The same record after the loggers got it; trainer.progress() is at the start of the next epoch.
   virtual void on_epoch_end(Trainer&, Module&, const Record&) {}
-  // After an error of the fit, which goes on to the caller afterwards; on_fit_end follows.
+  // After an error that ends the fit; on_fit_end follows, then the caller gets the error.
   virtual void on_exception(Trainer&, Module&, const std::exception&) {}
-  // However the fit has ended. What these two throw after an error is only logged.
+  // At the end of every fit, finished, stopped or failed. After an error, exceptions of these two are only
+  // logged.
   virtual void on_fit_end(Trainer&, Module&, const FitResult&) {}
 
-  // What has to be there again when a training goes on from a saved state: tensors and small values under
-  // names of the callback's own. Loading gets what saving has written, after on_fit_start.
+  // Save and load what a resumed run needs: tensors and short texts under names of your choice. load_state()
+  // gets what save_state() wrote, after on_fit_start.
   virtual void save_state(StateDict&) const {}
   virtual void load_state(const StateDict&) {}
   // The name under which checkpoints store that state. A custom name survives a renamed class; the
   // default is the compiler's name of the class.
   virtual std::string type_name() const;
 
-  // Roles, which the shipped callbacks take through these functions alone; most callbacks have none. What is
-  // returned belongs to the callback and stays the same.
+  // Roles. The shipped callbacks take theirs through these functions alone; most callbacks have none. The
+  // returned object belongs to the callback and must stay the same.
   //
-  // A saver is called after the other callbacks at each moment, and before them when the fit ends: a
-  // checkpoint contains what the others have done. Its own state is not saved.
+  // A saver is called after the other callbacks, so that a checkpoint contains what they have done, and
+  // before them when the fit ends. Its own state is not saved.
   virtual TrainingSaver* saver() noexcept { return nullptr; }
   virtual WeightAveraging* averaging() noexcept { return nullptr; }
-  // Whether this callback by itself ends the run again when it is resumed. An early stop that waits for
-  // min_epochs or min_steps is then not saved with the run.
+  // True if this callback stops a resumed run again by itself. The run then does not save an early stop that
+  // is waiting for min_epochs or min_steps.
   virtual bool stops_training() const { return false; }
 };
 

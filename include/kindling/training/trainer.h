@@ -26,118 +26,124 @@
 
 namespace kindling {
 
-// Trains, evaluates and runs a model: moves it and its batches to the first card, keeps the loss log on the
-// device and brings it to the host once per epoch. Used from one thread; several Trainers may live at once on
-// threads of their own.
+// Trains, evaluates and runs a model: moves it and its batches to the first GPU, keeps the loss log on the
+// device and copies it to the host once per epoch. Use a trainer from one thread; several trainers may run at
+// once in separate threads.
 //
-// Between prepare_batch and the end of an epoch nothing reads a tensor on the host. Errors: ConfigError for
-// options, DataError, DeviceError; errors of LibTorch come as Error or DeviceError (nested: the original),
-// all others as they were thrown. After an error the trainer and the model can be used again.
+// Between prepare_batch() and the end of an epoch nothing reads a tensor on the host. Throws ConfigError for
+// options, DataError, DeviceError; errors of LibTorch are rethrown as Error or DeviceError (the original is
+// nested), all others as they are. After an error the trainer and the model can be used again.
 //
-// The process stays the caller's: no output, exit or signal handler; of LibTorch's settings num_threads stays
-// changed, deterministic and detect_anomaly hold during calls. The order of the data has generators of its
-// own; LibTorch's, which threads share, give what the model draws: two trainers that draw are not repeatable.
+// Never prints, exits or installs signal handlers. Of LibTorch's settings, num_threads stays changed;
+// deterministic and detect_anomaly are set during calls only. The order of the data comes from separate
+// generators. What the model draws comes from LibTorch's, which threads share: runs of two trainers that draw
+// at the same time are not repeatable.
 class KINDLING_API Trainer {
  public:
-  // Throws ConfigError for options out of range and DeviceError for require_gpus without the cards.
+  // Throws ConfigError for options out of range, and DeviceError if require_gpus is set and GPUs are missing.
   explicit Trainer(TrainerOptions options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Trains from the weights that the model has, with a new optimizer, until max_epochs or max_steps;
-  // validates after every epoch when the data has a validation loader. Ends earlier when a stop is requested,
-  // or when the loss of a training step was not finite: the epoch that shows it is the last. With
-  // options.resume it goes on from a checkpoint instead, bit for bit, with the model, the options and the
-  // data of the training that was saved. What cannot fit is a CheckpointError, and all that is saved stays.
+  // Trains from the model's current weights with a new optimizer until max_epochs or max_steps. Validates
+  // after every epoch if the data has a validation loader. Ends earlier if a stop is requested, or after
+  // the epoch in which a loss was not finite. With options.resume it continues a saved run instead,
+  // bit-identically if model, options and data are those of that run. Throws CheckpointError, without
+  // changing saved files, if they do not match.
   FitResult fit(std::shared_ptr<Module> model, DataModule& data, const FitOptions& options = {});
-  // The means of what validation_step or test_step logs over the whole loader. Throw DataError when there is
-  // no loader. These, predict() and layer_summary() leave the model as they found it, its device excepted,
-  // and other loops over the same loader where they are, so that they may be called from a callback in the
-  // middle of a fit, of this trainer or of another.
+  // Return the means of what validation_step() or test_step() logs over the whole loader. Throw DataError
+  // if there is no loader. These, predict() and layer_summary() restore the model except for its device,
+  // and do not disturb other loops over the same loader, so that a callback may call them during a fit.
   Metrics validate(std::shared_ptr<Module> model, DataModule& data);
   Metrics test(std::shared_ptr<Module> model, DataModule& data);
-  // The outputs of predict_step in the samples' order, also of a shuffling loader: [samples, …] on the CPU.
+  // Returns the outputs of predict_step() in the order of the data set, even if the loader shuffles:
+  // [samples, …] on the CPU.
   at::Tensor predict(std::shared_ptr<Module> model, DataModule& data);
-  // Batch by batch, with everything that belongs to it: for outputs that do not fit in memory together, for
-  // several outputs, for labels beside them. What `take` throws ends it.
+  // Calls `take` for every batch with its outputs, indices and labels: for several outputs per sample, or if
+  // all outputs together do not fit in memory. An exception from `take` ends the prediction.
   void predict(std::shared_ptr<Module> model, DataModule& data,
                const std::function<void(const Prediction&)>& take);
-  // The layers and their shapes for the first training batch; lazy layers get their parameters.
+  // Returns the layers with their shapes for the first training batch; creates the parameters of lazy layers.
   std::vector<LayerRow> layer_summary(std::shared_ptr<Module> model, DataModule& data);
 
-  // One level lower; fit() is made of these:
+  // The parts of fit(), for custom training loops:
   //
   //   trainer.prepare_data(data);
   //   trainer.prepare_model(model);
   //   while (!trainer.is_done()) {
   //     for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
-  //     trainer.finish_epoch();                              // or fit_epoch() for the two lines
+  //     trainer.finish_epoch();                              // fit_epoch() is these two lines
   //   }
   //
-  // Gets the data ready and asks for its loaders. `data` is borrowed until the last use of it here.
+  // Prepares the data and requests its loaders. `data` must stay alive as long as the trainer uses it.
   void prepare_data(DataModule& data);
-  // Gives the model its trainer, begins its board with xlim {0, max_epochs}, starts a new training and moves
-  // the model to gpus()[0] (without a card it stays where it is).
+  // Starts a new run: attaches the model to the trainer, moves it to gpus()[0] (without a GPU it stays
+  // where it is) and clears its board.
   void prepare_model(std::shared_ptr<Module> model);
-  // One epoch of training and validation, with its records and callbacks; the values of the epoch record,
-  // none when a stop has ended it. Throws Error when nothing has been prepared.
+  // Runs one epoch of training and validation with its records and callbacks. Returns the values of the
+  // epoch's record, empty if a stop has ended it. Throws Error if nothing has been prepared.
   Metrics fit_epoch();
-  bool is_done() const;  // max_epochs or max_steps is reached, or a stop has been requested
+  bool is_done() const;  // true if max_epochs or max_steps is reached, or a stop was requested
 
-  // The training between two steps: save_checkpoint(trainer.state_dict(), path). The tensors are its own, no
-  // copies. Brings the log to the host; what loggers were told is on disk then. Throws Error inside a step,
-  // CheckpointError when the training has diverged. All processes call it; that of process 0 is whole.
+  // Returns the whole state of the run between two steps: save_checkpoint(trainer.state_dict(), path). The
+  // tensors are those of the run, not copies. Copies the log to the host and makes the loggers' records
+  // durable. Throws Error within a step and CheckpointError if the run has diverged. Collective: every rank
+  // calls it; the state of rank 0 is complete.
   StateDict state_dict();
-  // Puts a training that prepare_model() has just begun to where a saved one stood; loops go on from
-  // progress(). Throws CheckpointError that says what does not fit.
+  // Restores a saved state into a run that prepare_model() has just started; loops continue from progress().
+  // Throws CheckpointError that lists what does not match.
   void load_state_dict(const StateDict& state);
-  const std::string& run_id() const noexcept;  // of the training, through all its stops
+  const std::string& run_id() const noexcept;  // the same through all resumes of a run
 
-  // The batches of an epoch, ready for train_step(): in the order that fit() takes them in, up to
-  // limit_train_batches and max_steps; a requested stop ends them, too. Each loop over them begins
-  // where progress() stands: after a break, finish_epoch() leads to the next epoch.
+  // The batches of an epoch, prepared for train_step(), in the order of fit() and up to limit_train_batches,
+  // max_steps or a requested stop. Each loop over them starts at progress(): after a break, call
+  // finish_epoch() to get to the next epoch.
   TrainBatches train_batches() { return TrainBatches(*this); }
 
-  // And lower still, for batches from anywhere:
+  // For batches from any source:
   //
   //   trainer.prepare_model(model);
   //   while (…) trainer.train_step(trainer.prepare_batch(batch));   // no wait
   //   const Metrics values = trainer.finish_epoch();                // moves the log once
   //
-  // Moves every tensor to gpus()[0] (without a GPU they stay) and applies on_after_batch_transfer of prepared
-  // data; name the stage of batches that are not trained on. Pinned tensors are copied without a wait.
+  // Moves every tensor to gpus()[0] (without a GPU they stay) and applies on_after_batch_transfer() of the
+  // prepared data. Pass the stage of batches that are not trained on. Pinned tensors are copied without a
+  // wait.
   Batch prepare_batch(Batch batch, Stage stage = Stage::train) const;
-  // Forward, backward, clipping, learning rate, update, log: one optimizer step. Puts a model that is in
-  // evaluation mode as a whole back into training mode.
+  // Runs one training step: forward, backward, clipping, schedule, update, log. Switches a model in
+  // evaluation mode back to training mode.
   void train_step(const Batch& batch);
-  // Scales the gradients of the model so that their common norm is at most gradient_clip_val, as train_step()
-  // does: for a step of one's own. Returns the norm before, on the device (undefined without gradients).
+  // Scales the model's gradients so that their total norm is at most gradient_clip_val, as train_step() does.
+  // Returns the norm before clipping, a scalar on the device (undefined without gradients).
   at::Tensor clip_gradients(double gradient_clip_val, Module& model) const;
-  // Logs a number beside what the model logs, before the train_step it belongs to; what comes after the last
-  // step of an epoch counts as a row of its own, with the weight of the last batch unless one is given.
+  // Logs a value in addition to those of the model, before the train_step() that it belongs to. Values
+  // logged after the last step of an epoch form a separate row, weighted like the last batch unless a
+  // weight is given.
   void log(std::string_view name, const at::Tensor& value, ValueOptions options = {});
   void log(std::string_view name, double value, ValueOptions options = {});
-  // Ends the epoch as fit() does: validation (when the prepared data has a loader for it), record, loggers,
-  // callbacks. Returns the record's values; none when a stop has ended train_batches() or the validation:
-  // then the epoch stays open, so that a saved training can go on there.
+  // Ends the epoch as fit() does: validation (if the prepared data has a loader for it), record, loggers,
+  // callbacks. Returns the record's values. Returns nothing if a stop has ended train_batches() or the
+  // validation: the epoch then stays open, and a resumed run continues it.
   Metrics finish_epoch();
 
-  // Ends fit() after the current step or validation batch; before fit(), ends it before the first step. An
-  // early stop waits for min_epochs and min_steps. The token does the same from other threads, at once.
+  // Requests that fit() ends after the current step or validation batch; called before fit(), before the
+  // first step. An early stop waits for min_epochs and min_steps. A token requests the same from any
+  // thread.
   void request_stop(FitReason reason = FitReason::requested) noexcept;
   StopToken stop_token() const noexcept;
 
-  // The first min(num_gpus, those that exist) cards; with a process_group this process's one of them.
+  // The first min(num_gpus, available) GPUs; with a process_group, the one of this rank.
   const std::vector<Device>& gpus() const noexcept;
   Device device() const noexcept;  // gpus()[0], else the CPU
   const TrainerOptions& options() const noexcept;
   TrainerProgress progress() const;
-  // What is being trained, and on what; nullptr before it is prepared, the data after a fit, too.
+  // The model and data of the run; nullptr before they are prepared, the data also after a fit.
   std::shared_ptr<Module> model() const;
   DataModule* data() const;
-  double lr() const noexcept;  // of the latest step
-  // The latest logged values of a step that are on the host; starts a copy of newer ones, and never waits.
+  double lr() const noexcept;  // learning rate of the latest step
+  // Returns the newest logged values that have arrived on the host and starts a copy of newer ones. Never
+  // waits.
   NamedValues preview();
 
  private:

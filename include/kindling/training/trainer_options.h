@@ -19,74 +19,77 @@ namespace kindling {
 class Callback;
 struct TrainerFields;
 
-// How a Trainer works. The first three are the textbook's: Trainer({10, 1, 1.0}) is ten epochs on one card
-// with clipping at 1.
+// The options of a Trainer. The first three are those of Dive into Deep Learning: Trainer({10, 1, 1.0})
+// trains for ten epochs on one GPU and clips gradients at 1.
 struct TrainerOptions {
   std::optional<std::int64_t> max_epochs{};  // this or max_steps must be set
-  // Cards of this machine to use, -1 for all; fewer are said aloud (app log) with the reason. Each process
-  // works on one: alone on the first, with a process_group on that of its local rank.
+  // GPUs of this machine to use; -1: all. If there are fewer, a warning gives the reason. Each process uses
+  // one: the first, or with a process_group the one of its local rank.
   std::int64_t num_gpus = 0;
-  double gradient_clip_val = 0;  // largest 2-norm of all gradients together; 0: no clipping
+  double gradient_clip_val = 0;  // largest 2-norm over all gradients; 0: no clipping
 
   std::optional<std::int64_t> max_steps{};  // optimizer steps
-  std::string max_time{};  // "days:hours:minutes:seconds", stops included; looked at between steps
-  std::int64_t min_epochs = 0, min_steps = 0;  // an early stop waits for both of them
-  // Batches whose gradients make one optimizer step, by their samples; the last ones may be fewer.
+  std::string max_time{};  // "days:hours:minutes:seconds" over all resumes; checked between steps
+  std::int64_t min_epochs = 0, min_steps = 0;  // an early stop waits for both
+  // Batches per optimizer step; their gradients are weighted by their samples. The last step of an epoch may
+  // have fewer.
   std::int64_t accumulate_grad_batches = 1;
-  // A power of two above 1: the batch of all processes together is cut into so many shards, each with random
-  // numbers and batch statistics of its own, whose gradients are added up in an order of their own. A
-  // training then comes to the same weights, bit for bit, with 1, 2, 4 … processes
-  // (docs/guides/data_parallel.md).
+  // A power of two above 1 splits the global batch into that many shards, each with separate random numbers
+  // and batch statistics, and sums their gradients in a fixed order. Runs with 1, 2, 4 … ranks are then
+  // bit-identical (docs/guides/data_parallel.md).
   std::int64_t gradient_shards = 1;
-  // Batch norm layers take their statistics from the batches of all processes, in forward and backward; each
-  // layer then waits for the others twice. Of a process alone: nothing.
+  // Batch norm uses the statistics of the batches of all ranks, in forward and backward; each layer then
+  // waits for the other ranks twice. No effect for a single process.
   bool sync_batchnorm = false;
-  // Each process keeps the optimizer's state of a part of the parameters and makes their update; the rule
-  // must be one that is_per_parameter(). The same numbers; of a process alone: nothing.
+  // Each rank keeps the optimizer state of some of the parameters and updates them (ZeRO stage 1). Requires
+  // Optimizer::is_per_parameter(); bit-identical to unsharded training. No effect for a single process.
   bool shard_optimizer_state = false;
-  // Types that a training keeps its numbers in ("true") or computes in where it gains by it ("mixed"). With
-  // "64-true" and "bf16-true" the trainer gives the model and the floating-point tensors of batches this
-  // type. "16-mixed" scales gradients and leaves out the steps in which they overflow.
+  // Numeric precision of weights and computation ("true"), or of selected operators ("mixed"). "64-true" and
+  // "bf16-true" convert the model and the floating-point tensors of batches. "16-mixed" scales gradients and
+  // skips steps in which they overflow.
   std::string precision = "32-true";
-  // "highest", "high", "medium": how products round float32 (docs/guides/steps_and_precision.md); absent: as set.
+  // "highest", "high" or "medium": precision of float32 matmuls (docs/guides/steps_and_precision.md); absent:
+  // LibTorch's setting.
   std::optional<std::string> float32_matmul_precision{};
-  // "on": images and the weights of convolutions lie in memory pixel by pixel; moves last bits. "auto": where
-  // that is faster (on the CPU: 16 bits, 32 channels). view() on images fails then, reshape() works.
+  // "on": images and convolution weights use LibTorch's channels-last memory format, which changes last bits.
+  // "auto": only where that is faster (on the CPU: 16 bits, 32 channels). view() on images fails then; use
+  // reshape().
   std::string channels_last = "off";
-  // "auto": steps of models whose has_static_graph() says so are recorded and replayed, to the same numbers
-  // (docs/explain/step_capture.md); "on": those of every model, which must then be alike; "off": none.
+  // "auto": captures and replays the steps of models whose has_static_graph() is true, with the same numbers
+  // (docs/explain/step_capture.md); "on": of every model, whose steps must then be static; "off": of none.
   std::string step_graph = "auto";
-  // "auto": replayed steps on the CPU compute some operators by kernels of Kindling's own, with bit-identical
-  // results; "off": they call LibTorch's operators only, which rules out a suspected kernel
-  // (docs/explain/step_capture.md).
+  // "auto": replayed steps on the CPU compute some operators by native kernels, with bit-identical results;
+  // "off": by LibTorch's operators only, which rules out a suspected kernel (docs/explain/step_capture.md).
   std::string step_kernels = "auto";
   bool require_gpus = false;       // fewer GPUs than num_gpus, or than processes, is a DeviceError
-  std::int64_t num_processes = 1;  // on this machine that train together; the program starts them
-  std::optional<std::int64_t> limit_train_batches{};  // batches of an epoch; absent: all
+  std::int64_t num_processes = 1;  // ranks on this machine; the program `kindling` starts them
+  std::optional<std::int64_t> limit_train_batches{};  // batches per epoch; absent: all
   std::optional<std::int64_t> limit_val_batches{};
   std::optional<std::int64_t> limit_test_batches{};
   std::optional<std::int64_t> limit_predict_batches{};
-  bool fast_dev_run = false;  // one training and one validation batch, to see that everything fits together
-  // Trains on the first batches alone and validates on such a part: a model must learn them by heart.
+  bool fast_dev_run = false;  // one training and one validation batch, as a quick check of the whole program
+  // Trains and validates on the first batches only (a number, or a fraction of all): a model must be able to
+  // memorize them.
   std::optional<CountOrFraction> overfit_batches{};
-  // Training batches between two validations of an epoch, whose end always has one. One that is due inside of
-  // an optimizer step waits for its end.
+  // Training batches between validations (a number, or a fraction of the epoch); the end of an epoch always
+  // validates. A validation that is due within an optimizer step waits for its end.
   CountOrFraction val_check_interval = 1.0;
   std::int64_t check_val_every_n_epoch = 1;
-  std::int64_t num_sanity_val_steps = 2;  // validation batches before the first epoch; they leave no record
-  std::int64_t log_every_n_steps = 0;     // a step record every n steps; 0: epoch records only
-  std::optional<std::int64_t> num_threads{};  // of LibTorch's operators in the process; absent: left alone
-  // A step whose loss or gradients are not finite. "stop": it and all later ones leave the parameters alone,
-  // and the fit ends as diverged once the host sees it; "skip": it is left out; "ignore": nobody looks.
+  std::int64_t num_sanity_val_steps = 2;      // validation batches before the first epoch, without a record
+  std::int64_t log_every_n_steps = 0;         // a step record every n steps; 0: epoch records only
+  std::optional<std::int64_t> num_threads{};  // of LibTorch's operators; absent: unchanged
+  // What to do about a step whose loss or gradients are not finite. "stop": it and all later steps leave the
+  // parameters unchanged, and the fit ends as diverged once the host sees it; "skip": skips its update;
+  // "ignore": does not check.
   std::string on_nonfinite = "stop";
-  // The p-norm of every parameter's gradient, before it is clipped, in columns grad_norm/NAME; 0: none.
+  // Logs the p-norm of every parameter's gradient, before clipping, as grad_norm/NAME; 0: none.
   double track_grad_norm = 0;
-  bool detect_anomaly = false;  // an operator whose gradient is NaN is an Error that names it; slow
-  // "true": an operator of LibTorch that cannot give the same numbers in every run is an Error; "warn": it is
-  // told of, once. Holds for the whole process while the trainer is at work.
+  bool detect_anomaly = false;  // throws an Error that names the operator whose gradient is NaN; slow
+  // "true": an operator of LibTorch without a deterministic implementation is an Error; "warn": it is logged
+  // once. Affects the whole process while the trainer runs.
   std::string deterministic = "false";
-  // Where the time of epochs goes, in columns time_share/PART, and, in profile_dir, a trace of the operators
-  // of a few batches: `profile_active` ones after `profile_wait` and `profile_warmup`.
+  // Logs the fraction of each epoch's time spent per activity as time_share/PART, and writes a trace of the
+  // operators of `profile_active` batches, after `profile_wait` and `profile_warmup`, to profile_dir.
   bool profile = false;
   std::int64_t profile_wait = 1, profile_warmup = 1, profile_active = 3;
 
@@ -95,9 +98,9 @@ struct TrainerOptions {
   ScheduleInterval schedule_interval = ScheduleInterval::step;
   std::vector<std::shared_ptr<Callback>> callbacks{};
   std::vector<std::shared_ptr<Logger>> loggers{};
-  std::shared_ptr<ProcessGroup> process_group{};  // those that train together; nullptr: this process alone
-  std::filesystem::path nonfinite_dir{};          // where "stop" saves the batch of that step; empty: nowhere
-  std::filesystem::path profile_dir{};  // where trace.json and profile.txt go; empty: there are none
+  std::shared_ptr<ProcessGroup> process_group{};  // the ranks that train together; nullptr: a single process
+  std::filesystem::path nonfinite_dir{};          // where "stop" saves the batch; empty: nowhere
+  std::filesystem::path profile_dir{};  // where trace.json and profile.txt are written; empty: nowhere
 
   using Fields = TrainerFields;  // the field list, in kindling/training/trainer_fields.h
 };

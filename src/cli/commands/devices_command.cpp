@@ -29,7 +29,7 @@ static void to_json(ordered_json& json, const ProcessInfo& process) {
           {"memory_bytes", json_or_null(process.memory_bytes)}};
 }
 
-static void to_json(ordered_json& json, const CardInfo& card) {
+static void to_json(ordered_json& json, const GpuInfo& card) {
   json = {{"index", card.index},
           {"device", card.device ? ordered_json(card.device->str()) : ordered_json(nullptr)},
           {"usable", card.why_not_usable.empty()},
@@ -72,8 +72,8 @@ void print_json(const DeviceTable& table) {
 
 // A box of 100 columns, and the one below it.
 const std::vector<TextColumn> kGpuColumns{{"card", true, 4}, {"device", false, 7}, {"name", false, 30},
-                                           {"temp", true, 5}, {"power", true, 11},  {"memory", true, 17},
-                                           {"util", true, 4}};
+                                          {"temp", true, 5}, {"power", true, 11},  {"memory", true, 17},
+                                          {"util", true, 4}};
 const std::vector<TextColumn> kCpuColumns{
     {"", true, 4}, {"", false, 7}, {"", false, 30 + 5 + 11 + 2 * 3}, {"", true, 17}, {"", true, 4}};
 const std::vector<TextColumn> kProcessColumns{
@@ -116,13 +116,13 @@ std::string memory_text(const std::optional<std::int64_t>& used, const std::opti
   return share(scaled(used, kGiB), scaled(total, kGiB), 1, " GiB");
 }
 
-void print_gpu(const CardInfo& card) {
+void print_gpu(const GpuInfo& card) {
   const std::string device = card.device ? card.device->str() : "-*";
   print_row(kGpuColumns, {std::to_string(card.index), device, card.name.value_or("-"),
-                           number_or_dash(card.temperature_celsius, 0, " C"),
-                           share(card.power_watts, card.power_limit_watts, 0, " W"),
-                           memory_text(card.memory_used_bytes, card.memory_total_bytes),
-                           number_or_dash(card.utilization_percent, 0, "%")});
+                          number_or_dash(card.temperature_celsius, 0, " C"),
+                          share(card.power_watts, card.power_limit_watts, 0, " W"),
+                          memory_text(card.memory_used_bytes, card.memory_total_bytes),
+                          number_or_dash(card.utilization_percent, 0, "%")});
 }
 
 std::string counted(std::int64_t count, const std::string& noun) {
@@ -138,9 +138,9 @@ void print_cpu(const HostInfo& host) {
        memory_text(host.memory_total_bytes - host.memory_available_bytes, host.memory_total_bytes), "-"});
 }
 
-void print_processes(const std::vector<CardInfo>& cards) {
+void print_processes(const std::vector<GpuInfo>& cards) {
   print_titles(kProcessColumns);
-  for (const CardInfo& card : cards) {
+  for (const GpuInfo& card : cards) {
     const std::string index = std::to_string(card.index);
     if (!card.processes) print_row(kProcessColumns, {index, "-", "-", "-"});
     for (const ProcessInfo& process : card.processes.value_or(std::vector<ProcessInfo>{}))
@@ -156,15 +156,15 @@ void print_table(const DeviceTable& table) {
             << "   LibTorch " << TORCH_VERSION << "\n";
   print_rule(kGpuColumns);
   print_titles(kGpuColumns);
-  for (const CardInfo& card : table.cards) print_gpu(card);
+  for (const GpuInfo& card : table.cards) print_gpu(card);
   print_cpu(table.host);
   print_rule(kCpuColumns);
-  const auto has_rows = [](const CardInfo& card) { return !card.processes || !card.processes->empty(); };
+  const auto has_rows = [](const GpuInfo& card) { return !card.processes || !card.processes->empty(); };
   if (std::ranges::any_of(table.cards, has_rows))
     print_processes(table.cards);
   else if (!table.cards.empty())
     std::cout << "no process uses a card\n";
-  for (const CardInfo& card : table.cards)
+  for (const GpuInfo& card : table.cards)
     if (!card.why_not_usable.empty())
       std::cout << "* card " << card.index << " cannot be used: " << card.why_not_usable << "\n";
   if (!table.note.empty()) std::cout << table.note << "\n";

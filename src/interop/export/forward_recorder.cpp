@@ -218,8 +218,10 @@ void ForwardRecorder::register_fallback() {
   }();
   if (!is_ours)
     throw Error({.place = "export of a model",
-                 .found = "something else in this process listens to LibTorch's operators (DeferredInit)",
-                 .remedy = "export from a process of its own"});
+                 .found = "another library in this process has registered a fallback for LibTorch's dispatch "
+                          "key DeferredInit",
+                 .wanted = "a process in which that key is free",
+                 .remedy = "export from a process that does not load that library"});
 }
 
 ForwardRecorder::ForwardRecorder(ForwardRecording& recording, const NamedTensors& weights,

@@ -57,7 +57,7 @@ void BatchSource::split_shards(std::int64_t first, std::int64_t count, std::int6
 void BatchSource::cache_on_device() {
   const bool takes_all = num_batches() == cursors_.front().num_batches() * of_cursors();
   if (takes_all || (num_batches() > 0 && loader_->options().resident == "on"))
-    for (DataLoader::Cursor& cursor : cursors_) cursor.keep_samples_there();
+    for (DataLoader::Cursor& cursor : cursors_) cursor.cache_on_device();
 }
 
 void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
