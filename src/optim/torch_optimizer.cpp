@@ -134,6 +134,10 @@ class ParameterEntries {
     for (const auto& [key, value] : values_) archive.write(key, value);
   }
   bool empty() const noexcept { return values_.empty(); }
+  bool contains(const std::string& key) const { return values_.contains(key); }
+  void count_keys(std::map<std::string, std::size_t>& counts) const {
+    for (const auto& [key, value] : values_) ++counts[key];
+  }
 
  private:
   at::Tensor placed(const at::Tensor& values) const {
@@ -158,6 +162,27 @@ bool is_elementwise(const torch::optim::Optimizer& rule) {
   throw CheckpointError({.place = "optimizer",
                          .found = "the state does not fit: " + misfits,
                          .wanted = "the state of the same optimizer of the same model"});
+}
+
+// Explains why LibTorch could not load a state, which its own message does not: names what one parameter has
+// and most do not, or the other way round.
+std::string unlike_the_others(const std::vector<ParameterEntries>& entries,
+                              const std::vector<std::string>& names) {
+  std::map<std::string, std::size_t> counts;
+  std::size_t num_with_state = 0;
+  for (const ParameterEntries& one : entries) {
+    one.count_keys(counts);
+    num_with_state += one.empty() ? 0 : 1;
+  }
+  std::string text;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    for (const auto& [key, count] : counts) {
+      const bool is_usual = 2 * count > num_with_state;
+      if (entries[i].empty() || entries[i].contains(key) == is_usual) continue;
+      text += (text.empty() ? "'" : ", '") + names[i] + "." + key +
+              (is_usual ? "' is missing" : "' is not part of its state");
+    }
+  return text.empty() ? "values are missing or have other types than this optimizer's" : text;
 }
 
 const torch::optim::Optimizer& checked(const std::unique_ptr<torch::optim::Optimizer>& wrapped) {
@@ -335,8 +360,8 @@ void TorchOptimizer::load_wrapped(const StateDict& state) {
   wrapped_->state().clear();
   try {
     wrapped_->load(loaded);
-  } catch (const c10::Error& error) {
-    refuse_state(error.what_without_backtrace());
+  } catch (const c10::Error&) {
+    refuse_state(unlike_the_others(entries, names()));
   }
   const std::set<std::string> taken = names_of(wrapped_state());
   for (const std::string& name : names_of(state))
