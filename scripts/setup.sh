@@ -166,9 +166,9 @@ install_libtorch() {
 # For tests that hold files and numbers against PyTorch: what the Python part of the pinned torch needs; without it they are skipped.
 install_torch_for_python() {
   [ -x "$deps/venv/bin/python" ] || return 0
-  if "$deps/venv/bin/python" -c 'import torch, numpy' 2>/dev/null; then return 0; fi
+  if "$deps/venv/bin/python" -c 'import torch, numpy, safetensors, xxhash' 2>/dev/null; then return 0; fi
   say "installing what torch needs in Python with pip into $deps/venv, for tests"
-  pip_install "torch==$torch_version" numpy ||
+  pip_install "torch==$torch_version" numpy safetensors xxhash ||
     say "pip could not install it (all it said is in $deps/pip.log): tests that need PyTorch in Python will be skipped"
 }
 

@@ -21,7 +21,7 @@ int run(const CommandContext& context) {
       {"fit", fit_command},         {"validate", validate_command}, {"test", test_command},
       {"predict", predict_command}, {"devices", devices_command},   {"doctor", doctor_command},
       {"list", list_command},       {"bench", bench_command},       {"export", export_command},
-      {"import", import_command},   {"diff", diff_command}};
+      {"import", import_command},   {"diff", diff_command},         {"reference", reference_command}};
   return commands.at(context.request.command)(context);
 }
 

@@ -1,4 +1,4 @@
-"""docs/explain/performance.svg shows what has been measured."""
+"""The charts in docs/explain show the committed results."""
 
 import json
 import re
@@ -12,11 +12,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "scripts" / "performance_chart.py"
 
 
-def drawn(results):
+def drawn(results, *options):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "chart.svg"
-        subprocess.run([sys.executable, "-B", SCRIPT, results, out], check=True)
+        subprocess.run([sys.executable, "-B", SCRIPT, *options, results, out], check=True)
         return out.read_text()
+
+
+def drawn_lines(lines, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.jsonl"
+        results.write_text("".join(json.dumps(each) + "\n" for each in lines))
+        return drawn(results, *options)
 
 
 def line(peer, median, **changed):
@@ -26,22 +33,39 @@ def line(peer, median, **changed):
 
 
 class Chart(unittest.TestCase):
-    def test_of_the_docs_is_that_of_committed_results(self):
-        chart = (REPOSITORY / "docs/explain/performance.svg").read_text()
+    def check_committed(self, name, *options):
+        chart = (REPOSITORY / "docs/explain" / name).read_text()
         source = re.search(r"made by scripts/performance_chart.py of (\S+) -->", chart).group(1)
-        self.assertEqual(chart, drawn(REPOSITORY / "benchmarks" / "results" / source))
+        self.assertEqual(chart, drawn(REPOSITORY / "benchmarks" / "results" / source, *options))
+        return chart
 
-    def test_sorts_the_peers_and_gives_factors_to_kindling(self):
-        lines = [line("eager", 300.0), line("kindling_mkl", 50.0), line("kindling", 100.0),
-                 line("eager", 1.0, metric="wall"), line("eager", 7.0, case="nobody_knows")]
-        with tempfile.TemporaryDirectory() as folder:
-            results = Path(folder) / "results.jsonl"
-            results.write_text("".join(json.dumps(each) + "\n" for each in lines))
-            chart = drawn(results)
-        self.assertEqual(re.findall(r">([^<>]+ µs[^<>]*)<", chart), ["50 µs · 0.50×", "100 µs", "300 µs · 3.00×"])
+    def test_full_chart_shows_committed_results(self):
+        self.check_committed("performance.svg")
+
+    def test_small_chart_shows_committed_results_of_three_cases_and_four_peers(self):
+        chart = self.check_committed("performance_small.svg", "--small")
+        self.assertEqual(chart.count('class="title"'), 3)
+        self.assertEqual(chart.count("<rect "), 12)
+
+    def test_readme_quotes_the_small_chart(self):
+        readme = (REPOSITORY / "README.md").read_text()
+        chart = (REPOSITORY / "docs/explain/performance_small.svg").read_text()
+        self.assertIn("performance_small.svg", "\n".join(readme.splitlines()[:32]))
+        for quoted in re.findall(r"(?<![\d.])(\d+(?:\.\d+)?) times", "\n".join(readme.splitlines()[:32])):
+            self.assertRegex(chart, rf"· {re.escape(quoted)}\d?×")
+
+    def test_small_chart_skips_other_peers(self):
+        chart = drawn_lines([line("eager_best", 300.0), line("kindling_mkl", 50.0), line("kindling", 100.0)], "--small")
+        self.assertEqual(re.findall(r">([^<>]+ µs[^<>]*)<", chart), ["100 µs", "300 µs · 3.00×"])
+
+    def test_sorts_the_peers_and_relates_factors_to_kindling(self):
+        chart = drawn_lines([line("eager", 300.0), line("kindling_mkl", 50.0), line("kindling", 100.0), line("lightning", 1200.0),
+                             line("eager", 1.0, metric="wall"), line("eager", 7.0, case="unknown")])
+        self.assertEqual(re.findall(r">([^<>]+ µs[^<>]*)<", chart), 
+                         ["50 µs · 0.50×", "100 µs", "300 µs · 3.00×", "1,200 µs · 12.0×"])
         self.assertEqual(len(re.findall(r'class="bar ours"', chart)), 2)
         widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', chart)]
-        self.assertEqual([width / widths[0] for width in widths], [1, 2, 6])
+        self.assertEqual([width / widths[0] for width in widths], [1, 2, 6, 24])
 
 
 if __name__ == "__main__":

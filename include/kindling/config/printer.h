@@ -24,4 +24,8 @@ struct ConfigSection {
 // Throws ConfigError for text that is not UTF-8, which TOML cannot hold.
 KINDLING_API std::string print_config(std::span<const ConfigSection> sections);
 
+// Returns a Markdown table with a row per option: key, type with its range or choices, present value (for
+// fresh options the default), and description.
+KINDLING_API std::string options_table(const OptionSet& options);
+
 }  // namespace kindling

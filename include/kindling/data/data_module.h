@@ -30,19 +30,19 @@ struct DataOptions {
   static constexpr auto fields = kindling::fields(
       kindling::field("batch_size", &DataOptions::batch_size, {.doc = "samples per batch", .min = 1}),
       kindling::field("shuffle", &DataOptions::shuffle,
-                      {.doc = "a new order of the training samples in every epoch"}),
+                      {.doc = "shuffle the training samples in every epoch"}),
       kindling::field("drop_last", &DataOptions::drop_last,
-                      {.doc = "leave out a last training batch that is not full"}),
+                      {.doc = "drop the last training batch if it is not full"}),
       kindling::field("train", &DataOptions::train,
                       {.doc = "[first, end) of the training samples; absent: all", .min = 0}),
       kindling::field(
           "val", &DataOptions::val,
-          {.doc = "[first, end) of the validation samples; absent: the set's own split", .min = 0}),
-      kindling::field(
-          "resident", &DataOptions::resident,
-          {.doc = "all samples stay in a card's memory; auto: where they take a quarter of it at most",
-           .choices = "auto|on|off",
-           .policy = {.on_resume = OptionPolicy::OnResume::may_change}}));
+          {.doc = "[first, end) of the validation samples; absent: the default split of the data set",
+           .min = 0}),
+      kindling::field("resident", &DataOptions::resident,
+                      {.doc = "keep all samples in GPU memory; auto: if they take at most a quarter of it",
+                       .choices = "auto|on|off",
+                       .policy = {.on_resume = OptionPolicy::OnResume::may_change}}));
 };
 
 // Data and how to make batches of it.

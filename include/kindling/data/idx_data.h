@@ -15,10 +15,10 @@ struct IdxOptions {
   std::optional<std::array<double, 2>> normalize{};  // mean, standard deviation, after division by 255
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("images", &IdxOptions::images, {.doc = "IDX file of uint8 images, .gz or not"}),
-      kindling::field("labels", &IdxOptions::labels, {.doc = "IDX file of uint8 labels, .gz or not"}),
+      kindling::field("images", &IdxOptions::images, {.doc = "IDX file of uint8 images, plain or .gz"}),
+      kindling::field("labels", &IdxOptions::labels, {.doc = "IDX file of uint8 labels, plain or .gz"}),
       kindling::field("normalize", &IdxOptions::normalize,
-                      {.doc = "[mean, std], after the division by 255"}));
+                      {.doc = "[mean, std], applied after division by 255"}));
 };
 
 // Any pair of IDX files. DataOptions::train and DataOptions::val are ranges of its samples; without `val`
@@ -42,10 +42,10 @@ struct MnistOptions {
 
   static constexpr auto fields =
       kindling::fields(kindling::field("root", &MnistOptions::root,
-                                       {.doc = "folder of the four IDX files; absent: $KINDLING_DATA or "
-                                               "~/.cache/kindling, then the set's name"}),
+                                       {.doc = "directory of the four IDX files; absent: $KINDLING_DATA or "
+                                               "~/.cache/kindling, followed by the name of the data set"}),
                        kindling::field("normalize", &MnistOptions::normalize,
-                                       {.doc = "[mean, std], after the division by 255"}));
+                                       {.doc = "[mean, std], applied after division by 255"}));
 };
 
 // The four files train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and

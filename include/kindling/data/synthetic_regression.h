@@ -22,9 +22,9 @@ struct SyntheticRegressionOptions {
                        kindling::field("noise", &SyntheticRegressionOptions::noise,
                                        {.doc = "standard deviation of the noise", .min = 0}),
                        kindling::field("num_train", &SyntheticRegressionOptions::num_train,
-                                       {.doc = "training samples", .min = 1}),
+                                       {.doc = "number of training samples", .min = 1}),
                        kindling::field("num_val", &SyntheticRegressionOptions::num_val,
-                                       {.doc = "validation samples", .min = 1}),
+                                       {.doc = "number of validation samples", .min = 1}),
                        kindling::field("data_seed", &SyntheticRegressionOptions::data_seed,
                                        {.doc = "seed of the samples", .min = 0}));
 };

@@ -25,11 +25,12 @@ struct DistributedOptions {
   std::string compression = "none";
 
   static constexpr auto fields = kindling::fields(
-      kindling::field(
-          "timeout_s", &DistributedOptions::timeout_s,
-          {.doc = "seconds after which a silent process counts as lost", .min = 0, .min_excluded = true}),
+      kindling::field("timeout_s", &DistributedOptions::timeout_s,
+                      {.doc = "seconds without an answer after which a process counts as lost",
+                       .min = 0,
+                       .min_excluded = true}),
       kindling::field("compression", &DistributedOptions::compression,
-                      {.doc = "what gradients of 32 bits travel as", .choices = "none|bf16"}));
+                      {.doc = "number format in which 32-bit gradients are sent", .choices = "none|bf16"}));
 };
 
 // The processes that train a model together: `size()` of them, each with its own `rank()` from 0 on. What

@@ -19,10 +19,9 @@ KINDLING_API at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& la
 struct AccuracyOptions {
   std::optional<std::int64_t> ignore_index{};
 
-  static constexpr auto fields = kindling::fields(
-      kindling::field("ignore_index", &AccuracyOptions::ignore_index,
-                      {.doc = "the class number of answers that do not count; without it all count, and the "
-                              "steps have accuracies of their own"}));
+  static constexpr auto fields =
+      kindling::fields(kindling::field("ignore_index", &AccuracyOptions::ignore_index,
+                                       {.doc = "label that is not counted; absent: all labels count"}));
 };
 
 // The same share over all samples of an epoch; with weights, the right answers' share of the weight. Without

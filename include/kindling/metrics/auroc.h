@@ -16,12 +16,12 @@ struct AurocOptions {
   std::int64_t ignore_index = -100;
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("average", &AurocOptions::average,
-                      {.doc = "how classes become one number", .choices = "macro|weighted|per_class"}),
+      kindling::field(
+          "average", &AurocOptions::average,
+          {.doc = "how the values of the classes are combined", .choices = "macro|weighted|per_class"}),
       kindling::field("num_thresholds", &AurocOptions::num_thresholds,
-                      {.doc = "at which scores are told apart", .min = 2, .max = 1e6}),
-      kindling::field("ignore_index", &AurocOptions::ignore_index,
-                      {.doc = "the class number of answers that do not count"}));
+                      {.doc = "number of thresholds at which scores are binned", .min = 2, .max = 1e6}),
+      kindling::field("ignore_index", &AurocOptions::ignore_index, {.doc = "label that is not counted"}));
 };
 
 // The area under the receiver operating characteristic of each class against all others: how probable it is

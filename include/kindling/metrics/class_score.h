@@ -16,12 +16,12 @@ struct ClassScoreOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("score", &ClassScoreOptions::score,
-                      {.doc = "what is measured of each class", .choices = "precision|recall|f1"}),
+                      {.doc = "the score to compute for each class", .choices = "precision|recall|f1"}),
       kindling::field("average", &ClassScoreOptions::average,
-                      {.doc = "how classes become one number; binary: class 1 of two",
+                      {.doc = "how the classes are combined; binary: class 1 of two",
                        .choices = "macro|micro|weighted|binary|per_class"}),
       kindling::field("ignore_index", &ClassScoreOptions::ignore_index,
-                      {.doc = "the class number of answers that do not count"}));
+                      {.doc = "label that is not counted"}));
 };
 
 // Precision tp / (tp + fp), recall tp / (tp + fn) or F1 2·tp / (2·tp + fp + fn) of classes; 0 where nothing

@@ -12,9 +12,8 @@ namespace kindling {
 struct ConfusionMatrixOptions {
   std::int64_t ignore_index = -100;
 
-  static constexpr auto fields =
-      kindling::fields(kindling::field("ignore_index", &ConfusionMatrixOptions::ignore_index,
-                                       {.doc = "the class number of answers that do not count"}));
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "ignore_index", &ConfusionMatrixOptions::ignore_index, {.doc = "label that is not counted"}));
 };
 
 // How often (with weights: with what weight) a label was given which answer: NAME[label][answer], counts of

@@ -11,9 +11,9 @@ namespace kindling {
 struct MeanErrorOptions {
   std::string error = "mse";
 
-  static constexpr auto fields = kindling::fields(
-      kindling::field("error", &MeanErrorOptions::error,
-                      {.doc = "mean absolute, mean squared, or its root", .choices = "mae|mse|rmse"}));
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "error", &MeanErrorOptions::error,
+      {.doc = "mean absolute, mean squared, or root mean squared error", .choices = "mae|mse|rmse"}));
 };
 
 // The mean of |outputs − labels| or of its square over all numbers of an epoch, or the root of the latter;

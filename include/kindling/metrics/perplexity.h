@@ -11,9 +11,9 @@ namespace kindling {
 struct PerplexityOptions {
   std::int64_t ignore_index = -100;
 
-  static constexpr auto fields = kindling::fields(
-      kindling::field("ignore_index", &PerplexityOptions::ignore_index,
-                      {.doc = "the class number of answers that do not count, as of padding"}));
+  static constexpr auto fields =
+      kindling::fields(kindling::field("ignore_index", &PerplexityOptions::ignore_index,
+                                       {.doc = "label that is not counted, such as padding"}));
 };
 
 // exp of the mean of −log p(label) over all labels of an epoch, tokens one by one: as many equally probable

@@ -13,7 +13,7 @@ struct R2Options {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("average", &R2Options::average,
-                      {.doc = "how several outputs become one number", .choices = "uniform|per_output"}));
+                      {.doc = "how several outputs are combined", .choices = "uniform|per_output"}));
 };
 
 // The coefficient of determination, 1 − Σ (label − output)² / Σ (label − mean label)², of each output: 1

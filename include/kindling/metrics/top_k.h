@@ -12,10 +12,10 @@ struct TopKOptions {
   std::int64_t k = 5;
   std::int64_t ignore_index = -100;
 
-  static constexpr auto fields =
-      kindling::fields(kindling::field("k", &TopKOptions::k, {.doc = "largest outputs that count", .min = 1}),
-                       kindling::field("ignore_index", &TopKOptions::ignore_index,
-                                       {.doc = "the class number of answers that do not count"}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("k", &TopKOptions::k,
+                      {.doc = "number of largest outputs among which the label must be", .min = 1}),
+      kindling::field("ignore_index", &TopKOptions::ignore_index, {.doc = "label that is not counted"}));
 };
 
 // The share of labels that are among the k largest outputs; with weights, their share of the weight. Outputs

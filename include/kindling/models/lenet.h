@@ -14,7 +14,7 @@ struct LenetOptions {
   std::int64_t num_classes = 10;
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("num_classes", &LenetOptions::num_classes, {.doc = "classes", .min = 1}));
+      kindling::field("num_classes", &LenetOptions::num_classes, {.doc = "number of classes", .min = 1}));
 };
 
 // The textbook's LeNet-5 (LeCun et al., 1998, with plain sigmoids and a plain output layer): images

@@ -13,8 +13,9 @@ namespace kindling {
 struct LinearRegressionOptions {
   std::int64_t num_outputs = 1;
 
-  static constexpr auto fields = kindling::fields(kindling::field(
-      "num_outputs", &LinearRegressionOptions::num_outputs, {.doc = "numbers to predict", .min = 1}));
+  static constexpr auto fields =
+      kindling::fields(kindling::field("num_outputs", &LinearRegressionOptions::num_outputs,
+                                       {.doc = "number of values to predict", .min = 1}));
 };
 
 // The textbook's linear regression: [batch, features] → [batch, num_outputs], squared loss (the mean, without

@@ -17,7 +17,7 @@ struct MlpOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("hidden", &MlpOptions::hidden, {.doc = "widths of the hidden layers", .min = 1}),
-      kindling::field("num_classes", &MlpOptions::num_classes, {.doc = "classes", .min = 1}));
+      kindling::field("num_classes", &MlpOptions::num_classes, {.doc = "number of classes", .min = 1}));
 };
 
 // The textbook's multilayer perceptron: flatten, then linear layers with ReLU between them. [batch, …] →

@@ -22,9 +22,10 @@ struct SmallCnnOptions {
                       {.doc = "channels of the convolutions", .min = 1}),
       kindling::field("hidden", &SmallCnnOptions::hidden,
                       {.doc = "width of the hidden linear layer", .min = 1}),
-      kindling::field("dropout", &SmallCnnOptions::dropout,
-                      {.doc = "before the last layer", .min = 0, .max = 1, .max_excluded = true}),
-      kindling::field("num_classes", &SmallCnnOptions::num_classes, {.doc = "classes", .min = 1}));
+      kindling::field(
+          "dropout", &SmallCnnOptions::dropout,
+          {.doc = "dropout probability before the last layer", .min = 0, .max = 1, .max_excluded = true}),
+      kindling::field("num_classes", &SmallCnnOptions::num_classes, {.doc = "number of classes", .min = 1}));
 };
 
 // A small convolutional network for small images: 3 x 3 convolutions with batch normalization and ReLU, one

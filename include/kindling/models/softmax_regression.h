@@ -13,8 +13,8 @@ namespace kindling {
 struct SoftmaxRegressionOptions {
   std::int64_t num_classes = 10;
 
-  static constexpr auto fields = kindling::fields(
-      kindling::field("num_classes", &SoftmaxRegressionOptions::num_classes, {.doc = "classes", .min = 1}));
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "num_classes", &SoftmaxRegressionOptions::num_classes, {.doc = "number of classes", .min = 1}));
 };
 
 // The textbook's softmax regression: flatten, one linear layer. [batch, …] → logits [batch, num_classes].

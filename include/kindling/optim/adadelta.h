@@ -18,13 +18,14 @@ struct AdadeltaOptions {
   bool maximize = false;
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("lr", &AdadeltaOptions::lr, {.doc = "factor of the rule's own step", .min = 0}),
+      kindling::field("lr", &AdadeltaOptions::lr, {.doc = "factor of the computed update", .min = 0}),
       kindling::field("rho", &AdadeltaOptions::rho,
                       {.doc = "decay of the running means", .min = 0, .max = 1}),
-      kindling::field("eps", &AdadeltaOptions::eps, {.doc = "added under the roots", .min = 0}),
+      kindling::field("eps", &AdadeltaOptions::eps,
+                      {.doc = "added to the values under the square roots", .min = 0}),
       kindling::field("weight_decay", &AdadeltaOptions::weight_decay,
                       {.doc = "L2 penalty, added to the gradient", .min = 0}),
-      kindling::field("maximize", &AdadeltaOptions::maximize, {.doc = "climb instead of descend"}));
+      kindling::field("maximize", &AdadeltaOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // Adadelta (Zeiler, 2012, algorithm 1): s ← ρ·s + (1−ρ)·g², δ = g·√(a + eps) / √(s + eps),

@@ -21,13 +21,13 @@ struct AdagradOptions {
   static constexpr auto fields = kindling::fields(
       kindling::field("lr", &AdagradOptions::lr, {.doc = "learning rate", .min = 0}),
       kindling::field("lr_decay", &AdagradOptions::lr_decay,
-                      {.doc = "the rate is divided by 1 + (step - 1) · lr_decay", .min = 0}),
+                      {.doc = "divides the rate by 1 + (step - 1) · lr_decay", .min = 0}),
       kindling::field("weight_decay", &AdagradOptions::weight_decay,
                       {.doc = "L2 penalty, added to the gradient", .min = 0}),
       kindling::field("initial_accumulator_value", &AdagradOptions::initial_accumulator_value,
-                      {.doc = "start of the sums of squared gradients", .min = 0}),
+                      {.doc = "initial value of the sums of squared gradients", .min = 0}),
       kindling::field("eps", &AdagradOptions::eps, {.doc = "added to the denominator", .min = 0}),
-      kindling::field("maximize", &AdagradOptions::maximize, {.doc = "climb instead of descend"}));
+      kindling::field("maximize", &AdagradOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // Adagrad (Duchi, Hazan, Singer, 2011): s ← s + g², p ← p − lr / (1 + (t−1)·lr_decay)·g / (√s + eps). Its

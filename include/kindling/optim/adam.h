@@ -31,10 +31,10 @@ struct AdamOptions {
       kindling::field("eps", &AdamOptions::eps, {.doc = "added to the denominator", .min = 0}),
       kindling::field("weight_decay", &AdamOptions::weight_decay,
                       {.doc = "L2 penalty, added to the gradient", .min = 0}),
-      kindling::field("amsgrad", &AdamOptions::amsgrad, {.doc = "keep the largest second moment"}),
-      kindling::field("maximize", &AdamOptions::maximize, {.doc = "climb instead of descend"}),
+      kindling::field("amsgrad", &AdamOptions::amsgrad, {.doc = "use the largest second moment so far"}),
+      kindling::field("maximize", &AdamOptions::maximize, {.doc = "maximize instead of minimize"}),
       kindling::field("decoupled_weight_decay", &AdamOptions::decoupled_weight_decay,
-                      {.doc = "decay the weights themselves, as AdamW does"}));
+                      {.doc = "decay the weights directly, as AdamW does"}));
 };
 
 // Adam (Kingma, Ba, 2015, algorithm 1) in one fused operator for all parameters of a group. Its state:
@@ -78,8 +78,8 @@ struct AdamWOptions {
       kindling::field("eps", &AdamWOptions::eps, {.doc = "added to the denominator", .min = 0}),
       kindling::field("weight_decay", &AdamWOptions::weight_decay,
                       {.doc = "decay of the weights by lr · weight_decay", .min = 0}),
-      kindling::field("amsgrad", &AdamWOptions::amsgrad, {.doc = "keep the largest second moment"}),
-      kindling::field("maximize", &AdamWOptions::maximize, {.doc = "climb instead of descend"}));
+      kindling::field("amsgrad", &AdamWOptions::amsgrad, {.doc = "use the largest second moment so far"}),
+      kindling::field("maximize", &AdamWOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // Adam with decoupled weight decay (Loshchilov, Hutter, 2019, algorithm 2).

@@ -21,14 +21,15 @@ struct AdamaxOptions {
   static constexpr auto fields = kindling::fields(
       kindling::field("lr", &AdamaxOptions::lr, {.doc = "learning rate", .min = 0}),
       kindling::field("betas", &AdamaxOptions::betas,
-                      {.doc = "decay of the running mean of the gradient and of its largest size",
+                      {.doc = "decay of the running mean of the gradient and of its largest absolute value",
                        .min = 0,
                        .max = 1,
                        .max_excluded = true}),
-      kindling::field("eps", &AdamaxOptions::eps, {.doc = "added to the size of the gradient", .min = 0}),
+      kindling::field("eps", &AdamaxOptions::eps,
+                      {.doc = "added to the absolute value of the gradient", .min = 0}),
       kindling::field("weight_decay", &AdamaxOptions::weight_decay,
                       {.doc = "L2 penalty, added to the gradient", .min = 0}),
-      kindling::field("maximize", &AdamaxOptions::maximize, {.doc = "climb instead of descend"}));
+      kindling::field("maximize", &AdamaxOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // Adamax (Kingma, Ba, 2015, algorithm 2): m ← β₁·m + (1−β₁)·g, u ← max(β₂·u, |g| + eps),

@@ -16,11 +16,11 @@ namespace kindling {
 struct CosineScheduleOptions {
   std::optional<std::int64_t> T_max{};
   double eta_min = 0;
-  static constexpr auto fields =
-      kindling::fields(kindling::field("T_max", &CosineScheduleOptions::T_max,
-                                       {.doc = "steps to the minimum; absent: the run", .min = 1}),
-                       kindling::field("eta_min", &CosineScheduleOptions::eta_min,
-                                       {.doc = "smallest learning rate", .min = 0}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("T_max", &CosineScheduleOptions::T_max,
+                      {.doc = "steps until the minimum; absent: the rest of the run", .min = 1}),
+      kindling::field("eta_min", &CosineScheduleOptions::eta_min,
+                      {.doc = "smallest learning rate", .min = 0}));
 };
 // eta_min + (b − eta_min)·(1 + cos(π·step / T_max)) / 2 (Loshchilov, Hutter, 2017); behind T_max it rises
 // again.
@@ -30,13 +30,13 @@ struct CosineRestartsScheduleOptions {
   std::optional<std::int64_t> T_0{};  // must be set
   std::int64_t T_mult = 1;
   double eta_min = 0;
-  static constexpr auto fields =
-      kindling::fields(kindling::field("T_0", &CosineRestartsScheduleOptions::T_0,
-                                       {.doc = "steps to the first restart; must be set", .min = 1}),
-                       kindling::field("T_mult", &CosineRestartsScheduleOptions::T_mult,
-                                       {.doc = "each period is so many times the last one", .min = 1}),
-                       kindling::field("eta_min", &CosineRestartsScheduleOptions::eta_min,
-                                       {.doc = "smallest learning rate", .min = 0}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("T_0", &CosineRestartsScheduleOptions::T_0,
+                      {.doc = "steps until the first restart; required", .min = 1}),
+      kindling::field("T_mult", &CosineRestartsScheduleOptions::T_mult,
+                      {.doc = "factor by which each period is longer than the one before", .min = 1}),
+      kindling::field("eta_min", &CosineRestartsScheduleOptions::eta_min,
+                      {.doc = "smallest learning rate", .min = 0}));
 };
 // The cosine over periods of T_0, T_0·T_mult, … steps, each from b on (CosineAnnealingWarmRestarts).
 KINDLING_API Schedule cosine_restarts_schedule(CosineRestartsScheduleOptions options);
@@ -56,24 +56,26 @@ struct OneCycleScheduleOptions {
       kindling::field("max_lr", &OneCycleScheduleOptions::max_lr,
                       {.doc = "largest learning rate; absent: the optimizer's", .min = 0}),
       kindling::field("total_steps", &OneCycleScheduleOptions::total_steps,
-                      {.doc = "of the cycle; absent: the run", .min = 1}),
+                      {.doc = "steps of the cycle; absent: the rest of the run", .min = 1}),
       kindling::field("pct_start", &OneCycleScheduleOptions::pct_start,
-                      {.doc = "share of the steps that rises", .min = 0, .max = 1}),
+                      {.doc = "fraction of the steps in which the rate rises", .min = 0, .max = 1}),
       kindling::field("anneal_strategy", &OneCycleScheduleOptions::anneal_strategy,
-                      {.doc = "the form of the slopes", .choices = "cos|linear"}),
-      kindling::field("cycle_momentum", &OneCycleScheduleOptions::cycle_momentum,
-                      {.doc = "the momentum swings against the rate; absent: where there is one"}),
+                      {.doc = "shape of the rise and fall", .choices = "cos|linear"}),
+      kindling::field(
+          "cycle_momentum", &OneCycleScheduleOptions::cycle_momentum,
+          {.doc = "move the momentum in the opposite direction; absent: if the optimizer has one"}),
       kindling::field("base_momentum", &OneCycleScheduleOptions::base_momentum,
-                      {.doc = "at the largest rate", .min = 0, .max = 1, .max_excluded = true}),
-      kindling::field("max_momentum", &OneCycleScheduleOptions::max_momentum,
-                      {.doc = "at the start and at the end", .min = 0, .max = 1, .max_excluded = true}),
+                      {.doc = "momentum at the largest rate", .min = 0, .max = 1, .max_excluded = true}),
+      kindling::field(
+          "max_momentum", &OneCycleScheduleOptions::max_momentum,
+          {.doc = "momentum at the start and at the end", .min = 0, .max = 1, .max_excluded = true}),
       kindling::field("div_factor", &OneCycleScheduleOptions::div_factor,
-                      {.doc = "the first rate is max_lr / div_factor", .min = 0, .min_excluded = true}),
+                      {.doc = "the initial rate is max_lr / div_factor", .min = 0, .min_excluded = true}),
       kindling::field(
           "final_div_factor", &OneCycleScheduleOptions::final_div_factor,
-          {.doc = "the last rate is the first one / final_div_factor", .min = 0, .min_excluded = true}),
+          {.doc = "the final rate is the initial rate / final_div_factor", .min = 0, .min_excluded = true}),
       kindling::field("three_phase", &OneCycleScheduleOptions::three_phase,
-                      {.doc = "down to the first rate as it rose, then to the last one"}));
+                      {.doc = "fall to the initial rate first, then to the final rate"}));
 };
 // Up from max_lr / div_factor to max_lr, down to far below, the momentum the other way (Smith, Topin, 2018;
 // OneCycleLR). The schedule throws ConfigError for a run that is longer than total_steps.

@@ -18,9 +18,9 @@ struct ConstantScheduleOptions {
   std::int64_t total_iters = 5;
   static constexpr auto fields =
       kindling::fields(kindling::field("factor", &ConstantScheduleOptions::factor,
-                                       {.doc = "of the learning rate, for the first steps", .min = 0}),
+                                       {.doc = "factor of the learning rate in the first steps", .min = 0}),
                        kindling::field("total_iters", &ConstantScheduleOptions::total_iters,
-                                       {.doc = "how many steps", .min = 0}));
+                                       {.doc = "number of these steps", .min = 0}));
 };
 // b·factor for step < total_iters, then b.
 KINDLING_API Schedule constant_schedule(ConstantScheduleOptions options = {});
@@ -30,8 +30,8 @@ struct StepScheduleOptions {
   double gamma = 0.1;
   static constexpr auto fields = kindling::fields(
       kindling::field("step_size", &StepScheduleOptions::step_size,
-                      {.doc = "steps between two drops", .min = 1}),
-      kindling::field("gamma", &StepScheduleOptions::gamma, {.doc = "factor of each drop", .min = 0}));
+                      {.doc = "steps between two reductions", .min = 1}),
+      kindling::field("gamma", &StepScheduleOptions::gamma, {.doc = "factor of each reduction", .min = 0}));
 };
 // b·gamma^⌊step / step_size⌋.
 KINDLING_API Schedule step_schedule(StepScheduleOptions options = {});
@@ -39,10 +39,11 @@ KINDLING_API Schedule step_schedule(StepScheduleOptions options = {});
 struct MultistepScheduleOptions {
   std::vector<std::int64_t> milestones{};  // at least one; one that is there twice counts twice
   double gamma = 0.1;
-  static constexpr auto fields = kindling::fields(
-      kindling::field("milestones", &MultistepScheduleOptions::milestones,
-                      {.doc = "steps at which the rate drops", .min = 0}),
-      kindling::field("gamma", &MultistepScheduleOptions::gamma, {.doc = "factor of each drop", .min = 0}));
+  static constexpr auto fields =
+      kindling::fields(kindling::field("milestones", &MultistepScheduleOptions::milestones,
+                                       {.doc = "steps at which the rate is reduced", .min = 0}),
+                       kindling::field("gamma", &MultistepScheduleOptions::gamma,
+                                       {.doc = "factor of each reduction", .min = 0}));
 };
 // b·gamma^(number of milestones ≤ step).
 KINDLING_API Schedule multistep_schedule(MultistepScheduleOptions options);
@@ -50,7 +51,7 @@ KINDLING_API Schedule multistep_schedule(MultistepScheduleOptions options);
 struct ExponentialScheduleOptions {
   std::optional<double> gamma{};  // must be set
   static constexpr auto fields = kindling::fields(kindling::field(
-      "gamma", &ExponentialScheduleOptions::gamma, {.doc = "factor of each step; must be set", .min = 0}));
+      "gamma", &ExponentialScheduleOptions::gamma, {.doc = "factor per step; required", .min = 0}));
 };
 // b·gamma^step.
 KINDLING_API Schedule exponential_schedule(ExponentialScheduleOptions options);
@@ -61,10 +62,11 @@ struct LinearScheduleOptions {
   std::optional<std::int64_t> total_iters{};
   static constexpr auto fields = kindling::fields(
       kindling::field("start_factor", &LinearScheduleOptions::start_factor,
-                      {.doc = "of the learning rate, at the start", .min = 0}),
-      kindling::field("end_factor", &LinearScheduleOptions::end_factor, {.doc = "at the end", .min = 0}),
+                      {.doc = "factor of the learning rate at the start", .min = 0}),
+      kindling::field("end_factor", &LinearScheduleOptions::end_factor,
+                      {.doc = "factor of the learning rate at the end", .min = 0}),
       kindling::field("total_iters", &LinearScheduleOptions::total_iters,
-                      {.doc = "steps from start to end; absent: the run", .min = 1}));
+                      {.doc = "steps from start to end; absent: the rest of the run", .min = 1}));
 };
 // b·(start + (end − start)·min(step / total_iters, 1)).
 KINDLING_API Schedule linear_schedule(LinearScheduleOptions options = {});
@@ -72,19 +74,20 @@ KINDLING_API Schedule linear_schedule(LinearScheduleOptions options = {});
 struct PolynomialScheduleOptions {
   std::optional<std::int64_t> total_iters{};
   double power = 1;
-  static constexpr auto fields = kindling::fields(
-      kindling::field("total_iters", &PolynomialScheduleOptions::total_iters,
-                      {.doc = "steps down to 0; absent: the run", .min = 1}),
-      kindling::field("power", &PolynomialScheduleOptions::power, {.doc = "1 is a straight line", .min = 0}));
+  static constexpr auto fields =
+      kindling::fields(kindling::field("total_iters", &PolynomialScheduleOptions::total_iters,
+                                       {.doc = "steps until 0; absent: the rest of the run", .min = 1}),
+                       kindling::field("power", &PolynomialScheduleOptions::power,
+                                       {.doc = "exponent of the decay; 1: linear", .min = 0}));
 };
 // b·(1 − min(step / total_iters, 1))^power.
 KINDLING_API Schedule polynomial_schedule(PolynomialScheduleOptions options = {});
 
 struct InverseSqrtScheduleOptions {
   std::optional<std::int64_t> timescale{};
-  static constexpr auto fields =
-      kindling::fields(kindling::field("timescale", &InverseSqrtScheduleOptions::timescale,
-                                       {.doc = "steps; absent: those of the warm-up, or 10000", .min = 1}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("timescale", &InverseSqrtScheduleOptions::timescale,
+                      {.doc = "time scale in steps; absent: the warm-up steps, or 10000", .min = 1}));
 };
 // b·sqrt(w / (w + step)), w the timescale: behind a warm-up of w steps, b·sqrt(w / the run's step) (Vaswani
 // et al., 2017; the names and defaults of Hugging Face's get_inverse_sqrt_schedule).

@@ -27,8 +27,8 @@ struct LambOptions {
                        .max_excluded = true}),
       kindling::field("eps", &LambOptions::eps, {.doc = "added to the denominator", .min = 0}),
       kindling::field("weight_decay", &LambOptions::weight_decay,
-                      {.doc = "share of the weights in the update", .min = 0}),
-      kindling::field("maximize", &LambOptions::maximize, {.doc = "climb instead of descend"}));
+                      {.doc = "factor of the weights that is added to the update", .min = 0}),
+      kindling::field("maximize", &LambOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // LAMB (You et al., 2020, algorithm 2, φ the identity): the step of Adam, r = m̂ / (√v̂ + eps) +

@@ -23,17 +23,21 @@ struct LbfgsOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("lr", &LbfgsOptions::lr,
-                      {.doc = "length of a step, of the first try of a search", .min = 0}),
-      kindling::field("max_iter", &LbfgsOptions::max_iter, {.doc = "iterations in a step", .min = 1}),
-      kindling::field("max_eval", &LbfgsOptions::max_eval,
-                      {.doc = "evaluations in a step; absent: 5/4 of max_iter", .min = 1}),
+                      {.doc = "step length, or initial step length of the line search", .min = 0}),
+      kindling::field("max_iter", &LbfgsOptions::max_iter,
+                      {.doc = "largest number of iterations per step", .min = 1}),
+      kindling::field(
+          "max_eval", &LbfgsOptions::max_eval,
+          {.doc = "largest number of loss evaluations per step; absent: 5/4 of max_iter", .min = 1}),
       kindling::field("tolerance_grad", &LbfgsOptions::tolerance_grad,
-                      {.doc = "largest gradient at which a step ends", .min = 0}),
+                      {.doc = "a step ends when no gradient is larger", .min = 0}),
       kindling::field("tolerance_change", &LbfgsOptions::tolerance_change,
-                      {.doc = "change of loss or weights at which it ends", .min = 0}),
-      kindling::field("history_size", &LbfgsOptions::history_size, {.doc = "steps remembered", .min = 1}),
-      kindling::field("line_search_fn", &LbfgsOptions::line_search_fn,
-                      {.doc = "how the length is found; absent: lr", .choices = "strong_wolfe"}));
+                      {.doc = "a step ends when loss and weights change less", .min = 0}),
+      kindling::field("history_size", &LbfgsOptions::history_size,
+                      {.doc = "number of previous steps that are kept", .min = 1}),
+      kindling::field(
+          "line_search_fn", &LbfgsOptions::line_search_fn,
+          {.doc = "line search; absent: none, the step length is lr", .choices = "strong_wolfe"}));
 };
 
 // L-BFGS (Nocedal, 1980) as torch.optim.LBFGS does it after minFunc (Schmidt, 2005), for whole data sets or

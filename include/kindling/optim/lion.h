@@ -19,15 +19,15 @@ struct LionOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("lr", &LionOptions::lr,
-                      {.doc = "learning rate, a third to a tenth of AdamW's", .min = 0}),
+                      {.doc = "learning rate; a third to a tenth of AdamW's is usual", .min = 0}),
       kindling::field("betas", &LionOptions::betas,
-                      {.doc = "share of the running mean in the update, and its decay",
+                      {.doc = "fraction of the running mean in the update, and decay of the running mean",
                        .min = 0,
                        .max = 1,
                        .max_excluded = true}),
       kindling::field("weight_decay", &LionOptions::weight_decay,
                       {.doc = "decay of the weights by lr · weight_decay", .min = 0}),
-      kindling::field("maximize", &LionOptions::maximize, {.doc = "climb instead of descend"}));
+      kindling::field("maximize", &LionOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // Lion (Chen et al., 2023, algorithm 2): p ← p·(1 − lr·weight_decay) − lr·sign(β₁·m + (1−β₁)·g), then

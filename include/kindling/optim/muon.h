@@ -30,17 +30,19 @@ struct MuonOptions {
                       {.doc = "decay of the weights by lr · weight_decay", .min = 0}),
       kindling::field("momentum", &MuonOptions::momentum,
                       {.doc = "decay of the running mean of the gradient", .min = 0, .max = 1}),
-      kindling::field("nesterov", &MuonOptions::nesterov, {.doc = "look ahead"}),
+      kindling::field("nesterov", &MuonOptions::nesterov, {.doc = "use Nesterov momentum"}),
       kindling::field("ns_coefficients", &MuonOptions::ns_coefficients,
-                      {.doc = "the three of the Newton-Schulz polynomial"}),
-      kindling::field("eps", &MuonOptions::eps, {.doc = "least norm to divide by", .min = 0}),
+                      {.doc = "the three coefficients of the Newton-Schulz polynomial"}),
+      kindling::field("eps", &MuonOptions::eps, {.doc = "smallest norm to divide by", .min = 0}),
       kindling::field("ns_steps", &MuonOptions::ns_steps,
                       {.doc = "Newton-Schulz iterations", .min = 0, .max = 99}),
       kindling::field(
           "adjust_lr_fn", &MuonOptions::adjust_lr_fn,
-          {.doc = "how the rate depends on a matrix' shape", .choices = "original|match_rms_adamw"}),
-      kindling::field("adamw_lr", &MuonOptions::adamw_lr,
-                      {.doc = "rate of AdamW for what is no matrix; absent: that is refused", .min = 0}));
+          {.doc = "how the rate depends on the shape of the matrix", .choices = "original|match_rms_adamw"}),
+      kindling::field(
+          "adamw_lr", &MuonOptions::adamw_lr,
+          {.doc = "learning rate of AdamW for parameters that are not matrices; absent: they are refused",
+           .min = 0}));
 };
 
 // Muon (Jordan, 2024; with weight decay and the second adjustment as in Liu et al., 2025, "Muon is

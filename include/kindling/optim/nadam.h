@@ -31,10 +31,10 @@ struct NAdamOptions {
       kindling::field("weight_decay", &NAdamOptions::weight_decay,
                       {.doc = "L2 penalty, added to the gradient; see decoupled_weight_decay", .min = 0}),
       kindling::field("momentum_decay", &NAdamOptions::momentum_decay,
-                      {.doc = "how fast the momentum grows to the first of betas", .min = 0}),
+                      {.doc = "speed at which the momentum grows to the first of betas", .min = 0}),
       kindling::field("decoupled_weight_decay", &NAdamOptions::decoupled_weight_decay,
-                      {.doc = "decay the weights themselves, as AdamW does"}),
-      kindling::field("maximize", &NAdamOptions::maximize, {.doc = "climb instead of descend"}));
+                      {.doc = "decay the weights directly, as AdamW does"}),
+      kindling::field("maximize", &NAdamOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // Adam with Nesterov's momentum (Dozat, 2016, with the schedule of the momentum that PyTorch follows):

@@ -52,10 +52,11 @@ struct GroupPattern {
   std::optional<double> weight_decay{};  // absent: the optimizer's
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("match", &GroupPattern::match, {.doc = "names of parameters: net.0.*, *.bias"}),
+      kindling::field("match", &GroupPattern::match,
+                      {.doc = "pattern of parameter names, such as net.0.* or *.bias"}),
       kindling::field("lr", &GroupPattern::lr, {.doc = "learning rate; absent: the optimizer's", .min = 0}),
       kindling::field("weight_decay", &GroupPattern::weight_decay,
-                      {.doc = "absent: the optimizer's", .min = 0}));
+                      {.doc = "weight decay; absent: the optimizer's", .min = 0}));
 };
 
 // A group for each pattern, behind what no pattern fits; of several that fit, the first counts. `all` is a

@@ -23,23 +23,23 @@ struct PlateauScheduleOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("monitor", &PlateauScheduleOptions::monitor,
-                      {.doc = "the value that is to improve; empty: what the model says"}),
-      kindling::field(
-          "mode", &PlateauScheduleOptions::mode,
-          {.doc = "what of monitor is better; empty: what the model says", .choices = "|min|max"}),
+                      {.doc = "value that should improve; empty: the model's monitor()"}),
+      kindling::field("mode", &PlateauScheduleOptions::mode,
+                      {.doc = "whether smaller or larger values are better; empty: as the model says",
+                       .choices = "|min|max"}),
       kindling::field("factor", &PlateauScheduleOptions::factor,
-                      {.doc = "of each reduction", .min = 0, .max = 1, .max_excluded = true}),
+                      {.doc = "factor of each reduction", .min = 0, .max = 1, .max_excluded = true}),
       kindling::field("patience", &PlateauScheduleOptions::patience,
-                      {.doc = "epochs without an improvement that are borne", .min = 0}),
+                      {.doc = "epochs without improvement before a reduction", .min = 0}),
       kindling::field("threshold", &PlateauScheduleOptions::threshold,
-                      {.doc = "what is an improvement", .min = 0}),
+                      {.doc = "smallest change that counts as an improvement", .min = 0}),
       kindling::field("threshold_mode", &PlateauScheduleOptions::threshold_mode,
-                      {.doc = "threshold as a share of the best, or as it is", .choices = "rel|abs"}),
+                      {.doc = "threshold relative to the best value, or absolute", .choices = "rel|abs"}),
       kindling::field("cooldown", &PlateauScheduleOptions::cooldown,
-                      {.doc = "epochs after a reduction that do not count", .min = 0}),
+                      {.doc = "epochs after a reduction that are not counted", .min = 0}),
       kindling::field("min_lr", &PlateauScheduleOptions::min_lr, {.doc = "smallest learning rate", .min = 0}),
       kindling::field("eps", &PlateauScheduleOptions::eps,
-                      {.doc = "a smaller reduction is left out", .min = 0}));
+                      {.doc = "smaller reductions are skipped", .min = 0}));
 };
 
 // How often a value that is looked at once per epoch has stopped improving, counted as ReduceLROnPlateau

@@ -30,8 +30,8 @@ struct RAdamOptions {
       kindling::field("weight_decay", &RAdamOptions::weight_decay,
                       {.doc = "L2 penalty, added to the gradient; see decoupled_weight_decay", .min = 0}),
       kindling::field("decoupled_weight_decay", &RAdamOptions::decoupled_weight_decay,
-                      {.doc = "decay the weights themselves, as AdamW does"}),
-      kindling::field("maximize", &RAdamOptions::maximize, {.doc = "climb instead of descend"}));
+                      {.doc = "decay the weights directly, as AdamW does"}),
+      kindling::field("maximize", &RAdamOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // Rectified Adam (Liu et al., 2020, algorithm 2): like Adam once the variance of its denominator is bounded

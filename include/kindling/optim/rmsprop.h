@@ -26,11 +26,10 @@ struct RmsPropOptions {
       kindling::field("eps", &RmsPropOptions::eps, {.doc = "added to the denominator", .min = 0}),
       kindling::field("weight_decay", &RmsPropOptions::weight_decay,
                       {.doc = "L2 penalty, added to the gradient", .min = 0}),
-      kindling::field("momentum", &RmsPropOptions::momentum,
-                      {.doc = "share of the last update that goes on", .min = 0}),
+      kindling::field("momentum", &RmsPropOptions::momentum, {.doc = "momentum factor", .min = 0}),
       kindling::field("centered", &RmsPropOptions::centered,
-                      {.doc = "divide by the deviation: take the mean of the gradient off"}),
-      kindling::field("maximize", &RmsPropOptions::maximize, {.doc = "climb instead of descend"}));
+                      {.doc = "divide by the standard deviation of the gradient"}),
+      kindling::field("maximize", &RmsPropOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // RMSprop (Hinton, 2012, lecture 6e), centered as in Graves (2013), with eps outside of the root, as in

@@ -64,7 +64,7 @@ struct WarmupOptions {
       kindling::field("warmup_steps", &WarmupOptions::warmup_steps,
                       {.doc = "steps of linear warm-up before the schedule", .min = 0}),
       kindling::field("warmup_start_factor", &WarmupOptions::warmup_start_factor,
-                      {.doc = "of the learning rate, at the first step", .min = 0, .max = 1}));
+                      {.doc = "factor of the learning rate in the first warm-up step", .min = 0, .max = 1}));
 };
 // Linear from b·warmup_start_factor to b over warmup_steps; then `after`, which counts its steps from there.
 KINDLING_API Schedule with_warmup(Schedule after, WarmupOptions options);

@@ -20,14 +20,14 @@ struct SgdOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("lr", &SgdOptions::lr, {.doc = "learning rate", .min = 0}),
-      kindling::field("momentum", &SgdOptions::momentum,
-                      {.doc = "share of the last update that goes on", .min = 0}),
-      kindling::field("dampening", &SgdOptions::dampening, {.doc = "takes from the gradient's share"}),
+      kindling::field("momentum", &SgdOptions::momentum, {.doc = "momentum factor", .min = 0}),
+      kindling::field("dampening", &SgdOptions::dampening,
+                      {.doc = "reduces the contribution of the gradient to the momentum"}),
       kindling::field("nesterov", &SgdOptions::nesterov,
-                      {.doc = "look ahead; needs momentum and no dampening"}),
+                      {.doc = "use Nesterov momentum; requires momentum without dampening"}),
       kindling::field("weight_decay", &SgdOptions::weight_decay,
                       {.doc = "L2 penalty, added to the gradient", .min = 0}),
-      kindling::field("maximize", &SgdOptions::maximize, {.doc = "climb instead of descend"}));
+      kindling::field("maximize", &SgdOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
 // Stochastic gradient descent, with momentum as in Sutskever et al. (2013) in PyTorch's form, in one fused

@@ -24,17 +24,17 @@ struct BatchSizeFinderOptions {
   double margin = 0.05;  // share of the free memory that the trials have to leave
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("mode", &BatchSizeFinderOptions::mode,
-                      {.doc = "power doubles; binsearch then looks between what fits and what does not",
-                       .choices = "power|binsearch"}),
+      kindling::field(
+          "mode", &BatchSizeFinderOptions::mode,
+          {.doc = "power: double the size; binsearch: then bisect between the sizes that fit and do not fit",
+           .choices = "power|binsearch"}),
       kindling::field("steps_per_trial", &BatchSizeFinderOptions::steps_per_trial,
-                      {.doc = "optimizer steps, and validation batches, with each size", .min = 1}),
-      kindling::field("init_val", &BatchSizeFinderOptions::init_val,
-                      {.doc = "the first size that is tried", .min = 1}),
+                      {.doc = "optimizer steps and validation batches per trial", .min = 1}),
+      kindling::field("init_val", &BatchSizeFinderOptions::init_val, {.doc = "first size to try", .min = 1}),
       kindling::field("max_trials", &BatchSizeFinderOptions::max_trials,
-                      {.doc = "sizes that are tried at most", .min = 1}),
+                      {.doc = "largest number of sizes to try", .min = 1}),
       kindling::field("margin", &BatchSizeFinderOptions::margin,
-                      {.doc = "share of the free memory that the trials have to leave",
+                      {.doc = "fraction of the free memory that a trial must leave free",
                        .min = 0,
                        .max = 1,
                        .max_excluded = true}));

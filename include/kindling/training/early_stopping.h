@@ -24,22 +24,21 @@ struct EarlyStoppingOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("monitor", &EarlyStoppingOptions::monitor,
-                      {.doc = "what has to improve; empty: what the model says"}),
-      kindling::field(
-          "mode", &EarlyStoppingOptions::mode,
-          {.doc = "what of monitor is better; empty: what the model says", .choices = "|min|max"}),
+                      {.doc = "value that should improve; empty: the model's monitor()"}),
+      kindling::field("mode", &EarlyStoppingOptions::mode,
+                      {.doc = "whether smaller or larger values are better; empty: as the model says",
+                       .choices = "|min|max"}),
       kindling::field("min_delta", &EarlyStoppingOptions::min_delta,
-                      {.doc = "an improvement is more than this", .min = 0}),
+                      {.doc = "smallest change that counts as an improvement", .min = 0}),
       kindling::field("patience", &EarlyStoppingOptions::patience,
-                      {.doc = "validations without an improvement until the run ends", .min = 0}),
-      kindling::field("strict", &EarlyStoppingOptions::strict,
-                      {.doc = "it is an error when there is no such value"}),
+                      {.doc = "validations without improvement before the run ends", .min = 0}),
+      kindling::field("strict", &EarlyStoppingOptions::strict, {.doc = "a missing value is an error"}),
       kindling::field("check_finite", &EarlyStoppingOptions::check_finite,
-                      {.doc = "NaN or an infinity ends the run"}),
+                      {.doc = "end the run if the value is NaN or infinite"}),
       kindling::field("stopping_threshold", &EarlyStoppingOptions::stopping_threshold,
-                      {.doc = "a better value than this ends the run"}),
+                      {.doc = "end the run when the value is better than this"}),
       kindling::field("divergence_threshold", &EarlyStoppingOptions::divergence_threshold,
-                      {.doc = "and a worse one than this"}));
+                      {.doc = "end the run when the value is worse than this"}));
 };
 
 // Ends a fit (FitReason::early_stop) when a value of the epoch record has not improved for `patience` epochs

@@ -22,21 +22,22 @@ struct ExponentialMovingAverageOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("decay", &ExponentialMovingAverageOptions::decay,
-                      {.doc = "what the average keeps of itself in an update", .min = 0, .max = 1}),
+                      {.doc = "fraction of the average that an update keeps", .min = 0, .max = 1}),
       kindling::field("update_every_n_steps", &ExponentialMovingAverageOptions::update_every_n_steps,
-                      {.doc = "an update every n steps; 0: not by steps", .min = 0}),
+                      {.doc = "update every n steps; 0: never after steps", .min = 0}),
       kindling::field("update_starting_at_step", &ExponentialMovingAverageOptions::update_starting_at_step,
-                      {.doc = "the first step with an update, from 0", .min = 0}),
-      kindling::field("update_starting_at_epoch", &ExponentialMovingAverageOptions::update_starting_at_epoch,
-                      {.doc = "also updates at epochs' ends, from this epoch on, from 0", .min = 0}),
+                      {.doc = "first step with an update, counted from 0", .min = 0}),
+      kindling::field(
+          "update_starting_at_epoch", &ExponentialMovingAverageOptions::update_starting_at_epoch,
+          {.doc = "also update at the end of each epoch from this one on, counted from 0", .min = 0}),
       kindling::field("use_buffers", &ExponentialMovingAverageOptions::use_buffers,
-                      {.doc = "average running statistics, too"}),
+                      {.doc = "also average floating-point buffers, such as running statistics"}),
       kindling::field("decay_warmup", &ExponentialMovingAverageOptions::decay_warmup,
-                      {.doc = "after n updates the decay is at most (1 + n) / (10 + n)"}),
+                      {.doc = "limit the decay to (1 + n) / (10 + n) after n updates"}),
       kindling::field("evaluate", &ExponentialMovingAverageOptions::evaluate,
-                      {.doc = "validation sees the averages"}),
+                      {.doc = "validate the averaged weights"}),
       kindling::field("apply_at_end", &ExponentialMovingAverageOptions::apply_at_end,
-                      {.doc = "the model has the averages when the fit is over"}));
+                      {.doc = "copy the averages into the model after the fit"}));
 };
 
 // average ← decay · average + (1 - decay) · weights after each optimizer step (Polyak, Juditsky, 1992;

@@ -36,7 +36,7 @@ struct LrFinderOptions {
                       {.doc = "how the rate grows from step to step", .choices = "exponential|linear"}),
       kindling::field(
           "early_stop_threshold", &LrFinderOptions::early_stop_threshold,
-          {.doc = "a smoothed loss above so many times the smallest ends the search; 0: none does",
+          {.doc = "end the search when the smoothed loss exceeds the smallest one by this factor; 0: never",
            .min = 0}));
 };
 

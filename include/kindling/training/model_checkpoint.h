@@ -28,24 +28,24 @@ struct ModelCheckpointOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("every_n_epochs", &ModelCheckpointOptions::every_n_epochs,
-                      {.doc = "a checkpoint every n epochs; 0: not by epochs", .min = 0}),
+                      {.doc = "save every n epochs; 0: never after epochs", .min = 0}),
       kindling::field("every_n_steps", &ModelCheckpointOptions::every_n_steps,
-                      {.doc = "and every n optimizer steps", .min = 1}),
+                      {.doc = "also save every n optimizer steps", .min = 1}),
       kindling::field("every_minutes", &ModelCheckpointOptions::every_minutes,
-                      {.doc = "and when so many minutes have passed", .min = 0, .min_excluded = true}),
+                      {.doc = "also save after this many minutes", .min = 0, .min_excluded = true}),
       kindling::field("keep_last", &ModelCheckpointOptions::keep_last,
-                      {.doc = "the latest checkpoints that stay", .min = 2}),
+                      {.doc = "number of latest checkpoints to keep", .min = 2}),
       kindling::field("keep_best", &ModelCheckpointOptions::keep_best,
-                      {.doc = "the best ones that stay beside them", .min = 0}),
+                      {.doc = "number of best checkpoints to keep in addition", .min = 0}),
       kindling::field("monitor", &ModelCheckpointOptions::monitor,
-                      {.doc = "what tells the best; empty: what the model says"}),
-      kindling::field(
-          "mode", &ModelCheckpointOptions::mode,
-          {.doc = "what of monitor is better; empty: what the model says", .choices = "|min|max"}),
+                      {.doc = "value that decides which is best; empty: the model's monitor()"}),
+      kindling::field("mode", &ModelCheckpointOptions::mode,
+                      {.doc = "whether smaller or larger values are better; empty: as the model says",
+                       .choices = "|min|max"}),
       kindling::field("on_error", &ModelCheckpointOptions::on_error,
-                      {.doc = "what a save that fails does to the run", .choices = "stop|continue"}),
+                      {.doc = "what to do when a save fails", .choices = "stop|continue"}),
       kindling::field("asynchronous", &ModelCheckpointOptions::asynchronous,
-                      {.doc = "write files while the training goes on"}));
+                      {.doc = "write files while training continues"}));
 };
 
 // Saves a training so that it can go on from there as if it had never stopped (FitOptions::resume), and once

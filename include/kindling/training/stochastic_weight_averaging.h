@@ -21,19 +21,20 @@ struct StochasticWeightAveragingOptions {
   bool apply_at_end = true;  // the model has them when the fit is over
 
   static constexpr auto fields = kindling::fields(
-      kindling::field(
-          "swa_lrs", &StochasticWeightAveragingOptions::swa_lrs,
-          {.doc = "the learning rate to end up with, one or one per group", .min = 0, .min_excluded = true}),
+      kindling::field("swa_lrs", &StochasticWeightAveragingOptions::swa_lrs,
+                      {.doc = "final learning rate, one for all parameter groups or one per group; required",
+                       .min = 0,
+                       .min_excluded = true}),
       kindling::field("swa_epoch_start", &StochasticWeightAveragingOptions::swa_epoch_start,
-                      {.doc = "the first epoch, from 1; below 1: a share of max_epochs", .min = 0}),
+                      {.doc = "first epoch, counted from 1; below 1: a fraction of max_epochs", .min = 0}),
       kindling::field("annealing_epochs", &StochasticWeightAveragingOptions::annealing_epochs,
-                      {.doc = "epochs to come to swa_lrs; 0: at once", .min = 0}),
+                      {.doc = "epochs until the rate reaches swa_lrs; 0: at once", .min = 0}),
       kindling::field("annealing_strategy", &StochasticWeightAveragingOptions::annealing_strategy,
-                      {.doc = "how", .choices = "cos|linear"}),
+                      {.doc = "shape of the annealing", .choices = "cos|linear"}),
       kindling::field("evaluate", &StochasticWeightAveragingOptions::evaluate,
-                      {.doc = "validation sees the averages"}),
+                      {.doc = "validate the averaged weights"}),
       kindling::field("apply_at_end", &StochasticWeightAveragingOptions::apply_at_end,
-                      {.doc = "the model has the averages when the fit is over"}));
+                      {.doc = "copy the averages into the model after the fit"}));
 };
 
 // The mean of the weights at the ends of the last epochs, with a learning rate that keeps them moving

@@ -48,7 +48,7 @@ struct TrainerOptions {
   // "bf16-true" convert the model and the floating-point tensors of batches. "16-mixed" scales gradients and
   // skips steps in which they overflow.
   std::string precision = "32-true";
-  // "highest", "high" or "medium": precision of float32 matmuls (docs/guides/steps_and_precision.md); absent:
+  // "highest", "high" or "medium": precision of float32 matmuls (docs/guides/precision.md); absent:
   // LibTorch's setting.
   std::optional<std::string> float32_matmul_precision{};
   // "on": images and convolution weights use LibTorch's channels-last memory format, which changes last bits.

@@ -16,5 +16,6 @@ int devices_command(const CommandContext& context);
 int bench_command(const CommandContext& context);
 int doctor_command(const CommandContext& context);
 int list_command(const CommandContext& context);
+int reference_command(const CommandContext& context);
 
 }  // namespace kindling

@@ -35,7 +35,7 @@ int fit_in_group(FitInputs in) {
 
 int fit_command(const CommandContext& command) {
   StopOnSignal signals;
-  const bool is_to_run = !command.request.check && !command.request.print_config;
+  const bool is_to_run = !command.request.check && command.request.print_config.empty();
   const LaunchPlace place = is_to_run ? launch_environment() : std::nullopt;
   const StartRequest start = request_of_start(place, command.request);
   const CommandContext context{start.request, command.registry, command.argc, command.argv};

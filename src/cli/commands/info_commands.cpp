@@ -4,15 +4,20 @@
 #include <iostream>
 
 #include "cli/commands/commands.h"
+#include "cli/config/references.h"
 #include "cli/run/environment.h"
 #include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
 
+// Prints one kind of names, with a title where all kinds are listed.
 template <class Product>
-void print_names(const Catalog<Product>& catalog) {
+void print_names(const std::string& listed, const char* kind, const Catalog<Product>& catalog) {
+  if (!listed.empty() && listed != kind) return;
+  if (listed.empty()) std::cout << kind << ":\n";
   for (const auto& name : catalog.names()) std::cout << padded(name, 22) << catalog.doc(name) << "\n";
+  if (listed.empty()) std::cout << "\n";
 }
 
 }  // namespace
@@ -24,14 +29,20 @@ int doctor_command(const CommandContext&) {
 }
 
 int list_command(const CommandContext& context) {
-  const std::string& what = context.request.listed;
-  if (what == "models") print_names(context.registry.models);
-  if (what == "metrics") print_names(context.registry.metrics);
-  if (what == "callbacks") print_names(context.registry.callbacks);
-  if (what == "loggers") print_names(context.registry.loggers);
-  if (what == "datasets") print_names(context.registry.data_modules);
-  if (what == "optimizers") print_names(context.registry.optimizers);
-  if (what == "schedules") print_names(context.registry.schedules);
+  const std::string& listed = context.request.listed;
+  print_names(listed, "models", context.registry.models);
+  print_names(listed, "datasets", context.registry.data_modules);
+  print_names(listed, "optimizers", context.registry.optimizers);
+  print_names(listed, "schedules", context.registry.schedules);
+  print_names(listed, "metrics", context.registry.metrics);
+  print_names(listed, "callbacks", context.registry.callbacks);
+  print_names(listed, "loggers", context.registry.loggers);
+  return 0;
+}
+
+int reference_command(const CommandContext& context) {
+  std::cout << (context.request.reference == "commands" ? command_reference()
+                                                        : configuration_reference(context.registry));
   return 0;
 }
 

@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <span>
 #include <string_view>
 
+#include "cli/config/references.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/version.h"
@@ -57,94 +59,106 @@ void add_number(CLI::App& command, const char* name, Number& value, const char* 
 }
 
 void add_config(CLI::App& command, Request& request) {
-  command.add_option("-c,--config", request.configs, "TOML config file; repeatable, later ones win")
+  command
+      .add_option("-c,--config", request.configs,
+                  "TOML config file; can be repeated, later files take precedence")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  command.footer("Any key of the config can be given as table.key=value or --table.key value.");
+  command.footer("Any key of the config can be set as table.key=value or --table.key value.");
 }
 
 void add_run_options(CLI::App& command, Request& request) {
   add_config(command, request);
-  command.add_flag("--print-config", request.print_config, "print the resolved config and stop");
-  command.add_flag("--check", request.check, "check the config and stop");
-  command.add_flag("--quiet", request.quiet, "print errors and results only");
-  command.add_option("--color", request.color)
+  command
+      .add_flag("--print-config", request.print_config,
+                "print the resolved config and exit; --print-config=all adds optional tables as comments")
+      ->check(CLI::IsMember({"true", "all"}).description(""));  // unsaid in the help
+  command.add_flag("--check", request.check, "check the config and exit");
+  command.add_flag("--quiet", request.quiet, "print only errors and results");
+  command.add_option("--color", request.color, "when to use colors (auto)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
-  command.add_option("--progress", request.progress)
+  command.add_option("--progress", request.progress, "how to show progress (auto)")
       ->check(CLI::IsMember({"auto", "bar", "plain", "none"}))
       ->type_name("HOW");
 }
 
 CLI::App& add_measurement(CLI::App& bench, Request& request, const char* name, const char* doc) {
   CLI::App& command = *bench.add_subcommand(name, doc);
-  command.add_flag("--json", request.json, "as JSON, one object per line");
-  command.add_option("--svg", request.bench.svg, "draw a picture, too")->type_name("FILE");
-  add_number(command, "--repeats", request.bench.timing.repeats, "measured repeats of each (5)", 1, 1000);
-  add_number(command, "--threads", request.bench.threads, "threads of operators on the CPU", 1, 1024);
+  command.add_flag("--json", request.json, "print JSON, one object per line");
+  command.add_option("--svg", request.bench.svg, "also write a chart to this SVG file")->type_name("FILE");
+  add_number(command, "--repeats", request.bench.timing.repeats, "repetitions of each measurement (5)", 1,
+             1000);
+  add_number(command, "--threads", request.bench.threads, "CPU threads of operators", 1, 1024);
   return command;
 }
 
 void add_bench(CLI::App& app, Request& request) {
-  CLI::App& bench = *app.add_subcommand("bench", "what devices, transfers and steps cost");
+  CLI::App& bench = *app.add_subcommand("bench", "measure devices, transfers, and training steps");
   bench.require_subcommand(1);
   BenchRequest& options = request.bench;
-  CLI::App& matmul = add_measurement(bench, request, "matmul", "matrix products from small to large");
-  add_number(matmul, "--time-budget", options.matmul.time_budget_s, "for all of it, about (6)", 0.1, 86400,
-             "SECONDS");
-  add_number(matmul, "--max-n", options.matmul.max_n, "the largest matrix (16384)", 16, 1 << 17);
-  add_measurement(bench, request, "log", "1,000 numbers read one at a time, kept and moved once, batched");
-  CLI::App& pair = add_measurement(bench, request, "pair",
-                                   "two products on two devices at once, against in sequence on one");
-  add_number(pair, "--n", options.n, "of the matrices (8192 on cards, 1024 on the CPU)", 1, 1 << 17);
-  CLI::App& transfer = add_measurement(bench, request, "transfer", "one large copy against many small ones");
-  add_number(transfer, "--mib", options.transfer.mebibytes, "MiB in all (64)", 1, 1 << 16);
-  add_number(transfer, "--pieces", options.transfer.pieces, "small copies, a power of two (16384)", 2,
-             1 << 20);
+  CLI::App& matmul =
+      add_measurement(bench, request, "matmul", "measure matrix multiplications of increasing size");
+  add_number(matmul, "--time-budget", options.matmul.time_budget_s, "approximate time for all sizes (6)", 0.1,
+             86400, "SECONDS");
+  add_number(matmul, "--max-n", options.matmul.max_n, "largest matrix size (16384)", 16, 1 << 17);
+  add_measurement(bench, request, "log",
+                  "compare reading 1,000 logged values one at a time, at once, and batched");
+  CLI::App& pair =
+      add_measurement(bench, request, "pair",
+                      "compare two multiplications on two devices at once with one device in sequence");
+  add_number(pair, "--n", options.n, "matrix size (8192 on GPUs, 1024 on the CPU)", 1, 1 << 17);
+  CLI::App& transfer =
+      add_measurement(bench, request, "transfer", "compare one large copy with many small ones");
+  add_number(transfer, "--mib", options.transfer.mebibytes, "total MiB (64)", 1, 1 << 16);
+  add_number(transfer, "--pieces", options.transfer.pieces, "number of small copies, a power of two (16384)",
+             2, 1 << 20);
   CLI::App& step = add_measurement(bench, request, "step",
-                                   "the steps of a config's training, with and without a step graph");
+                                   "measure the training steps of a config, with and without step capture");
   add_config(step, request);
   constexpr double kMostSteps = 1e9;
-  add_number(step, "--steps", options.steps.steps, "measured steps of a repeat (300)", 1, kMostSteps);
-  add_number(step, "--warm-up", options.steps.warm_up_steps, "steps before them (50)", 1, kMostSteps);
+  add_number(step, "--steps", options.steps.steps, "measured steps per repetition (300)", 1, kMostSteps);
+  add_number(step, "--warm-up", options.steps.warm_up_steps, "steps before the measurement (50)", 1,
+             kMostSteps);
 }
 
 void add_conversions(CLI::App& app, Request& request) {
   ConversionRequest& options = request.conversion;
   CLI::App& out = *app.add_subcommand(
-      "export", "write a model's weights to OUT.safetensors or OUT.pt, or the model to OUT.pt2 or OUT.onnx");
+      "export", "export weights to OUT.safetensors or OUT.pt, or the model to OUT.pt2 or OUT.onnx");
   out.add_option("run", options.in,
-                 "a run (its best saved checkpoint), RUN:last, RUN:STEP, a checkpoint or a file of weights; "
-                 "for OUT.onnx also a .pt2")
+                 "a run (its best saved checkpoint), RUN:last, RUN:STEP, a checkpoint, or a weights file; "
+                 "for OUT.onnx also a .pt2 file")
       ->required()
       ->type_name("RUN|CHECKPOINT");
   CLI::Option* optimizer =
       out.add_flag("--optimizer", options.optimizer,
-                   "its optimizer's state instead, for optimizer.load_state_dict in Python");
+                   "export the optimizer state instead, for optimizer.load_state_dict in Python");
   out.add_flag("--train", options.train,
-               "of OUT.pt2: the forward of training mode, to be trained on in Python");
+               "with OUT.pt2: export the forward pass of training mode, to continue training in Python");
   out.add_option(
          "--dynamic", options.dynamic,
-         "of OUT.pt2 and OUT.onnx: a size beside the batch's that may change, by its name and where it "
-         "stands (sequence=0:1,max=1024); repeatable")
+         "with OUT.pt2 and OUT.onnx: a dimension other than the batch that may vary, by name and position "
+         "(sequence=0:1,max=1024); can be repeated")
       ->type_name("NAME=TENSOR:DIM,...")
       ->allow_extra_args(false)
       ->excludes(optimizer);
-  CLI::App& in = *app.add_subcommand("import", "convert Python's weights, .pt or .safetensors");
-  in.add_option("in", options.in, "a state dict that torch.save or safetensors wrote")
+  CLI::App& in = *app.add_subcommand("import", "convert weights from Python, .pt or .safetensors");
+  in.add_option("in", options.in, "state dict written by torch.save or safetensors")
       ->required()
       ->type_name("IN");
-  in.add_option("--key", options.key, "the entry of a dict that is the state dict")->type_name("NAME");
+  in.add_option("--key", options.key, "dict entry that contains the state dict")->type_name("NAME");
   for (CLI::App* command : {&out, &in}) {
     command
         ->add_option("out", options.out,
-                     command == &out ? "by its ending: .safetensors, .pt or .pt2"
-                                     : "by its ending: .safetensors or .pt")
+                     command == &out
+                         ? "output file; the extension selects the format: .safetensors, .pt, .pt2, or .onnx"
+                         : "output file; the extension selects the format: .safetensors or .pt")
         ->required()
         ->type_name("OUT");
     command
         ->add_option("--map", options.map,
-                     "rename what begins with FROM; repeatable, the first that fits counts")
+                     "rename tensors that begin with FROM; can be repeated, the first match applies")
         ->type_name("FROM=TO")
         ->allow_extra_args(false);
   }
@@ -152,47 +166,54 @@ void add_conversions(CLI::App& app, Request& request) {
 
 void add_diff(CLI::App& app, Request& request) {
   CLI::App& diff =
-      *app.add_subcommand("diff", "the first step and the first tensor in which two runs differ");
+      *app.add_subcommand("diff", "find the first step and the first tensor in which two runs differ");
   DiffRequest& options = request.diff;
   for (auto [name, path] : {std::pair{"a", &options.a}, std::pair{"b", &options.b}})
-    diff.add_option(name, *path, "a run's folder, a checkpoint or a file of weights")
+    diff.add_option(name, *path, "a run directory, a checkpoint, or a weights file")
         ->required()
         ->type_name("RUN|FILE");
   constexpr double kLargest = std::numeric_limits<double>::max();
   add_number(diff, "--rtol", options.tolerance.relative, "relative difference that counts as equal (0)", 0,
-             kLargest, "SHARE");
+             kLargest, "FRACTION");
   add_number(diff, "--atol", options.tolerance.absolute, "absolute difference that counts as equal (0)", 0,
              kLargest, "NUMBER");
-  diff.footer("Exit code 0: equal, 1: they differ, 2: they cannot be compared.");
+  diff.footer("Exit code 0: equal, 1: different, 2: cannot be compared.");
 }
 
 void add_commands(CLI::App& app, Request& request) {
   CLI::App& fit = *app.add_subcommand("fit", "train a model");
   add_run_options(fit, request);
-  fit.add_option("--resume", request.resume, "go on with a run, from its latest checkpoint or from this one")
+  fit.add_option("--resume", request.resume,
+                 "resume a run from its latest checkpoint, or from a given checkpoint")
       ->type_name("RUN|FILE");
   fit.add_flag("--allow-config-change", request.allow_config_change,
-               "resume with a config that may change the run's numbers");
+               "resume even if the config changes the results of the run");
   for (const auto& [name, doc] : {std::pair{"validate", "evaluate a model on the validation data"},
                                   std::pair{"test", "evaluate a model on the test data"},
-                                  std::pair{"predict", "print a model's outputs as CSV"}}) {
+                                  std::pair{"predict", "print the outputs of a model as CSV"}}) {
     CLI::App* command = app.add_subcommand(name, doc);
     add_run_options(*command, request);
     command
         ->add_option("--weights", request.weights,
-                     "weights of a file, or of a run: its best saved checkpoint, or RUN:last or RUN:STEP")
+                     "weights file (.safetensors or .pt), or a run: RUN (its best saved checkpoint), "
+                     "RUN:last, RUN:STEP")
         ->type_name("RUN|FILE");
   }
   add_conversions(app, request);
   add_diff(app, request);
-  app.add_subcommand("devices", "the cards and the CPU")->add_flag("--json", request.json, "as JSON");
+  app.add_subcommand("devices", "show GPUs and CPU")->add_flag("--json", request.json, "print JSON");
   add_bench(app, request);
-  app.add_subcommand("doctor", "versions, build, devices, threads, paths: for a bug report");
-  app.add_subcommand("list", "what a config can name")
-      ->add_option("what", request.listed)
+  app.add_subcommand("doctor", "print versions, build, devices, threads, and paths for a bug report");
+  app.add_subcommand("list", "list the names that a config can use")
+      ->add_option("what", request.listed, "the kind of names; without it, all kinds")
+      ->check(
+          CLI::IsMember({"models", "datasets", "optimizers", "schedules", "metrics", "callbacks", "loggers"}))
+      ->type_name("KIND");
+  app.add_subcommand("reference", "print the configuration or command reference as Markdown")
+      ->add_option("page", request.reference, "the reference to print")
       ->required()
-      ->check(CLI::IsMember(
-          {"models", "datasets", "optimizers", "schedules", "metrics", "callbacks", "loggers"}));
+      ->check(CLI::IsMember({"configuration", "commands"}))
+      ->type_name("PAGE");
 }
 
 // A wrong word where a subcommand is wanted, said with the nearest one.
@@ -211,7 +232,82 @@ void check_subcommand(const CLI::App& app, std::span<const std::string> words) {
                      .remedy = close.empty() ? "" : "did you mean '" + close + "'?"});
 }
 
+// An option as the reference shows it.
+struct OptionText {
+  std::string usage, doc;  // "--color WHEN", "when to use colors (auto); one of auto, always, never"
+};
+
+std::string with_space_after_commas(std::string text) {
+  for (std::size_t at = 0; (at = text.find(',', at)) != std::string::npos;) text.insert(++at, " ");
+  return text;
+}
+
+// The parser appends the checks of an option to its type: "N:INT in [1 - 1000]", "WHEN:{auto,always,never}".
+OptionText text_of(const CLI::Option& option) {
+  std::string type = option.get_type_name(), choices;
+  for (const std::string_view check : {":{", ":INT in [", ":UINT in [", ":FLOAT in ["}) {
+    const std::size_t at = type.find(check);
+    if (at == std::string::npos) continue;
+    if (check == ":{") choices = type.substr(at + 2, type.rfind('}') - at - 2);
+    type.erase(at);
+  }
+  OptionText text{.usage = type, .doc = option.get_description()};
+  if (!option.get_positional())
+    text.usage = with_space_after_commas(option.get_name(false, true)) + (type.empty() ? "" : " " + type);
+  if (!choices.empty()) text.doc += "; one of " + with_space_after_commas(choices);
+  return text;
+}
+
+// The pipe that separates the columns of a Markdown table.
+std::string with_escaped_pipes(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
+std::string sentence_of(std::string text) {
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text.ends_with('.') ? text : text + ".";
+}
+
+// The sections of a command and of the commands below it.
+void add_command_reference(std::string& page, const CLI::App& command, const std::string& name) {
+  std::string words, rows;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_name() == "--help") continue;
+    const OptionText text = text_of(*option);
+    if (option->get_positional())
+      words += option->get_required() ? " " + text.usage : " [" + text.usage + "]";
+    rows += "| `" + with_escaped_pipes(text.usage) + "` | " + with_escaped_pipes(text.doc) + " |\n";
+  }
+  const auto below = command.get_subcommands([](const CLI::App*) { return true; });
+  page += "\n## `" + name + "`\n\n" + sentence_of(command.get_description()) + "\n\n```text\n" + name +
+          (below.empty() ? "" : " COMMAND") + " [OPTIONS]" + words + "\n```\n";
+  if (!rows.empty()) page += "\n| option | meaning |\n|---|---|\n" + rows;
+  if (!command.get_footer().empty()) page += "\n" + command.get_footer() + "\n";
+  for (const CLI::App* each : below) add_command_reference(page, *each, name + " " + each->get_name());
+}
+
+constexpr std::string_view kReferenceIntroduction = R"(# Command reference
+
+This page lists the commands of the program and their options. It is generated from the program by
+`kindling reference commands`. `kindling --help` and `kindling COMMAND --help` print the same descriptions.
+A program of your own that calls `kindling::run_program` has the same commands.
+
+`kindling --version` prints the version. The keys of a config are in the
+[configuration reference](configuration.md).
+)";
+
 }  // namespace
+
+std::string command_reference() {
+  Request unused;
+  CLI::App app;
+  add_commands(app, unused);
+  std::string page(kReferenceIntroduction);
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    add_command_reference(page, *command, "kindling " + command->get_name());
+  return page;
+}
 
 ParsedCommandLine parse_command_line(int argc, char** argv) {
   ParsedCommandLine parsed;

@@ -40,17 +40,19 @@ struct DiffRequest {
 
 // What was asked for on the command line.
 struct Request {
-  std::string command{};  // fit, validate, test, predict, export, import, diff, devices, bench, doctor, list
+  // fit, validate, test, predict, export, import, diff, devices, bench, doctor, list, reference
+  std::string command{};
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
   std::string weights{};                 // of --weights: RUN, RUN:best, RUN:last, RUN:STEP or a file
   std::filesystem::path resume{};        // of fit --resume: a run's folder or one of its checkpoints
   bool allow_config_change = false;
-  std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers
+  std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers; empty: all
+  std::string reference{};  // configuration, commands
   std::string color = "auto";
   std::string progress = "auto";
   bool quiet = false;
-  bool print_config = false;
+  std::string print_config{};  // "true", or "all" with the optional tables; empty: not requested
   bool check = false;
   bool json = false;
   BenchRequest bench{};

@@ -36,6 +36,8 @@ class RunConfig {
 
   // The resolved config as TOML.
   std::string text() const { return print_config(tables_); }
+  // The same, followed by every table that this config does not have, commented out.
+  std::string text_with_optional_tables(const Registry& registry) const;
   // The same key by key: "trainer.max_epochs" and "3". An option without a value is left out.
   std::map<std::string, std::string> values() const;
   // The policy of an option by its key; undecided for a key that this config does not have.

@@ -17,9 +17,11 @@ struct RunOptions {
   std::string name{};
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("seed", &RunOptions::seed, {.doc = "of weights, shuffling and dropout", .min = 0}),
-      kindling::field("name", &RunOptions::name,
-                      {.doc = "of the run's folder; default: stem of the last config file"}));
+      kindling::field("seed", &RunOptions::seed,
+                      {.doc = "seed of weights, shuffling, and dropout", .min = 0}),
+      kindling::field(
+          "name", &RunOptions::name,
+          {.doc = "name of the run directory; default: the last config file without its extension"}));
 };
 
 // [model], beside the model's own options.
@@ -31,24 +33,25 @@ struct ModelOptions {
   std::vector<std::string> metrics{};
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("name", &ModelOptions::name, {.doc = "see `kindling list models`"}),
+      kindling::field("name", &ModelOptions::name, {.doc = "name of the model; see `kindling list models`"}),
       kindling::field("init_weights", &ModelOptions::init_weights,
                       {.doc = "weights to start from: a file (.safetensors or .pt) or a run"}),
-      kindling::field("init_key", &ModelOptions::init_key,
-                      {.doc = "entry of the .pt that holds them, such as model; empty: it is all of it"}),
-      kindling::field("freeze", &ModelOptions::freeze,
-                      {.doc = "names of parameters that stay as they are: net.0.*"}),
       kindling::field(
-          "metrics", &ModelOptions::metrics,
-          {.doc = "beside the model's own; see `kindling list metrics`; options in [metrics.NAME]"}));
+          "init_key", &ModelOptions::init_key,
+          {.doc = "entry of the .pt file that holds the weights, such as model; empty: the whole file"}),
+      kindling::field("freeze", &ModelOptions::freeze,
+                      {.doc = "patterns of parameter names that are not trained, such as net.0.*"}),
+      kindling::field("metrics", &ModelOptions::metrics,
+                      {.doc = "metrics in addition to the model's own; see `kindling list metrics`; options "
+                              "in [metrics.NAME]"}));
 };
 
 // A name that chooses what else a table may hold.
 struct NameOption {
   std::string name{};
 
-  static constexpr auto fields =
-      kindling::fields(kindling::field("name", &NameOption::name, {.doc = "see `kindling list`"}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("name", &NameOption::name, {.doc = "one of the names of `kindling list`"}));
 };
 
 // [optimizer], beside the optimizer's own options.
@@ -58,9 +61,10 @@ struct OptimizerStartOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("init_state", &OptimizerStartOptions::init_state,
-                      {.doc = "state of Python's optimizer to start from, a .pt"}),
-      kindling::field("init_key", &OptimizerStartOptions::init_key,
-                      {.doc = "entry of the .pt that holds it, such as optimizer; empty: it is all of it"}));
+                      {.doc = "state of a PyTorch optimizer to start from, a .pt file"}),
+      kindling::field(
+          "init_key", &OptimizerStartOptions::init_key,
+          {.doc = "entry of the .pt file that holds the state, such as optimizer; empty: the whole file"}));
 };
 
 // [schedule], beside the schedule's own options and the warm-up.
@@ -68,10 +72,11 @@ struct ScheduleOptions {
   std::string name = "constant";
   std::string interval = "step";
 
-  static constexpr auto fields = kindling::fields(
-      kindling::field("name", &ScheduleOptions::name, {.doc = "see `kindling list schedules`"}),
-      kindling::field("interval", &ScheduleOptions::interval,
-                      {.doc = "what the schedule counts", .choices = "step|epoch"}));
+  static constexpr auto fields =
+      kindling::fields(kindling::field("name", &ScheduleOptions::name,
+                                       {.doc = "name of the schedule; see `kindling list schedules`"}),
+                       kindling::field("interval", &ScheduleOptions::interval,
+                                       {.doc = "unit that the schedule counts", .choices = "step|epoch"}));
 };
 
 // [checkpoint], beside what a ModelCheckpoint can do.
@@ -80,8 +85,7 @@ struct ResumeOptions {
 
   static constexpr auto fields = kindling::fields(kindling::field(
       "resume", &ResumeOptions::resume,
-      {.doc = "last: with the newest run of this name; best: from its best checkpoint; or a run's "
-              "folder or checkpoint"}));
+      {.doc = "run or checkpoint to resume; last: the newest run of this name; best: its best checkpoint"}));
 };
 
 // [distributed], beside what a group of processes knows.
@@ -90,7 +94,7 @@ struct RestartOptions {
 
   static constexpr auto fields = kindling::fields(kindling::field(
       "max_restarts", &RestartOptions::max_restarts,
-      {.doc = "how often num_processes starts all processes anew when one is lost", .min = 0}));
+      {.doc = "maximum number of restarts after a lost process, with num_processes", .min = 0}));
 };
 
 // [lr_finder], beside how it searches.
@@ -99,7 +103,7 @@ struct LrFinderUse {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("update_attr", &LrFinderUse::update_attr,
-                      {.doc = "optimizer.lr becomes what is found; false: a picture alone"}));
+                      {.doc = "set optimizer.lr to the suggestion; false: only write the plot"}));
 };
 
 // [run]: the folder.
@@ -110,12 +114,13 @@ struct RunFolderOptions {
   bool compact_memory = false;
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("dir", &RunFolderOptions::dir, {.doc = "folder of all runs, from the current folder"}),
+      kindling::field("dir", &RunFolderOptions::dir,
+                      {.doc = "directory of all runs, relative to the current directory"}),
       kindling::field("jsonl", &RunFolderOptions::jsonl, {.doc = "write metrics.jsonl"}),
       kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}),
       kindling::field(
           "compact_memory", &RunFolderOptions::compact_memory,
-          {.doc = "give large blocks of host memory back at once: more fits, slower on the CPU"}));
+          {.doc = "return large blocks of host memory at once: less memory, but slower on the CPU"}));
 };
 
 // [run]: what is set for the whole process.
@@ -125,10 +130,10 @@ struct ProcessOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("fast_mkl", &ProcessOptions::fast_mkl,
-                      {.doc = "MKL's fast kernels on CPUs that are not Intel's; auto: where there is AVX2",
+                      {.doc = "use MKL's fast kernels on non-Intel CPUs; auto: if they have AVX2",
                        .choices = "auto|on|off"}),
       kindling::field("flush_denormal", &ProcessOptions::flush_denormal,
-                      {.doc = "numbers below 1e-38 count as 0 on the CPU, which is slow with them"}));
+                      {.doc = "treat numbers below 1e-38 as 0 on the CPU, which is slow with them"}));
 };
 
 }  // namespace kindling

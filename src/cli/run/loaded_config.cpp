@@ -22,8 +22,10 @@ LoadedConfig load_config(const Request& request, const Registry& registry) {
   loaded.description = files.empty() ? "no file" : joined(files, ", ", name_of);
   if (count > 0)
     loaded.description += " + " + std::to_string(count) + (count == 1 ? " override" : " overrides");
-  loaded.is_query = request.check || request.print_config;
-  if (request.print_config)
+  loaded.is_query = request.check || !request.print_config.empty();
+  if (request.print_config == "all")
+    std::cout << loaded.config->text_with_optional_tables(registry);
+  else if (!request.print_config.empty())
     std::cout << loaded.config->text();
   else if (request.check)
     std::cout << loaded.description << ": no errors, nothing was run\n";

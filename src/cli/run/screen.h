@@ -34,6 +34,7 @@ class Screen : public Callback {
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
   void save_state(StateDict& state) const override;
   void load_state(const StateDict& state) override;
+  std::string type_name() const override { return "Screen"; }
 
   // Prints the last line, once everything is saved. `best_saved` is added to it, unless it is empty.
   void show_end(const FitResult& result, const std::string& best_saved) const;

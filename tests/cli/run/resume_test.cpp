@@ -69,6 +69,15 @@ TEST_F(ResumedRun, FinishedOneChangesNothing) {
   }
 }
 
+// Names that the compiler makes would tie checkpoints to the names of private classes.
+TEST_F(ResumedRun, HasCheckpointsWithStableNamesOfCallbacks) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  std::vector<std::string> types;
+  for (const auto& [name, text] : load_checkpoint(newest("runs")).metadata)
+    if (name.starts_with("callback_type.")) types.push_back(text);
+  EXPECT_EQ(types, std::vector<std::string>{"Screen"});
+}
+
 TEST_F(ResumedRun, TrainsOnWithMoreEpochs) {
   const std::vector<std::string> constant{"schedule.name=constant", "trainer.max_epochs=5"};
   ASSERT_EQ(fit("alone", constant).exit_code, 0);

@@ -116,7 +116,7 @@ TEST(Onnx, RefusesMoreThanProtobufHolds) {
 
 // Every name in the list of the page, and no other.
 TEST(Onnx, ThePageNamesItsOperators) {
-  const std::string page = read_file(std::string(KINDLING_TESTS) + "/../docs/guides/export.md", 1 << 20);
+  const std::string page = read_file(std::string(KINDLING_TESTS) + "/../docs/guides/onnx.md", 1 << 20);
   const std::size_t begin = page.find("<!-- operators of ONNX -->"), end = page.find("<!-- end", begin);
   ASSERT_NE(end, std::string::npos);
   std::vector<std::string> named;

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "kindling/cli/registry.h"
+
+namespace kindling {
+
+// Both return a page of Markdown. docs/reference/ has those of the shipped program; a program with names of
+// its own can print its own by `PROGRAM reference configuration`.
+
+// Lists every key of a config, table by table, and the options of everything that the registry knows.
+std::string configuration_reference(const Registry& registry);
+
+// Lists every command and its options.
+std::string command_reference();
+
+}  // namespace kindling
