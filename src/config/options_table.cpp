@@ -17,7 +17,7 @@ std::string in_backticks(const std::string& text) { return "`" + text + "`"; }
 std::string markdown_cell(const std::string& text) {
   std::string escaped;
   for (const char character : one_line(text)) {
-    if (character == '|' || character == '*' || character == '<') escaped += '\\';
+    if (character == '|' || character == '*') escaped += '\\';
     escaped += character;
   }
   return escaped;

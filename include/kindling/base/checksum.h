@@ -10,7 +10,7 @@
 
 namespace kindling {
 
-// XXH3 with 64 bits (github.com/Cyan4973/xxHash): finds damage, is no protection against intent.
+// XXH3 with 64 bits (github.com/Cyan4973/xxHash). Detects damage, does not protect against tampering.
 class KINDLING_API Checksum {
  public:
   Checksum();
@@ -21,7 +21,7 @@ class KINDLING_API Checksum {
   void update(const void* bytes, std::size_t size);
   void update(std::string_view bytes) { update(bytes.data(), bytes.size()); }
   std::uint64_t value() const;  // of all bytes so far
-  std::string hex() const;      // the same, 16 digits in lower case
+  std::string hex() const;      // the same as 16 lower-case hex digits
 
  private:
   struct State;

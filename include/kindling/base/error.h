@@ -7,18 +7,18 @@
 
 namespace kindling {
 
-// What every error says: where it was, what was found, what was wanted, what to do about it.
-// Empty parts are left out of the text; one that is complete in itself, such as several findings at once, is
-// given as `found`.
+// The parts of every error message: location, what was found, what was expected, a hint. Empty parts are
+// omitted from the text. A message that is complete by itself, such as a list of several errors, goes into
+// `found`.
 struct ErrorParts {
   std::string place{};   // file, file:line:column, byte offset, option, call
   std::string found{};   // what is wrong, a clause: "the file ends after 12 of 16 header bytes"
-  std::string wanted{};  // what would have been right: "a multiple of 8"
-  std::string remedy{};  // what the reader can do: "copy the file again"
+  std::string wanted{};  // what was expected: "a multiple of 8"
+  std::string remedy{};  // a hint on what to do: "copy the file again"
 };
 
-// Base of all errors of Kindling. what() is one line: "place: found; wanted …; remedy".
-// A user's stop, divergence and signals are no errors: they are FitResult::status.
+// Base of all errors of Kindling. what() is one line with these parts. A stop requested by
+// the user, divergence and signals are not errors: see FitResult::status.
 class KINDLING_API Error : public std::runtime_error {
  public:
   explicit Error(ErrorParts parts);
@@ -30,35 +30,35 @@ class KINDLING_API Error : public std::runtime_error {
   ErrorParts parts_;
 };
 
-// A config file, a command line or options that cannot be used (exit code 2 of the program).
+// A config file, command line or options that cannot be used (exit code 2 of the program).
 class KINDLING_API ConfigError : public Error {
  public:
   using Error::Error;
   ~ConfigError() override;
 };
 
-// Data that is missing or broken (exit code 3).
+// Data that is missing or corrupt (exit code 3).
 class KINDLING_API DataError : public Error {
  public:
   using Error::Error;
   ~DataError() override;
 };
 
-// A file of weights or of a run's state that is missing, broken or does not fit the model.
+// A file of weights or of a run's state that is missing, corrupt or does not match the model.
 class KINDLING_API CheckpointError : public Error {
  public:
   using Error::Error;
   ~CheckpointError() override;
 };
 
-// A device that does not exist, is not usable, or tensors on different devices.
+// A device that does not exist or cannot be used, or tensors on different devices.
 class KINDLING_API DeviceError : public Error {
  public:
   using Error::Error;
   ~DeviceError() override;
 };
 
-// Processes that train together and do not agree, or one that the others have lost.
+// Ranks of a data-parallel run that disagree, or a lost rank.
 class KINDLING_API DistributedError : public Error {
  public:
   using Error::Error;

@@ -1,4 +1,4 @@
 #pragma once
 
-// Marks what the shared library shows; everything else stays hidden (-fvisibility=hidden).
+// Marks the symbols that the shared library exports; all others stay hidden (-fvisibility=hidden).
 #define KINDLING_API __attribute__((visibility("default")))

@@ -8,10 +8,10 @@
 // Text of single JSON values, for writers that need no document.
 namespace kindling {
 
-// number_text, with null for what JSON has no number for (NaN, infinities).
+// Returns number_text, or null for values that JSON cannot represent (NaN, infinities).
 KINDLING_API std::string json_number(double value);
 
-// `text` in quotes, escaped. Bytes beyond ASCII pass through as they are.
+// Returns `text` in quotes, escaped. Bytes beyond ASCII are not changed.
 KINDLING_API std::string json_string(std::string_view text);
 
 }  // namespace kindling

@@ -4,7 +4,7 @@
 
 namespace kindling {
 
-// "0.1.0": of the library that is loaded.
+// Returns the version of the loaded library: "0.1.0".
 KINDLING_API const char* version() noexcept;
 
 }  // namespace kindling

@@ -7,10 +7,10 @@
 
 #include "kindling/base/export.h"
 
-// Curves as a picture for a browser and as characters for a terminal.
+// Draws curves as an SVG plot for a browser and as characters for a terminal.
 namespace kindling {
 
-enum class AxisScale { linear, log };  // log: base 10; values <= 0 are left out
+enum class AxisScale { linear, log };  // log: base 10; values <= 0 are skipped
 
 // Points joined in their order. A NaN, an infinity and, on a log axis, a value <= 0 break the line.
 struct Curve {
@@ -18,24 +18,24 @@ struct Curve {
   std::vector<double> x{}, y{};  // of equal length
 };
 
-// What to draw, in what frame.
+// A plot: curves, labels and axes.
 struct Chart {
   std::string title{}, xlabel{}, ylabel{};              // UTF-8; empty: not shown
-  std::optional<std::array<double, 2>> xlim{}, ylim{};  // {low, high}; absent: what the curves need
+  std::optional<std::array<double, 2>> xlim{}, ylim{};  // {low, high}; absent: fitted to the curves
   AxisScale xscale = AxisScale::linear, yscale = AxisScale::linear;
   std::vector<Curve> curves{};
 };
 
-// Both throw Error for a curve whose x and y differ in length and for limits that are not finite, not in
-// order or, on a log axis, not above 0. A chart without a point to show has its axes all the same.
+// Both throw Error for a curve whose x and y differ in length, and for limits that are not finite, not in
+// order or, on a log axis, not above 0. A chart without points still has its axes.
 
-// A whole SVG file, ended by a newline: white background, axes with round ticks, a legend below; no script,
-// no style sheet, nothing to load.
+// Returns a complete SVG file that ends with a newline: white background, axes with round ticks, a legend
+// below; no script, no style sheet, no external resources.
 KINDLING_API std::string to_svg(const Chart& chart);
 
-// Lines ended by newlines, none wider than `columns` (at least 24; less is taken as 24) as long as the labels
-// fit, drawn in braille dots on `rows` lines (at least 4) with axes and labels around them. Curves differ by
-// their dashes: whole, dashed, dotted, dash-dotted, and again. No escape sequences.
+// Returns lines that end with newlines, drawn in braille dots on `rows` lines (at least 4) with axes and
+// labels around them. No line is wider than `columns` (at least 24; less counts as 24) if the labels fit.
+// Curves differ by their dashes: solid, dashed, dotted, dash-dotted, and again. No escape sequences.
 KINDLING_API std::string to_text(const Chart& chart, int columns = 72, int rows = 16);
 
 }  // namespace kindling

@@ -11,59 +11,60 @@
 
 namespace kindling {
 
-// What the header of a checkpoint tells of it.
+// The contents of a checkpoint's header.
 struct CheckpointInfo {
   std::filesystem::path path;
-  std::string run_id;                     // of the training that has saved it
+  std::string run_id;                     // of the run that saved it
   std::int64_t global_step = 0;           // optimizer steps done
   std::int64_t epoch = 0;                 // epochs finished
-  std::string monitor{};                  // name of the value that tells how good it is; empty: none is known
+  std::string monitor{};                  // name of the value that measures quality; empty: unknown
   std::optional<double> monitored_value;  // absent or not finite: never the best
   // Whether larger values are better; absent in checkpoints without a monitor and of earlier versions.
   std::optional<bool> higher_is_better{};
 };
 
-// The checkpoints of a folder, step-00000120.safetensors, the latest step first. Files of other names are
-// none. Only headers are read and checked; a file that is damaged or no checkpoint is left out and told to
-// the app log as a warning. Throws CheckpointError when the folder cannot be read, and for a checkpoint of a
-// newer version of Kindling: to go on from an older one would be to lose steps in silence.
+// Returns the checkpoints of a directory, step-00000120.safetensors, latest step first. Files with other
+// names are not checkpoints. Reads and checks headers only; damaged files and files that are not checkpoints
+// are skipped with a warning. Throws CheckpointError if the directory cannot be read, and for a checkpoint of
+// a newer version of Kindling, because resuming from an older one would silently lose steps.
 KINDLING_API std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& folder);
 
-// The latest checkpoint of the folder whose every checksum holds; a broken one is told to the app log as a
-// warning and the one before is tried. Nothing when there is none. Throws as list_checkpoints() does.
+// Returns the latest checkpoint of the directory whose checksums all match. Skips a corrupt one with a
+// warning and tries the one before. Returns nothing if there is none. Throws as list_checkpoints() does.
 KINDLING_API std::optional<CheckpointInfo> newest_valid_checkpoint(const std::filesystem::path& folder);
-// The best of those that hold, by their monitored values; of equal ones the earliest. Only values of the
-// monitor that the latest of them has are compared.
+// Returns the best of the valid checkpoints by their monitored values; the earliest among equals. Compares
+// only values of the monitor that the latest of them has.
 KINDLING_API std::optional<CheckpointInfo> best_valid_checkpoint(const std::filesystem::path& folder,
                                                                  bool higher_is_better);
-// The same, by the mode ("min" or "max") that the latest checkpoint with a monitor was saved with. Nothing
-// when none of them says.
+// The same, with the mode ("min" or "max") of the latest checkpoint with a monitor. Returns nothing if no
+// checkpoint has one.
 KINDLING_API std::optional<CheckpointInfo> best_valid_checkpoint(const std::filesystem::path& folder);
 
-// Which checkpoints of a run stay.
+// Which checkpoints of a run to keep.
 struct CheckpointRetention {
-  std::int64_t keep_last = 2;  // the latest ones, at least 2: one may be broken
-  std::int64_t keep_best = 1;  // and the best ones of all, as best_valid_checkpoint() compares them
+  std::int64_t keep_last = 2;  // the latest ones, at least 2: one may be corrupt
+  std::int64_t keep_best = 1;  // and the best ones overall, as best_valid_checkpoint() compares them
   bool higher_is_better = false;
 };
 
-// A folder that one training writes its checkpoints to. Used by one thread at a time.
+// The directory of a run's checkpoints. Used by one thread at a time.
 class KINDLING_API CheckpointFolder {
  public:
-  // Makes the folder where there is none; its parent must exist. Throws CheckpointError when it cannot be
-  // made or written (tried with a file) or when another training holds it, ConfigError for a retention out of
-  // range. Removes what a killed process has left half-written in it.
+  // Creates the directory if it does not exist; its parent must exist. Throws CheckpointError if it cannot be
+  // created or written (tested with a file) or if another run has locked it, and ConfigError for a retention
+  // out of range. Removes incomplete files that a killed process has left in it.
   CheckpointFolder(std::filesystem::path folder, CheckpointRetention retention);
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::filesystem::path file_of(std::int64_t global_step) const;
 
-  // Deletes those checkpoints of this run that need not stay; call it once a new one is durable. Files of
-  // other runs and other names, and damaged ones, are never touched. Throws CheckpointError, as all here.
+  // Deletes the checkpoints of this run that need not be kept; call it once a new one is durable. Files of
+  // other runs, files with other names, and damaged ones are never touched. Throws CheckpointError, as do all
+  // functions here.
   void prune(const std::string& run_id) const;
-  // A training goes on from this step: checkpoints of the run that are later, which it will not come by
-  // again, are renamed to NAME.set_aside (.set_aside.2 …), which nothing here reads or deletes. So are files
-  // that are later by their name and whose header is damaged, as nobody can tell whose they were.
+  // Called when a run resumes from this step. Renames the run's later checkpoints, which the resumed run may
+  // not reach again, to NAME.set_aside (.set_aside.2 …), which nothing here reads or deletes. Files that are
+  // later by name and have a damaged header are renamed too, because it is unknown which run they belong to.
   void set_aside_after(const std::string& run_id, std::int64_t global_step) const;
 
  private:

@@ -20,13 +20,13 @@
 
 namespace kindling {
 
-// What a config file can name. Filled explicitly:
+// The components that a config file can name. Fill it explicitly:
 //
 //   Registry registry;
 //   register_builtin(registry);
-//   registry.model<MyMlp, MyMlpOptions>("my_mlp", "an MLP of my own");
+//   registry.model<MyMlp, MyMlpOptions>("my_mlp", "a custom MLP");
 //
-// A name can be taken once per kind (ConfigError). A type without options of its own is made without them.
+// Throws ConfigError if a name is registered twice per kind. Types without options are default-constructed.
 class Registry {
  public:
   using DataFactory = std::function<std::shared_ptr<DataModule>(const DataOptions&)>;
@@ -37,7 +37,7 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  // T(Options): `[model]` with `name`.
+  // Registers T(Options) for `[model]` with `name`.
   template <class T, class Options = NoOptions>
   void model(std::string name, std::string doc = "") {
     static_assert(std::derived_from<T, Module> && can_make<T, Options>,
@@ -46,7 +46,7 @@ class Registry {
     models.add(std::move(name), std::move(doc), Options{}, &made<T, Options>);
   }
 
-  // T(Options): in the list `model.metrics`, with these options.
+  // Registers T(Options) for the list `model.metrics`, with these options.
   template <class T, class Options = NoOptions>
   void metric(std::string name, std::string doc = "", Options options = {}) {
     static_assert(std::derived_from<T, Metric> && can_make<T, Options>,
@@ -55,7 +55,7 @@ class Registry {
     metrics.add(std::move(name), std::move(doc), std::move(options), &made<T, Options>);
   }
 
-  // T(Options): a table `[callbacks.NAME]`.
+  // Registers T(Options) for a table `[callbacks.NAME]`.
   template <class T, class Options = NoOptions>
   void callback(std::string name, std::string doc = "") {
     static_assert(std::derived_from<T, Callback> && can_make<T, Options>,
@@ -64,7 +64,7 @@ class Registry {
     callbacks.add(std::move(name), std::move(doc), Options{}, &made<T, Options>);
   }
 
-  // T(Options, std::filesystem::path), the path of the run's folder: a table `[loggers.NAME]`.
+  // Registers T(Options, run_directory), a std::filesystem::path, for a table `[loggers.NAME]`.
   template <class T, class Options = NoOptions>
   void logger(std::string name, std::string doc = "") {
     static_assert(std::derived_from<T, Logger> && can_make<T, Options, std::filesystem::path>,
@@ -75,7 +75,7 @@ class Registry {
     });
   }
 
-  // T(Options, DataOptions): `[data]` with `name`.
+  // Registers T(Options, DataOptions) for `[data]` with `name`.
   template <class T, class Options = NoOptions>
   void data(std::string name, std::string doc = "") {
     static_assert(std::derived_from<T, DataModule> && can_make<T, Options, DataOptions>,
@@ -86,7 +86,7 @@ class Registry {
     });
   }
 
-  // T(ParameterGroups, Options): `[optimizer]` with `name`.
+  // Registers T(ParameterGroups, Options) for `[optimizer]` with `name`.
   template <class T, class Options>
   void optimizer(std::string name, std::string doc = "") {
     static_assert(
@@ -99,7 +99,7 @@ class Registry {
     });
   }
 
-  // make(Options) → Schedule: `[schedule]` with `name`.
+  // Registers make(Options) → Schedule for `[schedule]` with `name`.
   template <class Options, class Made>
   void schedule(std::string name, std::string doc, Made (*make)(Options)) {
     static_assert(std::convertible_to<Made, Schedule>,
@@ -111,7 +111,7 @@ class Registry {
     });
   }
 
-  // make(parts, Options) → Schedule: one that is made of others, `[[schedule.parts]]` with `name`.
+  // Registers make(parts, Options) → Schedule, made of others, for `[[schedule.parts]]` with `name`.
   template <class Options>
   void schedule(std::string name, std::string doc, Schedule (*make)(std::vector<Schedule>, Options)) {
     schedules.add(std::move(name), std::move(doc), Options{}, [make](const Options& options) {

@@ -14,23 +14,23 @@
 
 namespace kindling {
 
-// One product whose options are not yet decided. Copies share the options.
+// One product whose options are not set yet. Copies share the options.
 template <class Product>
 struct Maker {
   std::function<OptionSet()> options;  // to be read into; they live as long as the maker or a copy of it
-  std::function<Product()> make;       // from the options as they are
+  std::function<Product()> make;       // uses the current options
 };
 
-// The products that a config can name ("mlp", "lenet"), each with its options. `Product` is what is made:
-// std::shared_ptr<Module>, a function. Filled explicitly, before use; reading it from several threads is
-// fine.
+// The products that a config can name ("mlp", "lenet"), each with its options. `Product` is the type to
+// create: std::shared_ptr<Module>, a function. Register all products before use; several threads may then
+// read the catalog.
 template <class Product>
 class Catalog {
  public:
-  // `kind` is what messages call a product: "model".
+  // `kind` is the word for a product in messages: "model".
   explicit Catalog(std::string kind) : kind_(std::move(kind)) {}
 
-  // factory(options) makes the product. Throws ConfigError when the name is taken.
+  // Registers a product; factory(options) creates it. Throws ConfigError if the name is taken.
   template <class Options, class Factory>
   void add(std::string name, std::string doc, Options defaults, Factory factory) {
     require_fields<Options>();
@@ -45,14 +45,14 @@ class Catalog {
 
   bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
 
-  // In alphabetical order.
+  // Returns the names in alphabetical order.
   std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const auto& [name, entry] : entries_) all.push_back(name);
     return all;
   }
 
-  // Both throw ConfigError, with the nearest name and all names, when there is no such product.
+  // Both throw ConfigError, with the nearest name and all names, if there is no such product.
   const std::string& doc(std::string_view name) const { return at(name).doc; }
   Maker<Product> maker(std::string_view name) const { return at(name).new_maker(); }
 

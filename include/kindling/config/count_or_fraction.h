@@ -8,7 +8,7 @@
 
 namespace kindling {
 
-// Some of the batches of an epoch: a fraction of them (0.25) or a number (100). In code and in a config the
+// Some of the batches of an epoch: a fraction (0.25) or a number (100) of them. In code and in a config the
 // decimal point decides: 1.0 is all of them, 1 is one.
 class KINDLING_API CountOrFraction {
  public:
@@ -17,7 +17,7 @@ class KINDLING_API CountOrFraction {
   template <std::integral Count>
   CountOrFraction(Count count) : value_(static_cast<std::int64_t>(count)) {}
 
-  // Returns how many of `num_batches` are meant; a fraction is at least one.
+  // Returns the number of batches out of `num_batches`; a fraction gives at least one.
   std::int64_t of(std::int64_t num_batches) const;
   bool is_fraction() const noexcept { return std::holds_alternative<double>(value_); }
   [[deprecated("use is_fraction()")]] bool is_share() const noexcept { return is_fraction(); }

@@ -2,8 +2,8 @@
 
 namespace kindling {
 
-// How a run treats an option besides reading it. TrainerOptions decides all three for each of its options, and
-// a test fails for one that has not decided; other option structs may leave them undecided.
+// How a run treats an option besides reading it. TrainerOptions decides all three for each of its options,
+// and a test fails for undecided ones; other option structs may leave them undecided.
 struct OptionPolicy {
   // may_change: `kindling fit --resume` accepts another value; everything else needs --allow-config-change.
   enum class OnResume { undecided, fixed, may_change } on_resume = OnResume::undecided;

@@ -19,7 +19,7 @@
 
 namespace kindling {
 
-// What a field list says about one option besides its name and its member.
+// The properties of one option in a field list, besides its name and its member.
 struct FieldNotes {
   const char* doc = "";  // one clause, no full stop: "widths of the hidden layers"
   // Range of a number, or of each number of an array; the bounds themselves are allowed unless excluded.
@@ -32,7 +32,7 @@ struct FieldNotes {
   OptionPolicy policy{};          // of a trainer's options
 };
 
-// Where an option's value lies, and so which types an option may have.
+// A pointer to an option's value; its alternatives are the types that an option may have.
 using OptionPointer =
     std::variant<bool*, std::int64_t*, double*, CountOrFraction*, std::string*, std::filesystem::path*,
                  std::vector<std::int64_t>*, std::vector<double>*, std::vector<std::string>*,
@@ -44,7 +44,7 @@ using OptionPointer =
 template <class Value>
 concept OptionValue = std::constructible_from<OptionPointer, Value*>;
 
-// One option: a member and what to tell of it.
+// One option: a member and its properties.
 template <class Struct, class Value>
 struct Field {
   const char* name;
@@ -52,7 +52,7 @@ struct Field {
   FieldNotes notes;
 };
 
-// A Field, its types deduced.
+// Returns a Field with deduced types.
 template <class Struct, class Value>
 constexpr Field<Struct, Value> field(const char* name, Value Struct::*member, FieldNotes notes = {}) {
   static_assert(
@@ -70,8 +70,8 @@ constexpr Field<Struct, Value> field(const char* name, Value Struct::*member, Fi
 //         kindling::field("hidden", &MlpOptions::hidden, {.doc = "widths of the hidden layers", .min = 1}));
 //   };
 //
-// It drives reading, checks and printing, and is written once per struct. A long one may be the `list` of
-// another struct: using Fields = MlpFields.
+// Reading, checking and printing use it; write it once per struct. A long one may be the `list` of another
+// struct: using Fields = MlpFields.
 template <class... Fields>
 constexpr std::tuple<Fields...> fields(Fields... list) {
   return {list...};
@@ -82,7 +82,7 @@ concept OptionStruct = requires {
   std::tuple_size<std::remove_cvref_t<decltype(Options::fields)>>::value;
 } || requires { std::tuple_size<std::remove_cvref_t<decltype(Options::Fields::list)>>::value; };
 
-// Refuses at compile time what is no option struct, in a sentence.
+// Fails at compile time, with a readable message, if `Options` is not an option struct.
 template <class Options>
 constexpr void require_fields() {
   static_assert(OptionStruct<Options>,
@@ -98,7 +98,7 @@ constexpr const auto& fields_of() {
   else return Options::Fields::list;
 }
 
-// For whatever has no options.
+// For products without options.
 struct NoOptions {
   static constexpr auto fields = kindling::fields();
 };
@@ -110,8 +110,8 @@ struct OptionRef {
   OptionPointer value;
 };
 
-// The options of one table of the config, of one object or of several. Holds pointers into the objects:
-// they must outlive it and stay where they are.
+// The options of one table of the config, of one object or of several. Holds pointers into the objects: they
+// must outlive it and must not move.
 class KINDLING_API OptionSet {
  public:
   OptionSet() = default;
@@ -127,7 +127,7 @@ class KINDLING_API OptionSet {
     return set;
   }
 
-  // Both throw ConfigError when a name is already in the set.
+  // Both throw ConfigError if a name is already in the set.
   void add(OptionRef option);
   void append(const OptionSet& other);
 
@@ -137,13 +137,13 @@ class KINDLING_API OptionSet {
   std::vector<OptionRef> refs_;
 };
 
-// The checks of the config for options set in code. Throws ConfigError for the first option out of its range,
-// outside its choices or not finite. `place` is what the options belong to: "Trainer".
+// Checks options that were set in code as the config does. Throws ConfigError for the first option out of its
+// range, outside its choices or not finite. `place` names the owner of the options in messages: "Trainer".
 KINDLING_API void validate(const OptionSet& options, std::string_view place);
 
 template <class Options>
 void validate(const Options& options, std::string_view place) {
-  Options copy = options;  // an OptionSet points to objects it may change
+  Options copy = options;  // an OptionSet points to mutable objects
   validate(OptionSet::of(copy), place);
 }
 

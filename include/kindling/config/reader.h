@@ -13,10 +13,10 @@
 
 namespace kindling {
 
-// Moves a document's values into options and collects everything that is wrong with it. Nothing throws
-// before finish(): an option whose value is wrong keeps its default until then.
-// The document must outlive the reader. Paths are dotted: "trainer", "model.name", "" for the top level;
-// "optimizer.groups[0]" is the first table of an array of tables.
+// Moves a document's values into options and collects all errors. Nothing throws before finish(): an option
+// with a wrong value keeps its default until then. The document must outlive the reader. Paths are dotted:
+// "trainer", "model.name", "" for the top level; "optimizer.groups[0]" is the first table of an array of
+// tables.
 class KINDLING_API ConfigReader {
  public:
   explicit ConfigReader(const ConfigDocument& document);
@@ -24,34 +24,35 @@ class KINDLING_API ConfigReader {
   ConfigReader(const ConfigReader&) = delete;
   ConfigReader& operator=(const ConfigReader&) = delete;
 
-  // Reads the keys of one table that `options` names; absent keys, or an absent table, keep the defaults.
-  // Several sets may read from one table. A relative value of type std::filesystem::path is resolved against
-  // the folder of the file it was written in, or the current one for an override; what shall count from the
-  // current folder in any case is a std::string.
+  // Reads the keys of one table that `options` names; for absent keys, or an absent table, the defaults
+  // remain. Several sets may read from one table. A relative std::filesystem::path is resolved against the
+  // directory of its config file, or the current directory for an override. Use a std::string for paths that
+  // are always relative to the current directory.
   void read(std::string_view table, const OptionSet& options);
 
-  // Whether the key or table is there. A table asked for is a known one, its keys are not yet read.
+  // True if the key or table exists. A table that was asked for counts as known; its keys are still unread.
   bool has(std::string_view path) const;
 
-  // How many tables the array at `path` has, `[[path]]` in TOML; 0 when it is absent or something else (which
-  // is then an error of finish()). Its tables are known ones, their keys are not yet read.
+  // Returns how many tables the array at `path` has, `[[path]]` in TOML; 0 if it is absent or something else
+  // (which finish() then reports). Its tables count as known; their keys are still unread.
   std::size_t num_tables(std::string_view path);
 
-  // The string at `path`; empty when absent or not a string (which is then an error of finish()).
+  // Returns the string at `path`; nothing if absent or not a string (which finish() then reports).
   std::optional<std::string> read_name(std::string_view path);
 
-  // Adds a finding of the caller at the place of `path` (of its table, where it is absent). With `candidates`
-  // the message ends with the nearest of them to the string at `path`, or with all of them.
+  // Adds an error of the caller at the location of `path` (or of its table, if absent). With `candidates` the
+  // message ends with the nearest of them to the string at `path`, or with all of them.
   void error(std::string_view path, const std::string& text, std::span<const std::string> candidates = {});
 
-  // Takes a key, or a table with all in it, as read: for when an error before leaves nobody to read it.
+  // Marks a key, or a table with all its keys, as read: for tables that an earlier error leaves without a
+  // reader.
   void skip(std::string_view path);
 
-  // So far, unread keys aside.
+  // The errors so far, not counting unread keys.
   std::size_t num_errors() const noexcept;
 
-  // Every key or table that nobody has read is an error now. Throws one ConfigError with all errors in the
-  // order of files and lines; returns when there is none.
+  // Reports every unread key and table as an error. Throws one ConfigError with all errors in the order of
+  // files and lines, if there are any.
   void finish();
 
  private:

@@ -9,15 +9,15 @@
 
 namespace kindling {
 
-// Samples one by one, and a function that makes a batch of them: what Python calls collate_fn. For samples of
-// different shapes, which no stacking fits: the function pads them (Sequence::padded), or packs them as it
-// likes. Each tensor of the batch has the samples along dimension 0.
+// Samples one by one, and a function that combines them into a batch, like Python's collate_fn. For samples
+// of different shapes, which cannot be stacked: the function pads them (Sequence::padded) or packs them in
+// its own format. Each tensor of the batch has the samples along dimension 0.
 class KINDLING_API CollatedDataset : public Dataset {
  public:
   using Sample = std::function<Batch(std::int64_t index)>;
   using Collate = std::function<Batch(const std::vector<Batch>& samples)>;
 
-  // Throws DataError for a size below 0 or a function that is empty.
+  // Throws DataError for a negative size and for an empty function.
   CollatedDataset(std::int64_t size, Sample sample, Collate collate);
 
   std::int64_t size() const override { return size_; }

@@ -20,25 +20,25 @@ class ResidentTensors;
 struct DataLoaderOptions {
   std::int64_t batch_size = 64;
   bool shuffle = false;
-  bool drop_last = false;  // leave out a last batch that is not full
+  bool drop_last = false;  // skip a last batch that is not full
   std::int64_t seed = 0;   // the order of epoch e (from 0) is randperm(n) of a generator seeded with seed + e
-  // Whether a fit on a card keeps all samples in the card's memory; the batches are the same ones. "auto":
-  // tensors (TensorDataset) that take at most a quarter of what is free there; "on": or the fit is refused.
+  // Whether a fit on a GPU keeps all samples in the GPU's memory; the batches are the same. "auto": tensors
+  // (TensorDataset) that take at most a quarter of the free memory; "on": always, or the fit fails.
   std::string resident = "auto";
 };
 
-// Makes batches of a data set: one indexed copy per tensor and batch into a buffer that is used again when
-// nobody else holds it any more. Without shuffling, on the CPU, batches of tensors in memory are views into
-// the data (cut once): do not write into them.
+// Makes batches of a data set: one indexed copy per tensor and batch, into a buffer that is reused once no
+// one else holds it. Without shuffling, on the CPU, batches of in-memory tensors are views of the data,
+// created once: do not write to them.
 //
 //   for (const Batch& batch : loader) …                    one epoch; each loop is the next epoch
-//   loader.start_epoch(e); while (loader.next(batch)) …    the same with the epoch chosen
+//   loader.start_epoch(e); while (loader.next(batch)) …    the same with a chosen epoch
 //
-// The loader must outlive the loop: `for (… : *data.train_dataloader())` keeps nobody else's loader alive.
-// Used from one thread.
+// The loader must outlive the loop: `for (… : *data.train_dataloader())` does not keep the loader alive. Used
+// from one thread.
 class KINDLING_API DataLoader {
  public:
-  // Throws DataError for an empty set, a batch_size below 1 or an option that is no such word.
+  // Throws DataError for an empty set, a batch_size below 1 and an unknown value of `resident`.
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
@@ -48,14 +48,14 @@ class KINDLING_API DataLoader {
   const Dataset& dataset() const noexcept { return *dataset_; }
   const DataLoaderOptions& options() const noexcept { return options_; }
 
-  // A place in the data. Any number of them may be at work on a loader, which must outlive them.
+  // A position in the data. Any number of cursors may use a loader, which must outlive them.
   class KINDLING_API Cursor {
    public:
     explicit Cursor(DataLoader& loader);
 
-    // Where the batches will go. For a card they are gathered in pinned memory, so that their copies need no
-    // wait; a buffer is written again only after the card has read it (an event on its current stream tells,
-    // asked and never waited for).
+    // Sets the device that the batches are for. For a GPU they are gathered in pinned memory, so that their
+    // copies need no wait. A buffer is written again only after the GPU has read it (checked by polling an
+    // event on its current stream).
     void stage_for(Device device);
     // Copies the samples to the device of stage_for() if `resident` allows it, and gathers batches there
     // until an operator writes to the data set's tensors. The copy is freed with the last cursor that uses
@@ -63,20 +63,20 @@ class KINDLING_API DataLoader {
     void cache_on_device();
     [[deprecated("use cache_on_device()")]] void keep_samples_there() { cache_on_device(); }
     // Takes the samples rank, rank + size, rank + 2·size, … of each epoch's order, each of them once; with
-    // drop_last as many as all ranks have. All ranks have equally many batches: one that has no sample left
-    // for its last batch gets its first batch again, which counts nothing (Batch::num_valid()). Holds from
-    // the next seek() on.
+    // drop_last, as many as every rank has. All ranks have equally many batches: a rank without a sample for
+    // its last batch repeats its first batch, which does not count (Batch::num_valid()). Applies from the
+    // next seek() on.
     void shard(std::int64_t rank, std::int64_t size);
-    // Instead of the loader's batch_size. Holds from the next seek() on.
+    // Replaces the loader's batch_size. Applies from the next seek() on.
     void take_batches_of(std::int64_t batch_size) { batch_size_ = batch_size; }
-    // The samples come in their order, however the loader shuffles. Holds from the next seek() on.
+    // Ignores the loader's shuffling: samples come in order. Applies from the next seek() on.
     void keep_order() noexcept { keeps_order_ = true; }
-    // The next batch is number `batch` of an epoch.
+    // Moves to batch number `batch` of an epoch, which next() then returns.
     void seek(std::int64_t epoch, std::int64_t batch = 0);
-    // The next batch of the epoch; false after the last one (then `batch` is left alone). Throws DataError
-    // for a data set that gives another number of samples than it was asked for.
+    // Gets the next batch of the epoch. Returns false after the last one (`batch` is then unchanged). Throws
+    // DataError for a data set that returns a wrong number of samples.
     bool next(Batch& batch);
-    // The numbers of the samples in the latest batch: int64 [samples] on the CPU.
+    // Returns the indices of the samples in the latest batch: int64 [samples] on the CPU.
     at::Tensor indices() const;
     std::int64_t num_batches() const noexcept;
 
@@ -98,11 +98,11 @@ class KINDLING_API DataLoader {
     bool keeps_order_ = false;
     at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek()
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
-    at::Tensor device_order_;                          // where these are; undefined until it is asked for
+    at::Tensor device_order_;                          // order_ on the device; undefined until it is needed
     std::int64_t batch_index_ = 0;
   };
 
-  // Those of the loader's own cursor.
+  // These use the loader's own cursor.
   void stage_for(Device device) { cursor_.stage_for(device); }
   void cache_on_device() { cursor_.cache_on_device(); }
   [[deprecated("use cache_on_device()")]] void keep_samples_there() { cache_on_device(); }
@@ -117,7 +117,7 @@ class KINDLING_API DataLoader {
     explicit Iterator(Cursor cursor) : cursor_(std::move(cursor)) { ++*this; }
     const Batch& operator*() const { return batch_; }
     Iterator& operator++() {
-      batch_.clear();  // gives the buffer back before the next one is asked for
+      batch_.clear();  // releases the buffer before the next batch is requested
       is_at_end_ = !cursor_.next(batch_);
       return *this;
     }
@@ -132,7 +132,7 @@ class KINDLING_API DataLoader {
   Iterator begin();
   std::default_sentinel_t end() const noexcept { return {}; }
 
-  // The epoch that the next loop begins.
+  // The epoch of the next loop.
   std::int64_t next_epoch() const noexcept { return next_epoch_; }
   void set_next_epoch(std::int64_t epoch) noexcept { next_epoch_ = epoch; }
 
@@ -144,9 +144,9 @@ class KINDLING_API DataLoader {
 
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;
-  std::vector<Batch> views_;  // of every batch, when the set has views
+  std::vector<Batch> views_;  // of every batch, if the set has views
   std::vector<std::unique_ptr<Buffer>> buffers_;
-  std::weak_ptr<const ResidentTensors> resident_;  // what its cursors share
+  std::weak_ptr<const ResidentTensors> resident_;  // shared by its cursors
   Cursor cursor_;
   std::int64_t next_epoch_ = 0;
 };

@@ -16,15 +16,15 @@
 
 namespace kindling {
 
-// What every data module can be told. A range holds the first index and the one after the last.
+// The options of every data module. A range holds the first index and the one after the last.
 struct DataOptions {
   std::int64_t batch_size = 64;
-  bool shuffle = true;  // the training samples, anew in every epoch
+  bool shuffle = true;  // reshuffle the training samples in every epoch
   bool drop_last = false;
   std::optional<std::array<std::int64_t, 2>> train{};  // range of the training samples; absent: all
   std::optional<std::array<std::int64_t, 2>>
-      val{};                      // range of the validation samples; absent: the set's own split
-  std::int64_t seed = 0;          // of the shuffling; a program takes the run's seed
+      val{};              // range of the validation samples; absent: the default split of the data set
+  std::int64_t seed = 0;  // of the shuffling; the program sets it to the run's seed
   std::string resident = "auto";  // see DataLoaderOptions
 
   static constexpr auto fields = kindling::fields(
@@ -45,14 +45,14 @@ struct DataOptions {
                        .policy = {.on_resume = OptionPolicy::OnResume::may_change}}));
 };
 
-// Data and how to make batches of it.
+// Data and the loaders that make batches of it.
 class KINDLING_API DataModule {
  public:
   explicit DataModule(DataOptions options = {});
   virtual ~DataModule();
 
-  // Opens and checks files before the loaders are asked for. prepare() calls it, once for this object (again
-  // only after it has thrown), and is what trainers call. Throws DataError.
+  // Opens and checks files before the loaders are requested. Trainers call prepare(), which calls it once per
+  // object (again only if it has thrown). Throws DataError.
   virtual void prepare_data() {}
   void prepare();
 
@@ -61,23 +61,23 @@ class KINDLING_API DataModule {
   virtual std::shared_ptr<DataLoader> test_dataloader() { return val_dataloader(); }
   virtual std::shared_ptr<DataLoader> predict_dataloader() { return test_dataloader(); }
 
-  // Applied to every batch after it has come to the device, such as uint8 → float. Must not read a tensor on
-  // the host. Override the first for what depends on the stage, such as augmentation in training; trainers
-  // call it, and by default it calls the second, which is for what every batch needs.
+  // Transforms every batch after it has been moved to the device, such as uint8 → float. Must not read a
+  // tensor on the host. Trainers call the first function; override it if the transform depends on the stage,
+  // such as augmentation in training. By default it calls the second, for transforms of every batch.
   virtual Batch on_after_batch_transfer(Batch batch, [[maybe_unused]] Stage stage) {
     return on_after_batch_transfer(std::move(batch));
   }
   virtual Batch on_after_batch_transfer(Batch batch) { return batch; }
 
-  // A loader over tensors ([n, …] each, CPU): shuffled for training, in order otherwise. The data module
-  // keeps the latest of each kind, and the next one goes on with its epochs: a loop over
+  // Returns a loader of tensors ([n, …] each, CPU): shuffled for training, in order otherwise. The data
+  // module keeps the latest loader of each kind, and a new one continues its epochs: a loop over
   // `*train_dataloader()` is safe and has another order in every epoch.
   std::shared_ptr<DataLoader> get_tensorloader(std::vector<at::Tensor> tensors, bool train) const;
 
   const DataOptions& options() const noexcept { return options_; }
 
  protected:
-  // The loaders of a pair of sets in memory, by the ranges of the options; `val` may be empty (no
+  // Return the loaders of two in-memory sets, with the ranges of the options; `val` may be empty (no
   // validation).
   std::shared_ptr<DataLoader> train_loader_of(const std::vector<at::Tensor>& train);
   std::shared_ptr<DataLoader> val_loader_of(const std::vector<at::Tensor>& val);

@@ -10,30 +10,30 @@
 
 namespace kindling {
 
-// Samples that can be asked for by number. Derive from it for data that does not fit into tensors in memory.
+// Samples that are accessed by index. Derive from it for data that does not fit into tensors in memory.
 class KINDLING_API Dataset {
  public:
   virtual ~Dataset();
 
   virtual std::int64_t size() const = 0;
 
-  // Fills `batch` with the samples `indices` (int64, [batch], on the CPU) in their order. `batch` is empty or
-  // one that this set filled before and that nobody else holds: its memory may be written again (resize and
-  // write, or replace its tensors).
+  // Fills `batch` with the samples `indices` (int64, [batch], on the CPU) in their order. `batch` is either
+  // empty or a batch that this set filled before and that no one else holds: its memory may be reused (resize
+  // and write, or replace its tensors).
   virtual void gather(const at::Tensor& indices, Batch& batch) const = 0;
 
-  // Whether slice() gives views of tensors that the set holds. Then batches in order, on the CPU, are cut
-  // once and kept; otherwise every batch is gathered when its turn comes.
+  // True if slice() returns views of tensors that the set holds. Batches in order, on the CPU, are then
+  // created once and kept; otherwise every batch is gathered when it is requested.
   virtual bool has_views() const { return false; }
-  // The samples begin…end-1 in file order. The default gathers them.
+  // Returns the samples begin…end-1 in file order. The default gathers them.
   virtual Batch slice(std::int64_t begin, std::int64_t end) const;
 };
 
 // Tensors in host memory, each with the samples along dimension 0: {images, labels} and the like.
 class KINDLING_API TensorDataset : public Dataset {
  public:
-  // Throws DataError when there is no tensor, one has rank 0 or another number of samples, or one is not on
-  // the CPU.
+  // Throws DataError if there are no tensors, or if a tensor has rank 0, another number of samples, or is not
+  // on the CPU.
   explicit TensorDataset(std::vector<at::Tensor> tensors);
 
   std::int64_t size() const override;

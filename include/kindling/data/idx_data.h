@@ -10,7 +10,7 @@
 namespace kindling {
 
 struct IdxOptions {
-  std::filesystem::path images{};  // IDX file, .gz or not
+  std::filesystem::path images{};  // IDX file, plain or .gz
   std::filesystem::path labels{};
   std::optional<std::array<double, 2>> normalize{};  // mean, standard deviation, after division by 255
 
@@ -21,8 +21,8 @@ struct IdxOptions {
                       {.doc = "[mean, std], applied after division by 255"}));
 };
 
-// Any pair of IDX files. DataOptions::train and DataOptions::val are ranges of its samples; without `val`
-// there is no validation.
+// Data from any two IDX files of images and labels. DataOptions::train and DataOptions::val are ranges of its
+// samples; without `val` there is no validation.
 class KINDLING_API IdxData : public ImageData {
  public:
   explicit IdxData(IdxOptions options, DataOptions data_options = {});
@@ -36,7 +36,7 @@ class KINDLING_API IdxData : public ImageData {
 };
 
 struct MnistOptions {
-  // Folder of the four files; absent: the set's name below $KINDLING_DATA or the user's cache folder.
+  // Directory of the four files; absent: the set's name below $KINDLING_DATA or the user's cache directory.
   std::optional<std::filesystem::path> root{};
   std::optional<std::array<double, 2>> normalize{};
 
@@ -49,7 +49,7 @@ struct MnistOptions {
 };
 
 // The four files train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
-// t10k-labels-idx1-ubyte, each with or without .gz, in one folder: 60,000 images for training, 10,000 for
+// t10k-labels-idx1-ubyte, each with or without .gz, in one directory: 60,000 images for training, 10,000 for
 // validation, [batch, 1, 28, 28].
 class KINDLING_API Mnist : public ImageData {
  public:
@@ -57,7 +57,7 @@ class KINDLING_API Mnist : public ImageData {
   void prepare_data() override;
 
  protected:
-  // `name` is the folder's name below the data directory, `source` where the files can be had.
+  // `name` is the directory's name below the data directory, `source` says where to get the files.
   Mnist(MnistOptions options, DataOptions data_options, const std::string& name, std::string source);
   Split load() override;
 
@@ -68,7 +68,7 @@ class KINDLING_API Mnist : public ImageData {
   std::string source_;
 };
 
-// The same four files with pictures of clothes (Xiao, Rasul, Vollgraf, 2017).
+// The same four files with images of clothes (Xiao, Rasul, Vollgraf, 2017).
 class KINDLING_API FashionMnist : public Mnist {
  public:
   explicit FashionMnist(MnistOptions options, DataOptions data_options = {});

@@ -10,7 +10,7 @@
 
 namespace kindling {
 
-// Images and their classes, as they lie in files.
+// Images and their classes, as stored in files.
 struct LabelledImages {
   at::Tensor images;  // uint8 [n, channels, height, width]
   at::Tensor labels;  // uint8 or int64 [n]
@@ -22,7 +22,7 @@ struct ImageScale {
   std::optional<std::array<double, 2>> normalize{};  // mean, standard deviation
 };
 
-// Base of the sets of labelled grey images. They stay uint8 until they are on the device, where a batch
+// Base of data sets of labelled grey images. They stay uint8 until they are on the device, where a batch
 // becomes {float [batch, 1, height, width], int64 [batch]}.
 class KINDLING_API ImageData : public DataModule {
  public:
@@ -34,7 +34,7 @@ class KINDLING_API ImageData : public DataModule {
   Batch on_after_batch_transfer(Batch batch) override;
 
  protected:
-  // Reads the images on first use; `val` without images: no validation split of its own.
+  // Reads the images on first use; `val` without images: no default validation split.
   struct Split {
     LabelledImages train, val;
   };
@@ -42,7 +42,7 @@ class KINDLING_API ImageData : public DataModule {
 
  private:
   const Split& split();
-  // The range `val` of a set without a split of its own counts in the training samples.
+  // Without a default split, the range `val` counts in the training samples.
   const LabelledImages& validation_images();
 
   ImageScale scale_;

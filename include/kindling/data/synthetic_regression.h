@@ -29,7 +29,8 @@ struct SyntheticRegressionOptions {
                                        {.doc = "seed of the samples", .min = 0}));
 };
 
-// The textbook's y = Xw + b + noise with X ~ N(0, 1): batches {float [batch, len(w)], float [batch, 1]}.
+// The synthetic data of Dive into Deep Learning, y = Xw + b + noise with X ~ N(0, 1): batches {float [batch,
+// len(w)], float [batch, 1]}.
 class KINDLING_API SyntheticRegression : public DataModule {
  public:
   explicit SyntheticRegression(SyntheticRegressionOptions options = {}, DataOptions data_options = {});

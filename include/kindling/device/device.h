@@ -10,27 +10,27 @@
 
 namespace kindling {
 
-// LibTorch's own: a type and an index.
+// LibTorch's device: a type and an index.
 using Device = c10::Device;
 
-// The CPU: all cores, all memory.
+// Returns the CPU: all cores, all memory.
 KINDLING_API Device cpu();
 
-// The index-th card, on whichever accelerator this LibTorch knows (`cuda` when it knows none). gpu() equals
-// gpu(0). Naming a card that does not exist is no error until it is used. Throws DeviceError for a negative
-// index.
+// Returns the index-th GPU of the accelerator that this LibTorch supports (`cuda` if it supports none). gpu()
+// equals gpu(0). Naming a GPU that does not exist is not an error until it is used. Throws DeviceError for a
+// negative index.
 KINDLING_API Device gpu(std::int64_t index = 0);
 
-// How many cards can be used now; 0 without a driver, never an exception.
+// Returns how many GPUs can be used now; 0 without a driver. Never throws.
 KINDLING_API std::int64_t num_gpus() noexcept;
 
-// gpu(index) if it exists, else cpu(). Throws DeviceError for a negative index.
+// Returns gpu(index) if it exists, else cpu(). Throws DeviceError for a negative index.
 KINDLING_API Device try_gpu(std::int64_t index = 0);
 
-// Every card, or {cpu()} when there is none.
+// Returns every GPU, or {cpu()} if there are none.
 KINDLING_API std::vector<Device> try_all_gpus();
 
-// The first min(wanted, num_gpus()) cards; all of them for wanted = -1; empty when there are none.
+// Returns the first min(wanted, num_gpus()) GPUs; all of them for wanted = -1; empty if there are none.
 // Throws DeviceError for wanted < -1.
 KINDLING_API std::vector<Device> first_gpus(std::int64_t wanted);
 

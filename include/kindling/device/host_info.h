@@ -7,7 +7,7 @@
 
 namespace kindling {
 
-// The CPU device: what the machine has. Empty or 0 where it cannot be told.
+// The CPU of the machine. Values that are not available are empty or 0.
 struct HostInfo {
   std::string cpu_model{};
   std::int64_t num_cores = 0;    // that this process may use
@@ -16,7 +16,7 @@ struct HostInfo {
   std::int64_t memory_available_bytes = 0;
 };
 
-// Asked anew with every call.
+// Reads the values again in every call.
 KINDLING_API HostInfo host_info();
 
 }  // namespace kindling

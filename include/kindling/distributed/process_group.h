@@ -15,13 +15,13 @@
 
 namespace kindling {
 
-// How processes find each other and how long they wait.
+// How ranks find each other and how long they wait.
 struct DistributedOptions {
-  // Seconds that a process waits for another one, which counts as lost after that: longer than the longest
-  // time between two steps of one of them (a validation, a checkpoint).
+  // Seconds that a rank waits for another one before it counts as lost. Must be longer than the longest time
+  // between two steps of any rank (a validation, a checkpoint).
   double timeout_s = 1800;
-  // "bf16": gradients of 32 bits travel as bfloat16, half as many bytes; each is rounded to 8 significant
-  // bits, as is each sum on its way. All else that travels stays what it is.
+  // "bf16": sends 32-bit gradients as bfloat16, half as many bytes; each gradient and each partial sum is
+  // rounded to 8 significant bits. All other data is sent unchanged.
   std::string compression = "none";
 
   static constexpr auto fields = kindling::fields(
@@ -33,26 +33,25 @@ struct DistributedOptions {
                       {.doc = "number format in which 32-bit gradients are sent", .choices = "none|bf16"}));
 };
 
-// The processes that train a model together: `size()` of them, each with its own `rank()` from 0 on. What
-// they do together, each of them calls, in the same order; it returns when all have done so (on a card: when
-// it is queued). Over c10d, the library behind Python's torch.distributed: Gloo for tensors in host memory,
-// NCCL for those of CUDA. Used from one thread.
+// The ranks that train a model together: `size()` of them, each with its `rank()` from 0 on. All ranks must
+// make the collective calls in the same order; a call returns when all ranks have made it (on a GPU: when it
+// is queued). Uses c10d, the library behind Python's torch.distributed: Gloo for tensors in host memory, NCCL
+// for those of CUDA. Used from one thread.
 //
-// A process that is gone, or silent for longer than the timeout, is a DistributedError in all others; a group
-// that has met one is of no use any more.
+// A rank that is gone, or silent for longer than the timeout, causes a DistributedError in all others. After
+// such an error the group cannot be used any more.
 class KINDLING_API ProcessGroup {
  public:
   // Joins the processes that a launcher has started: torchrun, srun, mpirun, `kindling fit` with
-  // num_processes, or whoever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Call it once, early; it
-  // returns when all have come. nullptr: this process trains alone. Throws ConfigError for variables that
-  // cannot be used, DistributedError when the others do not come within the timeout.
+  // num_processes, or any that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Call it once, early; it
+  // returns when all ranks have joined. Returns nullptr if this process trains alone. Throws ConfigError for
+  // variables that cannot be used, and DistributedError if the others do not join within the timeout.
   //
-  // What listens at MASTER_PORT asks nobody who he is: the network must be one's own.
+  // The store at MASTER_PORT has no authentication: use a trusted network.
   static std::shared_ptr<ProcessGroup> from_environment(const DistributedOptions& options = {});
   static std::shared_ptr<ProcessGroup> join(const LaunchEnvironment& place,
                                             const DistributedOptions& options = {});
-  // A group whose members, by rank, are threads of this process, each to be used from one of them: for tests
-  // of one's own.
+  // Returns a group, by rank, whose members are threads of this process; use each from one thread. For tests.
   static std::vector<std::shared_ptr<ProcessGroup>> from_threads(std::int64_t size,
                                                                  const DistributedOptions& options = {});
   [[deprecated("use from_threads()")]] static std::vector<std::shared_ptr<ProcessGroup>> of_threads(
@@ -65,40 +64,42 @@ class KINDLING_API ProcessGroup {
 
   std::int64_t rank() const noexcept { return rank_; }
   std::int64_t size() const noexcept { return size_; }
-  std::int64_t local_rank() const noexcept { return local_rank_; }  // on this machine: the card it takes
+  std::int64_t local_rank() const noexcept { return local_rank_; }  // on this machine: the index of its GPU
   const DistributedOptions& options() const noexcept { return options_; }
 
-  // What has been started and may still be under way.
+  // A started operation that may still be in progress.
   class Work {
    public:
     virtual ~Work() = default;
-    // Until the result is there; for tensors on a card, until the card will see it. Throws DistributedError.
+    // Waits for the result; for tensors on a GPU, makes the GPU's stream wait. Throws DistributedError.
     virtual void wait() = 0;
   };
-  // Every element becomes the sum over all processes, the same bits in each of them. `tensor`: contiguous, of
-  // one shape and dtype everywhere; it is kept until the work is done.
+  // Sums every element over all ranks; the result is bit-identical on each of them. `tensor`: contiguous,
+  // with the same shape and dtype on all ranks; it is kept alive until the work is done.
   virtual std::unique_ptr<Work> start_all_reduce(const at::Tensor& tensor) = 0;
   void all_reduce(const at::Tensor& tensor) { start_all_reduce(tensor)->wait(); }
-  // That of `root` comes to all others, in place. `tensor`: contiguous, of one shape and dtype everywhere.
+  // Sends the tensor of `root` to all others, in place. `tensor`: contiguous, with the same shape and dtype
+  // on all ranks.
   virtual std::unique_ptr<Work> start_broadcast(const at::Tensor& tensor, std::int64_t root) = 0;
-  // The tensors of `root` come to all others, in place; dtypes and shapes are those of everywhere.
+  // Sends the tensors of `root` to all others, in place; dtypes and shapes must be the same on all ranks.
   void broadcast(std::span<const at::Tensor> tensors, std::int64_t root = 0);
-  // Gives `mine` to that process and takes as much from it. Contiguous tensors of one shape and dtype.
+  // Sends `mine` to rank `other` and receives `theirs` from it. Contiguous tensors of the same shape and
+  // dtype.
   virtual void exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) = 0;
-  // To one other process, which receives into a tensor of the same shape and dtype; contiguous, in host
+  // Sends to one other rank, which receives into a tensor of the same shape and dtype; contiguous, in host
   // memory.
   virtual void send(const at::Tensor& tensor, std::int64_t to) = 0;
   virtual void receive(const at::Tensor& tensor, std::int64_t from) = 0;
-  // The bytes that each process gives, by rank.
+  // Returns the bytes of every rank, by rank.
   virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;
   void barrier() { all_gather({}); }
 
-  // Throws DistributedError in every process when one of them has another value than process 0, and names
-  // the first such value and the process.
+  // Throws DistributedError on every rank if one of them has a value that differs from that of rank 0, and
+  // names the first such value and its rank.
   using NamedTexts = std::vector<std::pair<std::string, std::string>>;
   void require_same(const std::string& place, const NamedTexts& values);
 
-  // Ends the group for a reason that the other processes will name in their error; they need not wait for
+  // Ends the group for a reason that the errors of the other ranks will name; they do not have to wait for
   // their timeout. Further calls throw DistributedError.
   virtual void leave(const std::string& reason) noexcept = 0;
 

@@ -9,10 +9,10 @@
 
 namespace kindling {
 
-// One line of CSV (RFC 4180) with '\n' at its end; fields with comma, quote or line break are quoted.
+// Returns one line of CSV (RFC 4180) with '\n' at its end; quotes fields with a comma, quote or line break.
 KINDLING_API std::string csv_line(std::span<const std::string> fields);
 
-// The fields of the first line of `text`, which begins behind that line afterwards.
+// Returns the fields of the first line of `text` and removes that line from it.
 KINDLING_API std::vector<std::string> take_csv_line(std::string_view& text);
 
 }  // namespace kindling

@@ -7,14 +7,15 @@
 
 #include "kindling/base/export.h"
 
-// Reading gzip (RFC 1952), one member or several in a row. Throws DataError that begins with `place`, on
-// damage, a missing end, and bytes behind the end that are no further member.
+// Reads gzip (RFC 1952) with one or several members. Throws DataError that begins with `place` for damage, a
+// missing end, and bytes after the end that are not another member.
 namespace kindling {
 
-// Whether the bytes begin as a gzip file does.
+// True if the bytes begin like a gzip file.
 KINDLING_API bool is_gzip(std::string_view bytes);
 
-// Reads piece by piece: who reads decides how much memory a bomb may take. Keeps a view of `bytes`.
+// Decompresses piece by piece, so that the caller limits how much memory a decompression bomb takes. Keeps a
+// view of `bytes`.
 class KINDLING_API GzipReader {
  public:
   GzipReader(std::string_view bytes, std::string place);
@@ -22,7 +23,7 @@ class KINDLING_API GzipReader {
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  // Fills `out` with the next bytes of content, fewer than `size` only at the end of it.
+  // Fills `out` with the next bytes of content; returns fewer than `size` only at the end.
   std::size_t read(char* out, std::size_t size);
 
  private:

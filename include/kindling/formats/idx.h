@@ -25,14 +25,14 @@ enum class IdxType : std::uint8_t {
 struct IdxArray {
   IdxType type = IdxType::uint8;
   std::vector<std::int64_t> shape;  // rank 1 or more
-  std::vector<std::uint8_t> bytes;  // the values in row order, in this machine's byte order
+  std::vector<std::uint8_t> bytes;  // the values in row-major order, in this machine's byte order
 };
 
 KINDLING_API std::size_t size_of(IdxType type);  // bytes of one value
 
-// Both take plain and gzip content, told apart by its first bytes, and throw DataError with place and byte
-// offset (of the unpacked content). No more is allocated than the header promises, nor more than the input
-// can hold.
+// Both read plain and gzip content, distinguished by its first bytes, and throw DataError with place and byte
+// offset (of the unpacked content). They never allocate more than the header promises, nor more than the
+// input can hold.
 KINDLING_API IdxArray read_idx(const std::filesystem::path& path);
 KINDLING_API IdxArray parse_idx(std::string_view bytes, const std::string& place);
 

@@ -13,23 +13,24 @@
 namespace kindling {
 
 struct CompiledPackageOptions {
-  // Package and model are run once, with made-up inputs, and their outputs are compared. False for a model
-  // that draws random numbers in evaluation mode, too.
+  // Runs package and model once, with generated inputs, and compares their outputs. Set it to false for a
+  // model that draws random numbers in evaluation mode.
   bool compare = true;
 };
 
-// Compiled code of a program, made by Python ahead of time (torch._inductor.aoti_compile_and_package), that
-// serves weights which were trained here, without Python: fused kernels in place of one operator after the
-// other. The weights it was compiled with are never served: it begins with those of a model.
+// Runs compiled code of a program, which Python generated ahead of time
+// (torch._inductor.aoti_compile_and_package), with weights that were trained here, without Python: fused
+// kernels replace one operator after the other. The package's own weights are never used: it starts with
+// those of a model.
 //
-// The package is of the same program in evaluation mode, and is compiled such that no weight becomes a part
-// of the code: inductor_configs={"always_keep_tensor_constants": True}, without freezing. It is native code,
-// which runs with all rights of the process, on CPUs of the kind that it was compiled for: load none from
-// strangers. Loading unpacks it into a folder of its own among the temporary files, until it is destroyed.
+// The package must contain the same program in evaluation mode, compiled so that no weight becomes part of
+// the code: inductor_configs={"always_keep_tensor_constants": True}, without freezing. It is native code that
+// runs with all rights of the process, on CPUs of the kind that it was compiled for: do not load packages
+// from untrusted sources. Loading unpacks it into a temporary directory, which the destructor removes.
 class KINDLING_API CompiledPackage {
  public:
-  // Throws CheckpointError for a file that is none, and where set_weights() would; where the outputs are not
-  // the model's: then it was compiled from another program, or from one in training mode.
+  // Throws CheckpointError for a file that is not a package, for the errors of set_weights(), and if the
+  // outputs differ from the model's: it was then compiled from another program, or in training mode.
   CompiledPackage(const std::filesystem::path& path, ExportedModule& model,
                   CompiledPackageOptions options = {});
   ~CompiledPackage();
@@ -37,17 +38,17 @@ class KINDLING_API CompiledPackage {
   CompiledPackage& operator=(const CompiledPackage&) = delete;
 
   // Copies the values of a model's parameters, buffers and constants into the package, whose outputs are then
-  // those of model.eval(); the model may be trained on, or destroyed. Other threads may call run() meanwhile:
-  // each call sees the old values or the new ones. Throws CheckpointError, and leaves the package as it was,
-  // for a model whose names, shapes or dtypes are not those of the package, and for a package that has values
-  // of its own for some of the weights.
+  // those of model.eval(). The model may be trained further, or destroyed. Other threads may call run()
+  // meanwhile: each call uses either the old or the new values. Throws CheckpointError, without changing the
+  // package, if the model's names, shapes or dtypes differ from the package's, or if the package has fixed
+  // values for some weights.
   void set_weights(const ExportedModule& model);
 
-  // The program's outputs, in their order. The inputs are those of ExportedModule::run, of just the dtypes
-  // that the program was exported with, on the package's device; they may lie in memory in any way. Throws
+  // Returns the program's outputs in order. The inputs are those of ExportedModule::run(), with exactly the
+  // dtypes that the program was exported with, on the package's device, in any memory layout. Throws
   // DataError for others. Several threads may call it; they take turns.
   std::vector<at::Tensor> run(std::span<const at::Tensor> inputs) const;
-  // The first output of a program of one input.
+  // Returns the first output of a program with one input.
   at::Tensor forward(const at::Tensor& input) const;
 
  private:

@@ -11,37 +11,38 @@
 
 namespace kindling {
 
-// Where a process stands among those that a launcher has started to train together.
+// The position of a process among those that a launcher has started to train together.
 struct LaunchEnvironment {
   std::int64_t rank = 0, size = 1;  // among all: 0 <= rank < size
-  // Among those of its machine. Where the launcher does not tell: 0, and local_rank + 1.
+  // Among those of its machine. If the launcher does not say: 0, and local_rank + 1.
   std::int64_t local_rank = 0, local_size = 1;
   std::string launcher{};        // for messages: "torchrun", "SLURM", "Open MPI", "MPICH", "kindling" …
   std::string master_address{};  // of the machine of rank 0, where the store listens; empty: store_file
   std::uint16_t master_port = 0;
   bool has_agent_store = false;        // torchrun's agent serves the store: every rank is a client of it
-  std::int64_t restart_count = 0;      // how often torchrun or kindling has started this group anew
-  std::string restart_reason{};        // what has ended the start before, where the launcher tells
-  std::filesystem::path store_file{};  // of processes that kindling has launched itself on this machine
+  std::int64_t restart_count = 0;      // number of restarts of this group by torchrun or kindling
+  std::string restart_reason{};        // why the previous start ended, if the launcher says so
+  std::filesystem::path store_file{};  // of processes that kindling has launched on this machine
 };
 
-// The value of an environment variable; nullptr, or an empty text: it is not set.
+// Returns the value of an environment variable; nullptr or an empty text if it is not set.
 using Variables = std::function<const char*(const char* name)>;
 
-// What the variables of a launcher say. The launcher closest to the process is asked, in this order:
+// Returns what the variables of a launcher say. The launcher closest to the process takes precedence, in this
+// order:
 //   kindling      KINDLING_RANK, KINDLING_SIZE, KINDLING_STORE_FILE …, as run_local_processes() sets them
 //   torchrun      TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK …
 //   Open MPI      OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE …
-//   SLURM, MPICH  SLURM_PROCID and SLURM_STEP_NUM_TASKS of a step of srun; PMI_RANK and PMI_SIZE. Where they
-//                 differ, MPICH's proxies are the tasks of SLURM's step, and PMI_RANK tells
-//   none of them  RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and LOCAL_RANK where a machine has several
-// The shell of a batch script or of salloc is no step, and trains alone. MASTER_ADDR and MASTER_PORT come
-// before what is made of a launcher's names: the first host of SLURM's list, 127.0.0.1 where all ranks of MPI
-// are on one machine, a port by the name of the job.
+//   SLURM, MPICH  SLURM_PROCID and SLURM_STEP_NUM_TASKS of a step of srun; PMI_RANK and PMI_SIZE. If they
+//                 differ, MPICH's proxies are the tasks of SLURM's step, and PMI_RANK counts
+//   none of them  RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and LOCAL_RANK if a machine has several ranks
+// The shell of a batch script or of salloc is not a step and trains alone. MASTER_ADDR and MASTER_PORT take
+// precedence over values derived from a launcher's variables: the first host of SLURM's list, 127.0.0.1 if
+// all ranks of MPI are on one machine, a port derived from the job's name.
 //
-// Nothing: there are no others, also where a launcher other than torchrun has started one process alone.
-// Throws ConfigError for variables that are incomplete, no numbers, or contradict each other: RANK,
-// WORLD_SIZE and LOCAL_RANK are to say what a launcher's own variables say.
+// Returns nothing if there are no other ranks, including a single process started by a launcher other than
+// torchrun. Throws ConfigError for variables that are incomplete, not numbers, or contradict each other:
+// RANK, WORLD_SIZE and LOCAL_RANK must agree with a launcher's own variables.
 KINDLING_API std::optional<LaunchEnvironment> launch_environment(
     const Variables& variables = [](const char* name) -> const char* { return std::getenv(name); });
 

@@ -12,38 +12,39 @@ namespace kindling {
 // Processes of one program that train together on this machine.
 struct LocalLaunch {
   std::vector<std::string> command{};  // as main() gets it: the program's name and its arguments
-  std::string program{};               // its path; empty: the name is one
+  std::string program{};               // its path; empty: the program's name is the path
   std::int64_t num_processes = 1;
-  // When one has failed, the others have so long to leave by themselves; then they get SIGTERM, and after as
-  // long again SIGKILL.
+  // Seconds that the other processes have to exit by themselves after one has failed; then they get SIGTERM,
+  // and after the same time again SIGKILL.
   double grace_s = 2;
-  // Once one has ended with 0, the others have so long to end, and have failed then; 0: as long as it takes.
+  // Seconds that the others have to end once one has ended with 0, or they have failed; 0: no limit.
   double end_timeout_s = 0;
-  // When one has failed and all have ended, all are started anew, at most so often. Not after SIGINT or
-  // SIGTERM, and not where a process has left with one of these codes, with which it would leave again.
+  // Maximum number of restarts of all processes after one has failed and all have ended. There is no restart
+  // after SIGINT or SIGTERM, and none after one of these exit codes, with which a process would exit again.
   std::int64_t max_restarts = 0;
   std::vector<int> final_exit_codes{};
-  std::map<std::string, std::string> variables{};  // of their environment, beside those below
+  std::map<std::string, std::string> variables{};  // extra environment variables, in addition to those below
 };
 
-// Starts them, waits for all of them, and returns the exit status for a shell: 0 when all have ended with 0,
-// else that of the first one that failed, 128 + the signal where a signal has ended it. 1, with which
-// processes also leave when they have lost another one, gives way to what the others end with by themselves.
-// Of several starts it is that of the last one.
+// Starts the processes, waits for all of them, and returns the exit status for a shell: 0 if all have ended
+// with 0, otherwise that of the first one that failed, or 128 + the signal if a signal has ended it.
+// Processes also exit with 1 after losing another one, so other exit codes take precedence over 1. With
+// restarts, the last start counts.
 //
-// Each finds in its environment KINDLING_RANK, KINDLING_SIZE and KINDLING_STORE_FILE, a file that is still to
-// be made, in a folder that only this user can enter, that all starts share and that is gone at the end;
-// KINDLING_RESTART_COUNT, and from 1 on KINDLING_RESTART_REASON, what has ended the start before.
-// launch_environment() reads them. OMP_NUM_THREADS is 1 unless it is set. Rank 0 has this process's standard
-// input (none, when that is a terminal) and output; the others have neither, and all have its standard error.
+// Each process finds in its environment KINDLING_RANK, KINDLING_SIZE and KINDLING_STORE_FILE: a file that
+// does not exist yet, in a directory that only this user can enter, that all starts share and that is removed
+// at the end. KINDLING_RESTART_COUNT, and from the first restart on KINDLING_RESTART_REASON, say what ended
+// the previous start. launch_environment() reads them. OMP_NUM_THREADS is 1 unless it is set. Rank 0 has this
+// process's standard input (none if that is a terminal) and output; the others have neither, and all share
+// its standard error.
 //
-// Meanwhile SIGINT, SIGTERM and SIGUSR1 of this process reach each of them once, as each is in a process
-// group of its own; one that then ends by itself with 128 + that signal has not failed. The handlers of
-// before are put back at the end. None outlives the thread that calls this, however it ends. The app log
-// tells of failures.
+// Meanwhile SIGINT, SIGTERM and SIGUSR1 of this process are forwarded to each of them once, as each is in a
+// separate process group; a process that then ends with 128 + that signal has not failed. The previous
+// handlers are restored at the end. No process outlives the calling thread, however it ends. Failures are
+// logged to the app log.
 //
-// Throws ConfigError for options out of range, Error when processes cannot be started (those that were are
-// killed), or while another such call is at work in this process.
+// Throws ConfigError for options out of range, and Error if processes cannot be started (those already
+// started are killed) or while another such call is active in this process.
 KINDLING_API int run_local_processes(const LocalLaunch& launch);
 
 }  // namespace kindling

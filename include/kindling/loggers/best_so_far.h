@@ -5,12 +5,12 @@
 
 namespace kindling {
 
-// The best of the values seen so far. NaN never is, and an equal value is no better one.
+// Tracks the best value seen so far. NaN is never the best, and an equal value does not replace it.
 class BestSoFar {
  public:
   explicit BestSoFar(bool higher_is_better = false) : higher_is_better_(higher_is_better) {}
 
-  // Takes the value; whether it is the best now.
+  // Adds a value. Returns true if it is the best so far.
   bool update(double value) {
     if (std::isnan(value)) return false;
     if (best_ && !(higher_is_better_ ? value > *best_ : value < *best_)) return false;

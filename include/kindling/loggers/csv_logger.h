@@ -10,16 +10,16 @@
 
 namespace kindling {
 
-// One row per epoch, for pandas and spreadsheets: epoch, global_step, then the names in order of appearance.
-// A name that appears later widens the table, for which the file is read again and rewritten atomically; a
-// missing value is an empty cell. The first row replaces a file of an earlier run, unless the training goes
-// on from a checkpoint. Step records are skipped.
+// Writes one row per epoch, for pandas and spreadsheets: epoch, global_step, then the names in order of
+// appearance. A name that appears later adds a column, for which the file is rewritten atomically; a missing
+// value is an empty cell. The first row replaces the file of an earlier run, unless the run resumes from a
+// checkpoint. Step records are skipped.
 class KINDLING_API CsvLogger : public Logger {
  public:
   explicit CsvLogger(std::filesystem::path path);
   void write(const Record& record) override;
   void sync() override;
-  // Keeps the rows up to there of the file that the run has left; one that is no such table is replaced.
+  // Keeps the rows up to that point in the run's file; replaces a file that is not such a table.
   void resume_at(const Progress& at) override;
 
  private:
@@ -29,7 +29,7 @@ class KINDLING_API CsvLogger : public Logger {
 
   std::filesystem::path path_;
   std::vector<std::string> columns_;  // after epoch and global_step
-  std::optional<AppendFile> file_;    // from the first row on
+  std::optional<AppendFile> file_;    // open from the first row on
   bool is_synced_ = true;
 };
 

@@ -15,17 +15,17 @@ struct EpochTableOptions {
   bool higher_is_better = false;  // as for an accuracy
 };
 
-// The table on the screen: a row per epoch record, flushed. The first one decides on the columns: losses,
-// accuracies, time, learning rate, then the user's own names; the bookkeeping (samples_per_s, host_waits, …)
-// and single numbers of large metrics (val_confusion_matrix[2][3]) stay out.
+// Prints a table with a row per epoch record and flushes it. The first record determines the columns: losses,
+// accuracies, time, learning rate, then user-defined names. Bookkeeping values (samples_per_s, host_waits, …)
+// and single numbers of large metrics (val_confusion_matrix[2][3]) are not shown.
 //   epoch  train loss  acc     val loss  val acc   time   lr
 //       1      0.3412   0.897    0.0921   0.971*  11.2s  1e-3  * best
-// Plain text without escapes. A progress line on the same terminal has to be cleared before write().
+// Plain text without escape sequences. Clear a progress line on the same terminal before write().
 class KINDLING_API EpochTable : public Logger {
  public:
-  explicit EpochTable(std::ostream& out, EpochTableOptions options = {});  // borrows `out`
+  explicit EpochTable(std::ostream& out, EpochTableOptions options = {});  // does not own `out`
   void write(const Record& record) override;
-  // Of rows that another process has written: what comes is compared with it.
+  // The best value among rows that another process has written; later values are compared with it.
   void set_best(double value) { best_.update(value); }
 
  private:

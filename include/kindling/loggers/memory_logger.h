@@ -6,7 +6,7 @@
 
 namespace kindling {
 
-// Keeps all records, for tests and for programs that draw their own conclusions.
+// Keeps all records in memory, for tests and for programs that evaluate them.
 class KINDLING_API MemoryLogger : public Logger {
  public:
   void write(const Record& record) override { records_.push_back(record); }

@@ -11,20 +11,20 @@
 
 namespace kindling {
 
-// Finished numbers, on the host: what loggers and callbacks see.
+// Final numbers on the host, as loggers and callbacks receive them.
 struct KINDLING_API Record {
-  // Of a step, of an epoch, or of a validation in the middle of an epoch.
+  // Of a step, of an epoch, or of a validation within an epoch.
   enum class Kind { step, epoch, validation };
 
   Kind kind = Kind::epoch;
   std::int64_t global_step = 0;                             // optimizer steps done, from 1
   std::int64_t epoch = 0;                                   // from 1
-  std::vector<std::pair<std::string, double>> values = {};  // in the order to be shown, each name once
+  std::vector<std::pair<std::string, double>> values = {};  // in display order, each name once
 
-  const double* find(std::string_view name) const;  // nullptr: not there
+  const double* find(std::string_view name) const;  // nullptr: not found
 };
 
-// Whether a training that goes on from there will make the record again.
+// True if a run that resumes from `at` will create the record again.
 KINDLING_API bool is_beyond(const Record& record, const Progress& at);
 
 }  // namespace kindling

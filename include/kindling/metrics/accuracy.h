@@ -11,9 +11,10 @@
 
 namespace kindling {
 
-// The share of samples whose largest output stands at their label: outputs [batch, classes, …], labels
-// [batch, …] (class numbers), or class probabilities of the outputs' shape, whose largest counts → float32
-// scalar on the same device. Not differentiable; no host wait. Throws DataError for labels of another shape.
+// Returns the fraction of correct top-1 predictions: the samples whose largest output is the one of their
+// label. Takes outputs [batch, classes, …] and labels [batch, …] (class numbers), or class probabilities of
+// the outputs' shape, whose largest counts. Returns a float32 scalar on the same device. Not differentiable;
+// the host does not wait. Throws DataError for labels of another shape.
 KINDLING_API at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels);
 
 struct AccuracyOptions {
@@ -24,12 +25,12 @@ struct AccuracyOptions {
                                        {.doc = "label that is not counted; absent: all labels count"}));
 };
 
-// The same share over all samples of an epoch; with weights, the right answers' share of the weight. Without
-// an ignore_index a label that is no class is a wrong answer, as one of -100 is.
+// The fraction of correct top-1 predictions over all samples of an epoch; with weights, the fraction of the
+// weight. Without an ignore_index, a label that is not a class (such as -100) counts as a wrong answer.
 //
-// A batch without weights and without an ignore_index adds one number, which is its step's, too. Others add
-// float64 [3, 4], equal to the bit however the samples come in batches; outputs and labels may then be all
-// that those of ClassScore may be. An epoch has batches of one form: weights for all of them or for none.
+// A batch without weights and without an ignore_index adds one number, which is also the step's value. Others
+// add float64 [3, 4], bit-identical for every division of the samples into batches; outputs and labels may
+// then have all forms that ClassScore accepts. Weights must be given for all batches of an epoch or for none.
 class KINDLING_API Accuracy : public Metric {
  public:
   explicit Accuracy(AccuracyOptions options = {});
@@ -37,7 +38,7 @@ class KINDLING_API Accuracy : public Metric {
   at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
-  // Throws DataError where there is an ignore_index and a label was no class.
+  // Throws DataError if there is an ignore_index and a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;
 
  private:

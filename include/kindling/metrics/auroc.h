@@ -24,38 +24,39 @@ struct AurocOptions {
       kindling::field("ignore_index", &AurocOptions::ignore_index, {.doc = "label that is not counted"}));
 };
 
-// The area under the receiver operating characteristic of each class against all others: how probable it is
-// that a sample of the class scores higher than one of another class, where equals count as half.
+// The area under the receiver operating characteristic of each class against all others: the probability that
+// a sample of the class scores higher than one of another class, where ties count as half.
 //
-// Binned: scores are told apart by `num_thresholds` of them, the probabilities 1 / (1 + exp(−z)) with z in
-// equal steps from −20 to 20. A class's score is its probability, the softmax of the logits (for one logit
-// per label its sigmoid). The steps are fine where the probabilities of a confident model are, close to 0 and
-// to 1; what lies between the same two thresholds counts as equal,
-// and a score that is NaN as the lowest. So an epoch is counts of a fixed size,
-// whatever its length; torchmetrics gives the same number for `thresholds=` that list between 0 and 1. From
-// the exact area it differs by at most half of Σ p·n over the bins, p and n the shares of the positive and
-// the negative samples in a bin.
+// The computation is binned: `num_thresholds` thresholds separate the scores. They are the probabilities 1 /
+// (1 + exp(−z)) with z in equal steps from −20 to 20. A class's score is its probability, the softmax of the
+// logits (the sigmoid for one logit per label). The steps are fine close to 0 and to 1, where the
+// probabilities of a confident model are. Scores between the same two thresholds count as equal, and NaN as
+// the lowest score. So an epoch needs counts of a fixed size, whatever its length. torchmetrics returns the
+// same number for `thresholds=` set to that list between 0 and 1. The result differs from the exact area by
+// at most half of Σ p·n over the bins, where p and n are the fractions of the positive and the negative
+// samples in a bin.
 //
-//   macro      mean over the classes that have samples and are not all there is; NaN where there is none
-//   weighted   the same, by how often a class is the label
+//   macro      mean over the classes that have both positive and negative samples; NaN if there is none
+//   weighted   the same, weighted by how often a class is the label
 //   per_class  a number for each, as NAME[0], NAME[1], …
-// Outputs, labels and weights are those of ClassScore. Equal to the bit however the samples come in batches.
+// Outputs, labels and weights have the forms that ClassScore accepts. The result is bit-identical for every
+// division of the samples into batches.
 class KINDLING_API Auroc : public Metric {
  public:
   // Throws ConfigError.
   explicit Auroc(AurocOptions options = {});
 
-  // Float64 [3, 2·classes·(num_thresholds + 1) + 2], one class where there is one logit. Throws DataError
-  // for shapes and dtypes that do not fit.
+  // Returns float64 [3, 2·classes·(num_thresholds + 1) + 2]; one logit counts as one class. Throws DataError
+  // for shapes and dtypes that do not match.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
-  // Both throw DataError where a label was no class.
+  // Both throw DataError if a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;  // per_class: macro
   NamedValues values(std::span<const double> sums, double num_samples) const override;
 
  private:
   struct Area {
-    double value, weight;  // of its class: NaN and the positive samples' weight
+    double value, weight;  // of a class: NaN if undefined, and the weight of its positive samples
   };
   std::vector<Area> areas(std::span<const double> sums) const;
 

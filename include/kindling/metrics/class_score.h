@@ -24,27 +24,27 @@ struct ClassScoreOptions {
                       {.doc = "label that is not counted"}));
 };
 
-// Precision tp / (tp + fp), recall tp / (tp + fn) or F1 2·tp / (2·tp + fp + fn) of classes; 0 where nothing
-// is divided by nothing. Outputs are logits [batch, classes, …], the largest is the answer, or one logit per
-// label, [batch] or [batch, 1, …], which says 1 where it is positive. Labels are class numbers [batch, …] of
-// an integral type (for one logit also floating-point 0 and 1), or class probabilities of the outputs' shape,
-// whose largest counts. The numbers are those of scikit-learn (zero_division=0) and torchmetrics:
-//   macro      mean over the classes that are somewhere, among labels or answers
-//   micro      of the sums of all classes: with one answer per label, the share of right ones
-//   weighted   mean over classes, by how often they are labels
-//   binary     of class 1, where there are two
+// Precision tp / (tp + fp), recall tp / (tp + fn) or F1 2·tp / (2·tp + fp + fn) of classes; 0 if the
+// denominator is 0. Outputs are logits [batch, classes, …], of which the largest is the prediction, or one
+// logit per label, [batch] or [batch, 1, …], which predicts 1 if it is positive. Labels are class numbers
+// [batch, …] of an integral type (for one logit also floating-point 0 and 1), or class probabilities of the
+// outputs' shape, whose largest counts. The results match scikit-learn (zero_division=0) and torchmetrics:
+//   macro      mean over the classes that occur among labels or predictions
+//   micro      of the sums of all classes: with one prediction per label, the fraction of correct ones
+//   weighted   mean over classes, weighted by how often they are labels
+//   binary     of class 1 of two
 //   per_class  a number for each, as NAME[0], NAME[1], …
-// With weights each answer counts as much as its own. Equal to the bit however the samples come in batches.
+// With weights, each prediction counts with the weight of its sample. The result is bit-identical for every
+// division of the samples into batches.
 class KINDLING_API ClassScore : public Metric {
  public:
   // Throws ConfigError.
   explicit ClassScore(ClassScoreOptions options = {});
 
-  // Float64 [3, 3·(classes + 2)]. Throws DataError for shapes and dtypes that do not fit.
+  // Returns float64 [3, 3·(classes + 2)]. Throws DataError for shapes and dtypes that do not match.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
-  // Both throw DataError where a label was no class; only then, when the numbers have come to the host, can
-  // it be known.
+  // Both throw DataError if a label was not a class; this is known only once the sums are on the host.
   double compute(std::span<const double> sums, double num_samples) const override;  // per_class: macro
   NamedValues values(std::span<const double> sums, double num_samples) const override;
 

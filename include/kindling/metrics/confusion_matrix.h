@@ -16,18 +16,19 @@ struct ConfusionMatrixOptions {
       "ignore_index", &ConfusionMatrixOptions::ignore_index, {.doc = "label that is not counted"}));
 };
 
-// How often (with weights: with what weight) a label was given which answer: NAME[label][answer], counts of
-// samples, pixels or tokens. Outputs and labels are those of ClassScore; the numbers are those of
-// sklearn.metrics.confusion_matrix. Equal to the bit however the samples come in batches.
+// How often (or, with weights, with what total weight) each prediction was made for each label:
+// NAME[label][prediction], counted in samples, pixels or tokens. Outputs and labels have the forms that
+// ClassScore accepts. The results match sklearn.metrics.confusion_matrix and are bit-identical for every
+// division of the samples into batches.
 class KINDLING_API ConfusionMatrix : public Metric {
  public:
   explicit ConfusionMatrix(ConfusionMatrixOptions options = {}) : options_(options) {}
 
-  // Float64 [3, (classes + 2)·classes]. Throws DataError for shapes and dtypes that do not fit.
+  // Returns float64 [3, (classes + 2)·classes]. Throws DataError for shapes and dtypes that do not match.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
-  // Both throw DataError where a label was no class.
-  double compute(std::span<const double> sums, double num_samples) const override;  // share of right answers
+  // Both throw DataError if a label was not a class.
+  double compute(std::span<const double> sums, double num_samples) const override;
   NamedValues values(std::span<const double> sums, double num_samples) const override;
 
  private:

@@ -17,16 +17,16 @@ struct MeanErrorOptions {
 };
 
 // The mean of |outputs − labels| or of its square over all numbers of an epoch, or the root of the latter;
-// with weights each sample's errors count as much as its own. Outputs are floating-point, labels numbers of
-// the same shape [batch, …]. The numbers are those of torchmetrics, computed in double precision (the mean of
-// each sample then rounded to float32). Equal to the bit however the samples come in batches. NaN where an
-// error is not finite.
+// with weights, each error counts with the weight of its sample. Outputs are floating-point, labels are
+// numbers of the same shape [batch, …]. The results match torchmetrics, computed in double precision (the
+// mean of each sample is then rounded to float32), and are bit-identical for every division of the samples
+// into batches. NaN if an error is not finite.
 class KINDLING_API MeanError : public Metric {
  public:
   // Throws ConfigError.
   explicit MeanError(MeanErrorOptions options = {});
 
-  // Float64 [12, 2]. Throws DataError for shapes and dtypes that do not fit: nothing is broadcast.
+  // Returns float64 [12, 2]. Throws DataError for shapes and dtypes that do not match: nothing is broadcast.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   double compute(std::span<const double> sums, double num_samples) const override;

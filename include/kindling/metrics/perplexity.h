@@ -16,18 +16,18 @@ struct PerplexityOptions {
                                        {.doc = "label that is not counted, such as padding"}));
 };
 
-// exp of the mean of −log p(label) over all labels of an epoch, tokens one by one: as many equally probable
-// classes would be as hard to tell. Outputs are logits [batch, classes, …], labels class numbers [batch, …]
-// of an integral type; weights as of ClassScore. The number is torchmetrics' (whose outputs are [batch,
-// tokens, classes]). Equal to the bit however the samples come in batches.
+// exp of the mean of −log p(label) over all labels (tokens) of an epoch: the number of equally probable
+// classes that would be equally uncertain. Outputs are logits [batch, classes, …], labels are class numbers
+// [batch, …] of an integral type; weights as in ClassScore. The result matches torchmetrics (whose outputs
+// are [batch, tokens, classes]) and is bit-identical for every division of the samples into batches.
 class KINDLING_API Perplexity : public Metric {
  public:
   explicit Perplexity(PerplexityOptions options = {}) : options_(options) {}
 
-  // Float64 [12, 3]. Throws DataError for shapes and dtypes that do not fit.
+  // Returns float64 [12, 3]. Throws DataError for shapes and dtypes that do not match.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
-  // Throws DataError where a label was no class.
+  // Throws DataError if a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;
 
  private:

@@ -19,37 +19,38 @@ namespace kindling {
 
 struct ProgressBoardOptions {
   std::string title{}, xlabel{}, ylabel{};
-  std::optional<std::array<double, 2>> xlim{}, ylim{};  // {low, high}; absent: what the curves need
+  std::optional<std::array<double, 2>> xlim{}, ylim{};  // {low, high}; absent: fitted to the curves
   AxisScale xscale = AxisScale::linear, yscale = AxisScale::linear;
 };
 
-// The textbook's board: curves that grow while a model trains. A point on a device stays there, copied within
-// it, until the board is redrawn; no host wait before. A curve that reaches kMaxPoints points is thinned:
-// neighbours are merged into their means, and from then on twice as many draws make a point. Used from one
-// thread.
+// The ProgressBoard of Dive into Deep Learning (d2l): curves that grow while a model trains. A point on a
+// device stays there, copied within its memory, until the board is redrawn, so the host does not wait before.
+// A curve that reaches kMaxPoints points is thinned: neighbours are merged into their means, and from then on
+// each point takes twice as many draws. Used from one thread.
 class KINDLING_API ProgressBoard {
  public:
   static constexpr std::size_t kMaxPoints = 2048;  // more than a screen can show; a curve has fewer
 
   explicit ProgressBoard(ProgressBoardOptions options = {});
 
-  // A point of the curve `label`. Of every_n consecutive ones the mean of both coordinates is drawn; what is
-  // short of that waits for more. A tensor has one element of any dtype and counts as float32 on a device.
-  // Throws DataError for another size and ConfigError for every_n < 1.
+  // Adds a point to the curve `label`. Draws the mean of both coordinates of every_n consecutive points; an
+  // incomplete group waits for more points. A tensor has one element of any dtype and counts as float32 on a
+  // device. Throws DataError for another size and ConfigError for every_n < 1.
   void draw(double x, double y, std::string_view label, std::int64_t every_n = 1);
   void draw(double x, const at::Tensor& y, std::string_view label, std::int64_t every_n = 1);
 
-  // Brings the points that are still on devices to the host: one copy and one wait per device that has any.
+  // Copies the points that are still on devices to the host: one copy and one wait per device with points.
   void redraw();
-  // Forgets all points, keeps the options.
+  // Drops all points, keeps the options.
   void clear();
 
-  // These redraw first; curves come in the order of their first points.
+  // These redraw first; curves are in the order of their first points.
   Chart chart();
   std::string text(int columns = 72, int rows = 16);  // for a terminal, see to_text()
-  void write_svg(const std::filesystem::path& path);  // the file appears whole or not at all; throws Error
+  // atomic: writes the whole file or nothing; throws Error
+  void write_svg(const std::filesystem::path& path);
 
-  // To be read and changed at any time; they hold from the next drawing on.
+  // May be read and changed at any time; changes apply from the next drawing on.
   ProgressBoardOptions& options() noexcept { return options_; }
 
  private:
@@ -63,7 +64,7 @@ class KINDLING_API ProgressBoard {
     std::size_t line = 0;
     double x = 0, y = 0;
     std::int64_t every_n = 1;
-    EpochLog* log = nullptr;  // where y still is, in this row; nullptr: y is here
+    EpochLog* log = nullptr;  // where y still is, in this row; nullptr: y is on the host
     std::int64_t row = 0;
   };
 
@@ -74,7 +75,7 @@ class KINDLING_API ProgressBoard {
 
   ProgressBoardOptions options_;
   std::vector<Line> lines_;
-  std::vector<Point> waiting_;                   // all that came after the first one on a device
+  std::vector<Point> waiting_;                   // all points after the first one on a device
   std::vector<std::unique_ptr<EpochLog>> logs_;  // one per device that was drawn from
 };
 

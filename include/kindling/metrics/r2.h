@@ -16,17 +16,19 @@ struct R2Options {
                       {.doc = "how several outputs are combined", .choices = "uniform|per_output"}));
 };
 
-// The coefficient of determination, 1 − Σ (label − output)² / Σ (label − mean label)², of each output: 1
-// where all is right, 0 for what is no better than the mean. Outputs [batch, …] are floating-point, labels
-// numbers of the same shape. Of several outputs per sample the mean, or (per_output) NAME[0], NAME[1], …. The
-// numbers are those of sklearn.metrics.r2_score, weights and labels that are all the same (1 or 0) included.
-// NaN for fewer than two samples. Equal to the bit however the samples come in batches.
+// The coefficient of determination, 1 − Σ (label − output)² / Σ (label − mean label)², of each output: 1 for
+// perfect outputs, 0 for outputs that are not better than the mean. Outputs [batch, …] are floating-point,
+// labels are numbers of the same shape. For several outputs per sample it is their mean, or (per_output)
+// NAME[0], NAME[1], …. The results match sklearn.metrics.r2_score, also with weights and with constant labels
+// (1 or 0), and are bit-identical for every division of the samples into batches. NaN for fewer than two
+// samples.
 class KINDLING_API R2 : public Metric {
  public:
   // Throws ConfigError.
   explicit R2(R2Options options = {});
 
-  // Float64 [12, 3·outputs + 1]. Throws DataError for shapes and dtypes that do not fit: nothing is broadcast.
+  // Returns float64 [12, 3·outputs + 1]. Throws DataError for shapes and dtypes that do not match: nothing is
+  // broadcast.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   double compute(std::span<const double> sums, double num_samples) const override;  // per_output: the mean

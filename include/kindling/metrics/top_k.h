@@ -18,19 +18,21 @@ struct TopKOptions {
       kindling::field("ignore_index", &TopKOptions::ignore_index, {.doc = "label that is not counted"}));
 };
 
-// The share of labels that are among the k largest outputs; with weights, their share of the weight. Outputs
-// and labels are those of ClassScore, with at least k classes. Of equal outputs it is
-// open which are the larger. The numbers are those of sklearn.metrics.top_k_accuracy_score. With k = 1 an
-// accuracy that knows weights and an ignored class. Equal to the bit however the samples come in batches.
+// The fraction of labels that are among the k largest outputs; with weights, the fraction of the weight.
+// Outputs and labels have the forms that ClassScore accepts, with at least k classes. The order of equal
+// outputs is unspecified. The results match sklearn.metrics.top_k_accuracy_score and are bit-identical for
+// every division of the samples into batches. With k = 1 it is an accuracy that supports weights and an
+// ignored class.
 class KINDLING_API TopK : public Metric {
  public:
   // Throws ConfigError.
   explicit TopK(TopKOptions options = {});
 
-  // Float64 [3, 4]. Throws DataError for shapes and dtypes that do not fit, and fewer than k classes.
+  // Returns float64 [3, 4]. Throws DataError for shapes and dtypes that do not match, and for fewer than k
+  // classes.
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
-  // Throws DataError where a label was no class.
+  // Throws DataError if a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;
 
  private:

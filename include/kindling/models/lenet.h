@@ -17,12 +17,12 @@ struct LenetOptions {
       kindling::field("num_classes", &LenetOptions::num_classes, {.doc = "number of classes", .min = 1}));
 };
 
-// The textbook's LeNet-5 (LeCun et al., 1998, with plain sigmoids and a plain output layer): images
-// [batch, channels, height, width], 28 x 28 or larger → logits [batch, num_classes].
+// The LeNet-5 of Dive into Deep Learning (LeCun et al., 1998, with plain sigmoids and a plain output layer):
+// images [batch, channels, height, width], 28 x 28 or larger → logits [batch, num_classes].
 class KINDLING_API Lenet : public SequentialNet<Classifier> {
  public:
   explicit Lenet(LenetOptions options = {});
-  // Of itself; a class that derives from it says so for its own step.
+  // True for this class only; a derived class must override it for its own step.
   bool static_step() const override { return typeid(*this) == typeid(Lenet); }
 };
 

@@ -18,15 +18,15 @@ struct LinearRegressionOptions {
                                        {.doc = "number of values to predict", .min = 1}));
 };
 
-// The textbook's linear regression: [batch, features] → [batch, num_outputs], squared loss (the mean, without
-// the factor 1/2).
+// The linear regression of Dive into Deep Learning: [batch, features] → [batch, num_outputs], squared loss
+// (the mean, without the factor 1/2).
 class KINDLING_API LinearRegression : public SequentialNet<Module> {
  public:
   explicit LinearRegression(LinearRegressionOptions options = {});
-  // Throws DataError for integer labels and for a shape other than the outputs', which LibTorch would
+  // Throws DataError for integer labels and for a shape that differs from the outputs', which LibTorch would
   // broadcast.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
-  // Of itself; a class that derives from it says so for its own step.
+  // True for this class only; a derived class must override it for its own step.
   bool static_step() const override { return typeid(*this) == typeid(LinearRegression); }
 };
 

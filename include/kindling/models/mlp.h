@@ -20,12 +20,12 @@ struct MlpOptions {
       kindling::field("num_classes", &MlpOptions::num_classes, {.doc = "number of classes", .min = 1}));
 };
 
-// The textbook's multilayer perceptron: flatten, then linear layers with ReLU between them. [batch, …] →
-// logits [batch, num_classes].
+// The multilayer perceptron of Dive into Deep Learning: flatten, then linear layers with ReLU between them.
+// [batch, …] → logits [batch, num_classes].
 class KINDLING_API Mlp : public SequentialNet<Classifier> {
  public:
   explicit Mlp(MlpOptions options = {});
-  // Of itself; a class that derives from it says so for its own step.
+  // True for this class only; a derived class must override it for its own step.
   bool static_step() const override { return typeid(*this) == typeid(Mlp); }
 };
 

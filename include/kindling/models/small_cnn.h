@@ -33,7 +33,7 @@ struct SmallCnnOptions {
 class KINDLING_API SmallCnn : public SequentialNet<Classifier> {
  public:
   explicit SmallCnn(SmallCnnOptions options = {});
-  // Of itself; a class that derives from it says so for its own step.
+  // True for this class only; a derived class must override it for its own step.
   bool static_step() const override { return typeid(*this) == typeid(SmallCnn); }
 };
 

@@ -17,11 +17,12 @@ struct SoftmaxRegressionOptions {
       "num_classes", &SoftmaxRegressionOptions::num_classes, {.doc = "number of classes", .min = 1}));
 };
 
-// The textbook's softmax regression: flatten, one linear layer. [batch, …] → logits [batch, num_classes].
+// The softmax regression of Dive into Deep Learning: flatten, one linear layer. [batch, …] → logits [batch,
+// num_classes].
 class KINDLING_API SoftmaxRegression : public SequentialNet<Classifier> {
  public:
   explicit SoftmaxRegression(SoftmaxRegressionOptions options = {});
-  // Of itself; a class that derives from it says so for its own step.
+  // True for this class only; a derived class must override it for its own step.
   bool static_step() const override { return typeid(*this) == typeid(SoftmaxRegression); }
 };
 

@@ -14,31 +14,32 @@
 
 namespace kindling {
 
-// Activation checkpointing: forward keeps what a part of a model is given and not what it computes on the
-// way; backward computes that once more. Memory for time: of a deep net in segments, only the inputs of all
-// segments and the insides of one are there at a time.
+// Activation checkpointing: forward keeps only the inputs of a part of a model, and backward computes the
+// part again. This trades compute for memory: for a deep net in segments, memory holds only the inputs of all
+// segments and the activations of one.
 //
-// The gradients are the same to the bit as without it. Backward puts back, for the second computation and
-// only for it: the default random generators of the CPU and of the devices of the inputs, the parameters and
-// the buffers; autocast; the buffers (running statistics are updated once); carried hidden states within the
-// part. Parameters learn also where no input needs a gradient. Without gradients, and while a lazy layer has
-// no parameters yet, the part is simply computed.
+// The gradients are bit-identical to those without it. For the second computation, backward temporarily
+// restores the default random generators of the CPU and of the devices of the inputs, the parameters and the
+// buffers; autocast; the buffers (running statistics are updated once); and hidden states kept between
+// batches within the part. Parameters also learn if no input requires a gradient. Without gradients, and
+// while a lazy layer has no parameters yet, the part is simply computed.
 //
-// What the part computes must hang on these alone. Throws Error for a part that changes an input in place,
-// for one that uses a tensor with a gradient function that is no input of it, and, from backward, for one
-// that gives other shapes or uses other parameters the second time, and for second derivatives.
+// The result of the part must depend on these alone. Throws Error for a part that changes an input in place,
+// and for one that uses a tensor with a gradient function that is not one of its inputs. Backward throws
+// Error if the part returns other shapes or uses other parameters the second time, and for second
+// derivatives.
 
-// One tensor function as backward is to repeat it; `module` is the part at work, owned by a shared_ptr.
+// A tensor function for backward to repeat; `module` is the part being computed, owned by a shared_ptr.
 using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 KINDLING_API std::vector<at::Tensor> recompute_in_backward(torch::nn::Module& module, TensorFunction forward,
                                                            std::vector<at::Tensor> inputs);
 
-// forward(arguments...), for parts that stand in a model already:
+// Checkpoints forward(arguments...), for parts that already belong to a model:
 //
 //   x = kd::activation_checkpoint(*block, [this](const torch::Tensor& x) { return block->forward(x); }, x);
 //
-// Backward calls `forward` again: it must not refer to what is gone by then. The result is a tensor, or a
-// tuple of tensors and tuples.
+// Backward calls `forward` again, so everything it refers to must still exist then. The result is a tensor,
+// or a tuple of tensors and tuples.
 template <class Forward, class... Arguments>
 requires std::invocable < Forward&, std::decay_t<Arguments>
 &... > auto activation_checkpoint(torch::nn::Module& module, Forward forward, Arguments&&... arguments) {
@@ -46,7 +47,7 @@ requires std::invocable < Forward&, std::decay_t<Arguments>
   static_assert(kIsTensors<Result>, "forward() gives a tensor, or a tuple of tensors and tuples");
   std::tuple<std::decay_t<Arguments>...> values(std::forward<Arguments>(arguments)...);
   std::vector<at::Tensor> inputs = tensors_in(values);
-  put_tensors({}, values);  // they are kept by backward, not by the function
+  put_tensors({}, values);  // backward keeps them, not the function
   const std::vector<at::Tensor> outputs = recompute_in_backward(
       module,
       [forward = std::move(forward),
@@ -61,12 +62,13 @@ requires std::invocable < Forward&, std::decay_t<Arguments>
   return result;
 }
 
-// `Layer` with its forward() checkpointed, or at::Tensor(const at::Tensor&) where that is a template, as
-// Sequential's is. It is a Layer in all else: constructors, parameter names, weights that load both ways.
+// `Layer` with a checkpointed forward(). If forward() is a template, as in Sequential, its signature is
+// at::Tensor(const at::Tensor&). Otherwise it behaves like a Layer: same constructors, parameter names, and
+// compatible weights.
 template <class Layer, class Signature>
 class CheckpointedForward;
 
-// The one that there is: of a layer whose forward() gives Result.
+// The only specialization: for a layer whose forward() returns Result.
 template <class Layer, class Result, class... Arguments>
 class CheckpointedForward<Layer, Result(Arguments...)> : public Layer {
  public:
@@ -77,12 +79,12 @@ class CheckpointedForward<Layer, Result(Arguments...)> : public Layer {
   }
 };
 
-// The signature of a layer's forward(); of a template, which has none, that for one tensor.
+// The signature of a layer's forward(); for a template, which has none, the one for a single tensor.
 template <class Layer>
 struct ForwardOf {
   using Signature = at::Tensor(const at::Tensor&);
 };
-// Where forward() is one function.
+// If forward() is a single function.
 template <class Layer>
 requires requires { &Layer::forward; }
 struct ForwardOf<Layer> {
@@ -93,23 +95,23 @@ struct ForwardOf<Layer> {
   using Signature = std::remove_pointer_t<decltype(signature(&Layer::forward))>;
 };
 
-// The class behind a holder such as torch::nn::Sequential; others stay what they are.
+// The implementation class of a holder such as torch::nn::Sequential; other classes are unchanged.
 template <class Layer>
 struct LayerOf {
   using Type = Layer;
 };
-// Of a holder.
+// For a holder.
 template <class Holder>
 requires requires { typename Holder::ContainedType; }
 struct LayerOf<Holder> {
   using Type = typename Holder::ContainedType;
 };
 
-// What an ActivationCheckpoint holds.
+// The class that an ActivationCheckpoint holds.
 template <class Layer>
 using ActivationCheckpointImpl = CheckpointedForward<Layer, typename ForwardOf<Layer>::Signature>;
 
-// A layer or a block in place of which it stands, made with the arguments of its constructor:
+// Replaces a layer or a block; takes the arguments of its constructor:
 //
 //   net->push_back(kd::ActivationCheckpoint<Block>(64));
 //   kd::ActivationCheckpoint<torch::nn::Sequential> segment{torch::nn::Linear(8, 8), torch::nn::Tanh()};

@@ -22,45 +22,45 @@ struct CarriedStateOptions {
   bool reset_every_epoch = true;
 };
 
-// The hidden state that a recurrent model carries from batch to batch, without its history: back-propagation
-// through time ends where the batch begins. Register it beside the recurrent layer:
+// The hidden state of a stateful RNN, kept between batches without its history: back-propagation through time
+// ends at the start of the batch. Register it next to the recurrent layer:
 //
 //   const auto [outputs, hidden] = gru->forward(input, state->hidden(input.size(0)));
 //   state->carry(hidden);
 //
-// A trainer resets it at the ends of epochs and at the start of a training, saves it in checkpoints, and sets
-// it aside while something is evaluated: every evaluation begins without a state. A model that is put into
-// evaluation mode by hand carries a state of its own. It is no parameter and no buffer: weights' files and
-// averages do not have it. What is not finite is carried on as zeros, so that a step that is skipped because
-// of it does not spoil those behind it. A part under an activation checkpoint uses only states that are
-// registered within it (Error).
+// A trainer resets it at the end of each epoch and at the start of a run, saves it in checkpoints, and sets
+// it aside during evaluations: every evaluation starts without a state. If you switch a model to evaluation
+// mode yourself, it keeps a separate state there. It is neither a parameter nor a buffer, so weight files and
+// weight averages do not contain it. Non-finite values are kept as zeros, so that a step that is skipped
+// because of them does not spoil later ones. A part under an activation checkpoint may only use states that
+// are registered within it (Error).
 class KINDLING_API CarriedStateImpl : public torch::nn::Cloneable<CarriedStateImpl> {
  public:
   explicit CarriedStateImpl(CarriedStateOptions options = {});
 
-  // What the batch before has left; undefined after a reset: recurrent layers then begin with zeros. Throws
-  // DataError when that batch had another number of samples.
+  // Returns the state after the previous batch; undefined after a reset, so that recurrent layers start from
+  // zeros. Throws DataError if that batch had another number of samples.
   at::Tensor hidden(std::int64_t batch_size) const;
-  // The same for a layer with a cell state, as LSTM has.
+  // The same for a layer with a cell state, such as LSTM.
   std::optional<std::tuple<at::Tensor, at::Tensor>> hidden_and_cell(std::int64_t batch_size) const;
-  // Keeps what a batch leaves, detached.
+  // Keeps the state after a batch, detached.
   void carry(const at::Tensor& hidden);
   void carry(const std::tuple<at::Tensor, at::Tensor>& hidden_and_cell);
-  // The next batch begins without a state.
+  // Resets the state: the next batch starts without one.
   void reset_state();
   [[deprecated("use reset_state()")]] void forget() { reset_state(); }
 
   const CarriedStateOptions& options() const noexcept { return options_; }
 
-  // What is carried, by mode: training, evaluation. The tensors are never written to.
+  // The state of a mode (training or evaluation). The tensors are never written to.
   struct OfMode {
     std::vector<at::Tensor> tensors{};
-    std::int64_t num_batches = 0;  // since it was empty
+    std::int64_t num_batches = 0;  // since the last reset
   };
   using Carried = std::array<OfMode, 2>;
   const Carried& carried() const noexcept { return carried_; }
   void set_carried(Carried carried) { carried_ = std::move(carried); }
-  // For checkpoints. Throws CheckpointError for what is no such state.
+  // For checkpoints. Throws CheckpointError for an invalid state.
   void save_state(StateDict& state) const;
   void load_state(const StateDict& state, Device device);
 

@@ -10,19 +10,19 @@
 
 namespace kindling {
 
-// A module whose outputs [batch, classes, …] are logits for labels [batch, …] (int64) or for class
-// probabilities of the outputs' shape. Cross-entropy is the loss; the accuracy is its first metric, `acc`.
+// A module whose outputs [batch, classes, …] are logits for labels [batch, …] (int64), or for class
+// probabilities of the outputs' shape. The loss is cross-entropy; the accuracy is its first metric, `acc`.
 class KINDLING_API Classifier : public Module {
  public:
   Classifier();
   ~Classifier() override;
 
-  // Throws DataError for labels of another shape or dtype; only shapes and dtypes are looked at.
+  // Throws DataError for labels of another shape or dtype; checks only shapes and dtypes.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
-  // Share of right answers, float scalar on the device of the outputs.
+  // Returns the fraction of correct top-1 predictions, a float scalar on the device of the outputs.
   at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) const;
 
-  // The layers and their shapes for an input [batch, …] of float zeros; see kindling::layer_summary.
+  // Returns the layers and their shapes for an input [batch, …] of float zeros; see kindling::layer_summary.
   std::vector<LayerRow> layer_summary(at::IntArrayRef input_shape);
 
   // The validation accuracy, higher is better.

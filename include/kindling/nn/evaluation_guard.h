@@ -11,11 +11,11 @@ namespace kindling {
 
 class ScopedModelState;
 
-// Evaluation mode without gradients while it lives, for acting and sampling between training steps; then
-// every layer has its own mode and the hidden state that it carries back, also when something throws.
+// Switches a model to evaluation mode without gradients for its lifetime, to act and sample between training
+// steps. Its destructor, also after an exception, restores the mode and the hidden state of every layer.
 class KINDLING_API EvaluationGuard {
  public:
-  // `model` outlives the guard.
+  // `model` must outlive the guard.
   explicit EvaluationGuard(torch::nn::Module& model);
   ~EvaluationGuard();
   EvaluationGuard(const EvaluationGuard&) = delete;

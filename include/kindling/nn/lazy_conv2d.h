@@ -19,7 +19,7 @@ struct LazyConv2dOptions {
   WeightInit init = WeightInit::kaiming_uniform;
 };
 
-// A convolution that finds its input channels at the first batch: [batch, in, height, width] → [batch,
+// A convolution that determines its input channels from the first batch: [batch, in, height, width] → [batch,
 // out_channels, …], with a `weight` [out, in, kernel height, kernel width].
 class KINDLING_API LazyConv2dImpl : public LazyWeights<LazyConv2dImpl> {
  public:

@@ -15,8 +15,8 @@ struct LazyLinearOptions {
   WeightInit init = WeightInit::kaiming_uniform;
 };
 
-// A linear layer that finds its input size at the first batch: [batch, …, in] → [batch, …, out_features],
-// with a `weight` [out, in].
+// A linear layer that determines its input size from the first batch: [batch, …, in] → [batch, …,
+// out_features], with a `weight` [out, in].
 class KINDLING_API LazyLinearImpl : public LazyWeights<LazyLinearImpl> {
  public:
   explicit LazyLinearImpl(std::int64_t out_features)

@@ -14,8 +14,8 @@
 
 namespace kindling {
 
-// Base of layers that find their input size at the first batch. Until then they have no parameters; then they
-// are `weight` [out, in, kernel…] and `bias` [out], as Python names them.
+// Base of layers that determine their input size from the first batch. Until then they have no parameters;
+// then they have `weight` [out, in, kernel…] and `bias` [out], named as in Python.
 template <class Layer>
 class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public LazyLayer {
  public:
@@ -31,8 +31,8 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
     weight = bias = at::Tensor();
   }
 
-  // Called by clone() on a copy whose registrations are gone: makes them anew, the values are copied
-  // afterwards.
+  // clone() calls this on a copy without registrations: registers the parameters again; clone() then copies
+  // the values.
   void reset() override {
     if (weight.defined()) materialize(weight.size(1), weight.device());
   }

@@ -6,7 +6,7 @@
 
 namespace kindling {
 
-// A model that is one chain of layers, `net`. `Model` is Module or Classifier:
+// A model that is a single chain of layers, `net`. `Model` is Module or Classifier:
 //
 //   struct Net : SequentialNet<Classifier> {
 //     Net() : SequentialNet(torch::nn::Sequential(torch::nn::Flatten(), LazyLinear(10))) {}

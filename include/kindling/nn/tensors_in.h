@@ -11,8 +11,8 @@
 
 namespace kindling {
 
-// Calls `visit` for each tensor in a value of a module's forward(): a tensor or a vector of
-// tensors, or a tuple or an optional of such, in their order. Anything else has none.
+// Calls `visit` for each tensor in a value of a module's forward(), in order: a tensor or a vector of
+// tensors, or a tuple or an optional of these. Other values contain none.
 template <class Visit>
 void for_tensors_in(Visit&& visit, auto& value) {
   if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, at::Tensor>)
@@ -25,13 +25,13 @@ void for_tensors_in(Visit&& visit, auto& value) {
     std::apply([&](auto&... parts) { (for_tensors_in(visit, parts), ...); }, value);
 }
 
-// A tensor, or a tuple of tensors and of such tuples: how many there are is known without a value.
+// A tensor, or a tuple of tensors and such tuples: the number of tensors is known at compile time.
 template <class Value>
 inline constexpr bool kIsTensors = std::is_same_v<Value, at::Tensor>;
 template <class... Values>
 inline constexpr bool kIsTensors<std::tuple<Values...>> = (kIsTensors<Values> && ...);
 
-// All of them.
+// Returns all tensors in a value.
 template <class Value>
 std::vector<at::Tensor> tensors_in(const Value& value) {
   std::vector<at::Tensor> tensors;
@@ -39,7 +39,7 @@ std::vector<at::Tensor> tensors_in(const Value& value) {
   return tensors;
 }
 
-// In the same order; undefined ones where there are fewer.
+// Sets the tensors of a value in the same order; undefined ones if there are too few.
 template <class Value>
 void put_tensors(const std::vector<at::Tensor>& tensors, Value& value) {
   std::size_t next = 0;

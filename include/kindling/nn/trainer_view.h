@@ -15,13 +15,12 @@ namespace kindling {
 class ManualUpdates;
 struct TrainingContext;  // private to the trainer
 
-// What a module may see of its trainer. A handle: empty for a module that no trainer has prepared, and again
-// when the trainer is gone. The other members of an empty view return what stands behind them.
+// A module's view of its trainer. The view is empty for a module that no trainer has prepared, and again when
+// the trainer has been destroyed. The members of an empty view return the values in their comments.
 class KINDLING_API TrainerView {
  public:
   TrainerView() = default;
-  explicit TrainerView(std::weak_ptr<const TrainingContext> context)
-      : context_(std::move(context)) {}
+  explicit TrainerView(std::weak_ptr<const TrainingContext> context) : context_(std::move(context)) {}
 
   explicit operator bool() const noexcept { return !context_.expired(); }
 
@@ -34,9 +33,9 @@ class KINDLING_API TrainerView {
   std::int64_t global_step() const { return progress().global_step; }
   std::int64_t num_train_batches() const;  // of an epoch; 0: unknown
 
-  // The log of the loop that is running; nullptr outside of loops.
+  // Returns the log of the running loop; nullptr outside of loops.
   EpochLog* log() const;
-  // What a ManualModule's updates go through; nullptr outside of training steps.
+  // Returns the interface for a ManualModule's updates; nullptr outside of training steps.
   ManualUpdates* updates() const;
 
  private:

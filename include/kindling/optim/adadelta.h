@@ -9,7 +9,7 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.Adadelta.
+// Names and defaults as in torch.optim.Adadelta.
 struct AdadeltaOptions {
   double lr = 1;
   double rho = 0.9;

@@ -9,7 +9,7 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.Adagrad.
+// Names and defaults as in torch.optim.Adagrad.
 struct AdagradOptions {
   double lr = 1e-2;
   double lr_decay = 0;
@@ -31,8 +31,8 @@ struct AdagradOptions {
 };
 
 // Adagrad (Duchi, Hazan, Singer, 2011): s ← s + g², p ← p − lr / (1 + (t−1)·lr_decay)·g / (√s + eps). Its
-// state: `step`, `sum`. Sparse gradients update the rows they name; on a card they make the host wait, and
-// they go with no weight decay (ConfigError).
+// state: `step`, `sum`. Sparse gradients update the rows they contain; on a GPU they make the host wait, and
+// they cannot be combined with weight decay (ConfigError).
 class KINDLING_API Adagrad : public ForeachOptimizer {
  public:
   explicit Adagrad(ParameterGroups parameters, AdagradOptions options = {});

@@ -11,7 +11,7 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.Adam.
+// Names and defaults as in torch.optim.Adam.
 struct AdamOptions {
   double lr = 1e-3;
   std::array<double, 2> betas{0.9, 0.999};
@@ -59,7 +59,7 @@ class KINDLING_API Adam : public Optimizer {
   StepCounters counters_;
 };
 
-// The names and defaults of torch.optim.AdamW.
+// Names and defaults as in torch.optim.AdamW.
 struct AdamWOptions {
   double lr = 1e-3;
   std::array<double, 2> betas{0.9, 0.999};

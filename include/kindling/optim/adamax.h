@@ -10,7 +10,7 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.Adamax.
+// Names and defaults as in torch.optim.Adamax.
 struct AdamaxOptions {
   double lr = 2e-3;
   std::array<double, 2> betas{0.9, 0.999};

@@ -9,9 +9,9 @@
 namespace kindling {
 
 // Scales the gradients in place by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them
-// together (Pascanu, Mikolov, Bengio, 2013; the constant is PyTorch's), and returns the norm before scaling:
-// a scalar on the gradients' device. No host wait. All gradients are on one device; an empty list gives an
-// undefined tensor.
+// together (Pascanu, Mikolov, Bengio, 2013; the constant is PyTorch's). Returns the norm before scaling: a
+// scalar on the gradients' device. The host does not wait. All gradients must be on one device; for an empty
+// list the result is an undefined tensor.
 KINDLING_API at::Tensor clip_grad_norm(std::span<const at::Tensor> gradients, double max_norm);
 
 }  // namespace kindling

@@ -8,9 +8,9 @@
 #include "kindling/config/options.h"
 #include "kindling/optim/schedule.h"
 
-// Schedules that swing. The names are those of torch.optim.lr_scheduler, and so are the values; T_max and
-// total_steps default to what the run has (after the warm-up, in its part of a sequence). step counts from 0,
-// b is base_lr. All throw ConfigError for options out of range or missing.
+// Schedules that oscillate. Names and values are those of torch.optim.lr_scheduler; T_max and total_steps
+// default to the length of the run (after the warm-up, within its part of a sequence). step counts from 0, b
+// is base_lr. All throw ConfigError for options that are out of range or missing.
 namespace kindling {
 
 struct CosineScheduleOptions {
@@ -22,8 +22,7 @@ struct CosineScheduleOptions {
       kindling::field("eta_min", &CosineScheduleOptions::eta_min,
                       {.doc = "smallest learning rate", .min = 0}));
 };
-// eta_min + (b − eta_min)·(1 + cos(π·step / T_max)) / 2 (Loshchilov, Hutter, 2017); behind T_max it rises
-// again.
+// eta_min + (b − eta_min)·(1 + cos(π·step / T_max)) / 2 (Loshchilov, Hutter, 2017); rises again after T_max.
 KINDLING_API Schedule cosine_schedule(CosineScheduleOptions options = {});
 
 struct CosineRestartsScheduleOptions {
@@ -38,11 +37,11 @@ struct CosineRestartsScheduleOptions {
       kindling::field("eta_min", &CosineRestartsScheduleOptions::eta_min,
                       {.doc = "smallest learning rate", .min = 0}));
 };
-// The cosine over periods of T_0, T_0·T_mult, … steps, each from b on (CosineAnnealingWarmRestarts).
+// The cosine over periods of T_0, T_0·T_mult, … steps, each starting from b (CosineAnnealingWarmRestarts).
 KINDLING_API Schedule cosine_restarts_schedule(CosineRestartsScheduleOptions options);
 
 struct OneCycleScheduleOptions {
-  std::optional<double> max_lr{};  // absent: b, so each group its own
+  std::optional<double> max_lr{};  // absent: b, separately for each group
   std::optional<std::int64_t> total_steps{};
   double pct_start = 0.3;
   std::string anneal_strategy = "cos";
@@ -77,8 +76,8 @@ struct OneCycleScheduleOptions {
       kindling::field("three_phase", &OneCycleScheduleOptions::three_phase,
                       {.doc = "fall to the initial rate first, then to the final rate"}));
 };
-// Up from max_lr / div_factor to max_lr, down to far below, the momentum the other way (Smith, Topin, 2018;
-// OneCycleLR). The schedule throws ConfigError for a run that is longer than total_steps.
+// Rises from max_lr / div_factor to max_lr and falls far below; the momentum moves the opposite way (Smith,
+// Topin, 2018; OneCycleLR). The schedule throws ConfigError for a run that is longer than total_steps.
 KINDLING_API Schedule one_cycle_schedule(OneCycleScheduleOptions options = {});
 
 }  // namespace kindling

@@ -8,13 +8,14 @@
 #include "kindling/config/options.h"
 #include "kindling/optim/schedule.h"
 
-// Schedules that multiply the learning rate by a factor. The names are those of torch.optim.lr_scheduler, and
-// so are the values; total_iters defaults to what the run has (after the warm-up, in its part of a sequence).
-// step counts from 0, b is base_lr. All throw ConfigError for options out of range or missing.
+// Schedules that multiply the learning rate by a factor. Names and values are those of
+// torch.optim.lr_scheduler; total_iters defaults to the length of the run (after the warm-up, within its part
+// of a sequence). step counts from 0, b is base_lr. All throw ConfigError for options that are out of range
+// or missing.
 namespace kindling {
 
 struct ConstantScheduleOptions {
-  double factor = 1;  // PyTorch's default, 1/3, would surprise under this name
+  double factor = 1;  // PyTorch's default, 1/3, would be surprising under this name
   std::int64_t total_iters = 5;
   static constexpr auto fields =
       kindling::fields(kindling::field("factor", &ConstantScheduleOptions::factor,
@@ -37,7 +38,7 @@ struct StepScheduleOptions {
 KINDLING_API Schedule step_schedule(StepScheduleOptions options = {});
 
 struct MultistepScheduleOptions {
-  std::vector<std::int64_t> milestones{};  // at least one; one that is there twice counts twice
+  std::vector<std::int64_t> milestones{};  // at least one; a repeated one counts twice
   double gamma = 0.1;
   static constexpr auto fields =
       kindling::fields(kindling::field("milestones", &MultistepScheduleOptions::milestones,
@@ -89,11 +90,11 @@ struct InverseSqrtScheduleOptions {
       kindling::field("timescale", &InverseSqrtScheduleOptions::timescale,
                       {.doc = "time scale in steps; absent: the warm-up steps, or 10000", .min = 1}));
 };
-// b·sqrt(w / (w + step)), w the timescale: behind a warm-up of w steps, b·sqrt(w / the run's step) (Vaswani
-// et al., 2017; the names and defaults of Hugging Face's get_inverse_sqrt_schedule).
+// b·sqrt(w / (w + step)), w the timescale: after a warm-up of w steps, b·sqrt(w / the run's step) (Vaswani et
+// al., 2017; names and defaults as in Hugging Face's get_inverse_sqrt_schedule).
 KINDLING_API Schedule inverse_sqrt_schedule(InverseSqrtScheduleOptions options = {});
 
-// b·factor once for every plateau (plateau.h), not below min_lr; reductions of less than eps are left out.
+// b·factor once for every plateau (plateau.h), not below min_lr; reductions of less than eps are skipped.
 KINDLING_API Schedule plateau_schedule(PlateauScheduleOptions options = {});
 
 }  // namespace kindling

@@ -10,7 +10,7 @@
 
 namespace kindling {
 
-// The defaults of the paper, eps and weight decay of its experiments.
+// The defaults of the paper; eps and weight decay are those of its experiments.
 struct LambOptions {
   double lr = 1e-3;
   std::array<double, 2> betas{0.9, 0.999};
@@ -32,8 +32,8 @@ struct LambOptions {
 };
 
 // LAMB (You et al., 2020, algorithm 2, φ the identity): the step of Adam, r = m̂ / (√v̂ + eps) +
-// weight_decay·p, with the length of the weights: p ← p − lr·‖p‖ / ‖r‖·r for each parameter; the ratio is 1
-// where one of the norms is 0. Its state: `step`, `exp_avg`, `exp_avg_sq`.
+// weight_decay·p, scaled by the norm of the weights: p ← p − lr·‖p‖ / ‖r‖·r for each parameter; the ratio is
+// 1 if one of the norms is 0. Its state: `step`, `exp_avg`, `exp_avg_sq`.
 class KINDLING_API Lamb : public ForeachOptimizer {
  public:
   explicit Lamb(ParameterGroups parameters, LambOptions options = {});

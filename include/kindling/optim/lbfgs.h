@@ -11,7 +11,7 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.LBFGS.
+// Names and defaults as in torch.optim.LBFGS.
 struct LbfgsOptions {
   double lr = 1;
   std::int64_t max_iter = 20;
@@ -40,12 +40,12 @@ struct LbfgsOptions {
           {.doc = "line search; absent: none, the step length is lr", .choices = "strong_wolfe"}));
 };
 
-// L-BFGS (Nocedal, 1980) as torch.optim.LBFGS does it after minFunc (Schmidt, 2005), for whole data sets or
-// large batches: step_with() evaluates the loss many times. By its nature it reads numbers on the host, in
-// every iteration, and so is the exception to the device rule; it cannot leave out a step by found_inf. All
-// parameters are one group, and there is no weight decay (ConfigError). Its state stands under the first
-// parameter's name, as in Python: `d`, `t`, `old_dirs`, `old_stps` [history, numbers of all parameters],
-// `ro`, `H_diag`, `prev_flat_grad`, `prev_loss`, `n_iter`, `func_evals`.
+// L-BFGS (Nocedal, 1980) as implemented in torch.optim.LBFGS after minFunc (Schmidt, 2005), for whole data
+// sets or large batches: step_with() evaluates the loss many times. Unlike all other rules it reads values on
+// the host in every iteration, and it cannot skip a step by found_inf. All parameters form one group, and
+// there is no weight decay (ConfigError). Its state has the first parameter's name, as in Python: `d`, `t`,
+// `old_dirs`, `old_stps` [history, numbers of all parameters], `ro`, `H_diag`, `prev_flat_grad`, `prev_loss`,
+// `n_iter`, `func_evals`.
 class KINDLING_API Lbfgs : public Optimizer {
  public:
   explicit Lbfgs(ParameterGroups parameters, LbfgsOptions options = {});
@@ -53,14 +53,14 @@ class KINDLING_API Lbfgs : public Optimizer {
   at::Tensor step_with(const Closure& closure) override;
 
  protected:
-  void update(const Update& update) override;  // throws ConfigError: step() is not enough
+  void update(const Update& update) override;  // throws ConfigError: use step_with()
   bool has_own_shapes() const override { return true; }
   void state_loaded() override;
 
  private:
   struct Point {
     double loss;
-    at::Tensor gradient;  // of all parameters, one after another
+    at::Tensor gradient;  // of all parameters, concatenated
   };
   at::Tensor flat_gradient() const;
   void move(const at::Tensor& direction, double length);

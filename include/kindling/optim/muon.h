@@ -12,7 +12,7 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.Muon, and what becomes of parameters that are no matrices.
+// Names and defaults as in torch.optim.Muon, and options for parameters that are not matrices.
 struct MuonOptions {
   double lr = 1e-3;
   double weight_decay = 0.1;
@@ -47,16 +47,16 @@ struct MuonOptions {
 
 // Muon (Jordan, 2024; with weight decay and the second adjustment as in Liu et al., 2025, "Muon is
 // scalable"), for the matrices of a model: B ← momentum·B + (1−momentum)·g, O = NS(B, or with nesterov
-// (1−momentum)·g + momentum·B), p ← p·(1 − lr·weight_decay) − lr·adjustment·O, where NS, ns_steps iterations
-// of a polynomial of degree five in bfloat16, brings all singular values near 1. The adjustment of a matrix
+// (1−momentum)·g + momentum·B), p ← p·(1 − lr·weight_decay) − lr·adjustment·O. NS, ns_steps iterations of a
+// polynomial of degree five in bfloat16, brings all singular values close to 1. The adjustment of a matrix
 // A×B is √max(1, A/B), or 0.2·√max(A, B) with match_rms_adamw. Its state: `momentum_buffer`.
 //
-// Parameters of another dimension are refused, as in Python, unless adamw_lr is set: then AdamW with its
-// defaults and this weight decay updates them, at adamw_lr / lr times the learning rate of their group, so
-// that a schedule moves both. Their state: `exp_avg`, `exp_avg_sq`, `step`.
+// Parameters with another number of dimensions are rejected, as in Python, unless adamw_lr is set. AdamW then
+// updates them with its defaults and this weight decay, at adamw_lr / lr times the learning rate of their
+// group, so that a schedule changes both. Their state: `exp_avg`, `exp_avg_sq`, `step`.
 class KINDLING_API Muon : public ForeachOptimizer {
  public:
-  // Throws ConfigError that names the parameters which are no matrices.
+  // Throws ConfigError that names the parameters that are not matrices.
   explicit Muon(ParameterGroups parameters, MuonOptions options = {});
   bool is_per_parameter() const override { return typeid(*this) == typeid(Muon); }
 
@@ -71,7 +71,7 @@ class KINDLING_API Muon : public ForeachOptimizer {
 
   MuonOptions options_;
   std::vector<at::Tensor>&momentum_buffers_, &exp_avgs_, &exp_avg_sqs_, &steps_;
-  StepCounters counters_;  // of those that AdamW updates
+  StepCounters counters_;  // of the parameters that AdamW updates
 };
 
 }  // namespace kindling

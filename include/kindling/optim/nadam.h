@@ -10,7 +10,7 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.NAdam.
+// Names and defaults as in torch.optim.NAdam.
 struct NAdamOptions {
   double lr = 2e-3;
   std::array<double, 2> betas{0.9, 0.999};
@@ -37,9 +37,9 @@ struct NAdamOptions {
       kindling::field("maximize", &NAdamOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 
-// Adam with Nesterov's momentum (Dozat, 2016, with the schedule of the momentum that PyTorch follows):
-// μₜ = β₁·(1 − ½·0.96^(t·momentum_decay)), p ← p − lr·((1−μₜ)·g / (1−Πμ) + μₜ₊₁·m / (1−Πμ·μₜ₊₁)) / (√v̂ +
-// eps). Its state: `step`, `exp_avg`, `exp_avg_sq`, `mu_product` (float32 scalar: Πμ).
+// Adam with Nesterov's momentum (Dozat, 2016, with PyTorch's schedule of the momentum): μₜ = β₁·(1 −
+// ½·0.96^(t·momentum_decay)), p ← p − lr·((1−μₜ)·g / (1−Πμ) + μₜ₊₁·m / (1−Πμ·μₜ₊₁)) / (√v̂ + eps). Its state:
+// `step`, `exp_avg`, `exp_avg_sq`, `mu_product` (float32 scalar: Πμ).
 class KINDLING_API NAdam : public ForeachOptimizer {
  public:
   explicit NAdam(ParameterGroups parameters, NAdamOptions options = {});

@@ -18,85 +18,85 @@
 
 namespace kindling {
 
-// Updates parameters from their gradients. Parameters without a gradient are left alone, as in Python. Derive
-// from it and write update() for an own rule. No rule but Lbfgs may read a tensor on the host.
+// Updates parameters from their gradients. Parameters without a gradient are not changed, as in Python.
+// Derive from it and write update() to define a rule. No rule except Lbfgs may read a tensor on the host.
 class KINDLING_API Optimizer {
  public:
-  // Parameters are float tensors on one device; throws ConfigError when there are none, when one is given
-  // twice, and for names that are not as many as the parameters. `lr` and `weight_decay` are for groups
+  // Parameters are float tensors on one device. Throws ConfigError if there are none, for a repeated one, and
+  // if the numbers of names and parameters differ. `lr` and `weight_decay` are for groups
   // without their own.
   Optimizer(ParameterGroups groups, double lr, double weight_decay = 0);
   virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // One update; call it after backward().
+  // Makes one update; call it after backward().
   void step(const StepOptions& options = {});
-  using Closure = std::function<at::Tensor()>;  // drops the gradients, calls backward(), gives the loss
-  // One update of a rule that evaluates the loss anew as often as it needs; gives the first loss. Of other
-  // rules it is the closure and step().
+  using Closure = std::function<at::Tensor()>;  // clears the gradients, calls backward(), returns the loss
+  // Makes one update of a rule that evaluates the loss as often as it needs to; returns the first loss. For
+  // other rules it calls the closure and step().
   virtual at::Tensor step_with(const Closure& closure);
-  // Whether step() is not enough (Lbfgs).
+  // True if step() is not sufficient (Lbfgs).
   virtual bool needs_closure() const { return false; }
-  // Drops the gradients (they become undefined tensors).
+  // Clears the gradients (they become undefined tensors).
   void zero_grad();
 
-  // The gradients of this step, of the parameters that have one. They may be changed in place before step().
+  // Returns the existing gradients of this step. They may be changed in place before step().
   std::span<const at::Tensor> gradients();
 
-  // With the learning rate and the weight decay that they were made with.
+  // With their initial learning rates and weight decays.
   const std::vector<ParameterGroup>& groups() const noexcept { return groups_; }
   const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }  // group by group
   const std::vector<std::string>& names() const noexcept { return names_; }           // of the parameters
 
-  // The learning rate of the next step: a number, or a scalar on the parameters' device, which may change its
-  // value there. Without `group`, of all groups; lr() is the number of the first group.
+  // The learning rate of the next step: a number, or a scalar on the parameters' device whose value may
+  // change there. Without `group`, sets all groups; lr() returns the number of the first group.
   double lr(std::size_t group = 0) const { return rates_.at(group).number; }
   void set_lr(double lr);
   void set_lr(std::size_t group, double lr) { rates_.at(group) = {lr, {}}; }
   void set_lr(std::size_t group, at::Tensor lr) { rates_.at(group).tensor = std::move(lr); }
 
   // The rule's momentum, which a schedule may change between two steps: SGD's momentum, the first of Adam's
-  // betas. The last two throw ConfigError where there is none, and for values outside [0, 1).
+  // betas. The last two throw ConfigError if there is none, and for values outside [0, 1).
   bool has_momentum() const noexcept { return momentum_.has_value(); }
   double momentum() const;
   void set_momentum(double momentum);
 
-  // Names for parameters that were given without, by those of the same tensors in the model.
+  // Sets missing names of parameters to those of the same tensors in the model.
   void take_names(const torch::nn::Module& model);
 
   // The state by names, `net.1.weight.exp_avg`: the optimizer's own tensors, and the learning rates of the
-  // groups and the momentum as numbers. Loading copies the values to where the parameters are; throws
-  // CheckpointError that lists what does not fit (then nothing has been changed). A group that was made with
-  // another learning rate than the saved one keeps its own, and so it is with the momentum.
+  // groups and the momentum as numbers. Loading copies the values to the parameters' device; throws
+  // CheckpointError that lists every mismatch (then nothing has been changed). A group created with a
+  // learning rate that differs from the saved one keeps its own, and so does the momentum.
   virtual StateDict state_dict() const;
   virtual void load_state_dict(const StateDict& state);
-  // Whether state_dict() holds everything that a step leaves behind for the next one. By default, whether the
-  // rule has called add_state(): of one that has not, a checkpoint cannot tell whether it keeps state
-  // elsewhere, and warns. A rule that keeps none overrides it and returns true.
+  // True if state_dict() contains everything that a step passes on to the next one. The default returns
+  // whether the rule has called add_state(): otherwise a checkpoint cannot know whether the rule keeps state
+  // in other places, and warns. A rule without state overrides it to return true.
   virtual bool saves_all_state() const { return !states_.empty(); }
 
-  // The rule's options under Python's names, for its files (python_optimizer.h); empty: they go to none.
+  // Returns the rule's options under Python's names, for its files (python_optimizer.h), or nothing.
   virtual TorchOptions python_options() const { return {}; }
 
-  // Whether step() can leave out a step by `found_inf`: not where state does not tell how it starts.
+  // True if step() can skip a step by `found_inf`; false if the initial value of some state is unknown.
   virtual bool can_skip() const;
-  // Whether update() accepts a tensor as learning rate; otherwise step() refuses it (ConfigError).
+  // True if update() accepts a tensor as learning rate; otherwise step() rejects it (ConfigError).
   virtual bool supports_tensor_lr() const { return takes_tensors(); }
   virtual bool takes_tensors() const { return false; }  // deprecated: override supports_tensor_lr()
-  // Whether each parameter's update depends only on its own gradient and state: then ranks may shard the
-  // state (shard_optimizer_state). True for all rules here but Lbfgs, not for classes derived from them.
+  // True if each parameter's update depends only on its own gradient and state: then ranks may shard the
+  // state (shard_optimizer_state). True for all rules here except Lbfgs, not for derived classes.
   virtual bool is_per_parameter() const { return false; }
 
  protected:
   // A number, or a tensor on the parameters' device.
   struct LearningRate {
     double number;
-    at::Tensor tensor{};  // counts instead where it is defined
+    at::Tensor tensor{};  // takes precedence if defined
   };
-  // The part of a step that concerns one group; of the parameters, those that have a gradient.
+  // The part of a step for one group, and its parameters with a gradient.
   struct Update {
-    std::span<const std::size_t> active;  // their places in parameters()
+    std::span<const std::size_t> active;  // their indices in parameters()
     at::TensorList parameters, gradients;
     LearningRate lr;
     double weight_decay;
@@ -104,28 +104,28 @@ class KINDLING_API Optimizer {
   };
   // Runs without autograd.
   virtual void update(const Update& update) = 0;
-  // Whether update() handles update.options itself, as fused operators do. Otherwise it never sees them:
-  // step() divides the gradients, keeps parameters and state as they were, and puts them back where found_inf
-  // is 1, without a host wait. What a rule keeps elsewhere than in its state (add_state) is not put back.
+  // True if update() handles update.options itself, as fused operators do. Otherwise it never sees them:
+  // step() divides the gradients, saves parameters and state, and restores them if found_inf is 1, without a
+  // host wait. Values that a rule keeps outside of its state (add_state) are not restored.
   virtual bool handles_step_options() const { return heeds_options(); }
   virtual bool heeds_options() const { return supports_tensor_lr(); }  // deprecated, as above
 
-  // For the constructor of a rule that has a momentum: update() reads momentum().
+  // For the constructor of a rule with a momentum; update() then reads momentum().
   void add_momentum(double momentum) { initial_momentum_ = momentum_ = momentum; }
-  // State that is saved and loaded under this name: one tensor per parameter, undefined until a parameter
-  // meets its first gradient. `start` then makes it, of the parameter's shape or a scalar, or leaves it
-  // undefined for now; without it the rule does. The list stays where it is.
+  // Adds state that is saved and loaded under this name: one tensor per parameter, undefined until the
+  // parameter's first gradient. `start` then creates it, with the parameter's shape or as a scalar, or leaves
+  // it undefined for now; without `start` the rule creates it. The reference to the list stays valid.
   using Start = std::function<at::Tensor(const at::Tensor& parameter)>;
   std::vector<at::Tensor>& add_state(std::string name, Start start = nullptr);
-  // Whether state is neither scalars nor of the parameters' shapes.
+  // True if some state is neither a scalar nor of its parameter's shape.
   virtual bool has_own_shapes() const { return false; }
-  // After load_state_dict().
+  // Called after load_state_dict().
   virtual void state_loaded() {}
 
-  // Those of `all`, one per parameter, that an update concerns; `chosen` holds those that lie apart.
+  // Returns the elements of `all` (one per parameter) in an update; `chosen` stores scattered ones.
   static at::TensorList active_of(const std::vector<at::Tensor>& all, const Update& update,
                                   std::vector<at::Tensor>& chosen);
-  // Throws ConfigError that names the parameter whose gradient is sparse.
+  // Throws ConfigError that names the parameter with a sparse gradient.
   void require_dense(const Update& update) const;
 
  private:

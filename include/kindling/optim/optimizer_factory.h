@@ -18,15 +18,15 @@ template <class F>
 concept MakesNoOptimizer = std::invocable<F&, ParameterGroups> &&
     !std::convertible_to<std::invoke_result_t<F&, ParameterGroups>, std::unique_ptr<Optimizer>>;
 
-// Makes the optimizer of a model once its parameters exist: any function of this kind. A lambda that returns
-// now one class and now another says `-> std::unique_ptr<Optimizer>`.
+// Creates the optimizer of a model once its parameters exist: any function with this signature. A lambda that
+// returns different classes needs `-> std::unique_ptr<Optimizer>`.
 class OptimizerFactory : public std::function<std::unique_ptr<Optimizer>(ParameterGroups parameters)> {
  public:
   using function::function;
   OptimizerFactory() = default;
   OptimizerFactory(function make) : function(std::move(make)) {}
 
-  // For a message of one line.
+  // Gives a one-line compiler error.
   template <class T>
   requires ReadyMadeOptimizer<T> || MakesNoOptimizer<T> OptimizerFactory(const T&) {
     static_assert(sizeof(T) == 0,

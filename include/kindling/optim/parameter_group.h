@@ -16,27 +16,27 @@ class Module;
 
 namespace kindling {
 
-// Parameters that are updated by the same rule.
+// Parameters that are updated with the same settings.
 struct ParameterGroup {
   std::vector<at::Tensor> parameters{};
-  std::vector<std::string> names{};      // as the model registers them; empty: the trainer fills them in
+  std::vector<std::string> names{};      // as registered in the model; empty: the trainer sets them
   std::optional<double> lr{};            // learning rate; absent: the optimizer's
   std::optional<double> weight_decay{};  // absent: the optimizer's
 };
 
-// What an optimizer updates: all parameters of a model, a list of tensors, or groups of their own.
+// The parameters that an optimizer updates: all of a model, a list of tensors, or custom groups.
 class KINDLING_API ParameterGroups {
  public:
   ParameterGroups() = default;
-  // Every registered parameter once, under its first name, frozen ones included: a parameter without a
-  // gradient is skipped in a step, and one that is unfrozen later is trained from then on.
+  // Every registered parameter once, under its first name, including frozen ones: a step skips parameters
+  // without a gradient, and trains one from when it is unfrozen.
   ParameterGroups(const torch::nn::Module& model);
   ParameterGroups(std::vector<at::Tensor> parameters);
   ParameterGroups(std::initializer_list<at::Tensor> parameters);
   ParameterGroups(std::vector<ParameterGroup> groups) : groups_(std::move(groups)) {}
   ParameterGroups(std::initializer_list<ParameterGroup> groups) : groups_(groups) {}
 
-  // All parameters, group by group.
+  // Returns all parameters, group by group.
   operator std::vector<at::Tensor>() const;
 
   const std::vector<ParameterGroup>& groups() const noexcept { return groups_; }
@@ -45,7 +45,7 @@ class KINDLING_API ParameterGroups {
   std::vector<ParameterGroup> groups_;
 };
 
-// Parameters by their names, `net.0.*` (name_pattern.h), with numbers of their own.
+// Parameters selected by name, `net.0.*` (name_pattern.h), with their own settings.
 struct GroupPattern {
   std::string match{};
   std::optional<double> lr{};            // absent: the optimizer's
@@ -59,9 +59,9 @@ struct GroupPattern {
                       {.doc = "weight decay; absent: the optimizer's", .min = 0}));
 };
 
-// A group for each pattern, behind what no pattern fits; of several that fit, the first counts. `all` is a
-// model, or parameters with names. Throws ConfigError for a pattern that fits no parameter, or only such that
-// patterns before it have taken.
+// Returns a group for each pattern, after a group of the parameters that match no pattern; of several
+// matching patterns, the first counts. `all` is a model, or parameters with names. Throws ConfigError for a
+// pattern that matches no parameters, or only those that earlier patterns have matched.
 KINDLING_API ParameterGroups by_name(const ParameterGroups& all, const std::vector<GroupPattern>& patterns);
 
 }  // namespace kindling

@@ -9,10 +9,10 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.lr_scheduler.ReduceLROnPlateau, `monitor` aside.
+// Names and defaults as in torch.optim.lr_scheduler.ReduceLROnPlateau, except `monitor`.
 struct PlateauScheduleOptions {
   std::string monitor{};  // a value of the epoch record; empty: the model's monitor()
-  std::string mode{};     // what of it is better; empty: the model's for its own monitor(), else min
+  std::string mode{};     // min or max is better; empty: the model's for its own monitor(), else min
   double factor = 0.1;
   std::int64_t patience = 10;
   double threshold = 1e-4;
@@ -42,21 +42,21 @@ struct PlateauScheduleOptions {
                       {.doc = "smaller reductions are skipped", .min = 0}));
 };
 
-// How often a value that is looked at once per epoch has stopped improving, counted as ReduceLROnPlateau
-// counts its reductions. A trainer has one where its schedule asks for it; a loop without a trainer makes its
-// own, with `mode` in the options.
+// Counts how often a value, observed once per epoch, has stopped improving, as ReduceLROnPlateau counts its
+// reductions. A trainer creates one if its schedule needs it; a loop without a trainer creates its own, with
+// `mode` in the options.
 class KINDLING_API PlateauCounter {
  public:
   // Throws ConfigError for options out of range.
   explicit PlateauCounter(PlateauScheduleOptions options);
 
-  // The value of the next epoch. NaN is no improvement.
+  // Adds the value of the next epoch. NaN is not an improvement.
   void observe(double value);
   std::int64_t count() const noexcept { return count_; }
   const PlateauScheduleOptions& options() const noexcept { return options_; }
 
-  // As metadata. load() keeps the counter's value where an entry is missing, and throws CheckpointError for an
-  // entry that is not a number; then nothing has changed.
+  // Save and load as metadata. load() keeps the counter's value if an entry is missing, and throws
+  // CheckpointError for an entry that is not a number; then nothing has changed.
   void save(StateDict& state) const;
   void load(const StateDict& state);
 

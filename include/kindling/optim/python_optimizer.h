@@ -8,24 +8,24 @@
 #include "kindling/formats/torch_optimizer.h"
 #include "kindling/optim/optimizer.h"
 
-// The state of Python's optimizers, torch.save(optimizer.state_dict(), path), so that a training begun there
-// goes on here and the other way round. Both throw CheckpointError.
+// Exchanges the state of optimizers with Python, torch.save(optimizer.state_dict(), path), so that a run
+// begun in one can be continued in the other. Both throw CheckpointError.
 namespace kindling {
 
-// Parameters are matched by their order, group by group, as Python does: both optimizers were made of the
-// same parameters in the same order. Throws, and changes nothing, for other numbers of groups and parameters,
-// other shapes, and options that are not those of the file, which tell the kind of an optimizer. Learning
-// rates are none of these: they stay as they are here, and one that is another in the file is told to the app
-// log as a warning. `key` is the entry of a dict that is the optimizer's: "optimizer" of {"model": …,
-// "optimizer": …}.
+// Loads the state. Parameters are matched by their order, group by group, as in Python: both optimizers must
+// have been created with the same parameters in the same order. Throws, and changes nothing, for different
+// numbers of groups or parameters, different shapes, and options that differ from the file's, which identify
+// the kind of the optimizer. Learning rates are not loaded; a warning reports those that differ. `key` is the
+// dict entry of the optimizer: "optimizer" of {"model": …, "optimizer": …}.
 KINDLING_API void load_python_optimizer(Optimizer& optimizer, const std::filesystem::path& path,
                                         const std::string& key = "");
 
-// For optimizer.load_state_dict(torch.load(path)) of an optimizer of the same parameters in the same order,
-// which takes the options from the file, too. Throws for a rule without Optimizer::python_options().
+// Writes a file for optimizer.load_state_dict(torch.load(path)) of an optimizer of the same parameters in the
+// same order, which also takes the options from the file. Throws for a rule without
+// Optimizer::python_options().
 KINDLING_API void save_python_optimizer(const Optimizer& optimizer, const std::filesystem::path& path);
 
-// What Optimizer::python_options() gives: the values of an option struct, without those that are no numbers.
+// For Optimizer::python_options(): returns the numeric values of an option struct.
 KINDLING_API TorchOptions python_options_of(const OptionSet& options);
 template <OptionStruct Options>
 TorchOptions python_options_of(Options options) {

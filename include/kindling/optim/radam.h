@@ -10,7 +10,7 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.RAdam.
+// Names and defaults as in torch.optim.RAdam.
 struct RAdamOptions {
   double lr = 1e-3;
   std::array<double, 2> betas{0.9, 0.999};

@@ -9,7 +9,7 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.RMSprop.
+// Names and defaults as in torch.optim.RMSprop.
 struct RmsPropOptions {
   double lr = 1e-2;
   double alpha = 0.99;

@@ -9,12 +9,12 @@
 
 namespace kindling {
 
-// The names and defaults of torch.optim.SGD.
+// Names and defaults as in torch.optim.SGD.
 struct SgdOptions {
   double lr = 1e-3;
   double momentum = 0;
   double dampening = 0;
-  bool nesterov = false;  // needs momentum > 0 and dampening = 0
+  bool nesterov = false;  // requires momentum > 0 and dampening = 0
   double weight_decay = 0;
   bool maximize = false;
 
@@ -31,9 +31,9 @@ struct SgdOptions {
 };
 
 // Stochastic gradient descent, with momentum as in Sutskever et al. (2013) in PyTorch's form, in one fused
-// operator for all parameters of a group (on the CPU bfloat16 and half one by one). Its state:
-// `momentum_buffer`, from a parameter's first gradient on. Sparse gradients update the rows they name; they
-// go without momentum and weight decay only (ConfigError).
+// operator for all parameters of a group (one by one for bfloat16 and half on the CPU). Its state:
+// `momentum_buffer`, from a parameter's first gradient on. Sparse gradients update the rows they contain;
+// they cannot be combined with momentum or weight decay (ConfigError).
 class KINDLING_API Sgd : public Optimizer {
  public:
   // Throws ConfigError for options that contradict each other.
@@ -43,8 +43,8 @@ class KINDLING_API Sgd : public Optimizer {
   TorchOptions python_options() const override;
 
  protected:
-  // Throws ConfigError for found_inf with dampening, unless it stays: whether the buffer has begun would be
-  // known to the device alone.
+  // Throws ConfigError for found_inf with dampening, unless found_inf_stays: only the device would know
+  // whether the buffer has been initialised.
   void update(const Update& update) override;
 
  private:

@@ -15,14 +15,15 @@ namespace kindling {
 // Wraps an optimizer of LibTorch (torch::optim::Adam, SGD, LBFGS, …) or a class derived from
 // torch::optim::Optimizer, to train with exactly its rule. Learning rates, schedules, parameter groups and
 // checkpoints work as with Kindling's own rules; the state is saved by the parameters' names. Steps are not
-// captured, LBFGS takes no sharded batches, and on a GPU a step with non-finite gradients cannot be left out.
+// captured, LBFGS does not support sharded batches, and on a GPU a step with non-finite gradients cannot be
+// skipped.
 //
 //   kindling::TorchOptimizer::make<torch::optim::AdamW>(std::move(parameters),
-//   torch::optim::AdamWOptions(1e-3));
+//                                                       torch::optim::AdamWOptions(1e-3));
 class KINDLING_API TorchOptimizer : public Optimizer {
  public:
   // Creates a `Rule` with these options. A group's own lr and weight_decay take precedence over them. Throws
-  // ConfigError for a weight decay that the rule does not have, c10::Error for options that it refuses.
+  // ConfigError for a weight decay that the rule does not have, c10::Error for options that it rejects.
   template <class Rule, class Options>
   static std::unique_ptr<TorchOptimizer> make(ParameterGroups parameters, const Options& options) {
     std::vector<ParameterGroup> groups = parameters.groups();

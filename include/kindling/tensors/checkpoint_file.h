@@ -7,16 +7,17 @@
 
 namespace kindling {
 
-// A checkpoint is a safetensors file with checksums (docs/reference/checkpoint_format.md): what is read is what was
-// saved. All throw CheckpointError.
+// A checkpoint is a safetensors file with checksums (docs/reference/checkpoint_format.md), so damage does not
+// go unnoticed. All functions throw CheckpointError.
 
-// Durable when it returns; until then a file that exists is what it was. Tensors on the CPU are written from
-// where they are; those on a device come over one by one. `state` may have any names and texts, except that
-// "format_version" is added.
+// Saves a checkpoint, durably when it returns; until then an existing file is unchanged. Tensors on the CPU
+// are written directly from their memory; those on a device are copied one by one. `state` may have any names
+// and texts; "format_version" is added.
 KINDLING_API void save_checkpoint(const StateDict& state, const std::filesystem::path& path);
 
-// To the CPU. `path` is a file, or a folder of checkpoints (ModelCheckpointOptions::dirpath) of which the
-// latest one that is whole is read; a broken one is told to the app log.
+// Loads a checkpoint to the CPU. `path` is a file, or a directory of checkpoints
+// (ModelCheckpointOptions::dirpath) of which the latest valid one is read; a corrupt one is skipped with a
+// warning.
 KINDLING_API StateDict load_checkpoint(const std::filesystem::path& path);
 
 // Loads the weights that validation measured: the averages (EMA, SWA) of a run that validates them, else the

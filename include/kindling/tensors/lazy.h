@@ -10,23 +10,22 @@
 
 namespace kindling {
 
-// What layers share whose input size is found at the first batch: until then they have no parameters.
+// Base of layers that determine their input size from the first batch; until then they have no parameters.
 class KINDLING_API LazyLayer {
  public:
   virtual ~LazyLayer();
   virtual bool is_materialized() const = 0;
-  // Makes the parameters for the input size that `weight` (a weight of this layer, as saved) was made for.
+  // Creates the parameters for the input size of `weight`, a saved weight of this layer.
   virtual void materialize_like(const at::Tensor& weight) = 0;
-  // Takes the parameters away again.
+  // Removes the parameters again.
   virtual void dematerialize() = 0;
-  // Those that it will have.
+  // The names of the parameters that it will have.
   virtual std::vector<std::string> parameter_names() const { return {"weight"}; }
-  // Those of them that are to be made with requires_grad = false: Module::freeze says which.
+  // The names of those to create with requires_grad = false; set by Module::freeze.
   std::set<std::string> frozen{};
-  // That they will have; a trainer's precision may say otherwise.
+  // The type of the parameters to create; a trainer's precision may change it.
   at::ScalarType type = at::kFloat;
-  // Whether weights with four dimensions lie in memory channel by channel of each pixel, as a trainer may
-  // want it.
+  // True if weights with four dimensions use the channels-last memory format; set by a trainer.
   bool channels_last = false;
 };
 

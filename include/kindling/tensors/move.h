@@ -15,29 +15,28 @@ class Module;
 namespace kindling {
 
 // Copies between host and device made here are counted in transfer_counts(). A tensor that moves from pinned
-// host memory is copied without making the host wait; its bytes must stay as they are until the device's
-// current stream has read them.
+// host memory is copied without making the host wait; do not change its bytes until the device's current
+// stream has read them.
 
-// Always new memory, also on the same device. The copy is part of autograd's graph as Tensor::to is.
+// Returns a copy in new memory, even on the same device. Autograd records the copy as it does Tensor::to.
 KINDLING_API at::Tensor copy_to(const at::Tensor& tensor, Device device);
 KINDLING_API Batch copy_to(const Batch& batch, Device device);
-// A deep copy of a module that derives from torch::nn::Cloneable (all layers of LibTorch, Sequential); throws
-// Error for a module that cannot be cloned.
+// Returns a deep copy of a module that derives from torch::nn::Cloneable (all layers of LibTorch,
+// Sequential); throws Error for a module that cannot be cloned.
 KINDLING_API std::shared_ptr<torch::nn::Module> copy_to(const torch::nn::Module& module, Device device);
 
-// The very same tensor when it is on the device already, else a copy there.
+// Returns the same tensor if it is on the device already, otherwise a copy there.
 KINDLING_API at::Tensor move_to(const at::Tensor& tensor, Device device);
-// Tensors that are there already stay, and so do host leaves; the others are replaced in the batch that is
-// returned.
+// Replaces the tensors that are not on the device yet; host leaves stay in host memory.
 KINDLING_API Batch move_to(Batch batch, Device device);
-// Parameters and buffers are replaced inside the module; those that are there already are left alone.
+// Replaces parameters and buffers inside the module, except those that are on the device already.
 KINDLING_API void move_to(torch::nn::Module& module, Device device);
 
-// Writes the values into a tensor of the same shape, which keeps its place, device, dtype and requires_grad.
+// Writes the values into a tensor of the same shape, which keeps its memory, device, dtype and requires_grad.
 // Autograd does not see it.
 KINDLING_API void write_values(const at::Tensor& target, const at::Tensor& values);
 
-// Throws DeviceError that names both devices and the remedy unless a and b are on the same device.
+// Throws DeviceError that names both devices and a fix, unless a and b are on the same device.
 KINDLING_API void require_same_device(const at::Tensor& a, const at::Tensor& b, const char* place);
 
 }  // namespace kindling

@@ -10,8 +10,8 @@
 
 namespace kindling {
 
-// Sequences of different lengths as one padded tensor, ready to be packed on a device without a wait: what
-// packing has to know there is made in host memory and moves with the batch, or stays.
+// Sequences of different lengths as one padded tensor that can be packed on a device without a wait: the
+// information that packing needs is computed in host memory, and moves with the batch or stays there.
 //
 //   Batch collate(…) { return Batch::list({Sequence::padded(sequences).to_batch(), Batch::leaf(labels)}); }
 //
@@ -21,29 +21,29 @@ namespace kindling {
 struct KINDLING_API Sequence {
   at::Tensor values;   // [batch, longest, …]
   at::Tensor lengths;  // int64 [batch], in host memory
-  // int64 [batch, 3], where the values are: the lengths; the sequences by decreasing length; the place of
-  // each in that order.
+  // int64 [batch, 3], on the device of the values: the lengths; the sequences sorted by decreasing length;
+  // the position of each in that order.
   at::Tensor index;
 
-  // Sequences [length, …] on the CPU, of one dtype and shape behind their length. Throws DataError for none,
-  // an empty one and for shapes that differ.
+  // Pads sequences [length, …] on the CPU, with the same dtype and the same shape after the length. Throws
+  // DataError for an empty list, an empty sequence and different shapes.
   static Sequence padded(const std::vector<at::Tensor>& sequences, double padding = 0);
-  // The part of a batch that to_batch() has made. Throws DataError for another one.
+  // Returns the sequence in a part of a batch made by to_batch(). Throws DataError for other parts.
   static Sequence of(const Batch& part);
-  // {"values", "lengths", "index"}; the lengths are a host leaf.
+  // Returns {"values", "lengths", "index"}; the lengths are a host leaf.
   Batch to_batch() const;
 
-  // For layers of LibTorch, with batch_first or without: a packed sequence has neither.
+  // For layers of LibTorch, with or without batch_first: a packed sequence does not depend on it.
   torch::nn::utils::rnn::PackedSequence packed() const { return pack(values); }
-  // Of other values for the same steps, [batch, longest, …], such as labels: pack(labels).data() are those of
-  // the steps that there are, in the order of packed().data().
+  // Packs other values for the same steps, [batch, longest, …], such as labels: pack(labels).data() are those
+  // of the steps that exist, in the order of packed().data().
   torch::nn::utils::rnn::PackedSequence pack(const at::Tensor& padded) const;
-  // [batch, longest, …] in the order of the batch, `padding` behind the ends.
+  // Returns [batch, longest, …] in the order of the batch, with `padding` after the ends.
   at::Tensor unpack(const torch::nn::utils::rnn::PackedSequence& packed, double padding = 0) const;
 
-  // The steps that there are: bool [batch, longest].
+  // Returns which steps exist: bool [batch, longest].
   at::Tensor mask() const;
-  // The last step of each: [batch, longest, …] → [batch, …].
+  // Returns the last step of each sequence: [batch, longest, …] → [batch, …].
   at::Tensor last(const at::Tensor& padded) const;
 };
 

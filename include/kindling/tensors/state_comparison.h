@@ -9,19 +9,20 @@
 
 namespace kindling {
 
-// What counts as equal: |a - b| <= absolute + relative · max(|a|, |b|). The default takes equal values alone.
+// The criterion of equality: |a - b| <= absolute + relative · max(|a|, |b|). By default, values must be
+// equal.
 struct Tolerance {
   double relative = 0, absolute = 0;
 };
 
-// How two models, or two saved states, differ.
+// The differences between two models, or two saved states.
 struct KINDLING_API StateComparison {
-  // Tensors of one name whose shape or dtype differ, as "Float [2, 3]".
+  // Tensors of the same name with different shapes or dtypes, as "Float [2, 3]".
   struct Misfit {
     std::string name, in_a, in_b;
   };
   // Over the elements: |a - b|, and |a - b| / max(|a|, |b|). Both are 0 for equal elements (also for two NaN)
-  // and infinite where only one is NaN.
+  // and infinite if only one is NaN.
   struct Difference {
     std::string name;
     double max_absolute, max_relative;
@@ -32,14 +33,14 @@ struct KINDLING_API StateComparison {
   std::vector<Misfit> misfits;
   std::vector<Difference> differences;  // all other tensors, in the order of a
 
-  // Same names, shapes and dtypes, and no element further apart than `tolerance`.
+  // True if names, shapes and dtypes are the same, and no elements differ by more than `tolerance`.
   bool is_equal(double tolerance = 0) const;
-  // A line of summary, then one for everything that differs, largest difference first.
+  // Returns a summary line, then a line for each difference, largest first.
   std::string text() const;
 };
 
-// Compares where the tensors of `a` are, in double or int64; what lies elsewhere is moved there, a tensor at
-// a time. The results come to the host in one copy.
+// Compares on the device of the tensors of `a`, in double or int64; tensors of `b` on other devices are moved
+// there, one at a time. The results are copied to the host at once.
 KINDLING_API StateComparison compare(const StateDict& a, const StateDict& b, const Tolerance& tolerance = {});
 KINDLING_API StateComparison compare(const torch::nn::Module& a, const torch::nn::Module& b,
                                      const Tolerance& tolerance = {});

@@ -4,16 +4,16 @@
 
 namespace kindling {
 
-// While it lives, the model has the averages in place of its own values, which come back afterwards, whatever
-// happens in between; the tensors stay the same objects. Costs two copies of the weights and their memory. For
-// evaluating the averages between two steps:
+// While it exists, the averages replace the model's own values, in the same tensor objects. The destructor
+// restores the model's own values. Costs two copies of the weights and the memory for them. To evaluate the
+// averages between two steps:
 //
 //   const AveragedWeights averaged(trainer, ema.get());
 //   trainer.validate(trainer.model(), data);
 class AveragedWeights {
  public:
-  // Does nothing for nullptr, while there is no average yet and when it is applied already. Throws Error when
-  // another average of the trainer's is applied.
+  // Does nothing for nullptr, without an average yet, or if the average is already applied. Throws Error if
+  // another average of the trainer is applied.
   AveragedWeights(Trainer& trainer, WeightAveraging* averaging)
       : averaging_(averaging != nullptr && averaging->apply(trainer) ? averaging : nullptr) {}
   ~AveragedWeights() {
@@ -23,7 +23,7 @@ class AveragedWeights {
   AveragedWeights& operator=(const AveragedWeights&) = delete;
 
  private:
-  WeightAveraging* averaging_;  // that has been applied here
+  WeightAveraging* averaging_;  // the one that was applied here; nullptr: none
 };
 
 }  // namespace kindling

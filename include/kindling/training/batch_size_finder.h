@@ -14,14 +14,14 @@
 
 namespace kindling {
 
-// Names, defaults and meaning are those of Lightning's BatchSizeFinder. Its margin makes the size smaller
-// that "binsearch" has found.
+// Names, defaults and meanings are those of Lightning's BatchSizeFinder. The margin reduces the size that
+// "binsearch" finds.
 struct BatchSizeFinderOptions {
-  std::string mode = "power";        // doubles; "binsearch" then looks between what fits and what does not
-  std::int64_t steps_per_trial = 3;  // optimizer steps, and validation batches, with each size
+  std::string mode = "power";  // doubles; "binsearch" then bisects between the sizes that fit and do not fit
+  std::int64_t steps_per_trial = 3;  // optimizer steps, and validation batches, per size
   std::int64_t init_val = 2;         // the first size
   std::int64_t max_trials = 25;
-  double margin = 0.05;  // share of the free memory that the trials have to leave
+  double margin = 0.05;  // fraction of the free memory that a trial must leave free
 
   static constexpr auto fields = kindling::fields(
       kindling::field(
@@ -40,31 +40,33 @@ struct BatchSizeFinderOptions {
                        .max_excluded = true}));
 };
 
-// What a search has found.
+// The result of a search.
 struct BatchSizeFinderResult {
   // One size that was tried.
   struct Trial {
     std::int64_t batch_size = 0;
     bool fits = false;
   };
-  std::int64_t batch_size = 0;  // the largest one that was tried and fits
-  std::vector<Trial> trials{};  // in their order
+  std::int64_t batch_size = 0;  // the largest size tried that fits
+  std::vector<Trial> trials{};  // in the order tried
 };
 
-// Looks for the largest batch, up to all training samples, whose training does not run out of memory: a few
-// steps and a validation with each size, as a Trainer with these options would run them, on the data's own
-// data sets. Everything is left as it was; the rest is as with find_lr().
+// Searches for the largest batch size, up to all training samples, with which training does not run out of
+// memory. Each trial runs a few steps and a validation on the data's own data sets, as a Trainer with these
+// options would. Restores the state of model and data; for the rest see find_lr().
 //
-// A fit takes some memory beside its steps, and kernels of every size tried stay: that is what the margin is
-// for. It is of the memory that the card, or the limit of the process, has free when the search begins.
+// The margin is for memory that a fit needs in addition to its steps, and for the kernels of every size
+// tried, which stay loaded. It is a fraction of the memory that the GPU, or the limit of the process, has
+// free when the search begins.
 //
-// Memory that cannot be had is survived on cards, and on the CPU where the process has a limit (ulimit -v).
-// Without one the system may end a process that takes more than there is, so bound the search by max_trials
-// there. Callbacks take no part: make the margin larger for what they keep, such as averages of weights.
+// The search survives running out of memory on GPUs, and on the CPU if the process has a limit (ulimit -v).
+// Without a limit the system may kill a process that takes more memory than there is, so bound the search by
+// max_trials. Callbacks are not called: choose a larger margin for the memory that they need, such as weight
+// averages.
 //
-// A requested stop ends the search with what has been found; batch_size is 0 if that is nothing. Throws
-// ConfigError for options out of range, DataError for data that cannot be made into batches of another size
-// (SequenceWindows), and Error when not even one sample fits or max_trials end before a size does.
+// A requested stop ends the search with the result so far; batch_size is 0 if no size was found. Throws
+// ConfigError for options out of range, DataError for data that cannot be batched in another size
+// (SequenceWindows), and Error if not even one sample fits or max_trials is reached before a size fits.
 KINDLING_API BatchSizeFinderResult find_batch_size(const TrainerOptions& trainer,
                                                    const std::shared_ptr<Module>& model, DataModule& data,
                                                    const BatchSizeFinderOptions& options = {},

@@ -11,16 +11,16 @@
 
 namespace kindling {
 
-// Names, defaults and meaning are those of Lightning's EarlyStopping.
+// Names, defaults and meanings are those of Lightning's EarlyStopping.
 struct EarlyStoppingOptions {
   std::string monitor{};                         // a value of the epoch record; empty: the model's monitor()
   std::string mode{};                            // what is better; empty: the model's, for its own monitor()
-  double min_delta = 0;                          // an improvement is more than this
-  std::int64_t patience = 3;                     // checks without one until the fit ends
-  bool strict = true;                            // a value that is not there is an error
-  bool check_finite = true;                      // a value that is NaN or infinite ends the fit
-  std::optional<double> stopping_threshold{};    // a better value than this is good enough
-  std::optional<double> divergence_threshold{};  // a worse one is hopeless
+  double min_delta = 0;                          // smallest change that counts as an improvement
+  std::int64_t patience = 3;                     // checks without an improvement before the fit ends
+  bool strict = true;                            // a missing value is an error
+  bool check_finite = true;                      // a NaN or infinite value ends the fit
+  std::optional<double> stopping_threshold{};    // a better value than this ends the fit
+  std::optional<double> divergence_threshold{};  // a worse value than this ends the fit
 
   static constexpr auto fields = kindling::fields(
       kindling::field("monitor", &EarlyStoppingOptions::monitor,
@@ -42,10 +42,10 @@ struct EarlyStoppingOptions {
 };
 
 // Ends a fit (FitReason::early_stop) when a value of the epoch record has not improved for `patience` epochs
-// that have it. Epochs without the value are not counted; when it is missing although the epoch had its
-// validation, or the data has none at all, that is a ConfigError that names what there is (strict). The app
-// log says why a fit was ended. Its state is saved: a training that goes on has the patience that was left,
-// and one that it had ended is ended again, unless the options say otherwise by then.
+// that have it. Epochs without the value do not count. If the value is missing although the epoch was
+// validated, or if the data has no validation at all, `strict` makes that a ConfigError that names the
+// available values. Logs why it ended a fit. Its state is saved: a resumed run keeps the remaining patience,
+// and a run that it had ended is ended again, unless the options have changed so that it would not be.
 class KINDLING_API EarlyStopping : public Callback {
  public:
   // Throws ConfigError for options out of range.
@@ -53,10 +53,9 @@ class KINDLING_API EarlyStopping : public Callback {
   ~EarlyStopping() override;
 
   std::optional<double> best() const;            // so far
-  std::int64_t num_without_improvement() const;  // epochs in a row
+  std::int64_t num_without_improvement() const;  // consecutive epochs
 
-  // Whether the latest value, with the patience that was left, ends the training. A training that goes on
-  // asks again.
+  // True if the latest value and the remaining patience end the run. A resumed run calls it again.
   bool wants_stop() const;
 
   void on_fit_start(Trainer& trainer, Module& model) override;

@@ -9,16 +9,16 @@
 
 namespace kindling {
 
-// Names, defaults and meaning are those of Lightning's EMAWeightAveraging, where it has them.
+// Names, defaults and meanings are those of Lightning's EMAWeightAveraging, where it has them.
 struct ExponentialMovingAverageOptions {
   double decay = 0.999;
-  std::int64_t update_every_n_steps = 1;                   // steps 0, n, 2n, …; 0: not by steps
-  std::optional<std::int64_t> update_starting_at_step{};   // no step before this one, counted from 0
-  std::optional<std::int64_t> update_starting_at_epoch{};  // and at each epoch's end from this one on, from 0
-  bool use_buffers = true;    // running statistics and other buffers of a floating-point type are averaged
-  bool decay_warmup = false;  // a smaller decay at first
-  bool evaluate = true;       // validation sees the averages
-  bool apply_at_end = true;   // the model has them when the fit is over
+  std::int64_t update_every_n_steps = 1;                   // after steps 0, n, 2n, …; 0: never after steps
+  std::optional<std::int64_t> update_starting_at_step{};   // first step with an update, counted from 0
+  std::optional<std::int64_t> update_starting_at_epoch{};  // first epoch with an update at its end, from 0
+  bool use_buffers = true;    // also average floating-point buffers, such as running statistics
+  bool decay_warmup = false;  // smaller decay for the first updates
+  bool evaluate = true;       // validations use the averages
+  bool apply_at_end = true;   // the model keeps the averages after the fit
 
   static constexpr auto fields = kindling::fields(
       kindling::field("decay", &ExponentialMovingAverageOptions::decay,
@@ -41,13 +41,13 @@ struct ExponentialMovingAverageOptions {
 };
 
 // average ← decay · average + (1 - decay) · weights after each optimizer step (Polyak, Juditsky, 1992;
-// torch.optim.swa_utils.get_ema_multi_avg_fn). A step that was left out because it was not finite moves the
-// average towards the weights as they are. decay_warmup is TensorFlow's rule
-// (tf.train.ExponentialMovingAverage with num_updates): the average of a short training is not the memory of
-// its first steps.
+// torch.optim.swa_utils.get_ema_multi_avg_fn). A step that was skipped because it was not finite still moves
+// the average towards the current weights. decay_warmup is TensorFlow's rule
+// (tf.train.ExponentialMovingAverage with num_updates): in a short run, the first steps do not dominate the
+// average.
 class KINDLING_API ExponentialMovingAverage : public WeightAverage {
  public:
-  // Throws ConfigError for options out of range, or with no update at all.
+  // Throws ConfigError for options out of range, or if they never update the average.
   explicit ExponentialMovingAverage(ExponentialMovingAverageOptions options = {});
 
  protected:

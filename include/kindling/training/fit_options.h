@@ -4,10 +4,10 @@
 
 namespace kindling {
 
-// Of one call of Trainer::fit().
+// The options of one call of Trainer::fit().
 struct FitOptions {
-  // A checkpoint, or a folder whose latest valid one is taken: the training goes on where it was saved, as if
-  // it had never stopped. Empty: a new training.
+  // A checkpoint, or a directory, whose latest valid checkpoint is used: the run resumes exactly where it was
+  // saved. Empty: a new run.
   std::filesystem::path resume{};
 };
 

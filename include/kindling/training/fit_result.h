@@ -16,29 +16,29 @@ using Metrics = std::map<std::string, double>;
 // How a fit ended.
 enum class FitStatus {
   finished,  // max_epochs or max_steps reached
-  stopped,   // asked to
+  stopped,   // a stop was requested
   diverged,  // the training loss or a gradient was not finite
-  failed,    // something was thrown: only callbacks see it
+  failed,    // an exception was thrown: only callbacks see this status
 };
 
-// Why.
+// Why a fit ended.
 enum class FitReason {
   finished,    // max_epochs or max_steps reached
   requested,   // request_stop()
-  early_stop,  // request_stop(FitReason::early_stop): nothing more was to be gained
+  early_stop,  // request_stop(FitReason::early_stop): no further improvement expected
   diverged,    // the training loss or a gradient was not finite
-  error,       // something was thrown
-  time,        // max_time is over
+  error,       // an exception was thrown
+  time,        // max_time has elapsed
 };
 
-// What a fit came to.
+// The result of a fit.
 struct FitResult {
   FitStatus status = FitStatus::finished;
   FitReason reason = FitReason::finished;
-  Metrics metrics{};    // the values of the last epoch record; empty when this call has finished no epoch
-  Progress progress{};  // where it stands: epochs finished, batches of the one that was stopped, steps
+  Metrics metrics{};                        // of the last epoch record; empty if this call finished no epoch
+  Progress progress{};                      // epochs finished, batches of the stopped epoch, steps
   std::filesystem::path best_checkpoint{};  // of the first ModelCheckpoint; empty: none has a monitored value
-  std::optional<std::int64_t> diverged_step{};  // the step that was not finite; parameters are those before
+  std::optional<std::int64_t> diverged_step{};  // the step that was not finite; its update was not applied
 };
 
 }  // namespace kindling

@@ -16,13 +16,13 @@
 
 namespace kindling {
 
-// Names, defaults and meaning are those of Lightning's LearningRateFinder.
+// Names, defaults and meanings are those of Lightning's LearningRateFinder.
 struct LrFinderOptions {
-  double min_lr = 1e-8, max_lr = 1;  // of the first step and of the last one
+  double min_lr = 1e-8, max_lr = 1;  // learning rates of the first and the last step
   std::int64_t num_training_steps = 100;
-  std::string mode = "exponential";  // how the rate grows from step to step; or "linear"
-  // A smoothed loss above so many times the smallest one ends the search; 0: nothing does but a loss that is
-  // not finite. Losses below 0 have no such bound.
+  std::string mode = "exponential";  // growth of the rate; or "linear"
+  // A smoothed loss above the smallest one times this factor ends the search; 0: only a loss that is not
+  // finite does. Losses below 0 have no such bound.
   double early_stop_threshold = 4;
 
   static constexpr auto fields = kindling::fields(
@@ -40,40 +40,39 @@ struct LrFinderOptions {
            .min = 0}));
 };
 
-// The losses of a training whose learning rate grew from step to step.
+// The losses of a run whose learning rate grew from step to step.
 struct KINDLING_API LrFinderResult {
-  std::vector<double> lrs{}, losses{};  // of each step
-  // With what the losses before say of it: s ← 0.98·s + 0.02·loss, divided by 1 - 0.98^steps.
+  std::vector<double> lrs{}, losses{};  // one per step
+  // Bias-corrected moving average: s ← 0.98·s + 0.02·loss, divided by 1 - 0.98^steps.
   std::vector<double> smoothed{};
-  double initial_lr = 0;       // that the optimizer was made with (its first group)
+  double initial_lr = 0;       // learning rate of the optimizer's first group before the search
   bool stopped_early = false;  // by the threshold, or by a loss that was not finite
-  bool is_exponential = true;  // the rates grew by a factor
+  bool is_exponential = true;  // the rates grew by a constant factor
 
-  // The rate of the step at which the smoothed loss falls most steeply from step to step, without the first
-  // and the last ones; nothing where it falls nowhere, or where fewer than two steps are left. (Smith 2017,
-  // "Cyclical Learning Rates for Training Neural Networks"; the rule is Lightning's up to 2.5.)
+  // Returns the learning rate at the steepest descent of the smoothed loss, without the first skip_begin and
+  // the last skip_end steps. Returns nothing if the loss never falls or fewer than two steps remain. (Smith
+  // 2017, "Cyclical Learning Rates for Training Neural Networks"; the rule is Lightning's up to 2.5.)
   std::optional<double> suggestion(std::int64_t skip_begin = 10, std::int64_t skip_end = 1) const;
-  // Smoothed loss over learning rate, with the suggestion as an upright line.
+  // Returns a chart of the smoothed loss over the learning rate, with the suggestion as a vertical line.
   Chart chart() const;
 };
 
-// Trains for some steps with a growing learning rate, as a Trainer with these options would, and then leaves
-// everything as it was: weights, buffers, gradients, modes, hidden states, board and device of the model,
-// lazy layers without parameters, random state, place in the data. What a model keeps elsewhere is its own
-// matter. Heeded are the options that make a step (optimizer, precision, clipping, accumulation, device,
-// limits of training batches, …); callbacks, loggers, schedule, validations and the training's length are
-// not. Parameter groups keep the ratios of their rates; `lrs` are those of the first one.
+// Trains for some steps with a growing learning rate, as a Trainer with these options would, and then
+// restores everything: the model's weights, buffers, gradients, modes, hidden states, board and device, lazy
+// layers without parameters, random state and the position in the data. State that a model keeps elsewhere is
+// not restored. The options that make up a step apply (optimizer, precision, clipping, accumulation, device,
+// limits of training batches, …); callbacks, loggers, schedule, validations and the run's length do not.
+// Parameter groups keep the ratios of their rates; `lrs` are those of the first group.
 //
-// The losses come to the host asynchronously while steps go on, so on a card some steps more may be run than
-// are used. A stop that is requested ends the search after the step it is in.
-// Throws ConfigError for options out of range, for a ManualModule (it has optimizers of its own) and for an
-// optimizer that evaluates the loss anew (Lbfgs).
+// The losses are copied to the host asynchronously, so on a GPU a few more steps may run than are used. A
+// requested stop ends the search after the current step. Throws ConfigError for options out of range, for a
+// ManualModule (it has several optimizers) and for an optimizer that evaluates the loss repeatedly (Lbfgs).
 KINDLING_API LrFinderResult find_lr(const TrainerOptions& trainer, const std::shared_ptr<Module>& model,
                                     DataModule& data, const LrFinderOptions& options = {},
                                     const StopToken& stop = {});
 
-// Throws what find_lr() would throw for a model with optimizers of its own, without a search. Of lazy layers'
-// optimizers only the search can tell.
+// Throws what find_lr() would throw for a model with custom optimizers, without running a search. Optimizers
+// of lazy layers are only checked by the search.
 KINDLING_API void require_one_lr(const TrainerOptions& trainer, Module& model);
 
 }  // namespace kindling

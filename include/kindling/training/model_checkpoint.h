@@ -13,17 +13,17 @@
 namespace kindling {
 
 struct ModelCheckpointOptions {
-  std::filesystem::path dirpath = "checkpoints";  // made where there is none
-  std::int64_t every_n_epochs = 1;                // after validation; 0: not by epochs
+  std::filesystem::path dirpath = "checkpoints";  // created if missing
+  std::int64_t every_n_epochs = 1;                // after validation; 0: never after epochs
   std::optional<std::int64_t> every_n_steps{};    // optimizer steps
   std::optional<double> every_minutes{};
-  std::int64_t keep_last = 2;     // the latest ones that stay
-  std::int64_t keep_best = 1;     // the best ones that stay beside them
+  std::int64_t keep_last = 2;     // number of latest checkpoints to keep
+  std::int64_t keep_best = 1;     // number of best checkpoints to keep in addition
   std::string monitor{};          // a value of the epoch record; empty: the model's monitor()
   std::string mode{};             // what is better; empty: the model's, for its own monitor()
-  std::string on_error = "stop";  // what a save that fails does to the fit
-  // The file is written by a thread of its own while the training goes on. A save by steps, minutes or
-  // request that falls due before the last one is written is made behind the first step after that.
+  std::string on_error = "stop";  // what to do when a save fails: "stop" or "continue"
+  // Writes files in a separate thread while training continues. A save by steps, minutes or request that
+  // falls due before the previous one is written happens after the first step after that.
   bool asynchronous = false;
 
   static constexpr auto fields = kindling::fields(
@@ -48,27 +48,27 @@ struct ModelCheckpointOptions {
                       {.doc = "write files while training continues"}));
 };
 
-// Saves a training so that it can go on from there as if it had never stopped (FitOptions::resume), and once
-// more when the fit ends, unless the training has diverged or a step has thrown in its middle. Each file is
-// durable before an older one is deleted. A folder belongs to one training: a fit that neither is it nor goes
-// on with it is refused at its start, and so is a second ModelCheckpoint at the same time.
+// Saves a run so that it can resume exactly where it was saved (FitOptions::resume), and once more when the
+// fit ends, unless the run has diverged or an exception interrupted a step. Each file is durable before an
+// older one is deleted. A directory belongs to one run: a fit that neither is nor resumes that run is refused
+// at its start, and so is a second ModelCheckpoint at the same time.
 class KINDLING_API ModelCheckpoint : public Callback, private TrainingSaver {
  public:
   // Throws ConfigError for options out of range.
   explicit ModelCheckpoint(ModelCheckpointOptions options = {});
   ~ModelCheckpoint() override;
 
-  // Has the training saved after the step (or validation) that is running. From any thread or signal handler.
-  // Of several processes one is enough: all save behind the next step that they make together.
+  // Requests a save after the running step (or validation). May be called from any thread or signal handler.
+  // In data-parallel training one rank is enough: all ranks save after their next common step.
   void request_save() noexcept;
 
-  // Returns when what has been saved is durable, and gives the folder back, as on_fit_end() does: for the end
-  // of own loops. Throws what a save has thrown, by on_error.
+  // Waits until all saves are durable and releases the directory, as on_fit_end() does; call it at the end of
+  // custom training loops. Throws the error of a failed save, depending on on_error.
   void finish();
 
-  // The latest checkpoint in the folder that is whole, and the best one by the monitored value; empty: none
-  // yet. Before a fit: fit(model, data, {.resume = checkpoint->last()}) goes on with what is there, or
-  // begins. Both read the files they name to check them; the best is known from on_fit_start on.
+  // Return the latest valid checkpoint in the directory and the best one by the monitored value; empty: none
+  // yet. Both read and check the files they name; best() is known from on_fit_start on. To resume if there is
+  // a checkpoint, else start: fit(model, data, {.resume = checkpoint->last()}).
   std::filesystem::path last() const;
   std::filesystem::path best() const override;
 

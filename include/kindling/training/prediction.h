@@ -6,11 +6,11 @@
 
 namespace kindling {
 
-// What a model makes of a batch.
+// The outputs of a model for one batch.
 struct Prediction {
-  Batch outputs{};       // of Module::predict_outputs, on the CPU
-  Batch batch{};         // what the model got, on its device: inputs and labels
-  at::Tensor indices{};  // int64 [samples] on the CPU: which samples of the data set these are
+  Batch outputs{};       // of Module::predict_outputs(), on the CPU
+  Batch batch{};         // the model's inputs and labels, on its device
+  at::Tensor indices{};  // int64 [samples] on the CPU: the samples' indices in the data set
 };
 
 }  // namespace kindling

@@ -13,12 +13,12 @@ namespace kindling {
 
 // Names and defaults are those of Lightning's StochasticWeightAveraging.
 struct StochasticWeightAveragingOptions {
-  std::vector<double> swa_lrs{};       // the learning rate that averaging ends up with: one, or one per group
-  double swa_epoch_start = 0.8;        // the first epoch, from 1 on; below 1: as a share of max_epochs
-  std::int64_t annealing_epochs = 10;  // from the rate there is to swa_lrs
+  std::vector<double> swa_lrs{};       // final learning rate: one for all groups, or one per group
+  double swa_epoch_start = 0.8;        // first epoch, counted from 1; below 1: a fraction of max_epochs
+  std::int64_t annealing_epochs = 10;  // epochs until the rate reaches swa_lrs
   std::string annealing_strategy = "cos";
-  bool evaluate = true;      // validation sees the averages
-  bool apply_at_end = true;  // the model has them when the fit is over
+  bool evaluate = true;      // validations use the averages
+  bool apply_at_end = true;  // the model keeps the averages after the fit
 
   static constexpr auto fields = kindling::fields(
       kindling::field("swa_lrs", &StochasticWeightAveragingOptions::swa_lrs,
@@ -37,21 +37,22 @@ struct StochasticWeightAveragingOptions {
                       {.doc = "copy the averages into the model after the fit"}));
 };
 
-// The mean of the weights at the ends of the last epochs, with a learning rate that keeps them moving
-// (Izmailov et al., 2018; torch.optim.swa_utils). The first of these epochs is swa_epoch_start; a share s
-// means epoch max(⌊s · max_epochs⌋, 1).
+// Averages the weights at the ends of the last epochs, with a learning rate that keeps them moving (Izmailov
+// et al., 2018; torch.optim.swa_utils). The first of these epochs is swa_epoch_start; a fraction s means
+// epoch max(⌊s · max_epochs⌋, 1).
 //
-// From its first epoch on it sets the learning rate, in the place of a schedule or of what the optimizer had:
-// in the k-th epoch (from 0) it is a · swa_lr + (1 - a) · r, as SWALR has it, where r is the rate of the
-// group's first step there, t = min(k / annealing_epochs, 1) and a = (1 - cos πt) / 2, or t for "linear".
-// Callbacks that set the rate and stand behind it in TrainerOptions::callbacks have the last word.
+// From its first epoch on it sets the learning rate, instead of a schedule or the optimizer's own rate: in
+// the k-th epoch (from 0) it is a · swa_lr + (1 - a) · r, as in SWALR. r is the rate of the group's first
+// step in that epoch, t = min(k / annealing_epochs, 1) and a = (1 - cos πt) / 2, or t for "linear". Callbacks
+// that set the rate and come later in TrainerOptions::callbacks override it.
 //
-// Batch norm's running statistics belong to no average. update_bn() computes them for it, one pass over the
-// training data, before the averages are evaluated or applied; models without batch norm have no such pass.
+// Batch norm's running statistics are not averaged. update_bn() computes them for the averages, in one pass
+// over the training data, before the averages are evaluated or applied. Models without batch norm need no
+// such pass.
 class KINDLING_API StochasticWeightAveraging : public WeightAverage {
  public:
-  // Throws ConfigError for options out of range and without swa_lrs. When the training begins: for a share
-  // without max_epochs, and for a start behind them.
+  // Throws ConfigError for options out of range and without swa_lrs. on_fit_start() throws it for a fraction
+  // without max_epochs, and for a start after max_epochs.
   explicit StochasticWeightAveraging(StochasticWeightAveragingOptions options);
 
   void on_fit_start(Trainer& trainer, Module& model) override;
@@ -72,9 +73,9 @@ class KINDLING_API StochasticWeightAveraging : public WeightAverage {
   void note_rates(const Optimizer& optimizer);
 
   StochasticWeightAveragingOptions options_;
-  std::optional<std::int64_t> first_epoch_{};  // from 0; absent: not begun
+  std::optional<std::int64_t> first_epoch_{};  // from 0; absent: not started
   std::vector<double> first_lrs_{};            // of the groups, at the first step
-  const Optimizer* optimizer_ = nullptr;       // whose rates it sets
+  const Optimizer* optimizer_ = nullptr;       // the one whose rates it sets
 };
 
 }  // namespace kindling

@@ -7,9 +7,9 @@
 
 namespace kindling {
 
-// Asks a Trainer to stop after the step it is in. The one thing of a Trainer that other threads and signal
-// handlers may call; it may outlive the Trainer. The first reason given counts, but that it has diverged
-// always.
+// Requests that a Trainer stops after the current step. This is the only part of a Trainer that other threads
+// and signal handlers may use; it may outlive the Trainer. The first reason counts, except that `diverged`
+// always replaces it.
 class StopToken {
  public:
   StopToken() : reason_(std::make_shared<std::atomic<FitReason>>(FitReason::finished)) {}

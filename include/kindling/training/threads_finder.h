@@ -12,25 +12,25 @@
 
 namespace kindling {
 
-// What a measurement of threads has found.
+// The result of a measurement.
 struct ThreadsFinderResult {
-  // What was measured with one number of threads.
+  // The measurement with one number of threads.
   struct Trial {
     std::int64_t num_threads = 0;
     double seconds_per_step = 0;
   };
-  std::int64_t num_threads = 0;  // of operators, to train with
-  std::vector<Trial> trials{};   // one thread, then all; empty: there was nothing to choose
+  std::int64_t num_threads = 0;  // the recommended number of operator threads
+  std::vector<Trial> trials{};   // one thread, then all; empty: nothing was measured
 };
 
-// Measures some steps of a training on the CPU, a second in all or six of them, with one thread of LibTorch's
-// operators and with as many as there are now. All of them are chosen when a step takes a quarter less with
-// them; small steps are slower with threads, which wait for each other. Everything is left as it was, the
-// number of threads, too; the rest is as with find_lr().
+// Measures training steps on the CPU with one operator thread of LibTorch and with the current number of
+// threads, for about one second in total but at least three steps each. Recommends all threads if a step
+// takes at least a quarter less time with them: small steps are slower with threads, which wait for each
+// other. Restores everything, including the number of threads; for the rest see find_lr().
 //
-// Nothing is measured, and the number of now is the result, on a card, where there is one thread, and for a
-// model that does not say has_static_graph(): one that counts its steps, say, would count these. A requested stop
-// ends it likewise. Other numbers of threads move the last bits of a training.
+// Returns the current number without measuring on a GPU, with a single thread, after a requested stop, and
+// for a model whose has_static_graph() is false: a model that counts its steps would count these too.
+// Changing the number of threads changes the last bits of a run's results.
 KINDLING_API ThreadsFinderResult find_num_threads(const TrainerOptions& trainer,
                                                   const std::shared_ptr<Module>& model, DataModule& data,
                                                   const StopToken& stop = {});

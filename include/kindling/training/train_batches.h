@@ -10,10 +10,11 @@ namespace kindling {
 
 class Trainer;
 
-// The batches of an epoch for a loop of one's own; see Trainer::train_batches(). The trainer must outlive it.
+// The batches of an epoch for a custom training loop; see Trainer::train_batches(). The trainer must outlive
+// it.
 class KINDLING_API TrainBatches {
  public:
-  // One batch after the other, for range-based loops.
+  // Iterates over the batches, for range-based for loops.
   class KINDLING_API Iterator {
    public:
     using value_type = Batch;

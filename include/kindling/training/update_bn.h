@@ -8,15 +8,15 @@ namespace kindling {
 
 class Trainer;
 
-// Computes the running statistics of a model's batch-norm layers anew, for the weights that it has: one pass
-// over the training data (as far as limit_train_batches) without gradients, in training mode, dropout
-// included; they become the mean over the batches. The numbers are those of torch.optim.swa_utils.update_bn.
-// The samples come in the order of the first epoch; random numbers that are drawn here are given back.
-// Layers that stay in evaluation mode, frozen ones too, keep their statistics; a model that is in training
-// mode keeps the modes of all layers. Nothing is done for a model without such layers.
+// Recomputes the running statistics of a model's batch-norm layers for its current weights: one pass over the
+// training data (up to limit_train_batches) without gradients, in training mode including dropout. They
+// become the mean over the batches, as with torch.optim.swa_utils.update_bn. The samples come in the order of
+// the first epoch; random numbers drawn here are not consumed. Layers that stay in evaluation mode, including
+// frozen ones, keep their statistics; a model in training mode keeps the modes of all layers. Does nothing
+// for a model without batch-norm layers.
 KINDLING_API void update_bn(Trainer& trainer, Module& model, DataModule& data);
 
-// Whether update_bn() would change it.
+// True if update_bn() would change the model.
 KINDLING_API bool has_batch_norm(const Module& model);
 
 }  // namespace kindling

@@ -171,7 +171,7 @@ void add_diff(CLI::App& app, Request& request) {
   for (auto [name, path] : {std::pair{"a", &options.a}, std::pair{"b", &options.b}})
     diff.add_option(name, *path, "a run directory, a checkpoint, or a weights file")
         ->required()
-        ->type_name("RUN|FILE");
+        ->type_name(name == std::string_view("a") ? "A" : "B");
   constexpr double kLargest = std::numeric_limits<double>::max();
   add_number(diff, "--rtol", options.tolerance.relative, "relative difference that counts as equal (0)", 0,
              kLargest, "FRACTION");

@@ -89,10 +89,10 @@ void add_products(ReferencePage& page, const Registry& registry) {
   page.section("Models", "`[model]` names the model. These keys exist for every model:");
   add_options<ModelOptions>(page);
   page.entries(registry.models);
-  page.section(
-      "Metrics",
-      "`model.metrics` lists metrics, and a table `[metrics.NAME]` sets the options of one of them. With "
-      "a key `name` in its table, a metric can have any other name in the list.");
+  page.section("Metrics",
+               "`model.metrics` lists metrics, and a table `[metrics.NAME]` sets the options of one of them. "
+               "With a key\n"
+               "`name` in its table, a metric can have any other name in the list.");
   page.entries(registry.metrics);
   page.section("Data sets", "`[data]` names the data set. These keys exist for every data set:");
   add_options<NameOption, DataOptions>(page);
@@ -111,9 +111,10 @@ void add_optimization(ReferencePage& page, const Registry& registry) {
   page.section("Parameter groups",
                "Each `[[optimizer.groups]]` sets values for the parameters that match its pattern.");
   add_options<GroupPattern>(page);
-  page.section("Schedules",
-               "`[schedule]` names the learning rate schedule. These keys exist for every schedule. Each "
-               "`[[schedule.parts]]` of a `sequence` has a `name` and the options of its schedule.");
+  page.section(
+      "Schedules",
+      "`[schedule]` names the learning rate schedule. Each `[[schedule.parts]]` of a `sequence` has a\n"
+      "`name` and the options of its schedule. These keys exist for every schedule:");
   add_options<ScheduleOptions, WarmupOptions>(page);
   page.entries(registry.schedules);
 }

@@ -70,7 +70,7 @@ void RunConfig::end_search(FinderTable& finder, const std::string& name) {
   for (ConfigSection& section : tables_)
     if (section.table == name) {
       section.enabled = false;
-      section.doc = "the search of this run has been made; with this table a new run makes one of its own";
+      section.doc = "the search of this run is done; with this table, a new run searches again";
     }
 }
 

@@ -133,7 +133,7 @@ void RunConfig::choose_optimizer(ConfigReader& reader, const Registry& registry)
   }
   if (groups_.empty())
     tables_.push_back({.table = item("optimizer.groups", 0),
-                       .doc = "parameters with numbers of their own, as often as wanted",
+                       .doc = "values for the parameters that match; can be repeated",
                        .options = OptionSet::of(example_group_),
                        .enabled = false});
 }

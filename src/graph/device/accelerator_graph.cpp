@@ -1,4 +1,4 @@
-// Graphs of devices that have registered theirs with LibTorch, which asks for them since 2.13.
+// Graphs of devices that have registered an implementation with LibTorch, which supports this since 2.13.
 #include <ATen/core/GraphImplInterface.h>
 #include <c10/util/Exception.h>
 
@@ -21,7 +21,7 @@ class AcceleratorGraph : public DeviceGraph {
     try {
       graph_->capture_end();
     } catch (const c10::Error&) {
-      // It has failed, which is known.
+      // The failure is already known.
     }
   }
 

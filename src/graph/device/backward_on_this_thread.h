@@ -4,7 +4,7 @@
 
 namespace kindling {
 
-// While it lives, backward passes of this thread run on it, those of devices, too.
+// While it exists, backward passes of this thread run on this thread, including those of devices.
 class BackwardOnThisThread {
  public:
   BackwardOnThisThread() : former_(state().get_multithreading_enabled()) {

@@ -1,4 +1,4 @@
-// CUDA's graphs, which LibTorch 2.13 has not registered as those of an accelerator.
+// CUDA graphs, which LibTorch 2.13 does not register as accelerator graphs.
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -12,10 +12,10 @@
 namespace kindling {
 namespace {
 
-// Other threads may ask for their events and wait for their streams meanwhile.
+// Other threads may query their events and wait for their streams during a capture.
 constexpr cudaStreamCaptureMode kMode = cudaStreamCaptureModeThreadLocal;
 
-// LibTorch 2.11 has pools of memory on the device only.
+// LibTorch 2.11 has memory pools on the device only.
 void end_host_pool(auto& allocator, c10::MempoolId_t pool) {
   if constexpr (requires { allocator.end_allocate_to_pool(pool); }) {
     allocator.end_allocate_to_pool(pool);
@@ -23,7 +23,7 @@ void end_host_pool(auto& allocator, c10::MempoolId_t pool) {
   }
 }
 
-// That a graph is empty is meant so.
+// Suppresses the warning about an empty graph, which is intended.
 class UnheardWarnings : public c10::WarningHandler {
  public:
   void process(const c10::Warning&) override {}
@@ -42,9 +42,9 @@ class CudaGraph : public DeviceGraph {
 
   void end() override { graph_->capture_end(); }
 
-  // CUDA has said so while it recorded, and does again at the end; LibTorch leaves it at that. Its memory is
-  // still led to the graph's pool and, in 2.11, its generator still expects to be recorded: that ends with
-  // the next recording that comes to its end.
+  // CUDA has reported the error during the capture and reports it again at its end, and LibTorch does no
+  // clean-up then: its memory is still allocated in the graph's pool and, in 2.11, its generator still
+  // expects a capture, until the next capture that succeeds.
   void abandon() noexcept override {
     try {
       graph_->capture_end();
@@ -62,7 +62,7 @@ class CudaGraph : public DeviceGraph {
       empty.capture_begin({0, 0}, kMode);
       empty.capture_end();
     } catch (const c10::Error&) {
-      // The device is broken, which whatever is asked of it next says, too.
+      // The device has failed; every further call reports that too.
     }
   }
 

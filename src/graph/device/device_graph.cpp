@@ -37,10 +37,11 @@ std::unique_ptr<DeviceGraph> record_work(Device device, const std::function<void
 }
 
 std::string why_no_graph(Device device) {
-  if (device.is_cpu()) return "the CPU has none";
+  if (device.is_cpu()) return "the CPU has no device graphs";
   if (make_device_graph(device)) return "";
-  if (!device.is_cuda()) return device.str() + " has none";
-  return "this program was built without CUDA's headers (the CUDA toolkit), so " + device.str() + " has none";
+  if (!device.is_cuda()) return device.str() + " has no device graphs";
+  return "this program was built without CUDA's headers (the CUDA toolkit), so " + device.str() +
+         " has no device graphs";
 }
 
 }  // namespace kindling

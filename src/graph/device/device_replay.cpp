@@ -28,7 +28,7 @@ std::vector<at::Tensor> changed_memory(const Recording& recording) {
     const RecordedStorage& storage = recording.storages[i];
     if (!is_written[i] || !storage.is_external || storage.input >= 0) continue;
     const auto there = storage.name.lock();
-    TORCH_CHECK(there, "a tensor that it changes has gone");
+    TORCH_CHECK(there, "a tensor that it changes no longer exists");
     changed.push_back(borrowed_bytes(*there));
   }
   return changed;

@@ -14,16 +14,16 @@
 
 namespace kindling {
 
-// Recorded work on a device that has graphs: it is given once more to the device, which notes what it is
-// given as a graph, and a run is one start of that. The graph has memory of its own for what the work takes.
+// Captured work on a device that has graphs: the work is queued once more and captured as a device graph, and
+// each run launches that graph. The graph has separate memory for what the work allocates.
 class DeviceReplay : public StepReplay {
  public:
-  // Given inputs, it gives results.
+  // Computes results from inputs.
   using Work = std::function<std::vector<at::Tensor>(std::span<const at::Tensor> inputs)>;
 
-  // `inputs` are copied into memory of the replay's before each run. The work is given to the calling
-  // thread's current stream, and none of it is done. Throws what the work throws, and c10::Error when it
-  // cannot be replayed.
+  // `inputs` are copied into memory of the replay before each run. The work is captured on the calling
+  // thread's current stream and not executed. Throws what the work throws, and c10::Error if it cannot be
+  // replayed.
   DeviceReplay(const Recording& recording, std::span<const at::Tensor> inputs, const Work& work);
 
   void set_inputs(std::span<const at::Tensor> inputs) override;
@@ -34,14 +34,14 @@ class DeviceReplay : public StepReplay {
   const std::vector<at::Tensor>& changed() const noexcept override { return changed_; }
   bool is_lent() const override;
   bool has_lost_tensors() const override { return watched_.is_lost(); }
-  // A graph knows its memory by address and keeps it.
+  // A graph refers to its memory by address, so it keeps it.
   void release(Memory) override {}
 
  private:
   WatchedMemory watched_;
   std::vector<at::Tensor> inputs_, outputs_, changed_;
-  std::vector<std::size_t> own_uses_;   // of the outputs, by the replay itself
-  std::unique_ptr<DeviceGraph> graph_;  // goes before the memory that it works on
+  std::vector<std::size_t> own_uses_;   // uses of the outputs by the replay itself
+  std::unique_ptr<DeviceGraph> graph_;  // destroyed before the memory that it uses
 };
 
 }  // namespace kindling

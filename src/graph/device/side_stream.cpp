@@ -25,7 +25,7 @@ SideStream::~SideStream() {
   try {
     let_wait(on_side_.original_stream(), on_side_.current_stream());
   } catch (const c10::Error&) {
-    // The device is broken, which whatever is asked of it next says, too.
+    // The device has failed; every further call reports that too.
   }
 }
 

@@ -7,11 +7,11 @@
 
 namespace kindling {
 
-// One that is not the device's default stream, which cannot be recorded.
+// Returns a stream that is not the device's default stream, which cannot be captured.
 c10::Stream new_side_stream(Device device);
 
-// While it lives, this thread gives its work to `side`, which goes on where the thread's own stream is; that
-// one then goes on where `side` is. The host waits for neither.
+// While it exists, this thread queues its work on `side`, which first waits for the thread's own stream;
+// afterwards that stream waits for `side`. The host waits for neither.
 class SideStream {
  public:
   explicit SideStream(c10::Stream side);

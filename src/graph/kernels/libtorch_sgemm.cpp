@@ -19,8 +19,8 @@ void multiply(Sgemm sgemm, const Gemm& shape, const float* a, const float* b, fl
 
 namespace {
 
-// Whole numbers, which every order of summation adds up exactly. Each column of the result has one row more
-// than is written, which must stay as it is.
+// Integers, whose sums are exact in every order. Each column of the result has one row more than is written,
+// which must stay unchanged.
 bool multiplies_correctly(Sgemm sgemm, bool transpose_a, bool transpose_b, bool adds) {
   constexpr std::size_t m = 2, n = 3, k = 4, ldc = m + 1;
   constexpr float kUntouched = -77;
@@ -58,16 +58,16 @@ bool is_executable(void* handle) {
   return dlinfo(handle, RTLD_DI_LINKMAP, &library) != 0 || library == nullptr || library->l_name[0] == '\0';
 }
 
-// A search from LibTorch's own handle goes through libtorch_cpu and then through its dependencies, while
-// RTLD_DEFAULT would begin with the executable and with preloaded libraries.
+// A search from LibTorch's own handle covers libtorch_cpu and then its dependencies, while RTLD_DEFAULT would
+// start with the executable and with preloaded libraries.
 Sgemm find_sgemm() {
-  // Data of LibTorch's own: the address of a function may be that of a stub in the executable.
+  // A data symbol of LibTorch: the address of a function may be that of a stub in the executable.
   Dl_info libtorch{};
   if (dladdr(&at::globalContext(), &libtorch) == 0 || libtorch.dli_fname == nullptr) return nullptr;
   void* const handle = dlopen(libtorch.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return nullptr;
   void* const found = is_executable(handle) ? nullptr : dlsym(handle, "sgemm_");
-  dlclose(handle);  // the library stays: this one is linked with it
+  dlclose(handle);  // the library stays loaded: this one is linked with it
   return reinterpret_cast<Sgemm>(found);
 }
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-// Loops over plain memory whose results are bit-identical to those of LibTorch's operators. They have a
-// source of their own, without LibTorch's headers, because it is compiled with other flags: vectorised, and
+// Loops over plain memory whose results are bit-identical to those of LibTorch's operators. They are in a
+// separate source file, without LibTorch's headers, because it is compiled with other flags: vectorised, and
 // without fused multiply-add.
 namespace kindling::loops {
 

@@ -10,7 +10,7 @@ namespace {
 
 using Overloads = std::multimap<std::string, c10::OperatorHandle>;
 
-// All that write into given tensors, by name.
+// All overloads that write into given tensors, by name.
 Overloads find_out_operators() {
   Overloads found;
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
@@ -37,7 +37,7 @@ bool writes_results_of(const c10::OperatorHandle& out, const c10::FunctionSchema
 
 }  // namespace
 
-// Overloads without a kernel of their own make the results and copy them.
+// Overloads without a dedicated kernel create the results and copy them.
 std::optional<c10::OperatorHandle> out_operator(const c10::OperatorHandle& op) {
   static const Overloads all = find_out_operators();
   const auto [first, last] = all.equal_range(op.schema().name());

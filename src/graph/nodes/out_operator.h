@@ -6,8 +6,8 @@
 
 namespace kindling {
 
-// The overload of an operator that writes the same results into given tensors, the last arguments, by a
-// kernel of the CPU's own; nothing where there is none.
+// Returns the overload of an operator that writes the same results into given tensors (its last arguments)
+// and has a dedicated CPU kernel; nothing if there is none.
 std::optional<c10::OperatorHandle> out_operator(const c10::OperatorHandle& op);
 
 }  // namespace kindling

@@ -6,10 +6,10 @@
 namespace kindling {
 namespace {
 
-// Plain tensors in host memory have no other key, and nothing above it is wanted.
+// Plain tensors in host memory have no other key, and the keys above it are not needed.
 constexpr c10::DispatchKeySet kKernels(c10::DispatchKey::CPU);
 
-// The arguments of a call and then its results, which nobody holds afterwards, whatever is thrown.
+// Holds the arguments of a call and then its results, and releases them at the end, even after an exception.
 class FilledStack {
  public:
   FilledStack(torch::jit::Stack& stack, const torch::jit::Stack& arguments) : stack_(stack) {
@@ -48,7 +48,7 @@ void FunctionalNode::run() {
 void FunctionalNode::adopt(const at::Tensor& result, const at::Tensor& recorded) const {
   if (!recorded.defined()) return;
   TORCH_CHECK(result.defined() && result.sizes() == recorded.sizes() && result.dtype() == recorded.dtype(),
-              op_.schema().name(), " gives another kind of result than before");
+              op_.schema().name(), " returns a different kind of result than before");
   c10::StorageImpl& memory = *recorded.storage().unsafeGetStorageImpl();
   if (result.strides() == recorded.strides() && result.storage_offset() == 0 &&
       result.storage().nbytes() == memory.nbytes() && result.storage().use_count() == 1) {
@@ -56,7 +56,7 @@ void FunctionalNode::adopt(const at::Tensor& result, const at::Tensor& recorded)
         std::move(result.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()));
     return;
   }
-  // A part of other memory, or one that somebody else holds, too.
+  // A part of other memory, or memory with another owner.
   if (memory.data() == nullptr) take_memory(recorded.storage());
   recorded.copy_(result);
 }

@@ -18,7 +18,7 @@ class ReplayNode {
   virtual void run() = 0;
 };
 
-// An operator that writes its results where they belong: in place or as `out`.
+// An operator that writes its results directly into their final tensors: in place or as `out`.
 class OutVariantNode : public ReplayNode {
  public:
   OutVariantNode(const c10::OperatorHandle& op, torch::jit::Stack arguments)
@@ -30,13 +30,13 @@ class OutVariantNode : public ReplayNode {
   torch::jit::Stack arguments_, stack_;
 };
 
-// An operator that makes its results: their memory becomes that of the recorded tensors.
+// An operator that allocates its results: the captured tensors take over their memory.
 class FunctionalNode : public ReplayNode {
  public:
-  // `results`: flat, undefined ones are not wanted.
+  // `results`: a flat list; undefined ones are not needed.
   FunctionalNode(const c10::OperatorHandle& op, torch::jit::Stack arguments, std::vector<at::Tensor> results)
       : op_(op), arguments_(std::move(arguments)), results_(std::move(results)) {}
-  // Throws c10::Error for a result that is not what was recorded.
+  // Throws c10::Error for a result that differs in kind from the captured one.
   void run() override;
 
  private:
@@ -50,7 +50,7 @@ class FunctionalNode : public ReplayNode {
 void take_memory(const c10::Storage& storage);
 void forget_memory(const c10::Storage& storage);
 
-// Does that to the memory of other nodes.
+// Allocates or releases the memory of other nodes.
 class MemoryNode : public ReplayNode {
  public:
   using Change = void (*)(const c10::Storage&);

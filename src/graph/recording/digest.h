@@ -9,8 +9,8 @@
 
 namespace kindling {
 
-// Stands for type, shape and all bits of tensors: those of others differ, but for a chance of 2⁻⁶⁴ each. To
-// compare by copies would take as much memory again.
+// Returns digests of type, shape and all bits of tensors; two different tensors have equal digests with a
+// chance of 2⁻⁶⁴. Comparing copies instead would take as much memory again.
 inline std::vector<std::size_t> digests(const std::vector<at::Tensor>& tensors) {
   const auto digest = [](const void* data, std::size_t num_bytes) {
     return std::hash<std::string_view>()({static_cast<const char*>(data), num_bytes});

@@ -12,7 +12,7 @@ bool is_one_of(const c10::OperatorHandle& op, std::initializer_list<std::string_
   return std::ranges::find(names, std::string_view(op.schema().name())) != names.end();
 }
 
-// Whether what an operator does shows neither in tensors that it gives nor in arguments that it writes to.
+// True if an operator has an effect other than the tensors that it returns and the arguments that it writes.
 bool tells_host(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   const auto is_tensor = [](const c10::Argument& result) {
@@ -25,7 +25,7 @@ bool tells_host(const c10::OperatorHandle& op) {
   return !std::ranges::all_of(schema.returns(), is_tensor);
 }
 
-// Of as many results as it has true values; numbers as indices give one each.
+// True for an index that selects as many elements as it has true values; numeric indices select one each.
 bool is_mask(const std::optional<at::Tensor>& index) {
   return index && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
 }
@@ -38,8 +38,7 @@ bool only_makes_memory(const c10::OperatorHandle& op) {
 }
 
 bool is_view(const c10::OperatorHandle& op) {
-  if (op.hasTag(at::Tag::inplace_view))
-    return true;  // of a tensor that is itself seen otherwise from then on
+  if (op.hasTag(at::Tag::inplace_view)) return true;  // the tensor itself becomes a view
   const auto& returns = op.schema().returns();
   return !returns.empty() && std::ranges::all_of(returns, [](const c10::Argument& result) {
     return result.alias_info() != nullptr && !result.alias_info()->isWrite();
@@ -50,7 +49,7 @@ bool writes_to(const c10::OperatorHandle& op, std::size_t number) {
   if (is_view(op)) return false;
   const c10::Argument& argument = op.schema().arguments()[number];
   if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
-  // Batch norm moves its running statistics.
+  // Batch norm updates its running statistics.
   return is_one_of(op, {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}) &&
          (argument.name() == "running_mean" || argument.name() == "running_var");
 }
@@ -69,8 +68,9 @@ std::string why_not_recordable(const c10::OperatorHandle& op, std::span<const c1
   if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape))
     return "it calls " + name + ", whose result the host reads";
   if (is_one_of(op, {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data"}))
-    return "it calls " + name + ", which gives a tensor other memory";
-  if (!name.starts_with("aten::") && tells_host(op)) return "it calls " + name + ", which gives no tensor";
+    return "it calls " + name + ", which changes a tensor's memory";
+  if (!name.starts_with("aten::") && tells_host(op))
+    return "it calls " + name + ", which does not return a tensor";
   return {};
 }
 

@@ -8,15 +8,15 @@
 
 namespace kindling {
 
-// Whether an operator makes memory and writes nothing into it.
+// True if an operator allocates memory and does not write to it.
 bool only_makes_memory(const c10::OperatorHandle& op);
-// Whether its results are its arguments, seen otherwise.
+// True if its results are views of its arguments.
 bool is_view(const c10::OperatorHandle& op);
-// Whether it writes to an argument; what its schema does not tell is known here.
+// True if it writes to an argument, also where its schema does not say so.
 bool writes_to(const c10::OperatorHandle& op, std::size_t argument);
-// Whether it does so without reading what is there.
+// True if it writes to it without reading it first.
 bool overwrites(const c10::OperatorHandle& op, std::size_t argument);
-// Why work that calls it cannot be recorded; empty: nothing speaks against it.
+// Returns why work that calls it cannot be captured; empty if it can.
 std::string why_not_recordable(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 
 }  // namespace kindling

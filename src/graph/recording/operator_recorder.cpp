@@ -37,13 +37,15 @@ OperatorValue value_of(Recording& recording, const c10::IValue& value, bool is_n
   return {.constant = value};
 }
 
-// What a replay draws to be compared with the step itself is given back to LibTorch's own generators alone.
+// True for a generator other than LibTorch's default one. The comparison of a replay with the step itself
+// restores only default generators.
 bool is_other_generator(const c10::IValue& value, Device device) {
   return value.isGenerator() && value.toGenerator().defined() &&
          value.toGenerator() != at::globalContext().defaultGenerator(device);
 }
 
-// A device is given a number of the host's by its value, which stays the same, but for one that is copied.
+// True if a device operator takes a number on the host by value. The value then stays the same, except for
+// one that is copied.
 bool takes_number_as_value(const c10::OperatorHandle& op, std::span<const c10::IValue> given, Device device) {
   const auto is_tensor_on = [](Device there) {
     return [there](const c10::IValue& value) {
@@ -80,7 +82,7 @@ std::string OperatorRecorder::why_not() {
     if (dispatcher.hasBackendFallbackForDispatchKey(kKey)) {
       log_warning(
           "step_graph: another library in this process has registered a fallback for LibTorch's dispatch key "
-          "Fake, which Kindling needs to record steps: steps run eagerly");
+          "Fake, which Kindling needs to capture steps, so steps run eagerly");
       return "another library uses LibTorch's dispatch key Fake";
     }
     [[maybe_unused]] static auto* const kept = new c10::RegistrationHandleRAII(dispatcher.registerFallback(
@@ -100,7 +102,7 @@ OperatorRecorder::OperatorRecorder(Recording& recording)
 
 OperatorRecorder::~OperatorRecorder() {
   current_ = outer_;
-  if (calls_elsewhere_ != calls_on_other_threads) recording_.refuse("it works on several threads");
+  if (calls_elsewhere_ != calls_on_other_threads) recording_.refuse("it runs operators on several threads");
 }
 
 void OperatorRecorder::refuse(std::string_view reason) {
@@ -122,7 +124,7 @@ void OperatorRecorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet
   }
 }
 
-// Memory that an operator reads before any has written to it has been written by the host.
+// Memory that an operator reads before any operator has written to it was written by the host.
 void OperatorRecorder::look_at_blanks(const c10::OperatorHandle& op,
                                       const std::vector<OperatorValue>& arguments,
                                       const torch::jit::Stack& stack) {
@@ -149,9 +151,9 @@ void OperatorRecorder::add(const c10::OperatorHandle& op, c10::DispatchKeySet be
     recording_.refuse(std::move(reason));
   if (std::ranges::any_of(given,
                           [&](const auto& value) { return is_other_generator(value, recording_.device()); }))
-    recording_.refuse("it draws from a generator of its own");
+    recording_.refuse("it draws from a custom generator");
   if (!takes_number_as_value(op, given, recording_.device()))
-    recording_.refuse("it works on a tensor of the host's");
+    recording_.refuse("it uses a tensor on the host");
   auto arguments = values_of(recording_, stack, op.schema().arguments().size(), /*is_new=*/false);
   look_at_blanks(op, arguments, stack);
   op.redispatchBoxed(below, &stack);

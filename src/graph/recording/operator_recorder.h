@@ -9,9 +9,9 @@
 
 namespace kindling {
 
-// Records what operators this thread calls while it lives, below autograd and autocast, forward and backward
-// alike. One at a time and thread; another one within makes that of the outer one no recording to be
-// replayed.
+// Records the operators that this thread calls while the recorder exists, below autograd and autocast,
+// forward and backward alike. One per thread at a time: a nested recorder makes the outer recording unusable
+// for a replay.
 class OperatorRecorder {
  public:
   explicit OperatorRecorder(Recording& recording);
@@ -21,7 +21,8 @@ class OperatorRecorder {
 
   // Returns why operators cannot be recorded; empty if they can. Logs one warning per process if they cannot.
   static std::string why_not();
-  // For work whose operators are not all of it: a recording of it, if one is made, is not to be replayed.
+  // Marks the current recording, if any, as unusable for a replay, because operators are only a part of the
+  // work.
   static void refuse(std::string_view reason);
 
  private:

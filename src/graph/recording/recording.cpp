@@ -11,7 +11,7 @@
 namespace kindling {
 namespace {
 
-// Larger memory that the host makes anew in each run is not looked at.
+// Larger memory that the host fills again in each run is not compared.
 constexpr std::size_t kLargestConstant = std::size_t{1} << 20;
 
 c10::intrusive_ptr<c10::StorageImpl> copy_of(const c10::StorageImpl& storage) {
@@ -71,12 +71,12 @@ void Recording::add_inputs(std::span<const at::Tensor> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (std::string reason = why_not_plain(inputs[i], /*is_new=*/true); !reason.empty())
       return refuse(std::move(reason));
-    if (storage_of(inputs[i])) return refuse("tensors of its batch share their memory");
+    if (storage_of(inputs[i])) return refuse("tensors of its batch share memory");
     know(inputs[i]);
     RecordedStorage& storage = storages[add_storage(inputs[i], /*is_new=*/false)];
     storage.input = static_cast<std::int64_t>(i);
     storage.input_offset = offset_of(inputs[i]);
-    storage.num_bytes = 0;  // of a larger tensor, it may be
+    storage.num_bytes = 0;  // it may belong to a larger tensor
   }
 }
 
@@ -113,11 +113,11 @@ std::int64_t Recording::place_of(const at::Tensor& tensor, bool is_new) {
   const auto known = storage_of(tensor);
   const std::size_t storage = known ? *known : add_storage(tensor, is_new);
   TensorLayout place{.storage = storage,
-                    .offset = offset_of(tensor) - storages[storage].input_offset,
-                    .sizes = tensor.sizes().vec(),
-                    .strides = tensor.strides().vec(),
-                    .dtype = tensor.scalar_type(),
-                    .is_wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number()};
+                     .offset = offset_of(tensor) - storages[storage].input_offset,
+                     .sizes = tensor.sizes().vec(),
+                     .strides = tensor.strides().vec(),
+                     .dtype = tensor.scalar_type(),
+                     .is_wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number()};
   const auto [first, last] = places_in_.equal_range(place.storage);
   for (auto at = first; at != last; ++at)
     if (places[static_cast<std::size_t>(at->second)] == place) return at->second;
@@ -136,7 +136,7 @@ void Recording::keep_constant(std::size_t number, const at::Tensor& tensor) {
 
 void Recording::add_outputs(std::span<const at::Tensor> results) {
   for (const at::Tensor& result : results) {
-    if (result.defined() && !storage_of(result)) refuse("it has a result that no operator has made");
+    if (result.defined() && !storage_of(result)) refuse("one of its results was not created by an operator");
     outputs.push_back(place_of(result, /*is_new=*/false));
   }
 }
@@ -164,7 +164,7 @@ std::string difference(const Recording& earlier, Recording& later) {
   for (std::size_t i = 0; i < earlier.calls.size(); ++i)
     if (!std::ranges::equal(earlier.calls[i].arguments, later.calls[i].arguments, same_value) ||
         !std::ranges::equal(earlier.calls[i].results, later.calls[i].results, same_value))
-      return "what it gives to " + earlier.calls[i].op.schema().name() + " differs from step to step";
+      return "the arguments of " + earlier.calls[i].op.schema().name() + " differ from step to step";
   if (earlier.places != later.places || earlier.storages.size() != later.storages.size() ||
       earlier.outputs != later.outputs)
     return "its tensors differ from step to step";
@@ -177,7 +177,7 @@ std::string difference(const Recording& earlier, Recording& later) {
     if (a.input >= 0 && is_written[i]) return "it changes its batch";
     if (!a.is_external || a.input >= 0 || (a.name == b.name && !a.is_constant)) continue;
     if (a.has_owner || !a.found || !b.found || !same_bytes(*a.found, *b.found))
-      return "it reads a tensor that is another one in each step";
+      return "it reads a different tensor in each step";
     if (is_written[i]) return "it changes memory that the host has written";
     b.is_constant = true;
   }

@@ -6,7 +6,7 @@
 
 namespace kindling {
 
-// Holders of a tensor or of its memory.
+// Returns the number of owners of a tensor and of its memory.
 inline std::size_t num_uses(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.use_count() + tensor.storage().use_count() : 0;
 }

@@ -7,7 +7,7 @@
 
 namespace kindling {
 
-// Memory that recorded work reads, that was there before, and that was not known to the recording.
+// External memory that captured work reads and that was not known to the recording.
 class WatchedMemory {
  public:
   explicit WatchedMemory(const Recording& recording) {
@@ -16,7 +16,7 @@ class WatchedMemory {
         if (const auto there = storage.name.lock()) pieces_.push_back({storage.name, there->data()});
   }
 
-  // Whether a piece of it has been let go of by all, or has moved.
+  // True if a piece of it was released by all owners, or has moved.
   bool is_lost() const {
     return std::ranges::any_of(pieces_, [](const Piece& piece) {
       const auto storage = piece.storage.lock();

@@ -42,7 +42,7 @@ MemoryPlan plan_memory(std::span<const MemoryNeed> needs) {
 }
 
 std::size_t most_at_once(std::span<const MemoryNeed> needs) {
-  std::map<std::size_t, std::int64_t> changes;  // by moment
+  std::map<std::size_t, std::int64_t> changes;  // by time
   for (const MemoryNeed& need : needs) {
     const auto size = static_cast<std::int64_t>(aligned(need.num_bytes));
     changes[need.first] += size;

@@ -6,21 +6,21 @@
 
 namespace kindling {
 
-// A piece of memory that is needed from one moment to another, both included.
+// A piece of memory that is needed from one time to another, both included.
 struct MemoryNeed {
   std::size_t num_bytes, first, last;
 };
 
-// Where pieces lie in one block, so that those which are needed at the same moment do not overlap.
+// The offsets of pieces in one block, such that pieces needed at the same time do not overlap.
 struct MemoryPlan {
-  std::vector<std::size_t> offsets;  // of the needs, in bytes, aligned as LibTorch's memory is
+  std::vector<std::size_t> offsets;  // one per need, in bytes, aligned like LibTorch's memory
   std::size_t num_bytes = 0;
 };
 
-// The largest pieces choose first, each takes the lowest place that is free.
+// Plans greedily: the largest pieces first, each at the lowest free offset.
 MemoryPlan plan_memory(std::span<const MemoryNeed> needs);
 
-// What no plan can do with less than: the most that is needed at one moment.
+// Returns the lower bound of every plan: the most memory that is needed at one time.
 std::size_t most_at_once(std::span<const MemoryNeed> needs);
 
 }  // namespace kindling

@@ -16,17 +16,17 @@
 namespace kindling {
 namespace {
 
-// In bytes: to have such a one made costs little beside writing to it.
+// In bytes: for pieces of this size, an allocation costs little compared with writing to it.
 constexpr std::size_t kLargePiece = std::size_t{1} << 16;
 
-// What operators say on the way is no matter of the user's.
+// Suppresses operator warnings during replay.
 class SilentWarnings : public c10::WarningHandler {
  public:
   void process(const c10::Warning&) override { has_any = true; }
   bool has_any = false;
 };
 
-// Whether the node has left its results where they were to be.
+// True if the node has written its results into the given tensors.
 bool writes_in_place(ReplayNode& node, const std::vector<at::Tensor>& written) {
   struct Layout {
     const void* data;
@@ -46,7 +46,7 @@ bool writes_in_place(ReplayNode& node, const std::vector<at::Tensor>& written) {
     node.run();
     if (layouts() == before && !warnings.has_any) return true;
   } catch (const c10::Error&) {
-    // It wants to change their sizes on the way, which their memory does not allow.
+    // It tries to resize them temporarily, which their memory does not allow.
   }
   for (std::size_t i = 0; i < written.size(); ++i)
     written[i].unsafeGetTensorImpl()->set_sizes_and_strides(before[i].sizes, before[i].strides,
@@ -85,7 +85,7 @@ void Replay::set_inputs(std::span<const at::Tensor> inputs) {
     const auto before = static_cast<std::size_t>(given.storage_offset()) * given.element_size();
     c10::StorageImpl& memory = *input.storage.unsafeGetStorageImpl();
     memory.set_data_ptr_noswap(at::DataPtr(given.data_ptr(), at::kCPU));
-    memory.set_nbytes(given.storage().nbytes() - before);  // operators that look at a part of it check that
+    memory.set_nbytes(given.storage().nbytes() - before);  // operators that access a part of it check that
   }
 }
 
@@ -107,7 +107,7 @@ void Replay::take_output_memory() {
 
 namespace {
 
-// Runs a call for the first time and chooses the node that is to make it; nullptr: there is nothing to do.
+// Runs a call for the first time and chooses its node; nullptr: nothing to run.
 std::unique_ptr<ReplayNode> chosen(const ReplayBuilder& builder, ReplayBuilder::Nodes& nodes, bool& adopts) {
   adopts = false;
   if (nodes.writing || !nodes.making)
@@ -137,7 +137,7 @@ std::unique_ptr<ReplayNode> chosen(const ReplayBuilder& builder, ReplayBuilder::
 
 }  // namespace
 
-// In the first run every piece of memory comes alone and goes after its last use.
+// In the first run every piece of memory is allocated separately and released after its last use.
 void Replay::add_nodes(ReplayBuilder& builder) {
   const Recording& recording = builder.recording();
   const auto intermediates = builder.intermediates();
@@ -169,8 +169,8 @@ void Replay::add_nodes(ReplayBuilder& builder) {
   }
 }
 
-// Says which memory comes and goes by itself: what operators make, and large pieces where one block for all
-// that they are told to write to would stand beside theirs for too long.
+// Returns which memory is allocated separately: results that operators allocate themselves, and large pieces
+// if one block for all results that operators write into would be held next to them for too long.
 std::vector<bool> Replay::plan(const ReplayBuilder& builder,
                                const std::vector<ReplayBuilder::Intermediate>& intermediates,
                                std::vector<bool> comes_alone) {

@@ -15,9 +15,9 @@
 
 namespace kindling {
 
-// Recorded work on the CPU, operator by operator: these find their tensors where they have been, views cost
-// nothing, and intermediate results share one block of memory by the time for which they are needed. Results
-// are those of the work itself to the last bit; its random numbers come from the same generators.
+// Replays captured work on the CPU, operator by operator: operators use the same tensors again, views cost
+// nothing, and intermediate results share one block of memory, planned by the time for which each is needed.
+// Results are bit-identical to those of the work itself; its random numbers come from the same generators.
 class Replay : public StepReplay {
  public:
   // Makes a first run, which finds the operators that cannot write where they should and the native kernels
@@ -27,7 +27,7 @@ class Replay : public StepReplay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  // They are read where they are.
+  // Reads them without a copy.
   void set_inputs(std::span<const at::Tensor> inputs) override;
   void run_forward() override;
   void run_backward() override;
@@ -38,7 +38,7 @@ class Replay : public StepReplay {
   bool has_lost_tensors() const override { return watched_.is_lost(); }
   void release(Memory memory) override;
 
-  // Of intermediate results.
+  // The memory of intermediate results.
   std::size_t num_bytes() const noexcept { return num_bytes_; }
   std::size_t num_nodes() const noexcept { return nodes_.size(); }
   // Nodes that call none of LibTorch's operators.
@@ -68,8 +68,8 @@ class Replay : public StepReplay {
   std::vector<Planned> planned_;
   std::vector<Input> inputs_;
   std::vector<at::Tensor> outputs_, changed_;
-  std::vector<c10::Storage> own_outputs_;  // the memory of those that a run makes
-  std::vector<std::size_t> own_uses_;      // of the outputs, by the replay itself
+  std::vector<c10::Storage> own_outputs_;  // the memory of outputs that a run allocates
+  std::vector<std::size_t> own_uses_;      // uses of the outputs by the replay itself
   WatchedMemory watched_;
   std::size_t num_bytes_ = 0, num_native_kernels_ = 0;
   at::DataPtr memory_;

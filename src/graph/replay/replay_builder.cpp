@@ -15,7 +15,7 @@
 namespace kindling {
 namespace {
 
-// Memory that comes when it is needed, from elsewhere.
+// Memory that is allocated when it is needed.
 c10::Storage empty_storage(std::size_t num_bytes) {
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), num_bytes,
                                                             at::DataPtr(nullptr, at::kCPU), nullptr,
@@ -26,9 +26,9 @@ c10::Storage memory_for(const RecordedStorage& recorded) {
   if (!recorded.is_external || recorded.input >= 0) return empty_storage(recorded.num_bytes);
   if (recorded.is_constant) return c10::Storage(recorded.found);
   const auto storage = recorded.name.lock();
-  TORCH_CHECK(storage, "a tensor that it reads has gone");
+  TORCH_CHECK(storage, "a tensor that it reads no longer exists");
   if (recorded.is_known) return c10::Storage(storage);
-  // The same memory under another name: so one sees whether somebody else still holds it.
+  // A second storage for the same memory, which shows whether the first has other owners.
   const c10::Storage again = empty_storage(recorded.num_bytes);
   again.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(storage->mutable_data(), at::kCPU));
   return again;
@@ -66,7 +66,7 @@ bool ReplayBuilder::is_whole(const TensorLayout& place) const {
   return !storage.is_external && place.offset == 0 && num_bytes == storage.num_bytes;
 }
 
-// A result that is made and then copied as a whole to where it is wanted is made there.
+// A result that is only copied as a whole to its destination is created there.
 void ReplayBuilder::share_copies() {
   for (std::size_t i = 0; i < recording_.calls.size(); ++i)
     if (is_needed_[i] && recording_.calls[i].op.schema().name() == "aten::copy_") share_copy(i);

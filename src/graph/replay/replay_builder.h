@@ -16,17 +16,17 @@
 
 namespace kindling {
 
-// What a replay is made of: tensors for the places of a recording, and nodes for its calls.
+// Builds the parts of a replay: tensors for the layouts of a recording, and nodes for its calls.
 class ReplayBuilder {
  public:
   ReplayBuilder(const Recording& recording, NativeKernels kernels);
 
-  // The nodes that a call can be made by, nullptr where it has no such one; none at all: memory is all that
-  // it makes.
+  // The candidate nodes for a call, nullptr where there is none. A call without any node only allocates
+  // memory.
   struct Nodes {
     std::size_t call;
     std::unique_ptr<ReplayNode> native{};   // used if its results are bit-identical
-    std::unique_ptr<ReplayNode> writing{};  // results where they belong, if it turns out to do so
+    std::unique_ptr<ReplayNode> writing{};  // writes results directly, if the operator turns out to do so
     std::unique_ptr<ReplayNode> making{};
     std::vector<at::Tensor> results{};
     std::vector<std::size_t> made{};  // storages
@@ -35,9 +35,9 @@ class ReplayBuilder {
 
   const Recording& recording() const noexcept { return recording_; }
   const c10::Storage& storage(std::size_t number) const { return storages_[number]; }
-  // External memory that calls write to, once each.
+  // Returns external memory that calls write to, each once.
   std::vector<at::Tensor> changed();
-  // Memory of intermediate results, and for which calls it is needed.
+  // Memory of an intermediate result, and the calls that need it.
   struct Intermediate {
     std::size_t storage;
     MemoryNeed need;
@@ -60,7 +60,7 @@ class ReplayBuilder {
   NativeKernels kernels_;
   std::vector<OperatorEffects> effects_;
   std::vector<bool> is_needed_, is_output_;
-  std::vector<std::size_t> shared_with_;  // by storage: the one whose memory it is
+  std::vector<std::size_t> shared_with_;  // by storage: the storage whose memory it uses
   std::vector<c10::Storage> storages_;
   std::vector<at::Tensor> tensors_;  // by place
 };

@@ -37,6 +37,7 @@ TEST_P(PrintingCommand, FailsWhenItsOutputCannotBeWritten) {
                               : GetParam() == "print_config" ? "fit --print-config " + kFitDigits
                               : GetParam() == "bench"        ? "bench pair --n 16 --repeats 1"
                               : GetParam() == "list"         ? "list models"
+                              : GetParam() == "reference"    ? "reference commands"
                               : GetParam() == "help"         ? "--help"
                                                              : GetParam();
   std::string before;
@@ -54,7 +55,7 @@ TEST_P(PrintingCommand, FailsWhenItsOutputCannotBeWritten) {
 
 INSTANTIATE_TEST_SUITE_P(All, PrintingCommand,
                          testing::Values("fit", "validate", "test", "predict", "print_config", "devices",
-                                         "bench", "list", "doctor", "help"),
+                                         "bench", "list", "reference", "doctor", "help"),
                          [](const auto& info) { return info.param; });
 
 TEST(Program, EndsQuietlyWhenNobodyReadsOn) {

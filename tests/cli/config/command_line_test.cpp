@@ -42,10 +42,10 @@ TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
   };
   EXPECT_EQ(answer({"predcit", "-c", "a.toml"}),
             "kindling: there is no command 'predcit'; wanted: one of fit, validate, test, predict, export, "
-            "import, diff, devices, bench, doctor, list; did you mean 'predict'?");
+            "import, diff, devices, bench, doctor, list, reference; did you mean 'predict'?");
   EXPECT_EQ(answer({"seed=3", "transmogrify"}),
             "kindling: there is no command 'transmogrify'; wanted: one of fit, validate, test, predict, "
-            "export, import, diff, devices, bench, doctor, list");
+            "export, import, diff, devices, bench, doctor, list, reference");
   EXPECT_EQ(
       answer({"bench", "matmull", "--json"}),
       "bench: there is no command 'matmull'; wanted: one of matmul, log, pair, transfer, step; did you mean "

@@ -1,15 +1,17 @@
 // The generated pages of docs/reference/, and --print-config=all, which shows the same keys.
 #include "cli/config/references.h"
 
+#include <algorithm>
 #include <regex>
 
 #include "cli/commands/program_run.h"
+#include "kindling/training/early_stopping.h"
 #include "support/scratch.h"
 
 namespace kindling {
 namespace {
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
@@ -22,7 +24,7 @@ std::string uncommented(const std::string& line) { return line.starts_with("# ")
 std::vector<std::string> keys_in(const std::string& config) {
   static const std::regex key(R"((# ){0,2}(\w+) =.*)");
   std::vector<std::string> keys;
-  for (const std::string& line : lines_of(config)) {
+  for (const std::string& line : split_lines(config)) {
     std::smatch match;
     if (std::regex_match(line, match, key)) keys.push_back(match[2]);
   }
@@ -46,7 +48,7 @@ class PrintConfigAll : public testing::Test {
   static std::string with_table(const std::string& text, const std::string& table) {
     std::string result;
     bool is_in_table = false;
-    for (const std::string& line : lines_of(text)) {
+    for (const std::string& line : split_lines(text)) {
       if (line.empty()) is_in_table = false;
       if (line == "# [" + table + "]") is_in_table = true;
       result += (is_in_table ? uncommented(line) : line) + "\n";
@@ -119,7 +121,7 @@ TEST(CommandReference, ListsCommandsBelowCommands) {
        {"\n## `kindling fit`\n\nTrain a model.\n\n```text\nkindling fit [OPTIONS]\n```\n",
         "\n| `--color WHEN` | when to use colors (auto); one of auto, always, never |\n",
         "\n| `-c, --config FILE` | ", "\n## `kindling bench matmul`\n", "\n| `RUN\\|CHECKPOINT` | ",
-        "\nkindling list [OPTIONS] [KIND]\n", "\nkindling diff [OPTIONS] RUN|FILE RUN|FILE\n"})
+        "\nkindling list [OPTIONS] [KIND]\n", "\nkindling diff [OPTIONS] A B\n"})
     EXPECT_NE(page.find(text), std::string::npos) << text << "\n" << page;
 }
 
@@ -130,7 +132,8 @@ TEST_P(ReferencePages, AreCurrent) {
   const ProgramRun run = run_program({"reference", name});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const std::string file = "docs/reference/" + name + ".md";
-  const auto generated = lines_of(run.out), committed = lines_of(text_of(kConfigs.parent_path() / file));
+  const auto generated = split_lines(run.out),
+             committed = split_lines(text_of(kConfigs.parent_path() / file));
   for (std::size_t i = 0; i < std::max(generated.size(), committed.size()); ++i)
     ASSERT_EQ(i < committed.size() ? committed[i] : "(the end)",
               i < generated.size() ? generated[i] : "(the end)")

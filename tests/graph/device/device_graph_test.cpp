@@ -12,7 +12,7 @@ namespace {
 class WorkOnDevice : public OnDevice {};
 KINDLING_RUN_ON_DEVICES(WorkOnDevice);
 
-TEST_P(WorkOnDevice, IsRecordedOrAReasonIsGiven) {
+TEST_P(WorkOnDevice, IsCapturedOrAReasonIsReturned) {
   at::Tensor x = at::ones({2}, at::device(device_));
   const auto recorded = record_work(device_, [&] { x.add_(x); });
   EXPECT_EQ(recorded == nullptr, !why_no_graph(device_).empty());
@@ -23,7 +23,7 @@ TEST_P(WorkOnDevice, IsRecordedOrAReasonIsGiven) {
   EXPECT_TRUE(same(x, at::full({2}, 4.f)));
 }
 
-TEST(DeviceGraph, NeedsMoreThanACpu) { EXPECT_EQ(why_no_graph(cpu()), "the CPU has none"); }
+TEST(DeviceGraph, IsUnavailableOnTheCpu) { EXPECT_EQ(why_no_graph(cpu()), "the CPU has no device graphs"); }
 
 }  // namespace
 }  // namespace kindling

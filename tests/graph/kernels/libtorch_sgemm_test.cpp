@@ -9,7 +9,7 @@
 namespace kindling {
 namespace {
 
-// The textbook's loops, with integers as wide as a BLAS may have them.
+// The plain triple loop, with integers as wide as a BLAS may use.
 template <class Int>
 void sgemm_with(const char* transpose_a, const char* transpose_b, const std::int64_t* m,
                 const std::int64_t* n, const std::int64_t* k, const float* alpha, const float* a,
@@ -31,7 +31,7 @@ void sgemm_with(const char* transpose_a, const char* transpose_b, const std::int
     }
 }
 
-// One that has `change` to its result.
+// A sgemm that applies `change` to its result.
 template <auto change>
 void changed_sgemm(const char* transpose_a, const char* transpose_b, const std::int64_t* m,
                    const std::int64_t* n, const std::int64_t* k, const float* alpha, const float* a,
@@ -52,7 +52,7 @@ TEST(LibtorchSgemm, RefusesAWrongProduct) {
       multiplies_correctly(changed_sgemm<[](float* c, std::int64_t ldc) { c[ldc + 1] = -c[ldc + 1]; }>));
 }
 
-TEST(LibtorchSgemm, RefusesWritesBesideTheResult) {
+TEST(LibtorchSgemm, RefusesWritesOutsideTheResult) {
   EXPECT_FALSE(multiplies_correctly(changed_sgemm<[](float* c, std::int64_t ldc) { c[ldc - 1] = 0; }>));
 }
 

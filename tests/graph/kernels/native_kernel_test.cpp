@@ -33,7 +33,7 @@ std::optional<at::Tensor> by_native_kernel(const Operator& op, const torch::jit:
   return out;
 }
 
-// Expects the operator's bits. Returns whether there is a kernel.
+// Expects results bit-identical to the operator's. Returns whether there is a kernel.
 bool gives_bits_of(const Operator& op, const torch::jit::Stack& arguments) {
   torch::jit::Stack stack = arguments;
   c10::Dispatcher::singleton().findSchemaOrThrow(op.name, op.overload).callBoxed(stack);
@@ -45,7 +45,7 @@ bool gives_bits_of(const Operator& op, const torch::jit::Stack& arguments) {
   return found.has_value();
 }
 
-// Some of each kind of number, at places that differ from seed to seed.
+// Some numbers of each kind, at positions that depend on the seed.
 at::Tensor with_special_values(at::Tensor numbers, std::int64_t seed) {
   using Limits = std::numeric_limits<float>;
   constexpr std::array kSpecial{0.F,
@@ -73,7 +73,7 @@ constexpr Operator kRelu{"aten::relu", ""}, kReluBackward{"aten::threshold_backw
     kSum{"aten::sum", "dim_IntList"}, kMm{"aten::mm", ""}, kAddmm{"aten::addmm", ""},
     kMse{"aten::mse_loss", ""}, kMseBackward{"aten::mse_loss_backward", ""};
 
-TEST(NativeKernel, IsReluToTheBit) {
+TEST(NativeKernel, ComputesReluBitIdentically) {
   for (const std::int64_t count : kCounts) {
     SCOPED_TRACE(count);
     EXPECT_TRUE(gives_bits_of(kRelu, {at::randn({count})}));
@@ -81,7 +81,7 @@ TEST(NativeKernel, IsReluToTheBit) {
   }
 }
 
-TEST(NativeKernel, IsTheBackwardOfReluToTheBit) {
+TEST(NativeKernel, ComputesReluBackwardBitIdentically) {
   for (const std::int64_t count : kCounts) {
     SCOPED_TRACE(count);
     EXPECT_TRUE(gives_bits_of(kReluBackward, {at::randn({count}), at::randn({count}), 0}));
@@ -94,7 +94,7 @@ torch::jit::Stack sum_of_rows(const at::Tensor& x, bool keepdim = false) {
   return {x, std::vector<std::int64_t>{0}, keepdim, c10::IValue()};
 }
 
-TEST(NativeKernel, IsTheSumOverRowsToTheBit) {
+TEST(NativeKernel, SumsRowsBitIdentically) {
   int num_sums = 0, num_nodes = 0;
   for (const std::int64_t rows :
        {1, 2, 3, 4, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 128, 257, 1000, 4100})
@@ -109,8 +109,8 @@ TEST(NativeKernel, IsTheSumOverRowsToTheBit) {
   EXPECT_EQ(num_nodes, num_sums);
 }
 
-// One kind of them per column: what two that are not numbers add up to depends on their order.
-TEST(NativeKernel, SumsWhatIsNotFinite) {
+// One kind per column: the sum of two NaNs depends on their order.
+TEST(NativeKernel, SumsNonFiniteNumbers) {
   for (const std::int64_t columns : {5, 16, 33, 70}) {
     at::Tensor x = at::randn({20, columns});
     x.select(1, 0).fill_(std::numeric_limits<float>::max());
@@ -121,7 +121,7 @@ TEST(NativeKernel, SumsWhatIsNotFinite) {
   }
 }
 
-// All ways in which a matrix of this shape may lie in memory.
+// All memory layouts of a matrix of this shape.
 std::vector<at::Tensor> matrices(std::int64_t rows, std::int64_t columns) {
   return {at::randn({rows, columns}), at::randn({columns, rows}).t(),
           at::randn({rows, columns + 3}).narrow(1, 2, columns),
@@ -129,7 +129,7 @@ std::vector<at::Tensor> matrices(std::int64_t rows, std::int64_t columns) {
           at::randn({2 * rows, 2 * columns}).slice(0, 0, 2 * rows, 2).slice(1, 0, 2 * columns, 2)};
 }
 
-TEST(NativeKernel, IsAProductToTheBit) {
+TEST(NativeKernel, MultipliesMatricesBitIdentically) {
   int num_products = 0, num_nodes = 0;
   for (const std::int64_t m : {1, 2, 5, 16, 33})
     for (const std::int64_t n : {1, 2, 7, 16, 40})
@@ -149,7 +149,7 @@ TEST(NativeKernel, IsAProductToTheBit) {
   EXPECT_EQ(num_nodes, num_products);
 }
 
-TEST(NativeKernel, IsTheMeanSquaredErrorToTheBit) {
+TEST(NativeKernel, ComputesTheMeanSquaredErrorBitIdentically) {
   constexpr std::int64_t kMean = at::Reduction::Mean;
   for (const std::int64_t count : kCounts) {
     SCOPED_TRACE(count);
@@ -163,8 +163,8 @@ TEST(NativeKernel, IsTheMeanSquaredErrorToTheBit) {
   }
 }
 
-// What it has no loop for is left to LibTorch.
-TEST(NativeKernel, IsOnlyForWhatItKnows) {
+// Unsupported inputs are left to LibTorch.
+TEST(NativeKernel, RefusesUnsupportedInputs) {
   EXPECT_FALSE(gives_bits_of(kRelu, {at::randn({32768})}));
   EXPECT_FALSE(gives_bits_of(kRelu, {at::randn({8}, at::kDouble)}));
   EXPECT_FALSE(gives_bits_of(kRelu, {at::randn({0})}));

@@ -1,4 +1,4 @@
-// Pooling of our own against LibTorch's, bit by bit, indices included.
+// Kindling's pooling against LibTorch's: bit-identical results, including indices.
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto kPlanes = at::MemoryFormat::Contiguous, kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// As the operator takes it.
+// The form that the operator takes.
 struct PoolingWindow {
   std::vector<std::int64_t> kernel, stride{}, padding{0}, dilation{1};
   bool ceil_mode = false;
@@ -47,7 +47,8 @@ std::vector<at::Tensor> pooled(const at::Tensor& x, const PoolingWindow& window)
   return {stack[0].toTensor(), stack[1].toTensor()};
 }
 
-// Expects LibTorch's bits in memory that held other numbers, and says whether there is a node at all.
+// Expects results bit-identical to LibTorch's in memory that held other numbers; returns whether there is a
+// node.
 bool pools_to_the_bit(const at::Tensor& x, const PoolingWindow& window) {
   const std::vector<at::Tensor> expected = pooled(x, window);
   const std::vector<at::Tensor> found{at::full_like(expected[0], 77), at::full_like(expected[1], -5)};
@@ -90,7 +91,7 @@ at::Tensor strange_numbers(at::IntArrayRef sizes, unsigned seed) {
                            -Limits::denorm_min(),
                            Limits::quiet_NaN(),
                            -Limits::quiet_NaN(),
-                           std::bit_cast<float>(0x7fd10000U),  // others that are no numbers
+                           std::bit_cast<float>(0x7fd10000U),  // other NaNs
                            std::bit_cast<float>(0xffe30000U),
                            std::bit_cast<float>(0x7f810000U)};  // a signalling one
   std::mt19937 random(seed);
@@ -102,7 +103,7 @@ at::Tensor strange_numbers(at::IntArrayRef sizes, unsigned seed) {
   return numbers;
 }
 
-// Bits of a signalling NaN do not come through a conversion by LibTorch.
+// A conversion by LibTorch changes the bits of a signalling NaN.
 at::Tensor halved(const at::Tensor& numbers) {
   at::Tensor half = at::empty(numbers.sizes(), at::kBFloat16);
   const auto* const from = static_cast<const std::uint32_t*>(numbers.const_data_ptr());
@@ -111,7 +112,7 @@ at::Tensor halved(const at::Tensor& numbers) {
   return half;
 }
 
-TEST(NativePooling, GivesTheBitsOfAllWindowsInBothLayouts) {
+TEST(NativePooling, IsBitIdenticalForAllWindowsInBothLayouts) {
   int num_images = 0, num_nodes = 0;
   for (const PoolingWindow& window : all_windows())
     for (const std::int64_t batch : {1, 3})
@@ -126,7 +127,7 @@ TEST(NativePooling, GivesTheBitsOfAllWindowsInBothLayouts) {
   EXPECT_EQ(num_nodes, num_images);
 }
 
-TEST(NativePooling, GivesTheBitsOfWhatIsNoNumberAndOfTies) {
+TEST(NativePooling, IsBitIdenticalForNaNsAndTies) {
   unsigned seed = 0;
   for (const PoolingWindow& window : all_windows())
     for (const std::int64_t channels : {4, 7, 18, 43})
@@ -137,7 +138,7 @@ TEST(NativePooling, GivesTheBitsOfWhatIsNoNumberAndOfTies) {
       }
 }
 
-TEST(NativePooling, PointsToTheFirstOfNumbersThatAreAllLeast) {
+TEST(NativePooling, ReturnsTheFirstIndexIfAllAreNegativeInfinity) {
   for (const PoolingWindow& window : all_windows())
     for (const auto format : {kPlanes, kChannelsLast})
       for (const auto dtype : {at::kFloat, at::kBFloat16}) {
@@ -155,8 +156,8 @@ TEST(NativePooling, TakesSingleImagesAndPartsOfMemory) {
   }
 }
 
-// Where sizes are 1, strides may say both or neither.
-TEST(NativePooling, TakesLayoutsThatAreBoth) {
+// If sizes are 1, strides may match both layouts or neither.
+TEST(NativePooling, AcceptsAmbiguousLayouts) {
   for (const PoolingWindow& window :
        {PoolingWindow{.kernel = {1}}, {.kernel = {3}, .stride = {1}, .padding = {1}}})
     for (const auto format : {kPlanes, kChannelsLast})
@@ -165,8 +166,8 @@ TEST(NativePooling, TakesLayoutsThatAreBoth) {
         EXPECT_TRUE(pools_to_the_bit(at::randn(sizes).to(at::kFloat, false, /*copy=*/true, format), window));
 }
 
-// Our loops stay on one thread. What they gain on it differs.
-TEST(NativePooling, LeavesLargeTensorsToManyThreads) {
+// Native loops use one thread; their speedup on one thread differs.
+TEST(NativePooling, LeavesLargeTensorsToMultithreadedLibTorch) {
   const int num_threads = at::get_num_threads();
   const PoolingWindow window{.kernel = {2}};
   const at::Tensor planes = at::randn({4, 16, 24, 24}),
@@ -199,7 +200,7 @@ TEST(NativePooling, LeavesTheRestToLibTorch) {
   // Too few planes or channels for a register.
   EXPECT_FALSE(pools_to_the_bit(at::randn({3, 6, 6}), window));
   EXPECT_FALSE(pools_to_the_bit(at::randn({8, 3, 6, 6}).contiguous(kChannelsLast), window));
-  // A window beside the image, whose index points beside it, too.
+  // A window outside of the image, whose index is outside too.
   EXPECT_FALSE(pools_to_the_bit(at::randn({2, 4, 1, 1}),
                                 {.kernel = {2}, .stride = {1}, .padding = {1}, .dilation = {2}}));
 }
@@ -218,7 +219,8 @@ TEST(NativePooling, LeavesMixedLayoutsToLibTorch) {
   }
 }
 
-// What a gradient becomes at the indices; expects LibTorch's bits, and says whether there is a node at all.
+// Scatters a gradient to the indices; expects results bit-identical to LibTorch's, and returns whether there
+// is a node.
 bool pools_back_to_the_bit(const at::Tensor& gradient, const at::Tensor& x, const PoolingWindow& window,
                            const at::Tensor& indices) {
   static const auto op =
@@ -248,7 +250,7 @@ const std::vector<PoolingWindow>& windows_apart() {
   return windows;
 }
 
-TEST(NativePooling, GivesTheBitsOfGradientsInBothLayouts) {
+TEST(NativePooling, IsBitIdenticalForGradientsInBothLayouts) {
   unsigned seed = 0;
   for (const PoolingWindow& window : windows_apart())
     for (const std::int64_t channels : {1, 3, 10, 32})
@@ -270,8 +272,8 @@ TEST(NativePooling, GivesTheBitsOfGradientsInBothLayouts) {
   EXPECT_TRUE(pools_back_to_the_bit(at::ones_like(forward[0]), image, {.kernel = {2}}, forward[1]));
 }
 
-// A processor that counts them as 0 does so in LibTorch's sums.
-TEST(NativePooling, GivesTheBitsOfGradientsThatMayCountAsZero) {
+// A processor that flushes them to zero does so in LibTorch's sums.
+TEST(NativePooling, IsBitIdenticalForSubnormalGradients) {
   const at::Tensor x = at::randn({2, 4, 6, 6}).to(at::kBFloat16);
   const std::vector<at::Tensor> forward = pooled(x, {.kernel = {2}});
   for (const float number : {1e-39F, -1e-39F, 1e-45F, 1.2e-38F}) {
@@ -284,7 +286,7 @@ TEST(NativePooling, GivesTheBitsOfGradientsThatMayCountAsZero) {
   }
 }
 
-TEST(NativePooling, LeavesGradientsOfWindowsThatOverlapToLibTorch) {
+TEST(NativePooling, LeavesGradientsOfOverlappingWindowsToLibTorch) {
   const auto is_own = [](const at::Tensor& x, const PoolingWindow& window,
                          at::MemoryFormat of_gradient = kPlanes) {
     const std::vector<at::Tensor> forward = pooled(x, window);
@@ -302,7 +304,7 @@ TEST(NativePooling, LeavesGradientsOfWindowsThatOverlapToLibTorch) {
   EXPECT_FALSE(is_own(half.narrow(0, 0, 0), {.kernel = {2}}));
 }
 
-TEST(NativePooling, LeavesLargeGradientsToSeveralThreads) {
+TEST(NativePooling, LeavesLargeGradientsToMultithreadedLibTorch) {
   const int num_threads = at::get_num_threads();
   const PoolingWindow window{.kernel = {2}};
   for (const int threads : {1, 2})

@@ -1,4 +1,4 @@
-// The backward of ReLU for images of another layout than their gradient, bit by bit.
+// The backward of ReLU for images with another layout than their gradient: bit-identical results.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ const c10::OperatorHandle& relu_backward() {
   return op;
 }
 
-// Expects LibTorch's bits, and says whether there is a node.
+// Expects results bit-identical to LibTorch's; returns whether there is a node.
 bool gives_bits_of_relu(const at::Tensor& gradient, const at::Tensor& x, double threshold = 0) {
   const torch::jit::Stack arguments{gradient, x, threshold};
   torch::jit::Stack stack = arguments;
@@ -51,7 +51,7 @@ at::Tensor with_strange_images(at::Tensor numbers) {
   return numbers;
 }
 
-TEST(NativeRelu, GivesTheBitsOfImagesWithAnotherLayout) {
+TEST(NativeRelu, IsBitIdenticalForImagesWithAnotherLayout) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     for (const auto& sizes : {std::array<std::int64_t, 4>{1, 2, 2, 1},
                               {3, 7, 5, 4},
@@ -66,7 +66,7 @@ TEST(NativeRelu, GivesTheBitsOfImagesWithAnotherLayout) {
     }
 }
 
-TEST(NativeRelu, IsOnlyForWhatItKnows) {
+TEST(NativeRelu, RefusesUnsupportedInputs) {
   const at::Tensor gradient = at::randn({2, 3, 4, 5}), x = at::randn({2, 3, 4, 5}).contiguous(kSideBySide);
   EXPECT_TRUE(gives_bits_of_relu(gradient, x));
   EXPECT_FALSE(gives_bits_of_relu(gradient, x, 0.5));
@@ -77,13 +77,13 @@ TEST(NativeRelu, IsOnlyForWhatItKnows) {
   EXPECT_FALSE(gives_bits_of_relu(gradient.to(at::kHalf), x.to(at::kHalf)));
   EXPECT_FALSE(gives_bits_of_relu(gradient.narrow(0, 0, 0), x.narrow(0, 0, 0)));
   EXPECT_FALSE(gives_bits_of_relu(at::randn({1, 3, 1, 5}).expand({2, 3, 4, 5}), x));
-  // Both layouts are one.
+  // Both layouts are the same.
   EXPECT_FALSE(gives_bits_of_relu(at::randn({40000, 1, 1, 1}), at::randn({40000, 1, 1, 1})));
   const at::Tensor planes = at::full_like(gradient, 77);
   EXPECT_EQ(native_kernel(relu_backward(), {gradient, x, 0.}, {planes}), nullptr);
 }
 
-TEST(NativeRelu, LeavesLargeImagesToManyThreads) {
+TEST(NativeRelu, LeavesLargeImagesToMultithreadedLibTorch) {
   const int num_threads = at::get_num_threads();
   const at::Tensor gradient = at::randn({2, 16, 33, 33}),
                    x = at::randn({2, 16, 33, 33}).contiguous(kSideBySide);

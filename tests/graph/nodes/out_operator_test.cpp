@@ -19,7 +19,7 @@ TEST(OutOperator, IsTheOneWithTheSameArguments) {
   EXPECT_EQ(out_of("aten::max_pool2d_with_indices", ""), "aten::max_pool2d_with_indices.out");
 }
 
-TEST(OutOperator, HasAKernelOfItsOwn) {
+TEST(OutOperator, HasADedicatedKernel) {
   EXPECT_EQ(out_of("aten::roll", ""), "none");         // roll.out copies
   EXPECT_EQ(out_of("aten::add", "Scalar"), "none");    // add.Scalar_out copies
   EXPECT_EQ(out_of("aten::convolution", ""), "none");  // convolution.out copies

@@ -22,7 +22,7 @@ std::size_t sum_at(const std::vector<MemoryNeed>& needs, std::size_t moment) {
 
 constexpr std::size_t kMoments = 60;
 
-// No plan can do with less.
+// The lower bound of every plan.
 std::size_t largest_sum(const std::vector<MemoryNeed>& needs) {
   std::size_t largest = 0;
   for (std::size_t moment = 0; moment < kMoments; ++moment)
@@ -60,7 +60,7 @@ std::vector<MemoryNeed> random_needs(unsigned seed) {
   return needs;
 }
 
-TEST(MemoryPlan, KeepsApartWhatLivesTogether) {
+TEST(MemoryPlan, SeparatesPiecesNeededAtTheSameTime) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     const auto needs = random_needs(seed);
@@ -70,7 +70,7 @@ TEST(MemoryPlan, KeepsApartWhatLivesTogether) {
     std::size_t sum = 0;
     for (const MemoryNeed& need : needs) sum += rounded_up(need.num_bytes);
     EXPECT_LE(plan.num_bytes, sum);
-    // Placing the largest first has no such bound in theory; half as much again is what is wanted of it.
+    // Placing the largest first has no such bound in theory; the test accepts half as much again.
     EXPECT_LE(2 * plan.num_bytes, 3 * largest_sum(needs));
   }
 }
@@ -84,10 +84,10 @@ TEST(MemoryPlan, IsTightForANetwork) {
     needs.push_back({.num_bytes = 1000 * (i + 1), .first = 20 + i, .last = 21 + i});
   const MemoryPlan plan = plan_memory(needs);
   expect_apart(needs, plan);
-  EXPECT_LE(10 * plan.num_bytes, 11 * largest_sum(needs));  // of the tenth that a recorded step may take more
+  EXPECT_LE(10 * plan.num_bytes, 11 * largest_sum(needs));  // within the tenth that a captured step may add
 }
 
-TEST(MemoryPlan, GivesPiecesThatFollowEachOtherOnePlace) {
+TEST(MemoryPlan, ReusesAnOffsetForConsecutivePieces) {
   const std::vector<MemoryNeed> needs{{.num_bytes = 100, .first = 0, .last = 1},
                                       {.num_bytes = 100, .first = 2, .last = 3},
                                       {.num_bytes = 70, .first = 4, .last = 4}};
@@ -95,7 +95,7 @@ TEST(MemoryPlan, GivesPiecesThatFollowEachOtherOnePlace) {
   EXPECT_EQ(plan_memory(needs).offsets, std::vector<std::size_t>(3, 0));
 }
 
-TEST(MemoryPlan, OfNothingIsEmpty) {
+TEST(MemoryPlan, IsEmptyWithoutPieces) {
   EXPECT_EQ(plan_memory({}).num_bytes, 0U);
   EXPECT_EQ(plan_memory(std::vector<MemoryNeed>{{.num_bytes = 0, .first = 0, .last = 5}}).num_bytes, 0U);
 }

@@ -53,7 +53,7 @@ Recording record(const Work& work, const Tensors& inputs, const Tensors& known =
   return recording;
 }
 
-// Work that has been recorded twice, as whoever replays it should.
+// Work that has been recorded twice, as every replay requires.
 struct Recorded {
   std::string refusal;
   Recording recording;
@@ -76,7 +76,7 @@ void run(Replay& replay, const Tensors& inputs) {
   replay.run_backward();
 }
 
-// Of work that changes nothing but its results: a replay with these and other inputs gives its bits.
+// For work without side effects: a replay with these and other inputs gives bit-identical results.
 std::unique_ptr<Replay> expect_same_work(const Work& work, const Tensors& inputs) {
   auto replay = replay_of(work, inputs);
   Tensors others;
@@ -113,12 +113,12 @@ TEST(Replay, RunsNativeKernelsUnlessTheyAreOff) {
   EXPECT_TRUE(same_bits(libtorchs.outputs(), work(inputs)));
 }
 
-TEST(Replay, ReadsInputsAsTheyLie) {
+TEST(Replay, ReadsInputsInAnyLayout) {
   expect_same_work([](const Tensors& in) { return Tensors{in[0] + in[1]}; },
                    {at::randn({6, 4}).t(), at::randn({4, 9}).narrow(1, 2, 6)});
 }
 
-TEST(Replay, SpendsNothingOnViews) {
+TEST(Replay, NeedsNoNodesForViews) {
   const auto replay = expect_same_work(
       [](const Tensors& in) {
         return Tensors{in[0].t().narrow(0, 1, 2).unsqueeze(0).expand({3, 2, 4}).sin()};
@@ -127,7 +127,7 @@ TEST(Replay, SpendsNothingOnViews) {
   EXPECT_EQ(replay->num_nodes(), 1U);
 }
 
-TEST(Replay, GivesViewsAsResults) {
+TEST(Replay, ReturnsViewsAsResults) {
   expect_same_work(
       [](const Tensors& in) {
         const at::Tensor x = in[0] * 2;
@@ -148,8 +148,8 @@ TEST(Replay, WritesInPlace) {
       {at::randn({4, 3})});
 }
 
-// Neither of these writes to given memory.
-TEST(Replay, TakesWhatOperatorsMake) {
+// Neither operator can write to given memory.
+TEST(Replay, AdoptsMemoryThatOperatorsAllocate) {
   const auto replay = expect_same_work(
       [](const Tensors& in) {
         const at::Tensor rolled = in[0].roll(1, 0);
@@ -178,8 +178,8 @@ TEST(Replay, DrawsItsRandomNumbersFromTheSameGenerator) {
   }
 }
 
-// Numbers that are drawn for nothing move the generator, too.
-TEST(Replay, DrawsWhatNobodyReads) {
+// Unused random numbers advance the generator too.
+TEST(Replay, DrawsUnusedRandomNumbers) {
   const Work work = [](const Tensors& in) {
     at::rand({3});
     return Tensors{in[0] + at::rand({4})};
@@ -193,7 +193,7 @@ TEST(Replay, DrawsWhatNobodyReads) {
   EXPECT_TRUE(same_bits(found, work(inputs)));
 }
 
-TEST(Replay, LeavesOutWhatNobodyNeeds) {
+TEST(Replay, OmitsUnneededCalls) {
   const auto replay = expect_same_work(
       [](const Tensors& in) {
         in[0].sin().cos();
@@ -203,7 +203,7 @@ TEST(Replay, LeavesOutWhatNobodyNeeds) {
   EXPECT_EQ(replay->num_nodes(), 1U);
 }
 
-TEST(Replay, MakesACopyWhereItIsWanted) {
+TEST(Replay, CreatesACopiedResultAtItsDestination) {
   const auto copied = [](const at::Tensor& x) { return at::empty_like(x).copy_(x); };
   const auto shared =
       expect_same_work([&](const Tensors& in) { return Tensors{copied(in[0].sin())}; }, {at::randn({4})});
@@ -233,7 +233,7 @@ TEST(Replay, MakesACopyWhereItIsWanted) {
 }
 
 // Parameters are read as they are now, and a run changes buffers as the work does; making a replay does not.
-TEST(Replay, ReadsAndChangesWhatWasThere) {
+TEST(Replay, ReadsAndChangesExistingTensors) {
   const at::Tensor weight = at::randn({4}), count = at::zeros({});
   const Work work = [&](const Tensors& in) {
     count.add_(1);
@@ -241,7 +241,7 @@ TEST(Replay, ReadsAndChangesWhatWasThere) {
   };
   const Tensors inputs{at::randn({4})};
   const auto replay = replay_of(work, inputs, {weight, count});
-  EXPECT_EQ(count.item().toDouble(), 2);  // of the recordings
+  EXPECT_EQ(count.item().toDouble(), 2);  // from the recordings
   ASSERT_EQ(replay->changed().size(), 1U);
   EXPECT_EQ(replay->changed().front().const_data_ptr(), count.const_data_ptr());
   weight.fill_(0.25);
@@ -250,7 +250,7 @@ TEST(Replay, ReadsAndChangesWhatWasThere) {
   EXPECT_TRUE(same_bits(replay->outputs(), {inputs[0] * 0.25, at::full({}, 6.F)}));
 }
 
-TEST(Replay, KnowsWhetherSomebodyHoldsItsResults) {
+TEST(Replay, DetectsOtherOwnersOfItsResults) {
   const auto replay = replay_of(
       [](const Tensors& in) {
         return Tensors{in[0] * 2, in[0] + 1};
@@ -266,7 +266,7 @@ TEST(Replay, KnowsWhetherSomebodyHoldsItsResults) {
   EXPECT_FALSE(replay->is_lent());
 }
 
-TEST(Replay, NoticesATensorThatIsNoLongerThere) {
+TEST(Replay, DetectsAReleasedTensor) {
   at::Tensor table = at::randn({4}), kept = table;
   const auto replay = replay_of([&](const Tensors& in) { return Tensors{in[0] * table}; }, {at::randn({4})});
   EXPECT_FALSE(replay->has_lost_tensors());
@@ -296,7 +296,7 @@ TEST(Replay, SharesMemoryByTime) {
   EXPECT_EQ(tree->num_bytes(), 4 * kBytes);  // a, b, c, a·b
 }
 
-TEST(Replay, GivesMemoryBackUntilTheNextRun) {
+TEST(Replay, ReleasesMemoryUntilTheNextRun) {
   const Work work = [](const Tensors& in) { return Tensors{in[0].sin().cos()}; };
   const Tensors inputs{at::randn({64})};
   const auto replay = replay_of(work, inputs);
@@ -308,10 +308,10 @@ TEST(Replay, GivesMemoryBackUntilTheNextRun) {
   run(*replay, inputs);
   const at::Tensor held = replay->outputs().front();
   replay->release(Replay::Memory::all);
-  EXPECT_TRUE(same_bits({held}, work(inputs)));  // somebody looks at it
+  EXPECT_TRUE(same_bits({held}, work(inputs)));  // the result has another owner
 }
 
-TEST(Recording, RefusesWhatCannotBeReplayed) {
+TEST(Recording, RefusesWorkThatCannotBeReplayed) {
   const Tensors inputs{at::ones({4})};
   const auto refusal = [&](const Work& work) { return record_twice(work, inputs).refusal; };
   EXPECT_EQ(refusal([](const Tensors& in) { return Tensors{in[0] * in[0].sum().item()}; }),
@@ -320,7 +320,7 @@ TEST(Recording, RefusesWhatCannotBeReplayed) {
               at::Tensor x = in[0] * 2;
               return Tensors{x.resize_({2})};
             }),
-            "it calls aten::resize_, which gives a tensor other memory");
+            "it calls aten::resize_, which changes a tensor's memory");
   EXPECT_EQ(refusal([](const Tensors&) { return Tensors{at::ones({2}).to_sparse()}; }),
             "it has a tensor that is not dense");
   EXPECT_EQ(refusal([](const Tensors& in) { return Tensors{in[0].t().mul_(2)}; }), "it changes its batch");
@@ -334,7 +334,7 @@ TEST(Recording, RefusesWhatCannotBeReplayed) {
             }),
             "its operators differ from step to step");
   EXPECT_EQ(refusal([calls = 0](const Tensors& in) mutable { return Tensors{in[0].narrow(0, 0, ++calls)}; }),
-            "what it gives to aten::slice differs from step to step");
+            "the arguments of aten::slice differ from step to step");
 }
 
 // Small programs of all kinds of calls over a pool of matrices, made from a seed.
@@ -413,7 +413,7 @@ class RandomWork {
   unsigned seed_;
 };
 
-TEST(Replay, GivesTheBitsOfRandomWork) {
+TEST(Replay, IsBitIdenticalForRandomWork) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(seed);
     const RandomWork work(seed);

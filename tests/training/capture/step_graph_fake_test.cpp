@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
                                   model.mask = loss.detach().cpu();
                                   return loss;
                                 })},
-                    FakeRefusal{"CopiesFromTheHost", "it works on a tensor of the host's",
+                    FakeRefusal{"CopiesFromTheHost", "it uses a tensor on the host",
                                 beside([](CountedNet& model, const Batch& batch, at::Tensor loss) {
                                   return loss * model.mask.to(batch[0].device());
                                 })},
@@ -193,15 +193,15 @@ INSTANTIATE_TEST_SUITE_P(
                                 beside([](CountedNet&, const Batch&, at::Tensor loss) {
                                   return loss * at::scalar_tensor(0.5);
                                 })},
-                    FakeRefusal{"ComputesOnTheHost", "it works on a tensor of the host's",
+                    FakeRefusal{"ComputesOnTheHost", "it uses a tensor on the host",
                                 beside([](CountedNet& model, const Batch&, at::Tensor loss) {
                                   return loss * (model.mask * 0.5);
                                 })},
-                    FakeRefusal{"GivesOtherNumbers", "differs from step to step",
+                    FakeRefusal{"GivesOtherNumbers", "differ from step to step",
                                 beside([](CountedNet& model, const Batch&, at::Tensor loss) {
                                   return loss * (1 + 1e-3 * static_cast<double>(model.num_calls));
                                 })},
-                    FakeRefusal{"MakesOtherTensors", "another one in each step",
+                    FakeRefusal{"MakesOtherTensors", "a different tensor in each step",
                                 beside([](CountedNet& model, const Batch&, at::Tensor loss) {
                                   static float number = 0;
                                   number = 1.F + 1e-3F * static_cast<float>(model.num_calls);
@@ -319,7 +319,7 @@ TEST_F(FakeStepGraph, RefusesTensorsThatAreOtherOnesInEachStep) {
   });
   const GraphFit eager = fake_fit("off", with(), prepare), recorded = fake_fit("on", with(), prepare);
   EXPECT_EQ(recorded.num_calls, kBatchesOfFake);
-  EXPECT_NE(recorded.said.find("another one in each step"), std::string::npos) << recorded.said;
+  EXPECT_NE(recorded.said.find("a different tensor in each step"), std::string::npos) << recorded.said;
   expect_same_fit(recorded, eager);
 }
 

@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
                                return model.loss(model.forward(x), batch.labels());
                              });
                            }},
-                    Hazard{"GeneratorsOfTheirOwn", "a generator of its own",
+                    Hazard{"GeneratorsOfTheirOwn", "a custom generator",
                            [](CountedNet& net) {
                              let(net, [g = std::make_shared<at::Generator>()](CountedNet& model, const Batch&,
                                                                               at::Tensor loss) {
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
                              if (batch == 15)
                                net.out->bias.register_hook([](const at::Tensor& g) { return g * 0.5; });
                            }},
-                    Hazard{"TensorsOfCallbacksThatAreTheSameAtFirst", "another one in each step",
+                    Hazard{"TensorsOfCallbacksThatAreTheSameAtFirst", "a different tensor in each step",
                            [](CountedNet& net) {
                              let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                                return loss * model.mask;
@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
                                return loss * w.sum();
                              });
                            }},
-                    Hazard{"OperatorsThatWriteWithoutSayingSo", "gives no tensor",
+                    Hazard{"OperatorsThatWriteWithoutSayingSo", "does not return a tensor",
                            [](CountedNet& net) {
                              static torch::Library library(torch::Library::DEF, "hazards", std::nullopt,
                                                            __FILE__, __LINE__);

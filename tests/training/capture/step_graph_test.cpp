@@ -158,20 +158,20 @@ INSTANTIATE_TEST_SUITE_P(
                     return model.num_calls % 2 == 0 ? loss * 1 : loss;
                   });
                 }},
-        Refusal{"GivesOtherNumbers", "differs from step to step",
+        Refusal{"GivesOtherNumbers", "differ from step to step",
                 [](CountedNet& net) {
                   do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                     return loss * (1 + 1e-3 * static_cast<double>(model.num_calls));
                   });
                 }},
-        Refusal{"MakesOtherTensors", "another one in each step",
+        Refusal{"MakesOtherTensors", "a different tensor in each step",
                 [](CountedNet& net) {
                   do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                     std::vector<float> number{1.F + 1e-3F * static_cast<float>(model.num_calls)};
                     return loss * torch::from_blob(number.data(), {}).clone();
                   });
                 }},
-        Refusal{"WritesOnTheHost", "another one in each step",
+        Refusal{"WritesOnTheHost", "a different tensor in each step",
                 [](CountedNet& net) {
                   do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                     at::Tensor number = at::empty({});
