@@ -1,15 +1,13 @@
 #include "kindling/cli/program.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <iostream>
 #include <map>
-#include <system_error>
 
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
+#include "cli/run/early_signals.h"
 #include "cli/run/host_memory.h"
+#include "cli/run/lost_output.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 
@@ -25,16 +23,18 @@ int run(const CommandContext& context) {
   return commands.at(context.request.command)(context);
 }
 
-// What a command has printed has arrived, or is an error.
-void require_written_output() {
-  if (std::cout.flush()) return;
-  std::cout.clear();
-  // Why that failed may be long gone; another write meets the same reason.
-  const bool fails = ::write(STDOUT_FILENO, "\n", 1) < 0;
-  throw Error({.place = "stdout",
-               .found = "the output cannot be written: " +
-                        (fails ? std::generic_category().message(errno) : "a part of it is lost"),
-               .remedy = "make room, or write it elsewhere"});
+// A fit trains to its end whether or not its output is read.
+bool is_fit(const ParsedCommandLine& parsed) {
+  const Request& request = parsed.request;
+  return parsed.exit_code < 0 && request.command == "fit" && !request.check && !request.print_config;
+}
+
+// Returns the exit code of a command that has ended with this one. Output that is lost is an error.
+int code_with_output(int exit_code) {
+  if (!has_reported_lost_output()) {
+    if (const std::string text = lost_output_text(); !text.empty()) std::cerr << text << "\n";
+  }
+  return exit_code == 0 && !std::cout ? kFailureCode : exit_code;
 }
 
 int say(int exit_code, const char* text) {
@@ -48,20 +48,20 @@ int say(int exit_code, const char* text) {
 int run_program(int argc, char** argv, const Registry& registry) {
   try {
     keep_freed_memory();
+    forget_lost_output();
     const ParsedCommandLine parsed = parse_command_line(argc, argv);
+    if (!is_fit(parsed)) restore_output_signals();
     configure_log({.level = LogLevel::warning, .to_stderr = true, .file = {}});
-    const int exit_code =
+    return code_with_output(
         parsed.exit_code >= 0
             ? parsed.exit_code
-            : run({.request = parsed.request, .registry = registry, .argc = argc, .argv = argv});
-    require_written_output();
-    return exit_code;
+            : run({.request = parsed.request, .registry = registry, .argc = argc, .argv = argv}));
   } catch (const ConfigError& error) {
     return say(kConfigErrorCode, error.what());
   } catch (const DataError& error) {
     return say(kDataErrorCode, error.what());
   } catch (const std::exception& error) {
-    return say(1, error.what());
+    return say(kFailureCode, error.what());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -120,6 +121,15 @@ std::optional<ProcessEnd> ChildProcess::take_end() {
 
 void ChildProcess::send(int signal) const noexcept {
   if (is_running_) ::kill(-id_, signal);
+}
+
+bool ChildProcess::handles(int signal) const {
+  std::ifstream status("/proc/" + std::to_string(id_) + "/status");
+  for (std::string name, value; status >> name && std::getline(status, value);) {
+    if (name != "SigIgn:" && name != "SigCgt:") continue;
+    if ((std::stoull(value, nullptr, 16) >> (signal - 1) & 1) != 0) return true;
+  }
+  return false;
 }
 
 }  // namespace kindling

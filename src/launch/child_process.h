@@ -41,6 +41,8 @@ class ChildProcess {
   bool is_running() const noexcept { return is_running_; }
   // To its whole group. Nothing happens when it has ended.
   void send(int signal) const noexcept;
+  // Whether the signal does not have its default action there: the process has a handler or ignores it.
+  bool handles(int signal) const;
 
  private:
   pid_t id_ = -1;

@@ -13,7 +13,7 @@
 namespace kindling {
 namespace {
 
-constexpr int kSignals[] = {SIGCHLD, SIGINT, SIGTERM, SIGUSR1};
+constexpr int kSignals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 // What a handler may touch. Signals go through a pipe, one byte each; a full pipe loses nothing but
 // repetitions.
@@ -25,6 +25,12 @@ extern "C" void note_signal(int signal) {
   const auto byte = static_cast<unsigned char>(signal);
   [[maybe_unused]] const auto written = ::write(write_end, &byte, 1);
   errno = code;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
@@ -45,13 +51,20 @@ ForwardedSignals::ForwardedSignals() {
   struct sigaction action {};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
+  sigset_t handled;
+  ::sigemptyset(&handled);
   for (const int signal : kSignals) {
+    if (signal == SIGHUP && is_ignored(signal)) continue;
     former_.push_back({signal, {}});
     ::sigaction(signal, &action, &former_.back().action);
+    ::sigaddset(&handled, signal);
   }
+  ::pthread_sigmask(SIG_UNBLOCK, &handled, &former_mask_);
 }
 
 ForwardedSignals::~ForwardedSignals() {
+  ::pthread_sigmask(SIG_SETMASK, &former_mask_,
+                    nullptr);  // first: what was blocked waits for its former handler
   for (const auto& [signal, action] : former_) ::sigaction(signal, &action, nullptr);
   ::close(read_end_);
   ::close(write_end.exchange(-1));
@@ -67,7 +80,7 @@ std::vector<int> ForwardedSignals::wait(int timeout_ms) {
 }
 
 void ForwardedSignals::forget_in_child() const noexcept {
-  for (const int signal : kSignals) {
+  for (const auto& [signal, action] : former_) {
     ::signal(signal, SIG_IGN);  // drops those that wait
     ::signal(signal, SIG_DFL);
   }

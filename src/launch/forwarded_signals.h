@@ -6,8 +6,9 @@
 
 namespace kindling {
 
-// The signals of a process that launches others: while this lives they end nothing, but can be waited for.
-// One at a time in a process.
+// The signals of a process that launches others: while this lives they end nothing, but can be waited for,
+// also where this thread had blocked them. A SIGHUP that is ignored stays ignored. One at a time in a
+// process.
 class ForwardedSignals {
  public:
   ForwardedSignals();  // throws Error when there is one already
@@ -15,8 +16,8 @@ class ForwardedSignals {
   ForwardedSignals(const ForwardedSignals&) = delete;
   ForwardedSignals& operator=(const ForwardedSignals&) = delete;
 
-  // Those to be passed on that have come since the last call: SIGINT, SIGTERM, SIGUSR1. Returns at once when
-  // there are some or a child has ended, else after `timeout_ms`; -1: waits as long as it takes.
+  // Those to be passed on that have come since the last call: SIGINT, SIGTERM, SIGHUP, SIGUSR1. Returns at
+  // once when there are some or a child has ended, else after `timeout_ms`; -1: waits as long as it takes.
   std::vector<int> wait(int timeout_ms);
 
   // In a child between fork and exec: all of them do what they do in any program that starts, and what has
@@ -29,6 +30,7 @@ class ForwardedSignals {
     struct sigaction action;
   };
   std::vector<Former> former_{};
+  sigset_t former_mask_{};
   int read_end_ = -1;
 };
 

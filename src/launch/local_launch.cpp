@@ -106,13 +106,14 @@ class LocalProcesses {
       escalate();
     }
     for (const int signal : common_.signals.wait(0)) forward(signal);  // that have come with the last end
-    return failure_ ? failure_->exit_code : forwarded_exit_code_;
+    if (failure_) return failure_->exit_code;
+    return forwarded_exit_code_ != 0 ? forwarded_exit_code_ : completed_exit_code_;
   }
 
   // What has ended them, where that need not come again.
   std::optional<std::string> passing_failure() const {
-    const bool is_to_stop = std::ranges::any_of(
-        common_.forwarded, [](int signal) { return signal == SIGINT || signal == SIGTERM; });
+    const bool is_to_stop =
+        std::ranges::any_of(common_.forwarded, [](int signal) { return signal != SIGUSR1; });
     if (!failure_ || is_to_stop) return std::nullopt;
     const auto& codes = launch_.final_exit_codes;
     const bool is_final =
@@ -141,21 +142,30 @@ class LocalProcesses {
     send(signal);
   }
 
+  // A request for a checkpoint does not end a process that has nothing to save yet.
   void send(int signal) const {
-    for (const ChildProcess& child : children_) child.send(signal);
+    for (const ChildProcess& child : children_)
+      if (signal != SIGUSR1 || child.handles(signal)) child.send(signal);
   }
 
   void take_ends() {
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
       const auto end = children_[rank].take_end();
       if (!end) continue;
-      if (end->exit_code == 0)
+      if (has_completed(*end)) {
         note_success();
-      else if (ended_as_requested(*end))
+        completed_exit_code_ = std::max(completed_exit_code_, end->exit_code);
+      } else if (ended_as_requested(*end)) {
         forwarded_exit_code_ = end->exit_code;
-      else
+      } else {
         fail(rank, *end);
+      }
     }
+  }
+
+  bool has_completed(const ProcessEnd& end) const {
+    const auto& codes = launch_.completed_exit_codes;
+    return end.exit_code == 0 || (end.signal == 0 && std::ranges::find(codes, end.exit_code) != codes.end());
   }
 
   bool ended_as_requested(const ProcessEnd& end) const {
@@ -223,6 +233,7 @@ class LocalProcesses {
   const Start start_;
   std::vector<ChildProcess> children_;
   int forwarded_exit_code_ = 0;  // of processes that have ended because of signals that were passed on
+  int completed_exit_code_ = 0;  // of completed_exit_codes
   std::optional<ProcessEnd> failure_;
   std::string failure_text_;
   std::optional<Clock::time_point> next_escalation_, late_from_;

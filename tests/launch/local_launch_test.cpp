@@ -46,6 +46,8 @@ bool has_ended(pid_t id) { return process_state(id).empty() || process_state(id)
 
 class LocalLaunchTest : public testing::Test {
  protected:
+  LocalLaunchTest() { ::signal(SIGHUP, SIG_DFL); }  // ignored under nohup
+
   // Each process writes to files whose names end with its rank.
   LocalLaunch script(const std::string& text, std::int64_t num_processes, double grace_s = 0.2) const {
     return {.command = {"/bin/sh", "-c", "cd '" + scratch_.folder().string() + "'\n" + text},
@@ -236,7 +238,7 @@ TEST_F(LocalLaunchTest, DoesNotStartAnewWhatWouldEndInTheSameWay) {
 
 // Nor where a process takes the signal badly, or has failed before it comes.
 TEST_F(LocalLaunchTest, DoesNotStartAnewWhatWasToStop) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const std::string name = std::to_string(signal) + "id";
     std::thread sender([&] {
       wait_until([&] { return have(name, 2); });
@@ -253,11 +255,80 @@ TEST_F(LocalLaunchTest, DoesNotStartAnewWhatWasToStop) {
     wait_until([&] { return have("asked", 2); });
     ::kill(::getpid(), SIGUSR1);
   });
-  LocalLaunch launch =
-      script("echo >>asked$KINDLING_RANK; [ $KINDLING_RESTART_COUNT = 1 ] && exit 0; exec sleep 60", 2);
+  LocalLaunch launch = script(
+      "[ $KINDLING_RESTART_COUNT = 1 ] && exit 0; trap 'kill -KILL $$' USR1; echo >>asked$KINDLING_RANK\n"
+      "while true; do sleep 0.01; done",
+      2);
   launch.max_restarts = 3;
   EXPECT_EQ(run_local_processes(launch), 0);
   sender.join();
+}
+
+TEST_F(LocalLaunchTest, EndsNoProcessByARequestToSave) {
+  std::thread sender([&] {
+    wait_until([&] { return have("ready", 2); });
+    ::kill(::getpid(), SIGUSR1);
+    wait_until([&] { return has("got1"); });
+    touch("go");
+  });
+  EXPECT_EQ(run_local_processes(
+                script("[ $KINDLING_RANK = 1 ] && trap 'touch got1' USR1; echo x >ready$KINDLING_RANK\n"
+                       "while ! [ -e go ]; do sleep 0.01; done",
+                       2)),
+            0);
+  sender.join();
+}
+
+TEST_F(LocalLaunchTest, PassesNoHangupOnThatIsIgnored) {
+  Launcher launcher([&] {
+    ::signal(SIGHUP, SIG_IGN);
+    return run_local_processes(
+        script("grep SigIgn /proc/self/status >ignored$KINDLING_RANK; echo x >ready$KINDLING_RANK\n"
+               "while ! [ -e go ]; do sleep 0.01; done",
+               2));
+  });
+  wait_until([&] { return have("ready", 2); });
+  launcher.send(SIGHUP);
+  touch("go");
+  EXPECT_EQ(launcher.wait(), 0);
+  EXPECT_EQ(std::stoull(text("ignored1").substr(7), nullptr, 16) & 1, 1);  // SIGHUP is the first one
+}
+
+// The caller blocks them so that none changes its exit code before or after the launch.
+TEST_F(LocalLaunchTest, PassesOnSignalsThatTheCallerBlocks) {
+  Launcher launcher([&] {
+    sigset_t blocked, now;
+    ::sigemptyset(&blocked);
+    for (const int signal : {SIGTERM, SIGCHLD}) ::sigaddset(&blocked, signal);
+    ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+    const int exit_code =
+        run_local_processes(script("grep SigBlk /proc/self/status >blocked$KINDLING_RANK; trap 'exit 143' "
+                                   "TERM; echo x >ready$KINDLING_RANK\n"
+                                   "while true; do sleep 0.01; done",
+                                   2));
+    ::raise(SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &now);
+    return ::sigismember(&now, SIGTERM) == 1 && ::sigismember(&now, SIGINT) == 0 ? exit_code : 99;
+  });
+  wait_until([&] { return have("ready", 2); });
+  launcher.send(SIGTERM);
+  EXPECT_EQ(launcher.wait(), 143);
+  EXPECT_EQ(std::stoull(text("blocked1").substr(7), nullptr, 16), 0u);
+}
+
+TEST_F(LocalLaunchTest, TakesSomeExitCodesForCompletedWork) {
+  LocalLaunch launch = script("echo >>starts$KINDLING_RANK; [ $KINDLING_RANK = 0 ] && exit 9; exit 0", 2, 60);
+  launch.max_restarts = 2;
+  launch.completed_exit_codes = {9};
+  std::vector<std::string> messages;
+  set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
+  EXPECT_EQ(run_local_processes(launch), 9);
+  launch.command.back() = "[ $KINDLING_RANK = 0 ] && exit 9; exit 3";
+  launch.max_restarts = 0;
+  EXPECT_EQ(run_local_processes(launch), 3);
+  set_log_observer({});
+  EXPECT_EQ(text("starts0"), "\n");
+  EXPECT_EQ(messages.size(), 1u);
 }
 
 TEST_F(LocalLaunchTest, LetsTheOthersLeaveByThemselves) {
@@ -315,7 +386,7 @@ TEST_F(LocalLaunchTest, DoesNotWaitForEverForTheLastOne) {
 }
 
 TEST_F(LocalLaunchTest, PassesSignalsOnOnceToEach) {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     const std::string name = std::to_string(signal) + "got";
     // The last rank needs longer than those who are thrown out would have.
     const LocalLaunch launch =
@@ -437,7 +508,7 @@ TEST_F(LocalLaunchTest, PutsHandlersBack) {
   struct sigaction own {
   }, former[4];
   own.sa_handler = do_nothing;
-  const int signals[] = {SIGINT, SIGTERM, SIGUSR1, SIGCHLD};
+  const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
   for (int i = 0; i < 4; ++i) ::sigaction(signals[i], &own, &former[i]);
   EXPECT_EQ(run_local_processes(script("exit 0", 2)), 0);
   for (int i = 0; i < 4; ++i) {

@@ -1,8 +1,10 @@
 #include "cli/commands/commands.h"
+#include "cli/config/exit_codes.h"
 #include "cli/run/fit_processes.h"
 #include "cli/run/fit_run.h"
 #include "cli/run/host_memory.h"
 #include "cli/run/launched_run.h"
+#include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/start_files.h"
 #include "cli/run/stop_on_signal.h"
@@ -28,7 +30,9 @@ int fit_in_group(FitInputs in) {
     if (!in.context.request.quiet && (!in.group || in.group->rank() == 0)) print_source(weights);
   }
   if (in.plan.run.empty() && config.lr_finder.is_on) require_one_lr(config.trainer_options(), *in.model);
-  return run_fit(std::move(in));
+  const bool has_own_launcher = in.place && !in.place->store_file.empty();
+  const int exit_code = run_fit(std::move(in));
+  return exit_code == 0 && has_own_launcher && has_reported_lost_output() ? kOutputLostInRankCode : exit_code;
 }
 
 }  // namespace

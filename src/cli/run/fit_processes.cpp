@@ -20,6 +20,15 @@ namespace {
                          "write what was found into the config"});
 }
 
+// To the end of this process. The launch unblocks them while it passes them on: so none is lost before the
+// launch, and none changes the exit code after it.
+void block_stop_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) ::sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 }  // namespace
 
 void require_num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
@@ -54,15 +63,18 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
 int launch_fit(const CommandContext& context, std::int64_t num_processes, const RunConfig& config) {
   // What is wrong with a config or with data stays so, a training that has diverged does so again, and one
   // that a signal has stopped was to stop, also where it came to one of the processes alone.
-  const std::vector<int> final_exit_codes{kConfigErrorCode, kDataErrorCode, kDivergedCode, 128 + SIGINT,
-                                          128 + SIGTERM};
-  return run_local_processes({.command = {context.argv, context.argv + context.argc},
-                              .program = "/proc/self/exe",
-                              .num_processes = num_processes,
-                              .grace_s = 1.5,
-                              .end_timeout_s = std::min(config.distributed.timeout_s, 1e9),
-                              .max_restarts = config.restarts.max_restarts,
-                              .final_exit_codes = final_exit_codes});
+  const std::vector<int> final_exit_codes{kConfigErrorCode, kDataErrorCode, kDivergedCode,
+                                          128 + SIGHUP,     128 + SIGINT,   128 + SIGTERM};
+  block_stop_signals();
+  const int exit_code = run_local_processes({.command = {context.argv, context.argv + context.argc},
+                                             .program = "/proc/self/exe",
+                                             .num_processes = num_processes,
+                                             .grace_s = 1.5,
+                                             .end_timeout_s = std::min(config.distributed.timeout_s, 1e9),
+                                             .max_restarts = config.restarts.max_restarts,
+                                             .final_exit_codes = final_exit_codes,
+                                             .completed_exit_codes = {kOutputLostInRankCode}});
+  return exit_code == kOutputLostInRankCode ? kFailureCode : exit_code;
 }
 
 void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {

@@ -10,6 +10,7 @@
 #include "cli/config/exit_codes.h"
 #include "cli/run/finders.h"
 #include "cli/run/launched_run.h"
+#include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/run_folder.h"
 #include "cli/run/run_log.h"
@@ -144,6 +145,7 @@ class FitRun {
 
   int run() {
     if (in_.plan.is_finished) return print_finished(is_first(in_.group), in_.plan);
+    in_.signals.defer_stops();  // the summary is about to say that this run is running
     try {
       return train();
     } catch (...) {
@@ -189,7 +191,7 @@ class FitRun {
   }
 
   int train() {
-    if (in_.plan.run.empty() && !search()) return end_by_signal(in_.signals.exit_code());
+    if (in_.plan.run.empty() && !search()) return finish(in_.signals.exit_code());
     Trainer trainer(trainer_options());
     summary_.device = trainer.device().str();
     if (num_gpus() < trainer.options().num_gpus) summary_.device_note = gpu_unavailable_reason();
@@ -206,9 +208,9 @@ class FitRun {
     if (is_first(in_.group)) screen_->show_end(result, best_saved_text());
     // A signal may have come to one of the processes alone. None leaves before the first has written all.
     const int signal_code = largest(in_.group, in_.signals.exit_code());
-    if (result.status == FitStatus::diverged) return kDivergedCode;
+    if (result.status == FitStatus::diverged) return finish(kDivergedCode);
     if (result.reason == FitReason::time) print_resume_command();
-    return result.reason == FitReason::requested ? end_by_signal(signal_code) : 0;
+    return finish(result.reason == FitReason::requested ? signal_code : 0);
   }
 
   // What the config wants to have found before a new run; false: a signal has ended it.
@@ -287,8 +289,11 @@ class FitRun {
     return "best saved " + fixed_text(*saved, 4) + " @ step " + std::to_string(summary_.best_checkpoint_step);
   }
 
-  int end_by_signal(int exit_code) const {
-    if (exit_code != 0) print_resume_command();
+  // Everything is durable. `exit_code` is that of the fit, and no later signal changes it.
+  int finish(int exit_code) {
+    if (exit_code > 128) print_resume_command();
+    report_lost_output();
+    in_.signals.finish(exit_code);
     return exit_code;
   }
 

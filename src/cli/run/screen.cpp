@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "base/joined.h"
+#include "cli/run/lost_output.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
@@ -98,7 +99,7 @@ void Screen::on_fit_start(Trainer& trainer, Module&) {
             << "   LibTorch " << TORCH_VERSION_MAJOR << "." << TORCH_VERSION_MINOR << "\n";
   if (!heading_.resume.empty()) std::cout << "resume   " << heading_.resume << "\n";
   show_layers(layers, std::cout);
-  std::cout << std::flush;
+  report_lost_output();
 }
 
 void Screen::on_train_batch_end(Trainer& trainer, Module&) {
@@ -126,7 +127,9 @@ void Screen::on_epoch_end(Trainer&, Module&, const Record& record) {
   observe(record);
   metrics_ = Metrics(record.values.begin(), record.values.end());
   progress_.clear();
-  if (!quiet_) table_.write(record);
+  if (quiet_) return;
+  table_.write(record);
+  report_lost_output();
 }
 
 void Screen::on_fit_end(Trainer&, Module&, const FitResult&) { progress_.clear(); }

@@ -5,64 +5,96 @@
 #include <atomic>
 #include <csignal>
 #include <list>
+#include <vector>
 
 namespace kindling {
 namespace {
 
-// A handler may touch nothing but lock-free atomics, and what stays as it is while handlers are in place.
-std::list<StopToken> tokens;  // where a handler may still be at work on them
+constexpr int kNotFinished = -1;
+
+// A handler may only touch lock-free atomics, and what does not change while handlers are installed.
+std::list<StopToken> tokens;  // a handler may still use an earlier one
 std::atomic<const StopToken*> current_token = nullptr;
 std::shared_ptr<ModelCheckpoint> current_checkpoint;
 std::atomic<bool> is_watching = false;
-std::atomic<int> received = 0;
-struct sigaction former_int, former_term, former_usr1;
+std::atomic<int> received = 0, finished_code = kNotFinished;
+
+struct FormerAction {
+  int signal;
+  struct sigaction action;
+};
+std::vector<FormerAction> former_actions;
+bool defers_stops = false;
 
 static_assert(std::atomic<const StopToken*>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 extern "C" void handle_stop(int signal) {
-  if (received.exchange(signal) != 0) _exit(128 + signal);
-  current_token.load()->request_stop();
+  const int code = finished_code;
+  if (received.exchange(signal) != 0) _exit(code == kNotFinished ? 128 + signal : code);
+  if (const StopToken* token = current_token) token->request_stop();
 }
 
 extern "C" void handle_save(int) {
   if (is_watching) current_checkpoint->request_save();
 }
 
-void handle(int signal, void (*handler)(int), struct sigaction& former) {
+void set_handler(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
-  sigaction(signal, &action, &former);
+  FormerAction& former = former_actions.emplace_back(FormerAction{.signal = signal, .action = {}});
+  sigaction(signal, &action, &former.action);
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
 
 StopOnSignal::StopOnSignal() {
   received = 0;
-  handle(SIGUSR1, handle_save, former_usr1);
+  finished_code = kNotFinished;
+  former_actions.clear();
+  set_handler(SIGUSR1, handle_save);
+  set_handler(SIGPIPE, SIG_IGN);
+  set_handler(SIGXFSZ, SIG_IGN);
+}
+
+void StopOnSignal::defer_stops() {
+  if (defers_stops) return;
+  defers_stops = true;
+  set_handler(SIGINT, handle_stop);
+  set_handler(SIGTERM, handle_stop);
+  if (!is_ignored(SIGHUP)) set_handler(SIGHUP, handle_stop);
 }
 
 void StopOnSignal::watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint) {
+  defer_stops();
   tokens.push_back(std::move(token));
   current_token = &tokens.back();
-  if (is_watching) {
-    if (received != 0) tokens.back().request_stop();
-    return;
-  }
+  if (received != 0) tokens.back().request_stop();
+  if (is_watching) return;
   current_checkpoint = std::move(checkpoint);
   is_watching = true;
-  handle(SIGINT, handle_stop, former_int);
-  handle(SIGTERM, handle_stop, former_term);
+}
+
+void StopOnSignal::finish(int exit_code) {
+  defer_stops();
+  is_watching = false;
+  finished_code = exit_code;
+  received = 0;
 }
 
 StopOnSignal::~StopOnSignal() {
-  if (is_watching.exchange(false)) {
-    sigaction(SIGINT, &former_int, nullptr);
-    sigaction(SIGTERM, &former_term, nullptr);
-  }
-  sigaction(SIGUSR1, &former_usr1, nullptr);
+  is_watching = false;
+  defers_stops = false;
   current_token = nullptr;
+  if (finished_code == kNotFinished)
+    for (const auto& [signal, action] : former_actions) sigaction(signal, &action, nullptr);
   tokens.clear();
   current_checkpoint.reset();
 }

@@ -7,21 +7,30 @@
 
 namespace kindling {
 
-// The signals of a fit. One at a time.
+// The signals of a fit. One at a time. A SIGHUP that is ignored when this is made (nohup) stays ignored.
 class StopOnSignal {
  public:
-  // From here on SIGUSR1 does no harm.
+  // From here on SIGUSR1, SIGPIPE and SIGXFSZ do no harm: writes return their errors instead.
   StopOnSignal();
+  // Restores the dispositions that it found, unless finish() was called.
   ~StopOnSignal();
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
-  // From here on SIGINT and SIGTERM ask for a stop, a second one ends the process at once, and SIGUSR1 asks
-  // for a checkpoint. A second call has them ask another training, also for a stop that has been asked for;
-  // the checkpoint is the same.
+  // From here on SIGINT, SIGTERM and SIGHUP stop the training that watch() will name; a second one ends the
+  // process at once. Called before a run says that it is running.
+  void defer_stops();
+
+  // From here on SIGINT, SIGTERM and SIGHUP request a stop, and SIGUSR1 requests a checkpoint. A stop that
+  // was requested before reaches this token, too. A second call redirects the stop to another training; the
+  // checkpoint stays the same.
   void watch(StopToken token, std::shared_ptr<ModelCheckpoint> checkpoint);
 
-  // The signal that has asked for a stop, 0 for none.
+  // The result is durable: from here to the end of the process a signal does not change the exit code. Should
+  // the process hang, a second signal ends it with `exit_code`.
+  void finish(int exit_code);
+
+  // The signal that requested a stop, 0 for none.
   int signal() const noexcept;
   // Of a program that ends because of it, as shells count; 0 without one.
   int exit_code() const noexcept { return signal() == 0 ? 0 : 128 + signal(); }

@@ -17,10 +17,15 @@
 
 namespace kindling {
 
+// The program's code, which these tests link, ignores some signals from the start on. What they start would
+// inherit that.
+inline const bool kHasDefaultSignals = [] {
+  for (const int signal : {SIGUSR1, SIGPIPE, SIGXFSZ, SIGHUP}) ::signal(signal, SIG_DFL);
+  return true;
+}();
+
 // Those of a CUDA build of LibTorch take gigabytes of addresses, whether there is a card or not.
-inline bool has_cuda_libraries() {
-  return ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
-}
+inline bool has_cuda_libraries() { return ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
 
 // The real program in a process of its own. What it prints goes to a file.
 class Process {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <cstdlib>
+#include <random>
 
 #include "cli/commands/process.h"
 #include "cli/run/same_run.h"
@@ -200,7 +201,7 @@ TEST_F(FitProcesses, AreOneForOtherCommands) {
 }
 
 TEST_F(FitProcesses, StopOnASignalAndGoOn) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const std::filesystem::path dir = scratch_ / ("signal" + std::to_string(signal));
     Process process(
         fit({"trainer.max_epochs=1000000", "distributed.max_restarts=2", "--run.dir", dir.string()}),
@@ -215,6 +216,28 @@ TEST_F(FitProcesses, StopOnASignalAndGoOn) {
               newest_valid_checkpoint(dir / "small/0001/checkpoints").value().global_step);
     EXPECT_EQ(count_of(said(), "go on with   kindling fit --resume "), 1u) << said();
   }
+}
+
+TEST_F(FitProcesses, EndAsDocumentedWheneverASignalComes) {
+  const char* set = std::getenv("KINDLING_SOAK_SIGNALS");
+  const int num_moments = set == nullptr ? 1 : std::atoi(set);
+  std::mt19937 random(12);
+  for (const int signal : {SIGUSR1, SIGPIPE, SIGXFSZ, SIGHUP, SIGINT, SIGTERM})
+    for (int i = 0; i < num_moments && !HasFailure(); ++i) {
+      const int delay_ms = static_cast<int>(random() % 1500);
+      SCOPED_TRACE(std::to_string(signal) + " after " + std::to_string(delay_ms) + " ms");
+      const std::filesystem::path dir = scratch_ / (std::to_string(signal) + "-" + std::to_string(i));
+      Process process(fit({"trainer.max_epochs=2", "--run.dir", dir.string()}), output());
+      std::this_thread::sleep_for(std::chrono::milliseconds(50 + delay_ms));
+      process.send(signal);
+      const int exit_code = process.wait();
+      const bool is_stop = signal == SIGHUP || signal == SIGINT || signal == SIGTERM;
+      EXPECT_TRUE(exit_code == 0 || (is_stop && exit_code == 128 + signal)) << exit_code << said();
+      const std::filesystem::path summary = dir / "small/0001/run.json";
+      if (std::filesystem::exists(summary)) {
+        EXPECT_NE(nlohmann::json::parse(text_of(summary))["status"], "running");
+      }
+    }
 }
 
 // At once, and not at the end of the epoch, which has 719 steps.

@@ -1,6 +1,8 @@
 // Signals at random times: what a person or a cluster sends loses nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <random>
 
@@ -11,6 +13,8 @@
 
 namespace kindling {
 namespace {
+
+constexpr int kStops[] = {SIGINT, SIGTERM, SIGHUP};
 
 class SignalledRun : public testing::Test {
  protected:
@@ -36,14 +40,16 @@ class SignalledRun : public testing::Test {
     for (int stops = 0;; ++stops) {
       Process process(words, output());
       wait_for_training(process);
-      const int signal = random() % 2 == 0 ? SIGINT : SIGTERM;
+      const int signal = kStops[random() % std::size(kStops)];
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
       if (stops < most) process.send(signal);
       const int exit_code = process.wait();
       const auto summary = nlohmann::json::parse(text_of(run(runs) / "run.json"));
       EXPECT_EQ(summary["global_step"], saved_step(runs));
-      // A signal behind the end of the training ends what is left of the process, as it does anywhere.
-      if (exit_code == 0 || summary["status"] == "finished") return stops;
+      if (exit_code == 0) {
+        EXPECT_EQ(summary["status"], "finished");
+        return stops;
+      }
       EXPECT_EQ(exit_code, 128 + signal) << text_of(output());
       EXPECT_EQ(summary["status"], "stopped");
       const std::string command = "kindling fit --resume " + run(runs).string() + "\n";
@@ -98,6 +104,106 @@ TEST_F(SignalledRun, SavesOnRequestAndGoesOn) {
   process.send(SIGTERM);
   EXPECT_EQ(process.wait(), 143);
   std::cout << "[          ] " << kSignals << " saves on request\n";
+}
+
+// --- From exec to exit ---
+
+int num_moments() {
+  const char* set = std::getenv("KINDLING_SOAK_SIGNALS");
+  return set == nullptr ? static_cast<int>(5 / kPlaceStride) + 1 : std::atoi(set);
+}
+
+// The loader sets these before it runs any other code of the program.
+bool ignores_early_signals(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string name, value; status >> name && std::getline(status, value);)
+    if (name == "SigIgn:") return (std::stoull(value, nullptr, 16) >> (SIGUSR1 - 1) & 1) != 0;
+  return true;
+}
+
+class SignalFromExecToExit : public testing::TestWithParam<int> {
+ protected:
+  SignalFromExecToExit() {
+    write_small_cnn(scratch_ / "small.toml", "every_n_epochs = 1\nresume = \"last\"");
+    const auto start = Clock::now();
+    EXPECT_EQ(run_process(fit("alone"), output()), 0) << text_of(output());
+    duration_ = Clock::now() - start;
+  }
+
+  using Clock = std::chrono::steady_clock;
+  std::vector<std::string> fit(const std::string& runs) const {
+    return {"fit",
+            "-c",
+            (scratch_ / "small.toml").string(),
+            "trainer.max_epochs=2",
+            "--run.dir",
+            (scratch_ / runs).string()};
+  }
+  std::filesystem::path output() const { return scratch_ / "output.txt"; }
+
+  // Sends the signal once; returns the exit code.
+  int fit_with_signal(const std::string& runs, double fraction) const {
+    Process process(fit(runs), output());
+    if (!is_stop()) process.wait_until([&] { return ignores_early_signals(process.id()); });
+    std::this_thread::sleep_for(fraction * duration_);
+    process.send(GetParam());
+    return process.wait();
+  }
+  bool is_stop() const { return std::ranges::find(kStops, GetParam()) != std::end(kStops); }
+
+  const Scratch scratch_;
+  Clock::duration duration_{};
+};
+
+TEST_P(SignalFromExecToExit, EndsAsDocumentedAndLosesNothing) {
+  std::mt19937 random(11);
+  int stops = 0;
+  for (int i = 0; i < num_moments() && !HasFailure(); ++i) {
+    const double fraction = std::uniform_real_distribution(0.0, 1.05)(random);
+    SCOPED_TRACE("moment " + std::to_string(fraction));
+    const std::string runs = "runs" + std::to_string(i);
+    const int exit_code = fit_with_signal(runs, fraction);
+    if (exit_code != 0) {
+      EXPECT_TRUE(is_stop()) << text_of(output());
+      EXPECT_EQ(exit_code, 128 + GetParam()) << text_of(output());
+      ++stops;
+      const auto summary = scratch_ / runs / "small/0001/run.json";
+      if (std::filesystem::exists(summary)) {
+        EXPECT_EQ(nlohmann::json::parse(text_of(summary))["status"], "stopped");
+        EXPECT_TRUE(newest_valid_checkpoint(summary.parent_path() / "checkpoints"));
+      }
+      EXPECT_EQ(run_process(fit(runs), output()), 0) << text_of(output());
+    }
+    std::filesystem::path last;  // a start that was stopped before its first step is made again
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_ / runs / "small"))
+      last = std::max(last, entry.path());
+    expect_same_run(last, scratch_ / "alone/small/0001");
+    std::filesystem::remove_all(scratch_ / runs);
+  }
+  std::cout << "[          ] " << num_moments() << " signals, " << stops << " stops\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SignalFromExecToExit,
+                         testing::Values(SIGUSR1, SIGPIPE, SIGXFSZ, SIGHUP, SIGINT, SIGTERM),
+                         [](const auto& info) { return std::string("SIG") + ::sigabbrev_np(info.param); });
+
+TEST_F(SignalledRun, IsNotEndedAmongTheConstructorsOfItsLibraries) {
+  if (std::string_view(KINDLING_RAISE_AT_START).empty())
+    GTEST_SKIP() << "the sanitizer's library comes first";
+  ::setenv("LD_PRELOAD", KINDLING_RAISE_AT_START, 1);
+  const int of_fit = run_process(fit("early"), output()), of_others = run_process({"list", "models"}, output());
+  ::unsetenv("LD_PRELOAD");
+  EXPECT_EQ(of_fit, 0);
+  EXPECT_EQ(of_others, 0);
+}
+
+TEST_F(SignalledRun, OutlivesAHangupUnderNohup) {
+  ::signal(SIGHUP, SIG_IGN);
+  Process process(fit("nohup"), output());
+  ::signal(SIGHUP, SIG_DFL);
+  wait_for_training(process);
+  process.send(SIGHUP);
+  EXPECT_EQ(process.wait(), 0) << text_of(output());
 }
 
 }  // namespace

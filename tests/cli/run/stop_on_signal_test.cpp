@@ -1,14 +1,22 @@
 #include "cli/run/stop_on_signal.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 
 namespace kindling {
 namespace {
 
+auto handler_of(int signal) {
+  struct sigaction now {};
+  sigaction(signal, nullptr, &now);
+  return now.sa_handler;
+}
+
 TEST(StopOnSignal, ExitsAsShellsCountSignals) {
-  for (const auto& [signal, exit_code] : {std::pair{SIGINT, 130}, {SIGTERM, 143}}) {
+  for (const auto& [signal, exit_code] : {std::pair{SIGINT, 130}, {SIGTERM, 143}, {SIGHUP, 129}}) {
     const StopToken token;
     StopOnSignal stop;
     stop.watch(token, std::make_shared<ModelCheckpoint>());
@@ -48,9 +56,61 @@ TEST(StopOnSignal, PassesItselfOnToTheNextTraining) {
     EXPECT_EQ(first.stop_requested(), comes_before);
     EXPECT_TRUE(second.stop_requested());
   }
-  struct sigaction now;
-  sigaction(SIGINT, nullptr, &now);
-  EXPECT_EQ(now.sa_handler, SIG_DFL);  // both leave what they found
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ})
+    EXPECT_EQ(handler_of(signal), SIG_DFL) << signal;  // both leave what they found
+}
+
+TEST(StopOnSignal, PassesADeferredStopToTheFirstTraining) {
+  const StopToken token;
+  StopOnSignal stop;
+  stop.defer_stops();
+  std::raise(SIGTERM);
+  EXPECT_EQ(stop.exit_code(), 143);
+  stop.watch(token, std::make_shared<ModelCheckpoint>());
+  EXPECT_TRUE(token.stop_requested());
+}
+
+TEST(StopOnSignal, LeavesAnIgnoredHangupIgnored) {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const StopToken token;
+    StopOnSignal stop;
+    stop.watch(token, std::make_shared<ModelCheckpoint>());
+    std::raise(SIGHUP);
+    EXPECT_FALSE(token.stop_requested());
+  }
+  EXPECT_EQ(handler_of(SIGHUP), SIG_IGN);
+  std::signal(SIGHUP, SIG_DFL);
+}
+
+TEST(StopOnSignal, MakesFailedWritesAnError) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  StopOnSignal stop;
+  EXPECT_EQ(::write(ends[1], "x", 1), -1);  // without it SIGPIPE ends the process
+  EXPECT_EQ(errno, EPIPE);
+  ::close(ends[1]);
+  std::raise(SIGXFSZ);
+}
+
+TEST(StopOnSignal, KeepsTheExitCodeOnceTheResultIsDurable) {
+  const auto finish = [](int exit_code, std::vector<int> signals) {
+    {
+      StopOnSignal stop;
+      stop.watch(StopToken(), std::make_shared<ModelCheckpoint>());
+      stop.finish(exit_code);
+      std::raise(SIGUSR1);
+    }
+    std::raise(SIGUSR1);
+    for (const int signal : signals) std::raise(signal);
+    std::_Exit(77);
+  };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    EXPECT_EXIT(finish(0, {signal}), testing::ExitedWithCode(77), "");
+    EXPECT_EXIT(finish(0, {signal, SIGTERM}), testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(finish(130, {SIGTERM, signal}), testing::ExitedWithCode(130), "");
+  }
 }
 
 TEST(StopOnSignal, LeavesAtOnceAtTheSecondOne) {
