@@ -95,8 +95,7 @@ std::filesystem::path file_of(const Options& options) {
   return std::filesystem::path(options.folder) / (options.peer + ".safetensors");
 }
 
-// What a save does to the thread that trains, and nothing else: it waits as long as a disk may need for the
-// save before, and takes a snapshot.
+// Only the part of a save that the training thread pays for: waiting for the previous save, and the snapshot.
 class Snapshots : public kindling::Callback {
  public:
   Snapshots(bool waits, bool copies) : waits_(waits), copies_(copies) {}

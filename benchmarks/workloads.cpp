@@ -64,7 +64,7 @@ class ImageMlp : public kindling::Classifier {
   torch::nn::Sequential net_;
 };
 
-// The textbook's.
+// LeNet of Dive into Deep Learning.
 class LeNet : public kindling::Module {
  public:
   LeNet() {

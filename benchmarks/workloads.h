@@ -30,7 +30,7 @@ struct Workload {
 Workload step_tiny();
 Workload step_deep();
 Workload lenet();
-Workload card_lenet();  // for a card: longer epochs
+Workload card_lenet();  // for a GPU: longer epochs
 Workload card_mlp();
 Workload fmnist_epoch();
 Workload cnn_mnist();

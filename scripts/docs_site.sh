@@ -5,23 +5,15 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-readonly mkdocs_version=1.6.1 pygments_version=2.21.0
-readonly venv=$deps/venv-docs site=$kindling_root/build/site
+readonly site=$kindling_root/build/site
 
 for tool in python3 cmake doxygen; do
   command -v "$tool" >/dev/null || need_packages "$tool"
 done
-if [ "$("$venv/bin/python" -c 'import mkdocs, pygments; print(mkdocs.__version__, pygments.__version__)' 2>/dev/null)" != \
-  "$mkdocs_version $pygments_version" ]; then
-  say "installing MkDocs $mkdocs_version into $venv"
-  rm -rf "$venv"
-  python3 -m venv "$venv" || { need_packages python3-venv && python3 -m venv "$venv"; }
-  run_logged pip-docs "$venv/bin/pip" install "mkdocs==$mkdocs_version" "pygments==$pygments_version" ||
-    stop "pip could not install MkDocs (all it said is in $deps/pip-docs.log)"
-fi
+install_mkdocs || stop "pip could not install MkDocs (its output is in $deps/pip-docs.log)"
 
 cd "$kindling_root"
-KINDLING_SITE_API=1 "$venv/bin/mkdocs" build --strict --site-dir "$site"
+KINDLING_SITE_API=1 "$docs_venv/bin/mkdocs" build --strict --site-dir "$site"
 cmake "-DOUTPUT=$kindling_root/build/site_api" -P docs/api/reference.cmake
 rm -rf "$site/api"
 mv build/site_api/html "$site/api"

@@ -12,6 +12,7 @@ kindling_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly kindling_root
 readonly deps=$kindling_root/.deps
 readonly torch_version=2.13.0
+readonly docs_venv=$deps/venv-docs mkdocs_version=1.6.1 pygments_version=2.21.0
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev)
 # clang builds the consumer tests a second time, iproute2 makes two machines of one
@@ -186,6 +187,17 @@ install_onnx() {
   else
     say "pip could not install them (all it said is in $deps/pip.log): the tests of ONNX files will be skipped"
   fi
+}
+
+# Installs what builds the site of the documentation; fails if pip cannot.
+install_mkdocs() {
+  local versions
+  versions=$("$docs_venv/bin/python" -c 'import mkdocs, pygments; print(mkdocs.__version__, pygments.__version__)' 2>/dev/null) || true
+  if [ "$versions" = "$mkdocs_version $pygments_version" ]; then return 0; fi
+  say "installing MkDocs $mkdocs_version with pip into $docs_venv, for the site of the documentation"
+  run_logged pip-docs "$(python_with_venv)" -m venv --clear "$docs_venv" &&
+    run_logged pip-docs "$docs_venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --retries 2 \
+      "mkdocs==$mkdocs_version" "pygments==$pygments_version"
 }
 
 # Sets LIBTORCH to the folder of a LibTorch 2.11 to 2.13: the one the user names, the one of the user's Python, our own.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Everything a training program needs. torch::optim is left out on purpose: Kindling's optimizers take its
-// place. <torch/optim.h> has LibTorch's.
+// Everything a training program needs. Does not include torch::optim, which Kindling's optimizers replace;
+// <torch/optim.h> declares LibTorch's.
 
 #include <torch/nn.h>
 

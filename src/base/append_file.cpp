@@ -24,7 +24,7 @@ bool ends_a_line(const std::filesystem::path& path, int descriptor, off_t size) 
   return last == '\n';
 }
 
-// The size up to and with the last line end.
+// Returns the size up to and including the last line end.
 off_t size_of_whole_lines(const std::filesystem::path& path, int descriptor) {
   off_t size = end_of(path, descriptor);
   while (!ends_a_line(path, descriptor, size)) --size;
@@ -48,8 +48,8 @@ void AppendFile::append(std::string_view lines) {
   const off_t before = end_of(path_, file_->get());
   const int code = write_all(file_->get(), lines);
   if (code == 0) return;
-  // Half a line would spoil the file for its readers and for the next line; should this fail too, the first
-  // reason is still the one to tell.
+  // A partial line would break the file for its readers and for the next line. If removing it fails too, the
+  // first error is still the one to report.
   cut_file(file_->get(), before);
   fail_on_file(path_, "write", code, lines.size());
 }
@@ -63,11 +63,11 @@ void AppendFile::cut_to(std::size_t size) {
   const off_t end = static_cast<off_t>(size);
   const off_t now = end_of(path_, file_->get());
   if (end > now || !ends_a_line(path_, file_->get(), end))
-    throw Error(
-        {.place = path_.string() + ", byte " + std::to_string(size),
-         .found = end > now ? "the file ends after " + std::to_string(now) + " bytes" : "no line ends here",
-         .wanted = "the end of a line to cut the file at",
-         .remedy = "something else has changed the file: leave it to one program"});
+    throw Error({.place = path_.string() + ", byte " + std::to_string(size),
+                 .found = end > now ? "the file ends after " + std::to_string(now) + " bytes"
+                                    : "no line ends at this byte",
+                 .wanted = "the end of a line, to truncate the file there",
+                 .remedy = "another program has changed the file: make sure that only one writes to it"});
   if (cut_file(file_->get(), end) != 0) fail_on_file(path_, "cut", errno);
 }
 

@@ -34,7 +34,7 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
   const std::string action = code == 0 ? "replace" : "write";
   if (code == 0 && file_operations().rename(temporary.c_str(), path.c_str()) != 0) code = errno;
   if (code != 0) {
-    file_operations().unlink(temporary.c_str());  // first, so that the free space told is what can be used
+    file_operations().unlink(temporary.c_str());  // first, so that the reported free space is usable
     fail_on_file(path, action, code, size_of_pieces(pieces));
   }
   sync_folder(folder_of(path));  // makes the rename itself durable

@@ -1,6 +1,6 @@
 #include "kindling/base/checksum.h"
 
-#define XXH_INLINE_ALL  // no symbols of a library that a program may link, too
+#define XXH_INLINE_ALL  // avoids symbols of a library that a program may link too
 #include <xxhash.h>
 
 namespace kindling {

@@ -4,7 +4,7 @@
 
 namespace kindling {
 
-// Makes the call; an error of another kind leaves it as a `Kind` of the same parts.
+// Calls the function; rethrows an error of another kind as a `Kind` with the same parts.
 template <class Kind, class Call>
 auto with_errors_as(Call call) -> decltype(call()) {
   try {

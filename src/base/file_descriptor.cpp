@@ -14,12 +14,12 @@ namespace {
 std::string remedy_for(int code) {
   switch (code) {
     case ENOENT:
-      return "check the path; folders are not made by themselves";
+      return "check the path; missing folders are not created";
     case EACCES:
     case EPERM:
-      return "check the permissions of the file and of its folder";
+      return "check the permissions of the file and its folder";
     case EROFS:
-      return "choose a folder on a file system that can be written";
+      return "choose a folder on a writable file system";
     case ENOSPC:
     case EDQUOT:
       return "free some space or choose another folder";
@@ -41,7 +41,7 @@ FileDescriptor::~FileDescriptor() { close(); }
 
 int FileDescriptor::close() {
   if (!ok()) return 0;
-  // Linux has closed the file also when it says that a signal came.
+  // Linux has closed the file even if it reports an interrupting signal.
   return file_operations().close(std::exchange(value_, -1)) == 0 || errno == EINTR ? 0 : errno;
 }
 
@@ -64,7 +64,7 @@ std::shared_ptr<const FileDescriptor> opened(const std::filesystem::path& path, 
   return file;
 }
 
-// Kernels write less than asked on signals, full disks and beyond 2 GiB.
+// Kernels write less than requested on signals, full disks and beyond 2 GiB.
 int write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = without_interruptions(

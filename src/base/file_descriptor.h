@@ -9,10 +9,10 @@
 
 #include "kindling/base/file.h"
 
-// What reading and writing of files share.
+// Shared by reading and writing of files.
 namespace kindling {
 
-// Makes a system call again for as long as signals interrupt it.
+// Repeats a system call as long as signals interrupt it.
 template <class Call>
 auto without_interruptions(Call call) {
   auto result = call();
@@ -20,32 +20,33 @@ auto without_interruptions(Call call) {
   return result;
 }
 
-// Of an open file or folder, closed in the end.
+// The descriptor of an open file or directory, closed by the destructor.
 class FileDescriptor {
  public:
-  FileDescriptor(const std::filesystem::path& path, int flags);  // ok() tells how it went, else errno
+  FileDescriptor(const std::filesystem::path& path, int flags);  // check ok(); else see errno
   ~FileDescriptor();
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
 
   bool ok() const { return value_ >= 0; }
   int get() const { return value_; }
-  int close();  // now: 0, or the error number, as some file systems report a failed write only here
+  int close();  // closes it now; returns 0, or the error number: some file systems report a failed write only
+                // here
 
  private:
   int value_;
 };
 
-// Throws Error; `action` is "open", "write" …, `needed_bytes` is told when space is the matter.
+// Throws Error; `action` is "open", "write" …, `needed_bytes` is reported if space is the problem.
 [[noreturn]] void fail_on_file(const std::filesystem::path& path, const std::string& action, int code,
                                std::size_t needed_bytes = 0);
 
-// Throws Error when it cannot be opened.
+// Throws Error if it cannot be opened.
 std::shared_ptr<const FileDescriptor> opened(const std::filesystem::path& path, int flags);
 
-// All of `bytes`: 0, or the error number.
+// Writes all of `bytes`; returns 0, or the error number.
 int write_all(int descriptor, std::string_view bytes);
-// 0, or the error number.
+// Returns 0, or the error number.
 int sync_to_disk(int descriptor);
 
 }  // namespace kindling

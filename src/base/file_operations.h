@@ -6,14 +6,13 @@
 
 namespace kindling {
 
-// The system calls that change files, each as its manual says (-1 and errno for an error). All of Kindling's
-// durable writing goes through them, so that tests can record them, put faults in their way, or kill the
-// process between two of them.
+// The system calls that change files, each as in its manual (-1 and errno for an error). All durable writing
+// goes through them, so that tests can record them, inject faults, or kill the process between two of them.
 class FileOperations {
  public:
   virtual ~FileOperations() = default;
 
-  virtual int open(const char* path, int flags, mode_t mode);  // folders, too
+  virtual int open(const char* path, int flags, mode_t mode);  // directories too
   virtual ssize_t write(int descriptor, const void* bytes, std::size_t size);
   virtual int ftruncate(int descriptor, off_t size);
   virtual int fsync(int descriptor);
@@ -23,13 +22,14 @@ class FileOperations {
   virtual int mkdir(const char* path, mode_t mode);
 };
 
-// Those in force: the system's, unless a test has put its own in their place. From any thread.
+// Returns the active operations: the system's, unless a test has replaced them. May be called from any
+// thread.
 FileOperations& file_operations();
 
-// Puts others in force while it lives.
+// Replaces the operations while it exists.
 class ScopedFileOperations {
  public:
-  explicit ScopedFileOperations(FileOperations& operations);  // outlive it
+  explicit ScopedFileOperations(FileOperations& operations);  // must outlive this
   ~ScopedFileOperations();
   ScopedFileOperations(const ScopedFileOperations&) = delete;
   ScopedFileOperations& operator=(const ScopedFileOperations&) = delete;

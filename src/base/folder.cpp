@@ -14,13 +14,13 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
 
 void sync_folder(const std::filesystem::path& folder) {
   const auto opened_folder = opened(folder, O_RDONLY | O_DIRECTORY);
-  // EINVAL: the file system knows no such thing for folders.
+  // EINVAL: the file system does not support this for directories.
   if (const int code = sync_to_disk(opened_folder->get()); code != 0 && code != EINVAL)
     fail_on_file(folder, "sync", code);
 }
 
 void make_folder(const std::filesystem::path& folder) {
-  // "a/" and "a" are the same folder, whose parent is none of the two.
+  // "a/" and "a" are the same directory; neither is its parent.
   const std::filesystem::path name = folder.has_filename() ? folder : folder.parent_path();
   if (file_operations().mkdir(name.c_str(), 0777) == 0) {
     sync_folder(folder_of(name));

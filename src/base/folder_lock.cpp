@@ -10,7 +10,7 @@
 namespace kindling {
 namespace {
 
-// "process 1234", by what the holder has written into the file.
+// Returns "process 1234", which the holder has written into the file.
 std::string holder_of(int descriptor) {
   char text[24] = {};
   if (::pread(descriptor, text, sizeof text - 1, 0) <= 0) return "another process";
@@ -22,14 +22,14 @@ std::string holder_of(int descriptor) {
 [[noreturn]] void refuse_lock(const std::filesystem::path& folder, int descriptor, int code) {
   if (code != EWOULDBLOCK) fail_on_file(folder / ".lock", "lock", code);
   throw Error({.place = folder.string(),
-               .found = holder_of(descriptor) + " is at work in this folder",
-               .wanted = "a folder for one alone",
-               .remedy = "wait for its end, stop it, or choose another folder"});
+               .found = holder_of(descriptor) + " is using this folder",
+               .wanted = "a folder that no other process uses",
+               .remedy = "wait until it ends, stop it, or choose another folder"});
 }
 
 }  // namespace
 
-// The kernel gives the lock back when its holder dies, however it dies: a file that is left means nothing.
+// The kernel releases the lock when its holder dies in any way: a leftover file means nothing.
 FolderLock::FolderLock(const std::filesystem::path& folder)
     : file_(opened(folder / ".lock", O_RDWR | O_CREAT | O_NOFOLLOW)) {
   if (without_interruptions([&] { return ::flock(file_->get(), LOCK_EX | LOCK_NB); }) != 0)

@@ -19,7 +19,7 @@ std::size_t read_some(const std::filesystem::path& path, int descriptor, char* o
   return static_cast<std::size_t>(got);
 }
 
-// What the file system says about the size; 0 for pipes and for files that do not know it.
+// Returns the size that the file system reports; 0 for pipes and files of unknown size.
 std::size_t checked_size(const std::filesystem::path& path, int descriptor, bool takes_pipes) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) fail_on_file(path, "examine", errno);
@@ -44,7 +44,7 @@ std::size_t checked_size(const std::filesystem::path& path, int descriptor, bool
 std::string read_all(const std::filesystem::path& path, int descriptor, std::size_t max_bytes) {
   const std::size_t size = checked_size(path, descriptor, /*takes_pipes=*/true);
   if (size > max_bytes) refuse_size(path, max_bytes);
-  std::string bytes(size + 1, '\0');  // one more, to see the end without growing
+  std::string bytes(size + 1, '\0');  // one more, to detect the end without growing
   std::size_t filled = 0;
   while (const std::size_t got = read_some(path, descriptor, bytes.data() + filled, bytes.size() - filled)) {
     filled += got;
@@ -63,7 +63,7 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) 
     return read_all(path, file->get(), max_bytes);
   } catch (const std::bad_alloc&) {
     throw Error({.place = path.string(),
-                 .found = "the file does not fit into memory",
+                 .found = "the file does not fit in memory",
                  .wanted = "",
                  .remedy = "free some memory or check that it is the right file"});
   }
@@ -83,7 +83,7 @@ void InputFile::read(std::size_t offset, void* out, std::size_t size) const {
       throw Error({.place = path_.string() + ", byte " + std::to_string(offset),
                    .found = "the file ends here",
                    .wanted = std::to_string(size) + " more bytes",
-                   .remedy = "something has shortened it: get or save it again"});
+                   .remedy = "the file was truncated: copy or save it again"});
     to += got;
     offset += static_cast<std::size_t>(got);
     size -= static_cast<std::size_t>(got);

@@ -8,7 +8,7 @@
 
 namespace kindling {
 
-// The texts of some things with `gap` between them: "a, b, c".
+// Returns the texts of elements with `gap` between them: "a, b, c".
 template <class Things, class TextOf = std::identity>
 std::string joined(const Things& things, std::string_view gap, TextOf text_of = {}) {
   std::string text;

@@ -14,16 +14,16 @@
 namespace kindling {
 namespace {
 
-// Shared pointers, so that a message under way keeps what it uses while another thread replaces it.
+// Shared pointers, so that logging a message keeps the state alive while another thread replaces it.
 struct LogState {
   std::mutex mutex;
   LogLevel level = LogLevel::info;
-  std::shared_ptr<spdlog::logger> logger;  // null: neither stderr nor file
+  std::shared_ptr<spdlog::logger> logger;  // null: no stderr and no file
   std::shared_ptr<const LogObserver> observer;
 };
 
 LogState& state() {
-  static LogState* const instance = new LogState;  // never destroyed: destructors of statics may log, too
+  static LogState* const instance = new LogState;  // never destroyed, because destructors of statics may log
   return *instance;
 }
 
@@ -48,20 +48,20 @@ spdlog::sink_ptr file_sink(const std::filesystem::path& file) {
     throw Error({.place = file.string(),
                  .found = std::string("the log file cannot be opened (") + error.what() + ")",
                  .wanted = "",
-                 .remedy = "check that its folder exists and can be written"});
+                 .remedy = "check that its folder exists and is writable"});
   }
 }
 
-// Owned here: neither spdlog's default logger nor its registry, which belong to the host program.
+// Owned here: spdlog's default logger and its registry belong to the host program.
 std::shared_ptr<spdlog::logger> make_logger(const LogOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
   if (options.to_stderr) sinks.push_back(stderr_sink(options.color, options.stderr_level));
   if (!options.file.empty()) sinks.push_back(file_sink(options.file));
   if (sinks.empty()) return nullptr;
   auto logger = std::make_shared<spdlog::logger>("kindling", sinks.begin(), sinks.end());
-  logger->set_level(spdlog::level::trace);  // log() has sorted out the levels
-  logger->flush_on(spdlog::level::trace);   // few messages, and the last one before a crash matters most
-  logger->set_error_handler([](const std::string&) {});  // a full disk must not make the log print by itself
+  logger->set_level(spdlog::level::trace);  // log() has checked the levels
+  logger->flush_on(spdlog::level::trace);   // messages are few, and the last one before a crash matters most
+  logger->set_error_handler([](const std::string&) {});  // a full disk must not cause further messages
   return logger;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxListed = 20;
 
-// What could have been meant: the names, and all that is below a part of one.
+// Candidates for a hint: the names, and everything below a prefix of one.
 std::vector<std::string> candidates_of(std::span<const std::string> names) {
   std::vector<std::string> candidates;
   for (const std::string& name : names)
@@ -48,7 +48,7 @@ void require_match(std::span<const std::string> names, const std::string& patter
   const std::string guess = nearest(pattern, candidates_of(names));
   const bool is_long = names.size() > kMaxListed;
   throw ConfigError({.place = place,
-                     .found = "'" + pattern + "' fits no name",
+                     .found = "'" + pattern + "' matches no name",
                      .wanted = names.empty() ? "a model with parameters"
                                : is_long     ? "one of the model's " + std::to_string(names.size()) + " names"
                                              : "one of " + list_names(names),

@@ -9,7 +9,7 @@ namespace kindling {
 namespace {
 
 constexpr double kTooLargeForFixed = 1e15;
-constexpr double kWholeBelow = 9007199254740992.0;  // 2^53: every whole number below has a double of its own
+constexpr double kWholeBelow = 9007199254740992.0;  // 2^53: every smaller whole number is exactly a double
 
 template <class... Format>
 std::string chars_of(double value, Format... format) {
@@ -32,7 +32,7 @@ std::string two_digits(std::int64_t number) { return (number < 10 ? "0" : "") + 
 }  // namespace
 
 std::string number_text(double value) {
-  if (std::isnan(value)) return "nan";  // whatever its sign
+  if (std::isnan(value)) return "nan";  // with either sign
   const bool whole = std::trunc(value) == value && std::abs(value) < kWholeBelow;
   return whole ? chars_of(value, std::chars_format::fixed) : chars_of(value);
 }
@@ -47,7 +47,7 @@ std::string short_text(double value, int digits) {
   if (!std::isfinite(value)) return number_text(value);
   if (std::abs(value) >= std::pow(10, digits - 1) && std::abs(value) < 1e6) return fixed_text(value, 0);
   const std::string scientific = chars_of(value, std::chars_format::scientific, digits - 1);
-  double rounded = 0;  // to drop the zeros at the end: 1.00e-03 → 1e-03
+  double rounded = 0;  // to drop trailing zeros: 1.00e-03 → 1e-03
   std::from_chars(scientific.data(), scientific.data() + scientific.size(), rounded);
   if (std::abs(rounded) >= 1 && std::abs(rounded) < 1e6) return chars_of(rounded, std::chars_format::fixed);
   const std::string shortest = without_padded_exponent(chars_of(rounded, std::chars_format::scientific));

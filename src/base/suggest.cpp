@@ -10,7 +10,8 @@
 namespace kindling {
 namespace {
 
-// Edits (insert, delete, replace, swap of neighbours) between two words: optimal string alignment.
+// Returns the number of edits (insert, delete, replace, swap of neighbours) between two words: optimal string
+// alignment.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> before_last(to.size() + 1);
   std::vector<std::size_t> last(to.size() + 1);
@@ -39,7 +40,7 @@ std::string nearest(std::string_view name, std::span<const std::string> candidat
   for (const std::string& candidate : candidates) {
     const std::size_t sizes =
         std::max(candidate.size(), name.size()) - std::min(candidate.size(), name.size());
-    if (candidate == name || sizes >= best_distance) continue;  // also keeps names of a megabyte cheap
+    if (candidate == name || sizes >= best_distance) continue;  // also keeps very long names cheap
     const std::size_t distance = edit_distance(name, candidate);
     if (distance >= best_distance) continue;
     best = candidate;

@@ -7,17 +7,17 @@
 namespace kindling {
 
 struct Utf8Character {
-  std::size_t bytes = 0;   // 0: the text is empty, or begins with no UTF-8
+  std::size_t bytes = 0;   // 0: the text is empty, or does not begin with UTF-8
   std::int32_t code = -1;  // the code point
 
-  // C0, DEL and C1, which some terminals obey too.
+  // C0, DEL and C1, which some terminals interpret too.
   bool is_control() const { return (code >= 0 && code < 0x20) || (code >= 0x7F && code < 0xA0); }
 };
 
-// The first character of a text.
+// Returns the first character of a text.
 Utf8Character first_character(std::string_view text);
 
-// Calls visit(character, its bytes) for each character. A byte that begins none is one of `bytes` 0.
+// Calls visit(character, its bytes) for each character. An invalid byte is a character with `bytes` 0.
 template <class Visit>
 void for_each_character(std::string_view text, Visit&& visit) {
   while (!text.empty()) {

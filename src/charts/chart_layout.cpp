@@ -13,14 +13,14 @@ namespace kindling {
 namespace {
 
 constexpr double kNowhere = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLargestDrawn = 1e300;  // so that differences stay finite
-constexpr double kLargestPlace = 1e4;    // plots away: beyond, a line's direction no longer matters
-constexpr double kMargin = 0.05;         // of a span that the curves decide, on each side
-constexpr double kSmallestSpan = 1e-9;   // of the values: narrower axes would show rounding errors
+constexpr double kLargestDrawn = 1e300;  // keeps differences finite
+constexpr double kLargestPlace = 1e4;    // in plot sizes: beyond it, a line's direction no longer matters
+constexpr double kMargin = 0.05;         // of a span that depends on the curves, on each side
+constexpr double kSmallestSpan = 1e-9;   // relative to the values: narrower axes would show rounding errors
 
 using Limits = std::array<double, 2>;
 
-// `value` in the space in which the axis is even; NaN when it has no place there.
+// Returns `value` on the linear scale of the axis; NaN if it has no position there.
 double on_scale(AxisScale scale, double value) {
   if (!(std::abs(value) <= kLargestDrawn)) return kNowhere;
   if (scale == AxisScale::linear) return value;
@@ -31,17 +31,17 @@ double fraction_of(const Limits& limits, double place) {
   return std::clamp((place - limits[0]) / (limits[1] - limits[0]), -kLargestPlace, kLargestPlace);
 }
 
-// Limits given by the user, on the scale of the axis.
+// Returns the user's limits, on the scale of the axis.
 Limits checked_limits(const char* name, const Limits& given, AxisScale scale) {
   const Limits limits{on_scale(scale, given[0]), on_scale(scale, given[1])};
   if (limits[0] < limits[1]) return limits;  // false for NaN
-  throw Error(
-      {.place = std::string("chart ") + name,
-       .found = '[' + number_text(given[0]) + ", " + number_text(given[1]) + ']',
-       .wanted = scale == AxisScale::log ? "0 < low < high on a log axis" : "finite numbers, low < high"});
+  throw Error({.place = std::string("chart ") + name,
+               .found = '[' + number_text(given[0]) + ", " + number_text(given[1]) + ']',
+               .wanted = scale == AxisScale::log ? "0 < low < high on a log axis"
+                                                 : "finite numbers with low < high"});
 }
 
-// Limits that show all of `points`, which are on the scale of their axis.
+// Returns limits that show all `points`, which are on the scale of their axis.
 Limits limits_around(const std::vector<std::vector<ChartPoint>>& curves, double ChartPoint::*coordinate) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const auto& points : curves) {
@@ -61,12 +61,12 @@ Limits limits_around(const std::vector<std::vector<ChartPoint>>& curves, double 
   return {low - margin, high + margin};
 }
 
-// The points of a curve on the scales of the axes; NaN in both coordinates where there is none.
+// Returns the points of a curve on the scales of the axes; NaN in both coordinates for missing points.
 std::vector<ChartPoint> points_on_scales(const Chart& chart, const Curve& curve) {
   if (curve.x.size() != curve.y.size())
     throw Error({.place = "chart, curve '" + curve.label + "'",
                  .found = std::to_string(curve.x.size()) + " x and " + std::to_string(curve.y.size()) + " y",
-                 .wanted = "as many of both"});
+                 .wanted = "the same number of both"});
   std::vector<ChartPoint> points;
   points.reserve(curve.x.size());
   for (std::size_t i = 0; i < curve.x.size(); ++i) {
@@ -77,7 +77,7 @@ std::vector<ChartPoint> points_on_scales(const Chart& chart, const Curve& curve)
   return points;
 }
 
-// The smallest of 1, 2, 5 times a power of ten that is no smaller than `step`.
+// Returns the smallest of 1, 2, 5 times a power of ten that is at least `step`.
 double round_step(double step) {
   const double power = std::pow(10, std::floor(std::log10(step)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -85,7 +85,7 @@ double round_step(double step) {
   return 10 * power;
 }
 
-// As many decimals as tell one tick from the next.
+// Uses as many decimals as distinguish neighbouring ticks.
 std::string tick_text(double value, double step, double largest) {
   const double decimals = std::max(0.0, -std::floor(std::log10(step) + 1e-9));
   if (decimals <= 5 && largest < 1e6) return fixed_text(value, static_cast<int>(decimals));
@@ -93,11 +93,11 @@ std::string tick_text(double value, double step, double largest) {
   return short_text(value, static_cast<int>(std::clamp(digits, 1.0, 15.0)));
 }
 
-// The multiples of a round step (at least two) between `low` and `high`, with their texts.
+// Returns the multiples of a round step (at least two) between `low` and `high`, with their texts.
 std::vector<std::pair<double, std::string>> round_values(double low, double high, int wanted) {
   double step = round_step((high - low) / wanted);
   if (std::floor(high / step) - std::ceil(low / step) < 1)
-    step = round_step(step / 3);  // one tick says nothing
+    step = round_step(step / 3);  // one tick shows no scale
   const double first = std::ceil(low / step - 1e-9), last = std::floor(high / step + 1e-9);
   std::vector<std::pair<double, std::string>> values;
   const auto count = static_cast<int>(std::min(last - first + 1, 100.0));
@@ -115,7 +115,7 @@ std::vector<ChartTick> linear_ticks(const Limits& limits, int wanted) {
   return ticks;
 }
 
-// Powers of ten; where fewer than two are in sight also their multiples by 2 and 5, else round numbers.
+// Returns powers of ten; if fewer than two are visible also their multiples by 2 and 5, else round numbers.
 std::vector<ChartTick> log_ticks(const Limits& limits, int wanted) {
   const double first = std::ceil(limits[0] - 1e-9), last = std::floor(limits[1] + 1e-9);
   const double stride = std::max(1.0, std::ceil((last - first + 1) / (wanted + 1)));
@@ -142,7 +142,7 @@ bool is_in_plot(const ChartPoint& point) {
   return point.x >= 0 && point.x <= 1 && point.y >= 0 && point.y <= 1;
 }
 
-// Broken where there is no number.
+// Splits at missing points.
 std::vector<std::vector<ChartPoint>> lines_through(const std::vector<ChartPoint>& points) {
   std::vector<std::vector<ChartPoint>> lines(1);
   for (const ChartPoint& point : points) {

@@ -5,8 +5,8 @@
 
 #include "kindling/charts/chart.h"
 
-// Where the parts of a chart stand, for every kind of drawing: in shares of the plot's width and height, (0,
-// 0) at the lower left.
+// The positions of a chart's parts, for every output format, as fractions of the plot's width and height,
+// with (0, 0) at the lower left.
 namespace kindling {
 
 struct ChartPoint {
@@ -20,16 +20,17 @@ struct ChartTick {
 
 struct CurveLayout {
   std::vector<std::vector<ChartPoint>>
-      lines;                       // may leave the plot; one point alone, in the plot, is a line of one
-  std::vector<ChartPoint> points;  // those given that lie in the plot
+      lines;                       // may leave the plot; a single point in the plot is a line of length one
+  std::vector<ChartPoint> points;  // the given points within the plot
 };
 
 struct ChartLayout {
   std::vector<ChartTick> xticks, yticks;
-  std::vector<CurveLayout> curves;  // as in the chart
+  std::vector<CurveLayout> curves;  // in the order of the chart
 };
 
-// About `xticks` and `yticks` ticks, at multiples of 1, 2 or 5 times a power of ten. Throws as to_svg().
+// Computes about `xticks` and `yticks` ticks, at multiples of 1, 2 or 5 times a power of ten. Throws as
+// to_svg().
 ChartLayout layout_of(const Chart& chart, int xticks, int yticks);
 
 }  // namespace kindling

@@ -10,14 +10,14 @@
 namespace kindling {
 namespace {
 
-// In pixels of the viewBox. The legend's rows come below, the rest stands still.
+// In pixels of the viewBox. The legend's rows extend below; the rest has fixed positions.
 constexpr double kSvgWidth = 640, kSvgHeight = 360;
 constexpr double kLeft = 80, kRight = 620, kTop = 40, kBottom = 300;
 constexpr double kLegendRow = 20, kLegendSample = 28, kCharacter = 7;
-constexpr std::size_t kMostMarkers = 40;  // curves of more points are lines only
+constexpr std::size_t kMostMarkers = 40;  // curves with more points are drawn as lines only
 
-// The colours of Okabe and Ito (2008), told apart by the colour-blind, the light ones darker for a white
-// ground.
+// The colours of Okabe and Ito (2008), distinguishable for colour-blind readers; the light ones are darker
+// for a white background.
 constexpr std::array<std::string_view, 6> kColors{"#0072b2", "#d55e00", "#007a5a",
                                                   "#b3478f", "#a87400", "#444444"};
 constexpr std::array<std::string_view, 4> kDashes{"", "6 3", "1.5 2.5", "6 3 1.5 3"};
@@ -79,8 +79,7 @@ std::string svg_axes(const Chart& chart, const ChartLayout& layout) {
          "\" fill=\"none\" stroke=\"#222222\"/>\n" + texts;
 }
 
-// Points that fall on the same tenth of a pixel as the one before are left out: a long run stays a small
-// file.
+// Skips points at the same tenth of a pixel as the previous one, which keeps files of long runs small.
 std::string path_through(const std::vector<ChartPoint>& line) {
   std::string path, last;
   for (const ChartPoint& point : line) {
@@ -108,7 +107,7 @@ std::string svg_line_of(const CurveLayout& curve, std::size_t number) {
   return "<path d=\"" + path + "\" fill=\"none\" stroke-width=\"1.8\"" + stroke_of(number) + "/>\n";
 }
 
-// Of all points of a short curve; of a long one only where a point stands alone.
+// Draws all points of a short curve; for a long one only isolated points.
 std::string svg_markers(const CurveLayout& curve, std::size_t number) {
   std::string markers;
   const auto mark = [&](const ChartPoint& point) {
@@ -126,7 +125,7 @@ std::string svg_markers(const CurveLayout& curve, std::size_t number) {
   return "<g fill=\"" + std::string(kColors[number % kColors.size()]) + "\">\n" + markers + "</g>\n";
 }
 
-// The lines end where the plot does. The name of the clip is the curves' own, should a page hold several
+// Clips the lines at the plot. The clip's name is derived from the curves, because a page may contain several
 // charts.
 std::string svg_curves(const std::vector<CurveLayout>& curves) {
   std::string lines, markers;
@@ -140,10 +139,10 @@ std::string svg_curves(const std::vector<CurveLayout>& curves) {
          "\"/></clipPath>\n<g clip-path=\"url(#" + name + ")\">\n" + lines + "</g>\n" + markers;
 }
 
-// Samples and labels in rows from the left; `height` is where the next row would begin.
+// Draws samples and labels in rows from the left; `height` is the start of the next row.
 std::string svg_legend(const Chart& chart, double& height) {
   std::string legend;
-  double x = kSvgWidth;  // a first row is begun by the first label
+  double x = kSvgWidth;  // the first label starts a row
   for (std::size_t i = 0; i < chart.curves.size(); ++i) {
     if (chart.curves[i].label.empty()) continue;
     const double width = kLegendSample + 6 +

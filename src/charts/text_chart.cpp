@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSmallestColumns = 24, kSmallestRows = 4;
 
-// Dots in cells of two by four, each cell a character of the block U+2800.
+// Dots in cells of two by four; each cell is a character of the block U+2800.
 class BrailleCanvas {
  public:
   BrailleCanvas(int columns, int rows)
@@ -25,7 +25,7 @@ class BrailleCanvas {
     cells_[static_cast<std::size_t>(y / 4 * columns_ + x / 2)] |= kBits[y % 4][x % 2];
   }
 
-  // Where a share of the plot stands, in dots and in cells.
+  // Convert a fraction of the plot to dots and to cells.
   int dot_x(double at) const { return static_cast<int>(std::lround(at * (2 * columns_ - 1))); }
   int dot_y(double at) const { return static_cast<int>(std::lround((1 - at) * (4 * rows_ - 1))); }
 
@@ -52,7 +52,7 @@ class BrailleCanvas {
   std::vector<unsigned> cells_;
 };
 
-// Whether the curve has ink at the n-th dot along its way.
+// True if the curve draws the n-th dot along its way.
 bool has_ink(std::size_t curve, int n) {
   static constexpr std::string_view kInk[] = {"x", "xxxxxx....", "x...", "xxxxxx..xx.."};
   const std::string_view dash = kInk[curve % std::size(kDashes)];
@@ -73,7 +73,7 @@ void draw_segment(BrailleCanvas& canvas, const ChartPoint& from, const ChartPoin
   n += steps;
 }
 
-// The part of the segment a–b inside the plot (Liang, Barsky 1984).
+// Returns the part of the segment a–b inside the plot (Liang, Barsky 1984).
 std::optional<std::pair<ChartPoint, ChartPoint>> clipped(const ChartPoint& a, const ChartPoint& b) {
   const double dx = b.x - a.x, dy = b.y - a.y;
   double from = 0, to = 1;
@@ -96,7 +96,7 @@ void draw_curve(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t cu
     }
     if (line.size() > 1) continue;
     const int x = canvas.dot_x(line[0].x) & ~1,
-              y = canvas.dot_y(line[0].y);  // one dot alone would be overlooked
+              y = canvas.dot_y(line[0].y);  // a single dot would be overlooked
     for (const int right : {0, 1})
       for (const int down : {0, 1}) canvas.set(x + right, y + down);
   }
@@ -123,11 +123,11 @@ std::string plot_rows(const BrailleCanvas& canvas, const std::vector<ChartTick>&
   return text;
 }
 
-// The lower axis, and below it the texts that have room.
+// Draws the lower axis, and below it the labels that fit.
 std::string lower_axis(const BrailleCanvas& canvas, const std::vector<ChartTick>& ticks, int margin) {
   std::string labels = spaces(margin + 2);
   std::vector<bool> has_tick(static_cast<std::size_t>(canvas.columns()));
-  int end = 0;  // of the labels so far, in characters
+  int end = 0;  // end of the labels so far, in characters
   for (const ChartTick& tick : ticks) {
     const int column = canvas.column_of(tick.at);
     has_tick[static_cast<std::size_t>(column)] = true;
@@ -146,7 +146,7 @@ std::string lower_axis(const BrailleCanvas& canvas, const std::vector<ChartTick>
 std::string text_legend(const Chart& chart, int columns) {
   constexpr int kSample = 6;
   std::string legend;
-  int used = columns;  // a first line is begun by the first label
+  int used = columns;  // the first label starts a line
   for (std::size_t i = 0; i < chart.curves.size(); ++i) {
     const std::string label = one_line(chart.curves[i].label);
     if (label.empty()) continue;

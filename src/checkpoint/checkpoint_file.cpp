@@ -13,8 +13,8 @@ const std::string* find_text(const SafetensorsFile& file, const char* key) {
 [[noreturn]] void refuse_entry(const SafetensorsFile& file, const std::string& found) {
   throw CheckpointError({.place = file.path().string(),
                          .found = found,
-                         .wanted = "a checkpoint of a training",
-                         .remedy = "name a file that a training has saved"});
+                         .wanted = "a checkpoint of a run",
+                         .remedy = "pass a file that a run has saved"});
 }
 
 const std::string& text_of(const SafetensorsFile& file, const char* key) {
@@ -29,7 +29,7 @@ Number number_of(const SafetensorsFile& file, const char* key) {
   Number number = {};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size())
-    refuse_entry(file, std::string(key) + " in its metadata is no number");
+    refuse_entry(file, std::string(key) + " in its metadata is not a number");
   return number;
 }
 
@@ -45,15 +45,15 @@ bool is_max(const SafetensorsFile& file, const std::string& mode) {
   return mode == "max";
 }
 
-// Before anything else is asked for: a newer format may have other entries and other checksums.
+// Checked first: a newer format may have other entries and other checksums.
 void refuse_newer(const SafetensorsFile& file) {
   const auto version = count_of(file, kFormatVersionKey);
   if (version > kCheckpointFormatVersion)
     throw NewerCheckpointError(
         {.place = file.path().string(),
-         .found = "a newer version of Kindling has saved it (format " + std::to_string(version) + ")",
+         .found = "it was saved by a newer version of Kindling (format " + std::to_string(version) + ")",
          .wanted = "format " + std::to_string(kCheckpointFormatVersion) + " or older",
-         .remedy = "use that version of Kindling, or move the file away to go on "
+         .remedy = "use that version of Kindling, or move the file away to resume "
                    "from an older checkpoint"});
 }
 

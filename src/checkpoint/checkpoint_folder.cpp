@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::string_view kNameStart = "step-", kNameEnd = ".safetensors";
 
-// A file that is a checkpoint by its name.
+// A file with the name of a checkpoint.
 struct StepFile {
   std::filesystem::path path;
   std::int64_t step = 0;
@@ -41,7 +41,7 @@ std::string name_of_step(std::int64_t global_step) {
   return std::string(kNameStart) + digits + std::string(kNameEnd);
 }
 
-// Only names that name_of_step makes.
+// Accepts only names that name_of_step() returns.
 std::optional<std::int64_t> step_in(const std::string& name) {
   if (!name.starts_with(kNameStart)) return std::nullopt;
   std::int64_t step = -1;
@@ -53,13 +53,13 @@ bool has_value(const CheckpointInfo& info) {
   return info.monitored_value && std::isfinite(*info.monitored_value);
 }
 
-// Reads all values of the file; a broken one is told to the app log.
+// Verifies all values of the file; logs a damaged one.
 bool is_whole(const CheckpointInfo& info) {
   try {
     SafetensorsFile(info.path).check();
     return true;
   } catch (const CheckpointError& error) {
-    log_warning(std::string("a checkpoint is left out: ") + error.what());
+    log_warning(std::string("skipped a checkpoint: ") + error.what());
     return false;
   }
 }
@@ -69,7 +69,7 @@ std::optional<CheckpointInfo> first_whole(const std::vector<CheckpointInfo>& che
   return found == checkpoints.end() ? std::nullopt : std::optional(*found);
 }
 
-// Returns all entries of the folder. Throws CheckpointError when it cannot be read.
+// Returns all entries of the directory. Throws CheckpointError if it cannot be read.
 std::vector<std::filesystem::path> files_in_folder(const std::filesystem::path& folder) {
   std::error_code code;
   std::vector<std::filesystem::path> files;
@@ -84,7 +84,7 @@ std::vector<std::filesystem::path> files_in_folder(const std::filesystem::path& 
   return files;
 }
 
-// The latest first. Throws as files_in_folder() does.
+// Returns the latest first. Throws as files_in_folder() does.
 std::vector<StepFile> step_files(const std::filesystem::path& folder) {
   std::vector<StepFile> files;
   for (const auto& path : files_in_folder(folder))
@@ -93,20 +93,20 @@ std::vector<StepFile> step_files(const std::filesystem::path& folder) {
   return files;
 }
 
-// The latest first.
+// Returns the latest first.
 void sort_by_step(std::vector<CheckpointInfo>& checkpoints) {
   std::ranges::stable_sort(checkpoints, std::ranges::greater{}, &CheckpointInfo::global_step);
 }
 
-// Returns those of the checkpoints, given the latest first, that have a value to compare: the best first, of
-// equal ones the earliest.
+// Returns the checkpoints that have a value to compare, the best first; of equal ones the earliest first.
+// `checkpoints` are given the latest first.
 std::vector<CheckpointInfo> by_monitored_value(const std::vector<CheckpointInfo>& checkpoints,
                                                bool higher_is_better) {
   const auto latest = std::ranges::find_if(checkpoints, has_value);
   std::vector<CheckpointInfo> ranked;
   for (const CheckpointInfo& info : checkpoints)
     if (has_value(info) && info.monitor == latest->monitor) ranked.push_back(info);
-  std::ranges::reverse(ranked);  // the earliest first, and so among equal values
+  std::ranges::reverse(ranked);  // the earliest first, also among equal values
   std::ranges::stable_sort(ranked, [&](const CheckpointInfo& a, const CheckpointInfo& b) {
     return higher_is_better ? *a.monitored_value > *b.monitored_value
                             : *a.monitored_value < *b.monitored_value;
@@ -123,7 +123,7 @@ CheckpointRetention checked_retention(CheckpointRetention retention) {
     throw ConfigError({.place = "checkpoint retention",
                        .found = "keep_last is " + std::to_string(retention.keep_last) + ", keep_best is " +
                                 std::to_string(retention.keep_best),
-                       .wanted = "keep_last of at least 2 (one may be broken) and keep_best of at least 0"});
+                       .wanted = "keep_last of at least 2 (one may be damaged) and keep_best of at least 0"});
   return retention;
 }
 
@@ -132,7 +132,7 @@ std::filesystem::path made_folder(std::filesystem::path folder) {
   return folder;
 }
 
-// Whoever else could be writing them would hold the lock.
+// Another writer would hold the lock.
 void delete_leftovers(const std::filesystem::path& folder) {
   for (const auto& path : files_in_folder(folder)) {
     const std::string name = path.filename().string();
@@ -140,7 +140,7 @@ void delete_leftovers(const std::filesystem::path& folder) {
   }
 }
 
-// The first save may come hours later.
+// Tested now because the first save may come hours later.
 void try_to_write(const std::filesystem::path& folder) {
   const std::filesystem::path trial = folder / (".step-trial.tmp." + std::to_string(::getpid()));
   const std::string_view text = "written?\n";
@@ -151,7 +151,7 @@ void try_to_write(const std::filesystem::path& folder) {
   if (code != 0) fail_on_file(trial, "write", code, text.size());
 }
 
-// What is of this run for sure: other files are none of our business, and no warning either.
+// Returns the checkpoints that certainly belong to this run; ignores others without a warning.
 std::vector<CheckpointInfo> checkpoints_of_run(const std::filesystem::path& folder,
                                                const std::string& run_id) {
   std::vector<CheckpointInfo> checkpoints;
@@ -191,7 +191,7 @@ std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& folder
     } catch (const NewerCheckpointError&) {
       throw;
     } catch (const CheckpointError& error) {
-      log_warning(std::string("a file is no checkpoint: ") + error.what());
+      log_warning(std::string("a file is not a checkpoint: ") + error.what());
     }
   sort_by_step(checkpoints);
   return checkpoints;

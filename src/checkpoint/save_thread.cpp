@@ -8,10 +8,10 @@
 namespace kindling {
 namespace {
 
-// An observer of the log may throw, a destructor may not.
+// A log observer may throw, a destructor must not.
 void log_lost_error(const std::string& text) noexcept {
   try {
-    log_error("a save has failed: " + text);
+    log_error("saving failed: " + text);
   } catch (...) {
   }
 }
@@ -33,7 +33,7 @@ SaveThread::~SaveThread() {
   } catch (const std::exception& error) {
     log_lost_error(error.what());
   } catch (...) {
-    log_lost_error("an exception that is no std::exception");
+    log_lost_error("an exception not derived from std::exception");
   }
 }
 
@@ -75,7 +75,7 @@ void SaveThread::work() {
     } catch (...) {
       error = std::current_exception();
     }
-    job = nullptr;  // what it holds, a snapshot say, is free before the next one is made
+    job = nullptr;  // releases its data, such as a snapshot, before the next one is created
     lock.lock();
     error_ = std::move(error);
     is_busy_ = false;

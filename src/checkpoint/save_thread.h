@@ -8,22 +8,22 @@
 
 namespace kindling {
 
-// Runs one job at a time on a thread of its own. Called from one thread; no error of a job is ever lost.
+// Runs one job at a time on a separate thread. Call it from one thread; errors of jobs are never lost.
 class SaveThread {
  public:
   SaveThread();
-  // Waits for the job. An error that nobody has asked for goes to the app log.
+  // Waits for the job. Logs an error that has not been retrieved.
   ~SaveThread();
   SaveThread(const SaveThread&) = delete;
   SaveThread& operator=(const SaveThread&) = delete;
 
-  // Waits for the former job, then starts this one. Throws what the former one has thrown; then this one is
-  // not started.
+  // Waits for the previous job, then starts this one. Throws the error of the previous job; this one is not
+  // started then.
   void start(std::function<void()> job);
   bool is_busy();
-  // Throws what a finished job has thrown, once. Never waits.
+  // Throws the error of a finished job, once. Never waits.
   void check();
-  // Waits for the job and throws what it has thrown, once.
+  // Waits for the job and throws its error, once.
   void finish();
 
  private:

@@ -23,13 +23,13 @@ int run(const CommandContext& context) {
   return commands.at(context.request.command)(context);
 }
 
-// A fit trains to its end whether or not its output is read.
+// A fit runs to its end whether or not its output is read.
 bool is_fit(const ParsedCommandLine& parsed) {
   const Request& request = parsed.request;
   return parsed.exit_code < 0 && request.command == "fit" && !request.check && !request.print_config;
 }
 
-// Returns the exit code of a command that has ended with this one. Output that is lost is an error.
+// Returns the exit code of the program for that of a command. Lost output is an error.
 int code_with_output(int exit_code) {
   if (!has_reported_lost_output()) {
     if (const std::string text = lost_output_text(); !text.empty()) std::cerr << text << "\n";

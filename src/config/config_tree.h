@@ -11,10 +11,10 @@
 
 namespace kindling {
 
-// One text that a config was written in: a file, or one override of the command line.
+// The origin of a part of a config: a file, or one override of the command line.
 struct ConfigSource {
-  std::string name;                // as messages show it, one line
-  std::filesystem::path base_dir;  // relative paths count from here
+  std::string name;                // shown in messages, one line
+  std::filesystem::path base_dir;  // relative paths are resolved against this
   std::string text{};              // empty for an override
 };
 
@@ -27,7 +27,7 @@ struct ConfigPlace {
 
 struct ConfigNode;
 
-// A date or a time, which no option takes.
+// A date or a time, which no option accepts.
 struct ConfigDate {
   std::string text;
 };
@@ -39,12 +39,12 @@ struct ConfigNode {
   std::variant<bool, std::int64_t, double, std::string, ConfigDate, ConfigArray, ConfigTable> value;
   ConfigPlace key_place{};
   ConfigPlace place{};
-  std::string written{};  // for a value of an override that is no string: its text, should a string be wanted
+  std::string written{};  // the text of an override's value that is not a string, for options that expect one
 };
 
 struct ConfigTree {
   std::vector<std::shared_ptr<const ConfigSource>>
-      sources{};  // in the order of merging; owns what places point to
+      sources{};  // in the order of merging; places point to them
   ConfigTable root{};
 };
 

@@ -5,7 +5,7 @@
 
 namespace kindling {
 
-// Rounding may leave a fraction just below a whole number: 0.1 of 30.
+// Rounding may produce a number just below a whole one: 0.1 of 30.
 std::int64_t CountOrFraction::of(std::int64_t num_batches) const {
   if (const auto* count = std::get_if<std::int64_t>(&value_)) return *count;
   const double part = std::get<double>(value_) * static_cast<double>(num_batches);

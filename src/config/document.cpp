@@ -26,17 +26,17 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// A value that is no TOML is taken as it is: as a string of TOML's all the same.
+// A value that is not TOML is taken as a string, which must still be valid in TOML.
 void check_text(std::string_view text, const ConfigSource& source) {
   for_each_character(text, [&](const Utf8Character& character, std::string_view) {
     const bool is_control = character.is_control() && character.code != '\t';
     if (character.bytes > 0 && !is_control) return;
     throw ConfigError({.place = source.name,
-                       .found = is_control ? "there is a control character" : "the text is no UTF-8"});
+                       .found = is_control ? "it contains a control character" : "the text is not UTF-8"});
   });
 }
 
-// The parts of "trainer.max_epochs".
+// Returns the parts of "trainer.max_epochs".
 std::vector<std::string> split_key(std::string_view key, const ConfigSource& source) {
   std::vector<std::string> parts;
   for (bool more = true; more;) {
@@ -47,17 +47,17 @@ std::vector<std::string> split_key(std::string_view key, const ConfigSource& sou
     if (toml_key(parts.back()) != parts.back()) {
       throw ConfigError(
           {.place = source.name,
-           .found = "the key is not made of letters, digits, '_' and '-', with dots between tables",
+           .found = "the key must consist of letters, digits, '_' and '-', with dots between tables",
            .wanted = "table.key=value"});
     }
   }
   if (parts.size() > ConfigDocument::kMaxDepth) {
-    throw ConfigError({.place = source.name, .found = "the key nests too deep"});
+    throw ConfigError({.place = source.name, .found = "the key is nested too deeply"});
   }
   return parts;
 }
 
-// An override has no lines: its places are the override as a whole.
+// An override has no lines: every place is the override as a whole.
 void move_places(ConfigNode& node, const ConfigSource& source) {
   node.place = node.key_place = {.source = &source};
   if (auto* items = std::get_if<ConfigArray>(&node.value)) {
@@ -67,16 +67,16 @@ void move_places(ConfigNode& node, const ConfigSource& source) {
   }
 }
 
-// The value that the text is in TOML; nothing when it is none.
+// Returns the TOML value of the text; nothing if it is not TOML.
 std::optional<ConfigNode> toml_value(std::string_view text) {
-  // Inside of an inline table neither a comment nor a second key can hide behind the value.
+  // In an inline table, neither a comment nor a second key can follow the value.
   const ConfigSource source{"", "", "v = { v = " + std::string(text) + " }"};
   try {
     ConfigTable outer = parse_toml(source);
     auto& inner = std::get<ConfigTable>(outer.at("v")->value);
     if (inner.size() == 1) return std::move(*inner.at("v"));
   } catch (const ConfigError&) {
-    // Most likely a bare word; the caller tells what it takes for one.
+    // Most likely a bare word; the caller decides.
   }
   return std::nullopt;
 }
@@ -85,7 +85,7 @@ ConfigNode value_of(std::string_view text, const ConfigSource& source) {
   std::optional<ConfigNode> node = toml_value(text);
   if (!node) {
     if (!text.empty() && std::string_view("[{\"'").find(text.front()) != std::string_view::npos) {
-      throw ConfigError({.place = source.name, .found = "the value is no TOML, or nests too deep"});
+      throw ConfigError({.place = source.name, .found = "the value is not TOML, or is nested too deeply"});
     }
     node.emplace().value = std::string(text);
   } else if (!std::holds_alternative<std::string>(node->value)) {
@@ -101,7 +101,7 @@ ConfigTable parse_override(const std::string& assignment, const ConfigSource& so
   check_text(assignment, source);
   const std::size_t equals = assignment.find('=');
   if (equals == std::string::npos) {
-    throw ConfigError({.place = source.name, .found = "there is no '='", .wanted = "table.key=value"});
+    throw ConfigError({.place = source.name, .found = "'=' is missing", .wanted = "table.key=value"});
   }
   const std::vector<std::string> parts = split_key(trimmed(assignment.substr(0, equals)), source);
   auto node = std::make_unique<ConfigNode>(value_of(trimmed(assignment.substr(equals + 1)), source));
@@ -145,7 +145,7 @@ std::string read_text(const std::filesystem::path& file) {
     const char* reason = std::strerror(errno);
     throw ConfigError({.place = file.string(), .found = std::string("the file cannot be opened: ") + reason});
   }
-  std::string text(ConfigDocument::kMaxBytes + 1, '\0');  // one more, to see what is too large
+  std::string text(ConfigDocument::kMaxBytes + 1, '\0');  // one more, to detect a larger text
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) throw ConfigError({.place = file.string(), .found = "the file cannot be read"});
   text.resize(static_cast<std::size_t>(stream.gcount()));

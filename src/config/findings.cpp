@@ -12,7 +12,7 @@
 namespace kindling::config {
 namespace {
 
-constexpr std::size_t kMaxShownLineBytes = 200;  // a longer line does not read well below a message
+constexpr std::size_t kMaxShownLineBytes = 200;  // longer lines are not shown below a message
 
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -24,7 +24,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-// Of texts; each is cut only once, however many findings it has.
+// The lines of texts; each text is split only once, however many findings it has.
 using SourceLines = std::unordered_map<const ConfigSource*, std::vector<std::string_view>>;
 
 std::string_view line_at(const ConfigPlace& place, SourceLines& cut) {
@@ -72,7 +72,7 @@ ConfigPlace place_at(const ConfigSource& source, std::size_t offset) {
 void throw_findings(std::vector<Finding> findings, const std::vector<const ConfigSource*>& sources) {
   std::unordered_map<const ConfigSource*, std::size_t> ranks;
   for (const ConfigSource* source : sources) ranks.emplace(source, ranks.size());
-  ranks.emplace(nullptr, ranks.size());  // what has no place comes last
+  ranks.emplace(nullptr, ranks.size());  // findings without a place come last
   const auto rank = [&](const Finding& finding) {
     const ConfigPlace& place = finding.place;
     return std::tuple(ranks.at(place.source), place.line, place.column);

@@ -8,18 +8,18 @@
 
 namespace kindling::config {
 
-// One thing that is wrong with a config.
+// One error in a config.
 struct Finding {
   ConfigPlace place;
   std::string text;        // "unknown key 'trainer.max_epoch'"
   std::string hint{};      // "did you mean 'max_epochs'?"
-  bool shows_line = true;  // false where the text already quotes all there is to see
+  bool shows_line = true;  // false if the text already quotes everything
 };
 
-// The place of a byte of a source's text.
+// Returns the place of a byte in a source's text.
 ConfigPlace place_at(const ConfigSource& source, std::size_t offset);
 
-// Throws ConfigError with all findings, one below the other in the order of `sources`, lines and columns.
+// Throws ConfigError with all findings, one per line, in the order of `sources`, lines and columns.
 [[noreturn]] void throw_findings(std::vector<Finding> findings,
                                  const std::vector<const ConfigSource*>& sources);
 

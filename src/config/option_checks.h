@@ -12,29 +12,29 @@
 
 namespace kindling::config {
 
-// "a|b|c" as a list; empty for "".
+// Returns "a|b|c" as a list; an empty one for "".
 std::vector<std::string> choices_of(const FieldNotes& notes);
 
-// As TOML writes them, with `gap` between them.
+// Returns the choices in TOML's form, with `gap` between them.
 std::string choices_text(const FieldNotes& notes, std::string_view gap);
 
-// ">= 1", "> 0 and < 1"; empty for no range.
+// Returns ">= 1" or "> 0 and < 1"; empty without a range.
 std::string range_text(const FieldNotes& notes);
 
-// "a string", or the choices.
+// Returns "a string", or the choices.
 std::string wanted_string(const FieldNotes& notes);
 
 bool in_range(double value, const FieldNotes& notes);
 bool is_choice(const std::string& value, const FieldNotes& notes);
 
-// An option of several values: a vector, or an array of two.
+// An option with several values: a vector, or an array of two.
 template <class Value>
 concept OptionArray = requires(Value& value) {
   value.at(0);
 }
 &&!std::is_same_v<Value, std::string>;
 
-// Calls visit(scalar, index) for the values in an option: one, those of an array, or none when it is not set.
+// Calls visit(scalar, index) for the values of an option: one, those of an array, or none if it is not set.
 template <class Visit, class Value>
 void for_each_scalar(const Value& value, Visit&& visit) {
   if constexpr (requires { value.has_value(); }) {
@@ -49,7 +49,7 @@ void for_each_scalar(const Value& value, Visit&& visit) {
   }
 }
 
-// Whether a scalar passes the checks of its option.
+// True if a scalar passes the checks of its option.
 template <class Scalar>
 bool allowed(const Scalar& value, const FieldNotes& notes) {
   if constexpr (std::is_same_v<Scalar, double>) {
@@ -65,19 +65,20 @@ bool allowed(const Scalar& value, const FieldNotes& notes) {
   }
 }
 
-// What a scalar of this type should be: "an integer >= 1", "one of \"norm\", \"value\"".
+// Returns the expected form of a scalar of this type: "an integer >= 1", "one of \"norm\", \"value\"".
 template <class Scalar>
 std::string wanted_text(const FieldNotes& notes) {
   if constexpr (std::is_same_v<Scalar, bool>) return "true or false";
   if constexpr (std::is_same_v<Scalar, std::filesystem::path>) return "a path";
   if constexpr (std::is_same_v<Scalar, std::string>) return wanted_string(notes);
-  if constexpr (std::is_same_v<Scalar, CountOrFraction>) return "a share > 0 and <= 1.0 or an integer >= 1";
+  if constexpr (std::is_same_v<Scalar, CountOrFraction>)
+    return "a fraction > 0 and <= 1.0 or an integer >= 1";
   const std::string range = range_text(notes);
   return std::string(std::is_integral_v<Scalar> ? "an integer" : "a number") + (range.empty() ? "" : " ") +
          range;
 }
 
-// What should be in place of a value that is not allowed.
+// Returns the expected form in place of a value that is not allowed.
 template <class Scalar>
 std::string wanted_instead_of(const Scalar& value, const FieldNotes& notes) {
   if constexpr (std::is_same_v<Scalar, double>) {

@@ -11,7 +11,7 @@ namespace kindling {
 void OptionSet::add(OptionRef option) {
   for (const OptionRef& present : refs_) {
     if (present.name == option.name) {
-      throw ConfigError({.place = "option '" + option.name + "'", .found = "it is in one table twice"});
+      throw ConfigError({.place = "option '" + option.name + "'", .found = "it is in the table twice"});
     }
   }
   refs_.push_back(std::move(option));

@@ -13,11 +13,11 @@ namespace {
 
 std::string in_backticks(const std::string& text) { return "`" + text + "`"; }
 
-// Escapes what Markdown or its tables would interpret.
+// Escapes characters that Markdown or its tables would interpret.
 std::string markdown_cell(const std::string& text) {
   std::string escaped;
   for (const char character : one_line(text)) {
-    if (character == '|' || character == '*') escaped += '\\';
+    if (character == '|' || character == '*' || character == '<') escaped += '\\';
     escaped += character;
   }
   return escaped;

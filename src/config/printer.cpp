@@ -14,7 +14,7 @@
 namespace kindling {
 namespace {
 
-constexpr std::size_t kMaxAligned = 40;  // a longer "key = value" does not push the other comments right
+constexpr std::size_t kMaxAligned = 40;  // a longer "key = value" does not shift the other comments
 
 template <class Value>
 std::string value_text(const Value& value) {
@@ -27,7 +27,7 @@ std::string value_text(const Value& value) {
   }
 }
 
-// "key = value", or "# key =" where there is none.
+// Returns "key = value", or "# key =" without a value.
 std::string assignment(const OptionRef& option) {
   const auto text_of = []<class Value>(const Value* value) -> std::optional<std::string> {
     if constexpr (requires { value->has_value(); }) {
@@ -82,7 +82,7 @@ std::vector<std::string> section_lines(const ConfigSection& section) {
 
 std::string print_config(std::span<const ConfigSection> sections) {
   std::string text;
-  for (const bool top_level : {true, false}) {  // below a [table] a key cannot be at the top any more
+  for (const bool top_level : {true, false}) {  // after a [table], keys cannot be at the top level
     for (const ConfigSection& section : sections) {
       if (section.table.empty() != top_level) continue;
       if (!text.empty()) text += '\n';

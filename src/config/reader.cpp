@@ -48,21 +48,22 @@ std::string found_text(const ConfigNode& node) {
   return std::visit(text_of, node.value);
 }
 
-// The string of a value; of an override also the text of a number or a date: quotes are a burden in a shell.
+// Returns the string of a value; for overrides also the text of a number or a date, because quotes are a
+// burden in a shell.
 std::optional<std::string> as_string(const ConfigNode& node) {
   if (const auto* text = std::get_if<std::string>(&node.value)) return *text;
   if (!node.written.empty() && is_one_value(node)) return node.written;
   return std::nullopt;
 }
 
-// What is wrong with a value, or with one element of it.
+// An error in a value, or in one of its elements.
 struct Mismatch {
   const ConfigNode* node;
   std::string element{};  // "[2]"
   std::string text;       // "expected …, found …"
 };
 
-// Whether the string would be a value of the wanted type if it had no quotes.
+// True if the string would be a value of the expected type without its quotes.
 template <class Scalar>
 bool reads_as(const std::string& text) {
   if constexpr (std::is_same_v<Scalar, bool>) {
@@ -76,7 +77,7 @@ bool reads_as(const std::string& text) {
   }
 }
 
-// What to do about a value of the wrong type, where that is plain.
+// Returns a hint for a value of the wrong type, if there is an obvious one.
 template <class Scalar>
 std::string remedy(const ConfigNode& node) {
   if (const auto* text = std::get_if<std::string>(&node.value)) {
@@ -112,7 +113,7 @@ std::optional<Mismatch> convert(const ConfigNode& node, Scalar& value) {
     value = *std::move(found);
     return std::nullopt;
   }
-  // The range does not matter yet: "expected a number" is what helps.
+  // The range does not matter yet: the type is the problem.
   const std::string wanted = wanted_text<Scalar>(FieldNotes{});
   return Mismatch{.node = &node,
                   .text = "expected " + wanted + ", found " + found_text(node) + remedy<Scalar>(node)};
@@ -150,7 +151,7 @@ std::optional<Mismatch> convert(const ConfigNode& node, std::optional<Value>& va
   return convert(node, value.emplace());
 }
 
-// The first scalar that the option's notes do not allow.
+// Returns the first scalar that the option's notes do not allow.
 template <class Value>
 std::optional<Mismatch> check(const ConfigNode& node, const Value& value, const FieldNotes& notes) {
   std::optional<Mismatch> first;
@@ -164,7 +165,7 @@ std::optional<Mismatch> check(const ConfigNode& node, const Value& value, const 
   return first;
 }
 
-// What `true` says without quotes where it is one of the words to choose from.
+// Returns the word for an unquoted `true`, if it is one of the choices.
 std::optional<std::string> word_in(const ConfigNode& node, const FieldNotes& notes) {
   const auto* flag = std::get_if<bool>(&node.value);
   const std::string word = flag == nullptr ? "" : toml_text(*flag);
@@ -172,8 +173,8 @@ std::optional<std::string> word_in(const ConfigNode& node, const FieldNotes& not
                                                                                : std::nullopt;
 }
 
-// Moves a value into an option. When it is of another type or not allowed: leaves the option as it is and
-// returns what is wrong. `path` is what messages call the option.
+// Copies a value into an option. If it has another type or is not allowed, leaves the option unchanged and
+// returns the error. `path` names the option in messages.
 std::optional<Finding> read_value(const ConfigNode& node, const std::string& path, const OptionRef& option) {
   const auto read = [&]<class Value>(Value* target) -> std::optional<Mismatch> {
     Value value{};
@@ -197,7 +198,7 @@ std::optional<Finding> read_value(const ConfigNode& node, const std::string& pat
     const std::string guess = nearest(*text, choices_of(option.notes));
     if (!guess.empty()) finding.hint = "did you mean " + toml_text(guess) + "?";
   }
-  // A scalar stands in the message already.
+  // The message already contains a scalar.
   finding.shows_line = !finding.hint.empty() || !is_one_value(*mismatch->node);
   return finding;
 }
@@ -228,7 +229,7 @@ std::pair<std::string_view, std::optional<std::size_t>> split_index(std::string_
   return {key.substr(0, bracket), index};
 }
 
-// A table goes by its key, which one of an array does not have.
+// A table is identified by its key, which a table in an array does not have.
 ConfigPlace place_of(const ConfigNode& node) {
   const bool has_key = node.key_place.source != nullptr;
   return has_key && std::holds_alternative<ConfigTable>(node.value) ? node.key_place : node.place;
@@ -238,7 +239,7 @@ std::string at_index(const std::string& array, std::size_t index) {
   return array + "[" + std::to_string(index) + "]";
 }
 
-// What a key, or a table of an array of tables, stands for; null when it is not there.
+// Returns the node of a key, or of a table in an array of tables; null if it is missing.
 const ConfigNode* child_of(const ConfigTable& table, std::string_view key) {
   const auto [name, index] = split_index(key);
   const auto entry = table.find(name);
@@ -255,7 +256,7 @@ struct ConfigReader::State {
 
   void add(config::Finding finding) { findings.push_back(std::move(finding)); }
 
-  // The node at a path, or null. `nearest` gets the last node on the way that is there.
+  // Returns the node at a path, or null. `nearest` gets the last existing node on the way.
   const ConfigNode* find(std::string_view path, const ConfigNode** nearest = nullptr) const {
     const ConfigTable* table = &tree.root;
     while (true) {
@@ -270,7 +271,7 @@ struct ConfigReader::State {
     }
   }
 
-  // Makes a path one that can be asked for: a candidate for "did you mean", and its tables known.
+  // Marks a path as known: a candidate for "did you mean", and its tables too.
   void know(std::string_view path) {
     for (; !path.empty(); path = split_last(path).first) {
       const auto [table, last] = split_last(path);
@@ -282,7 +283,7 @@ struct ConfigReader::State {
     }
   }
 
-  // The table, or null when it is absent or no table, which is an error then.
+  // Returns the table, or null if it is absent or not a table (which adds an error).
   const ConfigTable* table_at(std::string_view path) {
     if (path.empty()) return &tree.root;
     know(path);
@@ -407,7 +408,7 @@ void ConfigReader::error(std::string_view path, const std::string& text,
   if (!guess.empty()) {
     finding.hint = "did you mean '" + guess + "'?";
   } else if (!candidates.empty()) {
-    finding.hint = "there are: " + list_names(candidates);
+    finding.hint = "available: " + list_names(candidates);
   }
   state_->add(std::move(finding));
 }

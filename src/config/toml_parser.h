@@ -4,8 +4,9 @@
 
 namespace kindling::config {
 
-// The tree of a source's TOML text, every key and value with its place. The source must outlive the tree's
-// places. Throws ConfigError with line and column for text that is no TOML, is too large or nested too deep.
+// Returns the tree of a source's TOML text, with the place of every key and value. The source must outlive
+// the tree's places. Throws ConfigError with line and column for text that is not TOML, is too large or
+// nested too deeply.
 ConfigTable parse_toml(const ConfigSource& source);
 
 }  // namespace kindling::config

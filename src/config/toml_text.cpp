@@ -31,7 +31,7 @@ std::string toml_text(std::int64_t value) { return std::to_string(value); }
 
 std::string toml_text(double value) {
   const std::string text = number_text(value);
-  const bool is_integer = text.find_first_of(".en") == std::string::npos;  // as a TOML reader takes it
+  const bool is_integer = text.find_first_of(".en") == std::string::npos;  // as TOML readers see it
   return is_integer ? text + ".0" : text;
 }
 

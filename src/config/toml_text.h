@@ -11,8 +11,8 @@ namespace kindling::config {
 
 bool is_utf8(std::string_view text);
 
-// Values as TOML writes them; reading them back gives equal values. Control characters are escaped, so the
-// texts are fit for messages too. Text that is not UTF-8 keeps its bytes.
+// Return values in TOML's form; reading them back gives equal values. Control characters are escaped, so the
+// texts are also suitable for messages. Text that is not UTF-8 keeps its bytes.
 std::string toml_text(bool value);
 std::string toml_text(std::int64_t value);
 std::string toml_text(double value);
@@ -21,7 +21,7 @@ std::string toml_text(std::string_view value);
 std::string toml_text(const std::string& value);
 std::string toml_text(const std::filesystem::path& value);
 
-// A key, quoted where it must be.
+// Returns a key, quoted if necessary.
 std::string toml_key(std::string_view key);
 
 }  // namespace kindling::config

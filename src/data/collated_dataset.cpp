@@ -12,7 +12,7 @@ CollatedDataset::CollatedDataset(std::int64_t size, Sample sample, Collate colla
     throw DataError(
         {.place = "CollatedDataset",
          .found = size_ < 0 ? "a size of " + std::to_string(size_) : "an empty function",
-         .wanted = "a number of samples, a function that gives one, and one that makes a batch of some"});
+         .wanted = "a size, a function that returns a sample, and one that combines samples into a batch"});
 }
 
 void CollatedDataset::gather(const at::Tensor& indices, Batch& batch) const {

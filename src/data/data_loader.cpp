@@ -31,24 +31,24 @@
 
 namespace kindling {
 
-// The tensors of a data set in the memory of a card, where batches of them are gathered.
+// The tensors of a data set in the memory of a GPU, where batches of them are gathered.
 class ResidentTensors {
  public:
-  // Copies them there where `wanted` lets them be: "auto", "on" or "off". nullptr: they are not. Throws
-  // DataError where "on" cannot be.
+  // Copies them to the device if `wanted` ("auto", "on" or "off") allows it; otherwise returns nullptr.
+  // Throws DataError if "on" is impossible.
   static std::shared_ptr<const ResidentTensors> of(const Dataset& dataset, Device device,
                                                    const std::string& wanted);
 
   Device device() const { return there_.front().device(); }
-  // Whether the set still has what has been copied: no operator has written to its tensors.
+  // True if no operator has written to the set's tensors since the copy.
   bool are_up_to_date() const;
-  // Of int64 [batch] on the card: one indexed copy per tensor, queued.
+  // Gathers int64 [batch] indices on the GPU: one indexed copy per tensor, queued.
   Batch gather(const at::Tensor& indices) const;
 
  private:
   ResidentTensors(const std::vector<at::Tensor>& tensors, Device device);
 
-  // How a tensor of the set was when it was copied.
+  // The state of a tensor of the set when it was copied.
   struct Source {
     at::Tensor tensor;
     const void* bytes;
@@ -62,7 +62,8 @@ namespace {
 
 constexpr std::size_t kMostHostBuffers = 4;
 
-// What "auto" takes of the memory that nobody has: the rest is for the model, its optimizer and its steps.
+// The fraction of the free memory that "auto" may use: the rest is for the model, its optimizer and its
+// steps.
 constexpr double kMaxFractionOfFreeMemory = 0.25;
 
 std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
@@ -71,25 +72,26 @@ std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-// Why batches of a set are not just rows of tensors; empty: they are. A class of somebody's own may make more
-// of them than that.
+// Returns why batches of a set are not just rows of tensors; empty if they are. A custom class may build its
+// batches differently.
 std::string why_not_rows(const Dataset& dataset) {
-  if (typeid(dataset) != typeid(TensorDataset)) return "a data set that makes its batches by code of its own";
+  if (typeid(dataset) != typeid(TensorDataset)) return "a data set that is not a TensorDataset";
   const auto& tensors = static_cast<const TensorDataset&>(dataset).tensors();
-  // Whether such a tensor is written to cannot be seen.
+  // Writes to such a tensor cannot be detected.
   if (std::ranges::any_of(tensors, [](const at::Tensor& tensor) { return tensor.is_inference(); }))
-    return "a tensor that was made in inference mode";
+    return "a tensor that was created in inference mode";
   return {};
 }
 
-// Empty: they fit. Where a card cannot tell its memory, trying tells it.
+// Returns an empty string if they fit. If a GPU does not report its memory, the copy itself shows whether
+// they fit.
 std::string why_no_room(std::int64_t bytes, Device device, bool is_required) {
   const std::int64_t free = device_memory(device).free_bytes;
   const auto most =
       static_cast<std::int64_t>((is_required ? 1 : kMaxFractionOfFreeMemory) * static_cast<double>(free));
   if (bytes <= most || (free == 0 && is_required)) return {};
-  return std::to_string(bytes) + " bytes of samples, and " + device.str() + " has " + std::to_string(free) +
-         " bytes that are free";
+  return std::to_string(bytes) + " bytes of samples, but " + device.str() + " has only " +
+         std::to_string(free) + " free bytes";
 }
 
 std::shared_ptr<const ResidentTensors> stay_on_host(const std::string& why, bool is_required) {
@@ -97,8 +99,8 @@ std::shared_ptr<const ResidentTensors> stay_on_host(const std::string& why, bool
     throw DataError({.place = "data.resident = \"on\"",
                      .found = why,
                      .wanted = "tensors in memory (TensorDataset) that fit on the device",
-                     .remedy = "take \"auto\" or \"off\": batches then travel one by one"});
-  log_info("data.resident: batches travel one by one: " + why);
+                     .remedy = "use \"auto\" or \"off\": batches are then copied one by one"});
+  log_info("data.resident: batches are copied one by one: " + why);
   return nullptr;
 }
 
@@ -122,9 +124,9 @@ std::shared_ptr<const ResidentTensors> ResidentTensors::of(const Dataset& datase
     return stay_on_host(why, is_required);
   try {
     return std::shared_ptr<const ResidentTensors>(new ResidentTensors(tensors, device));
-  } catch (const c10::OutOfMemoryError&) {  // in pieces that are too small
-    return stay_on_host(
-        std::to_string(bytes) + " bytes of samples, which " + device.str() + " has no room for", is_required);
+  } catch (const c10::OutOfMemoryError&) {  // the memory is fragmented
+    return stay_on_host(std::to_string(bytes) + " bytes of samples, which do not fit on " + device.str(),
+                        is_required);
   }
 }
 
@@ -140,12 +142,12 @@ Batch ResidentTensors::gather(const at::Tensor& indices) const {
   return Batch(std::move(rows));
 }
 
-// One batch's memory, and when the card will have read it.
+// One batch's memory, and an event after which the GPU has read it.
 struct DataLoader::Buffer {
-  Device device;  // that its batches go to
+  Device device;  // of its batches
   Batch batch{};
   std::optional<c10::Event> read{};
-  bool is_given = false;  // to a caller, and not known to have come back
+  bool is_given = false;  // to a caller, and not known to have been returned
 
   bool is_held() const {
     for (const auto& tensor : batch.tensors())
@@ -156,7 +158,7 @@ struct DataLoader::Buffer {
   bool is_free() {
     if (is_held()) return false;
     if (device.is_cpu()) return true;
-    // Only now that nobody holds the batch are all copies out of it queued, on the card's current stream.
+    // All copies out of the batch are queued on the GPU's current stream, because no one holds it any more.
     if (is_given) {
       if (!read) read.emplace(device.type());
       read->record(at::accelerator::getCurrentStream(device.index()));
@@ -165,8 +167,7 @@ struct DataLoader::Buffer {
     return !read || read->query();
   }
 
-  // Moves tensors that the data set made itself to pinned memory; those that were pinned before are left
-  // alone.
+  // Moves tensors that the data set created to pinned memory; skips those that are pinned already.
   void pin() {
     for (std::size_t i = 0; i < batch.tensors().size(); ++i) {
       at::Tensor& tensor = batch.tensors()[i];
@@ -213,13 +214,13 @@ void DataLoader::start_epoch(std::int64_t epoch) {
 bool DataLoader::next(Batch& batch) { return cursor_.next(batch); }
 
 DataLoader::Iterator DataLoader::begin() {
-  Cursor cursor = cursor_;  // where the batches go
+  Cursor cursor = cursor_;  // its device and shard
   cursor.seek(next_epoch_++);
   return Iterator(std::move(cursor));
 }
 
 void DataLoader::gather(const at::Tensor& indices, Device device, Batch& batch) {
-  batch.clear();  // the caller's hold on the former buffer ends here
+  batch.clear();  // releases the previous buffer
   Buffer& buffer = free_buffer(device);
   dataset_->gather(indices, buffer.batch);
   for (const at::Tensor& tensor : buffer.batch.tensors())
@@ -240,11 +241,11 @@ DataLoader::Buffer& DataLoader::free_buffer(Device device) {
     if (buffer->is_free()) return *buffer;
     ++num_held;
   }
-  // A set may give tensors that stay in use, such as parts of its own: then there is nothing to use again,
-  // nor to keep.
+  // A set may return tensors that stay in use, such as parts of its own: such buffers cannot be reused, and
+  // are not kept.
   if (device.is_cpu() && num_held >= kMostHostBuffers)
     buffers_.erase(std::ranges::find(buffers_, device, [](const auto& buffer) { return buffer->device; }));
-  // Rather one more buffer than a wait; a card's queue of work bounds how many there can be.
+  // Prefers one more buffer to a wait; the length of a GPU's queue bounds their number.
   return *buffers_.emplace_back(std::make_unique<Buffer>(Buffer{.device = device}));
 }
 
@@ -267,13 +268,13 @@ void DataLoader::Cursor::cache_on_device() {
 
 bool DataLoader::Cursor::uses_resident() {
   if (resident_ && !resident_->are_up_to_date()) {
-    log_info("data.resident: a tensor of the data set has been written to; batches travel one by one now");
+    log_info("data.resident: a tensor of the data set was modified; batches are now copied one by one");
     resident_ = nullptr;
   }
   return resident_ != nullptr;
 }
 
-// The whole order travels at once.
+// The whole order is copied at once.
 Batch DataLoader::Cursor::resident_batch(std::int64_t begin, std::int64_t count) {
   if (!device_order_.defined()) {
     at::Tensor pinned = at::empty_like(order_, order_.options().pinned_memory(true));
@@ -297,7 +298,7 @@ std::int64_t DataLoader::Cursor::num_samples() const noexcept {
   return loader_->options_.drop_last ? n / num_ranks_ : (n - rank_ + num_ranks_ - 1) / num_ranks_;
 }
 
-// Those of rank 0, which has the most samples.
+// The number of batches of rank 0, which has the most samples.
 std::int64_t DataLoader::Cursor::num_batches() const noexcept {
   const std::int64_t n = loader_->dataset_->size(), size = batch_size_;
   if (loader_->options_.drop_last) return n / num_ranks_ / size;

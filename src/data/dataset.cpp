@@ -15,8 +15,8 @@ namespace kindling {
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
-constexpr std::size_t kSmallRow = 256;   // below, a row costs less than asking for it
-constexpr std::size_t kPrefetchedBytes = 4096;  // of a row: the rest the processor asks for by itself
+constexpr std::size_t kSmallRow = 256;          // below this, a row costs less than its prefetch
+constexpr std::size_t kPrefetchedBytes = 4096;  // of a row: the processor prefetches the rest by itself
 constexpr std::int64_t kRowsAhead = 2;
 constexpr std::size_t kBytesPerThread = 1 << 18;  // at least
 
@@ -24,9 +24,9 @@ void ask_for(const char* row, std::size_t size) {
   for (std::size_t at = 0; at < std::min(size, kPrefetchedBytes); at += kCacheLine) __builtin_prefetch(row + at);
 }
 
-// Copies from.index_select(0, rows) into `to`, which has its shape, both gapless and in host memory. `rows`:
-// int64 [n]. Rows of some hundred bytes lie anywhere in memory: the next ones are asked for while one is
-// copied, which the operator does not do. Throws DataError for a row that is not there.
+// Copies from.index_select(0, rows) into `to`, which has its shape; both are contiguous and in host memory.
+// `rows`: int64 [n]. Rows of some hundred bytes are scattered in memory, so the next ones are prefetched
+// while one is copied, which the operator does not do. Throws DataError for a row that does not exist.
 void gather_rows(const at::Tensor& from, const at::Tensor& rows, const at::Tensor& to) {
   const auto size = from.size(0) == 0 ? 0 : from.nbytes() / static_cast<std::size_t>(from.size(0));
   if (size < kSmallRow || !rows.is_contiguous()) {
@@ -76,7 +76,7 @@ TensorDataset::TensorDataset(std::vector<at::Tensor> tensors) : tensors_(std::mo
     if (tensors_[i].size(0) != tensors_[0].size(0))
       throw DataError({.place = place,
                        .found = "it has " + std::to_string(tensors_[i].size(0)) + " samples",
-                       .wanted = std::to_string(tensors_[0].size(0)) + " as the first tensor has"});
+                       .wanted = std::to_string(tensors_[0].size(0)) + " samples, like the first tensor"});
     tensors_[i] = tensors_[i].contiguous();
   }
 }

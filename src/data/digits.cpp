@@ -11,7 +11,7 @@
 
 namespace kindling {
 
-// The gz IDX files of src/data/digits, made part of the library by cmake/EmbedFile.cmake.
+// The gz IDX files of src/data/digits, embedded into the library by cmake/EmbedFile.cmake.
 extern const std::string_view kDigitsImages;
 extern const std::string_view kDigitsLabels;
 

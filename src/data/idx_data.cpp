@@ -14,9 +14,9 @@ void require_file(const std::filesystem::path& path, const char* key) {
         {.place = std::string("data.") + key, .found = "no file is given", .wanted = "an IDX file"});
   if (!std::filesystem::exists(path))
     throw DataError({.place = path.string(),
-                     .found = "there is no such file",
+                     .found = "no such file",
                      .wanted = std::string("the IDX file of data.") + key,
-                     .remedy = "a relative path counts from the folder of its config file"});
+                     .remedy = "relative paths are relative to the config file's directory"});
 }
 
 // Images and labels for training, images and labels for validation.
@@ -62,11 +62,11 @@ std::filesystem::path Mnist::file(const std::string& stem) const {
     if (std::filesystem::exists(path)) return path;
   }
   throw DataError({.place = (root_ / stem).string() + "[.gz]",
-                   .found = "there is no such file",
+                   .found = "no such file",
                    .wanted = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
                              "t10k-labels-idx1-ubyte, each with or without .gz, in " +
                              root_.string(),
-                   .remedy = "get them from " + source_ + " or name their folder with data.root"});
+                   .remedy = "download them from " + source_ + " or set data.root to their directory"});
 }
 
 void Mnist::prepare_data() {

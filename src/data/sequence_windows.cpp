@@ -34,7 +34,7 @@ SequenceWindows::SequenceWindows(std::vector<at::Tensor> sequences, SequenceWind
   if (first.size(0) % options_.batch_size != 0)
     refuse_windows(
         std::to_string(first.size(0)) + " sequences in batches of " + std::to_string(options_.batch_size),
-        "a batch_size that divides their number", "leave some of them out");
+        "a batch_size that divides their number", "drop some of them");
 }
 
 at::Tensor SequenceWindows::rows_of(const at::Tensor& series, std::int64_t num_rows) {
@@ -68,8 +68,8 @@ void SequenceWindows::gather(const at::Tensor& indices, Batch& batch) const {
   for (std::int64_t i = 1; is_window && i < rows; ++i) is_window = index[i] == index[0] + i;
   if (!is_window)
     refuse_windows("samples that are not one window of neighbouring sequences",
-                   "a loader in order, of the batch size " + std::to_string(rows),
-                   "SequenceWindows::loader makes it");
+                   "a loader without shuffling, with the batch size " + std::to_string(rows),
+                   "use SequenceWindows::loader");
   const std::int64_t number = index[0] / rows, group = number / num_windows();
   const std::int64_t begin = number % num_windows() * options_.num_steps;
   std::vector<at::Tensor> window;

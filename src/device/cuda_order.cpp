@@ -19,7 +19,7 @@ PciNumbers pci_numbers(const char* bus_id) {
   return numbers;
 }
 
-// Those of the driver's devices in their order; none when the driver has not been started.
+// Returns those of the driver's devices in order; none if the driver has not been initialised.
 std::vector<PciNumbers> devices_of_driver(const char* path) {
   void* library = ::dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return {};
@@ -52,7 +52,7 @@ std::string why_not_offered() {
 void assign_ordinals(std::vector<GpuInfo>& cards, std::int64_t num_usable, const char* library) {
   const auto devices = devices_of_driver(library);
   for (GpuInfo& card : cards) {
-    // Of several slices of a card the first one.
+    // Uses the first one of several slices of a GPU.
     const auto found = std::ranges::find(devices, pci_numbers(card.pci_bus_id.c_str()));
     const auto ordinal = found - devices.begin();
     const bool is_offered = found != devices.end() && !card.pci_bus_id.empty();

@@ -7,8 +7,9 @@
 
 namespace kindling {
 
-// Gives each card its `device`, as the CUDA driver counts in this process, or says why it cannot be used.
-// `num_usable` cards can be. A driver that this process has not started is not started here, and offers none.
+// Sets the `device` of each GPU in the CUDA driver's numbering for this process, or the reason why it cannot
+// be used. `num_usable` GPUs can be used. If this process has not initialised the driver, this function does
+// not do so either, and no GPU gets a device.
 void assign_ordinals(std::vector<GpuInfo>& cards, std::int64_t num_usable,
                      const char* library = "libcuda.so.1");
 

@@ -48,7 +48,7 @@ void DeterministicOperators::Warnings::process(const c10::Warning& warning) {
   const std::string name = nondeterministic_operator(warning.msg());
   if (name.empty()) return others->process(warning);
   if (logged_.insert(name).second)
-    log_warning(name + " has no deterministic form: the numbers of another run may differ");
+    log_warning(name + " has no deterministic implementation: results of another run may differ");
 }
 
 std::string nondeterministic_operator(std::string_view text) {

@@ -11,14 +11,14 @@
 
 namespace kindling {
 
-// Whether LibTorch's operators have to give the same numbers in every run: "false" leaves the process's
-// setting as it is, with "true" one that cannot throws, with "warn" the app log hears of it, once.
+// Requires LibTorch's operators to produce the same numbers in every run: "false" keeps the process's
+// setting, "true" throws for an operator that cannot, "warn" logs a warning once per operator.
 class KINDLING_API DeterministicOperators {
  public:
   explicit DeterministicOperators(std::string_view mode = "false");
 
-  // What holds while one lives, for the whole process: what was set before comes back with the last one. The
-  // operators outlive it; warnings are those of the calling thread.
+  // Applies the setting to the whole process for its lifetime; the last scope restores the previous one. The
+  // operators must outlive it; warnings are those of the calling thread.
   class KINDLING_API Scope {
    public:
     explicit Scope(DeterministicOperators& operators);
@@ -33,7 +33,7 @@ class KINDLING_API DeterministicOperators {
   };
 
  private:
-  // Takes LibTorch's warnings of such operators; others go where they went before.
+  // Receives LibTorch's warnings about such operators; passes others on.
   class Warnings : public c10::WarningHandler {
    public:
     void process(const c10::Warning& warning) override;
@@ -47,7 +47,7 @@ class KINDLING_API DeterministicOperators {
   Warnings warnings_{};
 };
 
-// The name of the operator that LibTorch's error or warning says this of; empty: it is another text.
+// Returns the operator's name in LibTorch's error or warning about nondeterminism; empty for other texts.
 std::string nondeterministic_operator(std::string_view text);
 
 }  // namespace kindling

@@ -17,9 +17,9 @@ c10::DeviceIndex checked_index(std::int64_t index) {
   if (index < 0 || index > std::numeric_limits<c10::DeviceIndex>::max())
     throw DeviceError(
         {.place = "gpu(" + std::to_string(index) + ")",
-         .found = "the index of a card is out of range",
+         .found = "the GPU index is out of range",
          .wanted = "a number from 0 to " + std::to_string(std::max<std::int64_t>(num_gpus() - 1, 0)),
-         .remedy = "count the cards with num_gpus()"});
+         .remedy = "check num_gpus()"});
   return static_cast<c10::DeviceIndex>(index);
 }
 
@@ -27,7 +27,7 @@ c10::DeviceType accelerator_type() {
   return at::accelerator::getAccelerator().value_or(c10::DeviceType::CUDA);
 }
 
-// Whether the LibTorch that is loaded ships CUDA code beside its CPU library.
+// True if the loaded LibTorch ships CUDA code in addition to its CPU library.
 bool has_cuda_library() {
   Dl_info info{};
   const auto* symbol = reinterpret_cast<const void*>(&at::accelerator::deviceCount);
@@ -47,7 +47,7 @@ std::int64_t num_gpus() noexcept {
   try {
     return at::accelerator::getAccelerator() ? at::accelerator::deviceCount() : 0;
   } catch (...) {
-    return 0;  // a driver that fails to start is as good as none
+    return 0;  // treat a driver that fails to start as missing
   }
 }
 
@@ -62,8 +62,8 @@ std::vector<Device> try_all_gpus() {
 std::vector<Device> first_gpus(std::int64_t wanted) {
   if (wanted < -1)
     throw DeviceError({.place = "num_gpus = " + std::to_string(wanted),
-                       .found = "a negative number of cards",
-                       .wanted = "0 for the CPU, a number of cards, or -1 for all"});
+                       .found = "a negative number of GPUs",
+                       .wanted = "0 for the CPU, a number of GPUs, or -1 for all"});
   const std::int64_t count = wanted == -1 ? num_gpus() : std::min(wanted, num_gpus());
   std::vector<Device> devices;
   for (std::int64_t i = 0; i < count; ++i) devices.push_back(gpu(i));
@@ -71,7 +71,7 @@ std::vector<Device> first_gpus(std::int64_t wanted) {
 }
 
 std::string gpu_unavailable_reason() {
-  if (num_gpus() > 0) return "only " + std::to_string(num_gpus()) + " can be seen";
+  if (num_gpus() > 0) return "only " + std::to_string(num_gpus()) + " are visible";
   if (!at::accelerator::getAccelerator())
     return has_cuda_library() ? "the program is not linked to LibTorch's torch_cuda"
                               : "this LibTorch is a CPU build";
@@ -80,7 +80,7 @@ std::string gpu_unavailable_reason() {
     return std::string("hidden by CUDA_VISIBLE_DEVICES=\"") + visible + "\"";
   std::error_code ignored;
   if (!std::filesystem::exists("/proc/driver/nvidia/version", ignored)) return "no NVIDIA driver is loaded";
-  return "the driver reports no usable card";
+  return "the driver reports no usable GPU";
 }
 
 }  // namespace kindling

@@ -31,7 +31,7 @@ DeviceMemory memory_of_the_host() {
 void require_gpu(Device device) {
   if (device.type() == gpu().type() && device.index() < num_gpus()) return;
   throw DeviceError({.place = "device_memory(" + device.str() + ")",
-                     .found = "there is no such card: " + gpu_unavailable_reason(),
+                     .found = "no such GPU: " + gpu_unavailable_reason(),
                      .wanted = "the CPU or one of try_all_gpus()"});
 }
 

@@ -9,7 +9,7 @@
 namespace kindling {
 namespace {
 
-// What LibTorch knows of the cards that it can use.
+// What LibTorch reports about the GPUs that it can use.
 std::vector<GpuInfo> gpus_of_libtorch() {
   std::vector<GpuInfo> cards;
   for (std::int64_t i = 0; i < num_gpus(); ++i) {
@@ -19,7 +19,7 @@ std::vector<GpuInfo> gpus_of_libtorch() {
       card.memory_used_bytes = static_cast<std::int64_t>(total - free);
       card.memory_total_bytes = static_cast<std::int64_t>(total);
     } catch (const c10::Error&) {
-      // This accelerator does not tell, or the card is lost: the row stays.
+      // This accelerator does not report it, or the GPU is lost: keep the row.
     }
     cards.push_back(std::move(card));
   }
@@ -43,12 +43,12 @@ DeviceTable device_table() {
     table.cuda_version = nvml.cuda_version();
     table.cards = nvml.cards();
     assign_ordinals(table.cards, num_usable);
-    if (table.cards.empty()) table.note = "no card can be used: the NVIDIA driver reports none";
+    if (table.cards.empty()) table.note = "no GPU can be used: the NVIDIA driver reports none";
   } catch (const DeviceError& error) {
     table.cards = gpus_of_libtorch();
     table.note = num_usable > 0
-                     ? "the cards cannot be read: NVML: " + error.parts().found
-                     : "no card can be used: " + gpu_unavailable_reason() + "; NVML: " + error.parts().found;
+                     ? "the GPUs cannot be read: NVML: " + error.parts().found
+                     : "no GPU can be used: " + gpu_unavailable_reason() + "; NVML: " + error.parts().found;
   }
   return table;
 }

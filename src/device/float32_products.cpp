@@ -16,14 +16,14 @@ void set_products_of(Float32Backend backend, at::Float32Precision precision) {
   at::globalContext().setFloat32Precision(backend, Float32Op::MATMUL, precision);
 }
 
-// LibTorch knows the word, and for each backend what the word means there or what somebody has set instead.
-// Setting the word sets all of them.
+// LibTorch stores the name, and for each backend either the name's meaning or a setting that was made
+// separately. Setting the name resets all backends.
 struct ProductsSetting {
   std::string word{};
-  std::optional<at::Float32Precision> cuda{}, onednn{};  // nothing: what the word means
+  std::optional<at::Float32Precision> cuda{}, onednn{};  // absent: as the name says
 };
 
-// LibTorch refuses to tell its word while a backend has another setting.
+// LibTorch does not return its name while a backend has a different setting.
 ProductsSetting products_setting() {
   const at::Float32Precision cuda = float32_products_on(at::kCUDA), onednn = float32_products_on(at::kCPU);
   set_products_of(Float32Backend::CUDA, at::Float32Precision::IEEE);

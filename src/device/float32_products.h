@@ -10,9 +10,9 @@
 
 namespace kindling {
 
-// How LibTorch multiplies float32 matrices while this lives, in the words of set_float32_matmul_precision of
-// Python: "highest", "high", "medium"; nothing: as the process does. For the whole process; what was set
-// before comes back with the last one.
+// Sets the precision of LibTorch's float32 matmuls for its lifetime, with the names of Python's
+// set_float32_matmul_precision: "highest", "high", "medium"; absent: unchanged. Applies to the whole process;
+// the last object restores the previous setting.
 class KINDLING_API Float32Products {
  public:
   explicit Float32Products(const std::optional<std::string>& precision);
@@ -24,10 +24,11 @@ class KINDLING_API Float32Products {
   std::optional<std::uint64_t> ticket_;
 };
 
-// The word that holds now; "mixed" where LibTorch's settings of single backends say what no word does.
+// Returns the current name; "mixed" if LibTorch's settings of single backends match no name.
 KINDLING_API std::string float32_matmul_precision();
 
-// The numbers that float32 matrices may be rounded to in products on such a device; IEEE, NONE: to none.
+// Returns the type that float32 matrices may be rounded to in matmuls on such a device; IEEE, NONE: no
+// rounding.
 KINDLING_API at::Float32Precision float32_products_on(c10::DeviceType device);
 KINDLING_API bool shortens_float32_products(c10::DeviceType device);
 

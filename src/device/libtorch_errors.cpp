@@ -11,12 +11,11 @@
 namespace kindling {
 namespace {
 
-// How LibTorch's allocators and the libraries below them say it.
+// The texts of LibTorch's allocators and of the libraries below them.
 constexpr std::array<std::string_view, 4> kMemoryTexts = {"can't allocate memory", "not enough memory",
                                                           "out of memory", "ALLOC_FAILED"};
 
-// oneDNN's errors have a status that its texts do not tell: these come of memory, in a step that goes with
-// less.
+// oneDNN's errors have a status that its texts do not show: these occur when memory is exhausted.
 constexpr std::array<std::string_view, 3> kOneDnnTexts = {
     "could not create a primitive", "could not create a memory object", "could not execute a primitive"};
 
@@ -45,21 +44,22 @@ void rethrow_translated(const std::string& place, const c10::Error& error) {
         DeviceError({.place = place,
                      .found = first_line,
                      .wanted = "every tensor of a step on the trainer's device",
-                     .remedy = "move it with kindling::move_to(tensor, other.device()), or make it with "
+                     .remedy = "move it with kindling::move_to(tensor, other.device()), or create it with "
                                "other.options()"}));
   if (const std::string name = nondeterministic_operator(text); !name.empty())
     std::throw_with_nested(
         Error({.place = place,
-               .found = name + " has no deterministic form, and LibTorch is to refuse such "
+               .found = name + " has no deterministic implementation, and the run rejects such "
                                "operators",
-               .remedy = "use another one, or set deterministic to warn"}));
+               .remedy = "use another operator, or set deterministic to warn"}));
   const bool is_one_sample = text.starts_with("Expected more than 1 value per channel when training");
-  std::throw_with_nested(Error(
-      {.place = place,
-       .found = first_line,
-       .remedy = is_one_sample ? "batch norm needs two samples or more: another batch_size, or drop_last = "
-                                 "true where the last batch of an epoch has one"
-                               : ""}));
+  std::throw_with_nested(
+      Error({.place = place,
+             .found = first_line,
+             .remedy = is_one_sample
+                           ? "batch norm needs at least two samples: change batch_size, or set drop_last = "
+                             "true if the last batch of an epoch has one"
+                           : ""}));
 }
 
 void rethrow_out_of_memory(const std::string& place, std::string_view text,
@@ -67,14 +67,14 @@ void rethrow_out_of_memory(const std::string& place, std::string_view text,
   const bool is_of_host =
       text.empty() || is_of_onednn(text) || text.find("DefaultCPUAllocator") != std::string_view::npos;
   const std::string size = size_asked_for(text);
-  std::string found = is_of_host ? "host memory is exhausted" : "the card's memory is exhausted";
-  if (!size.empty()) found += ": " + size + " were asked for";
+  std::string found = is_of_host ? "host memory is exhausted" : "GPU memory is exhausted";
+  if (!size.empty()) found += ": " + size + " were requested";
   if (is_of_onednn(text)) found += ": oneDNN " + std::string(text);
   if (num_samples) found += ", with a batch of " + std::to_string(*num_samples) + " samples";
   std::throw_with_nested(Error({.place = place,
                                 .found = found,
-                                .remedy = "take a smaller batch_size or a smaller model, or see what else "
-                                          "holds memory"}));
+                                .remedy = "use a smaller batch_size or a smaller model, or check what else "
+                                          "uses memory"}));
 }
 
 std::optional<std::string> text_of_exhausted_memory(const std::exception& error) {
@@ -95,7 +95,7 @@ bool comes_from_memory(const std::exception& error) {
     std::rethrow_if_nested(error);
   } catch (const std::exception& nested) {
     return comes_from_memory(nested);
-  } catch (...) {  // nothing that is known here
+  } catch (...) {  // an unknown exception
   }
   return false;
 }

@@ -11,17 +11,17 @@
 
 namespace kindling {
 
-// Throws what stands for an error of LibTorch at an entry point of Kindling, the original nested in it:
+// Throws Kindling's equivalent of a LibTorch error at an entry point, with the original nested in it:
 // DeviceError for tensors on different devices, Error for the rest.
 [[noreturn]] void rethrow_translated(const std::string& place, const c10::Error& error);
-// The same for memory that could not be had. `text` is that of text_of_exhausted_memory();
-// `num_samples` those of the batch it was needed for.
+// The same for failed memory allocations. `text` is the result of text_of_exhausted_memory(); `num_samples`
+// is the size of the batch that needed it.
 [[noreturn]] void rethrow_out_of_memory(const std::string& place, std::string_view text,
                                         std::optional<std::int64_t> num_samples = {});
-// What an error of LibTorch, oneDNN or the standard library says of memory that could not be had; nothing
-// where it is about something else.
+// Returns the text of an out-of-memory error of LibTorch, oneDNN or the standard library; nothing for other
+// errors.
 std::optional<std::string> text_of_exhausted_memory(const std::exception& error);
-// Whether such an error is behind this one.
+// True if such an error is the cause of this one.
 bool comes_from_memory(const std::exception& error);
 
 template <class Call>
@@ -37,7 +37,7 @@ auto with_libtorch_errors(const char* place, Call&& call) {
   }
 }
 
-// Around what is done with one batch: where memory is exhausted the error tells how large it was.
+// Wraps the work on one batch: an out-of-memory error reports the size of the batch.
 template <class Call>
 void with_memory_errors(const char* what, std::int64_t number, std::int64_t num_samples, Call&& call) {
   try {

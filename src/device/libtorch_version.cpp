@@ -28,7 +28,7 @@ void require_matching_libtorch(std::uint64_t loaded) {
        .wanted = "LibTorch " + std::to_string(TORCH_VERSION_MAJOR) + "." +
                  std::to_string(TORCH_VERSION_MINOR) + ", which Kindling was built with",
        .remedy =
-           "see which libtorch_cpu.so `ldd` finds (LD_LIBRARY_PATH?), or build Kindling with the other one"});
+           "check which libtorch_cpu.so `ldd` finds (LD_LIBRARY_PATH?), or rebuild Kindling with that one"});
 }
 
 }  // namespace kindling

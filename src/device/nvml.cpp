@@ -60,7 +60,7 @@ Nvml::~Nvml() {
   ::dlclose(library_);
 }
 
-// What functions give that end with a buffer and its size.
+// Calls functions that end with a buffer and its size.
 template <class... Arguments>
 std::string Nvml::text(const char* function, Arguments... arguments) const {
   std::array<char, 512> buffer{};
@@ -112,7 +112,7 @@ GpuInfo Nvml::card(Handle handle) const {
   return card;
 }
 
-// The second version leaves out what the driver keeps for itself, as nvidia-smi does.
+// The second version excludes the memory that the driver reserves for itself, as nvidia-smi does.
 void Nvml::read_memory(Handle handle, GpuInfo& card) const {
   NvmlMemoryV2 memory{};
   memory.version = sizeof(NvmlMemoryV2) | 2U << 24;
@@ -131,7 +131,7 @@ bool Nvml::add_processes(const char* function, Handle handle, std::vector<Proces
   int code;
   while ((code = call(function, handle, &count, found.data())) == kNvmlInsufficientSize &&
          found.size() < 1'000'000) {
-    found.resize(2 * found.size() + count);  // more may come meanwhile
+    found.resize(2 * found.size() + count);  // more may appear meanwhile
     count = static_cast<unsigned>(found.size());
   }
   if (code != kNvmlSuccess) return false;

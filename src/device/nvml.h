@@ -11,12 +11,11 @@ namespace kindling {
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
-// NVIDIA's management library, opened at run time and closed with the object. It reads cards without using
+// NVIDIA's management library, opened at run time and closed by the destructor. It reads GPUs without using
 // them. Not thread-safe.
 class Nvml {
  public:
-  // Throws DeviceError: the library cannot be opened, or does not start (no driver, another version of it,
-  // …).
+  // Throws DeviceError if the library cannot be opened or initialised (no driver, another version of it, …).
   explicit Nvml(const std::string& library = kNvmlLibrary);
   ~Nvml();
   Nvml(const Nvml&) = delete;
@@ -24,15 +23,14 @@ class Nvml {
 
   std::string driver_version() const;  // empty: cannot be read
   std::string cuda_version() const;
-  // In the order of the PCI bus, without `device` and `why_not_usable`. Cards that this process may not open
-  // are left out.
+  // In PCI bus order, without `device` and `why_not_usable`. Skips GPUs that this process may not open.
   std::vector<GpuInfo> cards() const;
 
  private:
   using Handle = struct NvmlDevice*;
 
-  // The result of the function of that name (0 is success). The types of the arguments must be those of its
-  // declaration.
+  // Calls the function of that name and returns its result (0 is success). The types of the arguments must
+  // match its declaration.
   template <class... Arguments>
   int call(const char* function, Arguments... arguments) const {
     constexpr int kFunctionNotFound = 13;
@@ -44,7 +42,7 @@ class Nvml {
   std::string text(const char* function, Arguments... arguments) const;
   GpuInfo card(Handle handle) const;
   void read_memory(Handle handle, GpuInfo& card) const;
-  // Adds the processes that one of the functions knows; false: it cannot tell.
+  // Adds the processes that one of the functions reports; returns false if it is not supported.
   bool add_processes(const char* function, Handle handle, std::vector<ProcessInfo>& processes) const;
 
   void* library_;

@@ -11,7 +11,7 @@
 namespace kindling {
 namespace {
 
-// Small numbers, one behind the other.
+// Packs small numbers one after another.
 class Packed {
  public:
   template <class Number>

@@ -4,8 +4,8 @@
 
 namespace kindling {
 
-// The number of threads of LibTorch's operators while this lives, for the whole process and the calling
-// thread above all; what it was comes back at the end.
+// Sets the number of threads of LibTorch's operators for its lifetime, for the whole process and in
+// particular the calling thread; the destructor restores it.
 class OperatorThreads {
  public:
   explicit OperatorThreads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }

@@ -9,16 +9,16 @@
 
 namespace kindling {
 
-// The states of LibTorch's default generators, of the CPU and, when it is a card, of `device`: uint8 tensors
-// in host memory. Restoring gives the same numbers again.
+// Returns the states of LibTorch's default generators of the CPU and, if `device` is a GPU, of `device`:
+// uint8 tensors in host memory. Restoring them repeats the same random numbers.
 std::vector<at::Tensor> random_state(Device device);
 void set_random_state(Device device, const std::vector<at::Tensor>& state);
 
-// Has these generators give other numbers than those of another process in the same state: with the seeds
-// that `rank` makes of it. Nothing for rank 0.
+// Reseeds these generators so that ranks in the same state draw different numbers; the seeds depend on
+// `rank`. Does nothing for rank 0.
 void fork_rng(Device device, std::int64_t rank);
 
-// Gives back the random state that it found.
+// Restores the random state in its destructor.
 class RandomStateGuard {
  public:
   explicit RandomStateGuard(Device device) : device_(device), state_(random_state(device)) {}

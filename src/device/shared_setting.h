@@ -6,8 +6,8 @@
 
 namespace kindling {
 
-// A setting of the whole process that several may need at once, one inside of the other or on threads of
-// their own: what the latest of them wants holds, and what it was comes back with the last one.
+// A process-wide setting that several users may change at once, nested or on different threads: the latest
+// value applies, and the last user restores the original one.
 template <class Value>
 class SharedSetting {
  public:

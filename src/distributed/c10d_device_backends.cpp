@@ -37,7 +37,7 @@ c10::intrusive_ptr<c10d::Backend> make_device_backend(at::DeviceType type, const
   const bool is_cuda = type == at::kCUDA;
   throw DistributedError(
       {.place = "tensors on " + c10::DeviceTypeName(type, /*lower_case=*/true),
-       .found = is_cuda ? "this build has no NCCL" : "nothing here adds them up between processes",
+       .found = is_cuda ? "this build has no NCCL" : "no backend can sum them across ranks",
        .wanted = is_cuda ? "a CUDA build of LibTorch and nccl.h when Kindling is built" : "",
        .remedy = "or train on the CPU: num_gpus = 0"});
 }

@@ -33,31 +33,31 @@ namespace {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-// The sum of a small tensor in host memory over the processes of a group, by recursive doubling: a process
-// exchanges with its neighbour all that both have, then with one two places on, four, …, log2(size) messages
-// in a row. A ring sends fewer bytes and waits for 2 (size - 1) messages, each of which wakes a process: of
-// what is small, waking up is all of the cost. Two that exchange add in the same order, so all
-// processes come to the same bits.
+// Sums a small tensor in host memory over the ranks of a group, by recursive doubling: each rank exchanges
+// its partial sum with its neighbour, then with the rank two places away, four, …: log2(size) messages in
+// sequence. A ring sends fewer bytes, but waits for 2 (size - 1) messages, each of which wakes up a process,
+// and for small tensors these wake-ups dominate the cost. Both partners of an exchange add in the same order,
+// so the results of all ranks are bit-identical.
 class DoublingSum {
  public:
-  // Below it the messages count, above it the bytes.
+  // Below it the number of messages dominates, above it the bytes.
   static constexpr std::size_t kLargest_bytes = 1 << 19;
 
-  // Begins at once. `tag` is that of this sum alone while it is under way, the same in all processes.
+  // Starts at once. `tag` must be unique among running sums and the same on all ranks.
   DoublingSum(c10d::Backend& group, at::Tensor tensor, int tag);
-  // Until the sum is in the tensor.
+  // Waits until the sum is in the tensor.
   void wait();
 
  private:
   void send(int to);
   void receive(int from);
   void exchange(int other);
-  void add(int other);  // what has been received from it
+  void add(int other);  // adds what has been received from it
 
   c10d::Backend& group_;
   at::Tensor tensor_, theirs_;
   int tag_;
-  int num_doubling_;  // processes: the largest power of two. Those beyond give what they have to one of them.
+  int num_doubling_;  // ranks: the largest power of two. The remaining ranks send their data to one of them.
   WorkPointer sent_, received_;
 };
 
@@ -113,17 +113,17 @@ void DoublingSum::exchange(int other) {
   send(other);
 }
 
-// Not before what this process has given has left.
+// Waits until this rank's own message has been sent.
 void DoublingSum::add(int other) {
   std::exchange(received_, nullptr)->wait();
   if (const WorkPointer sent = std::exchange(sent_, nullptr)) sent->wait();
-  // Of two numbers that are none the first one stays: the same one everywhere.
+  // Of two NaNs the first one stays: the same one on all ranks.
   const bool is_first = group_.getRank() < other;
   at::add_out(tensor_, is_first ? tensor_ : theirs_, is_first ? theirs_ : tensor_);
 }
 
-// What the author of the network says of it, by the variable that Gloo knows, comes first. Without an address
-// it is what the machine's name stands for.
+// The environment variable that Gloo reads, set by the network's administrator, takes precedence. Without an
+// address, uses the one that the machine's name resolves to.
 std::shared_ptr<gloo::transport::Device> network(const std::string& address) {
   if (const char* name = std::getenv("GLOO_SOCKET_IFNAME"); name != nullptr && *name != '\0')
     return c10d::ProcessGroupGloo::createDeviceForInterface(name);
@@ -133,7 +133,7 @@ std::shared_ptr<gloo::transport::Device> network(const std::string& address) {
 
 class C10dGroup : public ProcessGroup {
  public:
-  // Calls what waits for the others; `what` says so in the error.
+  // Calls an operation that waits for other ranks; `what` describes it in errors.
   template <class Call>
   auto guarded(const char* what, const Call& call) {
     try {
@@ -171,7 +171,7 @@ class C10dGroup : public ProcessGroup {
   c10d::Backend& backend() const;
   c10d::Backend& backend_of(const at::Tensor& tensor);
   at::Tensor gather(const at::Tensor& mine);
-  // Of exchanges that may be under way at once; that of exchange() is 0.
+  // For concurrent exchanges; that of exchange() is 0.
   int next_tag() { return tag_ = tag_ % 0xffff + 1; }
   [[noreturn]] void tell(const char* what, const std::string& error);
 
@@ -180,11 +180,11 @@ class C10dGroup : public ProcessGroup {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;                           // nullptr: it has been left
   std::map<at::DeviceType, c10::intrusive_ptr<c10d::Backend>> device_backends_;  // made at first use
   class SmallWork;
-  std::set<SmallWork*> small_works_{};  // under way
+  std::set<SmallWork*> small_works_{};  // running
   int tag_ = 0;
 };
 
-// What is under way keeps the connections of the group open, and needs its back end: it ends with them.
+// A running sum keeps the group's connections open and needs its backend: it ends with them.
 class C10dGroup::SmallWork : public ProcessGroup::Work {
  public:
   SmallWork(C10dGroup& group, const at::Tensor& tensor) : group_(group) {
@@ -194,7 +194,7 @@ class C10dGroup::SmallWork : public ProcessGroup::Work {
   ~SmallWork() override { group_.small_works_.erase(this); }
   void wait() override {
     group_.backend();  // or it has been left
-    group_.guarded("to add up", [&] { sum_->wait(); });
+    group_.guarded("for a sum", [&] { sum_->wait(); });
   }
   void give_up() { sum_.reset(); }
 
@@ -216,19 +216,19 @@ struct C10dWork : ProcessGroup::Work {
 
 c10d::Backend& C10dGroup::backend() const {
   if (backend_) return *backend_;
-  throw DistributedError({.place = "process " + std::to_string(rank()) + " of " + std::to_string(size()),
-                          .found = "it has left its group, after an error",
-                          .remedy = "begin again with new processes"});
+  throw DistributedError({.place = "rank " + std::to_string(rank()) + " of " + std::to_string(size()),
+                          .found = "it has left its group after an error",
+                          .remedy = "restart all processes"});
 }
 
 C10dGroup::~C10dGroup() {
   for (const auto& [type, of_devices] : device_backends_) try {
       of_devices->shutdown();
-    } catch (const std::exception&) {  // nothing is left to do with it
+    } catch (const std::exception&) {  // there is nothing left to clean up
     }
 }
 
-// All processes come here for the same tensors: they make a back end together.
+// All ranks call this for the same tensors, and create a backend together.
 c10d::Backend& C10dGroup::backend_of(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return backend();
   backend();  // or it has been left
@@ -244,34 +244,34 @@ c10d::Backend& C10dGroup::backend_of(const at::Tensor& tensor) {
 }
 
 void C10dGroup::tell(const char* what, const std::string& error) {
-  const std::string place = "process " + std::to_string(rank()) + " of " + std::to_string(size());
+  const std::string place = "rank " + std::to_string(rank()) + " of " + std::to_string(size());
   const std::string why = last_words_.of_others();
   const bool is_late =
       error.find("imed out") != std::string::npos || error.find("imeout") != std::string::npos;
   if (!why.empty())
     throw DistributedError(
-        {.place = place, .found = "another one has ended: " + why, .remedy = "see its log"});
-  throw DistributedError({.place = place,
-                          .found = is_late ? std::string("waiting ") + what +
-                                                 ", another one did not answer for " +
-                                                 number_text(options().timeout_s) + " s"
-                                           : std::string("waiting ") + what + ", it has lost another one (" +
-                                                 first_sentence(error) + ")",
-                          .wanted = "all " + std::to_string(size()) + " of them",
-                          .remedy = "see the logs of the others; a run goes on from its last checkpoint"});
+        {.place = place, .found = "another rank has ended: " + why, .remedy = "see its log"});
+  throw DistributedError(
+      {.place = place,
+       .found = is_late ? std::string("waiting ") + what + ", another rank did not answer for " +
+                              number_text(options().timeout_s) + " s"
+                        : std::string("waiting ") + what + ", it lost another rank (" +
+                              first_sentence(error) + ")",
+       .wanted = "all " + std::to_string(size()) + " ranks",
+       .remedy = "see the logs of the other ranks; a run resumes from its last checkpoint"});
 }
 
 std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor& tensor) {
-  return guarded("to add up", [&]() -> std::unique_ptr<Work> {
+  return guarded("for a sum", [&]() -> std::unique_ptr<Work> {
     std::vector<at::Tensor> tensors{tensor};
     if (tensor.is_cpu() && tensor.numel() > 0 && tensor.nbytes() <= DoublingSum::kLargest_bytes)
       return std::make_unique<SmallWork>(*this, tensor);
-    return std::make_unique<C10dWork>(*this, "to add up", backend_of(tensor).allreduce(tensors));
+    return std::make_unique<C10dWork>(*this, "for a sum", backend_of(tensor).allreduce(tensors));
   });
 }
 
 std::unique_ptr<ProcessGroup::Work> C10dGroup::start_broadcast(const at::Tensor& tensor, std::int64_t root) {
-  constexpr const char* kWhat = "for what another one has";
+  constexpr const char* kWhat = "for a broadcast";
   return guarded(kWhat, [&]() -> std::unique_ptr<Work> {
     std::vector<at::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
@@ -281,7 +281,7 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_broadcast(const at::Tensor&
 }
 
 void C10dGroup::exchange(const at::Tensor& mine, const at::Tensor& theirs, std::int64_t other) {
-  guarded("to exchange", [&] {
+  guarded("for an exchange", [&] {
     std::vector<at::Tensor> to{mine}, from{theirs};
     const WorkPointer received = backend().recv(from, static_cast<int>(other), 0);
     backend().send(to, static_cast<int>(other), 0)->wait();
@@ -290,14 +290,14 @@ void C10dGroup::exchange(const at::Tensor& mine, const at::Tensor& theirs, std::
 }
 
 void C10dGroup::send(const at::Tensor& tensor, std::int64_t to) {
-  guarded("to give something", [&] {
+  guarded("to send", [&] {
     std::vector<at::Tensor> tensors{tensor};
     backend().send(tensors, static_cast<int>(to), 0)->wait();
   });
 }
 
 void C10dGroup::receive(const at::Tensor& tensor, std::int64_t from) {
-  guarded("for what another one gives", [&] {
+  guarded("to receive", [&] {
     std::vector<at::Tensor> tensors{tensor};
     backend().recv(tensors, static_cast<int>(from), 0)->wait();
   });
@@ -314,7 +314,7 @@ at::Tensor C10dGroup::gather(const at::Tensor& mine) {
 }
 
 std::vector<std::string> C10dGroup::all_gather(const std::string& bytes) {
-  return guarded("for what they say", [&] {
+  return guarded("for the texts of all ranks", [&] {
     const at::Tensor sizes =
         gather(at::scalar_tensor(static_cast<std::int64_t>(bytes.size()), at::kLong).view({1}));
     const auto* size_of = sizes.const_data_ptr<std::int64_t>();
@@ -337,8 +337,9 @@ void C10dGroup::leave(const std::string& reason) noexcept {
     if (!backend_) return;
     last_words_.leave(reason);
     for (SmallWork* const work : small_works_) work->give_up();
-    backend_.reset();                                                             // closes the connections
-    for (const auto& [type, of_devices] : device_backends_) of_devices->abort();  // or a card waits for ever
+    backend_.reset();  // closes the connections
+    // otherwise a GPU would wait forever
+    for (const auto& [type, of_devices] : device_backends_) of_devices->abort();
     device_backends_.clear();
   } catch (const std::exception&) {
     backend_ = nullptr;  // with the store, the others will notice by themselves

@@ -1,4 +1,4 @@
-// Collectives of CUDA tensors. Compiled where LibTorch has CUDA and nccl.h is found.
+// Collectives of CUDA tensors. Compiled if LibTorch has CUDA and nccl.h is found.
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "distributed/device_backends.h"

@@ -47,10 +47,10 @@ std::string reasons_in(c10d::Store& store, std::int64_t rank, std::int64_t size)
   try {
     for (std::int64_t other = 0; other < size; ++other) {
       if (other == rank || !store.check({left_key(other)})) continue;
-      text += (text.empty() ? "process " : "; process ") + std::to_string(other) + ": " +
+      text += (text.empty() ? "rank " : "; rank ") + std::to_string(other) + ": " +
               text_at(store, left_key(other));
     }
-  } catch (const std::exception&) {  // the store has gone, too
+  } catch (const std::exception&) {  // the store is gone too
   }
   return text;
 }
@@ -73,19 +73,20 @@ StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions
     store->setTimeout(milliseconds(options.timeout_s));
   } catch (const std::exception& error) {
     throw DistributedError(
-        {.place = "process " + std::to_string(place.rank) + " of " + std::to_string(place.size),
+        {.place = "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size),
          .found = "the store at " + name_of_store(place) + " does not answer (" +
                   first_sentence(error.what()) + ")",
-         .wanted = "an address that all processes reach, and process 0 started",
-         .remedy = "see MASTER_ADDR and MASTER_PORT"});
+         .wanted = "an address that all ranks can reach, and a running rank 0",
+         .remedy = "check MASTER_ADDR and MASTER_PORT"});
   }
-  // A launcher that starts a group anew keeps its store.
+  // A launcher that restarts a group keeps its store.
   return c10::make_intrusive<c10d::PrefixStore>("kindling/" + std::to_string(place.restart_count), store);
 }
 
-// On the way to the machine of the store. That machine itself may know its name for its loopback alone
-// (127.0.1.1 in /etc/hosts): there it is the way to one who comes from outside. Who knows that all are on one
-// machine asks nobody, but is asked: what launchers tell of a machine, they may not tell to all.
+// Returns this machine's address on the route to the store's machine. The latter may resolve its own name
+// only to loopback (127.0.1.1 in /etc/hosts); it then takes the address from a rank on another machine. A
+// rank that knows that all ranks are on one machine does not ask, but still answers, because launchers may
+// not report this to all ranks.
 std::string address_among(c10d::Store& store, const LaunchEnvironment& place) {
   constexpr const char* kLoopback = "127.0.0.1";
   if (place.master_address.empty()) return kLoopback;
@@ -103,8 +104,8 @@ void ClosingMessage::leave(const std::string& reason) {
   if (is_reachable_) store_->set(left_key(rank_), bytes_of(reason));
 }
 
-// A store behind a cable that is cut lets whoever asks it wait for as long as TCP tries, a quarter of an
-// hour: it is asked from a thread that nobody waits for so long.
+// If the network connection to the store is cut, a request blocks for as long as TCP retries, a quarter of an
+// hour. It is made from a detached thread with a shorter timeout.
 std::string ClosingMessage::of_others() {
   if (!is_reachable_) return {};
   std::packaged_task<std::string()> ask(

@@ -9,20 +9,20 @@
 
 namespace kindling {
 
-// One process among those that make collectives together.
+// One rank of a backend.
 struct BackendPlace {
-  c10::intrusive_ptr<c10d::Store> store;  // for this kind of device alone
+  c10::intrusive_ptr<c10d::Store> store;  // for this device type only
   int rank, size;
   std::chrono::milliseconds timeout;
 };
 
-// Makes the collectives of tensors on a kind of device. That of CUDA is there from the beginning where
-// Kindling was built with NCCL; waiting for its work keeps the current stream waiting, not the host.
+// Creates the backend for tensors on a device type. The one for CUDA is registered by default if Kindling was
+// built with NCCL; waiting for its work makes the current stream wait, not the host.
 using DeviceBackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(const BackendPlace&)>;
 
-// For good; from any thread. A second one for the same kind replaces the first.
+// Registers a backend permanently; from any thread. A second one for the same type replaces the first.
 void register_device_backend(at::DeviceType type, DeviceBackendFactory factory);
-// Throws DistributedError where there is none for this kind of device.
+// Throws DistributedError if there is none for this device type.
 c10::intrusive_ptr<c10d::Backend> make_device_backend(at::DeviceType type, const BackendPlace& place);
 
 }  // namespace kindling

@@ -4,7 +4,7 @@
 
 namespace kindling {
 
-// A process alone, for what is written for several.
+// A group of a single rank.
 class LoneGroup : public ProcessGroup {
  public:
   LoneGroup() : ProcessGroup(0, 1, 0, {}) {}

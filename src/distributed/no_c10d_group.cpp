@@ -1,7 +1,7 @@
 #include "kindling/base/error.h"
 #include "kindling/distributed/process_group.h"
 
-// For a LibTorch whose c10d could not be reached when Kindling was built.
+// Used if LibTorch's c10d was not available when Kindling was built.
 namespace kindling {
 namespace {
 
@@ -10,7 +10,7 @@ namespace {
       {.place = "ProcessGroup",
        .found = "this build of Kindling has no c10d: its LibTorch's ProcessGroupGloo.hpp does not compile",
        .wanted = "LibTorch 2.11 to 2.13 with USE_DISTRIBUTED",
-       .remedy = "see what CMake said of c10d"});
+       .remedy = "see CMake's output about c10d"});
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace kindling {
 namespace {
 
-// A datagram socket that is connected only looks up the way.
+// Connecting a datagram socket only looks up the route.
 std::string address_towards(const addrinfo& other) {
   const int socket = ::socket(other.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return {};

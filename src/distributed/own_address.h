@@ -5,11 +5,11 @@
 
 namespace kindling {
 
-// The address of this machine on the network by which it reaches another one, as the system would choose it;
-// nothing is sent. Empty: there is no way, or no such machine.
+// Returns this machine's address on the network route to another one, as the system would choose it; sends
+// nothing. Empty: no route or no such machine.
 std::string address_towards(const std::string& host, std::uint16_t port);
 
-// Of this machine alone: nobody else reaches it there.
+// True if only this machine can reach the address.
 bool is_loopback_address(const std::string& address);
 
 }  // namespace kindling

@@ -25,8 +25,8 @@ std::vector<std::string> unpacked(const std::string& bytes) {
     if (has_size) std::memcpy(&size, bytes.data() + at, sizeof(size));
     at += sizeof(size);
     if (!has_size || size > bytes.size() - at)
-      throw DistributedError({.place = "what another process has sent",
-                              .found = "it is cut off",
+      throw DistributedError({.place = "message from another rank",
+                              .found = "it is truncated",
                               .wanted = "a message of this version of Kindling"});
     texts.emplace_back(bytes, at, size);
     at += size;

@@ -5,9 +5,9 @@
 
 namespace kindling {
 
-// Several texts, of any bytes, as one that travels between processes.
+// Packs several texts, of any bytes, into one message.
 std::string packed(const std::vector<std::string>& texts);
-// Throws DistributedError for what packed() does not give.
+// Throws DistributedError for bytes that packed() does not produce.
 std::vector<std::string> unpacked(const std::string& bytes);
 
 }  // namespace kindling

@@ -20,7 +20,7 @@ const std::string* find(const ProcessGroup::NamedTexts& values, const std::strin
   return found == values.end() ? nullptr : &found->second;
 }
 
-// The first name whose value is another one in `theirs`; empty: none.
+// Returns the first name whose value differs in `theirs`; empty if there is none.
 std::string first_difference(const ProcessGroup::NamedTexts& ours, const ProcessGroup::NamedTexts& theirs) {
   for (const auto& [name, value] : ours)
     if (const std::string* other = find(theirs, name); other == nullptr || *other != value) return name;
@@ -49,7 +49,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::from_environment(const DistributedOp
   return place ? join(*place, options) : nullptr;
 }
 
-// Those of one type travel together: starting a transfer costs more than a small one.
+// Tensors of one type are sent together: starting a transfer costs more than sending a small tensor.
 void ProcessGroup::broadcast(std::span<const at::Tensor> tensors, std::int64_t root) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> left(tensors.begin(), tensors.end());
@@ -94,9 +94,9 @@ void ProcessGroup::require_same(const std::string& place, const NamedTexts& valu
     const std::string name = first_difference(first, others);
     if (name.empty()) continue;
     throw DistributedError({.place = place,
-                            .found = name + " is " + value_of(others, name) + " in process " +
-                                     std::to_string(rank) + " and " + value_of(first, name) + " in process 0",
-                            .wanted = "the same in all processes"});
+                            .found = name + " is " + value_of(others, name) + " on rank " +
+                                     std::to_string(rank) + " and " + value_of(first, name) + " on rank 0",
+                            .wanted = "the same on all ranks"});
   }
 }
 

@@ -9,13 +9,13 @@
 namespace kindling {
 namespace {
 
-// The random state of process 0, in every process.
+// Returns the random state of rank 0, on every rank.
 std::vector<at::Tensor> state_of_first(Device device, ProcessGroup* group) {
   std::vector<at::Tensor> own = random_state(device);
   if (group == nullptr) return own;
   StateDict packed;
   for (std::size_t i = 0; i < own.size(); ++i) packed.tensors.emplace_back(std::to_string(i), own[i]);
-  const StateDict first = state_of_bytes(group->all_gather(state_bytes(packed)).front(), "process 0");
+  const StateDict first = state_of_bytes(group->all_gather(state_bytes(packed)).front(), "rank 0");
   for (std::size_t i = 0; i < own.size(); ++i) own[i] = *first.find(std::to_string(i));
   return own;
 }
@@ -63,7 +63,7 @@ void ShardStreams::load(const StateDict& state) {
       if (saved == nullptr)
         throw CheckpointError({.place = "'" + name_of(i, k) + "'",
                                .found = "it is missing",
-                               .wanted = "a training that was saved with as many gradient_shards"});
+                               .wanted = "a run that was saved with the same gradient_shards"});
       states_[i][k] = *saved;
     }
 }

@@ -11,17 +11,17 @@
 
 namespace kindling {
 
-// The random numbers of gradient shards: one stream for each shard of the global batch, whichever process
-// computes it. This process holds those of its own shards.
+// The random numbers of gradient shards: one stream for each shard of the global batch, whichever rank
+// computes it. Each rank holds those of its own shards.
 class ShardStreams {
  public:
-  // Those of `num_shards` shards over all processes, made of the random state that process 0 has now.
-  // `group` nullptr: all are this process's.
+  // Starts the streams of `num_shards` shards over all ranks, derived from the current random state of rank
+  // 0. `group` nullptr: all belong to this process.
   void start(Device device, std::int64_t num_shards, ProcessGroup* group);
   bool are_used() const noexcept { return !states_.empty(); }
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(states_.size()); }
 
-  // While it lives, LibTorch's generators give the numbers of the shard, the i-th one of this process.
+  // For its lifetime, LibTorch's generators use the stream of this rank's i-th shard.
   class Scope {
    public:
     Scope(ShardStreams& streams, std::int64_t i);
@@ -35,10 +35,10 @@ class ShardStreams {
     std::vector<at::Tensor> of_process_;
   };
 
-  // What the names of saved states begin with, which are those of all shards.
+  // The prefix of the names in a saved state, which contains all shards.
   static constexpr const char* kPrefix = "gradient_shards.";
   void save(StateDict& state) const;
-  // Those of its own shards; throws CheckpointError where there are none of them.
+  // Loads those of its own shards; throws CheckpointError if they are missing.
   void load(const StateDict& state);
 
  private:

@@ -7,10 +7,10 @@
 
 namespace kindling {
 
-// Bytes that are read in pieces, of a file or in memory.
+// Bytes of a file or in memory that are read in pieces.
 struct ByteSource {
   std::size_t size = 0;
-  std::function<void(std::size_t offset, void* out, std::size_t size)> read{};  // inside the size
+  std::function<void(std::size_t offset, void* out, std::size_t size)> read{};  // must be within `size`
 };
 
 ByteSource source_of(const std::filesystem::path& path);

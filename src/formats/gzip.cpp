@@ -27,7 +27,7 @@ struct GzipReader::Stream {
   [[noreturn]] void refuse(const std::string& found) const {
     throw DataError({.place = place + ", byte " + std::to_string(position) + " of the gzip file",
                      .found = found,
-                     .remedy = "get the file again"});
+                     .remedy = "download or copy the file again"});
   }
 
   std::size_t inflate_some(char* out, std::size_t size) {
@@ -40,7 +40,7 @@ struct GzipReader::Stream {
     const int result = ::inflate(&inflater, Z_NO_FLUSH);
     position += had_in - inflater.avail_in;
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
-    if (result == Z_BUF_ERROR) refuse("the file ends in the middle of the compressed data");
+    if (result == Z_BUF_ERROR) refuse("the file ends within the compressed data");
     if (result == Z_STREAM_END) {
       end_member();
     } else if (result != Z_OK) {
@@ -54,7 +54,7 @@ struct GzipReader::Stream {
     ended = position == bytes.size();
     if (ended) return;
     if (!is_gzip(bytes.substr(position))) {
-      refuse(std::to_string(bytes.size() - position) + " bytes follow after the end of the compressed data");
+      refuse(std::to_string(bytes.size() - position) + " bytes follow the end of the compressed data");
     }
     inflateReset(&inflater);
   }

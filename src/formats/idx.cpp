@@ -14,14 +14,14 @@
 namespace kindling {
 namespace {
 
-// Deflate can shrink no further than this (zlib's technical notes: 1032 to 1), so a header that promises more
-// is refused before anything is allocated.
+// Deflate compresses at most by this ratio (zlib's technical notes: 1032 to 1), so a header that declares
+// more is refused before anything is allocated.
 constexpr std::size_t kMaxGzipRatio = 1032;
-static_assert(sizeof(std::size_t) == 8, "what memory can hold, times this ratio, can be counted");
+static_assert(sizeof(std::size_t) == 8, "the size of memory times this ratio fits in a size_t");
 
 struct Source {
   std::function<std::size_t(char* out, std::size_t size)> read;  // less than size only at the end
-  std::size_t max_bytes;                                         // of content, at the most
+  std::size_t max_bytes;                                         // an upper bound of the content
   std::string place;
   std::size_t offset = 0;
 
@@ -29,7 +29,7 @@ struct Source {
     throw DataError({.place = place + ", byte " + std::to_string(at),
                      .found = found,
                      .wanted = wanted,
-                     .remedy = "check that it is an IDX file and get it again"});
+                     .remedy = "check that it is an IDX file, and download or copy it again"});
   }
 
   void take(std::uint8_t* out, std::size_t size, const std::string& what) {
@@ -40,7 +40,7 @@ struct Source {
   }
 };
 
-// Bytes of one value, by type code; 0: there is no such type.
+// Returns the bytes per value of a type code; 0: unknown code.
 constexpr std::array<std::uint8_t, 256> kValueBytes = [] {
   std::array<std::uint8_t, 256> bytes{};
   bytes[0x08] = bytes[0x09] = 1;
@@ -53,7 +53,8 @@ constexpr std::array<std::uint8_t, 256> kValueBytes = [] {
 IdxArray take_header(Source& source) {
   std::array<std::uint8_t, 4> magic;
   source.take(magic.data(), magic.size(), "the first 4 bytes");
-  if (magic[0] != 0 || magic[1] != 0) source.refuse(0, "this is no IDX file", "two zero bytes at the start");
+  if (magic[0] != 0 || magic[1] != 0)
+    source.refuse(0, "this is not an IDX file", "two zero bytes at the start");
   if (kValueBytes[magic[2]] == 0) {
     source.refuse(2, "type code " + std::to_string(magic[2]) + " is unknown", "8, 9, 11, 12, 13 or 14");
   }
@@ -76,7 +77,8 @@ std::size_t checked_bytes(const IdxArray& array, const Source& source) {
     const auto factor = static_cast<std::size_t>(size);
     if (factor != 0 && total > limit / factor) {
       source.refuse(4,
-                    "the header promises shape " + shape_text(array.shape) + ", more than the file can hold",
+                    "the header declares shape " + shape_text(array.shape) +
+                        ", which is more than the file can contain",
                     "at most " + std::to_string(limit) + " bytes");
     }
     total *= factor;
@@ -95,12 +97,12 @@ IdxArray parse(Source source) {
   IdxArray array = take_header(source);
   array.bytes.resize(checked_bytes(array, source));
   source.take(array.bytes.data(), array.bytes.size(), "the values of shape " + shape_text(array.shape));
-  // Asks for one byte too many also because the checksum of a gzip file is only looked at when its end is
-  // reached.
+  // Reads one byte more than needed, also because the checksum of a gzip file is only verified when its end
+  // is reached.
   char extra;
   if (source.read(&extra, 1) != 0) {
-    source.refuse(source.offset, "the file goes on after the values of shape " + shape_text(array.shape),
-                  "its end");
+    source.refuse(source.offset, "the file continues after the values of shape " + shape_text(array.shape),
+                  "the end of the file");
   }
   to_host_order(array.bytes, size_of(array.type));
   return array;

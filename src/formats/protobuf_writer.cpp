@@ -17,7 +17,7 @@ void ProtobufWriter::append(std::string_view owned) {
   size_ += owned.size();
 }
 
-// Seven bits a byte, the low ones first; the highest bit says that more follow.
+// Seven bits per byte, the low ones first; the highest bit means that more bytes follow.
 void ProtobufWriter::varint(std::uint64_t value) {
   std::string digits;
   for (; value > 0x7f; value >>= 7) digits += static_cast<char>(value | 0x80);

@@ -8,23 +8,24 @@
 
 namespace kindling {
 
-// A message in protobuf's wire format, field by field. Fields may come in any order, and a repeated one as
-// often as it has values.
+// Builds a message in protobuf's wire format, field by field. Fields may come in any order; a repeated field
+// is added once per value.
 class ProtobufWriter {
  public:
   void integer(int field, std::int64_t value);
   void real(int field, float value);
   void text(int field, std::string_view bytes);  // copied
-  // Borrowed until the message is written: weights need no memory of their own.
+  // Borrowed until the message is written, so that weights are not copied.
   void bytes(int field, std::string_view borrowed);
   void message(int field, ProtobufWriter part);
 
   std::size_t size() const noexcept { return size_; }  // in bytes
-  // All of the message, one after the other; they live as long as this does and nothing is added.
+  // Returns the message in consecutive pieces. They are valid as long as the writer exists and nothing is
+  // added.
   std::vector<std::string_view> pieces() const;
 
  private:
-  // What is its own, and what stands behind it.
+  // The copied bytes of a piece, and the borrowed ones after them.
   struct Piece {
     std::string owned;
     std::string_view borrowed;

@@ -20,18 +20,18 @@
 namespace kindling {
 namespace {
 
-// Bytes that deflate has packed (RFC 1951), in their order.
+// Inflates deflated bytes (RFC 1951) in order.
 class Inflater {
  public:
-  // The packed bytes are `size` from `begin` on; the source outlives it.
+  // The compressed bytes are `size` from `begin` on; the source must outlive it.
   Inflater(const ByteSource& source, std::size_t begin, std::size_t size);
   ~Inflater();
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  // The next `size` bytes; false where the packed ones are damaged or hold fewer.
+  // Reads the next `size` bytes; returns false if the compressed ones are damaged or contain fewer.
   bool read(char* out, std::size_t size);
-  // Whether what has been read was all, of the packed bytes, too.
+  // True if everything has been read, including all compressed bytes.
   bool has_ended();
 
  private:
@@ -44,7 +44,7 @@ constexpr std::size_t kInflatedPieceBytes = std::size_t{1} << 30;  // zlib count
 
 struct Inflater::Stream {
   const ByteSource& source;
-  std::size_t next, left;  // of the packed bytes that have not been read
+  std::size_t next, left;  // of the compressed bytes that have not been read
   std::vector<char> packed = std::vector<char>(kPackedPieceBytes);
   z_stream inflater = {};
   bool ended = false;
@@ -58,7 +58,7 @@ struct Inflater::Stream {
     inflater.avail_in = static_cast<uInt>(size);
   }
 
-  // One call of zlib: how many bytes it gave; nothing for damaged ones and when there are no more.
+  // Calls zlib once and returns the number of bytes; nothing for damaged ones and at the end.
   std::size_t inflate_some(char* out, std::size_t size) {
     if (inflater.avail_in == 0) refill();
     inflater.next_out = reinterpret_cast<Bytef*>(out);
@@ -95,7 +95,7 @@ bool Inflater::read(char* out, std::size_t size) {
 
 bool Inflater::has_ended() {
   char none = 0;
-  while (!stream_->ended) {  // the mark of the end may still be unread
+  while (!stream_->ended) {  // the end marker may still be unread
     if (stream_->inflate_some(&none, 1) > 0 || stream_->failed) return false;
   }
   return stream_->left == 0 && stream_->inflater.avail_in == 0;
@@ -104,27 +104,27 @@ bool Inflater::has_ended() {
 constexpr std::size_t kMaxDirectoryBytes = std::size_t{1} << 26;
 constexpr std::size_t kCrcPieceBytes = std::size_t{1} << 18;
 constexpr std::uint64_t kDeflateMethod = 8;
-constexpr std::size_t kMaxInflation = 100;  // of the whole archive; deflate itself reaches 1,032
+constexpr std::size_t kMaxInflation = 100;  // for the whole archive; deflate itself reaches 1,032
 
 [[noreturn]] void refuse_zip(const std::string& where, const std::string& found,
                              const std::string& wanted = "") {
   throw CheckpointError({.place = where,
                          .found = found,
                          .wanted = wanted,
-                         .remedy = "the file is damaged: get a whole copy of it, or "
+                         .remedy = "the file is damaged: copy it again, or "
                                    "save it again"});
 }
 
 [[noreturn]] void refuse_compressed(const std::string& where) {
   throw CheckpointError(
       {.place = where,
-       .found = "it is compressed, as the code of TorchScript programs is",
+       .found = "it is compressed, like the code of TorchScript programs",
        .wanted = "stored entries, as torch.save writes them",
-       .remedy = "take the program's values in Python: torch.save(torch.jit.load(FILE).state_dict(), "
+       .remedy = "save the program's values in Python: torch.save(torch.jit.load(FILE).state_dict(), "
                  "\"weights.pt\")"});
 }
 
-// Numbers one after the other; running out of bytes is an error.
+// Reads consecutive numbers; running out of bytes is an error.
 class ZipFields {
  public:
   ZipFields(std::string_view bytes, std::string where) : bytes_(bytes), where_(std::move(where)) {}
@@ -136,13 +136,13 @@ class ZipFields {
     return value;
   }
   std::string_view text(std::size_t size) {
-    if (size > bytes_.size()) refuse_zip(where_, "the zip directory ends too early");
+    if (size > bytes_.size()) refuse_zip(where_, "the zip directory is incomplete");
     const std::string_view piece = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     return piece;
   }
   void expect(std::uint64_t value, std::size_t size, const char* what) {
-    if (number(size) != value) refuse_zip(where_, std::string(what) + " is not what it should be");
+    if (number(size) != value) refuse_zip(where_, std::string(what) + " is invalid");
   }
   bool empty() const { return bytes_.empty(); }
 
@@ -157,10 +157,10 @@ std::string piece_of(const ByteSource& source, std::size_t offset, std::size_t s
   return bytes;
 }
 
-// Where the directory is.
+// The position of the directory.
 struct ZipDirectory {
   std::uint64_t entries = 0, begin = 0, size = 0;
-  std::size_t end = 0;  // where it has to end
+  std::size_t end = 0;  // where it must end
 };
 
 // The record of large archives, which PyTorch always writes, before its locator at `locator`.
@@ -172,7 +172,7 @@ ZipDirectory end64_directory(const ByteSource& source, std::size_t locator, cons
   const std::uint64_t begin = fields.number(8);
   fields.expect(1, 4, "the number of the zip archive's disks");
   if (locator < kEnd64Bytes || begin != locator - kEnd64Bytes)
-    refuse_zip(place, "the zip64 locator leads astray");
+    refuse_zip(place, "the zip64 locator points to a wrong position");
   const std::string bytes = piece_of(source, begin, kEnd64Bytes);
   ZipFields end(bytes, place);
   end.expect(kEnd64Signature, 4, "the zip64 record");
@@ -208,18 +208,18 @@ ZipDirectory find_directory(const ByteSource& source, const std::string& place) 
   };
   if (differs(directory.entries, kCountIn64, large.entries) || differs(directory.size, kIn64, large.size) ||
       differs(directory.begin, kIn64, large.begin))
-    refuse_zip(place, "the two ends of the zip archive differ");
+    refuse_zip(place, "the two end records of the zip archive differ");
   return large;
 }
 
-// What the directory says of an entry: `begin` is still that of its local header.
+// The directory's description of an entry: `begin` is still that of its local header.
 struct ListedEntry {
   ZipEntry entry{};
   std::uint64_t flags = 0;
-  std::size_t header = 0;  // where its local header begins
+  std::size_t header = 0;  // position of its local header
 };
 
-// Numbers that did not fit stand here, in this order and only they.
+// Contains exactly the numbers that did not fit, in this order.
 void take_zip64(ZipFields extra, const std::string& where, std::uint64_t& size, std::uint64_t& packed,
                 std::uint64_t& header) {
   while (!extra.empty()) {
@@ -236,7 +236,7 @@ void check_zip_name(std::string_view name, const std::string& where) {
                           name.find('\0') != name.npos || name == ".." || name.starts_with("../") ||
                           name.ends_with("/..") || name.find("/../") != name.npos;
   if (is_hostile)
-    refuse_zip(where, "the entry's name " + json_string(name.substr(0, 100)) + " leads out of the archive");
+    refuse_zip(where, "the entry's name " + json_string(name.substr(0, 100)) + " points outside the archive");
 }
 
 ListedEntry listed_entry(ZipFields& fields, const std::string& where, ZipArchive::Deflated deflated) {
@@ -258,9 +258,9 @@ ListedEntry listed_entry(ZipFields& fields, const std::string& where, ZipArchive
   const std::string entry_place = where + ", entry " + json_string(listed.entry.name.substr(0, 100));
   listed.entry.is_deflated = method == kDeflateMethod && deflated == ZipArchive::Deflated::read;
   if (method != 0 && !listed.entry.is_deflated) refuse_compressed(entry_place);
-  const std::uint64_t level_flags = listed.entry.is_deflated ? 0x6 : 0;  // how hard it was packed
+  const std::uint64_t level_flags = listed.entry.is_deflated ? 0x6 : 0;  // the compression level
   if ((listed.flags & ~(std::uint64_t{kUtf8Flag | kSizesBehindFlag} | level_flags)) != 0)
-    refuse_zip(entry_place, "it is encrypted or otherwise special");
+    refuse_zip(entry_place, "it is encrypted or has unsupported flags");
   if (packed != size && !listed.entry.is_deflated) refuse_zip(entry_place, "its two sizes differ");
   listed.entry.size = size;
   listed.entry.packed_size = packed;
@@ -268,22 +268,22 @@ ListedEntry listed_entry(ZipFields& fields, const std::string& where, ZipArchive
   return listed;
 }
 
-// The local header says the same, and where the bytes begin.
+// Checks that the local header agrees, and finds the start of the bytes.
 void find_bytes(const ByteSource& source, ListedEntry& listed, std::size_t end, const std::string& place) {
   ZipEntry& entry = listed.entry;
   const std::string where = place + ", entry " + json_string(entry.name.substr(0, 100));
   const std::size_t fixed = kLocalBytes + entry.name.size();
-  if (listed.header > end || fixed > end - listed.header) refuse_zip(where, "it begins outside the archive");
+  if (listed.header > end || fixed > end - listed.header) refuse_zip(where, "it starts outside the archive");
   const std::string bytes = piece_of(source, listed.header, fixed);
   ZipFields local(bytes, where);
   local.expect(kLocalSignature, 4, "its local header");
   local.text(2);  // version
   local.expect(listed.flags, 2, "its local header's flags");
   local.expect(entry.is_deflated ? kDeflateMethod : 0, 2, "its local header's method");
-  local.text(16);  // time, CRC, sizes: the directory's count, as for any reader
+  local.text(16);  // time, CRC, sizes: the directory's are used, as by other readers
   local.expect(entry.name.size(), 2, "the length of its name");
   const std::size_t extra_bytes = local.number(2);
-  if (local.text(entry.name.size()) != entry.name) refuse_zip(where, "its local header has another name");
+  if (local.text(entry.name.size()) != entry.name) refuse_zip(where, "its local header has a different name");
   entry.begin = listed.header + fixed + extra_bytes;
   if (entry.begin > end || entry.packed_size > end - entry.begin)
     refuse_zip(where, "it ends outside the archive");
@@ -294,8 +294,8 @@ void check_zip_overlaps(std::span<const ListedEntry> sorted, const std::string& 
   std::size_t reached = 0;
   for (const auto& [entry, flags, header] : sorted) {
     const std::string where = place + ", entry " + json_string(entry.name.substr(0, 100));
-    if (header < reached) refuse_zip(where, "it overlaps another one");
-    if (!names.insert(entry.name).second) refuse_zip(where, "its name is there twice");
+    if (header < reached) refuse_zip(where, "it overlaps another entry");
+    if (!names.insert(entry.name).second) refuse_zip(where, "its name appears twice");
     reached = entry.begin + entry.packed_size;
   }
 }
@@ -306,7 +306,7 @@ void check_inflation(std::span<const ListedEntry> entries, std::size_t source_by
   for (const ListedEntry& listed : entries) {
     if (!listed.entry.is_deflated) continue;
     if (listed.entry.size > left)
-      refuse_zip(place, "its entries hold more than a hundred times the bytes of the file");
+      refuse_zip(place, "its entries are together more than a hundred times as large as the file");
     left -= listed.entry.size;
   }
 }
@@ -328,7 +328,7 @@ ZipArchive::ZipArchive(ByteSource source, std::string place, Deflated deflated)
     listed.push_back(listed_entry(fields, place_, deflated));
     find_bytes(source_, listed.back(), directory.begin, place_);
   }
-  if (!fields.empty()) refuse_zip(place_, "the zip directory goes on behind its entries");
+  if (!fields.empty()) refuse_zip(place_, "the zip directory continues after its entries");
   std::ranges::stable_sort(listed, {}, &ListedEntry::header);
   check_zip_overlaps(listed, place_);
   check_inflation(listed, source_.size, place_);
@@ -356,8 +356,9 @@ void ZipArchive::read_checked(const ZipEntry& entry, PlaceOf place_of) const {
       refuse_zip(where, "its compressed bytes are damaged");
     crc = ::crc32_z(crc, reinterpret_cast<const Bytef*>(out), size);
   }
-  if (inflater && !inflater->has_ended()) refuse_zip(where, "it holds more bytes than the archive says");
-  if (crc != entry.crc) refuse_zip(where, "its bytes do not have the CRC-32 that the archive gives for them");
+  if (inflater && !inflater->has_ended())
+    refuse_zip(where, "it contains more bytes than the archive declares");
+  if (crc != entry.crc) refuse_zip(where, "its bytes do not match the CRC-32 in the archive");
 }
 
 void ZipArchive::read(const ZipEntry& entry, void* out) const {

@@ -8,34 +8,34 @@
 
 #include "formats/byte_source.h"
 
-// The zip archives that PyTorch writes: entries that are stored as they are or deflated, zip64 where it is
-// needed, nothing behind the directory. All throw CheckpointError.
+// Reads the zip archives that PyTorch writes: stored or deflated entries, zip64 if needed, nothing after the
+// directory. All functions throw CheckpointError.
 namespace kindling {
 
 struct ZipEntry {
   std::string name{};
-  std::size_t begin = 0, packed_size = 0;  // of its bytes, in the source
-  std::size_t size = 0;                    // of what they hold
+  std::size_t begin = 0, packed_size = 0;  // of its stored bytes, in the source
+  std::size_t size = 0;                    // uncompressed
   std::uint32_t crc = 0;
   bool is_deflated = false;
 };
 
-// The directory has been read and checked: entries lie inside the source and do not overlap, names differ,
-// and deflated ones hold, together, at most a hundred times the source's size.
+// The directory has been validated: entries are within the source and do not overlap, names are distinct, and
+// deflated entries are, together, at most a hundred times as large as the source.
 class ZipArchive {
  public:
   enum class Deflated { refused, read };
   ZipArchive(ByteSource source, std::string place, Deflated deflated = Deflated::refused);
 
-  const std::vector<ZipEntry>& entries() const { return entries_; }  // in the order of their bytes
+  const std::vector<ZipEntry>& entries() const { return entries_; }  // in the order of their positions
   const ZipEntry* find(std::string_view name) const;                 // nullptr: no such entry
 
-  // Copies all bytes of an entry and checks them against its CRC-32.
+  // Copies all bytes of an entry and verifies their CRC-32.
   void read(const ZipEntry& entry, void* out) const;
-  std::string text(const ZipEntry& entry, std::size_t max_bytes) const;  // the same as a text
-  // Reads all bytes of an entry to check them.
+  std::string text(const ZipEntry& entry, std::size_t max_bytes) const;  // the same as a string
+  // Reads all bytes of an entry to verify them.
   void check(const ZipEntry& entry) const;
-  // Copies some of the bytes of an entry that is not deflated, unchecked.
+  // Copies some bytes of an entry that is not deflated, without verifying them.
   void read_piece(const ZipEntry& entry, std::size_t offset, void* out, std::size_t size) const {
     source_.read(entry.begin + offset, out, size);
   }

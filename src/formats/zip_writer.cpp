@@ -10,9 +10,9 @@
 namespace kindling {
 namespace {
 
-constexpr std::size_t kZipAlignment = 64;    // PyTorch's, for mapping values into memory
-constexpr std::uint64_t kZipVersion = 45;    // the first with zip64
-constexpr std::uint64_t kDateOf1980 = 0x21;  // the first of January: the same bytes whenever they are written
+constexpr std::size_t kZipAlignment = 64;        // PyTorch's, for mapping values into memory
+constexpr std::uint64_t kZipVersion = 45;        // the first with zip64
+constexpr std::uint64_t kDateOf1980 = 0x21;      // January 1st, so that the bytes do not depend on the time
 constexpr std::uint16_t kPaddingField = 0x4246;  // "FB", as PyTorch names it
 
 std::string zip_number(std::uint64_t number, std::size_t size) {
@@ -21,12 +21,12 @@ std::string zip_number(std::uint64_t number, std::size_t size) {
   return bytes;
 }
 
-// As much of a number as its old place holds.
+// Returns as much of a number as its original field can hold.
 std::string zip_number_32(std::uint64_t number) {
   return zip_number(std::min<std::uint64_t>(number, kIn64), 4);
 }
 
-// What does not fit there.
+// Collects the numbers that do not fit.
 std::string zip64_field(std::initializer_list<std::uint64_t> numbers) {
   std::string large;
   for (const std::uint64_t number : numbers)
@@ -34,13 +34,13 @@ std::string zip64_field(std::initializer_list<std::uint64_t> numbers) {
   return large.empty() ? "" : zip_number(kZip64Field, 2) + zip_number(large.size(), 2) + large;
 }
 
-// An extra field behind `end` bytes of the archive, so that the next byte has a place to be mapped from.
+// Returns an extra field after `end` bytes of the archive that aligns the next byte.
 std::string padding_field(std::uint64_t end) {
   const std::size_t size = (2 * kZipAlignment - (end + 4) % kZipAlignment) % kZipAlignment;
   return zip_number(kPaddingField, 2) + zip_number(size, 2) + std::string(size, 'Z');
 }
 
-// Of local headers and of the directory alike.
+// For local headers and for the directory alike.
 std::string entry_fields(std::uint64_t crc, std::uint64_t size, std::size_t name_bytes,
                          std::size_t extra_bytes) {
   return zip_number(kZipVersion, 2) + zip_number(kUtf8Flag, 2) + zip_number(0, 4) +

@@ -9,13 +9,14 @@
 
 namespace kindling {
 
-// The bytes of a zip archive as PyTorch writes it: stored entries, whose bytes begin at multiples of 64, and
-// ends of both sizes.
+// Builds a zip archive like those of PyTorch: stored entries at multiples of 64 bytes, and end records of
+// both kinds.
 class ZipWriter {
  public:
   // `bytes` are borrowed until the archive is written.
   void add(std::string_view name, std::string_view bytes);
-  // All of the archive, one after the other; nothing can be added any more. They live as long as this does.
+  // Returns the archive in consecutive pieces; nothing can be added afterwards. They are valid as long as
+  // this exists.
   std::vector<std::string_view> finish();
 
  private:

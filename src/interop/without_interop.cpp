@@ -9,7 +9,7 @@ namespace {
 
 [[noreturn]] void throw_missing(const std::string& name) {
   throw Error({.place = name,
-               .found = "this build of Kindling does not contain the module interop",
+               .found = "this build of Kindling does not include the interop module",
                .remedy = "build Kindling with the CMake option KINDLING_INTEROP=ON"});
 }
 

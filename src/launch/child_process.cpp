@@ -23,7 +23,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// This process's variables with some in place of theirs, each as "NAME=value".
+// Returns this process's variables, overridden by the given ones, each as "NAME=value".
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables) {
   std::vector<std::string> texts;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -39,11 +39,11 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
                .found = std::string(what) + ": " + std::generic_category().message(code),
                .remedy = code == EAGAIN || code == ENOMEM
                              ? "start fewer processes, or raise the limit (ulimit -u)"
-                             : "check that the program is there and may be run"});
+                             : "check that the program exists and is executable"});
 }
 
-// Everything that the new process needs is made before the fork: behind it, other threads may have left the
-// allocator locked for ever.
+// Everything that the new process needs is prepared before the fork: after it, the allocator's lock may be
+// held forever by another thread.
 struct Preparation {
   std::vector<std::string> arguments, variables;
   std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(variables);
@@ -52,16 +52,17 @@ struct Preparation {
   pid_t parent = ::getpid();
 };
 
-// In the child. Returns the error number when the program cannot be run.
+// Runs in the child. Returns the error number if the program cannot be run.
 int execute(const Preparation& prepared, const ForwardedSignals& signals, const BlockedSignals& blocked) {
   ::setpgid(0, 0);
   signals.forget_in_child();
-  // Not to be stopped for writing to a terminal whose foreground is the launcher.
+  // Prevents a stop for writing to a terminal whose foreground process is the launcher.
   ::signal(SIGTTOU, SIG_IGN);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != prepared.parent) ::_exit(128 + SIGKILL);  // it has gone before it was asked
+  // the parent has died before PR_SET_PDEATHSIG took effect
+  if (::getppid() != prepared.parent) ::_exit(128 + SIGKILL);
   const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  // A read from a terminal would stop it as well.
+  // Reading from a terminal would stop it as well.
   if (!prepared.has_input_and_output || ::isatty(STDIN_FILENO) != 0) ::dup2(nowhere, STDIN_FILENO);
   if (!prepared.has_input_and_output) ::dup2(nowhere, STDOUT_FILENO);
   blocked.restore();
@@ -76,8 +77,8 @@ ChildProcess::ChildProcess(const ChildStart& start, const ForwardedSignals& sign
                              .variables = environment_with(start.variables),
                              .program = start.program.c_str(),
                              .has_input_and_output = start.has_input_and_output};
-  int result[2];  // tells why the program cannot be run; closed by one that runs
-  if (::pipe2(result, O_CLOEXEC) != 0) fail_to_start(start.program, "no pipe", errno);
+  int result[2];  // reports why the program cannot be run; closed by one that runs
+  if (::pipe2(result, O_CLOEXEC) != 0) fail_to_start(start.program, "cannot create a pipe", errno);
   {
     const BlockedSignals blocked;
     id_ = ::fork();
@@ -93,7 +94,7 @@ ChildProcess::ChildProcess(const ChildStart& start, const ForwardedSignals& sign
   const auto size =
       id_ < 0 ? 0 : without_interruptions([&] { return ::read(result[0], &code, sizeof code); });
   ::close(result[0]);
-  if (id_ < 0) fail_to_start(start.program, "no process can be made", fork_code);
+  if (id_ < 0) fail_to_start(start.program, "cannot create a process", fork_code);
   if (size == 0) {
     is_running_ = true;
     return;

@@ -14,32 +14,32 @@ namespace kindling {
 
 // How a process has ended.
 struct ProcessEnd {
-  int exit_code = 0;  // 128 + signal, when one has ended it
-  int signal = 0;     // 0: it has left by itself
+  int exit_code = 0;  // 128 + signal if a signal has ended it
+  int signal = 0;     // 0: it has exited by itself
 };
 
-// What a process is started with.
+// The settings of a new process.
 struct ChildStart {
   std::string program{};                           // its path
   std::vector<std::string> command{};              // its arguments, from its name on
-  std::map<std::string, std::string> variables{};  // beside those of this process, or in their place
-  bool has_input_and_output = true;                // false: standard input and output lead nowhere
+  std::map<std::string, std::string> variables{};  // override or add to those of this process
+  bool has_input_and_output = true;  // false: standard input and output are connected to /dev/null
 };
 
-// A program in a process and a process group of its own, which does not outlive the thread that started it.
+// A program in a separate process and process group, which does not outlive the thread that started it.
 class ChildProcess {
  public:
-  // Throws Error when the process cannot be made or the program cannot be run.
+  // Throws Error if the process cannot be created or the program cannot be run.
   ChildProcess(const ChildStart& start, const ForwardedSignals& signals);
-  ~ChildProcess();  // kills it when it is running, and waits for its end
+  ~ChildProcess();  // kills it if it is running, and waits for its end
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
 
   pid_t id() const noexcept { return id_; }
-  // When it ends between two calls, the first one to see it says so; afterwards nothing.
+  // Returns the end of the process once; nothing before and after that.
   std::optional<ProcessEnd> take_end();
   bool is_running() const noexcept { return is_running_; }
-  // To its whole group. Nothing happens when it has ended.
+  // Sends a signal to its whole group. Does nothing if it has ended.
   void send(int signal) const noexcept;
   // Whether the signal does not have its default action there: the process has a handler or ignores it.
   bool handles(int signal) const;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
-// What a handler may touch. Signals go through a pipe, one byte each; a full pipe loses nothing but
+// The data that a handler may access. Signals go through a pipe, one byte each; a full pipe loses only
 // repetitions.
 std::atomic<int> write_end = -1;
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -38,14 +38,15 @@ bool is_ignored(int signal) {
 ForwardedSignals::ForwardedSignals() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-    throw Error({.place = "launch", .found = "no pipe: " + std::generic_category().message(errno)});
+    throw Error(
+        {.place = "launch", .found = "cannot create a pipe: " + std::generic_category().message(errno)});
   int none = -1;
   if (!write_end.compare_exchange_strong(none, ends[1])) {
     for (const int end : ends) ::close(end);
     throw Error({.place = "launch",
-                 .found = "this process is launching others already",
+                 .found = "this process has another launch running",
                  .wanted = "one launch at a time",
-                 .remedy = "wait for its end"});
+                 .remedy = "wait until it ends"});
   }
   read_end_ = ends[0];
   struct sigaction action {};

@@ -11,7 +11,7 @@ namespace kindling {
 // process.
 class ForwardedSignals {
  public:
-  ForwardedSignals();  // throws Error when there is one already
+  ForwardedSignals();  // throws Error if there is one already
   ~ForwardedSignals();
   ForwardedSignals(const ForwardedSignals&) = delete;
   ForwardedSignals& operator=(const ForwardedSignals&) = delete;
@@ -20,8 +20,8 @@ class ForwardedSignals {
   // once when there are some or a child has ended, else after `timeout_ms`; -1: waits as long as it takes.
   std::vector<int> wait(int timeout_ms);
 
-  // In a child between fork and exec: all of them do what they do in any program that starts, and what has
-  // come until now is dropped.
+  // In a child between fork and exec: restores the default handling of all signals, and drops those that have
+  // arrived.
   void forget_in_child() const noexcept;
 
  private:
@@ -34,7 +34,7 @@ class ForwardedSignals {
   int read_end_ = -1;
 };
 
-// No signal is handled by this thread while it lives.
+// Blocks all signals of this thread for its lifetime.
 class BlockedSignals {
  public:
   BlockedSignals() noexcept;

@@ -16,7 +16,7 @@ namespace kindling {
 namespace {
 
 // Throws ConfigError that says what is wrong with a variable, what was expected, and what to do: a general
-// remedy by default.
+// hint by default.
 [[noreturn]] void refuse_variable(const std::string& name, const std::string& found,
                                   const std::string& wanted, const std::string& remedy = "") {
   throw ConfigError(
@@ -28,14 +28,14 @@ namespace {
                                 : remedy});
 }
 
-// Reads environment variables; what cannot be used is a ConfigError.
+// Reads environment variables; throws ConfigError for invalid ones.
 class VariableReader {
  public:
   explicit VariableReader(const Variables& variables) : variables_(variables) {}
 
   bool has(const char* name) const { return text(name).has_value(); }
   std::optional<std::string> text(const char* name) const;
-  // `because` is added to what is wanted: ", because WORLD_SIZE is 4".
+  // `because` is appended to the expected value: ", because WORLD_SIZE is 4".
   std::optional<std::int64_t> integer(const char* name, std::int64_t min, std::int64_t max,
                                       const std::string& because = "") const;
 
@@ -64,7 +64,7 @@ std::optional<std::int64_t> VariableReader::integer(const char* name, std::int64
 
 constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();  // c10d counts ranks by int
 
-// The variables in which a launcher says where a process stands. The last one may be missing.
+// The variables in which a launcher stores the position of a process. The last one may be missing.
 struct PlaceVariables {
   const char *launcher, *rank, *size, *local_rank, *local_size;
 };
@@ -75,12 +75,12 @@ constexpr PlaceVariables kOpenMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM
                                   "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr PlaceVariables kMpich{"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 
-// A launcher's word, and what it was taken from.
+// A launcher's information, and the variables it was read from.
 struct Launched {
   LaunchEnvironment environment;
   PlaceVariables variables;
   std::string address{};  // of rank 0's machine; empty: unknown
-  std::string job{};      // the same in all processes, another one in another job; empty: unknown
+  std::string job{};      // the same in all processes of a job, unique among jobs; empty: unknown
 };
 
 std::optional<Launched> place_by(const VariableReader& read, const PlaceVariables& names) {
@@ -100,7 +100,7 @@ std::optional<Launched> place_by(const VariableReader& read, const PlaceVariable
   return Launched{at, names};
 }
 
-// 127.0.0.1 where all ranks are on this machine, by the launcher's own word.
+// 127.0.0.1 if all ranks are on this machine according to the launcher.
 std::optional<Launched> mpi_place(const VariableReader& read, const PlaceVariables& names) {
   auto launched = place_by(read, names);
   if (!launched) return launched;
@@ -110,8 +110,9 @@ std::optional<Launched> mpi_place(const VariableReader& read, const PlaceVariabl
   return launched;
 }
 
-// Whether srun has started this process as one of a step. The shells of batch scripts and of salloc see what
-// was asked for, too, SLURM_NTASKS for one, but are no step, or one of those with numbers at the upper end.
+// True if srun has started this process as part of a step. The shells of batch scripts and of salloc also see
+// the requested values, such as SLURM_NTASKS, but are not in a step, or in one with a number at the upper end
+// of the range.
 bool is_in_slurm_step(const VariableReader& read) {
   constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
   return read.integer("SLURM_STEP_ID", 0, 0xffffffff).value_or(kFirstSpecialStep) < kFirstSpecialStep;
@@ -155,7 +156,7 @@ bool is_same_place(const LaunchEnvironment& a, const LaunchEnvironment& b) {
   return a.rank == b.rank && a.size == b.size;
 }
 
-// The launcher that has started this process as one of several.
+// Returns the launcher that has started this process as one of several.
 std::optional<Launched> outer_launcher(const VariableReader& read) {
   const auto of_several = [](const std::optional<Launched>& launched) {
     return launched && launched->environment.size > 1;
@@ -163,32 +164,31 @@ std::optional<Launched> outer_launcher(const VariableReader& read) {
   if (auto open_mpi = mpi_place(read, kOpenMpi); of_several(open_mpi)) return open_mpi;
   auto mpich = mpi_place(read, kMpich);
   auto slurm = slurm_place(read);
-  // srun speaks PMI as well; other numbers are those of processes that its tasks have started.
+  // srun speaks PMI as well; different numbers belong to processes that its tasks have started.
   if (slurm && (!mpich || is_same_place(mpich->environment, slurm->environment))) mpich = std::move(slurm);
   return of_several(mpich) ? mpich : std::nullopt;
 }
 
-// What somebody has set by hand says the same as the launcher, or a group would wait for ranks that nobody
-// is.
+// Values that were set by hand must agree with the launcher; otherwise a group would wait for ranks that do
+// not exist.
 void require_agreement(const VariableReader& read, const Launched& launched) {
   const LaunchEnvironment& at = launched.environment;
   const PlaceVariables& names = launched.variables;
   const auto require = [&](const char* name, const char* other, std::int64_t wanted) {
     const auto found = read.integer(name, 0, kMaxSize);
     if (found && *found != wanted)
-      refuse_variable(
-          name,
-          "it is " + std::to_string(*found) + ", but " + at.launcher + "'s " + other + " is " +
-              std::to_string(wanted),
-          "the same number",
-          std::string("unset ") + name + " to train as " + at.launcher + " has started the processes");
+      refuse_variable(name,
+                      "it is " + std::to_string(*found) + ", but " + at.launcher + "'s " + other + " is " +
+                          std::to_string(wanted),
+                      "the same number",
+                      std::string("unset ") + name + " to use the numbers of " + at.launcher);
   };
   require("RANK", names.rank, at.rank);
   require("WORLD_SIZE", names.size, at.size);
   require("LOCAL_RANK", names.local_rank, at.local_rank);
 }
 
-// Free on most machines: below the ports that systems give to those who ask for any.
+// Free on most machines: below the range of ephemeral ports.
 std::uint16_t port_by_name(const std::string& job) {
   Checksum checksum;
   checksum.update(job);
@@ -198,19 +198,19 @@ std::uint16_t port_by_name(const std::string& job) {
 void find_master(const VariableReader& read, Launched& launched) {
   LaunchEnvironment& at = launched.environment;
   const std::string remedy =
-      "set MASTER_ADDR to the machine of rank 0 and MASTER_PORT to a port that is free there, in all "
-      "processes alike";
+      "set MASTER_ADDR to the machine of rank 0 and MASTER_PORT to a port that is free there, the same "
+      "for all processes";
   at.master_address = read.text("MASTER_ADDR").value_or(launched.address);
   if (at.master_address.empty())
-    refuse_variable("MASTER_ADDR", "it is not set, and nothing else tells", "where rank 0 is", remedy);
+    refuse_variable("MASTER_ADDR", "it is not set and cannot be derived", "the address of rank 0", remedy);
   if (std::ranges::any_of(at.master_address, [](unsigned char c) { return c <= ' ' || c == 0x7f; }))
-    refuse_variable("MASTER_ADDR", "there are spaces in it", "the name or the address of a machine", remedy);
+    refuse_variable("MASTER_ADDR", "it contains spaces", "the name or the address of a machine", remedy);
   if (const auto port = read.integer("MASTER_PORT", 1, 65535))
     at.master_port = static_cast<std::uint16_t>(*port);
   else if (!launched.job.empty())
     at.master_port = port_by_name(launched.job);
   else
-    refuse_variable("MASTER_PORT", "it is not set, and nothing else tells", "the port of the store of rank 0",
+    refuse_variable("MASTER_PORT", "it is not set and cannot be derived", "the port of the store of rank 0",
                     remedy);
 }
 
@@ -239,7 +239,7 @@ bool is_loopback(const std::string& address) {
   return address == "localhost" || address == "::1" || address.starts_with("127.");
 }
 
-// Somebody has started the processes by hand, or a launcher that is unknown here.
+// The processes were started by hand, or by an unknown launcher.
 std::optional<Launched> plain_place(const VariableReader& read) {
   auto launched = place_by(read, kPlain);
   if (!launched || launched->environment.size == 1) return std::nullopt;

@@ -24,18 +24,18 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kMaxProcesses = 1024;
 constexpr double kMaxGrace_s = 86400, kMaxEndTimeout_s = 1e9;
-// Of a process that has lost others, as of most errors: another code tells more.
+// The exit code of a process that has lost others, as of most errors: other codes are more specific.
 constexpr int kLostOthers = 1;
 
-// A folder that only this user can enter, and that is gone at the end.
+// A directory that only this user can enter, removed by the destructor.
 class PrivateFolder {
  public:
   PrivateFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "kindling-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
       throw Error({.place = name,
-                   .found = "the folder cannot be made: " + std::generic_category().message(errno),
-                   .remedy = "set TMPDIR to a folder that can be written"});
+                   .found = "cannot create the directory: " + std::generic_category().message(errno),
+                   .remedy = "set TMPDIR to a writable directory"});
     path_ = name;
   }
   ~PrivateFolder() {
@@ -71,21 +71,21 @@ void require_usable(const LocalLaunch& launch) {
                        .wanted = "0 or more"});
 }
 
-// What the starts of a launch have in common.
+// The parts that all starts of a launch share.
 struct Common {
   const LocalLaunch& launch;
   const PrivateFolder folder{};
   ForwardedSignals signals{};
-  std::vector<int> forwarded{};  // signals that were passed on
+  std::vector<int> forwarded{};  // signals that were forwarded
 };
 
-// A start, counted from 0 on, and what has ended the one before.
+// A start, counted from 0, and the reason why the previous one ended.
 struct Start {
   std::int64_t number = 0;
   std::string reason{};
 };
 
-// The processes of a start, to their end.
+// The processes of a start, until they end.
 class LocalProcesses {
  public:
   LocalProcesses(Common& common, Start start)
@@ -110,7 +110,7 @@ class LocalProcesses {
     return forwarded_exit_code_ != 0 ? forwarded_exit_code_ : completed_exit_code_;
   }
 
-  // What has ended them, where that need not come again.
+  // Returns why they have ended, if a restart may help.
   std::optional<std::string> passing_failure() const {
     const bool is_to_stop =
         std::ranges::any_of(common_.forwarded, [](int signal) { return signal != SIGUSR1; });
@@ -127,7 +127,7 @@ class LocalProcesses {
     if (::getenv("OMP_NUM_THREADS") == nullptr) variables.emplace("OMP_NUM_THREADS", "1");
     variables["KINDLING_RANK"] = std::to_string(rank);
     variables["KINDLING_SIZE"] = std::to_string(launch_.num_processes);
-    // A store that has lost a process is of no use any more.
+    // A store cannot be used after it has lost a process.
     const std::string suffix = start_.number == 0 ? "" : std::to_string(start_.number);
     variables["KINDLING_STORE_FILE"] = (common_.folder / ("store" + suffix).c_str()).string();
     variables["KINDLING_RESTART_COUNT"] = std::to_string(start_.number);
@@ -174,7 +174,7 @@ class LocalProcesses {
   }
 
   void fail(std::size_t rank, const ProcessEnd& end) {
-    if (has_requested_end_) return;  // it had no choice
+    if (has_requested_end_) return;  // it was asked to end
     if (failure_ && (failure_->exit_code != kLostOthers || end.exit_code == kLostOthers)) return;
     if (!failure_) next_escalation_ = Clock::now() + grace();
     failure_ = end;
@@ -183,7 +183,7 @@ class LocalProcesses {
                                                ::strsignal(end.signal) + ")"
                                          : " has ended with exit code " + std::to_string(end.exit_code));
     log_error(failure_text_ +
-              (are_running() ? "; the others have " + short_text(launch_.grace_s, 3) + " s to leave" : ""));
+              (are_running() ? "; the others have " + short_text(launch_.grace_s, 3) + " s to exit" : ""));
   }
 
   std::string name_of(std::size_t rank) const {
@@ -194,19 +194,19 @@ class LocalProcesses {
     if (launch_.end_timeout_s > 0 && !late_from_) late_from_ = Clock::now() + seconds(launch_.end_timeout_s);
   }
 
-  // Such as one that somebody has stopped when it had nothing more to do for the others.
+  // Such as a process that was stopped when the others no longer needed it.
   void give_up_late_processes() {
     if (!late_from_ || failure_ || Clock::now() < *late_from_) return;
     const auto late = std::ranges::find_if(children_, &ChildProcess::is_running);
     if (late == children_.end()) return;
     failure_ = ProcessEnd{.exit_code = kLostOthers};
-    failure_text_ = name_of(static_cast<std::size_t>(late - children_.begin())) + " has not ended " +
-                    short_text(launch_.end_timeout_s, 3) + " s after another one";
+    failure_text_ = name_of(static_cast<std::size_t>(late - children_.begin())) + " is still running " +
+                    short_text(launch_.end_timeout_s, 3) + " s after another one ended";
     log_error(failure_text_);
     next_escalation_ = Clock::now();
   }
 
-  // Once one has failed: the others are asked to end, and later killed.
+  // After a failure: asks the others to end, and later kills them.
   void escalate() {
     if (!next_escalation_ || Clock::now() < *next_escalation_) return;
     send(has_requested_end_ ? SIGKILL : SIGTERM);
@@ -220,7 +220,7 @@ class LocalProcesses {
   }
   Clock::duration grace() const { return seconds(launch_.grace_s); }
 
-  // Until there is something to do; -1: as long as it takes.
+  // Milliseconds until the next action; -1: no limit.
   int wait_ms() const {
     const auto until = next_escalation_ ? next_escalation_ : failure_ ? std::nullopt : late_from_;
     if (!until) return -1;

@@ -10,7 +10,7 @@ namespace {
 
 bool is_digit(unsigned char c) { return std::isdigit(c) != 0; }
 
-// Of a name beside its brackets.
+// A character of a name outside of brackets.
 bool is_of_name(unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; }
 
 // Takes a number off the beginning.

@@ -4,14 +4,14 @@
 #include <optional>
 #include <string>
 
-// How SLURM writes lists.
+// Parsers for SLURM's list syntax.
 namespace kindling {
 
-// The first host of "node[003-007,9],other": "node003". Nothing for what is no such list.
+// Returns the first host of "node[003-007,9],other": "node003". Returns nothing for an invalid list.
 std::optional<std::string> first_host(const std::string& list);
 
-// The tasks of a node by "4(x2),3", of which nodes 0 and 1 have 4 and node 2 has 3. Nothing for what is no
-// such list or has no such node.
+// Returns the tasks of a node by "4(x2),3", where nodes 0 and 1 have 4 and node 2 has 3. Returns nothing for
+// an invalid list and for a node that is not in it.
 std::optional<std::int64_t> tasks_of_node(const std::string& list, std::int64_t node);
 
 }  // namespace kindling

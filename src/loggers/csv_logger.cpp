@@ -12,7 +12,7 @@
 namespace kindling {
 namespace {
 
-constexpr std::size_t kMaxTableBytes = std::size_t{1} << 40;  // beyond what a training could have written
+constexpr std::size_t kMaxTableBytes = std::size_t{1} << 40;  // larger than any run's file
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void CsvLogger::write(const Record& record) {
   }
   if (!file_ || columns_.size() > old_size) {
     write_file_atomically(path_, file_ ? widened(old_header, columns_.size() - old_size) : header());
-    file_.emplace(path_);  // anew: the name now belongs to another file
+    file_.emplace(path_);  // reopened: the name now belongs to another file
   }
   file_->append(line_of(record));
   is_synced_ = false;
@@ -42,7 +42,7 @@ void CsvLogger::resume_at(const Progress& at) {
   file_.reset();
   columns_.clear();
   if (!std::filesystem::exists(path_)) return;
-  AppendFile file(path_);  // cuts off a line that a killed process has begun
+  AppendFile file(path_);  // removes an incomplete line of a killed process
   const std::string table = read_file(path_, kMaxTableBytes);
   std::string_view rest = table;
   std::vector<std::string> names = take_csv_line(rest);
@@ -69,14 +69,14 @@ std::string CsvLogger::line_of(const Record& record) const {
   return csv_line(fields);
 }
 
-// The table as the file has it, under a new header. Rows hold nothing but numbers: each line is one.
+// Returns the file's table under a new header. Rows contain only numbers, so each line is one row.
 std::string CsvLogger::widened(const std::string& old_header, std::size_t num_new) const {
   const std::string table = read_file(path_, kMaxTableBytes);
   if (!table.starts_with(old_header)) {
     throw Error({.place = path_.string(),
-                 .found = "the file has been changed by somebody else",
-                 .wanted = "the table as it was written",
-                 .remedy = "take a copy to work on while a training runs"});
+                 .found = "another program has changed the file",
+                 .wanted = "the table as this run wrote it",
+                 .remedy = "edit a copy while the run is active"});
   }
   std::string text = header();
   for (const char c : std::string_view(table).substr(old_header.size())) {

@@ -35,7 +35,7 @@ constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10,
                                                 {"epoch_time_s", "time", 5, time_text},
                                                 {"lr", "lr", 7, other_text}}};
 
-// For the files, not for the eye.
+// Written to files, not shown.
 constexpr std::array<std::string_view, 7> kBookkeeping = {
     "samples_per_s",        "data_wait_share",       "host_waits",          "device_to_host_copies",
     "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes"};
@@ -45,7 +45,7 @@ std::string text_of(std::string_view name, double value) {
   return known == kKnown.end() ? other_text(value) : known->text(value);
 }
 
-constexpr std::size_t kNarrowest = 8;  // of a column of the user's
+constexpr std::size_t kNarrowest = 8;  // for user-defined columns
 
 }  // namespace
 
@@ -72,7 +72,7 @@ void EpochTable::write(const Record& record) {
   out_ << table_line(columns_, cells, " ") << '\n' << std::flush;
 }
 
-// Each has one place more than its numbers need, for the star.
+// Each column has one character more than its numbers need, for the star.
 void EpochTable::choose_columns(const Record& first) {
   columns_ = {{.title = "epoch", .right = true, .width = 6}};
   const auto add = [&](std::string_view name, std::string_view title, std::size_t width) {
@@ -85,7 +85,7 @@ void EpochTable::choose_columns(const Record& first) {
   for (const auto& [name, value] : first.values) {
     const bool known = std::ranges::find(kKnown, name, &KnownColumn::name) != kKnown.end();
     const bool bookkeeping = std::ranges::find(kBookkeeping, name) != kBookkeeping.end();
-    // Of a metric of many numbers, of the time, of the gradients.
+    // Values of a metric with many numbers, of the time, of the gradients.
     const bool is_part =
         (name.ends_with(']') || name.starts_with("time_share/") || name.starts_with("grad_norm/")) &&
         name != options_.monitor;

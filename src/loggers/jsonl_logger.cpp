@@ -10,11 +10,11 @@
 namespace kindling {
 namespace {
 
-constexpr std::size_t kMaxLinesBytes = std::size_t{1} << 40;  // beyond what a training could have written
+constexpr std::size_t kMaxLinesBytes = std::size_t{1} << 40;  // larger than any run's file
 constexpr std::string_view kStepKey = "\"global_step\": ", kStepStart = "{\"global_step\": ",
                            kEpochStart = "{\"epoch\": ", kStepLoss = "\"train_loss_step\": ";
 
-// -1: there is none.
+// Returns -1 if there is none.
 std::int64_t number_after(std::string_view line, std::string_view key) {
   std::int64_t number = -1;
   if (const auto at = line.find(key); at != std::string_view::npos)
@@ -59,7 +59,7 @@ void JsonlLogger::resume_at(const Progress& at) {
     end = std::min(all.find('\n', begin), all.size() - 1) + 1;
     const std::string_view line = std::string_view(all).substr(begin, end - begin);
     const std::int64_t step = number_after(line, kStepKey);
-    if (step < latest_step) cut = all.size();  // another training, which has begun after this one
+    if (step < latest_step) cut = all.size();  // another run, which started after this one
     latest_step = step;
     if (cut == all.size() && line_is_beyond(line, at)) cut = begin;
   }

@@ -92,7 +92,7 @@ void ProgressLine::show(const ProgressState& state) {
     next_s_ = options_.clock() + kPlainSeconds;
     return;
   }
-  // One column stays free: a terminal that has its last column filled may wrap.
+  // One column stays free: a terminal may wrap when its last column is filled.
   const std::string text = progress_text(state, options_.width - 1, true);
   out_ << kClearLine << (options_.color ? with_green_bar(text) : text) << std::flush;
   next_s_ = options_.clock() + kRedrawSeconds;

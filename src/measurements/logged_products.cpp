@@ -35,11 +35,11 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
   return largest;
 }
 
-// In the order of kWays.
+// The names, in the order of kWays.
 constexpr std::array<const char*, 4> kWayNames{"one at a time to the host", "kept on the device, moved once",
                                                "preallocated", "one batched product"};
 
-// The times are those of all products, the counts those of one run.
+// Times are for all products, counts for one run.
 void add_ways(Device device, const LoggedProductsOptions& options, const TimingOptions& timing,
               BenchReport& report) {
   const BenchRow device_fields = fields_of(device, "device");
@@ -52,7 +52,7 @@ void add_ways(Device device, const LoggedProductsOptions& options, const TimingO
     const TransferCounts counts = transfer_counts() - before;
     if (!(difference <= kLargestDifference))
       throw Error({.place = "bench log on " + device.str(),
-                   .found = "norms that should be equal differ by " + number_text(difference) + ", relative",
+                   .found = "norms that must be equal differ by " + number_text(difference) + ", relative",
                    .wanted = "at most " + number_text(kLargestDifference)});
     const bool graph = way == LoggedProducts::Way::preallocated && products.has_graph();
     const Timing time = time_calls(
@@ -61,7 +61,7 @@ void add_ways(Device device, const LoggedProductsOptions& options, const TimingO
     const std::string name = kWayNames[static_cast<std::size_t>(way)];
     report.add(
         joined({device_fields,
-                {{"variant", name, "variant", name + (graph ? ", recorded graph" : "")}, {"graph", graph}},
+                {{"variant", name, "variant", name + (graph ? ", device graph" : "")}, {"graph", graph}},
                 fields_of(time),
                 {{"", nullptr, "speed", rounded_text(first_s / time.median_s) + "x"}},
                 fields_of(counts, {"host waits", "copies to host"}),
@@ -143,11 +143,10 @@ BenchReport measure_log(const std::vector<Device>& devices, const LoggedProducts
   for (const Device device : devices) {
     add_ways(device, options, timing, report);
     if (const std::string why = why_no_graph(device); !why.empty())
-      report.notes.push_back(device.str() + ": no graph was recorded, " + why);
+      report.notes.push_back(device.str() + ": no graph was captured, because " + why);
   }
   report.notes.push_back("the norms of all variants agree to 1e-4, relative");
-  report.notes.push_back(
-      "on the cpu a number is where the host reads it: nothing is moved, nothing waited for");
+  report.notes.push_back("on the cpu a number is already on the host: nothing is copied or waited for");
   report.note_missing_card();
   return report;
 }

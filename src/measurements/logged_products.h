@@ -12,20 +12,20 @@
 
 namespace kindling {
 
-// Products of two n×n matrices of float32, whose Frobenius norms the host wants.
+// Products of two n×n float32 matrices, whose Frobenius norms the host needs.
 class LoggedProducts {
  public:
   enum class Way {
-    one_at_a_time,  // the host reads each norm as soon as its product is started: a wait for each
-    kept,           // in an EpochLog, which comes to the host once
-    preallocated,   // into memory that is there; as one recorded graph where the device has graphs
+    one_at_a_time,  // the host reads each norm as soon as its product is started, and waits each time
+    kept,           // in an EpochLog, which is copied to the host once
+    preallocated,   // into existing memory; as one device graph if supported
     batched,        // all products by one operator, all norms by another
   };
   static constexpr std::array<Way, 4> kWays{Way::one_at_a_time, Way::kept, Way::preallocated, Way::batched};
 
   LoggedProducts(Device device, const LoggedProductsOptions& options);
 
-  // The norms, in order, on the host. What it moves and how often it waits is counted in transfer_counts().
+  // Computes the norms, in order, on the host. Its copies and waits are counted in transfer_counts().
   std::vector<float> run(Way way);
   bool has_graph() const noexcept { return graph_ != nullptr; }
 
@@ -36,7 +36,7 @@ class LoggedProducts {
 
   Device device_;
   at::Tensor a_, b_;                 // [products, n, n]
-  std::vector<at::Tensor> as_, bs_;  // their matrices
+  std::vector<at::Tensor> as_, bs_;  // the single matrices
   EpochLog log_;
   at::Tensor product_;                    // [n, n]
   at::Tensor norms_;                      // [products]

@@ -24,8 +24,9 @@ namespace {
 struct MatmulPrecision {
   std::string name;
   at::ScalarType dtype;
-  const char* float32;  // as Float32Products has it
-  // Of the largest element of a product of 64 terms: their rounding to 24, 11 and 8 bits, with room.
+  const char* float32;  // the value for Float32Products
+  // Relative to the largest element of a product of 64 terms: their rounding to 24, 11 and 8 bits, with a
+  // margin.
   double tolerance;
 };
 
@@ -42,18 +43,18 @@ struct MatmulSeries {
   at::TensorOptions tensor() const { return at::dtype(precision.dtype).device(device); }
 };
 
-// Whether float32 products are really made with TF32 when it is asked for: tells by a product of numbers that
-// TF32 cannot hold.
+// True if float32 products really use TF32 when it is requested; tested with numbers that TF32 cannot
+// represent.
 bool has_tf32(Device device) {
   const Float32Products products("high");
   constexpr std::int64_t n = 256;         // large enough for a kernel that uses it
-  constexpr float number = 1 + 0x1p-13f;  // 13 bits behind the point
+  constexpr float number = 1 + 0x1p-13f;  // 13 fraction bits
   const auto options = at::dtype(at::kFloat).device(device);
   const at::Tensor product = at::mm(at::full({n, n}, number, options), at::eye(n, options));
   return product.ne(number).any().item<bool>();
 }
 
-// The lines of LibTorch's description that name a matrix library of the CPU: "Intel(R) oneAPI Math Kernel
+// Returns the lines of LibTorch's description that name a CPU matrix library: "Intel(R) oneAPI Math Kernel
 // Library Version 2024.2-Product Build 20240605; Intel(R) MKL-DNN v3.12.0".
 std::string cpu_libraries() {
   std::istringstream lines(at::show_config());
@@ -76,7 +77,7 @@ std::string matrix_library(Device device) {
   return text.str().substr(text.str().rfind(':') + 1);  // at::BlasBackend::Cublas
 }
 
-// Of a small product against float64.
+// Returns the error of a small product against float64.
 double checked_error(const MatmulSeries& series) {
   const at::Tensor a = noise({64, 64}, series.tensor(), 1), b = noise({64, 64}, series.tensor(), 2);
   const at::Tensor product = at::mm(a, b).cpu().to(at::kDouble);
@@ -84,12 +85,12 @@ double checked_error(const MatmulSeries& series) {
   const double error = ((product - exact).abs().max() / exact.abs().max()).item<double>();
   if (!(error <= series.precision.tolerance))
     throw Error({.place = series.precision.name + " product on " + series.device.str(),
-                 .found = "it is off by " + number_text(error) + " of its largest element",
+                 .found = "its error is " + number_text(error) + " of its largest element",
                  .wanted = "at most " + number_text(series.precision.tolerance)});
   return error;
 }
 
-// Half of what is free, for three matrices.
+// Half of the free memory, for three matrices.
 bool fits(const MatmulSeries& series, std::int64_t n) {
   const auto bytes = 3 * n * n * static_cast<std::int64_t>(c10::elementSize(series.precision.dtype));
   return bytes <= device_memory(series.device).free_bytes / 2;
@@ -102,7 +103,7 @@ Timing time_product(const MatmulSeries& series, std::int64_t n, const TimingOpti
       {series.device}, [&] { at::mm_out(product, a, b); }, timing);
 }
 
-// Gives what has ended the series.
+// Returns the reason why the series ended.
 const char* add_points(const MatmulSeries& series, const MatmulOptions& options, const TimingOptions& timing,
                        BenchReport& report) {
   const BenchRow device = fields_of(series.device, "device");
@@ -113,7 +114,7 @@ const char* add_points(const MatmulSeries& series, const MatmulOptions& options,
   for (std::int64_t n = options.min_n; n <= options.max_n; n *= 2) {
     if (!fits(series, n)) return "memory";
     const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    // Twice the size is eight times the work.
+    // Doubling the size takes eight times the work.
     if (spent + 8 * last_s * calls > options.time_budget_s) return "time budget";
     const Timing time = time_product(series, n, timing);
     last_s = time.median_s;
@@ -128,7 +129,7 @@ const char* add_points(const MatmulSeries& series, const MatmulOptions& options,
   return "max n";
 }
 
-// With what it was made, and why it stopped where it did.
+// Notes the library, and why the series ended.
 void measure_series(const MatmulSeries& series, const MatmulOptions& options, const TimingOptions& timing,
                     BenchReport& report) {
   const Float32Products float32(series.precision.float32);
@@ -136,7 +137,7 @@ void measure_series(const MatmulSeries& series, const MatmulOptions& options, co
   const char* ended_by = add_points(series, options, timing, report);
   const std::string library = matrix_library(series.device), name = series.precision.name;
   const char* tf32 = name == "tf32" ? "on" : "off";
-  if (name == "fp32") report.notes.push_back(series.device.str() + ": multiplied by " + library);
+  if (name == "fp32") report.notes.push_back(series.device.str() + ": matrix library " + library);
   report.notes.push_back(series.label() + ": TF32 " + tf32 + ", 64 x 64 off by " + rounded_text(error) +
                          " of its largest element, ended by: " + ended_by);
   report.summary["series"].push_back({{"device", series.device.str()},
@@ -147,9 +148,9 @@ void measure_series(const MatmulSeries& series, const MatmulOptions& options, co
                                       {"ended_by", ended_by}});
 }
 
-// A card's series against the CPU's: TF32 stands against the CPU's fp32.
+// Compares a GPU's series with the CPU's; TF32 is compared with the CPU's fp32.
 void add_crossovers(const std::vector<MatmulSeries>& all, BenchReport& report) {
-  std::string line = "crossover, the n from which the card stays faster:";
+  std::string line = "crossover, the n from which the GPU stays faster:";
   nlohmann::ordered_json& sizes = report.summary["crossover"];
   for (const MatmulSeries& card : all)
     for (const MatmulSeries& host : all) {

@@ -15,7 +15,7 @@
 namespace kindling {
 namespace {
 
-// One product, in memory that is there.
+// One product, into existing memory.
 struct Product {
   at::Tensor a, b, result;
 
@@ -31,8 +31,8 @@ struct Product {
 
 using Pair = std::array<Product, 2>;
 
-// On the CPU a worker runs it, of one thread: LibTorch keeps a number of threads for each thread that calls
-// it. A card queues it when it is waited for.
+// On the CPU, a single-threaded worker runs it: LibTorch keeps a number of threads per calling thread. On a
+// GPU, it is queued and waited for.
 std::future<void> start(Device place, const std::function<void()>& work) {
   return std::async(place.is_cpu() ? std::launch::async : std::launch::deferred, [work] {
     at::set_num_threads(1);
@@ -43,7 +43,7 @@ std::future<void> start(Device place, const std::function<void()>& work) {
 void require_equal_results(const Pair& in_sequence, const Pair& at_once) {
   for (std::size_t i = 0; i < 2; ++i) {
     const at::Tensor a = in_sequence[i].result.cpu(), b = at_once[i].result.cpu();
-    // Two cards of one kind run the same kernels; those of different kinds add in another order.
+    // Two GPUs of one kind run the same kernels; different kinds sum in different orders.
     if (a.allclose(b, 1e-4, 1e-3)) continue;
     throw Error({.place = "bench pair",
                  .found = "product " + std::to_string(i + 1) + " differs between the two ways",
@@ -51,7 +51,7 @@ void require_equal_results(const Pair& in_sequence, const Pair& at_once) {
   }
 }
 
-// In sequence and at once.
+// The times in sequence and at once.
 std::array<Timing, 2> time_pair(const std::vector<Device>& places, std::int64_t n,
                                 const TimingOptions& timing) {
   const OperatorThreads one(1);
@@ -100,7 +100,8 @@ BenchReport measure_pair(const std::vector<Device>& cards, std::int64_t n, const
   const double one = 2 / in_sequence.median_s;
   report.chart.curves.push_back({"linear", {1, 2}, {one, 2 * one}});
   if (!on_cards)
-    report.notes.push_back("fewer than two cards: " + gpu_unavailable_reason() + "; so this is the CPU's form");
+    report.notes.push_back("fewer than two GPUs: " + gpu_unavailable_reason() +
+                           "; measured on the CPU instead");
   return report;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The CPU's or the card's model.
+// Returns the model name of the CPU or the GPU.
 std::string device_name(Device device) {
   if (device.is_cpu()) return host_info().cpu_model;
   const auto cards = device_table().cards;
@@ -31,7 +31,7 @@ std::string text_of(const BenchField& field) {
   return field.value.is_number_float() ? rounded_text(field.value.get<double>()) : field.value.dump();
 }
 
-// Words to the left, numbers to the right.
+// Text is left-aligned, numbers right-aligned.
 std::string table_of(const std::vector<BenchRow>& rows) {
   std::vector<TextColumn> columns;
   std::vector<std::vector<std::string>> cells(rows.size());
@@ -90,7 +90,7 @@ void BenchReport::add(BenchRow row, const std::string& label, double x, double y
 }
 
 void BenchReport::note_missing_card(const std::string& consequence) {
-  if (num_gpus() == 0) notes.push_back("no card: " + gpu_unavailable_reason() + consequence);
+  if (num_gpus() == 0) notes.push_back("no GPU: " + gpu_unavailable_reason() + consequence);
 }
 
 std::string rounded_text(double value) {

@@ -10,7 +10,7 @@
 namespace kindling {
 namespace {
 
-// Eager steps or recorded ones.
+// Eager or captured steps.
 struct StepKind {
   const char* step_graph;  // of the trainer
   const char* name;
@@ -56,7 +56,7 @@ BenchRow row_of(Device device, const StepKind& kind, const Trials& trials) {
                   {"cpu_max_s", cpu_time.max_s}},
                  fields_of_shares(trials),
                  {{"recorded", why_not.empty()},
-                  {"why_not_recorded", why_not, "recorded", why_not.empty() ? "yes" : "no: " + why_not}}});
+                  {"why_not_recorded", why_not, "captured", why_not.empty() ? "yes" : "no: " + why_not}}});
 }
 
 bool are_equal_to_the_bit(const NamedValues& a, const NamedValues& b) {
@@ -81,22 +81,22 @@ void compare(const Trials& eager, const Trials& recorded, BenchReport& report) {
   report.summary["speed_up"] = speed_up;
   report.summary["equal_to_the_bit"] = is_equal;
   if (recorded.back().why_not_recorded.empty())
-    report.notes.push_back("with the step graph " + rounded_text(speed_up) + " times as fast");
-  report.notes.push_back(is_equal ? "the last step of both has logged the same to the bit: " + text_of(with)
-                                  : "the last step has logged something else with the step graph: " +
+    report.notes.push_back("steps are " + rounded_text(speed_up) + " times as fast with step capture");
+  report.notes.push_back(is_equal ? "the last step of both has logged bit-identical values: " + text_of(with)
+                                  : "the last step has logged different values with step capture: " +
                                         text_of(with) + " instead of " + text_of(without));
 }
 
-// What a fit of these options does.
+// Notes which kind of steps a fit with these options would run.
 void tell_what_fit_takes(const TrainerOptions& trainer, const Module& model, const Trials& recorded,
                          BenchReport& report) {
   const bool is_wanted = trainer.step_graph == "on" || (trainer.step_graph == "auto" && model.has_static_graph());
   const bool is_taken = is_wanted && recorded.back().why_not_recorded.empty();
   report.summary["fit_records"] = is_taken;
-  std::string note = "trainer.step_graph = \"" + trainer.step_graph + "\": a fit takes ";
-  note += is_taken ? "the step graph" : "eager steps";
-  if (!is_wanted && trainer.step_graph == "auto") note += ", because the model does not say has_static_graph()";
-  report.notes.push_back(note + "; validations, callbacks, loggers and schedule are left out here");
+  std::string note = "trainer.step_graph = \"" + trainer.step_graph + "\": a fit runs ";
+  note += is_taken ? "captured steps" : "eager steps";
+  if (!is_wanted && trainer.step_graph == "auto") note += ", because the model's has_static_graph() is false";
+  report.notes.push_back(note + "; validations, callbacks, loggers and schedule are not measured here");
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ BenchReport measure_step(const TrainerOptions& trainer, const MakeModel& make_mo
       .chart = {.title = "Steps of " + options.name, .xlabel = "repeat", .ylabel = "ms per step"},
       .summary = {{"steps", options.steps.steps}, {"warm_up_steps", options.steps.warm_up_steps}}};
   std::array<Trials, kStepKinds.size()> trials;
-  // In turns, because other processes may be at work.
+  // Alternating, because other processes may be running.
   for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat)
     for (std::size_t i = 0; i < kStepKinds.size(); ++i) {
       TrainerOptions trial = trainer;
@@ -119,7 +119,7 @@ BenchReport measure_step(const TrainerOptions& trainer, const MakeModel& make_mo
       curve.y.push_back(trials[i].back().seconds * 1e3);
     }
   const auto cards = first_gpus(trainer.num_gpus);
-  if (trainer.num_gpus != 0) report.note_missing_card("; so these are steps on the CPU");
+  if (trainer.num_gpus != 0) report.note_missing_card("; measured on the CPU instead");
   for (std::size_t i = 0; i < kStepKinds.size(); ++i)
     report.rows.push_back(row_of(cards.empty() ? cpu() : cards.front(), kStepKinds[i], trials[i]));
   compare(trials[0], trials[1], report);

@@ -9,7 +9,7 @@
 namespace kindling {
 namespace {
 
-// A call of a nanosecond would else be made a million times.
+// Otherwise a call of a nanosecond would be repeated a million times.
 constexpr std::int64_t kMaxCallsInARepeat = 1000;
 
 double seconds_of(const std::vector<Device>& devices, const std::function<void()>& call, std::int64_t calls) {

@@ -19,7 +19,7 @@ std::string memory_name(const TransferRouteOptions& route) {
   return route.pinned ? "pinned" : "pageable";
 }
 
-// The times are those of all its copies, the counts those of one run (nothing within the host).
+// Times are for all its copies, counts for one run (nothing within the host).
 void add_route(const TransferRouteOptions& options, const TimingOptions& timing, BenchReport& report) {
   TransferRoute route(options);
   const TransferCounts before = transfer_counts();
@@ -28,7 +28,7 @@ void add_route(const TransferRouteOptions& options, const TimingOptions& timing,
   const std::string from = options.from.str(), to = options.to.str(), memory = memory_name(options);
   if (!route.has_arrived())
     throw Error({.place = "bench transfer from " + from + " to " + to,
-                 .found = "other bytes arrived than were sent"});
+                 .found = "the copied bytes differ from the source"});
   const Timing time = time_calls(
       {options.from, options.to}, [&] { route.run(); }, timing);
   const auto bytes = static_cast<double>(options.total_bytes),
@@ -55,7 +55,7 @@ TransferRoute::TransferRoute(const TransferRouteOptions& options)
       target_(bytes_on(options.to, options)),
       source_pieces_(source_.split(options.total_bytes / options.num_copies)),
       target_pieces_(target_.split(options.total_bytes / options.num_copies)) {
-  const at::Tensor numbers = at::arange(options.total_bytes / 8 + 1, at::kLong);  // no two pieces alike
+  const at::Tensor numbers = at::arange(options.total_bytes / 8 + 1, at::kLong);  // no two pieces are equal
   source_.copy_(numbers.view(at::kByte).narrow(0, 0, options.total_bytes));
   target_.zero_();
 }
@@ -79,7 +79,7 @@ BenchReport measure_transfer(Device device, const TransferOptions& options, cons
   const std::int64_t total_bytes = options.mebibytes << 20;
   if (total_bytes % options.pieces != 0)
     throw ConfigError({.place = "--pieces " + std::to_string(options.pieces),
-                       .found = std::to_string(total_bytes) + " bytes cannot be cut into equal ones",
+                       .found = std::to_string(total_bytes) + " bytes cannot be split into equal pieces",
                        .wanted = "a power of two"});
   BenchReport report{.title = std::to_string(options.mebibytes) + " MiB in one copy and in many",
                      .chart = {.title = "Copies of the same bytes",
@@ -98,7 +98,7 @@ BenchReport measure_transfer(Device device, const TransferOptions& options, cons
                    .num_copies = copies},
                   timing, report);
       }
-  report.note_missing_card("; these are copies from memory to memory of the host, no transfers");
+  report.note_missing_card("; these are copies within host memory, not transfers");
   return report;
 }
 

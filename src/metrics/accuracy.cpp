@@ -52,7 +52,7 @@ at::Tensor Accuracy::update(const at::Tensor& outputs, const at::Tensor& labels)
   return answers_per_sample > 1 ? num_right.div(answers_per_sample) : num_right;  // pixels, tokens
 }
 
-// The cells: missed, hit, does not count, no label.
+// The cells: wrong, correct, ignored, not a class.
 at::Tensor Accuracy::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                      const at::Tensor& weights) const {
   const ClassAnswers answers =

@@ -16,14 +16,14 @@ namespace {
 
 constexpr double kHighestLogit = 20;  // 2e-9 from a probability of 1
 
-// Of each class against all others, float64 [n, classes]: the logarithm of p / (1 − p).
+// The score of each class against all others, float64 [n, classes]: the logarithm of p / (1 − p).
 at::Tensor logits_of(const at::Tensor& scores) {
   if (scores.dim() == 1) return scores.to(at::kDouble).unsqueeze(1);
   const at::Tensor log_p = at::log_softmax(scores, 1, at::kDouble);
   return log_p.sub(log_p.expm1().neg_().log_());
 }
 
-// How many thresholds are not above a logit, int64. What is no number is taken for the lowest.
+// Returns how many thresholds are at most a logit, int64. NaN counts as the lowest logit.
 at::Tensor bins_of(const at::Tensor& logits, std::int64_t num_thresholds) {
   const double steps_per_unit = static_cast<double>(num_thresholds - 1) / (2 * kHighestLogit);
   return at::nan_to_num(logits, -kHighestLogit)
@@ -39,7 +39,7 @@ at::Tensor bins_of(const at::Tensor& logits, std::int64_t num_thresholds) {
 
 Auroc::Auroc(AurocOptions options) : options_(std::move(options)) { validate(options_, "Auroc"); }
 
-// The cells: for each class the negative ones by bin, then the positive ones; what does not count; no label.
+// The cells: for each class the negative samples by bin, then the positive ones; ignored; not a class.
 at::Tensor Auroc::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                   const at::Tensor& weights) const {
   const ClassAnswers answers = class_answers("auroc", outputs, labels, weights, options_.ignore_index);

@@ -11,7 +11,7 @@
 namespace kindling {
 namespace {
 
-// How far the probabilities of a label may add up to something else than one: those of half precision do.
+// How far the sum of a label's probabilities may differ from one, as it does in half precision.
 constexpr double kProbabilityTolerance = 1e-2;
 
 bool is_one_logit_per_label(const at::Tensor& outputs, const at::Tensor& labels) {
@@ -20,7 +20,7 @@ bool is_one_logit_per_label(const at::Tensor& outputs, const at::Tensor& labels)
          (outputs.sizes() == labels.sizes() || (has_one_column && are_class_numbers(outputs, labels)));
 }
 
-// Codes of class numbers; `is_other` says where they are none.
+// Encodes class numbers; `is_other` marks labels that are not classes.
 at::Tensor coded(at::Tensor numbers, const at::Tensor& is_other, const at::Tensor& is_ignored,
                  std::int64_t num_classes) {
   return numbers.masked_fill_(is_other, num_classes + 1).masked_fill_(is_ignored, num_classes);
@@ -54,7 +54,7 @@ ClassAnswers class_answers(const char* place, const at::Tensor& outputs, const a
     throw DataError({.place = place,
                      .found = "the outputs are " + type_text(outputs),
                      .wanted = "logits, floating-point [batch, classes, …]",
-                     .remedy = "give it what the loss is given, not the classes that were chosen"});
+                     .remedy = "pass the logits that the loss gets, not the predicted classes"});
   ClassAnswers answers;
   if (is_one_logit_per_label(outputs, labels)) {
     answers.num_classes = 2;
@@ -103,14 +103,13 @@ at::Tensor counts_of(const at::Tensor& cells, std::int64_t num_cells, const at::
 
 void refuse_other_labels(const char* place, double amount, std::int64_t ignore_index) {
   if (amount == 0) return;
-  throw DataError(
-      {.place = place,
-       .found = "a label of the epoch is none of the outputs' classes",
-       .wanted = "numbers from 0 to one less than there are classes (probabilities that add up to "
-                 "1), or " +
-                 std::to_string(ignore_index) + ", which is ignored",
-       .remedy = "look at the smallest and the largest label; for a regression there are mae, mse, "
-                 "rmse and r2"});
+  throw DataError({.place = place,
+                   .found = "a label in the epoch is not a class of the outputs",
+                   .wanted = "class numbers from 0 to classes - 1 (or probabilities that add up to "
+                             "1), or " +
+                             std::to_string(ignore_index) + ", which is ignored",
+                   .remedy = "check the smallest and the largest label; for regression use mae, mse, "
+                             "rmse or r2"});
 }
 
 }  // namespace kindling

@@ -6,11 +6,11 @@
 
 namespace kindling {
 
-// What classifiers' metrics count: the answers of a batch one by one, pixels and tokens included.
+// The predictions of a batch that classification metrics count, one by one, including pixels and tokens.
 struct ClassAnswers {
   std::int64_t num_classes = 0;
-  at::Tensor scores;   // [n, classes], or [n] where there is one logit for two classes
-  at::Tensor labels;   // int64 [n]: a class, num_classes where it is ignored, num_classes + 1: no label
+  at::Tensor scores;   // [n, classes], or [n] for one logit for two classes
+  at::Tensor labels;   // int64 [n]: a class, num_classes if it is ignored, num_classes + 1: not a class
   at::Tensor weights;  // float64 [n], or undefined
 
   at::Tensor predicted() const;  // int64 [n]
@@ -26,11 +26,12 @@ ClassAnswers class_answers(const char* place, const at::Tensor& outputs, const a
 // `weights` [batch] or of `shape` → float64 [n], one for each of its elements. Throws DataError.
 at::Tensor weights_of(const char* place, const at::Tensor& weights, at::IntArrayRef shape);
 
-// How often `cells`, int64 [n], names each of num_cells, or with what weight: float64 [parts, num_cells], to
-// be read by sum_of_parts(…, kPartsOfWeights).
+// Counts how often `cells`, int64 [n], contains each of num_cells, or with what weight: float64 [parts,
+// num_cells], to be read by sum_of_parts(…, kPartsOfWeights).
 at::Tensor counts_of(const at::Tensor& cells, std::int64_t num_cells, const at::Tensor& weights);
 
-// At the end of an epoch. Throws DataError where `amount` of what is no label was counted.
+// Called at the end of an epoch. Throws DataError if the count `amount` of labels that are not classes is not
+// 0.
 void refuse_other_labels(const char* place, double amount, std::int64_t ignore_index);
 
 }  // namespace kindling

@@ -4,7 +4,7 @@
 
 namespace kindling {
 
-// What labels can mean for outputs [batch, classes, …]; only shapes and dtypes are looked at.
+// The possible forms of labels for outputs [batch, classes, …]; checks only shapes and dtypes.
 
 // A class number for each: [batch, …].
 inline bool are_class_numbers(const at::Tensor& outputs, const at::Tensor& labels) {

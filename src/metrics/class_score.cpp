@@ -11,7 +11,7 @@
 namespace kindling {
 namespace {
 
-// Of one class, or of several together.
+// The counts of one class, or of several together.
 struct ClassCount {
   double labels = 0, hits = 0, answers = 0;
 
@@ -21,7 +21,8 @@ struct ClassCount {
   }
 };
 
-// Labels, hits and answers, each by class, with two cells more for what does not count and what is no label.
+// Labels, hits and predictions, each by class, with two more cells for ignored labels and for labels that are
+// not classes.
 std::vector<ClassCount> class_counts(std::span<const double> sums, const ClassScoreOptions& options) {
   const std::vector<double> cells = sum_of_parts(sums, kPartsOfWeights);
   const std::size_t width = cells.size() / 3, num_classes = width - 2;
@@ -66,9 +67,9 @@ at::Tensor ClassScore::update_weighted(const at::Tensor& outputs, const at::Tens
   if (options_.average == "binary" && num_classes != 2)
     throw DataError({.place = options_.score,
                      .found = "the outputs have " + std::to_string(num_classes) + " classes",
-                     .wanted = "two, where the average is binary",
-                     .remedy = options_.score + "_macro, " + options_.score + "_micro, " + options_.score +
-                               "_weighted or " + options_.score + "_per_class"});
+                     .wanted = "two classes for the binary average",
+                     .remedy = "use " + options_.score + "_macro, " + options_.score + "_micro, " +
+                               options_.score + "_weighted or " + options_.score + "_per_class"});
   const at::Tensor predicted = answers.predicted();
   const at::Tensor does_not_count = answers.labels.ge(num_classes);
   const at::Tensor hits = answers.labels.masked_fill(answers.labels.ne(predicted), num_classes);

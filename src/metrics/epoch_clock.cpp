@@ -21,7 +21,7 @@ std::array<double, kActivityNames.size()> EpochClock::fractions_since(const Time
   const auto sum = [](const Times& times) {
     return std::accumulate(times.begin(), times.end(), Clock::duration(0));
   };
-  const auto total = sum(now) - sum(start) + Clock::duration(1);  // more than nothing
+  const auto total = sum(now) - sum(start) + Clock::duration(1);  // never 0
   std::array<double, kActivityNames.size()> fractions{};
   for (std::size_t i = 0; i < fractions.size(); ++i)
     fractions[i] = static_cast<double>((now[i] - start[i]).count()) / static_cast<double>(total.count());

@@ -9,14 +9,14 @@
 
 namespace kindling {
 
-// What the host spends an epoch's time on. On a card it only starts what the card computes: what it waits for
-// at the epoch's end is part of the log.
+// The host's activities during an epoch. The host only starts a GPU's computations; the wait for them at the
+// end of the epoch is part of the log.
 enum class Activity { data, forward, backward, update, log, validation, other };
 inline constexpr std::array<const char*, 7> kActivityNames{"data", "forward",    "backward", "update",
                                                            "log",  "validation", "other"};
 
-// Measures what the host spends its time on. It never restarts, so that several readers can use one clock,
-// each with a start of its own. While it is stopped, it measures nothing and costs nothing.
+// Measures how the host spends its time. It never restarts, so that several readers can use one clock, each
+// with its own start. While it is stopped, it measures nothing and costs nothing.
 class EpochClock {
  public:
   using Clock = std::chrono::steady_clock;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kWeightOfRow = -1;
 
-// Of a tensor in host memory, without item(), which is what a step must not call.
+// Reads a tensor in host memory without item(), which a step must not call.
 template <class Number>
 Number host_number(const at::Tensor& value) {
   return c10::fetch_and_cast<Number>(value.scalar_type(), value.const_data_ptr());
@@ -34,7 +34,7 @@ void count_copy_to_host(std::int64_t bytes, bool waits) {
   counts.host_waits += waits ? 1 : 0;
 }
 
-// A mean and a metric of one name are one column, which is measured now in this way and now in that.
+// A mean and a metric of the same name share a column, whose kind may change from epoch to epoch.
 EpochLog::Kind name_space(EpochLog::Kind kind) {
   return kind == EpochLog::Kind::metric ? EpochLog::Kind::mean : kind;
 }
@@ -60,7 +60,7 @@ std::size_t EpochLog::column(std::string_view name, Kind kind) {
   for (std::size_t tried = 0; tried < columns_.size(); ++tried) {
     const std::size_t index = (expected_column_ + tried) % columns_.size();
     if (name_space(columns_[index].kind) != name_space(kind) || columns_[index].name != name) continue;
-    columns_[index].kind = kind;  // another model may have measured what this one logs
+    columns_[index].kind = kind;  // another model may have logged it as another kind
     expected_column_ = index + 1;
     return index;
   }
@@ -133,7 +133,7 @@ EpochLog::Segment& EpochLog::segment_for(const RowTag& tag) {
   return made;
 }
 
-// A number of the host's own is read without a wait.
+// Host values are read without a wait.
 void EpochLog::write_on_host() {
   float* value = values_.mutable_data_ptr<float>() + num_values_;
   for (const Mark& mark : marks_) {
@@ -147,7 +147,7 @@ void EpochLog::write_on_host() {
 void EpochLog::write_on_device() {
   const std::vector<at::Tensor> row =
       values_.narrow(0, num_values_, static_cast<std::int64_t>(marks_.size())).unbind();
-  std::vector<at::Tensor> values, slots;  // of the device: copied together, by one launch where it can be
+  std::vector<at::Tensor> values, slots;  // on the device: copied together, in one launch if possible
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     const at::Tensor& value = marks_[i].tensor;
     if (!value.defined())
@@ -168,7 +168,7 @@ void EpochLog::grow(std::int64_t values) {
   values_ = std::move(larger);
 }
 
-// Called only while no copy into the mirror is under way, so that it may be replaced.
+// Called only while no copy into the mirror is in progress, so that it may be replaced.
 void EpochLog::prepare_mirror() {
   if (mirror_.defined() && mirror_.size(0) >= values_.size(0)) return;
   at::Tensor larger = at::empty({values_.size(0)}, at::dtype(at::kFloat).pinned_memory(true));

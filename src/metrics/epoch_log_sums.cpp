@@ -1,4 +1,4 @@
-// What batches add to metrics of more than one number.
+// Sums of metrics with more than one number.
 #include "metrics/epoch_log_sums.h"
 
 #include <ATen/core/grad_mode.h>
@@ -14,13 +14,13 @@ namespace {
 
 void require_as_many(std::string_view name, std::int64_t numbers, std::int64_t before) {
   if (numbers == before) return;
-  throw DataError({.place = "metric '" + std::string(name) + "'",
-                   .found = "a batch gives " + std::to_string(numbers) + " numbers, those before gave " +
-                            std::to_string(before),
-                   .wanted = "as many for every batch of an epoch",
-                   .remedy =
-                       "outputs of different numbers of classes need metrics of different names, and an "
-                       "accuracy needs weights for every batch or for none"});
+  throw DataError(
+      {.place = "metric '" + std::string(name) + "'",
+       .found =
+           "a batch has " + std::to_string(numbers) + " numbers, earlier ones had " + std::to_string(before),
+       .wanted = "the same number for every batch of an epoch",
+       .remedy = "for outputs with different numbers of classes use metrics with different names; give an "
+                 "accuracy weights for every batch or for none"});
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace kindling {
 
 struct EpochLog::Sums {
   std::size_t column;
-  at::Tensor on_device;              // float64 [2, numbers]: settled, and what has come since
-  std::vector<std::int64_t> rows{};  // that have added to it, with the one that is being made
+  at::Tensor on_device;              // float64 [2, numbers]: the settled sums, and what has been added since
+  std::vector<std::int64_t> rows{};  // that have added to it, including the current one
   at::Tensor on_host{};              // undefined until it has been moved
 };
 

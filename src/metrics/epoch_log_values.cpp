@@ -1,4 +1,4 @@
-// What the host reads of a log, and what it saves.
+// Reading a log on the host, and saving it.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
@@ -13,7 +13,7 @@
 namespace kindling {
 namespace {
 
-// Each number of a segment that is saved: five of its own, and the number of its slots.
+// The numbers of a saved segment: five fixed ones, and one for each slot.
 constexpr std::size_t kSegmentNumbers = 6;
 // Column, weight and value.
 constexpr std::size_t kMarkNumbers = 3;
@@ -25,7 +25,7 @@ at::Tensor tensor_of(const std::vector<Number>& numbers) {
 
 [[noreturn]] void refuse(const std::string& place, const std::string& found) {
   throw CheckpointError(
-      {.place = "'" + place + "'", .found = found, .wanted = "what EpochLog::save has written"});
+      {.place = "'" + place + "'", .found = found, .wanted = "data written by EpochLog::save"});
 }
 
 template <class Number>
@@ -33,7 +33,7 @@ std::span<const Number> numbers_of(const StateDict& state, const std::string& na
   const at::Tensor* tensor = state.find(name);
   const bool fits = tensor != nullptr && tensor->is_cpu() && tensor->is_contiguous() && tensor->dim() == 1 &&
                     tensor->scalar_type() == c10::CppTypeToScalarType<Number>::value;
-  if (!fits) refuse(name, tensor == nullptr ? "it is missing" : "it is no list of numbers");
+  if (!fits) refuse(name, tensor == nullptr ? "it is missing" : "it is not a list of numbers");
   return {tensor->const_data_ptr<Number>(), static_cast<std::size_t>(tensor->numel())};
 }
 
@@ -221,16 +221,16 @@ void EpochLog::load(const StateDict& state, const std::string& prefix, const Met
     const auto rows = numbers_of<std::int64_t>(state, key + ".rows");
     if (sums->dim() != 2 || sums->size(0) != 2 || sums->scalar_type() != at::kDouble ||
         std::ranges::any_of(rows, [&](std::int64_t row) { return row < 0 || row > num_rows_; }))
-      refuse(key, "it is no sum of a metric");
+      refuse(key, "it is not a sum of a metric");
     sums_.push_back({.column = i, .on_device = copy_to(*sums, device_), .rows = {rows.begin(), rows.end()}});
   }
   load_marks(state, prefix);
 }
 
-// What has been marked for a row that is yet to be made.
+// Loads the marked values of the current row.
 void EpochLog::load_marks(const StateDict& state, const std::string& prefix) {
   const auto marks = numbers_of<double>(state, prefix + "marks");
-  if (marks.size() % kMarkNumbers != 0) refuse(prefix, "a mark is cut off");
+  if (marks.size() % kMarkNumbers != 0) refuse(prefix, "a mark is incomplete");
   for (std::size_t i = 0; i < marks.size(); i += kMarkNumbers) {
     if (!(marks[i] >= 0 && marks[i] < static_cast<double>(columns_.size())))
       refuse(prefix, "a mark has no name");
@@ -246,7 +246,7 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
   std::size_t number = 0, weight = 0;
   while (number < numbers.size()) {
     if (numbers.size() - number < kSegmentNumbers || weight == weights.size())
-      refuse(prefix, "a segment is cut off");
+      refuse(prefix, "a segment is incomplete");
     const auto* of = &numbers[number];
     Segment& segment =
         segments_.emplace_back(Segment{num_rows_,
@@ -273,7 +273,7 @@ void EpochLog::load_rows(const StateDict& state, const std::string& prefix) {
   if (num_values_ != static_cast<std::int64_t>(values.size()) ||
       num_rows_ != static_cast<std::int64_t>(rates.size()))
     refuse(prefix, "rows and values differ in number");
-  // Without them, as they were saved once, each row is a step.
+  // Older checkpoints have none: then each row is a step.
   if (state.find(prefix + "steps") != nullptr) {
     const auto steps = numbers_of<std::int64_t>(state, prefix + "steps");
     if (steps.size() != rates.size()) refuse(prefix, "rows and steps differ in number");

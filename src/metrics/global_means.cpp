@@ -27,9 +27,9 @@ void add(std::vector<NamedTotal>& to, const NamedTotal& total) {
   if (known == to.end()) return to.push_back(total);
   if (known->sums.size() != total.sums.size())
     throw DistributedError({.place = "metric '" + total.name + "'",
-                            .found = std::to_string(total.sums.size()) + " sums in one process, " +
-                                     std::to_string(known->sums.size()) + " in another",
-                            .wanted = "as many in all processes"});
+                            .found = std::to_string(total.sums.size()) + " sums on one rank, " +
+                                     std::to_string(known->sums.size()) + " on another",
+                            .wanted = "the same number on all ranks"});
   for (std::size_t i = 0; i < total.sums.size(); ++i) known->sums[i] += total.sums[i];
   known->weight += total.weight;
 }

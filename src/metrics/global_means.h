@@ -7,9 +7,9 @@
 
 namespace kindling {
 
-// The means of a log, of all processes together (nullptr: of this one alone): the same numbers everywhere, in
-// the order of the first process that has one. See EpochLog::means(). Throws DistributedError where a metric
-// has other sums in another process.
+// Returns the means of a log over all ranks (nullptr: of this one only): the same numbers everywhere, in the
+// order of the first rank that has one. See EpochLog::means(). Throws DistributedError if the sums of a
+// metric differ in number between ranks.
 NamedValues global_means(const EpochLog& log, ProcessGroup* group, std::optional<std::size_t> left_out = {});
 
 }  // namespace kindling

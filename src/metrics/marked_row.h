@@ -11,17 +11,17 @@
 
 namespace kindling {
 
-// What has been marked in the row of a log that is being made, to be marked in other rows with other tensors.
+// The marked values of a log's current row, which can be marked again in other rows with other tensors.
 class MarkedRow {
  public:
   MarkedRow() = default;
-  // Without what `earlier` has found there and is still the same.
+  // Skips values that `earlier` also contains unchanged.
   explicit MarkedRow(const EpochLog& log, const MarkedRow& earlier = {});
 
-  // One per value that is a tensor; those of metrics are flat.
+  // Returns one per value that is a tensor; those of metrics are flat.
   std::vector<at::Tensor> take_tensors();
   void mark_in(EpochLog& log, std::span<const at::Tensor> tensors) const;
-  // The tensors aside.
+  // Ignores the tensors.
   friend bool operator==(const MarkedRow& one, const MarkedRow& other);
 
  private:

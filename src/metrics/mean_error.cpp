@@ -13,7 +13,7 @@ MeanError::MeanError(MeanErrorOptions options) : options_(std::move(options)) {
   validate(options_, "MeanError");
 }
 
-// A sample's mean is rounded, because a device may add up its numbers in another order in a batch of another
+// A sample's mean is rounded, because a device may sum its numbers in another order in a batch of another
 // size.
 at::Tensor MeanError::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                       const at::Tensor& weights) const {

@@ -16,7 +16,7 @@ at::Tensor Metric::update_weighted(const at::Tensor&, const at::Tensor&, const a
                      .found = "the metric overrides neither update() nor update_weighted()",
                      .remedy = "override Metric::update()"});
   throw DataError({.place = "measure",
-                   .found = "samples have weights, and the metric knows none",
+                   .found = "the samples have weights, but the metric does not support weights",
                    .remedy = "override Metric::update_weighted()"});
 }
 

@@ -11,7 +11,7 @@
 namespace kindling {
 namespace {
 
-// What rounding leaves of Σ (y − mean)² where all y are the same, as a share of Σ y².
+// The rounding error of Σ (y − mean)² for constant y, as a fraction of Σ y².
 constexpr double kNothing = 1e-14;
 
 std::vector<double> scores(std::span<const double> sums, double num_samples) {

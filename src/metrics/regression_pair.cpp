@@ -15,7 +15,7 @@ RegressionPair regression_pair(const char* place, const at::Tensor& outputs, con
   if (!are_numbers || outputs.dim() == 0 || outputs.sizes() != labels.sizes())
     throw DataError({.place = place,
                      .found = "the labels are " + type_text(labels) + ", the outputs " + type_text(outputs),
-                     .wanted = "numbers of one shape [batch, …], the outputs floating-point",
+                     .wanted = "numbers of the same shape [batch, …], the outputs floating-point",
                      .remedy = "convert them where they are made: labels.unsqueeze(1), outputs.squeeze(1)"});
   const std::int64_t batch = outputs.size(0);
   const std::int64_t numbers = batch > 0 ? outputs.numel() / batch : 1;

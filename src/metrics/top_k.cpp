@@ -12,16 +12,16 @@ namespace kindling {
 
 TopK::TopK(TopKOptions options) : options_(options) { validate(options_, "TopK"); }
 
-// The cells: missed, hit, does not count, no label.
+// The cells: wrong, correct, ignored, not a class.
 at::Tensor TopK::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                  const at::Tensor& weights) const {
   const ClassAnswers answers = class_answers("topk", outputs, labels, weights, options_.ignore_index);
   const std::int64_t num_classes = answers.num_classes;
   if (options_.k > num_classes)
     throw DataError({.place = "topk",
-                     .found = "k is " + std::to_string(options_.k) + ", and there are outputs for " +
+                     .found = "k is " + std::to_string(options_.k) + ", but there are outputs for only " +
                               std::to_string(num_classes) + " classes",
-                     .wanted = "at most as many as classes"});
+                     .wanted = "at most the number of classes"});
   const at::Tensor& logit = answers.scores;
   const at::Tensor scores = logit.dim() == 1 ? at::stack({at::zeros_like(logit), logit}, 1) : logit;
   const at::Tensor largest = std::get<1>(scores.topk(options_.k, 1));

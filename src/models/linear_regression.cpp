@@ -13,7 +13,7 @@ LinearRegression::LinearRegression(LinearRegressionOptions options)
 
 namespace {
 
-// Shapes [n, 1] and [n] would be broadcast to [n, n], and every output compared with every label.
+// Shapes [n, 1] and [n] would be broadcast to [n, n], comparing every output with every label.
 [[noreturn]] void refuse_labels(const at::Tensor& outputs, const at::Tensor& labels) {
   throw DataError({.place = "LinearRegression::loss",
                    .found = "the labels are " + type_text(labels),

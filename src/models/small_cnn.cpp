@@ -14,7 +14,7 @@ namespace kindling {
 SmallCnn::SmallCnn(SmallCnnOptions options) : SequentialNet(torch::nn::Sequential()) {
   validate(options, "small_cnn");
   for (const std::int64_t channels : options.channels) {
-    // The batch normalization that follows has its own shift.
+    // The following batch normalization has its own shift.
     net->push_back(LazyConv2d(LazyConv2dOptions{.out_channels = channels, .padding = {1, 1}, .bias = false}));
     net->push_back(torch::nn::BatchNorm2d(channels));
     net->push_back(torch::nn::ReLU());

@@ -37,7 +37,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Autocast of the CPU and of the accelerator, as it is set for this thread.
+// The autocast settings of this thread for the CPU and the accelerator.
 struct AutocastSetting {
   struct DeviceAutocast {
     at::DeviceType device;
@@ -87,7 +87,7 @@ std::vector<Device> devices_of(const torch::nn::Module& module, const std::vecto
   return devices;
 }
 
-// States of generators lie in host memory.
+// States of generators are in host memory.
 bool is_same_state(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::ranges::equal(a, b, [](const at::Tensor& one, const at::Tensor& other) {
     return one.nbytes() == other.nbytes() &&
@@ -95,8 +95,8 @@ bool is_same_state(const std::vector<at::Tensor>& a, const std::vector<at::Tenso
   });
 }
 
-// Casts of weights that autocast keeps belong to the graph in which they were made: none comes into a part,
-// and none leaves it.
+// Autocast's cached casts of weights belong to the graph in which they were made, so the cache is empty when
+// a part begins and when it ends.
 class OwnCasts {
  public:
   explicit OwnCasts(bool is_on) : is_on_(is_on) {
@@ -112,7 +112,7 @@ class OwnCasts {
   bool is_on_;
 };
 
-// The random state of a moment, until the one of now comes back.
+// Restores an earlier random state for its lifetime.
 class RestoreRng {
  public:
   using States = std::vector<std::pair<Device, std::vector<at::Tensor>>>;
@@ -147,12 +147,12 @@ class RestoreAutocast {
   AutocastSetting former_;
 };
 
-// What a part of a model finds when it is computed, beside its inputs and parameters.
+// The state, besides its inputs and parameters, in which a part of a model is computed.
 class ForwardMoment {
  public:
   ForwardMoment(const torch::nn::Module& module, const std::vector<at::Tensor>& inputs);
 
-  // The first computation. What it has not drawn from or written to is forgotten afterwards.
+  // Runs the first computation. Afterwards drops the state that it has neither drawn from nor written to.
   std::vector<at::Tensor> compute(TensorFunction& forward, const std::vector<at::Tensor>& inputs);
 
  private:
@@ -169,7 +169,7 @@ class ForwardMoment {
   CarriedStates carried_;
 };
 
-// While it lives, all of that is as it was then; afterwards it is as it has been before.
+// Restores all of that state for its lifetime; its destructor undoes it.
 class RecomputationScope {
  public:
   RecomputationScope(const torch::nn::Module& module, const ForwardMoment& moment);
@@ -177,18 +177,18 @@ class RecomputationScope {
   RecomputationScope(const RecomputationScope&) = delete;
   RecomputationScope& operator=(const RecomputationScope&) = delete;
 
-  // With gradients, and under the autocast of then. Drawn numbers are given back.
+  // Computes with gradients, and under the earlier autocast settings. Restores the generators.
   std::vector<at::Tensor> compute(const TensorFunction& forward, const std::vector<at::Tensor>& inputs) const;
 
  private:
   const ForwardMoment& moment_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;  // and the memory that they had
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;  // and their original memory
   CarriedStates carried_;
 };
 
 ForwardMoment::ForwardMoment(const torch::nn::Module& module, const std::vector<at::Tensor>& inputs)
     : autocast_(AutocastSetting::now()), carried_(module) {
-  const at::DisableRecordFunctionGuard unseen;  // a copy of what is not finite is no finding
+  const at::DisableRecordFunctionGuard unseen;  // a non-finite value in a copy is not a finding
   OperatorRecorder::refuse("a part of it is computed again under an activation checkpoint");
   for (const Device device : devices_of(module, inputs)) random_.emplace_back(device, random_state(device));
   const at::NoGradGuard no_grad;
@@ -208,8 +208,8 @@ std::vector<at::Tensor> ForwardMoment::compute(TensorFunction& forward,
   return outputs;
 }
 
-// Their memory is changed for other memory and comes back: a write would be one to what other graphs have
-// saved. Running statistics are written by an operator that does not say so, which is why all are put aside.
+// Replaces their memory temporarily: writing to it would change what other graphs have saved. Running
+// statistics are written by an operator that does not declare it, so all buffers are set aside.
 RecomputationScope::RecomputationScope(const torch::nn::Module& module, const ForwardMoment& moment)
     : moment_(moment), carried_(module) {
   const at::NoGradGuard no_grad;
@@ -252,7 +252,7 @@ bool has_lazy_layers(const torch::nn::Module& module) {
   });
 }
 
-// The same values, at the beginning of a graph of their own.
+// Returns the same values as leaves of a new graph.
 variable_list cut_off(const variable_list& tensors) {
   variable_list cut;
   for (const at::Tensor& tensor : tensors)
@@ -267,8 +267,8 @@ variable_list needing_gradients(const variable_list& tensors) {
   return found;
 }
 
-// Of a part that has been computed with gradients: the leaves of its graph in the order of their discovery,
-// without its inputs. Nodes of an earlier number than `first_node` are another part's (0: not asked).
+// The leaves of a part's graph in discovery order, without its inputs. Nodes with a number below `first_node`
+// belong to another part (0: not checked).
 class Leaves {
  public:
   Leaves(const variable_list& outputs, const variable_list& inputs, std::uint64_t first_node)
@@ -305,7 +305,7 @@ class Leaves {
   std::string outer_function_;
 };
 
-// A gradient that is only on its way through calls no hook of a parameter: that is done where it arrives.
+// A gradient on its way through calls no parameter hooks: they are called where it arrives.
 class WithoutHooks {
  public:
   explicit WithoutHooks(const variable_list& leaves) : leaves_(leaves), hooks_(leaves.size()) { swap(); }
@@ -323,7 +323,7 @@ class WithoutHooks {
   std::vector<std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>> hooks_;
 };
 
-// What an output looks like, without its memory.
+// The properties of an output without its memory.
 struct Look {
   explicit Look(const at::Tensor& tensor)
       : sizes(tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{}),
@@ -336,7 +336,7 @@ struct Look {
   bool needs_gradient;
 };
 
-// What backward needs to compute a part once more.
+// Everything that backward needs to compute a part again.
 struct Part : torch::CustomClassHolder {
   Part(torch::nn::Module& the_module, TensorFunction the_forward, const variable_list& inputs)
       : module(the_module.shared_from_this()), forward(std::move(the_forward)), moment(the_module, inputs) {}
@@ -353,8 +353,8 @@ struct Part : torch::CustomClassHolder {
   std::vector<std::int64_t> versions;  // of the leaves
 };
 
-// With gradients, and so exactly as without a checkpoint: what it hangs on is read from its graph, which is
-// then let go.
+// Computes with gradients, exactly as without a checkpoint, so that its dependencies can be read from the
+// graph, which is then released.
 variable_list Part::compute(const variable_list& inputs) {
   const std::uint64_t first_node = at::sequence_number::peek();
   const variable_list given = cut_off(inputs);
@@ -365,13 +365,13 @@ variable_list Part::compute(const variable_list& inputs) {
   for (std::size_t i = 0; i < given.size(); ++i)
     if (given[i].defined() && given[i]._version() != versions[i])
       refuse_checkpoint(*module, "it changes its input " + std::to_string(i) + " in place",
-                        "an input that is still there for the second computation",
-                        "take a layer that does not work in place");
+                        "an input that is unchanged for the second computation",
+                        "use a layer that does not work in place");
   const Leaves graph(outputs, given, first_node);
   if (!graph.outer_function().empty())
-    refuse_checkpoint(*module,
-                      "it uses a tensor that was computed outside of it (" + graph.outer_function() + ")",
-                      "a part that hangs on its inputs and its parameters", "make that tensor an input");
+    refuse_checkpoint(
+        *module, "it uses a tensor that was computed outside of it (" + graph.outer_function() + ")",
+        "a part that depends only on its inputs and its parameters", "make that tensor an input");
   leaves = graph.tensors();
   for (const at::Tensor& leaf : leaves) this->versions.push_back(leaf._version());
   looks = std::vector<Look>(outputs.begin(), outputs.end());
@@ -386,16 +386,16 @@ void Part::require_same(const variable_list& again, const variable_list& leaves_
       });
   if (!is_same)
     refuse_checkpoint(
-        *module, "its second computation gives other shapes or uses other parameters",
+        *module, "its second computation returns other shapes or uses other parameters",
         "the same as the first one",
-        "draw random numbers from LibTorch's default generators, and keep in buffers what changes");
+        "draw random numbers from LibTorch's default generators, and keep changing values in buffers");
 }
 
 variable_list Part::gradients(const variable_list& inputs, const variable_list& of_outputs) const {
   for (std::size_t i = 0; i < leaves.size(); ++i)
     if (leaves[i]._version() != versions[i])
       refuse_checkpoint(*module, "a parameter has been changed between its forward and its backward pass",
-                        "the values that the first computation had", "update the optimizer behind backward");
+                        "the values that the first computation had", "update the optimizer after backward");
   const variable_list given = cut_off(inputs);
   const RecomputationScope scope(*module, moment);
   const variable_list again = scope.compute(forward, given);
@@ -434,7 +434,7 @@ struct PartInGraph : torch::autograd::Function<PartInGraph> {
     const auto capsule = context->saved_data.at(kPart).toCapsule();
     const auto& part = static_cast<const Part&>(*capsule);
     if (at::GradMode::is_enabled())
-      refuse_checkpoint(*part.module, "a second derivative is asked for (create_graph)", "first ones",
+      refuse_checkpoint(*part.module, "a second derivative is requested (create_graph)", "first derivatives",
                         "compute this part without a checkpoint");
     variable_list gradients = part.gradients(context->get_saved_variables(), of_outputs);
     gradients.insert(gradients.begin(), at::Tensor());  // of `call`

@@ -30,15 +30,15 @@ CarriedStateImpl::CarriedStateImpl(CarriedStateOptions options) : options_(optio
 
 // The second computation of a part would find the state that the first one has left.
 void CarriedStateImpl::require_within_part() const {
-  OperatorRecorder::refuse("it carries a state from batch to batch");
+  OperatorRecorder::refuse("it keeps a hidden state between batches");
   const torch::nn::Module* const part = PartAtWork::innermost();
   if (part == nullptr || part == this) return;
   for (const auto& layer : part->modules(/*include_self=*/false))
     if (layer.get() == this) return;
   throw Error({.place = "CarriedState",
-               .found = "it is used by a part under an activation checkpoint that it is not registered in",
-               .wanted = "hidden() and carry() outside of the part, or the state within it",
-               .remedy = "give the hidden state to the part as an input"});
+               .found = "a part under an activation checkpoint uses it without registering it",
+               .wanted = "hidden() and carry() outside of the part, or the state registered in it",
+               .remedy = "pass the hidden state to the part as an input"});
 }
 
 const std::vector<at::Tensor>& CarriedStateImpl::given_to(std::int64_t batch_size) const {
@@ -53,8 +53,8 @@ const std::vector<at::Tensor>& CarriedStateImpl::given_to(std::int64_t batch_siz
           {.place = "CarriedState",
            .found = "a batch of " + std::to_string(batch_size) + " samples after one of " +
                     std::to_string(tensor.size(options_.batch_dim)),
-           .wanted = "batches of one size, in which each sample goes on where that of its row has ended",
-           .remedy = "leave out a last batch that is not full (drop_last), or call reset_state()"});
+           .wanted = "batches of one size, in which each row continues the row of the batch before",
+           .remedy = "skip an incomplete last batch (drop_last), or call reset_state()"});
   return tensors;
 }
 

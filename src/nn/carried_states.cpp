@@ -70,8 +70,8 @@ void load_carried_state_dict(const torch::nn::Module& model, const StateDict& st
   }
   if (state.tensors.size() != num_known)
     throw CheckpointError({.place = "the saved model",
-                           .found = "it carries hidden states such as '" + state.tensors.front().first + "'",
-                           .wanted = "a model with the CarriedStates of the one that was saved"});
+                           .found = "it contains hidden states such as '" + state.tensors.front().first + "'",
+                           .wanted = "a model with the same CarriedStates as the saved one"});
 }
 
 }  // namespace kindling

@@ -10,7 +10,7 @@
 
 namespace kindling {
 
-// What all CarriedStates in a model carry at a moment.
+// The hidden states of all CarriedStates in a model at one moment.
 class CarriedStates {
  public:
   explicit CarriedStates(const torch::nn::Module& model);
@@ -20,8 +20,8 @@ class CarriedStates {
   std::vector<std::pair<std::shared_ptr<CarriedStateImpl>, CarriedStateImpl::Carried>> carried_;
 };
 
-// While it lives, evaluations find no state, and training goes on with its own afterwards; with
-// `of_training` training finds none either.
+// For its lifetime, evaluations start without a state, and training continues with its own state afterwards;
+// with `of_training`, training starts without one too.
 class CarriedStatesAside {
  public:
   explicit CarriedStatesAside(const torch::nn::Module& model, bool of_training = false);
@@ -33,11 +33,11 @@ class CarriedStatesAside {
   CarriedStates former_;
 };
 
-// The next batches begin without any; at the end of an epoch only where the options say so.
+// Resets all states; at the end of an epoch, only those whose options say so.
 void forget_carried_states(const torch::nn::Module& model, bool at_epoch_end = false);
 
-// Of all, as a checkpoint has them: by the names of the layers in the model. Loading throws CheckpointError
-// for one that the model has no place for; what is not there is forgotten.
+// The states of all layers as in checkpoints: by the layers' names in the model. Loading throws
+// CheckpointError for a state without a layer; layers without a saved state are reset.
 StateDict carried_state_dict(const torch::nn::Module& model);
 void load_carried_state_dict(const torch::nn::Module& model, const StateDict& state, Device device);
 

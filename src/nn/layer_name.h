@@ -8,8 +8,8 @@ class Module;
 
 namespace kindling {
 
-// The type of a layer for people: "Linear" for kindling::LazyLinearImpl and for an ActivationCheckpoint of
-// it.
+// Returns the type of a layer for display: "Linear" for kindling::LazyLinearImpl, and for an
+// ActivationCheckpoint of it.
 std::string layer_name(const torch::nn::Module& layer);
 
 }  // namespace kindling

@@ -15,7 +15,7 @@ void check_optimizer(const std::string& place, const std::string& name, const Op
   if (optimizer->needs_closure())
     throw ConfigError({.place = place,
                        .found = "'" + name + "' evaluates the loss of a batch several times",
-                       .wanted = "an optimizer that needs the gradients alone"});
+                       .wanted = "an optimizer that needs only the gradients"});
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ std::string list_of_names(const NamedOptimizers& optimizers) {
 NamedOptimizers make_named_optimizers(ManualModule& model) {
   NamedOptimizers made = model.configure_named_optimizers();
   const std::string place = model.name() + "::configure_named_optimizers";
-  if (made.empty()) throw ConfigError({.place = place, .found = "there are none", .wanted = "one at least"});
+  if (made.empty()) throw ConfigError({.place = place, .found = "there are none", .wanted = "at least one"});
   for (const auto& [name, optimizer] : made) {
     check_optimizer(place, name, optimizer.get());
     optimizer->take_names(model);

@@ -6,7 +6,7 @@
 
 namespace kindling {
 
-// What a ManualModule finds behind its update(), while its training_step runs.
+// The implementation of a ManualModule's update(), available while its training_step runs.
 class ManualUpdates {
  public:
   virtual ~ManualUpdates() = default;

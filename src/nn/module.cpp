@@ -133,7 +133,7 @@ void Module::measure(Stage stage, std::string_view metric, const at::Tensor& out
   throw ConfigError({.place = name() + "::measure",
                      .found = "the model has no metric '" + std::string(metric) + "'",
                      .wanted = names.empty() ? "" : "one of " + list_names(names),
-                     .remedy = guess.empty() ? "give it one with add_metric(), or list it in model.metrics"
+                     .remedy = guess.empty() ? "add it with add_metric(), or list it in model.metrics"
                                              : "did you mean '" + guess + "'?"});
 }
 

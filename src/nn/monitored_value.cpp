@@ -11,9 +11,9 @@ Module::Monitor monitor_of(const std::string& monitor, const std::string& mode, 
   if (!monitor.empty() && monitor != chosen.name) {
     if (mode.empty())
       throw ConfigError({.place = place,
-                         .found = "monitor is '" + monitor + "', and mode is not set",
-                         .wanted = "what is better",
-                         .remedy = "mode = \"min\" or \"max\""});
+                         .found = "monitor is '" + monitor + "', but mode is not set",
+                         .wanted = "whether lower or higher values are better",
+                         .remedy = "set mode to \"min\" or \"max\""});
     chosen.name = monitor;
   }
   if (!mode.empty()) chosen.higher_is_better = mode == "max";

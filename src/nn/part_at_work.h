@@ -6,8 +6,8 @@
 
 namespace kindling {
 
-// While it lives, this part of a model is computed on this thread under an activation checkpoint: what it
-// hangs on must lie within it.
+// Marks this part of a model, for the object's lifetime, as being computed on this thread under an activation
+// checkpoint: everything that it depends on must be within it.
 class PartAtWork {
  public:
   explicit PartAtWork(const torch::nn::Module& part) : former_(std::exchange(innermost_, &part)) {}

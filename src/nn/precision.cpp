@@ -113,7 +113,7 @@ AutocastScope::AutocastScope(const Precision& precision, Device device)
   at::autocast::set_autocast_dtype(device_, *precision.autocast);
 }
 
-// What it keeps are casts of weights, which the update changes.
+// The cache holds casts of weights, which the update changes.
 AutocastScope::~AutocastScope() {
   if (!is_on_) return;
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();

@@ -20,17 +20,17 @@ namespace kindling {
 // hidden states, and what the extent adds.
 class ScopedModelState {
  public:
-  // Each one includes those before.
+  // Each one includes the previous ones.
   enum class Extent {
     modes,
     buffers,    // and the values of buffers
     values,     // and the values of parameters
     everything  // and gradients, requires_grad, and layers without parameters; a shared_ptr owns the model
   };
-  enum class HiddenStates { of_evaluation, all };  // that the model begins without meanwhile
+  enum class HiddenStates { of_evaluation, all };  // that are set aside meanwhile
 
-  // `model` outlives it. Tensors stay the same ones over the same memory, even where the model is moved or
-  // converted meanwhile.
+  // `model` must outlive it. Tensors stay the same objects over the same memory, even if the model is moved
+  // or converted meanwhile.
   explicit ScopedModelState(torch::nn::Module& model, Extent extent = Extent::modes,
                             HiddenStates aside = HiddenStates::all);
   ~ScopedModelState();
@@ -43,7 +43,7 @@ class ScopedModelState {
  private:
   struct KeptTensor {
     at::Tensor tensor;
-    at::Tensor data;  // the same memory, which a move of the model or a conversion leaves
+    at::Tensor data;  // the original memory, even if the model is moved or converted
     at::Tensor grad;
     bool requires_grad;
   };
@@ -67,7 +67,7 @@ class ScopedModelState {
   std::vector<LazyOptions> lazy_;
 };
 
-// Gives a model another trainer while it lives; a view of nothing: values are logged nowhere.
+// Sets another trainer for a model during its lifetime; with an empty view, values are not logged.
 class ScopedTrainer {
  public:
   ScopedTrainer(Module& model, TrainerView view) : model_(model), former_(model.trainer()) {

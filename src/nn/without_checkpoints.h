@@ -4,8 +4,8 @@
 
 namespace kindling {
 
-// While it lives, activation checkpoints on this thread compute their parts as if they were none: who looks
-// at what a forward calls finds its operators, not the way they are computed again.
+// For its lifetime, activation checkpoints on this thread compute their parts directly, so that code that
+// inspects the operators of a forward sees them.
 class WithoutCheckpoints {
  public:
   WithoutCheckpoints() : former_(std::exchange(is_on_, true)) {}

@@ -54,7 +54,7 @@ void Adagrad::update_dense(const Part& part, const at::Tensor& factor) {
   part.descend(at::_foreach_div(part.gradients, denominators), factor);
 }
 
-// The rule is not linear, so each row must be named once.
+// The rule is not linear, so repeated rows must be merged first.
 void Adagrad::update_sparse(const Part& part, std::size_t i, const at::Tensor& factor) {
   const at::Tensor gradient = part.gradients[i].coalesce(), rows = gradient.indices()[0],
                    values = gradient.values();

@@ -26,7 +26,8 @@ TorchOptions Adam::python_options() const { return python_options_of(options_); 
 
 void Adam::update(const Update& update) {
   require_dense(update);
-  counters_.advance(update.active, update.options.found_inf);  // the operator wants the number of its step
+  // the operator needs the number of the current step
+  counters_.advance(update.active, update.options.found_inf);
   std::vector<at::Tensor> chosen[4];
   const at::TensorList exp_avgs = active_of(exp_avgs_, update, chosen[0]),
                        exp_avg_sqs = active_of(exp_avg_sqs_, update, chosen[1]),

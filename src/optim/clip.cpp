@@ -15,7 +15,7 @@
 namespace kindling {
 namespace {
 
-// For more numbers LibTorch's operators are as fast, or faster by their threads.
+// For more numbers LibTorch's operators are equally fast, or faster because of their threads.
 constexpr std::int64_t kMostHostNumbers = std::int64_t{1} << 20;
 
 bool lie_on_host(std::span<const at::Tensor> gradients) {
@@ -29,7 +29,7 @@ bool lie_on_host(std::span<const at::Tensor> gradients) {
   return count <= kMostHostNumbers;
 }
 
-// In float32 for so many numbers that no more than the last bit is lost, beyond that in float64.
+// Sums in float32 while at most the last bit is lost, for larger counts in float64.
 double sum_of_squares(const float* x, std::int64_t count) {
   constexpr std::int64_t kLanes = 16, kBlock = 32 * kLanes;
   double sum = 0;
@@ -46,7 +46,7 @@ double sum_of_squares(const float* x, std::int64_t count) {
   return sum;
 }
 
-// The operators' own arithmetic in one pass, which is cheaper than calling one of them.
+// Does the operators' arithmetic in one pass, which is cheaper than calling one of them.
 at::Tensor clip_on_host(std::span<const at::Tensor> gradients, double max_norm) {
   double sum = 0;
   for (const at::Tensor& gradient : gradients)

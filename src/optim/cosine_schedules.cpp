@@ -19,7 +19,7 @@ double share_of(std::int64_t step, std::int64_t length) {
   return static_cast<double>(step) / static_cast<double>(length);
 }
 
-// What of the period that `step` lies in has passed.
+// Returns the elapsed fraction of the period that contains `step`.
 double share_of_period(std::int64_t step, std::int64_t first, std::int64_t factor) {
   if (factor == 1) return share_of(step % first, first);
   constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
@@ -31,7 +31,7 @@ double share_of_period(std::int64_t step, std::int64_t first, std::int64_t facto
   return share_of(step, length);
 }
 
-// One of the three heights that a cycle goes through, for the rate as for the momentum.
+// One of the three levels of a cycle, for the rate and for the momentum.
 enum class Height { start, top, end };
 
 struct Phase {
@@ -39,7 +39,7 @@ struct Phase {
   Height from, to;
 };
 
-// The phases and their ends as OneCycleLR has them, fractions included.
+// The phases and their ends as in OneCycleLR, including fractions.
 class Cycle {
  public:
   Cycle(const OneCycleScheduleOptions& options, std::int64_t total_steps)
@@ -79,9 +79,9 @@ Cycle cycle_at(const OneCycleScheduleOptions& options, const SchedulePoint& at) 
   if (wanted > total)
     throw ConfigError(
         {.place = "one_cycle schedule",
-         .found = "total_steps is " + std::to_string(total) + ", and the run has " + std::to_string(wanted),
-         .wanted = "a cycle that is as long as the run",
-         .remedy = "leave total_steps out: it is the run's"});
+         .found = "total_steps is " + std::to_string(total) + ", but the run has " + std::to_string(wanted),
+         .wanted = "a cycle of the run's length",
+         .remedy = "omit total_steps: it defaults to the run's length"});
   return {options, total};
 }
 
@@ -97,7 +97,8 @@ Schedule cosine_schedule(CosineScheduleOptions options) {
 
 Schedule cosine_restarts_schedule(CosineRestartsScheduleOptions options) {
   validate(options, "cosine_restarts schedule");
-  if (!options.T_0) refuse_missing("cosine_restarts schedule", "T_0", "the steps to the first restart");
+  if (!options.T_0)
+    refuse_missing("cosine_restarts schedule", "T_0", "the number of steps until the first restart");
   return [options](const SchedulePoint& at) {
     const double share = share_of_period(at.step, *options.T_0, options.T_mult);
     return options.eta_min + (at.base_lr - options.eta_min) * half_cosine(share);

@@ -71,7 +71,7 @@ Schedule plateau_schedule(PlateauScheduleOptions options) {
     double lr = at.base_lr;
     for (std::int64_t i = 0; i < at.plateaus; ++i) {
       const double reduced = std::max(lr * options.factor, options.min_lr);
-      if (!(lr - reduced > options.eps)) break;  // and so it would be the next time
+      if (!(lr - reduced > options.eps)) break;  // later reductions would be skipped too
       lr = reduced;
     }
     return lr;

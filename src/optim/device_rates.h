@@ -9,13 +9,13 @@
 
 namespace kindling {
 
-// The learning rates of one optimizer as scalars on its device, where a captured update reads them: they may
-// change from step to step. They are float32, which is what the fused operators of devices read.
+// The learning rates of one optimizer as scalars on its device, where a captured update reads them, so that
+// they may change from step to step. They are float32, which the devices' fused operators read.
 class DeviceRates {
  public:
-  // As long as it lives, the optimizer has those of its rates so that are numbers, if its rule is recorded at
-  // all and its parameters are on a device. Not where one is float64, for which float32 is not exact enough,
-  // or has a sparse gradient.
+  // For its lifetime, replaces numeric learning rates of the optimizer by these scalars, if its rule can be
+  // captured and its parameters are on a device. Skips groups with float64 parameters, for which float32 is
+  // not exact enough, or with sparse gradients.
   class Scope {
    public:
     Scope(DeviceRates& rates, Optimizer& optimizer);
@@ -31,7 +31,7 @@ class DeviceRates {
  private:
   struct Rate {
     at::Tensor tensor;
-    double number;  // that it holds
+    double number;  // the value that it holds
   };
   std::vector<Rate> rates_;  // of the groups
 };

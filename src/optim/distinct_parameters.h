@@ -12,8 +12,8 @@ class Module;
 
 namespace kindling {
 
-// The parameters with their names: a tensor that is registered twice, as tied weights are, once and under its
-// first name, as in Python.
+// Returns the parameters with their names. A tensor that is registered twice, such as tied weights, appears
+// once under its first name, as in Python.
 std::vector<std::pair<std::string, at::Tensor>> distinct_parameters(const torch::nn::Module& model);
 
 }  // namespace kindling

@@ -7,7 +7,7 @@
 
 namespace kindling {
 
-// What _foreach_clone gives, which LibTorch 2.11 does not have.
+// A replacement for _foreach_clone, which LibTorch 2.11 does not have.
 inline std::vector<at::Tensor> foreach_copies(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> copies;
   copies.reserve(tensors.size());

@@ -4,8 +4,8 @@
 
 namespace kindling {
 
-// Whether it is Adam, AdamW or Sgd itself, whose update is LibTorch's fused operator and nothing on the host:
-// the same work in every step. Not what derives from them, which may count there.
+// True for Adam, AdamW and Sgd themselves, whose update is LibTorch's fused operator without host state: the
+// same work in every step. False for derived classes, which may have host state.
 bool is_fused_rule(const Optimizer& optimizer);
 
 }  // namespace kindling

@@ -25,7 +25,7 @@ GradScaler::GradScaler(Device device)
       growth_tracker_(at::zeros({}, at::dtype(at::kInt).device(device))),
       found_inf_(at::zeros({}, at::dtype(at::kFloat).device(device))) {}
 
-// The operator raises its mark and never lowers it; each call takes one type.
+// The operator sets found_inf and never clears it; each call accepts one type.
 void GradScaler::unscale(Optimizer& optimizer) {
   const at::NoGradGuard no_grad;
   found_inf_.zero_();
@@ -56,9 +56,9 @@ void GradScaler::save(StateDict& state) const {
 void GradScaler::load(const StateDict& state) {
   const at::Tensor *scale = state.find(kScale), *tracker = state.find(kGrowthTracker);
   if (scale == nullptr || tracker == nullptr || scale->numel() != 1 || tracker->numel() != 1)
-    throw CheckpointError({.place = "the scale of the gradients",
-                           .found = "it has not been saved",
-                           .wanted = "a training with precision = \"16-mixed\""});
+    throw CheckpointError({.place = "gradient scale",
+                           .found = "it is not in the checkpoint",
+                           .wanted = "a run with precision = \"16-mixed\""});
   write_values(scale_, *scale);
   write_values(growth_tracker_, *tracker);
 }

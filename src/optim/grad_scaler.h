@@ -7,10 +7,10 @@
 
 namespace kindling {
 
-// Keeps small gradients of float16 from vanishing: losses are multiplied by a scale, the gradients divided by
-// it before anybody looks at them. A step whose gradients are not finite is left out and halves the scale;
-// many good ones in a row double it. All of it happens on the device, without a wait. Numbers and rule are
-// those of torch.amp.GradScaler.
+// Keeps small float16 gradients from vanishing: multiplies losses by a scale, and divides the gradients by it
+// before they are used. A step with non-finite gradients is skipped and halves the scale; many finite ones in
+// a row double it. All of this happens on the device, without a wait. Defaults and rule are those of
+// torch.amp.GradScaler.
 class GradScaler {
  public:
   explicit GradScaler(Device device);
@@ -19,7 +19,7 @@ class GradScaler {
   // Divides the gradients by the scale and notes whether one of them is not finite.
   void unscale(Optimizer& optimizer);
   const at::Tensor& found_inf() const noexcept { return found_inf_; }  // float32 scalar, 1: yes
-  // After the step, by whether gradients of any of its updates were not finite.
+  // Called after the step with whether gradients of any of its updates were not finite.
   void adjust(const at::Tensor& found_inf);
 
   void save(StateDict& state) const;

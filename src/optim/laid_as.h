@@ -5,14 +5,13 @@
 
 namespace kindling {
 
-// Whether numbers of the same place in both are the same number of steps from the first one in memory, which
-// is how fused operators take them.
+// True if corresponding elements of both have the same memory offset, as fused operators assume.
 inline bool lies_as(const at::Tensor& parameter, const at::Tensor& other) {
   return (other.is_contiguous() && parameter.is_contiguous()) || other.strides() == parameter.strides();
 }
 
-// The same numbers, in memory as the parameter's are: the very tensor where they lie so, and where it has
-// another shape.
+// Returns the values in the parameter's memory layout: the same tensor if it has that layout already, or if
+// it has another shape.
 inline at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& values) {
   if (values.layout() != at::kStrided || values.sizes() != parameter.sizes() || lies_as(parameter, values))
     return values;

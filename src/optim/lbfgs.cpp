@@ -21,7 +21,7 @@
 namespace kindling {
 namespace {
 
-// A length along a direction, and what the function is there.
+// A step length along a direction, and the function there.
 struct LinePoint {
   double t = 0, loss = 0;
   at::Tensor gradient{};
@@ -35,7 +35,7 @@ struct LineSearchResult {
 
 constexpr double kC1 = 1e-4, kC2 = 0.9, kToleranceChange = 1e-9;
 
-// Where the cubic through two points with their slopes is least, within the bounds.
+// Returns the minimum of the cubic through two points with their slopes, within the bounds.
 double cubic_minimum(const LinePoint& a, const LinePoint& b, double low, double high) {
   const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t);
   const double square = d1 * d1 - a.slope * b.slope;
@@ -76,7 +76,7 @@ class LineSearch {
     order();
   }
 
-  // Goes on until two points hold one between them that meets the conditions, or one does so itself.
+  // Continues until two points enclose one that meets the conditions, or a point meets them itself.
   void bracket(double first) {
     LinePoint previous = start_, point = at(first);
     for (; steps_ < max_steps_; ++steps_) {
@@ -93,7 +93,7 @@ class LineSearch {
     set(start_, point);
   }
 
-  // Where to look between the two: not too close to one of them twice.
+  // Returns the next trial between the two: not too close to the same one twice.
   double next_trial() {
     const auto [left, right] = std::minmax({ends_[0].t, ends_[1].t});
     double t = cubic_minimum(ends_[0], ends_[1], left, right);
@@ -135,10 +135,10 @@ class LineSearch {
   bool is_done_ = false, was_close_ = false;
 };
 
-// A point that meets the strong Wolfe conditions, c1 = 1e-4, c2 = 0.9 (Nocedal, Wright, 2006, algorithms 3.5
-// and 3.6, with cubic interpolation; step by step torch.optim.lbfgs._strong_wolfe). `start` has t = 0;
-// `first` is the length tried first, `size` the largest number of the direction. Stops after about max_steps
-// evaluations with the best point seen.
+// Returns a point that meets the strong Wolfe conditions, c1 = 1e-4, c2 = 0.9 (Nocedal, Wright, 2006,
+// algorithms 3.5 and 3.6, with cubic interpolation; follows torch.optim.lbfgs._strong_wolfe step by step).
+// `start` has t = 0; `first` is the length tried first, `size` the largest number of the direction. Stops
+// after about max_steps evaluations with the best point seen.
 LineSearchResult strong_wolfe(const std::function<LinePoint(double t)>& evaluate, const LinePoint& start,
                               double first, double size, std::int64_t max_steps) {
   return LineSearch(evaluate, start, size, max_steps).run(first);
@@ -199,7 +199,7 @@ Lbfgs::Point Lbfgs::evaluate(const Closure& closure) {
   return {number(loss), flat_gradient()};
 }
 
-// What the last move tells of the curvature.
+// Stores the curvature information of the last step.
 void Lbfgs::remember(const at::Tensor& gradient) {
   const at::Tensor y = gradient - previous_gradient_, s = direction_ * length_, ys = y.dot(s);
   if (number(ys) <= 1e-10) return;
@@ -225,7 +225,7 @@ at::Tensor Lbfgs::new_direction(const at::Tensor& gradient) const {
   return r;
 }
 
-// Leaves the parameters where they were.
+// Does not change the parameters.
 Lbfgs::Point Lbfgs::search(const Closure& closure, const Point& from, double slope, std::int64_t max_eval,
                            std::int64_t& evaluations) {
   std::vector<at::Tensor> before;
@@ -243,7 +243,7 @@ Lbfgs::Point Lbfgs::search(const Closure& closure, const Point& from, double slo
   return {found.point.loss, found.point.gradient};
 }
 
-// One iteration; whether there is to be another one.
+// Makes one iteration. Returns true if another one should follow.
 bool Lbfgs::iterate(const Closure& closure, Point& at, bool is_last, std::int64_t max_eval,
                     std::int64_t& evaluations) {
   const bool is_first = ++num_iterations_ == 1;
@@ -265,7 +265,7 @@ bool Lbfgs::iterate(const Closure& closure, Point& at, bool is_last, std::int64_
     move(direction_, length_);
   } else {
     move(direction_, length_);
-    if (is_last) return false;  // the gradient would be used no more
+    if (is_last) return false;  // the gradient is not needed any more
     at = evaluate(closure);
     ++evaluations;
   }
@@ -292,7 +292,7 @@ at::Tensor Lbfgs::step_with(const Closure& closure) {
   return first_loss;
 }
 
-// Puts it where it is saved from: the lists become rows of one tensor each.
+// Converts the state to its saved form: the lists become rows of one tensor each.
 void Lbfgs::show_state() {
   if (!direction_.defined()) return;
   const auto scalar = [&](double value) {

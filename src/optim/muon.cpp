@@ -53,17 +53,18 @@ Muon::Muon(ParameterGroups parameters, MuonOptions options)
          .found = "ns_coefficients has " + std::to_string(options_.ns_coefficients.size()) + " numbers",
          .wanted = "3"});
   if (options_.adamw_lr && options_.lr == 0)
-    throw ConfigError(
-        {.place = "muon", .found = "lr is 0 beside adamw_lr", .wanted = "a rate that both scale with"});
+    throw ConfigError({.place = "muon",
+                       .found = "lr is 0, but adamw_lr is set",
+                       .wanted = "lr > 0, which adamw_lr is relative to"});
   std::string others;
   for (std::size_t i = 0; i < names().size(); ++i)
     if (!is_matrix(this->parameters()[i])) others += (others.empty() ? "'" : ", '") + names()[i] + "'";
   if (!others.empty() && !options_.adamw_lr)
     throw ConfigError({.place = "muon",
-                       .found = "parameters that are no matrices: " + others,
-                       .wanted = "parameters of two dimensions",
-                       .remedy = "set adamw_lr, such as 3e-4, to have AdamW update them, or give them to an "
-                                 "optimizer of their own"});
+                       .found = "parameters that are not matrices: " + others,
+                       .wanted = "parameters with two dimensions",
+                       .remedy = "set adamw_lr, such as 3e-4, to let AdamW update them, or use a separate "
+                                 "optimizer for them"});
 }
 
 void Muon::update_part(const Part& part) {

@@ -19,20 +19,20 @@
 namespace kindling {
 namespace {
 
-// What is not finite has an exponent of ones only: adding its lowest bit carries into the sign's place. One
-// pass without a branch, in registers.
+// The exponent bits of a non-finite number are all ones: adding the lowest exponent bit carries into the sign
+// bit. One pass without a branch, in registers.
 template <class Word, Word exponent, class Number>
 bool any_not_finite(const at::Tensor& values) {
   constexpr Word lowest = exponent & (~exponent + 1);
   const Number* const value = values.const_data_ptr<Number>();
-  const std::int64_t count = values.numel();  // asked once: else there are no registers
+  const std::int64_t count = values.numel();  // read once; otherwise the loop is not vectorised
   Word carried = 0;
   for (std::int64_t i = 0; i < count; ++i)
     carried |= static_cast<Word>((std::bit_cast<Word>(value[i]) & exponent) + lowest);
   return (carried & static_cast<Word>(~(Word(-1) >> 1))) != 0;
 }
 
-// Of a tensor in host memory, without an operator.
+// Checks a tensor in host memory without an operator.
 bool is_not_finite(const at::Tensor& tensor) {
   const at::Tensor values = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
   switch (values.scalar_type()) {
@@ -49,13 +49,13 @@ bool is_not_finite(const at::Tensor& tensor) {
   }
 }
 
-// What a gradient of an embedding holds.
+// Returns the values of a gradient, which is sparse for an embedding.
 at::Tensor dense_values(const at::Tensor& gradient) {
   return gradient.is_sparse() ? gradient._values() : gradient;
 }
 
-// One that looks at them all. CUDA's knows no bfloat16 and takes large numbers of float64 for infinite; of
-// these the largest of each tensor is asked, which is as finite as they all are.
+// Checks all tensors. CUDA's operator does not support bfloat16 and treats large float64 numbers as infinite;
+// for these it checks the largest number of each tensor instead.
 void check_all(at::TensorList tensors, at::Tensor& found_inf, const at::Tensor& one) {
   const at::ScalarType type = tensors.front().scalar_type();
   if (type == at::kFloat || type == at::kHalf)
@@ -81,8 +81,8 @@ void NonfiniteGuard::check(std::span<const at::Tensor> losses, Optimizer& optimi
   found_ = std::ranges::any_of(losses, is_bad) || std::ranges::any_of(values, is_bad);
 }
 
-// The operator raises its mark and never lowers it. It multiplies by one on its way, which changes nothing;
-// the loss is given as data of its own, so that autograd takes no note of that. Each call takes one type.
+// The operator sets found_inf and never clears it. It multiplies by one, which changes nothing; the loss is
+// passed as detached data, so that autograd does not see the write. Each call accepts one type.
 void NonfiniteGuard::check_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values,
                                     Device device) {
   const at::NoGradGuard no_grad;
@@ -112,7 +112,7 @@ void NonfiniteGuard::step_if_finite(Optimizer& optimizer, const GradScaler* scal
   if (scaler != nullptr) {
     optimizer.step({.found_inf = either(*scaler)});
   } else if (!found_inf_.defined() || (stays && !optimizer.can_skip())) {
-    // On a device a step may be told of, but not kept from the parameters.
+    // On a device the step can be reported, but its update cannot be prevented.
     if (optimizer.needs_closure())
       optimizer.step_with(closure);
     else

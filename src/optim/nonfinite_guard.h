@@ -13,49 +13,50 @@
 
 namespace kindling {
 
-// The columns of the log (Kind::internal) where the guard marks steps: with "stop" the first one that was not
-// finite and all after it, with "skip" each one; a scaler's are skipped, too.
+// The columns of the log (Kind::internal) in which the guard marks steps: with "stop" the first non-finite
+// one and all later ones, with "skip" each of them; steps skipped by a scaler are marked too.
 inline constexpr const char* kDivergedColumn = "diverged";
 inline constexpr const char* kSkippedColumn = "skipped";
 
-// Keeps a step whose loss or gradients are not finite from the parameters (TrainerOptions::on_nonfinite),
-// without a wait: on the CPU the finding is the host's anyway, on a device it is a scalar there, which the
-// optimizer heeds.
+// Keeps a step with a non-finite loss or gradients from changing the parameters
+// (TrainerOptions::on_nonfinite), without a wait: on the CPU the result of the check is on the host anyway,
+// on a device it is a scalar there, which the optimizer respects.
 class NonfiniteGuard {
  public:
   // `policy` is TrainerOptions::on_nonfinite: "stop", "skip" or "ignore".
   explicit NonfiniteGuard(std::string policy) : policy_(std::move(policy)) {}
 
-  // Between backward and update, with the losses of the step's batches. A `norm` of all gradients stands for
-  // them; undefined: they are looked at. Where a scaler is at work, gradients are its matter.
+  // Called between backward and update, with the losses of the step's batches. Checks `norm`, of all
+  // gradients, instead of them; undefined: checks the gradients. With a scaler, the scaler checks the
+  // gradients.
   void check(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
             const GradScaler* scaler = nullptr);
-  // The update, unless check() has found something; with the closure where the optimizer needs one. Throws
-  // ConfigError for an optimizer on a device that cannot leave out a single step.
+  // Runs the update unless check() has found something; passes the closure if the optimizer needs one. Throws
+  // ConfigError for an optimizer on a device that cannot skip a single step.
   void step_if_finite(Optimizer& optimizer, const GradScaler* scaler, const Optimizer::Closure& closure) const;
-  // Puts what was found into the row that is being made; of several updates of a step after each of them.
+  // Marks the result in the current row; call it after each of several updates in a step.
   void mark(EpochLog& log, const GradScaler* scaler = nullptr) const {
     mark_diverged(log);
     if (const auto found = skipped(scaler)) mark_skipped(log, *found);
   }
   void mark_diverged(EpochLog& log) const;
-  // Whether the latest update has been left out alone, a number or a float32 scalar on the device, which is
-  // going to change; nothing where that is not done.
+  // Whether only the latest update was skipped: a number, or a float32 scalar on the device that will change;
+  // nothing if single updates are never skipped.
   struct Skipped {
     double number = 0;
-    at::Tensor on_device{};  // counts instead where it is defined
+    at::Tensor on_device{};  // takes precedence if defined
   };
   bool may_skip(const GradScaler* scaler) const { return scaler != nullptr || (is_on() && !is_sticky()); }
   std::optional<Skipped> skipped(const GradScaler* scaler) const;
-  // Of the whole step; metrics' sums lose what one that is left out has added.
+  // For the whole step; reverts what a skipped step has added to metrics' sums.
   static void mark_skipped(EpochLog& log, const Skipped& found);
 
-  // Whether parameters stay as they were before a step that is not finite.
+  // True if parameters keep the values from before a non-finite step.
   static bool protects(const Optimizer& optimizer);
 
  private:
   bool is_on() const { return policy_ != "ignore"; }
-  at::Tensor either(const GradScaler& scaler) const;  // has found something, the scaler or this
+  at::Tensor either(const GradScaler& scaler) const;  // 1 if the scaler or this guard has found something
   bool is_sticky() const { return policy_ == "stop"; }
   void check_on_device(std::span<const at::Tensor> losses, std::span<const at::Tensor> values, Device device);
 

@@ -34,20 +34,20 @@ at::Tensor rate_for(const at::Tensor& parameter, const at::Tensor& rate) {
 
 constexpr std::size_t kNothing = static_cast<std::size_t>(-1);
 
-// Copies of tensors as they were before a step that may have to be taken back.
+// Copies of tensors before a step that may have to be reverted.
 class KeptTensors {
  public:
-  // Undefined ones are passed over. Several places may hold the same tensor.
+  // Skips undefined ones. Several places may refer to the same tensor.
   explicit KeptTensors(const std::vector<at::Tensor*>& places);
 
-  // Where `found_inf`, a scalar on their device, is not 0, the tensors at these places get the values back
-  // that were there; the places are those of the constructor in the same order, what they hold may be another
-  // tensor. No host wait.
+  // If `found_inf`, a scalar on their device, is not 0, restores the values of the tensors at these places;
+  // the places are those of the constructor in the same order, but may refer to other tensors now. No host
+  // wait.
   void put_back(const std::vector<at::Tensor*>& places, const at::Tensor& found_inf) const;
 
  private:
   std::vector<at::Tensor> copies_;
-  std::vector<std::size_t> copy_of_;  // of each place; kNothing where there was none
+  std::vector<std::size_t> copy_of_;  // of each place; kNothing if it was undefined
 };
 
 KeptTensors::KeptTensors(const std::vector<at::Tensor*>& places) {
@@ -102,12 +102,12 @@ void Optimizer::set_lr(double lr) {
 }
 
 double Optimizer::momentum() const {
-  if (!momentum_) refuse("this rule has no momentum", "one whose has_momentum() is true");
+  if (!momentum_) refuse("this rule has no momentum", "a rule whose has_momentum() is true");
   return *momentum_;
 }
 
 void Optimizer::set_momentum(double momentum) {
-  if (!momentum_) refuse("this rule has no momentum", "one whose has_momentum() is true");
+  if (!momentum_) refuse("this rule has no momentum", "a rule whose has_momentum() is true");
   if (!(momentum >= 0 && momentum < 1))
     refuse("a momentum of " + number_text(momentum), "at least 0 and below 1");
   momentum_ = momentum;
@@ -162,13 +162,14 @@ at::Tensor Optimizer::step_with(const Closure& closure) {
 void Optimizer::check(const StepOptions& options) const {
   const bool has_tensor = std::ranges::any_of(rates_, [](auto& rate) { return rate.tensor.defined(); });
   if (has_tensor && !supports_tensor_lr())
-    refuse("this rule takes no learning rate as a tensor", "one whose supports_tensor_lr() is true");
+    refuse("this rule does not support a tensor as learning rate",
+           "a rule whose supports_tensor_lr() is true");
   if (options.found_inf.defined() && !can_skip())
-    refuse("this rule cannot leave out a step: it does not tell how its state starts",
-           "add_state() with a start, or a rule that heeds found_inf itself");
+    refuse("this rule cannot skip a step: the initial value of its state is unknown",
+           "add_state() with a start, or a rule that handles found_inf itself");
 }
 
-// Gives parameters that meet their first gradient their state.
+// Creates the state of parameters with their first gradient.
 void Optimizer::start_state() {
   for (State& state : states_) {
     if (!state.start) continue;
@@ -177,20 +178,20 @@ void Optimizer::start_state() {
   }
 }
 
-// Fused operators go through memory, whatever the strides say.
+// Fused operators traverse memory in order, whatever the strides are.
 void Optimizer::lay_as_parameters() {
   for (std::size_t k = 0; k < active_.size(); ++k) {
     const std::size_t i = active_[k];
     const at::Tensor& parameter = parameters_[i];
     if (!parameter.is_non_overlapping_and_dense())
-      refuse("the numbers of '" + names_[i] + "' do not lie side by side in memory", "a tensor of its own");
+      refuse("the values of '" + names_[i] + "' overlap or have gaps in memory", "a dense tensor");
     gradients_[k] = laid_as(parameter, gradients_[k]);
     for (State& state : states_)
       if (state.tensors[i].defined()) state.tensors[i] = laid_as(parameter, state.tensors[i]);
   }
 }
 
-// What the update under way may change.
+// Returns the tensors that the current update may change.
 std::vector<at::Tensor*> Optimizer::touched() {
   std::vector<at::Tensor*> tensors;
   for (const std::size_t i : active_) {
@@ -215,8 +216,7 @@ void Optimizer::update_groups(const StepOptions& options) {
                 .options = options};
     part.parameters = active_of(parameters_, part, chosen_);
     update(part);
-    // Not every fused operator says that it has written: a graph that still needs the former values shall
-    // know.
+    // Not every fused operator bumps the version: a graph that needs the former values must detect the write.
     for (const at::Tensor& parameter : part.parameters) parameter.unsafeGetTensorImpl()->bump_version();
     first = end;
   }
@@ -229,7 +229,7 @@ void Optimizer::require_dense(const Update& update) const {
           {.place = "optimizer",
            .found = "the gradient of '" + names_[update.active[i]] + "' is sparse",
            .wanted = "a dense one",
-           .remedy = "make the embedding without sparse(true), or train it with sgd or adagrad"});
+           .remedy = "create the embedding without sparse(true), or train it with sgd or adagrad"});
 }
 
 void Optimizer::zero_grad() {

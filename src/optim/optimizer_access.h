@@ -4,8 +4,8 @@
 
 namespace kindling {
 
-// What a captured update must know of an optimizer: where its state is, and its learning rates, which may be
-// tensors on the device. The only way past the optimizer's public functions.
+// Gives captured updates access to an optimizer's state and to its learning rates, which may be tensors on
+// the device. The only access besides the optimizer's public functions.
 class OptimizerAccess {
  public:
   using LearningRate = Optimizer::LearningRate;

@@ -1,4 +1,4 @@
-// The state of an optimizer by names, as it is saved and loaded.
+// Saves and loads the state of an optimizer by names.
 #include <map>
 #include <optional>
 
@@ -15,7 +15,7 @@ namespace {
 
 std::string lr_key(std::size_t group) { return "lr." + std::to_string(group); }
 
-// Returns the number saved under `key`, or nothing if the saved optimizer was made with another one.
+// Returns the number saved under `key`, or nothing if the saved optimizer was created with another one.
 std::optional<double> saved_number(const StateDict& saved, const std::string& key, double made_with) {
   const auto initial = saved.metadata.find("initial_" + key);
   if (initial == saved.metadata.end() || initial->second != number_text(made_with)) return std::nullopt;
@@ -45,8 +45,8 @@ StateDict Optimizer::state_dict() const {
   return saved;
 }
 
-// What of a saved state belongs to a parameter or a state that is not here, has another shape, or is missing
-// beside the rest; empty when it fits.
+// Lists the entries of a saved state that belong to no parameter or state here, have another shape, or are
+// missing; empty if everything matches.
 std::string Optimizer::misfits(const StateDict& saved) const {
   std::string list;
   const auto add = [&](const std::string& name, const std::string& what) {

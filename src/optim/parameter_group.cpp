@@ -81,8 +81,8 @@ ParameterGroups by_name(const ParameterGroups& all, const std::vector<GroupPatte
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     if (chosen[i].parameters.empty())
       throw ConfigError({.place = place_of(patterns[i]),
-                         .found = "all that it fits is in the groups before it",
-                         .wanted = "the narrower pattern first"});
+                         .found = "earlier groups contain all parameters that it matches",
+                         .wanted = "the more specific pattern first"});
     groups.push_back(std::move(chosen[i]));
   }
   return groups;

@@ -14,11 +14,12 @@
 namespace kindling {
 namespace {
 
-// How a step is computed, or what a scheduler of Python's keeps in a group: neither changes what a step does.
+// Options of how a step is computed, or values that a Python scheduler keeps in a group: none affects the
+// result.
 constexpr std::array kWithoutEffect{"lr",           "initial_lr", "foreach", "capturable", "differentiable",
                                     "fused",        "max_lr",     "min_lr",  "swa_lr",     "base_momentum",
                                     "max_momentum", "param_names"};
-// Younger than PyTorch 1.13; false where a file or a rule here does not have them.
+// Added after PyTorch 1.13; false if a file or a rule here does not have them.
 constexpr std::array kYounger{"maximize", "decoupled_weight_decay"};
 
 bool is_in(const auto& names, const std::string& name) {
@@ -45,14 +46,14 @@ std::string text_of_option(const OptionValueOfPython& option) {
   return std::holds_alternative<std::vector<double>>(option) ? "[" + text + "]" : text;
 }
 
-// Of one of the optimizer's groups, with its own weight decay.
+// The options of one of the optimizer's groups, with its own weight decay.
 TorchOptions options_of_group(const Optimizer& optimizer, std::size_t group) {
   TorchOptions options = optimizer.python_options();
   if (options.contains("weight_decay")) options["weight_decay"] = *optimizer.groups()[group].weight_decay;
   return options;
 }
 
-// The one that a schedule has come to.
+// Sets the current momentum of a schedule.
 void put_momentum(TorchOptions& options, const Optimizer& optimizer) {
   if (!optimizer.has_momentum()) return;
   if (options.contains("momentum")) options["momentum"] = optimizer.momentum();
@@ -66,25 +67,25 @@ std::vector<std::string> differences_of_options(const TorchOptions& there, const
     const auto other = there.find(name);
     if (is_in(kWithoutEffect, name) || (other == there.end() && is_in(kYounger, name))) continue;
     if (other == there.end())
-      found.push_back("'" + name + "' is not there");
+      found.push_back("'" + name + "' is missing in the file");
     else if (numbers_of(other->second) != numbers_of(value))
-      found.push_back("'" + name + "' is " + text_of_option(other->second) + " there and " +
+      found.push_back("'" + name + "' is " + text_of_option(other->second) + " in the file and " +
                       text_of_option(value) + " here");
   }
   for (const auto& [name, value] : there) {
     if (here.contains(name) || is_in(kWithoutEffect, name)) continue;
     if (!is_in(kYounger, name) || numbers_of(value) != std::vector<double>{0})
-      found.push_back("'" + name + "' is " + text_of_option(value) + " there and no option here");
+      found.push_back("'" + name + "' is " + text_of_option(value) + " in the file, but not an option here");
   }
   return found;
 }
 
 void warn_of_rate(const TorchOptions& there, double here, std::size_t group, const std::string& place) {
-  auto rate = there.find("initial_lr");  // a scheduler changes the other
+  auto rate = there.find("initial_lr");  // a scheduler changes "lr"
   if (rate == there.end()) rate = there.find("lr");
   if (rate == there.end() || numbers_of(rate->second) == std::vector{here}) return;
   log_warning(place + ", group " + std::to_string(group) + ": the learning rate is " +
-              text_of_option(rate->second) + " there and stays " + number_text(here) + " here");
+              text_of_option(rate->second) + " in the file and stays " + number_text(here));
 }
 
 std::string text_of_sizes(const std::vector<std::size_t>& sizes) {
@@ -92,7 +93,7 @@ std::string text_of_sizes(const std::vector<std::size_t>& sizes) {
          joined(sizes, ", ", [](std::size_t size) { return std::to_string(size); }) + " parameters";
 }
 
-// Refuses another kind of optimizer, and another model.
+// Rejects another kind of optimizer, and another model.
 void check_groups(const TorchOptimizerFile& file, const Optimizer& optimizer, const std::string& place) {
   std::vector<std::size_t> there, here;
   for (const TorchOptimizerGroup& group : file.groups) there.push_back(group.parameters.size());
@@ -101,15 +102,15 @@ void check_groups(const TorchOptimizerFile& file, const Optimizer& optimizer, co
     throw CheckpointError({.place = place,
                            .found = "it has " + text_of_sizes(there),
                            .wanted = text_of_sizes(here),
-                           .remedy = "make both optimizers of the same parameters; nothing was loaded"});
-  if (optimizer.python_options().empty()) return;  // an own rule
+                           .remedy = "create both optimizers with the same parameters; nothing was loaded"});
+  if (optimizer.python_options().empty()) return;  // a custom rule
   for (std::size_t i = 0; i < file.groups.size(); ++i) {
     const auto differences = differences_of_options(file.groups[i].options, options_of_group(optimizer, i));
     if (!differences.empty())
       throw CheckpointError({.place = place + ", group " + std::to_string(i),
                              .found = joined(differences, ", "),
                              .wanted = "an optimizer of the same kind with the same options",
-                             .remedy = "make them alike; nothing was loaded"});
+                             .remedy = "use the same options; nothing was loaded"});
   }
 }
 
@@ -150,7 +151,7 @@ struct OptionVisitor {
   void operator()(const std::optional<Value>* value) const {
     if (*value) (*this)(&**value);
   }
-  void operator()(const void*) const {}  // no numbers
+  void operator()(const void*) const {}  // not a number
 };
 
 }  // namespace
@@ -185,7 +186,7 @@ void save_python_optimizer(const Optimizer& optimizer, const std::filesystem::pa
     groups[i].options["lr"] = optimizer.lr(i);
     put_momentum(groups[i].options, optimizer);
     if (const double initial = *optimizer.groups()[i].lr; initial != optimizer.lr(i))
-      groups[i].options["initial_lr"] = initial;  // a schedule is at work
+      groups[i].options["initial_lr"] = initial;  // a schedule is active
   }
   const HostTensors tensors(optimizer.state_dict());
   std::map<std::int64_t, std::vector<TensorToWrite>> state;

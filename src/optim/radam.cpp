@@ -27,7 +27,7 @@ RAdam::RAdam(ParameterGroups parameters, RAdamOptions options)
   add_momentum(options_.betas[0]);
 }
 
-// rₜ·√(1−β₂ᵗ) where the rule adapts, else 0.
+// rₜ·√(1−β₂ᵗ) if the rule adapts, else 0.
 at::Tensor RAdam::rectification(const at::Tensor& step) const {
   const double beta2 = options_.betas[1], rho_inf = 2 / (1 - beta2) - 1;
   const at::Tensor power = at::pow(beta2, step), correction = 1 - power;
@@ -45,7 +45,7 @@ void RAdam::update_part(const Part& part) {
   at::_foreach_mul_(exp_avg_sqs, beta2);
   at::_foreach_addcmul_(exp_avg_sqs, part.gradients, part.gradients, 1 - beta2);
 
-  // m·(r / (√v + eps)), or m where r is 0: which of them the device alone knows.
+  // m·(r / (√v + eps)), or m if r is 0, which only the device knows.
   const at::Tensor r = rectification(part.step);
   const auto updates = at::_foreach_sqrt(exp_avg_sqs);
   at::_foreach_add_(updates, options_.eps);

@@ -9,7 +9,7 @@
 namespace kindling {
 namespace {
 
-// The point as a schedule sees it that begins at `start`. A run whose length is known stays one.
+// Converts a point for a schedule that begins at `start`. A known length stays known.
 SchedulePoint seen_from(SchedulePoint at, std::int64_t start) {
   at.step = std::max<std::int64_t>(at.step - start, 0);
   if (at.total_steps > 0) at.total_steps = std::max<std::int64_t>(at.total_steps - start, 1);
@@ -39,7 +39,7 @@ struct Sequence {
     return parts[part](seen_by(part, at));
   }
 
-  // Of a part that has none: the last one of the parts before it, or the first one of those behind.
+  // For a part without a momentum: the last one of the previous parts, or the first one of the later ones.
   double momentum(SchedulePoint at) const {
     std::size_t part = part_at(at.step);
     while (part > 0 && !parts[part].momentum) at.step = milestones[--part] - 1;
@@ -56,7 +56,7 @@ void check(const Sequence& sequence) {
         std::to_string(num_parts) + " parts and " + std::to_string(num_milestones) + " milestones",
         "one milestone fewer than parts");
   if (std::ranges::adjacent_find(sequence.milestones, std::greater_equal<>()) != sequence.milestones.end())
-    refuse_sequence("a milestone is not above the one before it", "rising milestones");
+    refuse_sequence("a milestone is not above the one before it", "increasing milestones");
   for (const Schedule& part : sequence.parts) {
     if (!part) refuse_sequence("a part is empty", "a schedule");
     if (part.plateau) refuse_sequence("a part waits for a plateau", "parts that depend on the step alone");
@@ -69,9 +69,9 @@ std::int64_t length_of(const std::optional<std::int64_t>& set, const SchedulePoi
   if (set) return *set;
   if (at.total_steps > 0) return at.total_steps;
   throw ConfigError({.place = key,
-                     .found = "it is not set, and the length of the run is not known",
+                     .found = "it is not set, and the length of the run is unknown",
                      .wanted = "a number of steps",
-                     .remedy = "in a loop of your own the schedule needs it"});
+                     .remedy = "set it in a custom training loop"});
 }
 
 void refuse_missing(const char* schedule, const char* key, const char* wanted) {
@@ -87,9 +87,9 @@ void apply_schedule(const Schedule& schedule, SchedulePoint at, Optimizer& optim
   if (optimizer.has_momentum()) return optimizer.set_momentum(schedule.momentum(at));
   if (schedule.needs_momentum)
     throw ConfigError({.place = "schedule",
-                       .found = "it changes the momentum, and the optimizer has none",
+                       .found = "it changes the momentum, but the optimizer has none",
                        .wanted = "an optimizer with momentum or betas",
-                       .remedy = "cycle_momentum = false leaves the momentum alone"});
+                       .remedy = "set cycle_momentum = false to keep the momentum unchanged"});
 }
 
 Schedule with_warmup(Schedule after, WarmupOptions options) {

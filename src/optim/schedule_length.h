@@ -9,15 +9,16 @@
 
 namespace kindling {
 
-// From `start` to `end` over `total` steps, then `end`.
+// Linear from `start` to `end` over `total` steps, then `end`.
 inline double linear_factor(double start, double end, std::int64_t step, std::int64_t total) {
   return start + (end - start) * static_cast<double>(std::min(step, total)) / static_cast<double>(total);
 }
 
-// What is set, else what the run has left. Throws ConfigError when that is not known.
+// Returns the option if set, otherwise the remaining length of the run. Throws ConfigError if that is
+// unknown.
 std::int64_t length_of(const std::optional<std::int64_t>& set, const SchedulePoint& at, const char* key);
 
-// Throws ConfigError for a key without which a schedule is none.
+// Throws ConfigError for a missing option that the schedule requires.
 [[noreturn]] void refuse_missing(const char* schedule, const char* key, const char* wanted);
 
 }  // namespace kindling

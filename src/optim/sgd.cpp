@@ -16,8 +16,8 @@
 namespace kindling {
 namespace {
 
-// The fused operator of the CPU, up to LibTorch 2.13 at least, leaves all of them as they were but what does
-// not fill a vector register (pytorch#191763).
+// True for bfloat16 and half, which the CPU's fused operator (up to LibTorch 2.13 at least) does not update,
+// except for a remainder that does not fill a vector register (pytorch#191763).
 bool is_left_by_fused(const at::Tensor& parameter) {
   return parameter.is_cpu() && at::isReducedFloatingType(parameter.scalar_type());
 }
@@ -61,7 +61,7 @@ void Sgd::update(const Update& update) {
   update_dense(rest);
 }
 
-// Rows that are named twice add up.
+// Adds up repeated rows.
 void Sgd::update_sparse(const Update& update, std::size_t i) {
   const at::Tensor gradient = update.gradients[i], rows = gradient._indices()[0];
   at::Tensor values = gradient._values(), parameter = update.parameters[i];
@@ -76,16 +76,17 @@ void Sgd::update_dense(const Update& update) {
   if (momentum() == 0) return apply(update, {}, false);
   if (options_.dampening != 0 && update.options.found_inf.defined() && !update.options.found_inf_stays)
     throw ConfigError({.place = "sgd",
-                       .found = "dampening in a step that may be left out",
-                       .wanted = "dampening = 0 where steps are skipped"});
+                       .found = "dampening in a step that may be skipped",
+                       .wanted = "dampening = 0 if steps may be skipped"});
   const auto has_started = [&](std::size_t i) { return buffers_[i].defined(); };
   if (!std::ranges::all_of(update.active, has_started)) return start_some(update);
   std::vector<at::Tensor> chosen;
   apply(update, active_of(buffers_, update, chosen), false);
 }
 
-// Those that meet their first gradient start their buffer with it; the operator takes one kind at a time. A
-// step that is left out leaves the zeros, which begin in the same way as long as there is no dampening.
+// Parameters with their first gradient initialise their buffer with it; the operator accepts one kind at a
+// time. A skipped step leaves zeros in the buffers, which has the same effect as long as there is no
+// dampening.
 void Sgd::start_some(const Update& update) {
   Lists first, later;
   for (std::size_t i = 0; i < update.active.size(); ++i) {
@@ -118,7 +119,7 @@ void Sgd::apply(const Update& update, at::TensorList buffers, bool first) {
     apply_with(update.lr.number);
 }
 
-// As torch.optim.SGD does it without foreach and fused operators, in the parameters' type.
+// Updates as torch.optim.SGD does without foreach and fused operators, in the parameters' type.
 void Sgd::apply_singly(const Update& update, at::TensorList buffers, bool first) {
   const auto &scale = update.options.grad_scale, &found_inf = update.options.found_inf;
   if (found_inf.defined() && found_inf.item<double>() != 0) return;

@@ -29,13 +29,13 @@ std::vector<std::int64_t> owners_of(std::span<const at::Tensor> parameters, std:
 
 namespace {
 
-// Which of an optimizer's parameters the entries of its state belong to.
+// Finds the parameter that an entry of an optimizer's state belongs to.
 class ParameterNames {
  public:
   explicit ParameterNames(const Optimizer& optimizer) {
     for (std::size_t i = 0; i < optimizer.names().size(); ++i) places_[optimizer.names()[i]] = i;
   }
-  // "net.1.weight.exp_avg" to that of "net.1.weight"; nothing: to none of them.
+  // Maps "net.1.weight.exp_avg" to the index of "net.1.weight"; nothing if it belongs to no parameter.
   std::optional<std::size_t> place_of(const std::string& entry) const {
     for (std::size_t dot = entry.rfind('.'); dot != std::string::npos && dot > 0;
          dot = entry.rfind('.', dot - 1))
@@ -47,7 +47,7 @@ class ParameterNames {
   std::map<std::string, std::size_t> places_;
 };
 
-// Without what belongs to other processes. What belongs to no parameter stays, for others to refuse it.
+// Drops what belongs to other ranks. Keeps entries that belong to no parameter, which loading then rejects.
 StateDict own_share(const Optimizer& optimizer, const StateDict& state, const ProcessGroup& group) {
   const auto owners = owners_of(optimizer.parameters(), group.size());
   const ParameterNames names(optimizer);
@@ -71,7 +71,7 @@ std::string description(const NamedTensors& tensors) {
   return packed(texts);
 }
 
-// Empty tensors in host memory, as the description has them.
+// Returns empty tensors in host memory, as described.
 NamedTensors described(const std::string& description) {
   const std::vector<std::string> texts = unpacked(description);
   NamedTensors tensors;
@@ -87,7 +87,7 @@ NamedTensors described(const std::string& description) {
   return tensors;
 }
 
-// As in the state of an optimizer that has all of it: parameter by parameter.
+// Sorts entries as in the complete state of an optimizer: parameter by parameter.
 void order(NamedTensors& tensors, const Optimizer& optimizer) {
   const ParameterNames names(optimizer);
   std::ranges::stable_sort(tensors, {}, [&](const auto& item) { return names.place_of(item.first); });
@@ -125,9 +125,9 @@ void drop_foreign_state(Optimizer& optimizer, const ProcessGroup& shards) {
 void require_per_parameter(const Optimizer& optimizer) {
   if (optimizer.is_per_parameter()) return;
   throw ConfigError({.place = "shard_optimizer_state",
-                     .found = "the rule does not say that it updates each parameter by itself",
-                     .wanted = "one whose is_per_parameter() is true",
-                     .remedy = "override it in a rule of your own, or leave the states where they are"});
+                     .found = "the rule does not declare that it updates each parameter independently",
+                     .wanted = "a rule whose is_per_parameter() is true",
+                     .remedy = "override it in a custom rule, or set shard_optimizer_state = false"});
 }
 
 }  // namespace kindling

@@ -8,17 +8,17 @@
 
 namespace kindling {
 
-// How state of a parameter starts.
+// Initial values of a parameter's state.
 inline at::Tensor zeros_of_its_shape(const at::Tensor& parameter) { return at::zeros_like(parameter); }
 
-// A float32 scalar, as Python counts with.
+// A float32 scalar, the type of Python's step counts.
 inline auto scalar_start(double value) {
   return [value](const at::Tensor& parameter) {
     return at::full({}, value, parameter.options().dtype(at::kFloat));
   };
 }
 
-// As the fused operators take tensors that may not be there.
+// Converts to the form in which fused operators take optional tensors.
 inline std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }

@@ -9,7 +9,7 @@ void StepCounters::assign(std::size_t parameter, std::size_t counter) {
   for (std::size_t i = 0; i < scalars_.size(); ++i) (*scalars_[i])[parameter] = counters_[counter].scalars[i];
 }
 
-// Parameters that meet their first gradient together get one counter, that of the first of them.
+// Parameters that get their first gradient together share one counter, that of the first of them.
 void StepCounters::join(std::span<const std::size_t> active) {
   const std::size_t counter = counters_.size();
   for (const std::size_t at : active) {
@@ -23,7 +23,7 @@ void StepCounters::join(std::span<const std::size_t> active) {
   }
 }
 
-// The active ones of a counter part from the others: they get a copy.
+// Separates the active ones of a counter from the others by copies.
 void StepCounters::part(std::size_t counter, std::span<const std::size_t> active) {
   Counter copy{.scalars = {},
                .num_parameters = counters_[counter].num_active,

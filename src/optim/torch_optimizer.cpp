@@ -31,7 +31,7 @@ namespace {
 
 using torch::optim::OptimizerParamGroup;
 
-// LibTorch's only way to read the entries of a state is through the bytes of an archive.
+// LibTorch can read the entries of a state only through the bytes of an archive.
 torch::serialize::InputArchive readable(torch::serialize::OutputArchive& written,
                                         std::optional<torch::Device> device = std::nullopt) {
   std::string bytes;
@@ -62,8 +62,8 @@ torch::serialize::OutputArchive archive_of(const std::vector<OptimizerParamGroup
   return archive;
 }
 
-// --- Entries of the saved state: tensors as they are; a list as its elements, `NAME.0`, beside the text
-// "list 3"; numbers as the texts "int 3", "float 0.5" and "bool 1".
+// --- Entries of the saved state: tensors as they are; a list as its elements, `NAME.0`, and the text "list
+// 3"; numbers as the texts "int 3", "float 0.5" and "bool 1".
 
 void put_entry(StateDict& state, const std::string& name, const c10::IValue& value) {
   if (value.isTensor()) {
@@ -164,8 +164,8 @@ bool is_elementwise(const torch::optim::Optimizer& rule) {
                          .wanted = "the state of the same optimizer of the same model"});
 }
 
-// Explains why LibTorch could not load a state, which its own message does not: names what one parameter has
-// and most do not, or the other way round.
+// Explains why LibTorch could not load a state, which its own message does not: names the entries that one
+// parameter has and most others do not, or the other way round.
 std::string unlike_the_others(const std::vector<ParameterEntries>& entries,
                               const std::vector<std::string>& names) {
   std::map<std::string, std::size_t> counts;

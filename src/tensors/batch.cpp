@@ -28,7 +28,7 @@ Structure new_list_structure(std::size_t size) {
   return std::make_shared<BatchStructure>(std::move(list));
 }
 
-// Flat lists are what loaders make all day: their descriptions are shared.
+// Loaders create flat lists all the time, so their descriptions are shared.
 Structure list_structure(std::size_t size) {
   static const std::vector<Structure> small = [] {
     std::vector<Structure> made;
@@ -57,7 +57,7 @@ Batch Batch::leaf(at::Tensor tensor) {
 }
 
 Batch Batch::host_leaf(at::Tensor tensor) {
-  if (!tensor.is_cpu()) refuse("a tensor on " + tensor.device().str(), "one in host memory, to stay there");
+  if (!tensor.is_cpu()) refuse("a tensor on " + tensor.device().str(), "a tensor in host memory");
   Batch batch = leaf(std::move(tensor));
   batch.structure_ = host_leaf_structure();
   return batch;
@@ -84,7 +84,7 @@ Batch Batch::map(const std::vector<std::pair<std::string, Batch>>& parts) {
   std::vector<Batch> values;
   for (const auto& [name, part] : parts) {
     if (std::ranges::find(names, name) != names.end())
-      refuse("the name '" + name + "' stands twice in a map", "names that differ");
+      refuse("the name '" + name + "' is used twice in a map", "unique names");
     names.push_back(name);
     values.push_back(part);
   }
@@ -132,7 +132,7 @@ std::size_t Batch::index_of(std::string_view name) const {
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
   const std::string known = joined(names, "', '");
   refuse("it has no part named '" + std::string(name) + "'",
-         names.empty() ? "a number: this batch is a list" : "one of '" + known + "'");
+         names.empty() ? "an index: this batch is a list" : "one of '" + known + "'");
 }
 
 Batch Batch::part_at(const Location& at) const {

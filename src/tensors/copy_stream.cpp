@@ -21,7 +21,7 @@ Batch CopyStream::move(Batch batch) {
   const c10::Stream computes = at::accelerator::getCurrentStream(device_.index());
   std::vector<at::Tensor> moved;
   {
-    // The memory is the copying stream's: what that one computes with has no part in it.
+    // Allocated on the copying stream: computations on the other stream do not affect it.
     const c10::StreamGuard guard(stream_);
     for (std::size_t i = 0; i < batch.tensors().size(); ++i)
       if (batch.tensors()[i].is_cpu() && !batch.stays_on_host(i))
@@ -29,7 +29,7 @@ Batch CopyStream::move(Batch batch) {
     if (!moved.empty()) copied_.record(stream_);
   }
   if (!moved.empty()) copied_.block(computes);
-  // It is not given to another batch before the computing stream is done with it.
+  // Prevents reuse for another batch before the computing stream is done with it.
   for (const at::Tensor& tensor : moved)
     at::getDeviceAllocator(device_.type())->recordStream(tensor.storage().data_ptr(), computes);
   return move_to(std::move(batch), device_);

@@ -8,14 +8,14 @@
 
 namespace kindling {
 
-// Copies batches to a card on a stream of its own: beside what is computed there, not behind it. What the
-// card computes with a batch waits for its copy, on the card; the host waits for nothing.
+// Copies batches to a GPU on a separate stream, concurrently with its computations. On the GPU, computations
+// with a batch wait for its copy; the host does not wait.
 class CopyStream {
  public:
   explicit CopyStream(Device device);
 
-  // The tensors of the host on the card, as soon as the card's current stream needs them. Others are moved on
-  // the current stream, which may still be making them.
+  // Moves host tensors to the GPU, ready when its current stream needs them. Other tensors are moved on the
+  // current stream, which may still be computing them.
   Batch move(Batch batch);
 
  private:

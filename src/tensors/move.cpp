@@ -28,7 +28,7 @@ bool is_asynchronous(const at::Tensor& tensor, Device to) {
   return tensor.device().is_cpu() && !to.is_cpu() && tensor.is_pinned();
 }
 
-// `cuda` without a number means the current card.
+// `cuda` without an index means the current GPU.
 bool is_on(const at::Tensor& tensor, Device device) {
   return tensor.device().type() == device.type() &&
          (!device.has_index() || tensor.device().index() == device.index());
@@ -59,7 +59,7 @@ std::shared_ptr<torch::nn::Module> copy_to(const torch::nn::Module& module, Devi
     throw Error({.place = "copy_to(" + module.name() + ")",
                  .found = std::string("the module cannot be cloned (") + error.what_without_backtrace() + ")",
                  .wanted = "a module that derives from torch::nn::Cloneable",
-                 .remedy = "make a second module and load the first one's state_dict into it"});
+                 .remedy = "create a second module and load the first one's state_dict into it"});
   }
 }
 
@@ -87,7 +87,7 @@ void move_to(torch::nn::Module& module, Device device) {
 
 void write_values(const at::Tensor& target, const at::Tensor& values) {
   const at::NoGradGuard no_grad;
-  // Between devices LibTorch would convert first, in host memory: what is moved then is not what is counted.
+  // Between devices LibTorch would convert in host memory first: the bytes moved would differ from the count.
   const bool converts = values.scalar_type() != target.scalar_type();
   const at::Tensor from = converts ? move_to(values, target.device()) : values;
   const bool asynchronous = is_asynchronous(from, target.device());

@@ -50,7 +50,7 @@ void set_parameter(torch::nn::Module& module, const std::string& name, const at:
   if (!fits)
     throw Error({.place = place,
                  .found = "the values have the shape " + shape_text(values),
-                 .wanted = tensor == nullptr ? "one that its lazy layer can take" : shape_text(*tensor)});
+                 .wanted = tensor == nullptr ? "a shape that its lazy layer accepts" : shape_text(*tensor)});
   write_values(*tensor, values);
 }
 

@@ -14,7 +14,7 @@
 namespace kindling {
 namespace {
 
-// Without the marks of lazy operators, by which a tensor cannot be seen as another type.
+// Resolves conjugate and negative bits, which prevent viewing a tensor as another type.
 at::Tensor real_numbers(const at::Tensor& tensor) {
   const at::Tensor values = tensor.resolve_conj().resolve_neg();
   return values.is_complex() ? at::view_as_real(values) : values;
@@ -61,7 +61,7 @@ RunTolerance tolerance_of(std::string_view precision, bool shortens_products) {
 at::Tensor differ(const std::vector<at::Tensor>& ones, const std::vector<at::Tensor>& others,
                   const std::vector<bool>& are_gradients, RunTolerance tolerance) {
   std::vector<at::Tensor> answers;
-  std::vector<std::size_t> close;  // places of those that may be apart
+  std::vector<std::size_t> close;  // indices of the tensors with a tolerance
   for (std::size_t i = 0; i < ones.size(); ++i) {
     if (!ones[i].defined() || ones[i].numel() == 0) continue;
     const bool is_exact = tolerance.relative == 0 || !(ones[i].is_floating_point() || ones[i].is_complex());

@@ -33,11 +33,11 @@ void require_alike(const std::vector<at::Tensor>& sequences) {
     if (one.sizes().slice(1) != first.sizes().slice(1) || one.scalar_type() != first.scalar_type())
       refuse_sequences(
           place + " has the shape " + shape_text(one) + " and the first one " + shape_text(first),
-          "one dtype, and shapes that differ in their length alone");
+          "the same dtype, and shapes that differ only in length");
   }
 }
 
-// Of the places in `index`.
+// Returns the positions in `index`.
 at::Tensor order(const Sequence& sequence) { return sequence.index.select(1, 1); }
 at::Tensor places(const Sequence& sequence) { return sequence.index.select(1, 2); }
 
@@ -64,7 +64,7 @@ Batch Sequence::to_batch() const {
 Sequence Sequence::of(const Batch& part) {
   if (part.structure()->names != std::vector<std::string>{"values", "lengths", "index"})
     refuse_sequences("a part of " + std::to_string(part.tensors().size()) + " tensors",
-                     "one that Sequence::to_batch() has made");
+                     "a part made by Sequence::to_batch()");
   return {.values = part["values"], .lengths = part["lengths"], .index = part["index"]};
 }
 
@@ -78,7 +78,7 @@ PackedSequence Sequence::pack(const at::Tensor& padded) const {
   return PackedSequence(std::move(data), std::move(batch_sizes), order(*this), places(*this));
 }
 
-// LibTorch's own way back would bring the places to the host.
+// LibTorch's own function would move the positions to the host.
 at::Tensor Sequence::unpack(const PackedSequence& packed, double padding) const {
   const at::Tensor padded = std::get<0>(at::_pad_packed_sequence(
       packed.data(), packed.batch_sizes(), /*batch_first=*/true, padding, values.size(1)));

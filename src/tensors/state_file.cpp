@@ -46,25 +46,25 @@ void write_state(const StateDict& state, const std::filesystem::path& path, With
   write_safetensors(path, HostTensors(state).writes, state.metadata, checksums);
 }
 
-// The one of a folder's checkpoints that a training would go on from.
+// Returns the checkpoint in a directory that a run would resume from.
 std::filesystem::path newest_of(const std::filesystem::path& folder) {
   std::set<std::string> runs;
   for (const CheckpointInfo& info : list_checkpoints(folder)) runs.insert(info.run_id);
   if (runs.size() > 1)
     throw CheckpointError({.place = folder.string(),
-                           .found = "it holds checkpoints of " + std::to_string(runs.size()) + " trainings",
-                           .wanted = "those of one",
-                           .remedy = "name the file"});
+                           .found = "it contains checkpoints of " + std::to_string(runs.size()) + " runs",
+                           .wanted = "checkpoints of one run",
+                           .remedy = "pass the path of a checkpoint file"});
   const auto newest = newest_valid_checkpoint(folder);
   if (!newest)
     throw CheckpointError({.place = folder.string(),
-                           .found = "it holds no checkpoint that is whole",
+                           .found = "it contains no valid checkpoint",
                            .wanted = "a file step-NNNNNNNN.safetensors",
-                           .remedy = "name another folder or a file, or begin a new training"});
+                           .remedy = "pass another directory or a file, or start a new run"});
   return newest->path;
 }
 
-// Returns the checkpoint that a path means: the file, or the newest of a folder.
+// Returns the checkpoint for a path: the file itself, or the newest one in a directory.
 std::filesystem::path checkpoint_path(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path) ? newest_of(path) : path;
 }
@@ -76,7 +76,7 @@ SafetensorsFile open_training_state(const std::filesystem::path& path) {
     throw CheckpointError({.place = file.path().string(),
                            .found = std::string("its metadata has no ") + kGlobalStepKey,
                            .wanted = "a checkpoint",
-                           .remedy = "load_weights() reads files of weights"});
+                           .remedy = "use load_weights() for weight files"});
   return file;
 }
 
@@ -162,7 +162,7 @@ StateDict validated_weights(const std::filesystem::path& path) {
 
 LoadReport load_validated_weights(torch::nn::Module& module, const std::filesystem::path& path) {
   const SafetensorsFile file = open_training_state(path);
-  // Without averages no more than one tensor is held in memory on the way.
+  // Without averages at most one tensor at a time is held in memory.
   if (!file.index().metadata.contains(kAveragesKey))
     return load_weights(module, file.path(), {.prefix = kModelPrefix});
   return load_state_dict(module, validated_weights(file.path()), path.string());

@@ -11,7 +11,7 @@
 namespace kindling {
 namespace {
 
-// The places of the values by the names that they have in the model.
+// The indices of the values by their names in the model.
 using Places = std::map<std::string, std::size_t>;
 
 Places places_in_model(const StateDict& values, const LoadOptions& options, const std::string& where) {
@@ -62,7 +62,7 @@ StateFit match(const StateDict& own, const StateDict& values, Places places) {
   return fit;
 }
 
-// A lazy layer whose weight does not fit stays without a shape, and so without its other tensors.
+// A lazy layer whose weight does not match keeps no shape, and so has no other tensors.
 void leave_lazy(const std::string& weight, LazyLayer& layer, const StateDict& values, StateFit& fit) {
   const auto is_weight = [&](const StateFit::Target& target) { return target.name == weight; };
   if (!layer.is_materialized() || std::ranges::any_of(fit.targets, is_weight)) return;

@@ -10,23 +10,23 @@
 
 namespace kindling {
 
-// Layers without parameters, by the name that their weight will have.
+// Returns the layers without parameters, by the future name of their weight.
 std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::Module& module);
 
-// Which of the module's own tensors are to take which values.
+// Which values each of the module's own tensors gets.
 struct StateFit {
   struct Target {
     std::string name;
     at::Tensor tensor;
-    std::size_t value;  // place among the values
+    std::size_t value;  // index among the values
   };
   std::vector<Target> targets;
   LoadReport report;
 };
 
-// Nothing but lazy layers has changed afterwards: they have taken the shape of values that fit. Of the values
-// only names and shapes are looked at: they may be on the meta device. Throws CheckpointError as
-// load_state_dict does; then nothing has changed.
+// Changes only lazy layers, which take the shape of matching values. Uses only names and shapes of the
+// values, which may be on the meta device. Throws CheckpointError as load_state_dict does; then nothing has
+// changed.
 StateFit fit_state(torch::nn::Module& module, const StateDict& values, const LoadOptions& options,
                    const std::string& place);
 

@@ -8,8 +8,8 @@
 
 namespace kindling {
 
-// A state's tensors as writers of files want them, contiguous on the host; keeps their bytes alive. Throws
-// CheckpointError for a dtype that files have no name for.
+// A state's tensors in the form that file writers need, contiguous on the host; keeps their bytes alive.
+// Throws CheckpointError for a dtype that the file format does not support.
 struct HostTensors {
   explicit HostTensors(const StateDict& state);
 
@@ -17,11 +17,11 @@ struct HostTensors {
   std::vector<TensorToWrite> writes;
 };
 
-// A state as bytes, those of a file of safetensors, and back.
+// Converts a state to the bytes of a safetensors file, and back.
 std::string state_bytes(const StateDict& state);
 StateDict state_of_bytes(const std::string& bytes, const std::string& place);
 
-// To the CPU; entries of the same values are one tensor.
+// Reads to the CPU; entries with the same values become one tensor.
 StateDict read_state(const WeightsFile& file);
 
 }  // namespace kindling

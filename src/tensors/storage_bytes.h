@@ -5,7 +5,8 @@
 
 namespace kindling {
 
-// All bytes of a storage, uint8. They keep it alive; borrowed ones do not, and are good as long as it is.
+// Returns all bytes of a storage, uint8. They keep it alive, unless it is borrowed memory, which must outlive
+// them.
 at::Tensor bytes_of(const c10::Storage& storage);
 at::Tensor borrowed_bytes(c10::StorageImpl& storage);
 

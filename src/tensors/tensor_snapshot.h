@@ -8,10 +8,10 @@
 
 namespace kindling {
 
-// Copies the values of tensors, and restores them when it is destroyed. It works on the memory: all tensors
-// that share it get their values back, and no tensor's version changes, so that graphs that wait for their
-// backward stay valid. Host memory is written only where its bytes have changed; nobody waits for a device.
-// Undefined tensors are skipped.
+// Copies the values of tensors, and restores them when it is destroyed. It works on memory: all tensors that
+// share it get their values back, and no tensor's version changes, so pending backward graphs stay valid.
+// Host memory is written only where its bytes have changed; the host does not wait for a device. Undefined
+// tensors are skipped.
 class TensorSnapshot {
  public:
   TensorSnapshot() = default;

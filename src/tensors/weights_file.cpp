@@ -12,8 +12,8 @@ WeightsFile WeightsFile::open(const std::filesystem::path& path, const std::stri
   if (is_torch_file(path)) return WeightsFile(TorchFile(path, key));
   if (key.empty()) return WeightsFile(SafetensorsFile(path));
   throw CheckpointError({.place = path.string(),
-                         .found = "it is no file of torch.save, and only those have keys",
-                         .remedy = "leave the key '" + key + "' out"});
+                         .found = "it is not a file of torch.save, and only those have keys",
+                         .remedy = "omit the key '" + key + "'"});
 }
 
 WeightsFile::WeightsFile(SafetensorsFile file) : file_(std::move(file)) {

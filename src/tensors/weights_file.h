@@ -12,7 +12,7 @@
 
 namespace kindling {
 
-// A file of named tensors, safetensors or of torch.save, which its first bytes tell. All throw
+// A file of named tensors, safetensors or of torch.save, recognised by its first bytes. All functions throw
 // CheckpointError.
 class WeightsFile {
  public:
@@ -29,9 +29,9 @@ class WeightsFile {
   const std::vector<Entry>& entries() const { return entries_; }
   const Metadata& metadata() const { return metadata_; }
 
-  // Of an entry by its place: into row order.
+  // Reads an entry by its index, in row-major order.
   void read(std::size_t place, void* out) const;
-  // The first entry that is the very same values as this one, as tied weights are.
+  // Returns the first entry with the same storage and values as this one, such as tied weights.
   std::size_t first_alike(std::size_t place) const { return first_alike_[place]; }
 
  private:

@@ -9,7 +9,7 @@
 namespace kindling {
 namespace {
 
-TEST(AppendFile, CutsBackToTheEndOfALine) {
+TEST(AppendFile, TruncatesToTheEndOfALine) {
   const Scratch scratch;
   AppendFile file(scratch / "log");
   file.append("1\n22\n333\n");
@@ -22,20 +22,21 @@ TEST(AppendFile, CutsBackToTheEndOfALine) {
   EXPECT_EQ(read_file(scratch / "log", 100), "");
 }
 
-TEST(AppendFile, RefusesToCutALine) {
+TEST(AppendFile, RefusesToTruncateWithinALine) {
   const Scratch scratch;
   AppendFile file(scratch / "log");
   file.append("1\n22\n");
   const std::string inside = error_text<Error>([&] { file.cut_to(3); });
-  EXPECT_NE(inside.find("log, byte 3: no line ends here; wanted: the end of a line"), std::string::npos)
+  EXPECT_NE(inside.find("log, byte 3: no line ends at this byte; expected: the end of a line"),
+            std::string::npos)
       << inside;
   const std::string beyond = error_text<Error>([&] { file.cut_to(6); });
   EXPECT_NE(beyond.find("the file ends after 5 bytes"), std::string::npos) << beyond;
   EXPECT_EQ(read_file(scratch / "log", 100), "1\n22\n");
 }
 
-// The name of a new file is an entry of its folder, which needs a sync of its own, once.
-TEST(AppendFile, SyncsTheFileAndOnceItsName) {
+// The name of a new file is an entry of its directory, which needs a separate sync, once.
+TEST(AppendFile, SyncsTheFileAndItsNameOnce) {
   const Scratch scratch;
   AppendFile file(scratch / "log");
   file.append("1\n");
@@ -48,7 +49,7 @@ TEST(AppendFile, SyncsTheFileAndOnceItsName) {
   EXPECT_EQ(calls.calls, std::vector<std::string>{"fsync"});
 }
 
-TEST(AppendFile, ASyncThatFailsIsAnError) {
+TEST(AppendFile, ThrowsIfASyncFails) {
   const Scratch scratch;
   AppendFile file(scratch / "log");
   FailAtCall disk(0, EIO, /*for_good=*/false);

@@ -11,14 +11,14 @@ std::string checksum_of(const std::string& bytes) {
   return checksum.hex();
 }
 
-// From Python's xxhash.xxh3_64_hexdigest: another program finds the same.
+// From Python's xxhash.xxh3_64_hexdigest: an independent implementation.
 TEST(Checksum, IsXxh3) {
   EXPECT_EQ(checksum_of(""), "2d06800538d394c2");
   EXPECT_EQ(checksum_of("kindling"), "781e17e0c6216312");
   EXPECT_EQ(checksum_of(std::string(100'000, 'x')), "d8b99a30e426ac41");
 }
 
-TEST(Checksum, IsThatOfThePiecesTogether) {
+TEST(Checksum, DoesNotDependOnThePieces) {
   Checksum pieces;
   pieces.update("kin");
   pieces.update(nullptr, 0);

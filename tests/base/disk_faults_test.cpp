@@ -34,7 +34,7 @@ std::size_t entries_of(const std::filesystem::path& folder) {
       std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
 }
 
-TEST(DiskFaults, TheCallsOfAWriteAreInTheOrderThatMakesItDurable) {
+TEST(DiskFaults, OccurInTheOrderOfADurableWrite) {
   const Scratch scratch;
   EXPECT_EQ(calls_of_a_write(scratch / "x"),
             (std::vector<std::string>{"open", "write", "write", "write", "fsync", "close", "rename",  //
@@ -44,13 +44,13 @@ TEST(DiskFaults, TheCallsOfAWriteAreInTheOrderThatMakesItDurable) {
 void expect_a_whole_file(const std::filesystem::path& path, const std::string& failed, bool has_thrown) {
   const std::string text = read_file(path, 10'000);
   if (!has_thrown) {
-    EXPECT_EQ(failed, "close");  // that of the folder, which has been synced
+    EXPECT_EQ(failed, "close");  // that of the directory, which has been synced
   }
   EXPECT_TRUE(text == kOldText || text == kNewText) << failed << ", " << text.size() << " bytes";
   EXPECT_EQ(entries_of(path.parent_path()), 1u) << failed;
 }
 
-TEST(DiskFaults, LeaveTheFileWholeAtEveryCall) {
+TEST(DiskFaults, LeaveTheFileIntactAtEveryCall) {
   const Scratch scratch;
   const std::vector<std::string> calls = calls_of_a_write(scratch / "x");
   const std::size_t renamed = std::size_t(std::ranges::find(calls, "rename") - calls.begin());
@@ -77,7 +77,7 @@ TEST(DiskFaults, LeaveTheFileWholeAtEveryCall) {
   std::cout << "R4: " << tries << " errors at " << calls.size() << " system calls\n";
 }
 
-TEST(DiskFaults, InterruptionsAndShortWritesAreNoErrors) {
+TEST(DiskFaults, DoNotIncludeInterruptionsAndShortWrites) {
   const Scratch scratch;
   std::size_t calls = 0;
   for (const std::size_t most_bytes : {1, 7, 999, 5000}) {
@@ -94,7 +94,7 @@ TEST(DiskFaults, InterruptionsAndShortWritesAreNoErrors) {
   std::cout << "R4: " << calls << " calls interrupted or cut short\n";
 }
 
-// What the child with a file system of 64 KB finds; 0 is good, 77: it may not mount one.
+// The child with a file system of 64 KB; returns 0 on success, 77 if it must not mount one.
 int try_a_full_disk(const std::filesystem::path& folder) {
   if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=64k") != 0)
@@ -108,11 +108,11 @@ int try_a_full_disk(const std::filesystem::path& folder) {
     return 1;
   if (read_file(folder / "x", 100'000) != std::string(20'000, 'o')) return 2;
   if (entries_of(folder) != 1) return 3;
-  write_file_atomically(folder / "x", std::string(20'000, 'n'));  // there is room for this one again
+  write_file_atomically(folder / "x", std::string(20'000, 'n'));  // this one fits again
   return free > 0 ? 0 : 4;
 }
 
-TEST(DiskFaults, AFullDiskIsNamedWithItsFreeBytes) {
+TEST(DiskFaults, NameAFullDiskWithItsFreeBytes) {
   const Scratch scratch;
   const int code = exit_code_of([&] { return try_a_full_disk(scratch.folder()); });
   if (code == 77) GTEST_SKIP() << "mounting a file system of 64 KB is not allowed here";

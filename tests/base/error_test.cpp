@@ -5,16 +5,16 @@
 namespace kindling {
 namespace {
 
-TEST(Error, SaysPlaceFindingWishAndRemedyInOneLine) {
+TEST(Error, ShowsItsFourPartsInOneLine) {
   const DataError error({.place = "a.idx, byte 2",
                          .found = "type code 7 is unknown",
                          .wanted = "8 or 9",
                          .remedy = "get the file again"});
-  EXPECT_STREQ(error.what(), "a.idx, byte 2: type code 7 is unknown; wanted: 8 or 9; get the file again");
+  EXPECT_STREQ(error.what(), "a.idx, byte 2: type code 7 is unknown; expected: 8 or 9; get the file again");
   EXPECT_EQ(error.parts().wanted, "8 or 9");
 }
 
-TEST(Error, LeavesOutWhatIsNotGiven) {
+TEST(Error, OmitsEmptyParts) {
   EXPECT_STREQ(Error({.place = "", .found = "no disk", .wanted = "", .remedy = "add one"}).what(),
                "no disk; add one");
   EXPECT_STREQ(Error({.found = "2 errors, nothing was run"}).what(), "2 errors, nothing was run");

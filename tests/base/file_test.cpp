@@ -36,7 +36,7 @@ class FileSizeLimit {
   rlimit before_ = {};
 };
 
-TEST(ReadFile, ReturnsWhatWasWritten) {
+TEST(ReadFile, ReturnsTheWrittenBytes) {
   const Scratch scratch;
   const std::string bytes("a\0b\n\xff", 5);
   write_file_atomically(scratch / "x.bin", bytes);
@@ -45,12 +45,12 @@ TEST(ReadFile, ReturnsWhatWasWritten) {
   EXPECT_EQ(read_file(scratch / "x.bin", kMax), "");
 }
 
-TEST(ReadFile, TakesExactlyTheMaximumAndRefusesMore) {
+TEST(ReadFile, ReadsUpToTheMaximumAndRefusesMore) {
   const Scratch scratch;
   write_file_atomically(scratch / "x", "12345");
   EXPECT_EQ(read_file(scratch / "x", 5), "12345");
   EXPECT_NE(
-      error_text<Error>([&] { read_file(scratch / "x", 4); }).find("too large; wanted: at most 4 bytes"),
+      error_text<Error>([&] { read_file(scratch / "x", 4); }).find("too large; expected: at most 4 bytes"),
       std::string::npos);
 }
 
@@ -70,15 +70,15 @@ TEST(ReadFile, ReadsPipesUpToTheMaximum) {
   }
 }
 
-TEST(ReadFile, NamesPathReasonAndRemedy) {
+TEST(ReadFile, NamesPathReasonAndHint) {
   const Scratch scratch;
   const std::filesystem::path missing = scratch / "missing";
   EXPECT_EQ(
       error_text<Error>([&] { read_file(missing, kMax); }),
       missing.string() +
-          ": cannot open it: No such file or directory; check the path; folders are not made by themselves");
+          ": cannot open it: No such file or directory; check the path; missing folders are not created");
   EXPECT_NE(
-      error_text<Error>([&] { read_file(scratch.folder(), kMax); }).find("it is a folder; wanted: a file"),
+      error_text<Error>([&] { read_file(scratch.folder(), kMax); }).find("it is a folder; expected: a file"),
       std::string::npos);
   EXPECT_NE(error_text<Error>([&] { read_file("/dev/null", kMax); }).find("it is a device"),
             std::string::npos);
@@ -94,16 +94,16 @@ TEST(InputFile, IsReadInPieces) {
   EXPECT_EQ(middle, "3456");
   file.read(10, nullptr, 0);
   const std::string text = error_text<Error>([&] { file.read(8, middle.data(), 4); });
-  EXPECT_NE(text.find("x, byte 10: the file ends here; wanted: 2 more bytes"), std::string::npos) << text;
+  EXPECT_NE(text.find("x, byte 10: the file ends here; expected: 2 more bytes"), std::string::npos) << text;
 }
 
-TEST(InputFile, RefusesWhatIsNoRegularFile) {
+TEST(InputFile, RefusesAllButRegularFiles) {
   const Scratch scratch;
   ASSERT_EQ(::mkfifo((scratch / "pipe").c_str(), 0600), 0);
   const auto refusal = [](const std::filesystem::path& path) {
     return error_text<Error>([&] { const InputFile file(path); });
   };
-  EXPECT_NE(refusal(scratch / "pipe").find("it is a pipe; wanted: a file"), std::string::npos);
+  EXPECT_NE(refusal(scratch / "pipe").find("it is a pipe; expected: a file"), std::string::npos);
   EXPECT_NE(refusal(scratch.folder()).find("it is a folder"), std::string::npos);
   EXPECT_NE(refusal(scratch / "no").find("No such file"), std::string::npos);
 }
@@ -125,7 +125,7 @@ TEST(WriteFileAtomically, OverwritesAStrayTemporaryFile) {
   EXPECT_EQ(files_in(scratch.folder()), 1u);
 }
 
-TEST(WriteFileAtomically, KeepsTheOldFileWhenTheDiskTakesOnlyAPart) {
+TEST(WriteFileAtomically, KeepsTheOldFileIfTheDiskIsFull) {
   const Scratch scratch;
   write_file_atomically(scratch / "x", "old");
   {
@@ -139,7 +139,7 @@ TEST(WriteFileAtomically, KeepsTheOldFileWhenTheDiskTakesOnlyAPart) {
   EXPECT_EQ(files_in(scratch.folder()), 1u);
 }
 
-TEST(WriteFileAtomically, RefusesFoldersThatAreMissingOrInTheWay) {
+TEST(WriteFileAtomically, RefusesMissingAndConflictingFolders) {
   const Scratch scratch;
   EXPECT_NE(error_text<Error>([&] { write_file_atomically(scratch / "no/x", "new"); }).find("No such file"),
             std::string::npos);
@@ -150,7 +150,7 @@ TEST(WriteFileAtomically, RefusesFoldersThatAreMissingOrInTheWay) {
   EXPECT_EQ(files_in(scratch.folder()), 1u);
 }
 
-TEST(AppendFile, AddsToWhatIsThere) {
+TEST(AppendFile, AppendsToAnExistingFile) {
   const Scratch scratch;
   AppendFile(scratch / "log").append("1\n");
   AppendFile file(scratch / "log");
@@ -159,7 +159,7 @@ TEST(AppendFile, AddsToWhatIsThere) {
   EXPECT_EQ(read_file(scratch / "log", kMax), "1\n2\n3\n4\n");
 }
 
-TEST(AppendFile, CutsOffATornLastLine) {
+TEST(AppendFile, RemovesAnIncompleteLastLine) {
   const Scratch scratch;
   for (const std::string torn : {"1\n2\n{\"epo", "1\n2\n"}) {
     write_file_atomically(scratch / "log", torn);
@@ -171,7 +171,7 @@ TEST(AppendFile, CutsOffATornLastLine) {
   EXPECT_EQ(read_file(scratch / "log", kMax), "1\n");
 }
 
-TEST(AppendFile, LeavesNoHalfLineWhenTheDiskIsFull) {
+TEST(AppendFile, LeavesNoPartialLineIfTheDiskIsFull) {
   const Scratch scratch;
   AppendFile file(scratch / "log");
   file.append("1\n");

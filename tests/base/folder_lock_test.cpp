@@ -14,7 +14,7 @@ std::string refusal_of_lock(const std::filesystem::path& folder) {
   return error_text<Error>([&] { const FolderLock lock(folder); });
 }
 
-// A process that holds the lock until it is told to end, or is killed.
+// A process that holds the lock until it is asked to exit, or is killed.
 class Holder {
  public:
   explicit Holder(const std::filesystem::path& folder) {
@@ -42,13 +42,13 @@ class Holder {
   pid_t id_;
 };
 
-TEST(FolderLock, IsForOneInAProcess) {
+TEST(FolderLock, IsExclusiveWithinAProcess) {
   const Scratch scratch;
   {
     const FolderLock lock(scratch.folder());
     const std::string text = refusal_of_lock(scratch.folder());
     EXPECT_NE(text.find(scratch.folder().string() + ": this process itself (" + std::to_string(::getpid()) +
-                        ") is at work in this folder"),
+                        ") is using this folder"),
               std::string::npos)
         << text;
     EXPECT_NE(text.find("choose another folder"), std::string::npos) << text;
@@ -56,7 +56,7 @@ TEST(FolderLock, IsForOneInAProcess) {
   EXPECT_EQ(refusal_of_lock(scratch.folder()), "(no error)");
 }
 
-TEST(FolderLock, NamesTheProcessThatHasItAndIsFreeOnceThatIsKilled) {
+TEST(FolderLock, NamesItsHolderAndIsFreeAfterTheHolderIsKilled) {
   const Scratch scratch;
   for (int i = 0; i < 10; ++i) {
     Holder holder(scratch.folder());
@@ -69,7 +69,7 @@ TEST(FolderLock, NamesTheProcessThatHasItAndIsFreeOnceThatIsKilled) {
   std::cout << "R17: 10 holders killed, 10 locks recovered\n";
 }
 
-TEST(FolderLock, SaysWhyThereCanBeNone) {
+TEST(FolderLock, ReportsWhyLockingFailed) {
   const Scratch scratch;
   EXPECT_NE(refusal_of_lock(scratch / "no").find("no/.lock: cannot open it: No such file"),
             std::string::npos);

@@ -70,7 +70,7 @@ TEST_F(Log, KeepsItsConfigurationWhenTheFileCannotBeOpened) {
   EXPECT_NE(read_file(scratch / "log.txt", 1000).find("still here"), std::string::npos);
 }
 
-TEST_F(Log, HandsMessagesOfItsLevelToTheObserver) {
+TEST_F(Log, PassesMessagesOfItsLevelToTheObserver) {
   std::vector<std::pair<LogLevel, std::string>> seen;
   set_log_observer([&](LogLevel level, const std::string& text) { seen.emplace_back(level, text); });
   configure_log({.level = LogLevel::warning});
@@ -93,7 +93,7 @@ TEST_F(Log, LetsTheObserverLog) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST_F(Log, TakesMessagesFromManyThreads) {
+TEST_F(Log, AcceptsMessagesFromManyThreads) {
   const Scratch scratch;
   configure_log({.file = scratch / "log.txt"});
   std::vector<std::thread> threads;

@@ -28,7 +28,7 @@ TEST(NumberText, ReadsBackAsTheSameDouble) {
   EXPECT_TRUE(std::signbit(std::strtod(number_text(-0.0).c_str(), nullptr)));
 }
 
-TEST(NumberText, NamesWhatIsNotFinite) {
+TEST(NumberText, NamesNonFiniteNumbers) {
   EXPECT_EQ(number_text(std::nan("")), "nan");
   EXPECT_EQ(number_text(-std::nan("")), "nan");
   EXPECT_EQ(number_text(kInf), "inf");
@@ -46,7 +46,7 @@ TEST(ShortText, TakesTheShorterNotation) {
   EXPECT_EQ(short_text(1e-100, 3), "1e-100");
 }
 
-TEST(ShortText, NeverRoundsWholePlacesAway) {
+TEST(ShortText, NeverRoundsIntegerDigits) {
   EXPECT_EQ(short_text(84.149, 3), "84.1");
   EXPECT_EQ(short_text(99.97, 3), "100");
   EXPECT_EQ(short_text(612.4, 3), "612");
@@ -55,14 +55,14 @@ TEST(ShortText, NeverRoundsWholePlacesAway) {
   EXPECT_EQ(short_text(2.5e6, 3), "2.5e6");
 }
 
-TEST(ShortText, NamesWhatIsNotFinite) {
+TEST(ShortText, NamesNonFiniteNumbers) {
   EXPECT_EQ(short_text(std::nan(""), 3), "nan");
   EXPECT_EQ(short_text(-std::nan(""), 3), "nan");
   EXPECT_EQ(fixed_text(-std::nan(""), 3), "nan");
   EXPECT_EQ(short_text(-std::numeric_limits<double>::infinity(), 3), "-inf");
 }
 
-TEST(FixedText, KeepsItsDecimalsWithinReason) {
+TEST(FixedText, LimitsItsDecimals) {
   EXPECT_EQ(fixed_text(0.34125, 3), "0.341");
   EXPECT_EQ(fixed_text(2, 4), "2.0000");
   EXPECT_EQ(fixed_text(1e300, 4), "1e300");

@@ -27,7 +27,7 @@ TEST(Nearest, IsEmptyBeyondAThirdOfTheName) {
 
 TEST(Nearest, IsNeverTheNameItself) { EXPECT_EQ(nearest("lr", kOptionNames), ""); }
 
-TEST(Nearest, TakesTheFirstOfEquallyNear) {
+TEST(Nearest, ReturnsTheFirstOfEquallyNear) {
   const std::vector<std::string> names{"adamw", "adams"};
   EXPECT_EQ(nearest("adamx", names), "adamw");
 }

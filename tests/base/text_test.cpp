@@ -36,7 +36,7 @@ TEST(Shortened, CutsAtAWholeCharacter) {
   EXPECT_EQ(shortened("abc", 0), "");
 }
 
-TEST(OneLine, LeavesNothingThatATerminalObeys) {
+TEST(OneLine, RemovesControlCharacters) {
   EXPECT_EQ(one_line("\x1b[31m\ta\nb\x7f\xc2\x9b"), " [31m a b  ");
   EXPECT_EQ(one_line("\xff ä \xed\xa0\x80"), "\uFFFD ä \uFFFD\uFFFD\uFFFD");
   EXPECT_EQ(one_line("\xef\xbf\xbe"), "\uFFFD") << "no character, and forbidden in XML";
@@ -50,7 +50,7 @@ TEST(TableText, MakesEachColumnAsWideAsItNeeds) {
             "准确率   12.25   best\n");
 }
 
-TEST(TableLine, LetsAWideCellPushTheOthers) {
+TEST(TableLine, LetsAWideCellShiftTheOthers) {
   const std::vector<TextColumn> columns = {{.right = true, .width = 3}, {.width = 3}, {}};
   EXPECT_EQ(table_line(columns, std::vector<std::string>{"1", "b", "c"}, "|"), "  1|b  |c");
   EXPECT_EQ(table_line(columns, std::vector<std::string>{"12345", "b", ""}, " "), "12345 b");

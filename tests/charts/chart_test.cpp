@@ -15,8 +15,8 @@ namespace {
 
 const double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Tags nest and close, attributes are quoted, `&` begins one of the entities of XML: what a parser demands
-// first.
+// Checks that tags nest and close, attributes are quoted, and `&` starts an XML entity: the first
+// requirements of a parser.
 testing::AssertionResult is_well_formed(const std::string& xml) {
   static const std::regex tag(R"re(<(/?)([a-zA-Z]+)((?: [a-zA-Z-]+="[^"<>]*")*)(/?)>)re");
   static const std::regex bare_ampersand("&(?!(amp|lt|gt|quot);)");
@@ -62,7 +62,7 @@ TEST(ChartTicks, AreRoundNumbersWithAsManyDecimalsAsTheyNeed) {
   EXPECT_EQ(ticks_of(0, 3e-7), (std::vector<std::string>{"0", "1e-7", "2e-7", "3e-7"}));
 }
 
-TEST(ChartTicks, OfALogAxisAreDecades) {
+TEST(ChartTicks, AreDecadesOnALogAxis) {
   EXPECT_EQ(ticks_of(0.5, 2000, AxisScale::log), (std::vector<std::string>{"1", "10", "100", "1000"}));
   EXPECT_EQ(ticks_of(1e-12, 1e12, AxisScale::log),
             (std::vector<std::string>{"1e-10", "1e-5", "1", "100000", "1e10"}));
@@ -70,7 +70,7 @@ TEST(ChartTicks, OfALogAxisAreDecades) {
   EXPECT_EQ(ticks_of(1.1, 1.4, AxisScale::log), (std::vector<std::string>{"1.1", "1.2", "1.3", "1.4"}));
 }
 
-TEST(ChartTicks, AreTwoAtLeastAndEndlessNever) {
+TEST(ChartTicks, AreAtLeastTwoAndFinite) {
   EXPECT_EQ(ticks_of(6.3, 7.7), (std::vector<std::string>{"6.5", "7.0", "7.5"}));
   EXPECT_LT(ticks_of(1e16, 1e16 + 4).size(), 102U);
   EXPECT_LT(ticks_of(-1e300, 1e300).size(), 10U);
@@ -114,7 +114,7 @@ TEST(SvgChart, DrawsDecadesAtEqualDistances) {
   EXPECT_TRUE(has_part(to_svg(chart), "d=\"M80.0 170.0 L350.0 170.0 L620.0 170.0\"")) << to_svg(chart);
 }
 
-TEST(SvgChart, LeavesGapsWhereThereIsNoNumber) {
+TEST(SvgChart, LeavesGapsForMissingNumbers) {
   Chart chart =
       chart_of({0, 1, 2, 3, 4, 5, 6}, {1, 1, kNaN, 1, 1, std::numeric_limits<double>::infinity(), 1});
   chart.xlim = {0, 6};
@@ -128,7 +128,7 @@ TEST(SvgChart, LeavesGapsWhereThereIsNoNumber) {
       << to_svg(chart);
 }
 
-TEST(SvgChart, EscapesWhatLabelsHold) {
+TEST(SvgChart, EscapesLabels) {
   Chart chart = chart_of({0, 1}, {0, 1});
   chart.title = "a < b && \"c\" > d";
   chart.xlabel = "\x1b[31m\x01 red";
@@ -142,7 +142,7 @@ TEST(SvgChart, EscapesWhatLabelsHold) {
   EXPECT_TRUE(has_part(svg, ">&lt;/text&gt;&lt;script&gt;</text>"));
 }
 
-TEST(SvgChart, LoadsNothingAndBringsItsOwnGround) {
+TEST(SvgChart, IsSelfContainedWithABackground) {
   std::string svg = to_svg(chart_of({0, 1}, {0, 1}));
   const std::string xmlns = " xmlns=\"http://www.w3.org/2000/svg\"";
   ASSERT_TRUE(svg.starts_with("<svg" + xmlns));
@@ -162,7 +162,7 @@ TEST(SvgChart, DrawsLittleData) {
     EXPECT_FALSE(has_part(svg, "nan") || has_part(svg, "inf")) << svg;
     EXPECT_FALSE(has_part(text, "nan") || has_part(text, "inf")) << text;
   }
-  // A point alone and a constant stand in the middle.
+  // A single point and a constant are in the middle.
   EXPECT_TRUE(has_part(to_svg(chart_of({3}, {7})), "<circle cx=\"350.0\" cy=\"170.0\""))
       << to_svg(chart_of({3}, {7}));
   EXPECT_TRUE(has_part(to_svg(chart_of({0, 1}, {5, 5})), " 170.0\" fill"));
@@ -178,14 +178,14 @@ TEST(SvgChart, StaysSmallForALongRun) {
       << "5400 tenths of a pixel, 16 bytes each at the most, and the frame";
 }
 
-TEST(SvgChart, BeginsANewRowForALongLegend) {
+TEST(SvgChart, StartsANewRowForALongLegend) {
   Chart chart;
   chart.curves = {{.label = std::string(40, 'a')}, {.label = std::string(40, 'b')}, {.label = ""}};
   EXPECT_TRUE(has_part(to_svg(chart), "height=\"390\""))
       << "two rows for two long labels, none for an empty one";
 }
 
-TEST(Chart, RefusesWhatCannotBeDrawn) {
+TEST(Chart, RefusesInvalidCurvesAndLimits) {
   EXPECT_THROW(to_svg(chart_of({0, 1}, {0})), Error);
   const double infinity = std::numeric_limits<double>::infinity();
   for (const std::array<double, 2>& limits :
@@ -217,7 +217,7 @@ TEST(TextChart, DrawsCurvesAxesAndLegend) {
 }
 
 TEST(TextChart, ClipsLinesAtTheLimits) {
-  Chart chart = chart_of({0, 5, 10}, {0.5, 1e9, 0.5});  // leaves at once, comes back at the end
+  Chart chart = chart_of({0, 5, 10}, {0.5, 1e9, 0.5});  // leaves the plot at once, comes back at the end
   chart.xlim = {0, 10};
   chart.ylim = {0, 1};
   EXPECT_EQ(to_text(chart, 24, 4), R"(1.0 ┤⡇                 ⢸
@@ -230,13 +230,13 @@ TEST(TextChart, ClipsLinesAtTheLimits) {
 )") << to_text(chart, 24, 4);
 }
 
-TEST(TextChart, TellsCurvesApartByTheirDashes) {
+TEST(TextChart, DistinguishesCurvesByTheirDashes) {
   Chart chart;
   for (const char* label : {"a", "b", "c", "d"}) chart.curves.push_back({.label = label, .x = {}, .y = {}});
   EXPECT_TRUE(to_text(chart).ends_with("  ⠒⠒⠒⠒⠒⠒ a   ⠒⠒⠒  ⠒ b   ⠂ ⠂ ⠂  c   ⠒⠒⠒ ⠒  d\n")) << to_text(chart);
 }
 
-TEST(TextChart, KeepsToItsSizeAndSendsNoEscapes) {
+TEST(TextChart, KeepsItsSizeWithoutEscapeSequences) {
   Chart chart = chart_of({0, 1000}, {-123.5, 1e9});
   chart.title = "\x1b[2J";
   for (const int columns : {24, 72, 200}) {

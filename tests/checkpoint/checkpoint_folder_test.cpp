@@ -24,7 +24,7 @@ void expect_text(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text << "\n  lacks: " << part;
 }
 
-// The warnings of the app log while it lives.
+// Collects the warnings of the log while it exists.
 class Warnings {
  public:
   Warnings() {
@@ -38,7 +38,7 @@ class Warnings {
   std::vector<std::string> texts;
 };
 
-// `call` by a user who is not root, who may do everything: 0 when it returns true.
+// Runs `call` as a user other than root, who may do everything; returns 0 if `call` returns true.
 int as_nobody(const std::function<bool()>& call) {
   return exit_code_of([&] {
     if (::getuid() == 0 && ::setuid(65534) != 0) return 98;
@@ -46,7 +46,7 @@ int as_nobody(const std::function<bool()>& call) {
   });
 }
 
-TEST(CheckpointFolder, IsMadeWhereThereIsNone) {
+TEST(CheckpointFolder, IsCreatedIfMissing) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch / "checkpoints/", {});
   EXPECT_EQ(names_in(scratch / "checkpoints"), std::vector<std::string>{".lock"});
@@ -54,7 +54,7 @@ TEST(CheckpointFolder, IsMadeWhereThereIsNone) {
   EXPECT_EQ(folder.file_of(123'456'789'012).filename(), "step-123456789012.safetensors");
 }
 
-TEST(CheckpointFolder, IsDurableOnceItIsMade) {
+TEST(CheckpointFolder, IsDurableOnceCreated) {
   const Scratch scratch;
   CountedCalls calls;
   const ScopedFileOperations counted(calls);
@@ -63,11 +63,11 @@ TEST(CheckpointFolder, IsDurableOnceItIsMade) {
   EXPECT_EQ(calls.calls, (std::vector<std::string>{"mkdir", "open", "fsync", "close"}));
 }
 
-TEST(CheckpointFolder, IsRefusedAtTheStartWhereItCannotBe) {
+TEST(CheckpointFolder, IsRefusedAtTheStartIfItCannotBeCreated) {
   const Scratch scratch;
   std::ofstream(scratch / "file") << "x";
   expect_text(refusal_of_folder(scratch / "no/checkpoints"), "cannot make it: No such file or directory");
-  expect_text(refusal_of_folder(scratch / "file"), "file: it is a file; wanted: a folder");
+  expect_text(refusal_of_folder(scratch / "file"), "file: it is a file; expected: a folder");
   expect_text(refusal_of_folder(scratch / "file/checkpoints"), "cannot make it: Not a directory");
   expect_text(refusal_of_folder(""), "cannot make it: No such file or directory");
 }
@@ -77,7 +77,7 @@ TEST(CheckpointFolder, IsRefusedAtTheStartWithoutPermission) {
   using std::filesystem::perms;
   const std::filesystem::path closed = scratch / "closed", with_lock = scratch / "with_lock";
   for (const auto& path : {closed, with_lock}) std::filesystem::create_directory(path);
-  std::ofstream(with_lock / ".lock") << "";  // of a former run; that it can be opened proves nothing
+  std::ofstream(with_lock / ".lock") << "";  // of an earlier run; being able to open it proves nothing
   std::filesystem::permissions(with_lock / ".lock", perms::all);
   for (const auto& path : {closed, with_lock, scratch.folder()})
     std::filesystem::permissions(path, perms::owner_read | perms::owner_exec | perms::group_read |
@@ -93,7 +93,7 @@ TEST(CheckpointFolder, IsRefusedAtTheStartWithoutPermission) {
     std::filesystem::permissions(path, perms::owner_all);
 }
 
-// 77: it may not mount one.
+// 77: mounting is not permitted.
 int try_a_read_only_disk(const std::filesystem::path& folder) {
   if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       ::mount("tmpfs", folder.c_str(), "tmpfs", MS_RDONLY, nullptr) != 0)
@@ -110,7 +110,7 @@ TEST(CheckpointFolder, IsRefusedAtTheStartOnAReadOnlyDisk) {
   EXPECT_EQ(code, 0);
 }
 
-TEST(CheckpointFolder, IsRefusedWhenTheDiskIsFullAtTheStart) {
+TEST(CheckpointFolder, IsRefusedIfTheDiskIsFullAtTheStart) {
   const Scratch scratch;
   CountedCalls calls;
   {
@@ -124,12 +124,12 @@ TEST(CheckpointFolder, IsRefusedWhenTheDiskIsFullAtTheStart) {
   EXPECT_EQ(names_in(scratch.folder()), std::vector<std::string>{".lock"});
 }
 
-TEST(CheckpointFolder, BelongsToOneTraining) {
+TEST(CheckpointFolder, BelongsToOneRun) {
   const Scratch scratch;
   const std::string stray = ".step-00000001.safetensors.tmp.1";
   const CheckpointFolder folder(scratch.folder(), {});
   std::ofstream(scratch / stray) << "being written by the holder";
-  expect_text(refusal_of_folder(scratch.folder()), "is at work in this folder");
+  expect_text(refusal_of_folder(scratch.folder()), "is using this folder");
   EXPECT_EQ(exit_code_of([&] {
               expect_text(refusal_of_folder(scratch.folder()), "process " + std::to_string(::getppid()));
               return testing::Test::HasFailure() ? 1 : 0;
@@ -138,7 +138,7 @@ TEST(CheckpointFolder, BelongsToOneTraining) {
   EXPECT_TRUE(std::filesystem::exists(scratch / stray));
 }
 
-TEST(CheckpointFolder, RemovesWhatAKilledProcessHasLeft) {
+TEST(CheckpointFolder, RemovesPartialFilesOfAKilledProcess) {
   const Scratch scratch;
   const std::vector<std::string> others = {".hidden.tmp.1", ".step-notes", "step-1.tmp.2"};
   for (const std::string& name : others) std::ofstream(scratch / name) << "x";
@@ -155,7 +155,7 @@ TEST(CheckpointFolder, RefusesToKeepTooFew) {
     EXPECT_THROW(CheckpointFolder(scratch.folder(), retention), ConfigError);
 }
 
-TEST(CheckpointList, TellsWhatHeadersSayTheLatestFirst) {
+TEST(CheckpointList, ReturnsTheHeadersTheLatestFirst) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.folder(), {});
   save_step(folder.file_of(20), 20, "a", 0.5);
@@ -171,11 +171,11 @@ TEST(CheckpointList, TellsWhatHeadersSayTheLatestFirst) {
   EXPECT_EQ(list[1].monitored_value, 0.5);
 }
 
-TEST(CheckpointList, LeavesOutWhatIsNoCheckpointAndSaysSo) {
+TEST(CheckpointList, SkipsAndLogsFilesThatAreNotCheckpoints) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.folder(), {});
   save_step(folder.file_of(1), 1);
-  save_step(scratch / "step-2.safetensors", 2);  // other names: none, and no word about them
+  save_step(scratch / "step-2.safetensors", 2);  // other names are ignored without a warning
   save_step(scratch / "best.safetensors", 3);
   save_step(scratch / "step-00000004.safetensors.set_aside", 4);
   save_step(folder.file_of(5), 5, "run", {}, WithChecksums::no);
@@ -193,20 +193,20 @@ TEST(CheckpointList, LeavesOutWhatIsNoCheckpointAndSaysSo) {
   EXPECT_EQ(list[0].global_step, 1);
   ASSERT_EQ(warnings.texts.size(), 5u);
   expect_text(warnings.texts[0], "it is a folder");
-  expect_text(warnings.texts[1], "progress.global_step in its metadata is no number");
+  expect_text(warnings.texts[1], "progress.global_step in its metadata is not a number");
   expect_text(warnings.texts[2], "its metadata has no run_id");
   expect_text(warnings.texts[3], "step-00000006.safetensors");
   expect_text(warnings.texts[4], "it has no checksums");
 }
 
-TEST(CheckpointList, AFolderThatCannotBeReadIsAnError) {
+TEST(CheckpointList, ThrowsIfTheFolderCannotBeRead) {
   const Scratch scratch;
   expect_text(error_text<CheckpointError>([&] { list_checkpoints(scratch / "no"); }),
               "cannot read the folder: No such file or directory");
   EXPECT_EQ(newest_valid_checkpoint(scratch.folder()), std::nullopt);
 }
 
-TEST(CheckpointList, RefusesToGoBackBehindANewerVersion) {
+TEST(CheckpointList, RefusesCheckpointsOfANewerVersion) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.folder(), {});
   save_step(folder.file_of(1), 1);
@@ -216,14 +216,14 @@ TEST(CheckpointList, RefusesToGoBackBehindANewerVersion) {
     write_safetensors(folder.file_of(2), {}, newer, checksums);
     expect_text(
         error_text<CheckpointError>([&] { newest_valid_checkpoint(scratch.folder()); }),
-        "step-00000002.safetensors: a newer version of Kindling has saved it (format 2); wanted: format "
+        "step-00000002.safetensors: it was saved by a newer version of Kindling (format 2); expected: format "
         "1 or older; use that version");
-    folder.set_aside_after("run", 0);  // its own is set aside, the newer one is none of its business
+    folder.set_aside_after("run", 0);  // sets its own aside and ignores the newer one
     EXPECT_TRUE(std::filesystem::exists(folder.file_of(2)));
   }
 }
 
-TEST(CheckpointList, FallsBackToTheCheckpointBefore) {
+TEST(CheckpointList, FallsBackToThePreviousCheckpoint) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.folder(), {});
   for (const int step : {1, 2, 3}) save_step(folder.file_of(step), step, "run", 3.0 - step);
@@ -242,7 +242,7 @@ TEST(CheckpointList, FallsBackToTheCheckpointBefore) {
   EXPECT_EQ(best_valid_checkpoint(scratch.folder(), false), std::nullopt);
 }
 
-TEST(CheckpointList, TheBestIsTheEarliestOfEqualFiniteValuesOfTheLatestMonitor) {
+TEST(CheckpointList, ReturnsTheEarliestOfEqualFiniteValuesOfTheLatestMonitor) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.folder(), {});
   const double nan = std::nan("");
@@ -258,7 +258,7 @@ TEST(CheckpointList, TheBestIsTheEarliestOfEqualFiniteValuesOfTheLatestMonitor) 
   EXPECT_EQ(best_valid_checkpoint(scratch.folder(), /*higher_is_better=*/false)->global_step, 20);
 }
 
-TEST(CheckpointFolder, SetsAsideWhatTheTrainingWillNotComeByAgain) {
+TEST(CheckpointFolder, SetsAsideCheckpointsThatTheRunMayNotReachAgain) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.folder(), {});
   for (const int step : {1, 2, 3}) save_step(folder.file_of(step), step);
@@ -282,7 +282,7 @@ TEST(CheckpointFolder, SetsAsideWhatTheTrainingWillNotComeByAgain) {
   EXPECT_TRUE(holds_step(scratch / "step-00000003.safetensors.set_aside", 3));
 }
 
-TEST(CheckpointFolder, ADeletionThatFailsIsAnError) {
+TEST(CheckpointFolder, ThrowsIfADeletionFails) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch.folder(), {.keep_last = 2, .keep_best = 0});
   for (const int step : {1, 2, 3}) save_step(folder.file_of(step), step);

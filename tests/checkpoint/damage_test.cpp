@@ -1,4 +1,4 @@
-// Flipped bits and lost ends: found, or without any effect.
+// Flipped bits and truncation: detected, or without any effect.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ namespace {
 
 enum class Found { damage, same, other };
 
-// Whether the file is still what save_step has written at step 7.
+// True if the file still contains what save_step() wrote at step 7.
 Found reading(const std::filesystem::path& path) {
   try {
     const bool is_same = holds_step(path, 7) && checkpoint_info(SafetensorsFile(path)).run_id == "run" &&
@@ -26,7 +26,7 @@ Found reading(const std::filesystem::path& path) {
   }
 }
 
-// The same for a file without checksums, which is no checkpoint.
+// The same for a file without checksums, which is not a checkpoint.
 Found plain_reading(const std::filesystem::path& path) {
   try {
     const SafetensorsFile file(path);
@@ -44,7 +44,7 @@ Found plain_reading(const std::filesystem::path& path) {
   }
 }
 
-// A file whose bytes are changed in place and put back.
+// A file whose bytes are changed in place and restored.
 class Damaged {
  public:
   explicit Damaged(const std::filesystem::path& path)
@@ -76,7 +76,7 @@ class Damage : public testing::Test {
   const std::filesystem::path path_ = scratch_ / "step-00000007.safetensors";
 };
 
-TEST_F(Damage, OfAnyBitOfTheHeaderIsFound) {
+TEST_F(Damage, OfAnyBitOfTheHeaderIsDetected) {
   ASSERT_EQ(reading(path_), Found::same);
   Damaged file(path_);
   std::size_t tries = 0;
@@ -88,7 +88,7 @@ TEST_F(Damage, OfAnyBitOfTheHeaderIsFound) {
   std::cout << "R6: " << tries << " flipped bits of the header, all found\n";
 }
 
-TEST_F(Damage, AtRandomIsFound) {
+TEST_F(Damage, AtRandomIsDetected) {
   Damaged file(path_);
   std::mt19937 random(11);
   for (int i = 0; i < 10'000; ++i) {
@@ -104,7 +104,7 @@ TEST_F(Damage, AtRandomIsFound) {
   std::cout << "R6: 10000 random flips of 1 to 3 bits, all found\n";
 }
 
-TEST_F(Damage, ByALostEndIsFoundAtEveryLength) {
+TEST_F(Damage, ByTruncationIsDetectedAtEveryLength) {
   Damaged file(path_);
   for (std::size_t size = 0; size < file.size(); ++size) {
     file.cut(size);
@@ -115,7 +115,7 @@ TEST_F(Damage, ByALostEndIsFoundAtEveryLength) {
   std::cout << "R6: " << file.size() << " lengths, all found\n";
 }
 
-TEST_F(Damage, GoesUnseenWithoutChecksums) {
+TEST_F(Damage, IsUndetectedWithoutChecksums) {
   save_step(path_, 7, "run", 0.5, WithChecksums::no);
   ASSERT_EQ(plain_reading(path_), Found::same);
   Damaged file(path_);

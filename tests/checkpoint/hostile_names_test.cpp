@@ -1,4 +1,4 @@
-// Names from outside never become paths.
+// Untrusted names never become paths.
 #include <gtest/gtest.h>
 
 #include "checkpoint/saved_states.h"
@@ -24,7 +24,7 @@ const std::vector<std::string> kHostile = {"../../x",
                                            "\u202e\u00e9",
                                            std::string(65'536, 'n')};
 
-TEST(HostileNames, OfTensorsComeBackAndAreNoPaths) {
+TEST(HostileNames, OfTensorsAreRestoredAndNeverPaths) {
   const Scratch scratch;
   const float value = 1.5f;
   std::vector<TensorToWrite> tensors;
@@ -43,7 +43,7 @@ TEST(HostileNames, OfTensorsComeBackAndAreNoPaths) {
   EXPECT_EQ(names_in(scratch.folder()), std::vector<std::string>{"checkpoints"});
 }
 
-TEST(HostileNames, OfRunsComeBackAndAreNoPaths) {
+TEST(HostileNames, OfRunsAreRestoredAndNeverPaths) {
   const Scratch scratch;
   const CheckpointFolder folder(scratch / "checkpoints", {.keep_last = 2, .keep_best = 0});
   std::int64_t step = 0;
@@ -58,13 +58,13 @@ TEST(HostileNames, OfRunsComeBackAndAreNoPaths) {
   EXPECT_EQ(names_in(scratch.folder()), std::vector<std::string>{"checkpoints"});
 }
 
-TEST(HostileNames, ThatNobodyCouldReadAreRefused) {
+TEST(HostileNames, AreRefusedIfNotUtf8) {
   const Scratch scratch;
   EXPECT_THROW(save_step(scratch / "x", 1, "\xff\xfe"), CheckpointError);
   EXPECT_TRUE(names_in(scratch.folder()).empty());
 }
 
-// A message goes to terminals and logs: control characters in it are escaped, and it has an end.
+// Messages go to terminals and logs: control characters are escaped, and the length is limited.
 TEST(HostileNames, InErrorsAreShortAndHarmless) {
   const Scratch scratch;
   const float value = 1.5f;

@@ -1,4 +1,4 @@
-// A process that is killed at every system call of a save.
+// Kills a process at every system call of a save.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kSavedFile = "step-00000002.safetensors";
 
-// What a folder holds before the save of step 2 by "new".
+// The contents of a directory before the save of step 2 by "new".
 struct Start {
   const char* name;
   std::vector<std::int64_t> steps;  // saved by "old"
@@ -23,12 +23,12 @@ void lay_out(const std::filesystem::path& folder, const Start& start) {
   UnsyncedCalls calls;
   const ScopedFileOperations in_force(calls);
   std::filesystem::remove_all(folder);
-  if (start.steps.empty()) return;  // the folder is made by the save, too
+  if (start.steps.empty()) return;  // the save also creates the directory
   const CheckpointFolder checkpoints(folder, {});
   for (const std::int64_t step : start.steps) save_step(checkpoints.file_of(step), step, "old");
 }
 
-// A whole life of a checkpoint folder: start, save, deletion of older ones.
+// The whole life of a checkpoint directory: start, save, deletion of older ones.
 int save_and_prune(const std::filesystem::path& folder) {
   const CheckpointFolder checkpoints(folder, {});
   save_step(checkpoints.file_of(2), 2, "new");

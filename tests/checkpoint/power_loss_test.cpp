@@ -17,7 +17,7 @@ namespace {
 
 std::string name_in(const char* path) { return std::filesystem::path(path).filename().string(); }
 
-// A file as it is for those who run, and as it is on the disk.
+// A file as running processes see it, and as it is on the disk.
 struct DiskFile {
   std::string now, synced;
 };
@@ -30,7 +30,7 @@ std::vector<std::string> versions_on_disk(const DiskFile& file) {
 
 struct Disk {
   std::map<int, DiskFile> files;
-  std::map<std::string, int> names;    // as of the last sync
+  std::map<std::string, int> names;    // at the last sync
   std::vector<DiskEvent> name_events;  // since
 
   static void change(std::map<std::string, int>& names, const DiskEvent& event) {
@@ -109,7 +109,7 @@ int RecordedCalls::fsync(int descriptor) {
   return FileOperations::fsync(descriptor);
 }
 
-// Some file systems may keep the new name and the loss of the old one apart.
+// Some file systems may keep the new name and still lose the removal of the old one.
 int RecordedCalls::rename(const char* from, const char* to) {
   const int file = files_.at(name_in(from));
   events.push_back({.kind = DiskEvent::Kind::name, .file = file, .name = name_in(to)});
@@ -143,7 +143,7 @@ std::set<FolderState> states_after_power_loss(const FolderState& before, const s
 
 namespace {
 
-// What stands in a folder: the latest whole checkpoint.
+// The contents of a directory: the latest valid checkpoint.
 std::string whole_checkpoint_of(const std::string& folder) {
   const auto newest = newest_valid_checkpoint(folder);
   if (!newest) return "none";
@@ -151,8 +151,8 @@ std::string whole_checkpoint_of(const std::string& folder) {
   return newest->run_id + " " + std::to_string(newest->global_step);
 }
 
-// The calls of one save: `before` has stood in the folder, `after` shall stand there for good once the first
-// `returned` events are through.
+// The calls of one save: `before` was in the directory; `after` must be there permanently once the first
+// `returned` events have happened.
 struct RecordedSave {
   FolderState folder;
   std::string before, after;
@@ -264,8 +264,8 @@ TEST_F(PowerLoss, LeavesNoneOrTheFirstOne) {
   std::cout << "R3: a first save: " << losses.prefixes << " prefixes, " << losses.states << " states\n";
 }
 
-// What the replay is worth: it finds out those who leave a step out.
-TEST_F(PowerLoss, IsSeenToBreakASaveThatSyncsNoFile) {
+// Checks the replay itself: it detects saves that omit a step.
+TEST_F(PowerLoss, BreaksASaveThatDoesNotSyncTheFile) {
   const Losses losses = replayed(recorded_overwrite().without(DiskEvent::Kind::sync_file));
   EXPECT_NE(std::ranges::find_if(losses.broken, [](const auto& text) { return text.starts_with("none"); }),
             losses.broken.end());
@@ -273,7 +273,7 @@ TEST_F(PowerLoss, IsSeenToBreakASaveThatSyncsNoFile) {
             << " states are broken\n";
 }
 
-TEST_F(PowerLoss, IsSeenToUndoASaveThatSyncsNoFolder) {
+TEST_F(PowerLoss, UndoesASaveThatDoesNotSyncTheFolder) {
   const Losses losses = replayed(recorded_overwrite().without(DiskEvent::Kind::sync_folder));
   ASSERT_FALSE(losses.broken.empty());
   EXPECT_TRUE(losses.broken.front().starts_with("old 2")) << losses.broken.front();
@@ -281,7 +281,7 @@ TEST_F(PowerLoss, IsSeenToUndoASaveThatSyncsNoFolder) {
             << " states are broken\n";
 }
 
-TEST_F(PowerLoss, IsSeenToBreakASaveInPlace) {
+TEST_F(PowerLoss, BreaksASaveInPlace) {
   const RecordedSave save = recorded(
       folder_, "new 2", [&] { write_in_place(folder_ / "step-00000002.safetensors", 2, "new"); }, [] {});
   const Losses losses = replayed(save);

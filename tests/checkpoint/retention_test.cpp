@@ -1,4 +1,4 @@
-// Which checkpoints stay, against a model of it in a few lines.
+// Which checkpoints are kept, compared with a model of it in a few lines.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,8 +18,8 @@ using Values = std::map<std::int64_t, std::optional<double>>;  // by step
 
 bool can_be_best(const std::optional<double>& value) { return value && std::isfinite(*value); }
 
-// Step after step: it stays when fewer than keep_last are later, or fewer than keep_best are better (of equal
-// ones, earlier).
+// Step by step: a checkpoint is kept if fewer than keep_last are later, or fewer than keep_best are better
+// (of equal ones, earlier).
 Values staying_of(const Values& all, const CheckpointRetention& retention) {
   Values staying;
   for (const auto& [step, value] : all) {
@@ -42,7 +42,7 @@ std::optional<double> random_value(std::mt19937& random) {
   return values[random() % std::size(values)];
 }
 
-// Files that no training may touch: their names and bytes.
+// Files that no run may touch: their names and bytes.
 std::map<std::string, std::string> add_foreign_files(const std::filesystem::path& folder) {
   save_step(folder / "step-00000500.safetensors", 500, "another run", -100.0);
   save_step(folder / "step-00000001.safetensors", 1, "another run", -100.0);
@@ -70,7 +70,7 @@ void expect_files(const std::filesystem::path& folder, const Values& wanted,
   EXPECT_EQ(names_in(folder), std::vector<std::string>(others.begin(), others.end()));
 }
 
-TEST(Retention, KeepsJustWhatTheModelKeeps) {
+TEST(Retention, KeepsExactlyTheCheckpointsOfTheModel) {
   const Scratch scratch(memory_folder());
   UnsyncedCalls calls;
   const ScopedFileOperations in_force(calls);

@@ -23,7 +23,7 @@ std::string error_of_finish(SaveThread& saves) {
   return error_text<CheckpointError>([&] { saves.finish(); });
 }
 
-TEST(SaveThread, RunsOneJobAfterTheOtherElsewhere) {
+TEST(SaveThread, RunsOneJobAfterTheOtherOnAnotherThread) {
   std::vector<int> order;  // no lock: start and finish order all accesses
   std::thread::id where;
   SaveThread saves;
@@ -38,7 +38,7 @@ TEST(SaveThread, RunsOneJobAfterTheOtherElsewhere) {
   EXPECT_NE(where, std::this_thread::get_id());
 }
 
-TEST(SaveThread, ANewJobWaitsForTheFormerOne) {
+TEST(SaveThread, WaitsForThePreviousJobBeforeANewOne) {
   std::promise<void> gate;
   std::atomic<bool> is_done = false;
   SaveThread saves;
@@ -46,7 +46,7 @@ TEST(SaveThread, ANewJobWaitsForTheFormerOne) {
     gate.get_future().wait();
     is_done = true;
   });
-  saves.check();  // does not wait: the gate is shut
+  saves.check();  // does not wait: the gate is closed
   EXPECT_FALSE(is_done);
   std::thread opener([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -58,7 +58,7 @@ TEST(SaveThread, ANewJobWaitsForTheFormerOne) {
   opener.join();
 }
 
-TEST(SaveThread, GivesAnErrorOnce) {
+TEST(SaveThread, ThrowsAnErrorOnce) {
   SaveThread saves;
   saves.start(failing_job("disk full"));
   EXPECT_EQ(error_of_finish(saves), "disk full");
@@ -66,7 +66,7 @@ TEST(SaveThread, GivesAnErrorOnce) {
   EXPECT_NO_THROW(saves.check());
 }
 
-TEST(SaveThread, AnErrorComesToTheNextCheckOrStart) {
+TEST(SaveThread, ThrowsAnErrorAtTheNextCheckOrStart) {
   SaveThread saves;
   saves.start(failing_job("first"));
   std::string text = "(no error)";
@@ -76,13 +76,13 @@ TEST(SaveThread, AnErrorComesToTheNextCheckOrStart) {
   bool has_run = false;
   EXPECT_EQ(error_text<CheckpointError>([&] { saves.start([&] { has_run = true; }); }), "second");
   saves.finish();
-  EXPECT_FALSE(has_run);  // whoever gets the error decides whether to save again
+  EXPECT_FALSE(has_run);  // the receiver of the error decides whether to save again
   saves.start([&] { has_run = true; });
   saves.finish();
   EXPECT_TRUE(has_run);
 }
 
-TEST(SaveThread, IsDoneWithItsJobWhenItIsDestroyed) {
+TEST(SaveThread, FinishesItsJobBeforeDestruction) {
   std::atomic<bool> is_done = false;
   {
     SaveThread saves;
@@ -94,7 +94,7 @@ TEST(SaveThread, IsDoneWithItsJobWhenItIsDestroyed) {
   EXPECT_TRUE(is_done);
 }
 
-TEST(SaveThread, TellsTheLogAnErrorThatNobodyHasAskedFor) {
+TEST(SaveThread, LogsAnErrorThatWasNotRetrieved) {
   std::vector<std::string> told;
   configure_log({.level = LogLevel::warning});
   set_log_observer([&](LogLevel, const std::string& text) { told.push_back(text); });
@@ -113,11 +113,11 @@ TEST(SaveThread, TellsTheLogAnErrorThatNobodyHasAskedFor) {
   }
   set_log_observer({});
   configure_log({.level = LogLevel::off});
-  EXPECT_EQ(told, (std::vector<std::string>{"a save has failed: disk full",
-                                            "a save has failed: an exception that is no std::exception"}));
+  EXPECT_EQ(told, (std::vector<std::string>{"saving failed: disk full",
+                                            "saving failed: an exception not derived from std::exception"}));
 }
 
-TEST(SaveThread, DropsWhatAJobHoldsBeforeTheNextOneStarts) {
+TEST(SaveThread, ReleasesAJobsDataBeforeTheNextOneStarts) {
   SaveThread saves;
   auto snapshot = std::make_shared<int>(7);
   const std::weak_ptr<int> watched = snapshot;

@@ -84,7 +84,7 @@ TEST(Catalog, NamesTheNearestAndAllForAnUnknownName) {
   } catch (const ConfigError& error) {
     EXPECT_STREQ(
         error.what(),
-        "shape 'sqare': there is no shape of this name; wanted: one of big_square, square, unit_square; "
+        "shape 'sqare': there is no shape of this name; expected: one of big_square, square, unit_square; "
         "did you mean 'square'?");
   }
 }

@@ -34,7 +34,7 @@ TableOptions read_table(const ConfigDocument& document) {
   return read;
 }
 
-// What parsing complains about, empty when it does not.
+// The error of parsing; empty if there is none.
 std::string parse_error(std::string_view text) {
   try {
     toml(text);
@@ -68,7 +68,7 @@ std::filesystem::path write_config(const std::string& name, const std::string& t
   return folder / name;
 }
 
-TEST(ConfigDocument, MergesTablesKeyByKeyAndTheLaterWins) {
+TEST(ConfigDocument, MergesTablesKeyByKeyAndPrefersTheLater) {
   ConfigDocument document = toml("[t]\na = 1\nb = 2\nlist = [1, 2, 3]", "first.toml");
   document.merge(toml("[t]\nb = 20\nlist = [4]", "second.toml"));
   const TableOptions read = read_table(document);
@@ -128,24 +128,25 @@ TEST(ConfigDocument, TakesBareWordsOfOverridesAsStrings) {
   EXPECT_EQ(name("1}, b = {c = 2"), "1}, b = {c = 2");
   EXPECT_EQ(name("32-true"), "32-true");
   EXPECT_EQ(name("\xc3\xa4"), "\xc3\xa4");
-  // Text that would be another type in TOML is what was typed where a string is wanted.
+  // Text of another type in TOML is kept as typed if a string is expected.
   EXPECT_EQ(name("2024-01-02"), "2024-01-02");
   EXPECT_EQ(name("0x10"), "0x10");
   EXPECT_EQ(name("true"), "true");
 }
 
 TEST(ConfigDocument, RefusesBrokenOverrides) {
-  EXPECT_EQ(override_error("t.a"), "command line: t.a: there is no '='; wanted: table.key=value");
-  EXPECT_NE(override_error("=3").find("wanted: table.key=value"), std::string::npos);
-  EXPECT_NE(override_error("t..a=3").find("wanted: table.key=value"), std::string::npos);
-  EXPECT_NE(override_error("t.a.=3").find("wanted: table.key=value"), std::string::npos);
-  EXPECT_NE(override_error("t.\"a\"=3").find("wanted: table.key=value"), std::string::npos);
+  EXPECT_EQ(override_error("t.a"), "command line: t.a: '=' is missing; expected: table.key=value");
+  EXPECT_NE(override_error("=3").find("expected: table.key=value"), std::string::npos);
+  EXPECT_NE(override_error("t..a=3").find("expected: table.key=value"), std::string::npos);
+  EXPECT_NE(override_error("t.a.=3").find("expected: table.key=value"), std::string::npos);
+  EXPECT_NE(override_error("t.\"a\"=3").find("expected: table.key=value"), std::string::npos);
   EXPECT_EQ(override_error("t.list=[1, 2"),
-            "command line: t.list=[1, 2: the value is no TOML, or nests too deep");
-  EXPECT_NE(override_error("t.list=" + repeat_text("[", 100'000)).find("nests too deep"), std::string::npos);
-  EXPECT_NE(override_error("t" + repeat_text(".a", 100'000) + "=1").find("nests too deep"),
+            "command line: t.list=[1, 2: the value is not TOML, or is nested too deeply");
+  EXPECT_NE(override_error("t.list=" + repeat_text("[", 100'000)).find("nested too deeply"),
             std::string::npos);
-  EXPECT_NE(override_error("t.name=\xFF").find("no UTF-8"), std::string::npos);
+  EXPECT_NE(override_error("t" + repeat_text(".a", 100'000) + "=1").find("nested too deeply"),
+            std::string::npos);
+  EXPECT_NE(override_error("t.name=\xFF").find("not UTF-8"), std::string::npos);
   EXPECT_NE(override_error(std::string("t.name=a\0b", 10)).find("control character"), std::string::npos);
   EXPECT_EQ(override_error("t.a=x"),
             "command line: t.a=x: error: 't.a': expected an integer, found the string \"x\"\n"
@@ -187,7 +188,7 @@ TEST(ConfigDocument, RefusesTextsOverOneMebibyte) {
   std::filesystem::remove(file);
 }
 
-TEST(ConfigDocument, RefusesWhatNestsDeeperThan64) {
+TEST(ConfigDocument, RefusesNestingDeeperThan64) {
   const auto array = [](int depth) { return "x = " + repeat_text("[", depth) + repeat_text("]", depth); };
   const auto key = [](int tables) { return "x" + repeat_text(".x", tables) + " = 1"; };
   const auto tables = [](int depth) {
@@ -198,7 +199,7 @@ TEST(ConfigDocument, RefusesWhatNestsDeeperThan64) {
   EXPECT_EQ(parse_error(tables(64)), "");
   EXPECT_EQ(parse_error("[x" + repeat_text(".x", 63) + "]\na = 1"), "");
   EXPECT_EQ(parse_error(key(32) + "\n[y" + repeat_text(" . y", 31) + "]\n" + key(32)), "");
-  const std::string deeper = "tables, arrays and keys nest too deep";
+  const std::string deeper = "tables, arrays and keys are nested too deeply";
   EXPECT_EQ(parse_error("\n" + array(65)).find("t.toml:2:69: error: " + deeper), 0U);
   for (const std::string& text :
        {array(65), key(65), tables(65), key(100'000), array(100'000), tables(100'000),
@@ -211,7 +212,7 @@ TEST(ConfigDocument, RefusesWhatNestsDeeperThan64) {
   }
 }
 
-TEST(ConfigDocument, CountsNoBracketsInStringsAndComments) {
+TEST(ConfigDocument, IgnoresBracketsInStringsAndComments) {
   const std::string many = repeat_text("[{.", 100);
   for (const std::string& text :
        {"# " + many, "a = \"" + many + "\"", "a = '" + many + "'",
@@ -225,7 +226,7 @@ TEST(ConfigDocument, CountsNoBracketsInStringsAndComments) {
   EXPECT_EQ(parse_error("a = [" + repeat_text("[1.5, {b.c = 2.5}], ", 100) + "]"), "");
 }
 
-TEST(ConfigDocument, GivesTheLineOfHostileText) {
+TEST(ConfigDocument, ReportsTheLineOfHostileText) {
   const auto at_line_2 = [](const std::string& bad) {
     const std::string text = parse_error("a = 1\n" + bad + "\n");
     return text.find("t.toml:2:") == 0 && text.find('\0') == std::string::npos;
@@ -236,7 +237,7 @@ TEST(ConfigDocument, GivesTheLineOfHostileText) {
   EXPECT_TRUE(at_line_2("b = '\xff'"));
   EXPECT_TRUE(at_line_2("b = '\xed\xa0\x80'"));  // a surrogate
   EXPECT_TRUE(at_line_2("b = '\xc0\xaf'"));      // overlong
-  EXPECT_TRUE(at_line_2("b = '\xf0\x9f"));       // cut
+  EXPECT_TRUE(at_line_2("b = '\xf0\x9f"));       // truncated
   EXPECT_TRUE(at_line_2("b = 18446744073709551616"));
   EXPECT_TRUE(at_line_2("b = 1e400"));
   EXPECT_TRUE(at_line_2("a = 2"));
@@ -254,7 +255,7 @@ TEST(ConfigDocument, GivesTheLineOfHostileText) {
   EXPECT_EQ(parse_error("a = 1\r\nb = 'ä\t'\r\n"), "");
 }
 
-TEST(ConfigDocument, AnswersALargeHostileTextInOneMessage) {
+TEST(ConfigDocument, ReportsALargeHostileTextInOneMessage) {
   std::string text = "[t]\n";
   for (int i = 0; text.size() + 20 < ConfigDocument::kMaxBytes; ++i)
     text += "k" + std::to_string(i) + " = 1\n";

@@ -5,10 +5,10 @@
 namespace kindling {
 namespace {
 
-struct DescribedOptions {
+struct TableOptions {
   std::int64_t layers = 2;
   std::optional<double> rate{};
-  std::vector<double> rates{0.5, 0.25};
+  std::vector<double> rates{0.5, 1e-4};
   std::array<double, 2> betas{0.9, 0.999};
   CountOrFraction batches = 1.0;
   std::string mode = "min";
@@ -17,23 +17,22 @@ struct DescribedOptions {
 
   static constexpr auto fields = kindling::fields(
       field(
-          "layers", &DescribedOptions::layers,
+          "layers", &TableOptions::layers,
           {.doc = "number of layers", .min = 1, .policy = {.on_resume = OptionPolicy::OnResume::may_change}}),
-      field("rate", &DescribedOptions::rate, {.doc = "a | b, net.*", .min = 0, .min_excluded = true}),
-      field("rates", &DescribedOptions::rates), field("betas", &DescribedOptions::betas),
-      field("batches", &DescribedOptions::batches),
-      field("mode", &DescribedOptions::mode, {.choices = "|min|max"}), field("file", &DescribedOptions::file),
-      field("is_on", &DescribedOptions::is_on));
+      field("rate", &TableOptions::rate, {.doc = "a | b, net.*", .min = 0, .min_excluded = true}),
+      field("rates", &TableOptions::rates), field("betas", &TableOptions::betas),
+      field("batches", &TableOptions::batches), field("mode", &TableOptions::mode, {.choices = "|min|max"}),
+      field("file", &TableOptions::file), field("is_on", &TableOptions::is_on));
 };
 
 TEST(OptionsTable, HasTypesDefaultsAndDescriptions) {
-  DescribedOptions options;
+  TableOptions options;
   EXPECT_EQ(options_table(OptionSet::of(options)),
             "| key | type | default | description |\n"
             "|---|---|---|---|\n"
             "| `layers` | integer >= 1 | `2` | number of layers (may change on resume) |\n"
             "| `rate` | number > 0 | absent | a \\| b, net.\\* |\n"
-            "| `rates` | array of numbers | `[0.5, 0.25]` |  |\n"
+            "| `rates` | array of numbers | `[0.5, 0.0001]` |  |\n"
             "| `betas` | array of 2 numbers | `[0.9, 0.999]` |  |\n"
             "| `batches` | integer, or fraction up to 1.0 | `1.0` |  |\n"
             "| `mode` | `\"\"`, `\"min\"`, `\"max\"` | `\"min\"` |  |\n"

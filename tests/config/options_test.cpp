@@ -65,7 +65,7 @@ struct LongFields {
   static constexpr auto list = kindling::fields(kindling::field("lr", &LongOptions::lr, {.min = 0}));
 };
 
-TEST(OptionSet, ReadsAFieldListThatIsAStructOfItsOwn) {
+TEST(OptionSet, ReadsAFieldListOfASeparateStruct) {
   LongOptions options{.lr = 0.5};
   const OptionSet set = OptionSet::of(options);
   ASSERT_EQ(set.refs().size(), 1U);
@@ -121,20 +121,20 @@ TEST(Validate, PassesDefaultsAndBounds) {
   EXPECT_EQ(validation_error({.hidden = {}}), "");
 }
 
-TEST(Validate, NamesOptionFoundAndWanted) {
-  EXPECT_EQ(validation_error({.hidden = {4, 0}}), "Net: hidden[1] is 0; wanted: an integer >= 1");
-  EXPECT_EQ(validation_error({.lr = 0}), "Net: lr is 0.0; wanted: a number > 0 and < 1");
-  EXPECT_EQ(validation_error({.lr = 1}), "Net: lr is 1.0; wanted: a number > 0 and < 1");
-  EXPECT_EQ(validation_error({.mode = "mean"}), "Net: mode is \"mean\"; wanted: one of \"min\", \"max\"");
-  EXPECT_EQ(validation_error({.clip = -0.5}), "Net: clip is -0.5; wanted: a number >= 0");
+TEST(Validate, NamesTheOptionWithFoundAndExpected) {
+  EXPECT_EQ(validation_error({.hidden = {4, 0}}), "Net: hidden[1] is 0; expected: an integer >= 1");
+  EXPECT_EQ(validation_error({.lr = 0}), "Net: lr is 0.0; expected: a number > 0 and < 1");
+  EXPECT_EQ(validation_error({.lr = 1}), "Net: lr is 1.0; expected: a number > 0 and < 1");
+  EXPECT_EQ(validation_error({.mode = "mean"}), "Net: mode is \"mean\"; expected: one of \"min\", \"max\"");
+  EXPECT_EQ(validation_error({.clip = -0.5}), "Net: clip is -0.5; expected: a number >= 0");
 }
 
-TEST(Validate, WantsFiniteNumbersUnlessAllowed) {
+TEST(Validate, RequiresFiniteNumbersUnlessAllowed) {
   const double infinity = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(validation_error({.clip = infinity}), "Net: clip is inf; wanted: a finite number");
+  EXPECT_EQ(validation_error({.clip = infinity}), "Net: clip is inf; expected: a finite number");
   EXPECT_EQ(validation_error({.patience = infinity}), "");
   EXPECT_EQ(validation_error({.patience = -infinity}), "");
-  EXPECT_EQ(validation_error({.patience = std::nan("")}), "Net: patience is nan; wanted: a number");
+  EXPECT_EQ(validation_error({.patience = std::nan("")}), "Net: patience is nan; expected: a number");
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ struct EveryTypePrinted {
 
 std::string print_section(const ConfigSection& section) { return print_config({&section, 1}); }
 
-// The options after printing and reading them back, starting from other values.
+// Returns the options after printing and reading them back, starting from other values.
 EveryTypePrinted reread(EveryTypePrinted options) {
   const std::string text = print_section({.table = "every", .options = OptionSet::of(options)});
   const ConfigDocument document = ConfigDocument::parse(text, "printed.toml", "/elsewhere");

@@ -67,7 +67,7 @@ ConfigDocument mnist_toml(std::string_view text) {
   return ConfigDocument::parse(text, "mnist.toml", "/base");
 }
 
-// What finish() says after `read` has done its part; empty when it is content.
+// The error of finish() after `read` has run; empty if there is none.
 std::string reading_error(std::string_view text, const std::function<void(ConfigReader&)>& read) {
   const ConfigDocument document = mnist_toml(text);
   ConfigReader reader(document);
@@ -174,7 +174,7 @@ maybe_betas = [1, 2]
   EXPECT_TRUE(read == expected);
 }
 
-TEST(ConfigReader, SaysWhatWasExpectedAndFound) {
+TEST(ConfigReader, ReportsExpectedAndFound) {
   EXPECT_EQ(one_value("count = 10.0"), "'count': expected an integer, found the number 10.0");
   EXPECT_EQ(one_value("count = '7'"),
             "'count': expected an integer, found the string \"7\" (drop the quotes)");
@@ -278,7 +278,7 @@ TEST(ConfigReader, ReadsOneTableWithSeveralSets) {
   EXPECT_EQ(optimizer.name, "sgd");
 }
 
-TEST(ConfigReader, KnowsATableThatWasAskedForButNotItsKeys) {
+TEST(ConfigReader, KnowsARequestedTableButNotItsKeys) {
   const auto ask = [](ConfigReader& reader) { EXPECT_TRUE(reader.has("ema")); };
   EXPECT_EQ(reading_error("[ema]", ask), "");
   EXPECT_NE(reading_error("[ema]\ndecay = 1", ask).find("unknown key 'ema.decay'"), std::string::npos);
@@ -287,7 +287,7 @@ TEST(ConfigReader, KnowsATableThatWasAskedForButNotItsKeys) {
   EXPECT_NE(near.find("did you mean 'ema'?"), std::string::npos) << near;
 }
 
-TEST(ConfigReader, ShowsFindingsOfTheCallerAtTheirPlace) {
+TEST(ConfigReader, ShowsErrorsOfTheCallerAtTheirPlace) {
   const std::vector<std::string> models{"lenet", "mlp"};
   const std::string text =
       reading_error("[model]\nname = \"lenett\"\nhidden = 3\n", [&](ConfigReader& reader) {
@@ -314,10 +314,10 @@ TEST(ConfigReader, ListsAllCandidatesWhenNoneIsNear) {
     reader.read_name("model.name");
     reader.error("model.name", "unknown model 'resnet50'", models);
   });
-  EXPECT_NE(text.find("^~~~~~~~~~ there are: lenet, mlp\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("^~~~~~~~~~ available: lenet, mlp\n"), std::string::npos) << text;
 }
 
-TEST(ConfigReader, WantsANameToBeAString) {
+TEST(ConfigReader, RequiresANameToBeAString) {
   const std::string text = reading_error("[model]\nname = 3", [](ConfigReader& reader) {
     EXPECT_EQ(reader.read_name("model.name"), std::nullopt);
   });
@@ -359,7 +359,7 @@ TEST(ConfigReader, ReadsArraysOfTables) {
   EXPECT_TRUE(groups.empty());
 }
 
-TEST(ConfigReader, ShowsTheLineOfWhatIsWrongInAnArrayOfTables) {
+TEST(ConfigReader, ShowsTheLineOfAnErrorInAnArrayOfTables) {
   EXPECT_EQ(reading_error("[[optimizer.groups]]\nlr = 1\n[[optimizer.groups]]\nlr = 'x'\nnme = 'b'",
                           [](ConfigReader& reader) {
                             groups_of(reader);

@@ -68,7 +68,7 @@ class OwnParts : public Dataset {
   mutable std::int64_t most_held_ = 0;
 };
 
-TEST(BufferReuseOfAnOwnSet, KeepsFewBuffersThatStayInUse) {
+TEST(BufferReuseOfAnOwnSet, KeepsFewBuffersInUse) {
   const auto set = std::make_shared<OwnParts>();
   DataLoader loader(set, {.batch_size = 2});
   for (const Batch& batch : loader) EXPECT_EQ(batch.num_samples(), 2);

@@ -25,7 +25,7 @@ class FakeLoader : public testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(FakeDevices, FakeLoader, testing::Values(0, 1));
 
-TEST_P(FakeLoader, CopiesThatNobodyWaitsForStayRight) {
+TEST_P(FakeLoader, AsynchronousCopiesStayCorrect) {
   const fake::LateCopies late;
   loader_.stage_for(device_);
   for (int epoch = 0; epoch < 3; ++epoch) {
@@ -41,7 +41,7 @@ TEST_P(FakeLoader, CopiesThatNobodyWaitsForStayRight) {
   }
 }
 
-TEST_P(FakeLoader, BatchesFetchedAheadAndMovedLaterStayRight) {
+TEST_P(FakeLoader, PrefetchedBatchesStayCorrect) {
   const fake::LateCopies late;
   loader_.stage_for(device_);
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -58,7 +58,7 @@ TEST_P(FakeLoader, BatchesFetchedAheadAndMovedLaterStayRight) {
   }
 }
 
-TEST_P(FakeLoader, BuffersAreUsedAgainOnceTheCardHasReadThem) {
+TEST_P(FakeLoader, BuffersAreReusedOnceTheGpuHasReadThem) {
   loader_.stage_for(device_);
   const auto run_epochs = [&](int n) {
     for (int epoch = 0; epoch < n; ++epoch)

@@ -65,7 +65,7 @@ TEST_P(Loader, InOrderWithoutShuffling) {
   EXPECT_EQ(epoch_of(loader, 1), (Order{{0, 1}, {2, 3}, {4}}));
 }
 
-TEST_P(Loader, DropLastLeavesOutTheShortBatch) {
+TEST_P(Loader, DropLastSkipsTheShortBatch) {
   DataLoader loader(numbered_samples(5), {.batch_size = 2, .drop_last = true});
   loader.stage_for(device_);
   EXPECT_EQ(loader.num_batches(), 2);
@@ -98,7 +98,7 @@ TEST_P(Loader, StagedBatchesArePinned) {
   }
 }
 
-TEST(DataLoader, BufferOfABatchNobodyHoldsIsUsedAgain) {
+TEST(DataLoader, ReusesTheBufferOfAReleasedBatch) {
   DataLoader loader(numbered_samples(7), {.batch_size = 3, .shuffle = true});
   Batch batch;
   loader.start_epoch(0);
@@ -108,7 +108,7 @@ TEST(DataLoader, BufferOfABatchNobodyHoldsIsUsedAgain) {
   EXPECT_EQ(batch[0].const_data_ptr(), memory);
 }
 
-TEST(DataLoader, BufferOfABatchThatIsHeldIsLeftAlone) {
+TEST(DataLoader, DoesNotReuseTheBufferOfAHeldBatch) {
   DataLoader loader(numbered_samples(7), {.batch_size = 3, .shuffle = true});
   Batch first, second;
   loader.start_epoch(0);
@@ -141,7 +141,7 @@ TEST(DataLoader, EachLoopIsTheNextEpoch) {
   EXPECT_TRUE(same(firsts.at(1), at::tensor({3, 1, 0, 4, 2, 5, 6}, at::kLong)));
 }
 
-TEST(DataLoader, LeavesTheBatchAloneAtTheEnd) {
+TEST(DataLoader, DoesNotChangeTheBatchAtTheEnd) {
   DataLoader loader(numbered_samples(2), {.batch_size = 2});
   Batch batch;
   loader.start_epoch(0);
@@ -210,7 +210,7 @@ TEST_P(Loader, RanksShareTheSamples) {
 }
 
 // So that it makes as many steps as the others do.
-TEST_P(Loader, ARankWithoutSamplesForItsLastBatchRepeatsOneThatCountsNothing) {
+TEST_P(Loader, ARankWithoutSamplesRepeatsABatchThatDoesNotCount) {
   DataLoader loader(numbered_samples(9), {.batch_size = 2});
   std::multiset<std::int64_t> counted;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
@@ -255,7 +255,7 @@ class Augmented : public Dataset {
   std::int64_t n_;
 };
 
-TEST(DataLoader, GathersAnOwnSetInEveryEpochAndKeepsNothing) {
+TEST(DataLoader, GathersACustomSetInEveryEpochAndCachesNothing) {
   const auto set = std::make_shared<Augmented>(2000);
   DataLoader loader(set, {.batch_size = 4});
   std::vector<float> firsts;
@@ -270,7 +270,7 @@ TEST(DataLoader, GathersAnOwnSetInEveryEpochAndKeepsNothing) {
   EXPECT_NE(firsts.at(0), firsts.at(1)) << "an augmentation is drawn anew";
 }
 
-TEST(DataLoader, RefusesASetThatGivesTooFewSamples) {
+TEST(DataLoader, RejectsASetThatReturnsTooFewSamples) {
   class Short : public Augmented {
    public:
     using Augmented::Augmented;
@@ -282,20 +282,20 @@ TEST(DataLoader, RefusesASetThatGivesTooFewSamples) {
   Batch batch;
   EXPECT_EQ(
       error_text<DataError>([&] { loader.next(batch); }),
-      "Dataset::gather: a tensor of the shape [3] for 4 indices; wanted: as many samples as indices, along "
+      "Dataset::gather: a tensor of the shape [3] for 4 indices; expected: as many samples as indices, along "
       "dimension 0");
 }
 
-TEST(DataLoader, RefusesWhatMakesNoBatch) {
+TEST(DataLoader, RejectsOptionsWithoutABatch) {
   EXPECT_EQ(error_text<DataError>([] { DataLoader(numbered_samples(3), {.batch_size = 0}); }),
-            "DataLoader: batch_size is 0; wanted: at least 1");
+            "DataLoader: batch_size is 0; expected: at least 1");
   EXPECT_EQ(error_text<DataError>([] { DataLoader(nullptr, {}); }),
-            "DataLoader: the data set is empty; wanted: at least one sample");
+            "DataLoader: the data set is empty; expected: at least one sample");
   EXPECT_EQ(error_text<DataError>([] { DataLoader(numbered_samples(0), {}); }),
-            "DataLoader: the data set is empty; wanted: at least one sample");
+            "DataLoader: the data set is empty; expected: at least one sample");
   EXPECT_EQ(
       error_text<DataError>([] { DataLoader(numbered_samples(3), {.batch_size = 4, .drop_last = true}); }),
-      "DataLoader: drop_last leaves no batch of 4 among 3 samples; wanted: a smaller batch_size");
+      "DataLoader: drop_last leaves no batch of 4 among 3 samples; expected: a smaller batch_size");
 }
 
 TEST(DataLoader, BeginsTheFirstEpochByItself) {

@@ -37,13 +37,13 @@ TEST(TensorDataset, SlicesAreViews) {
 
 TEST(TensorDataset, RefusesWhatHasNoSamples) {
   EXPECT_EQ(error_text<DataError>([] { TensorDataset({}); }),
-            "TensorDataset: no tensors; wanted: at least one");
+            "TensorDataset: no tensors; expected: at least one");
   EXPECT_EQ(error_text<DataError>([] { TensorDataset({at::scalar_tensor(1)}); }),
-            "TensorDataset, tensor 0: its rank is 0; wanted: the samples along dimension 0");
+            "TensorDataset, tensor 0: its rank is 0; expected: the samples along dimension 0");
   EXPECT_EQ(error_text<DataError>([] {
               TensorDataset({at::zeros({3}), at::zeros({2})});
             }),
-            "TensorDataset, tensor 1: it has 2 samples; wanted: 3 as the first tensor has");
+            "TensorDataset, tensor 1: it has 2 samples; expected: 3 samples, like the first tensor");
 }
 
 // Squares that are made when asked for.
@@ -53,7 +53,7 @@ class Squares : public Dataset {
   void gather(const at::Tensor& indices, Batch& batch) const override { batch = Batch{indices.mul(indices)}; }
 };
 
-TEST(Dataset, SliceOfAnOwnSetGathers) {
+TEST(Dataset, SliceOfACustomSetGathers) {
   EXPECT_TRUE(same(Squares().slice(2, 5)[0], at::tensor({4, 9, 16}, at::kLong)));
 }
 

@@ -24,7 +24,7 @@ Samples all_of(DataLoader& loader) {
   return {at::cat(images), at::cat(labels)};
 }
 
-TEST(Digits, AllSamplesAreThereOnce) {
+TEST(Digits, ContainsEverySampleOnce) {
   Digits data;
   const Samples train = all_of(*data.train_dataloader()), val = all_of(*data.val_dataloader());
   const at::Tensor images = at::cat({train.images, val.images});
@@ -78,11 +78,11 @@ TEST(Digits, RangesOutsideOfTheSetAreRefused) {
   EXPECT_EQ(error_text<DataError>([] {
               Digits({.train = {{0, 5000}}}).train_dataloader();
             }),
-            "data.train: the range [0, 5000]; wanted: [first, end] with 0 <= first < end <= 1438");
+            "data.train: the range [0, 5000]; expected: [first, end] with 0 <= first < end <= 1438");
   EXPECT_EQ(error_text<DataError>([] {
               Digits({.val = {{5, 5}}}).val_dataloader();
             }),
-            "data.val: the range [5, 5]; wanted: [first, end] with 0 <= first < end <= 359");
+            "data.val: the range [5, 5]; expected: [first, end] with 0 <= first < end <= 359");
   EXPECT_THROW(Digits({.batch_size = 0}), ConfigError);
 }
 

@@ -81,20 +81,20 @@ TEST(IdxData, MissingFilesAreNamedBeforeAnythingIsRead) {
   const std::string text =
       error_text<DataError>([&] { IdxData({.images = images, .labels = scratch / "gone"}).prepare_data(); });
   EXPECT_EQ(text, (scratch / "gone").string() +
-                      ": there is no such file; wanted: the IDX file of data.labels; a relative path counts "
-                      "from the folder of its config file");
+                      ": no such file; expected: the IDX file of data.labels; relative paths are relative to "
+                      "the config file's directory");
 }
 
-TEST(IdxData, FilesThatDoNotFitTogetherAreRefused) {
+TEST(IdxData, RejectsFilesThatDoNotMatch) {
   const Scratch scratch;
   const IdxOptions options = pair_in(scratch, 3, 2);
   const std::string images = options.images.string(), labels = options.labels.string();
   EXPECT_EQ(error_text<DataError>([&] { IdxData(options).train_dataloader(); }),
-            images + ": 3 images, but 2 labels in " + labels + "; wanted: as many labels as images");
+            images + ": 3 images, but 2 labels in " + labels + "; expected: as many labels as images");
   const std::string swapped = error_text<DataError>(
       [&] { IdxData({.images = options.labels, .labels = options.images}).train_dataloader(); });
   EXPECT_EQ(swapped, labels +
-                         ": the array is Byte [2]; wanted: images: Byte [n, height, width] or [n, "
+                         ": the array is Byte [2]; expected: images: Byte [n, height, width] or [n, "
                          "channels, height, width]");
 }
 
@@ -118,12 +118,12 @@ TEST(Mnist, MissingFilesSayWhichFourAndWhereToPutThem) {
       error_text<DataError>([&] { FashionMnist({.root = scratch.folder()}).prepare_data(); });
   const std::string root = scratch.folder().string();
   EXPECT_EQ(text, root +
-                      "/train-images-idx3-ubyte[.gz]: there is no such file; wanted: train-images-idx3-ubyte, "
+                      "/train-images-idx3-ubyte[.gz]: no such file; expected: train-images-idx3-ubyte, "
                       "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each with "
                       "or without .gz, in " +
                       root +
-                      "; get them from http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/ or name "
-                      "their folder with data.root");
+                      "; download them from http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/ or "
+                      "set data.root to their directory");
 }
 
 TEST(Mnist, RealFilesAreReadCompressed) {

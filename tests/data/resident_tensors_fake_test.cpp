@@ -24,7 +24,7 @@ std::shared_ptr<const Dataset> set_of(std::vector<at::Tensor> tensors) {
   return std::make_shared<TensorDataset>(std::move(tensors));
 }
 
-// What a cursor gives, on the host: tensors of all batches and the samples' numbers.
+// Returns what a cursor yields, on the host: tensors of all batches and the samples' indices.
 std::vector<at::Tensor> rest_of_epoch(DataLoader::Cursor& cursor) {
   std::vector<at::Tensor> seen;
   for (Batch batch; cursor.next(batch);) {
@@ -73,7 +73,7 @@ TEST(FakeResident, BatchesAreThoseOfTheHost) {
       }
 }
 
-TEST(FakeResident, BatchesAreOnTheDeviceAndNobodyElses) {
+TEST(FakeResident, BatchesAreOnTheDeviceAndNotShared) {
   DataLoader loader(set_of(two_tensors()), {.batch_size = 4});
   loader.stage_for(fake::device(0));
   loader.cache_on_device();
@@ -87,7 +87,7 @@ TEST(FakeResident, BatchesAreOnTheDeviceAndNobodyElses) {
   EXPECT_TRUE(same(again[1], at::arange(4, at::kFloat) * 10));
 }
 
-TEST(FakeResident, CursorsShareOneCopyAndTheLastOneTakesItAway) {
+TEST(FakeResident, CursorsShareOneCopyAndTheLastOneFreesIt) {
   DataLoader loader(set_of(two_tensors()), {.batch_size = 4});
   const std::int64_t before = fake::counts().live_bytes[0];
   {
@@ -109,7 +109,7 @@ TEST(FakeResident, CursorsShareOneCopyAndTheLastOneTakesItAway) {
   EXPECT_EQ(fake::counts().live_bytes[0], before);
 }
 
-TEST(FakeResident, AutomaticallyWhatTakesAQuarterOfTheFreeMemory) {
+TEST(FakeResident, AutoCachesUpToAQuarterOfTheFreeMemory) {
   const auto is_resident = [](const std::string& resident, std::int64_t free_bytes) {
     const fake::FreeBytes free(free_bytes);
     DataLoader loader(set_of(two_tensors()), {.batch_size = 4, .resident = resident});
@@ -148,19 +148,20 @@ class Noisy : public TensorDataset {
   }
 };
 
-TEST(FakeResident, OnSaysWhyItCannotBe) {
+TEST(FakeResident, OnReportsWhyItIsImpossible) {
   {
     const fake::FreeBytes free(229);
     const std::string text = refusal_of(set_of(two_tensors()));
     for (const char* part : {"data.resident = \"on\"", "230 bytes of samples", "fake:0 has 229 bytes",
-                             "take \"auto\" or \"off\""})
+                             "use \"auto\" or \"off\""})
       EXPECT_NE(text.find(part), std::string::npos) << part << " is not in " << text;
   }
   const auto sample = [](std::int64_t i) { return Batch{at::full({1}, i)}; };
   const auto collate = [](const std::vector<Batch>& samples) { return samples.front(); };
-  EXPECT_NE(refusal_of(std::make_shared<CollatedDataset>(8, sample, collate)).find("code of its own"),
+  EXPECT_NE(refusal_of(std::make_shared<CollatedDataset>(8, sample, collate)).find("not a TensorDataset"),
             std::string::npos);
-  EXPECT_NE(refusal_of(std::make_shared<Noisy>(two_tensors())).find("code of its own"), std::string::npos);
+  EXPECT_NE(refusal_of(std::make_shared<Noisy>(two_tensors())).find("not a TensorDataset"),
+            std::string::npos);
   at::Tensor untracked;
   {
     const c10::InferenceMode inference;
@@ -170,7 +171,7 @@ TEST(FakeResident, OnSaysWhyItCannotBe) {
   EXPECT_THROW(DataLoader(set_of(two_tensors()), {.resident = "true"}), DataError);
 }
 
-TEST(FakeResident, ASetWithCodeOfItsOwnMakesItsBatches) {
+TEST(FakeResident, ACustomSetMakesItsOwnBatches) {
   DataLoader loader(std::make_shared<Noisy>(two_tensors()), {.batch_size = 4});
   loader.stage_for(fake::device(0));
   loader.cache_on_device();
@@ -180,7 +181,7 @@ TEST(FakeResident, ASetWithCodeOfItsOwnMakesItsBatches) {
   EXPECT_TRUE(same(batch[1], at::arange(4, at::kFloat) * 10 + 1000));
 }
 
-TEST(FakeResident, TensorsThatAreWrittenToAreReadAnew) {
+TEST(FakeResident, TensorsThatAreWrittenToAreReadAgain) {
   std::vector<at::Tensor> tensors = two_tensors();
   DataLoader loader(set_of(tensors), {.batch_size = 4});
   loader.stage_for(fake::device(0));

@@ -15,8 +15,8 @@ std::string windows_error(std::vector<at::Tensor> sequences, SequenceWindowsOpti
   return error_text<DataError>([&] { SequenceWindows(std::move(sequences), options); });
 }
 
-// 11 steps in two rows of 5; the last one is left out.
-TEST(SequenceWindows, CutALongSeriesIntoRows) {
+// 11 steps in two rows of 5; the last one is dropped.
+TEST(SequenceWindows, SplitALongSeriesIntoRows) {
   const at::Tensor rows = SequenceWindows::rows_of(at::arange(11), 2);
   EXPECT_TRUE(same(rows, at::arange(10).view({2, 5})));
   EXPECT_EQ(SequenceWindows::rows_of(at::zeros({11, 3}), 2).sizes(), (std::vector<std::int64_t>{2, 5, 3}));
@@ -25,7 +25,7 @@ TEST(SequenceWindows, CutALongSeriesIntoRows) {
 }
 
 // Four sequences of 5 steps, two to a batch, in windows of 2 steps: rows 0 and 1 to their end, then 2 and 3.
-TEST(SequenceWindows, GoOnInEachRowWhereTheBatchBeforeHasEnded) {
+TEST(SequenceWindows, ContinueEachRowOfTheBatchBefore) {
   const at::Tensor x = at::arange(20).view({4, 5});
   const auto loader = SequenceWindows::loader({x, x + 1}, {.batch_size = 2, .num_steps = 2});
   std::vector<at::Tensor> inputs, targets;
@@ -51,7 +51,7 @@ TEST(SequenceWindows, AreCopies) {
   EXPECT_TRUE(same(x, at::ones({1, 4})));
 }
 
-TEST(SequenceWindows, RefuseOtherOrdersAndShapes) {
+TEST(SequenceWindows, RejectOtherOrdersAndShapes) {
   const at::Tensor x = at::arange(20).view({4, 5});
   const auto windows = std::make_shared<SequenceWindows>(std::vector{x}, SequenceWindowsOptions{2, 2});
   for (const DataLoaderOptions& options :
@@ -60,7 +60,7 @@ TEST(SequenceWindows, RefuseOtherOrdersAndShapes) {
     const std::string error = error_text<DataError>([&] {
       for (const Batch& batch : loader) static_cast<void>(batch);
     });
-    EXPECT_NE(error.find("a loader in order, of the batch size 2"), std::string::npos) << error;
+    EXPECT_NE(error.find("a loader without shuffling, with the batch size 2"), std::string::npos) << error;
   }
   EXPECT_NE(windows_error({x}, {.batch_size = 3}).find("4 sequences in batches of 3"), std::string::npos);
   EXPECT_NE(windows_error({x, x.narrow(1, 0, 4)}, {.batch_size = 2}).find("[4, 4]"), std::string::npos);
@@ -69,7 +69,7 @@ TEST(SequenceWindows, RefuseOtherOrdersAndShapes) {
   EXPECT_NE(windows_error({}, {}).find("no tensors"), std::string::npos);
 }
 
-TEST(CollatedDataset, MakesBatchesByItsFunction) {
+TEST(CollatedDataset, MakesBatchesWithItsFunction) {
   const auto sample = [](std::int64_t i) { return Batch{at::full({i + 1}, i)}; };
   const auto collate = [](const std::vector<Batch>& samples) {
     at::Tensor sums = at::empty({static_cast<std::int64_t>(samples.size())}, at::kLong);

@@ -16,7 +16,7 @@ std::vector<GpuInfo> three_cards() {
   return cards;
 }
 
-// "0" for cuda:0, else why the card cannot be used.
+// Returns "0" for cuda:0, otherwise why the GPU cannot be used.
 std::vector<std::string> card_numbers(std::int64_t num_usable) {
   auto cards = three_cards();
   assign_ordinals(cards, num_usable, kStandInCuda.c_str());

@@ -1,4 +1,4 @@
-// The textbook's section on cards, on a machine with two of them.
+// The section on GPUs of Dive into Deep Learning, on a machine with two of them.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ TEST(FakeDevices, AreCountedAndNamed) {
   EXPECT_EQ(num_gpus(), 2);
   EXPECT_EQ(gpu(), fake::device(0));
   EXPECT_EQ(gpu(1), fake::device(1));
-  EXPECT_EQ(gpu_unavailable_reason(), "only 2 can be seen");
+  EXPECT_EQ(gpu_unavailable_reason(), "only 2 are visible");
 }
 
 TEST(FakeDevices, AreTriedByNumber) {

@@ -56,9 +56,9 @@ TEST_P(MemoryOfDevice, AddsUp) {
   EXPECT_LE(memory.free_bytes + memory.reserved_bytes, memory.total_bytes);
 }
 
-TEST(DeviceMemory, OfAMissingCardIsRefused) {
+TEST(DeviceMemory, RejectsAMissingGpu) {
   const std::string text = error_text<DeviceError>([] { device_memory(gpu(99)); });
-  EXPECT_NE(text.find(":99): there is no such card: "), std::string::npos) << text;
+  EXPECT_NE(text.find(":99): no such GPU: "), std::string::npos) << text;
 }
 
 }  // namespace

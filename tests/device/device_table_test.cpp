@@ -29,7 +29,7 @@ TEST_P(DeviceTableOf, ListsTheDeviceWithItsMemory) {
 TEST(DeviceTable, SaysWhyThereAreNoReadings) {
   const DeviceTable table = device_table();
   if (!table.cards.empty()) GTEST_SKIP() << "this machine has cards";
-  EXPECT_TRUE(table.note.starts_with("no card can be used: ")) << table.note;
+  EXPECT_TRUE(table.note.starts_with("no GPU can be used: ")) << table.note;
   EXPECT_EQ(table.note.find('\n'), std::string::npos);
 }
 

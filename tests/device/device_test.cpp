@@ -33,7 +33,7 @@ TEST(Device, ACardThatDoesNotExistIsAnErrorOnlyWhenItIsUsed) {
 }
 
 TEST(Device, IndexOutOfRangeIsRefusedByName) {
-  EXPECT_NE(error_text<DeviceError>([] { gpu(-1); }).find("gpu(-1): the index of a card is out of range"),
+  EXPECT_NE(error_text<DeviceError>([] { gpu(-1); }).find("gpu(-1): the GPU index is out of range"),
             std::string::npos);
   EXPECT_NE(error_text<DeviceError>([] { try_gpu(-3); }).find("gpu(-3)"), std::string::npos);
   EXPECT_NE(error_text<DeviceError>([] { gpu(128); }).find("gpu(128)"), std::string::npos);
@@ -42,7 +42,7 @@ TEST(Device, IndexOutOfRangeIsRefusedByName) {
 
 TEST(Device, NoCardsAsked) { EXPECT_TRUE(first_gpus(0).empty()); }
 
-// What the textbook promises on a machine without cards.
+// The behaviour that Dive into Deep Learning promises on a machine without GPUs.
 class WithoutCards : public testing::Test {
  protected:
   void SetUp() override {
@@ -65,13 +65,12 @@ TEST_F(WithoutCards, AReasonIsGiven) {
   const std::string reason = gpu_unavailable_reason();
   const bool known = reason == "this LibTorch is a CPU build" ||
                      reason == "the program is not linked to LibTorch's torch_cuda" ||
-                     reason == "no NVIDIA driver is loaded" ||
-                     reason == "the driver reports no usable card" ||
+                     reason == "no NVIDIA driver is loaded" || reason == "the driver reports no usable GPU" ||
                      reason.starts_with("hidden by CUDA_VISIBLE_DEVICES");
   EXPECT_TRUE(known) << reason;
 }
 
-// The textbook's names for the device under test.
+// The names of Dive into Deep Learning for the device under test.
 class NamedDevice : public OnDevice {};
 KINDLING_RUN_ON_DEVICES(NamedDevice);
 

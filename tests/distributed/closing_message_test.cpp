@@ -10,7 +10,7 @@
 namespace kindling {
 namespace {
 
-// As one whose machine has been cut off: it takes what it is told, and does not answer.
+// Behaves like a store on a disconnected machine: accepts requests and does not answer.
 class SilentStore : public c10d::HashStore {
  public:
   bool check(const std::vector<std::string>& keys) override {
@@ -25,22 +25,22 @@ class SilentStore : public c10d::HashStore {
   std::atomic<int> num_told{0};
 };
 
-TEST(ClosingMessage, AreThoseOfAllOthersThatHaveLeft) {
+TEST(ClosingMessage, ListsTheReasonsOfAllOtherRanks) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   ClosingMessage first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
   EXPECT_EQ(first.of_others(), "");
   first.leave("out of memory");
   third.leave("no more data");
-  EXPECT_EQ(first.of_others(), "process 2: no more data");
-  EXPECT_EQ(second.of_others(), "process 0: out of memory; process 2: no more data");
+  EXPECT_EQ(first.of_others(), "rank 2: no more data");
+  EXPECT_EQ(second.of_others(), "rank 0: out of memory; rank 2: no more data");
 }
 
 // That it returns at all is the promise: nobody makes the store answer before.
-TEST(ClosingMessage, AreNotWaitedForWhereTheStoreIsSilent) {
+TEST(ClosingMessage, DoesNotWaitForASilentStore) {
   const auto store = c10::make_intrusive<SilentStore>();
   ClosingMessage words(store, 0, 2, std::chrono::milliseconds(20));
   EXPECT_EQ(words.of_others(), "");
-  words.leave("a cable");  // would wait behind the question
+  words.leave("a cable");  // would wait after the request
   EXPECT_EQ(store->num_told, 0);
   store->is_silent = false;
   EXPECT_EQ(words.of_others(), "");

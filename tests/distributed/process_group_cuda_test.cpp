@@ -1,4 +1,4 @@
-// NCCL, by itself: the machine that this was written for had one card.
+// NCCL with a single rank: the machine that this was written for had one GPU.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>

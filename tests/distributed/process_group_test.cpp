@@ -15,8 +15,8 @@
 namespace kindling {
 namespace {
 
-// Small tensors and large ones go different ways, and so do numbers of processes that are no power of two.
-TEST(ProcessGroup, AddsUpToTheSameBitsEverywhere) {
+// Small and large tensors use different algorithms, and so do numbers of ranks that are not a power of two.
+TEST(ProcessGroup, SumsBitIdenticallyOnAllRanks) {
   for (const std::int64_t size : {2, 3, 4, 5, 7})
     for (const std::int64_t count : {1, 1000, 150'000})
       for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong}) {
@@ -40,7 +40,7 @@ TEST(ProcessGroup, AddsUpToTheSameBitsEverywhere) {
       }
 }
 
-TEST(ProcessGroup, AddsUpSeveralThingsAtOnce) {
+TEST(ProcessGroup, RunsSeveralSumsAtOnce) {
   for (const std::int64_t size : {2, 3, 4})
     on_ranks(size, [&](ProcessGroup& group) {
       std::vector<at::Tensor> tensors;
@@ -58,7 +58,7 @@ TEST(ProcessGroup, AddsUpSeveralThingsAtOnce) {
 }
 
 // x86 gives one of two NaNs by their places.
-TEST(ProcessGroup, AddsUpNumbersThatAreNoneToTheSameBits) {
+TEST(ProcessGroup, SumsNaNsBitIdentically) {
   for (const std::int64_t size : {2, 3, 4}) {
     std::vector<at::Tensor> sums(static_cast<std::size_t>(size));
     on_ranks(size, [&](ProcessGroup& group) {
@@ -71,7 +71,7 @@ TEST(ProcessGroup, AddsUpNumbersThatAreNoneToTheSameBits) {
   }
 }
 
-TEST(ProcessGroup, AddsUpParametersInPlace) {
+TEST(ProcessGroup, SumsParametersInPlace) {
   on_ranks(3, [](ProcessGroup& group) {
     const at::Tensor parameter = at::ones({4}).requires_grad_();
     group.all_reduce(parameter);
@@ -79,7 +79,7 @@ TEST(ProcessGroup, AddsUpParametersInPlace) {
   });
 }
 
-TEST(ProcessGroup, SumsUnderWayEndWithTheGroup) {
+TEST(ProcessGroup, RunningSumsEndWithTheGroup) {
   on_ranks(4, [](ProcessGroup& group) {
     const auto first = group.start_all_reduce(at::ones({5})), second = group.start_all_reduce(at::ones({7}));
     try {
@@ -131,16 +131,15 @@ TEST(ProcessGroup, ExchangesInPairs) {
   });
 }
 
-TEST(ProcessGroup, NamesTheFirstDifferenceInAllProcesses) {
+TEST(ProcessGroup, NamesTheFirstDifferenceOnAllRanks) {
   on_ranks(2, [&](ProcessGroup& group) {
     EXPECT_NO_THROW(group.require_same("here", {{"a", "1"}, {"b", "2"}}));
     try {
       group.require_same("the start", {{"a", "1"}, {"b", group.rank() == 0 ? "2" : "3"}});
       ADD_FAILURE() << "no error in process " << group.rank();
     } catch (const DistributedError& error) {
-      EXPECT_STREQ(
-          error.what(),
-          "the start: b is '3' in process 1 and '2' in process 0; wanted: the same in all processes");
+      EXPECT_STREQ(error.what(),
+                   "the start: b is '3' on rank 1 and '2' on rank 0; expected: the same on all ranks");
     }
     const ProcessGroup::NamedTexts more =
         group.rank() == 0 ? ProcessGroup::NamedTexts{} : ProcessGroup::NamedTexts{{"c", "5"}};
@@ -148,8 +147,8 @@ TEST(ProcessGroup, NamesTheFirstDifferenceInAllProcesses) {
   });
 }
 
-// torchrun's agent keeps its store, in which a group that it starts anew finds what the former one has left.
-TEST(ProcessGroup, ThatIsStartedAnewMeetsInTheSameStore) {
+// torchrun's agent keeps its store, in which a restarted group finds the entries of the previous one.
+TEST(ProcessGroup, ThatIsRestartedUsesTheSameStore) {
   const Scratch scratch;
   const auto join = [&](std::int64_t restart_count) {
     std::vector<std::shared_ptr<ProcessGroup>> groups(2);
@@ -189,20 +188,20 @@ TEST(ProcessGroup, ThatIsStartedAnewMeetsInTheSameStore) {
   }
 }
 
-TEST(ProcessGroup, TellsWhyAnotherOneHasLeft) {
+TEST(ProcessGroup, ReportsWhyAnotherRankHasLeft) {
   on_ranks(3, [&](ProcessGroup& group) {
     if (group.rank() == 1) return group.leave("no data");
     try {
       for (int i = 0; i < 3; ++i) group.barrier();
       ADD_FAILURE();
     } catch (const DistributedError& error) {
-      EXPECT_NE(std::string(error.what()).find("process 1: no data"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank 1: no data"), std::string::npos) << error.what();
     }
     group.leave("");
   });
 }
 
-TEST(ProcessGroup, OneThatIsSilentCountsAsLostAfterTheTimeout) {
+TEST(ProcessGroup, TreatsASilentRankAsLostAfterTheTimeout) {
   const auto start = std::chrono::steady_clock::now();
   auto groups = ProcessGroup::from_threads(2, {.timeout_s = 0.5});
   try {

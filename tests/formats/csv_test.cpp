@@ -12,7 +12,7 @@ TEST(CsvLine, JoinsFieldsWithCommas) {
   EXPECT_EQ(csv_line({}), "\n");
 }
 
-TEST(CsvLine, QuotesWhatWouldBreakTheTable) {
+TEST(CsvLine, QuotesSpecialCharacters) {
   EXPECT_EQ(csv_line(std::vector<std::string>{"a,b", "say \"hi\"", "x\ny", "plain"}),
             "\"a,b\",\"say \"\"hi\"\"\",\"x\ny\",plain\n");
 }

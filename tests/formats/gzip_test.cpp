@@ -34,7 +34,7 @@ TEST(GzipReader, ReturnsTheContent) {
   EXPECT_EQ(unpacked(gzip_bytes(counting(100'000))), counting(100'000));
 }
 
-TEST(GzipReader, JoinsMembersInARow) {
+TEST(GzipReader, JoinsConsecutiveMembers) {
   EXPECT_EQ(unpacked(gzip_bytes("one ") + gzip_bytes("two")), "one two");
 }
 
@@ -44,11 +44,11 @@ TEST(GzipReader, RefusesEveryTruncation) {
     EXPECT_EQ(
         gzip_refusal(whole.substr(0, length)),
         "x.gz, byte " + std::to_string(length) +
-            " of the gzip file: the file ends in the middle of the compressed data; get the file again");
+            " of the gzip file: the file ends within the compressed data; download or copy the file again");
   }
 }
 
-TEST(GzipReader, SeesEveryFlippedBitThatMatters) {
+TEST(GzipReader, DetectsEveryRelevantFlippedBit) {
   const std::string whole = gzip_bytes("hello hello hello");
   for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string flipped = whole;
@@ -60,13 +60,12 @@ TEST(GzipReader, SeesEveryFlippedBitThatMatters) {
   }
 }
 
-TEST(GzipReader, NamesWhatIsWrong) {
+TEST(GzipReader, NamesTheProblem) {
   std::string checksum = gzip_bytes("hello");
   checksum[checksum.size() - 8] ^= 1;
   EXPECT_NE(gzip_refusal(checksum).find("incorrect data check"), std::string::npos);
   EXPECT_NE(gzip_refusal("hello, world").find("incorrect header check"), std::string::npos);
-  EXPECT_NE(gzip_refusal(gzip_bytes("hello") + "abc").find("3 bytes follow after the end"),
-            std::string::npos);
+  EXPECT_NE(gzip_refusal(gzip_bytes("hello") + "abc").find("3 bytes follow the end"), std::string::npos);
 }
 
 TEST(GzipReader, ReadsPieceByPiece) {
@@ -80,7 +79,7 @@ TEST(GzipReader, ReadsPieceByPiece) {
   EXPECT_EQ(reader.read(piece.data(), 8), 0u);
 }
 
-TEST(IsGzip, LooksAtTheFirstTwoBytes) {
+TEST(IsGzip, ChecksTheFirstTwoBytes) {
   EXPECT_TRUE(is_gzip(gzip_bytes("")));
   EXPECT_FALSE(is_gzip("\x1f"));
   EXPECT_FALSE(is_gzip(""));

@@ -32,7 +32,7 @@ TEST(Idx, ReadsShapeAndBytes) {
   EXPECT_EQ(std::string(array.bytes.begin(), array.bytes.end()), "abcdef");
 }
 
-TEST(Idx, BringsEveryTypeIntoHostOrder) {
+TEST(Idx, ConvertsEveryTypeToHostByteOrder) {
   EXPECT_EQ(values_of<std::int8_t>(parse_idx("\0\0\x09\x01\0\0\0\x01\xfe"s, "x")),
             (std::vector<std::int8_t>{-2}));
   EXPECT_EQ(values_of<std::int16_t>(parse_idx("\0\0\x0b\x01\0\0\0\x02\x01\x02\xff\xfe"s, "x")),
@@ -45,13 +45,13 @@ TEST(Idx, BringsEveryTypeIntoHostOrder) {
             (std::vector<double>{-2.5}));
 }
 
-TEST(Idx, TakesEmptyArrays) {
+TEST(Idx, ReadsEmptyArrays) {
   const IdxArray array = parse_idx("\0\0\x08\x02\0\0\0\0\0\0\0\x1c"s, "x");
   EXPECT_EQ(array.shape, (Shape{0, 28}));
   EXPECT_TRUE(array.bytes.empty());
 }
 
-TEST(Idx, TellsGzipByItsBytesNotByItsName) {
+TEST(Idx, DetectsGzipByItsBytesNotByItsName) {
   const Scratch scratch;
   write_file_atomically(scratch / "packed.idx", gzip_bytes(kSmall));
   write_file_atomically(scratch / "plain.gz", kSmall);
@@ -71,27 +71,28 @@ TEST(Idx, RefusesEveryTruncation) {
   }
 }
 
-TEST(Idx, RefusesBrokenFilesWithPlaceAndReason) {
+TEST(Idx, RefusesBrokenFilesWithLocationAndReason) {
   struct Broken {
     std::string bytes, wanted;
   };
   const std::vector<Broken> cases = {
-      {""s, "x, byte 0: the file ends inside the first 4 bytes; wanted: 4 bytes more"},
-      {"PK\x03\x04"s, "x, byte 0: this is no IDX file; wanted: two zero bytes"},
+      {""s, "x, byte 0: the file ends inside the first 4 bytes; expected: 4 bytes more"},
+      {"PK\x03\x04"s, "x, byte 0: this is not an IDX file; expected: two zero bytes"},
       {"\0\0\x0a\x01\0\0\0\x01z"s, "x, byte 2: type code 10 is unknown"},
       {"\0\0\x08\0z"s, "x, byte 3: the array has no dimension"},
-      {"\0\0\x08\x02\0\0\0\x02"s, "x, byte 8: the file ends inside the header; wanted: 4 bytes more"},
-      {kSmall.substr(0, 15), "x, byte 4: the header promises shape [2, 3], more than the file can hold"},
-      {kSmall.substr(0, 11) + "\xff", "the header promises shape [2, 255]"},
-      {kSmall + "!", "x, byte 18: the file goes on after the values of shape [2, 3]"},
+      {"\0\0\x08\x02\0\0\0\x02"s, "x, byte 8: the file ends inside the header; expected: 4 bytes more"},
+      {kSmall.substr(0, 15),
+       "x, byte 4: the header declares shape [2, 3], which is more than the file can contain"},
+      {kSmall.substr(0, 11) + "\xff", "the header declares shape [2, 255]"},
+      {kSmall + "!", "x, byte 18: the file continues after the values of shape [2, 3]"},
       {"\0\0\x08\x03"s + std::string(12, '\xff') + "z",
        "promises shape [4294967295, 4294967295, 4294967295]"},
-      {"\0\0\x0e\x01\xff\xff\xff\xff"s, "more than the file can hold; wanted: at most 0 bytes"},
+      {"\0\0\x0e\x01\xff\xff\xff\xff"s, "more than the file can contain; expected: at most 0 bytes"},
       {gzip_bytes(kSmall.substr(0, 15)),
-       "x, byte 15: the file ends inside the values of shape [2, 3]; wanted: 3"},
-      {gzip_bytes(kSmall + "!"), "x, byte 18: the file goes on after"},
+       "x, byte 15: the file ends inside the values of shape [2, 3]; expected: 3"},
+      {gzip_bytes(kSmall + "!"), "x, byte 18: the file continues after"},
       {gzip_bytes("\0\0\x08\x01\xff\xff\xff\xff"s + std::string(9999, 'x')), "shape [4294967295], more than"},
-      {gzip_bytes(kSmall) + "tail", "4 bytes follow after the end of the compressed data"},
+      {gzip_bytes(kSmall) + "tail", "4 bytes follow the end of the compressed data"},
   };
   for (const Broken& broken : cases) {
     const std::string text = error_text<DataError>([&] { parse_idx(broken.bytes, "x"); });
@@ -100,7 +101,7 @@ TEST(Idx, RefusesBrokenFilesWithPlaceAndReason) {
   }
 }
 
-TEST(Idx, SaysWhenTheFileIsMissing) {
+TEST(Idx, NamesAMissingFile) {
   const Scratch scratch;
   const std::string text = error_text<DataError>([&] { read_idx(scratch / "missing.gz"); });
   EXPECT_NE(text.find("missing.gz: cannot open it: No such file"), std::string::npos) << text;

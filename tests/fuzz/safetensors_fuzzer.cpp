@@ -45,7 +45,7 @@ void flip_a_bit_of_our_own(std::string_view data) {
   try {
     bytes = serialize_safetensors({&tensor, 1}, {{"text", std::string(values)}}, WithChecksums::yes);
   } catch (const Error&) {
-    return;  // the text is no UTF-8
+    return;  // the text is not UTF-8
   }
   if (!parses(bytes)) std::abort();
   char& byte = bytes[place % bytes.size()];

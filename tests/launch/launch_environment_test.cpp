@@ -67,7 +67,7 @@ const VariableMap kMpichRank{
 const VariableMap kOwnRank{
     {"KINDLING_RANK", "1"}, {"KINDLING_SIZE", "2"}, {"KINDLING_STORE_FILE", "/tmp/x/store"}};
 
-TEST(LaunchEnvironment, IsNothingWhereNobodyHasLaunched) {
+TEST(LaunchEnvironment, IsEmptyWithoutALauncher) {
   const std::vector<VariableMap> table{
       {},
       kMaster,
@@ -137,7 +137,7 @@ TEST(LaunchEnvironment, KnowsWhoServesTheStoreAndHowOftenItWasRestarted) {
   EXPECT_EQ(own->restart_reason, "it was lost");
 }
 
-TEST(LaunchEnvironment, BelievesTheLauncherThatIsClosest) {
+TEST(LaunchEnvironment, PrefersTheClosestLauncher) {
   // Processes that kindling has launched inherit what its own environment was.
   EXPECT_EQ(told(kOwnRank + kTorchrunRanks + kSlurmTask + kOpenMpiRank), told(kOwnRank));
   // One torchrun per task of srun or mpirun.
@@ -188,7 +188,7 @@ TEST(LaunchEnvironment, RefusesWhatCannotBeUsed) {
       // partial
       {kMaster + VariableMap{{"RANK", "1"}}, "WORLD_SIZE", is_rank_set, "both"},
       {kMaster + VariableMap{{"WORLD_SIZE", "4"}}, "RANK", "it is not set, but WORLD_SIZE is", "both"},
-      {{{"RANK", "1"}, {"WORLD_SIZE", "4"}}, "MASTER_ADDR", "it is not set, and nothing else tells", ""},
+      {{{"RANK", "1"}, {"WORLD_SIZE", "4"}}, "MASTER_ADDR", "it is not set and cannot be derived", ""},
       {{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "a"}},
        "MASTER_PORT",
        "it is not set",
@@ -199,11 +199,11 @@ TEST(LaunchEnvironment, RefusesWhatCannotBeUsed) {
        "OMPI_COMM_WORLD_SIZE",
        "it is not set, but OMPI_COMM_WORLD_RANK is",
        "both"},
-      {kOpenMpiRank, "MASTER_ADDR", "it is not set, and nothing else tells", "where rank 0 is"},
+      {kOpenMpiRank, "MASTER_ADDR", "it is not set and cannot be derived", "the address of rank 0"},
       {kOpenMpiRank + VariableMap{{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, "MASTER_PORT",
-       "it is not set, and nothing else tells", "the port of the store"},
+       "it is not set and cannot be derived", "the port of the store"},
       {{{"PMI_SIZE", "2"}}, "PMI_RANK", "it is not set, but PMI_SIZE is", "both"},
-      {kMpichRank, "MASTER_ADDR", "it is not set, and nothing else tells", ""},
+      {kMpichRank, "MASTER_ADDR", "it is not set and cannot be derived", ""},
       {{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}},
        "SLURM_NTASKS",
        "it is not set, but SLURM_PROCID is",
@@ -231,8 +231,7 @@ TEST(LaunchEnvironment, RefusesWhatCannotBeUsed) {
       {kPlainRanks + VariableMap{{"MASTER_PORT", "0"}}, "MASTER_PORT", "it is \"0\"", "from 1 to 65535"},
       {kPlainRanks + VariableMap{{"MASTER_PORT", "65536"}}, "MASTER_PORT", "it is \"65536\"",
        "from 1 to 65535"},
-      {kPlainRanks + VariableMap{{"MASTER_ADDR", "a b"}}, "MASTER_ADDR", "there are spaces in it",
-       "the name"},
+      {kPlainRanks + VariableMap{{"MASTER_ADDR", "a b"}}, "MASTER_ADDR", "it contains spaces", "the name"},
       {kTorchrunRanks + VariableMap{{"TORCHELASTIC_RESTART_COUNT", "many"}}, "TORCHELASTIC_RESTART_COUNT",
        "it is \"many\"", ""},
       {kSlurmTask + VariableMap{{"SLURM_STEP_ID", "x"}}, "SLURM_STEP_ID", "it is \"x\"", ""},
@@ -267,7 +266,7 @@ TEST(LaunchEnvironment, RefusesWhatCannotBeUsed) {
     SCOPED_TRACE(text);
     EXPECT_TRUE(text.starts_with("environment variable " + row.place + ": " + row.found))
         << row.place << row.found;
-    EXPECT_NE(text.find("wanted: "), std::string::npos);
+    EXPECT_NE(text.find("expected: "), std::string::npos);
     EXPECT_NE(text.find(row.wanted), std::string::npos) << row.wanted;
     EXPECT_TRUE(text.find("; start all processes") != std::string::npos ||
                 text.find("; set ") != std::string::npos || text.find("; unset ") != std::string::npos);

@@ -117,7 +117,7 @@ TEST_F(LocalLaunchTest, GivesEachProcessItsPlaceAndAFolderThatNobodyElseEnters) 
       "stat -c %a \"${KINDLING_STORE_FILE%/*}\" >mode$KINDLING_RANK\n"
       "ls -A \"${KINDLING_STORE_FILE%/*}\" >content$KINDLING_RANK\n"
       "tr '\\0' '\\n' </proc/$$/environ | grep -c ^HOME= >homes$KINDLING_RANK\n"
-      "echo >>\"$KINDLING_STORE_FILE.lock\"",  // what a store makes beside the file goes as well
+      "echo >>\"$KINDLING_STORE_FILE.lock\"",  // files that a store creates next to it are removed too
       3);
   launch.variables["EXTRA"] = "a = 'b'";
   launch.variables["HOME"] = "elsewhere";
@@ -172,11 +172,11 @@ TEST_F(LocalLaunchTest, EndsAsTheFirstThatFails) {
   EXPECT_EQ(
       messages,
       (std::vector<std::string>{
-          "process 2 of 3 has ended with exit code 3; the others have 0.2 s to leave",
-          "process 2 of 3 was ended by signal 11 (Segmentation fault); the others have 0.2 s to leave"}));
+          "process 2 of 3 has ended with exit code 3; the others have 0.2 s to exit",
+          "process 2 of 3 was ended by signal 11 (Segmentation fault); the others have 0.2 s to exit"}));
 }
 
-TEST_F(LocalLaunchTest, StartsAllAnewWhenOneIsLost) {
+TEST_F(LocalLaunchTest, RestartsAllWhenOneIsLost) {
   // Nobody fails before all have written.
   LocalLaunch launch = script(
       "echo $KINDLING_RESTART_COUNT: $KINDLING_RESTART_REASON >>starts$KINDLING_RANK\n"
@@ -196,8 +196,8 @@ TEST_F(LocalLaunchTest, StartsAllAnewWhenOneIsLost) {
   const std::string killed = "process 1 of 3 was ended by signal 9 (Killed)",
                     left = "process 2 of 3 has ended with exit code 7";
   EXPECT_EQ(messages, (std::vector<std::string>{
-                          killed + "; the others have 0.2 s to leave", "restart 1 of 5, because " + killed,
-                          left + "; the others have 0.2 s to leave", "restart 2 of 5, because " + left}));
+                          killed + "; the others have 0.2 s to exit", "restart 1 of 5, because " + killed,
+                          left + "; the others have 0.2 s to exit", "restart 2 of 5, because " + left}));
   std::vector<std::filesystem::path> stores;
   std::istringstream lines(text("stores0"));
   for (std::string line; std::getline(lines, line);) stores.emplace_back(line);
@@ -222,13 +222,13 @@ TEST_F(LocalLaunchTest, GivesUpAfterSoManyRestarts) {
   }
 }
 
-TEST_F(LocalLaunchTest, DoesNotStartAnewWhatWouldEndInTheSameWay) {
+TEST_F(LocalLaunchTest, DoesNotRestartAfterAFinalExitCode) {
   LocalLaunch launch = script("echo >>starts$KINDLING_RANK; [ $KINDLING_RANK = 1 ] && exit 3; exit 1", 2, 60);
   launch.max_restarts = 2;
   launch.final_exit_codes = {2, 3};
   EXPECT_EQ(run_local_processes(launch), 3);
   EXPECT_EQ(text("starts0"), "\n");
-  // What a signal has ended has said nothing, whatever its code.
+  // A process that a signal has ended reports nothing, whatever its code.
   launch = script("echo >>killed$KINDLING_RANK; [ $KINDLING_RANK = 1 ] && kill -KILL $$; exit 1", 2, 60);
   launch.max_restarts = 2;
   launch.final_exit_codes = {1, 128 + SIGKILL};
@@ -373,9 +373,10 @@ TEST_F(LocalLaunchTest, DoesNotWaitForEverForTheLastOne) {
   EXPECT_EQ(run_local_processes(launch), 1);
   EXPECT_LT(Clock::now() - start, kLong);
   set_log_observer({});
-  EXPECT_EQ(messages, std::vector<std::string>{"process 1 of 3 has not ended 0.3 s after another one"});
+  EXPECT_EQ(messages,
+            std::vector<std::string>{"process 1 of 3 is still running 0.3 s after another one ended"});
   expect_no_children();
-  // What ends in time has not failed, and a failure before counts as always.
+  // A process that ends in time has not failed, and an earlier failure counts as always.
   launch = scripts("exit 0", "sleep 0.1; exit 0");
   launch.end_timeout_s = 20;
   EXPECT_EQ(run_local_processes(launch), 0);
@@ -410,7 +411,7 @@ TEST_F(LocalLaunchTest, PassesSignalsOnOnceToEach) {
 }
 
 // One that a signal has ended has not done what was asked for.
-TEST_F(LocalLaunchTest, DoesNotWaitForThoseWhoseFellowASignalHasEnded) {
+TEST_F(LocalLaunchTest, DoesNotWaitForProcessesWhosePeerASignalHasEnded) {
   std::thread sender([&] {
     wait_until([&] { return have("id", 3); });
     ::kill(::getpid(), SIGTERM);
@@ -446,7 +447,7 @@ TEST_F(LocalLaunchTest, HasProcessesOfWhichEachIsAGroup) {
   }
 }
 
-TEST_F(LocalLaunchTest, LeavesNobodyWhenItIsKilled) {
+TEST_F(LocalLaunchTest, LeavesNoProcessWhenItIsKilled) {
   const Launcher launcher([&] {
     ::setenv("TMPDIR", scratch_.folder().c_str(), 1);  // its folder stays
     return run_local_processes(script("trap '' TERM INT HUP; echo $$ >id$KINDLING_RANK; exec sleep 60", 3));
@@ -456,7 +457,7 @@ TEST_F(LocalLaunchTest, LeavesNobodyWhenItIsKilled) {
   for (int rank = 0; rank < 3; ++rank) wait_until([&] { return has_ended(id(rank)); });
 }
 
-TEST_F(LocalLaunchTest, BelievesTheOneThatWasLostBeforeThoseWhoLeaveBecauseOfIt) {
+TEST_F(LocalLaunchTest, ReturnsTheCodeOfTheLostProcessNotOfItsPeers) {
   Launcher launcher([&] {
     return run_local_processes(
         script("echo $$ >id$KINDLING_RANK; while ! [ -e go ]; do sleep 0.01; done\n"
@@ -471,12 +472,12 @@ TEST_F(LocalLaunchTest, BelievesTheOneThatWasLostBeforeThoseWhoLeaveBecauseOfIt)
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
 }
 
-TEST_F(LocalLaunchTest, WaitsForABetterReasonThanThatAnotherIsLost) {
+TEST_F(LocalLaunchTest, WaitsForAMoreSpecificExitCode) {
   EXPECT_EQ(run_local_processes(
                 scripts("exit 1", "sleep 0.2; [ $KINDLING_RANK = 1 ] && exit 3; sleep 0.2; exit 4", 60)),
             3);
   EXPECT_EQ(run_local_processes(scripts("exit 5", "sleep 0.1; exit 3", 60)), 5);
-  // What one ends with that was made to leave says nothing.
+  // The exit code of a process that was asked to leave does not count.
   EXPECT_EQ(run_local_processes(scripts("exit 1", "exec sleep 60")), 1);
 }
 
@@ -518,7 +519,7 @@ TEST_F(LocalLaunchTest, PutsHandlersBack) {
   }
 }
 
-TEST_F(LocalLaunchTest, StartsProgramsAsIfNobodyHadTouchedSignals) {
+TEST_F(LocalLaunchTest, StartsProgramsWithDefaultSignalHandling) {
   ::signal(SIGUSR2, SIG_IGN);  // what is not the launcher's stays
   const LocalLaunch launch = script("sed -n '/^Sig[BIC]/p' /proc/self/status >signals$KINDLING_RANK", 2);
   EXPECT_EQ(run_local_processes(launch), 0);
@@ -536,18 +537,18 @@ TEST_F(LocalLaunchTest, RefusesWhatCannotBeStarted) {
   const auto refusal = [&](const LocalLaunch& launch) {
     return error_text<Error>([&] { run_local_processes(launch); });
   };
-  EXPECT_EQ(refusal({}), "LocalLaunch::command: it is empty; wanted: a program");
+  EXPECT_EQ(refusal({}), "LocalLaunch::command: it is empty; expected: a program");
   EXPECT_EQ(refusal({.command = {"x"}, .num_processes = 0}),
-            "LocalLaunch::num_processes: it is 0; wanted: 1 to 1024");
+            "LocalLaunch::num_processes: it is 0; expected: 1 to 1024");
   EXPECT_EQ(refusal({.command = {"x"}, .num_processes = 2, .grace_s = -1}),
-            "LocalLaunch::grace_s: it is -1; wanted: 0 to 86400");
+            "LocalLaunch::grace_s: it is -1; expected: 0 to 86400");
   EXPECT_EQ(refusal({.command = {"x"}, .num_processes = 2, .max_restarts = -1}),
-            "LocalLaunch::max_restarts: it is -1; wanted: 0 or more");
+            "LocalLaunch::max_restarts: it is -1; expected: 0 or more");
   EXPECT_EQ(refusal({.command = {"x"}, .num_processes = 2, .end_timeout_s = -1}),
-            "LocalLaunch::end_timeout_s: it is -1; wanted: 0 to 1000000000");
+            "LocalLaunch::end_timeout_s: it is -1; expected: 0 to 1000000000");
   EXPECT_EQ(refusal({.command = {"/no/such/program", "x"}, .num_processes = 2}),
-            "/no/such/program: it cannot be run: No such file or directory; check that the program is there "
-            "and may be run");
+            "/no/such/program: it cannot be run: No such file or directory; check that the program exists "
+            "and is executable");
   expect_no_children();
 }
 
@@ -556,7 +557,7 @@ TEST_F(LocalLaunchTest, IsOneAtATime) {
     wait_until([&] { return have("id", 2); });
     EXPECT_EQ(
         error_text<Error>([&] { run_local_processes(script("touch wrong", 1)); }),
-        "launch: this process is launching others already; wanted: one launch at a time; wait for its end");
+        "launch: this process has another launch running; expected: one launch at a time; wait until it ends");
     touch("go");
   });
   EXPECT_EQ(

@@ -30,7 +30,7 @@ TEST(ForeignBlas, IsWhatTheProcessFindsFirst) {
 TEST(ForeignBlas, IsNotCalledByReplayedSteps) {
   const ShortFit eager = short_fit("off", LogLevel::debug), replayed = short_fit("on", LogLevel::debug);
   EXPECT_EQ(eager.log, "");
-  EXPECT_EQ(replayed.log.find("steps are not recorded"), std::string::npos) << replayed.log;
+  EXPECT_EQ(replayed.log.find("steps are not captured"), std::string::npos) << replayed.log;
   EXPECT_EQ(num_hostile_calls(), 0);
   ASSERT_EQ(replayed.weights.size(), eager.weights.size());
   for (std::size_t i = 0; i < eager.weights.size(); ++i)

@@ -7,7 +7,7 @@
 namespace kindling {
 namespace {
 
-TEST(BestSoFar, IsTheLowestOrTheHighestByItsFirstAppearance) {
+TEST(BestSoFar, ReturnsTheFirstOfTheLowestOrHighest) {
   BestSoFar loss;
   EXPECT_FALSE(loss.value());
   EXPECT_TRUE(loss.update(2));
@@ -34,7 +34,7 @@ TEST(BestSoFar, IsNeverNan) {
   }
 }
 
-TEST(BestSoFar, TakesInfinities) {
+TEST(BestSoFar, AcceptsInfinities) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   BestSoFar loss;
   EXPECT_TRUE(loss.update(kInfinite));

@@ -41,7 +41,7 @@ TEST(CsvLogger, WidensTheTableForALaterName) {
             "epoch,global_step,train_loss,\"val,loss\"\n1,10,0.5,\n2,20,0.4,0.25\n3,30,,inf\n");
 }
 
-TEST(CsvLogger, WidensTheTableWhateverItsNamesAndNumbersAre) {
+TEST(CsvLogger, WidensTheTableForAnyNamesAndNumbers) {
   const Scratch scratch;
   CsvLogger logger(scratch / "metrics.csv");
   logger.write(epoch_row(1, {{"a\nb", 1}, {"say \"x\"", -2.5e-300}}));
@@ -66,7 +66,7 @@ TEST(CsvLogger, KeepsNoRowsInMemory) {
   EXPECT_TRUE(text.ends_with("\n5000,50000,0.5,\n5001,50010,,1\n")) << text.substr(text.size() - 60);
 }
 
-TEST(CsvLogger, DoesNotWidenAFileOfSomebodyElse) {
+TEST(CsvLogger, RefusesToWidenAForeignFile) {
   const Scratch scratch;
   CsvLogger logger(scratch / "metrics.csv");
   logger.write(epoch_row(1, {{"train_loss", 0.5}}));

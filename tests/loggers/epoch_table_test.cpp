@@ -35,7 +35,7 @@ TEST(EpochTable, ShowsOneRowPerEpochAndMarksTheBest) {
             "    3        2e-4  0.897    0.0921    0.981* 11.2s     1e-3   * best\n");
 }
 
-TEST(EpochTable, AddsTheUsersNamesAndNoBookkeeping) {
+TEST(EpochTable, AddsUserDefinedNamesButNoBookkeeping) {
   std::ostringstream out;
   EpochTable table(out);
   table.write(epoch(1, {{"perplexity", 41.25},
@@ -53,7 +53,7 @@ TEST(EpochTable, AddsTheUsersNamesAndNoBookkeeping) {
             "    2         nan\n");
 }
 
-TEST(EpochTable, NeverCallsNanTheBest) {
+TEST(EpochTable, NeverMarksNanAsTheBest) {
   std::ostringstream out;
   EpochTable table(out, {.monitor = "val_loss"});
   table.write(epoch(1, {{"val_loss", std::nan("")}}));
@@ -78,7 +78,7 @@ TEST(EpochTable, ShowsADivergedLossWithoutASign) {
   EXPECT_EQ(out.str(), "epoch  train loss         x\n    1         nan       nan\n");
 }
 
-TEST(EpochTable, LeavesOutTheNumbersOfLargeMetrics) {
+TEST(EpochTable, OmitsTheNumbersOfLargeMetrics) {
   std::ostringstream out;
   EpochTable table(out, {.monitor = "val_f1[1]", .higher_is_better = true});
   table.write(epoch(1, {{"val_f1[0]", 0.25}, {"val_f1[1]", 0.5}, {"val_cells[0][1]", 7}}));

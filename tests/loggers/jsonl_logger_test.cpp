@@ -10,7 +10,7 @@
 namespace kindling {
 namespace {
 
-TEST(JsonlLogger, WritesOneObjectALine) {
+TEST(JsonlLogger, WritesOneObjectPerLine) {
   const Scratch scratch;
   JsonlLogger logger(scratch / "metrics.jsonl");
   logger.write(

@@ -25,7 +25,7 @@ ProgressState middle() {
 const std::string kMiddle =
     "epoch 2/3  ━━━━━━━━━─────  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%";
 
-TEST(ProgressText, TellsWhereTheRunIs) {
+TEST(ProgressText, ShowsThePositionOfTheRun) {
   EXPECT_EQ(progress_text(middle(), 200, true), kMiddle);
   EXPECT_EQ(progress_text(middle(), 200, false),
             "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%");
@@ -56,7 +56,7 @@ TEST(ProgressText, ShowsADivergedLossWithoutASign) {
   EXPECT_EQ(progress_text(state, 80, true), "epoch 1  0  00:00  0 it/s  loss nan");
 }
 
-TEST(ProgressText, LeavesOutWhatIsUnknown) {
+TEST(ProgressText, OmitsUnknownParts) {
   ProgressState state;
   state.at.global_step = 40;
   state.max_steps = 120;

@@ -27,18 +27,18 @@ class Terminal : public testing::Test {
   int master_ = -1, terminal_ = -1, pipe_[2] = {-1, -1};
 };
 
-TEST_F(Terminal, IsToldFromAPipe) {
+TEST_F(Terminal, IsDistinguishedFromAPipe) {
   EXPECT_TRUE(is_terminal(terminal_));
   EXPECT_FALSE(is_terminal(pipe_[1]));
   EXPECT_FALSE(is_terminal(-1));
 }
 
-TEST_F(Terminal, TellsItsWidth) {
+TEST_F(Terminal, ReturnsItsWidth) {
   EXPECT_EQ(terminal_width(terminal_), 117);
   EXPECT_EQ(terminal_width(pipe_[1]), 80);
 }
 
-TEST_F(Terminal, WantsColorUnlessTheEnvironmentObjects) {
+TEST_F(Terminal, WantsColorUnlessTheEnvironmentDisablesIt) {
   EXPECT_TRUE(wants_color(terminal_));
   EXPECT_FALSE(wants_color(pipe_[1]));
   ::setenv("NO_COLOR", "1", 1);

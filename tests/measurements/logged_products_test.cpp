@@ -13,7 +13,7 @@ namespace {
 class LogMeasurement : public OnDevice {};
 KINDLING_RUN_ON_DEVICES(LogMeasurement);
 
-TEST_P(LogMeasurement, AllFourWaysGiveTheSameNorms) {
+TEST_P(LogMeasurement, ComputesTheSameNormsInAllFourWays) {
   LoggedProducts products(device_, {.num_products = 50, .n = 20});
   const auto norms = products.run(LoggedProducts::Way::one_at_a_time);
   ASSERT_EQ(norms.size(), 50u);
@@ -27,14 +27,14 @@ TEST_P(LogMeasurement, AllFourWaysGiveTheSameNorms) {
 
 // An element is a sum of n products of two numbers with the variance 1/3, so its mean square is n/9; the norm
 // is the root of n² of these.
-TEST_P(LogMeasurement, NormsAreThoseOfProducts) {
+TEST_P(LogMeasurement, ComputesNormsOfProducts) {
   constexpr double n = 100;
   const double expected = std::sqrt(n * n * n / 9);
   for (const float norm : LoggedProducts(device_, {.num_products = 5}).run(LoggedProducts::Way::batched))
     EXPECT_NEAR(norm, expected, 0.05 * expected);  // ten times the spread
 }
 
-TEST_P(LogMeasurement, OneAtATimeWaitsForEachAndTheOthersOnce) {
+TEST_P(LogMeasurement, WaitsForEachOneAtATimeAndOnceOtherwise) {
   const BenchReport report =
       measure_log({device_}, {.num_products = 30, .n = 8}, {.warm_up = 0, .repeats = 1});
   ASSERT_EQ(report.rows.size(), 4u);
@@ -53,7 +53,7 @@ TEST_P(LogMeasurement, OneAtATimeWaitsForEachAndTheOthersOnce) {
   EXPECT_EQ(report.chart.curves[0].x, (std::vector<double>{1, 2, 3, 4}));
 }
 
-TEST_P(LogMeasurement, MeasuresAgainAndAgainTheSame) {
+TEST_P(LogMeasurement, RepeatsTheSameMeasurement) {
   LoggedProducts products(device_, {.num_products = 10, .n = 8});
   for (const LoggedProducts::Way way : LoggedProducts::kWays) EXPECT_EQ(products.run(way), products.run(way));
 }

@@ -65,7 +65,7 @@ TEST_P(MatmulMeasurement, ChecksAProductAgainstFloat64) {
 TEST_P(MatmulMeasurement, LeavesSettingsAndRandomStateAsTheyWere) {
   using B = at::Float32Backend;
   at::Context& context = at::globalContext();
-  // LibTorch's defaults: no value that a measurement sets.
+  // LibTorch's defaults, none of which a measurement sets.
   for (const B backend : {B::CUDA, B::MKLDNN})
     context.setFloat32Precision(backend, at::Float32Op::MATMUL, at::Float32Precision::NONE);
   const auto settings = [&] {
@@ -83,14 +83,14 @@ TEST_P(MatmulMeasurement, LeavesSettingsAndRandomStateAsTheyWere) {
   EXPECT_EQ(settings(), before);
 }
 
-TEST_P(MatmulMeasurement, StopsWhenTheTimeIsSpent) {
+TEST_P(MatmulMeasurement, StopsAtTheTimeBudget) {
   const BenchReport report = measure({.time_budget_s = 1e-9});
   EXPECT_TRUE(report.rows.empty());
   for (const auto& series : report.summary["series"]) EXPECT_EQ(series["ended_by"], "time budget");
 }
 
 // A matrix of 2^24 rows and columns is a petabyte of float32.
-TEST_P(MatmulMeasurement, StopsWhereTheMemoryEnds) {
+TEST_P(MatmulMeasurement, StopsWhenMemoryRunsOut) {
   const BenchReport report = measure({.min_n = 1 << 24, .max_n = 1 << 24});
   EXPECT_TRUE(report.rows.empty());
   for (const auto& series : report.summary["series"]) EXPECT_EQ(series["ended_by"], "memory");
@@ -102,8 +102,8 @@ Curve speeds(const std::vector<double>& y) {
   return curve;
 }
 
-TEST(MatmulCrossover, IsTheSizeFromWhichTheCardStaysFaster) {
-  // At n = 32 the card is faster once, but not yet for good.
+TEST(MatmulCrossover, ReturnsTheSizeFromWhichTheGpuStaysFaster) {
+  // At n = 32 the GPU is faster once, but not from there on.
   EXPECT_EQ(crossover(speeds({9, 3, 3, 1, 1}), speeds({5, 4, 2, 3, 3})), 128);
   EXPECT_EQ(crossover(speeds({1, 1}), speeds({2, 2})), 16);
   EXPECT_EQ(crossover(speeds({1, 1}), speeds({2, 0.5})), std::nullopt);

@@ -1,4 +1,4 @@
-// The measurements' own counts against what the device has really seen.
+// Compares the measurements' counts with those of the device.
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
@@ -15,18 +15,18 @@ fake::Counts seen_by(LoggedProducts& products, LoggedProducts::Way way) {
   return fake::counts();
 }
 
-TEST(FakeLogMeasurement, OneAtATimeReadsAThousandNumbers) {
+TEST(FakeLogMeasurement, ReadsAThousandNumbersOneAtATime) {
   LoggedProducts products(fake::device(1), {.num_products = 1000, .n = 4});
   const fake::Counts seen = seen_by(products, LoggedProducts::Way::one_at_a_time);
   EXPECT_EQ(seen.item_reads, 1000);
   EXPECT_EQ(seen.host_waits(), 1000);
 }
 
-TEST(FakeLogMeasurement, TheOthersMoveAThousandNumbersInOneCopy) {
+TEST(FakeLogMeasurement, CopiesAThousandNumbersAtOnceOtherwise) {
   LoggedProducts products(fake::device(1), {.num_products = 1000, .n = 4});
   for (const auto way :
        {LoggedProducts::Way::kept, LoggedProducts::Way::preallocated, LoggedProducts::Way::batched}) {
-    products.run(way);  // the log makes its memory on the host
+    products.run(way);  // the log allocates its memory on the host
     const fake::Counts seen = seen_by(products, way);
     EXPECT_EQ(seen.device_to_host_copies, 1);
     EXPECT_EQ(seen.device_to_host_bytes, 1000 * 4);
@@ -36,7 +36,7 @@ TEST(FakeLogMeasurement, TheOthersMoveAThousandNumbersInOneCopy) {
   }
 }
 
-TEST(FakeLogMeasurement, PreallocatedNeedsNoMemory) {
+TEST(FakeLogMeasurement, AllocatesNothingIfPreallocated) {
   LoggedProducts products(fake::device(0), {.num_products = 20, .n = 4});
   products.run(LoggedProducts::Way::preallocated);
   fake::reset_counts();
@@ -50,12 +50,12 @@ TEST(FakePairMeasurement, QueuesBothProductsWithoutAWait) {
   measure_pair({fake::device(0), fake::device(1)}, 8, {.warm_up = 0, .repeats = 3});
   // Three repeats of two products each way.
   EXPECT_EQ(fake::operator_calls("aten::mm"), 12);
-  // Both cards before and after each of six repeats; and the four products that are compared at the end.
+  // Both GPUs before and after each of six repeats; and the four products that are compared at the end.
   EXPECT_EQ(fake::counts().device_waits, 24);
   EXPECT_EQ(fake::counts().blocking_device_to_host_copies, 4);
 }
 
-TEST(FakeTransferMeasurement, CountsAreTheDevices) {
+TEST(FakeTransferMeasurement, ReportsTheDeviceCounts) {
   for (const bool to_host : {false, true})
     for (const bool pinned : {false, true})
       for (const std::int64_t copies : {1, 64}) {

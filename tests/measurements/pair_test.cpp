@@ -12,13 +12,13 @@ namespace {
 
 class PairMeasurement : public OnDevice {
  protected:
-  // Throws when the two ways give different products.
+  // Throws if the two ways give different products.
   BenchReport measure() const { return measure_pair(cards(), 48, {.warm_up = 1, .repeats = 3}); }
   std::vector<Device> cards() const { return device_.is_cpu() ? std::vector<Device>{} : first_gpus(-1); }
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(PairMeasurement);
 
-TEST_P(PairMeasurement, TakesTwoCardsOrTwoWorkersOfTheCpu) {
+TEST_P(PairMeasurement, UsesTwoGpusOrTwoWorkersOfTheCpu) {
   const BenchReport report = measure();
   ASSERT_EQ(report.rows.size(), 2u);
   const bool on_cards = cards().size() >= 2;
@@ -46,7 +46,7 @@ TEST_P(PairMeasurement, LeavesTheNumberOfThreadsAsItWas) {
   const OperatorThreads three(3);
   measure();
   EXPECT_EQ(at::get_num_threads(), 3);
-  // LibTorch keeps one number per thread, and one for those to come.
+  // LibTorch keeps one number per thread, and one for future threads.
   EXPECT_EQ(std::async(std::launch::async, at::get_num_threads).get(), 3);
 }
 

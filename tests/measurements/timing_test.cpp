@@ -20,7 +20,7 @@ TEST(Timing, WarmsUpBeforeItCounts) {
   EXPECT_EQ(calls, 7);
 }
 
-TEST(Timing, MakesShortCallsSeveralTimesInARepeat) {
+TEST(Timing, RepeatsShortCallsWithinARepeat) {
   int calls = 0;
   time_calls({cpu()}, [&] { ++calls; }, {.warm_up = 1, .repeats = 1, .min_seconds = 1});
   EXPECT_EQ(calls, 1 + 1000);  // no more than a thousand times, however short

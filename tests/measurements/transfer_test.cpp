@@ -20,8 +20,8 @@ class TransferMeasurement : public OnDevice {
 };
 KINDLING_RUN_ON_DEVICES(TransferMeasurement);
 
-// Throws when other bytes arrive than were sent.
-TEST_P(TransferMeasurement, MovesTheSameBytesInOneCopyAndInMany) {
+// Throws if other bytes arrive than were sent.
+TEST_P(TransferMeasurement, CopiesTheSameBytesAtOnceAndInPieces) {
   for (const auto& result : measure()) {
     const double copies = result["num_copies"], seconds = result["median_s"];
     EXPECT_TRUE(copies == 1 || copies == 16);
@@ -32,9 +32,9 @@ TEST_P(TransferMeasurement, MovesTheSameBytesInOneCopyAndInMany) {
   }
 }
 
-TEST_P(TransferMeasurement, GoesBothWaysFromPinnedAndPageableMemory) {
+TEST_P(TransferMeasurement, CopiesBothWaysFromPinnedAndPageableMemory) {
   const auto results = measure();
-  if (device_.is_cpu()) {  // within the host: nothing of it is a transfer
+  if (device_.is_cpu()) {  // within the host: not a transfer
     ASSERT_EQ(results.size(), 2u);
     for (const auto& result : results) {
       EXPECT_EQ(result["memory"], "within the host");
@@ -53,7 +53,7 @@ TEST_P(TransferMeasurement, GoesBothWaysFromPinnedAndPageableMemory) {
   EXPECT_EQ(pinned, 4);
 }
 
-TEST_P(TransferMeasurement, PageableCopiesWaitForEachPinnedOnesForTheLast) {
+TEST_P(TransferMeasurement, WaitsForEachPageableCopyAndForTheLastPinnedOne) {
   for (const auto& result : measure()) {
     if (result["from"] == result["to"]) continue;
     const bool to_card = result["to"] == device_.str();
@@ -66,7 +66,7 @@ TEST_P(TransferMeasurement, PageableCopiesWaitForEachPinnedOnesForTheLast) {
   }
 }
 
-TEST_P(TransferMeasurement, DrawsACurveForEachWay) {
+TEST_P(TransferMeasurement, DrawsACurveForEachDirection) {
   const auto report = measure_transfer(device_, {.mebibytes = 1, .pieces = 16}, {.warm_up = 0, .repeats = 1});
   EXPECT_EQ(report.chart.curves.size(), device_.is_cpu() ? 1u : 4u);
   for (const Curve& curve : report.chart.curves)

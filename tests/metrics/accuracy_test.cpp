@@ -14,7 +14,7 @@ namespace {
 class Accuracy : public OnDevice {};
 KINDLING_RUN_ON_DEVICES(Accuracy);
 
-TEST_P(Accuracy, IsTheShareOfRightAnswers) {
+TEST_P(Accuracy, IsTheFractionOfCorrectPredictions) {
   const at::Tensor outputs =
       at::tensor({0.1f, 0.9f, 0.f, 2.f, 1.f, -1.f, -3.f, -2.f, -1.f, 0.f, 1.f, 5.f}).view({4, 3}).to(device_);
   const at::Tensor share = accuracy(outputs, at::tensor({1, 0, 2, 1}, at::kLong).to(device_));
@@ -26,7 +26,7 @@ TEST_P(Accuracy, RefusesLabelsThatWouldBeBroadcast) {
   const at::Tensor outputs = at::zeros({4, 3}, at::device(device_));
   const auto labels = at::zeros({4, 1}, at::device(device_).dtype(at::kLong));
   const std::string text = error_text<DataError>([&] { accuracy(outputs, labels); });
-  EXPECT_EQ(text.find("accuracy: the labels are Long [4, 1], the outputs Float [4, 3]; wanted: class numbers "
+  EXPECT_EQ(text.find("accuracy: the labels are Long [4, 1], the outputs Float [4, 3]; expected: class numbers "
                       "Long [4]"),
             0U)
       << text;
@@ -45,7 +45,7 @@ TEST_P(Accuracy, TakesNoPartInGradients) {
 }
 
 // Two images of two pixels each, of which one, then two are right.
-TEST(AccuracyOfPixels, IsAShareOfAllOfThem) {
+TEST(AccuracyOfPixels, IsTheFractionOfAllPixels) {
   const at::Tensor outputs = at::tensor({1.F, 1.F, 0.F, 0.F, 0.F, 1.F, 1.F, 0.F}).view({2, 2, 2});
   const at::Tensor labels = at::tensor({0, 1, 1, 0}, at::kLong).view({2, 2});
   const kindling::Accuracy accuracy;
@@ -59,11 +59,11 @@ double weighted_share(const kindling::Accuracy& metric, const at::Tensor& labels
   return metric.compute({sums.const_data_ptr<double>(), static_cast<std::size_t>(sums.numel())}, 4);
 }
 
-TEST(WeightedAccuracy, IsTheRightAnswersShareOfTheWeight) {
+TEST(WeightedAccuracy, IsTheFractionOfTheWeightOfCorrectPredictions) {
   const at::Tensor weights = at::tensor({0.25F, 1.F, 2.F, 0.75F});
   const kindling::Accuracy plain;
   EXPECT_EQ(weighted_share(plain, at::tensor({0, 0, 2, 0}, at::kLong), weights), 2.25 / 4);
-  // What is no class is a wrong answer, unless it is ignored or others are.
+  // A label that is not a class counts as a wrong answer, unless it or another one is ignored.
   EXPECT_EQ(weighted_share(plain, at::tensor({0, -100, 2, 9}, at::kLong), weights), 2.25 / 4);
   const kindling::Accuracy without(AccuracyOptions{.ignore_index = 9});
   EXPECT_EQ(weighted_share(without, at::tensor({0, 0, 2, 9}, at::kLong), weights), 2.25 / 3.25);

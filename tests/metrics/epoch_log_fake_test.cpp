@@ -1,4 +1,4 @@
-// What the log costs on a card, and previews that are under way.
+// The cost of the log on a GPU, and previews in progress.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ class FakeLog : public testing::Test {
   EpochLog log_{fake::device(0), 4};
 };
 
-TEST_F(FakeLog, RowsCopyOnTheDeviceAloneAndMoveOnce) {
+TEST_F(FakeLog, RowsAreCopiedOnTheDeviceAndMovedOnce) {
   fake::reset_counts();
   write(0, 50);
   EXPECT_EQ(fake::counts().host_waits(), 0);
@@ -87,7 +87,7 @@ TEST_F(FakeLog, EndOfTheEpochWaitsForAPreviewUnderWay) {
   for (int row = 0; row < 4; ++row) EXPECT_EQ(log_.value(row, 0), row);
 }
 
-TEST_F(FakeLog, OnlyRowsThatWereNotAskedForAreMovedAtTheEnd) {
+TEST_F(FakeLog, OnlyRowsThatWereNotPreviewedAreMovedAtTheEnd) {
   write(0, 4);
   log_.start_preview();
   write(4, 6);

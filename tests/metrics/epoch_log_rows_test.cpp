@@ -31,7 +31,7 @@ TEST_P(LogRows, ConsecutiveStepsMayBeOfBatchesFarApart) {
   EXPECT_EQ(log.tag(1).batch, 5);
 }
 
-TEST_P(LogRows, SumsThatHaveBeenReadGoOn) {
+TEST_P(LogRows, SumsContinueAfterBeingRead) {
   class Total : public Metric {
    public:
     at::Tensor update(const at::Tensor& outputs, const at::Tensor&) const override { return outputs; }

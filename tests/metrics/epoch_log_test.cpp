@@ -145,9 +145,9 @@ TEST_P(Log, NamesKeepTheirColumn) {
 TEST_P(Log, RefusesWhatIsNotOneNumber) {
   EpochLog log(device_);
   EXPECT_EQ(error_text<DataError>([&] { log.mark("loss", at::zeros({3})); }),
-            "log(\"loss\"): 3 elements; wanted: one number; log its mean()");
+            "log(\"loss\"): 3 elements; expected: one number; log its mean()");
   EXPECT_EQ(error_text<DataError>([&] { log.mark("loss", at::Tensor()); }),
-            "log(\"loss\"): an undefined tensor; wanted: one number; log its mean()");
+            "log(\"loss\"): an undefined tensor; expected: one number; log its mean()");
 }
 
 TEST_P(Log, MovesToTheHostInOneCopy) {
@@ -186,7 +186,7 @@ TEST_P(Log, RowsKnowTheirSteps) {
   EXPECT_EQ(log.tag(4).batch, 4);
 }
 
-TEST_P(Log, ValuesMayHaveAWeightOfTheirOwn) {
+TEST_P(Log, ValuesMayHaveTheirOwnWeight) {
   EpochLog log(device_);
   log.mark("loss", number(1));
   log.mark("return", number(30), {.weight = 1});
@@ -198,7 +198,7 @@ TEST_P(Log, ValuesMayHaveAWeightOfTheirOwn) {
   EXPECT_EQ(log.means(), (Means{{"loss", 20. / 12}, {"return", 45}}));
 }
 
-TEST_P(Log, NumbersOfStepsAloneHaveNoMeanAndAColumnOfTheirOwn) {
+TEST_P(Log, StepOnlyValuesHaveNoMeanAndASeparateColumn) {
   EpochLog log(device_);
   const std::size_t of_steps = log.column("norm", EpochLog::Kind::step_only), of_user = log.column("norm");
   EXPECT_NE(of_steps, of_user);
@@ -211,7 +211,7 @@ TEST_P(Log, NumbersOfStepsAloneHaveNoMeanAndAColumnOfTheirOwn) {
   EXPECT_EQ(log.value(0, of_user), 3);
 }
 
-TEST_P(Log, MarksOfTheTrainingHaveNoMeanStayWhenSavedAndMayLeaveRowsOut) {
+TEST_P(Log, InternalMarksHaveNoMeanAreSavedAndMaySkipRows) {
   EpochLog log(device_), loaded(device_);
   const std::size_t mark = log.column("mark", EpochLog::Kind::internal), of_user = log.column("mark");
   EXPECT_NE(mark, of_user);
@@ -282,7 +282,7 @@ TEST_P(Log, MetricsAreComputedFromSumsAndNotAveraged) {
   EXPECT_EQ(log.means()[0], (std::pair<std::string, double>{"right", 0}));
 }
 
-TEST_P(Log, SumsOfAStepCanBeTakenBack) {
+TEST_P(Log, SumsOfAStepCanBeReverted) {
   const auto confusion = std::make_shared<Confusion>();
   const auto metric_of = [&](const std::string&) { return confusion; };
   EpochLog log(device_), loaded(device_);
@@ -321,11 +321,11 @@ TEST_P(Log, RefusesSumsOfAnotherSize) {
   log.mark("found", confusion, at::zeros({4}, at::device(device_)));
   const std::string text =
       error_text<DataError>([&] { log.mark("found", confusion, at::zeros({9}, at::device(device_))); });
-  EXPECT_NE(text.find("metric 'found': a batch gives 9 numbers, those before gave 4"), std::string::npos)
+  EXPECT_NE(text.find("metric 'found': a batch has 9 numbers, earlier ones had 4"), std::string::npos)
       << text;
 }
 
-TEST_P(Log, SavedRowsComeBackAndGoOn) {
+TEST_P(Log, SavedRowsAreRestoredAndContinued) {
   const auto right = std::make_shared<Right>();
   const auto confusion = std::make_shared<Confusion>();
   const auto metric_of = [&](const std::string& name) -> std::shared_ptr<const Metric> {
@@ -361,7 +361,7 @@ TEST_P(Log, SavedRowsComeBackAndGoOn) {
 }
 
 // As older checkpoints have it.
-TEST(EpochLog, SavedRowsWithoutStepsAreOneEach) {
+TEST(EpochLog, SavedRowsWithoutStepsAreOneStepEach) {
   EpochLog log(cpu());
   for (std::int64_t i = 0; i < 3; ++i) {
     log.mark(log.column("loss"), static_cast<double>(i));
@@ -375,7 +375,7 @@ TEST(EpochLog, SavedRowsWithoutStepsAreOneEach) {
   for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(loaded.tag(i).global_step, i + 7);
 }
 
-TEST(EpochLog, SavedRowsThatDoNotFitAreRefused) {
+TEST(EpochLog, RejectsSavedRowsThatDoNotMatch) {
   EpochLog log(cpu());
   log.mark("loss", at::ones({}));
   log.append({.global_step = 1});

@@ -45,7 +45,7 @@ class MetricValues : public OnDevice {
 };
 KINDLING_RUN_ON_DEVICES(MetricValues);
 
-TEST_P(MetricValues, AreThoseOfTheReferences) {
+TEST_P(MetricValues, MatchTheReferences) {
   std::size_t num_values = 0;
   double largest = 0;
   for (const auto& [name, of] : cases())
@@ -69,7 +69,7 @@ TEST_P(MetricValues, AreThoseOfTheReferences) {
 }
 
 // In parts of any size and in any order.
-TEST_P(MetricValues, OfPartsAreTheSameToTheBit) {
+TEST_P(MetricValues, AreBitIdenticalForAnyBatches) {
   for (const auto& [name, of] : cases())
     for (const auto& [metric_name, expected] : of.expected) {
       const auto metric = shipped_metric(metric_name, of.ignore_index);
@@ -93,7 +93,7 @@ TEST_P(MetricValues, OfPartsAreTheSameToTheBit) {
 }
 
 // Numbers of very different size, whose plain sum depends on the order.
-TEST_P(MetricValues, OfUnevenErrorsAreTheSameToTheBit) {
+TEST_P(MetricValues, AreBitIdenticalForUnevenErrors) {
   at::manual_seed(3);
   const at::Tensor errors = at::randn({1000}) * at::pow(10., at::rand({1000}) * 16 - 8);
   const MetricBatch all{on(errors), on(at::zeros({1000}))};
@@ -114,14 +114,14 @@ TEST_P(MetricValues, OfUnevenErrorsAreTheSameToTheBit) {
   }
 }
 
-TEST_P(MetricValues, OfSoftLabelsGoByTheLargest) {
+TEST_P(MetricValues, UseTheLargestProbabilityOfSoftLabels) {
   const at::Tensor outputs = at::tensor({2.F, 1.F, 0.F, 0.F, 3.F, 1.F}).view({2, 3});
   const at::Tensor soft = at::tensor({0.1F, 0.7F, 0.2F, 0.F, 1.F, 0.F}).view({2, 3});
   const auto f1 = shipped_metric("f1_micro");
   EXPECT_EQ(values_of(*f1, f1->update(on(outputs), on(soft)), 2)[0].second, 0.5);
 }
 
-TEST_P(MetricValues, OfNothingAreNaN) {
+TEST_P(MetricValues, AreNaNWithoutSamples) {
   const at::Tensor outputs = on(at::randn({3, 4})), ignored = on(at::full({3}, -100, at::kLong));
   for (const std::string name :
        {"f1_macro", "precision_micro", "recall_weighted", "top2", "accuracy", "auroc", "perplexity"}) {
@@ -136,7 +136,7 @@ TEST_P(MetricValues, OfNothingAreNaN) {
 }
 
 // Whose spread is nothing but rounding: as scikit-learn has it, 1 for outputs without an error, else 0.
-TEST_P(MetricValues, OfLabelsThatAreAllTheSameHaveNoSpread) {
+TEST_P(MetricValues, HandleConstantLabels) {
   at::manual_seed(9);
   const auto r2 = shipped_metric("r2");
   for (const double label : {0.1, 1. / 3, 2000.1, -7e-5}) {
@@ -150,7 +150,7 @@ TEST_P(MetricValues, OfLabelsThatAreAllTheSameHaveNoSpread) {
 }
 
 // Known only when the numbers are on the host.
-TEST_P(MetricValues, OfOtherLabelsAreRefused) {
+TEST_P(MetricValues, RejectLabelsThatAreNotClasses) {
   const at::Tensor outputs = on(at::randn({4, 3}));
   for (const std::string name : {"f1_macro", "confusion_matrix", "top2", "accuracy", "auroc", "perplexity"}) {
     const auto metric = shipped_metric(name);
@@ -158,7 +158,7 @@ TEST_P(MetricValues, OfOtherLabelsAreRefused) {
       const at::Tensor part =
           metric->update(outputs, on(at::tensor({0, 1, static_cast<int>(wrong), -100}, at::kLong)));
       const std::string text = error_text<DataError>([&] { values_of(*metric, part, 4); });
-      EXPECT_NE(text.find("a label of the epoch is none of the outputs' classes; wanted: numbers from 0 to"),
+      EXPECT_NE(text.find("a label in the epoch is not a class of the outputs; expected: numbers from 0 to"),
                 std::string::npos)
           << name << text;
       EXPECT_THROW(
@@ -177,7 +177,7 @@ TEST_P(MetricValues, OfOtherLabelsAreRefused) {
   EXPECT_THROW(values_of(*macro, of_several, 1), DataError);
 }
 
-TEST_P(MetricValues, OfShapesThatDoNotFitAreRefused) {
+TEST_P(MetricValues, RejectShapesThatDoNotMatch) {
   const auto text_of = [&](const std::string& name, const at::Tensor& outputs, const at::Tensor& labels,
                            const at::Tensor& weights = {}) {
     const auto metric = shipped_metric(name);
@@ -191,17 +191,17 @@ TEST_P(MetricValues, OfShapesThatDoNotFitAreRefused) {
   const at::Tensor outputs = at::zeros({4, 3}), labels = at::zeros({4}, at::kLong);
   for (const std::string name : {"f1_macro", "confusion_matrix", "top2", "auroc"}) {
     expect(text_of(name, outputs, at::zeros({4})),
-           "the labels are Float [4], the outputs Float [4, 3]; wanted: class numbers Long [4] or class "
+           "the labels are Float [4], the outputs Float [4, 3]; expected: class numbers Long [4] or class "
            "probabilities");
     expect(text_of(name, outputs, labels.unsqueeze(1)), "the labels are Long [4, 1]");
     expect(text_of(name, outputs, at::zeros({5}, at::kLong)), "the labels are Long [5]");
-    expect(text_of(name, labels, labels), "the outputs are Long [4]; wanted: logits");
+    expect(text_of(name, labels, labels), "the outputs are Long [4]; expected: logits");
     expect(text_of(name, outputs, labels, at::ones({3})),
-           "the weights are Float [3]; wanted: one per sample, or [4]");
+           "the weights are Float [3]; expected: one per sample, or [4]");
   }
-  expect(text_of("top5", outputs, labels), "k is 5, and there are outputs for 3 classes");
-  expect(text_of("top3", at::zeros({4}), labels), "k is 3, and there are outputs for 2 classes");
-  expect(text_of("f1", outputs, labels), "the outputs have 3 classes; wanted: two");
+  expect(text_of("top5", outputs, labels), "k is 5, but there are outputs for only 3 classes");
+  expect(text_of("top3", at::zeros({4}), labels), "k is 3, but there are outputs for only 2 classes");
+  expect(text_of("f1", outputs, labels), "the outputs have 3 classes; expected: two");
   expect(text_of("perplexity", at::zeros({4, 7, 3}), at::zeros({4, 7}, at::kLong)),
          "outputs.transpose(1, 2)");
   expect(text_of("perplexity", outputs, outputs), "class numbers [batch, …]");
@@ -209,7 +209,7 @@ TEST_P(MetricValues, OfShapesThatDoNotFitAreRefused) {
     expect(text_of(name, at::zeros({4, 1}), at::zeros({4})),
            "the labels are Float [4], the outputs Float [4, 1]");
     expect(text_of(name, labels, labels), "the outputs floating-point");
-    expect(text_of(name, outputs, outputs, at::ones({4, 3})), "wanted: one per sample");
+    expect(text_of(name, outputs, outputs, at::ones({4, 3})), "expected: one per sample");
   }
 }
 
@@ -224,7 +224,7 @@ TEST(MetricOptions, AreChecked) {
 }
 
 // The promise of auroc.h, against every pair of samples.
-TEST(BinnedArea, DiffersFromTheExactOneByNoMoreThanItSays) {
+TEST(BinnedArea, DiffersFromTheExactAreaByAtMostItsBound) {
   at::manual_seed(5);
   const at::Tensor thresholds = at::linspace(-20, 20, 1001, at::kDouble);
   for (const double strength : {1., 6., 30.}) {  // of the last, half of the scores are beyond all thresholds
@@ -246,7 +246,7 @@ TEST(BinnedArea, DiffersFromTheExactOneByNoMoreThanItSays) {
 }
 
 // Outputs of a training that is about to be stopped or to leave a step out must not end it.
-TEST(BinnedArea, TakesWhatIsNoNumberForTheLowestScore) {
+TEST(BinnedArea, TreatsNaNAsTheLowestScore) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   const Auroc auroc;
   const at::Tensor labels = at::tensor({0, 0, 1, 1});

@@ -50,8 +50,8 @@ TEST_P(Board, KeepsCurvesApartAndInOrderOfTheirFirstPoints) {
   EXPECT_EQ(chart.curves[1].y, (Numbers{10, 20}));
 }
 
-// As the textbook's readers try it: 0.2 apart, every 2 and every 10.
-TEST_P(Board, DrawsTheTextbooksSine) {
+// As in Dive into Deep Learning: points 0.2 apart, every 2 and every 10.
+TEST_P(Board, DrawsTheSineOfD2l) {
   for (int i = 0; i < 100; ++i) {
     board_.draw(i / 10., here(std::sin(i / 10.)), "sin", 2);
     board_.draw(i / 10., here(std::cos(i / 10.)), "cos", 10);
@@ -95,11 +95,11 @@ TEST_P(Board, TakesAnyDtypeAndShapeOfOneElement) {
   EXPECT_EQ(board_.chart().curves[0].y, (Numbers{3, 0.5, 0.25, 2}));
 }
 
-TEST_P(Board, RefusesWhatIsNotOneNumberAndStaysWhole) {
+TEST_P(Board, RejectsAnythingButOneNumberAndStaysUnchanged) {
   board_.draw(0, here(1), "y");
   EXPECT_NE(error_text<DataError>([&] {
               board_.draw(0, at::ones({2}).to(device_), "y");
-            }).find("draw(\"y\"): 2 elements; wanted: one number; draw its mean()"),
+            }).find("draw(\"y\"): 2 elements; expected: one number; draw its mean()"),
             std::string::npos);
   EXPECT_THROW(board_.draw(0, at::Tensor(), "y"), DataError);
   EXPECT_THROW(board_.draw(0, here(1), "y", 0), ConfigError);

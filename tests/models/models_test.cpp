@@ -58,7 +58,7 @@ TEST_P(Models, Mlp) {
                                                         {"net.5.bias", {3}}}));
 }
 
-TEST_P(Models, LenetHasTheTextbooksShapes) {
+TEST_P(Models, LenetHasTheShapesOfD2l) {
   EXPECT_EQ(shapes(*std::make_shared<Lenet>(), {5, 1, 28, 28}, {5, 10}),
             (Shapes{{"net.0.weight", {6, 1, 5, 5}},
                     {"net.0.bias", {6}},
@@ -104,7 +104,7 @@ TEST(LinearRegression, RefusesLabelsThatWouldBeBroadcast) {
   const std::string text = error_text<DataError>([&] { model.loss(at::zeros({3, 1}), at::zeros({3})); });
   EXPECT_EQ(
       text,
-      "LinearRegression::loss: the labels are Float [3]; wanted: floating-point numbers of the outputs' "
+      "LinearRegression::loss: the labels are Float [3]; expected: floating-point numbers of the outputs' "
       "shape, Float [3, 1]; convert the labels where they are made: labels.to(torch::kFloat), "
       "labels.unsqueeze(1)");
 }
@@ -147,7 +147,7 @@ TEST(Classifier, RefusesLabelsThatAreNoClasses) {
   EXPECT_EQ(error_text<DataError>([&] {
               model.loss(logits, at::zeros({3, 1}, at::kLong));
             }),
-            "Classifier::loss: the labels are Long [3, 1], the outputs Float [3, 4]; wanted: class numbers "
+            "Classifier::loss: the labels are Long [3, 1], the outputs Float [3, 4]; expected: class numbers "
             "Long [3] or class probabilities Float [3, 4]; convert the labels where they are made: "
             "labels.to(torch::kLong), labels.squeeze(1)");
   for (const at::Tensor& labels : {at::zeros({3}), at::zeros({3}, at::kInt), at::zeros({2}, at::kLong),
@@ -155,7 +155,7 @@ TEST(Classifier, RefusesLabelsThatAreNoClasses) {
     EXPECT_THROW(model.loss(logits, labels), DataError) << labels;
   const std::string text =
       error_text<DataError>([&] { model.loss(at::zeros({4}), at::zeros({}, at::kLong)); });
-  EXPECT_NE(text.find("wanted: outputs [batch, classes, …]"), std::string::npos) << text;
+  EXPECT_NE(text.find("expected: outputs [batch, classes, …]"), std::string::npos) << text;
 }
 
 TEST(Classifier, TheLossRefusesLabelsBeforeTheMetrics) {

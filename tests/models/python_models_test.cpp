@@ -92,7 +92,7 @@ struct LstmClassifier : nn::Module {
   }
 };
 
-// Loads both files of a model, expects every tensor of Python's, bit for bit, and saves it again.
+// Loads both files of a model, expects every tensor to be bit-identical to Python's, and saves it again.
 void expect_loads_model(nn::Module& module, const fs::path& folder, const std::string& name,
                         const LoadOptions& options = {}) {
   SCOPED_TRACE(name);
@@ -111,7 +111,7 @@ void expect_loads_model(nn::Module& module, const fs::path& folder, const std::s
   load_weights(module, folder / (name + ".pt"), options);
 }
 
-// One of the textbook's computes what Python's does, too.
+// A model of Dive into Deep Learning also computes what Python's does.
 template <class Model>
 void expect_is_pythons(const std::shared_ptr<Model>& model, const fs::path& folder, const std::string& name,
                        const LoadOptions& options = {}) {
@@ -140,7 +140,7 @@ std::string log_in(const fs::path& folder) {
   return text.str();
 }
 
-TEST(PythonsModel, GoesToBothSidesBitForBit) {
+TEST(PythonsModel, IsExchangedBitIdentically) {
   if (python_with_torch().empty())
     GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
   const Scratch scratch;
@@ -157,7 +157,7 @@ TEST(PythonsModel, GoesToBothSidesBitForBit) {
   both(std::make_shared<Mlp>(), "mlp");
   both(std::make_shared<Lenet>(), "lenet");
   both(std::make_shared<SoftmaxRegression>(), "softmax_regression");
-  const auto regression = std::make_shared<LinearRegression>();  // the textbook's is one layer, not a list
+  const auto regression = std::make_shared<LinearRegression>();  // that of d2l is one layer, not a list
   expect_is_pythons(regression, folder, "linear_regression", {.map = {{"net.", "net.0."}}});
   save(*regression, "linear_regression", {.map = {{"net.0.", "net."}}});
   const auto own = [&](const auto& model, const std::string& name) {

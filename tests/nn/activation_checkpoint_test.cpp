@@ -114,7 +114,7 @@ class ActivationCheckpoints : public OnDevice {
 KINDLING_RUN_ON_DEVICES(ActivationCheckpoints);
 
 // Dropout, batch norm, names, random state and the gradients of an input: all as without a checkpoint.
-TEST_P(ActivationCheckpoints, GiveTheSameToTheBit) {
+TEST_P(ActivationCheckpoints, AreBitIdenticalToThePlainComputation) {
   for (const char* precision : {"32-true", "bf16-mixed"})
     for (const bool input_learns : {false, true}) {
       SCOPED_TRACE(std::string(precision) + (input_learns ? ", input learns" : ""));
@@ -149,7 +149,7 @@ TEST_P(ActivationCheckpoints, AreComputedOnceWithoutGradients) {
   EXPECT_FALSE(block.linear->weight.grad().defined());
 }
 
-TEST_P(ActivationCheckpoints, InEvaluationModeAreTheSame) {
+TEST_P(ActivationCheckpoints, AreIdenticalInEvaluationMode) {
   auto plain = net<Plain>(), checkpointed = net<Checkpointed>();
   for (auto* model : {&plain, &checkpointed}) (*model)->eval();
   const auto run = [&](torch::nn::Sequential& model) {
@@ -190,7 +190,7 @@ TEST_P(ActivationCheckpoints, ShareTheirWeightsUnderAutocast) {
         << item.key();
 }
 
-// Weights that no output hangs on keep no gradient, and hooks are called once, with the whole of it.
+// Weights that no output depends on keep no gradient, and hooks are called once, with the complete gradient.
 TEST_P(ActivationCheckpoints, TreatParametersAsAnyLayer) {
   struct Half : torch::nn::Module {
     Half()
@@ -221,7 +221,7 @@ TEST_P(ActivationCheckpoints, TreatParametersAsAnyLayer) {
   EXPECT_TRUE(same(elsewhere.grad(), at::full({3}, 5.0)));
 }
 
-TEST_P(ActivationCheckpoints, TakeAndGiveSeveralTensors) {
+TEST_P(ActivationCheckpoints, SupportSeveralInputsAndOutputs) {
   using torch::nn::LSTM, torch::nn::LSTMOptions;
   using State = std::tuple<at::Tensor, at::Tensor>;
   at::manual_seed(1);
@@ -245,8 +245,8 @@ TEST_P(ActivationCheckpoints, TakeAndGiveSeveralTensors) {
     EXPECT_TRUE(same(checkpointed->named_parameters()[item.key()].grad(), item.value().grad())) << item.key();
 }
 
-// A part whose outputs hang on what it writes: here, how often it has been computed.
-TEST_P(ActivationCheckpoints, SeeBuffersAsTheyWere) {
+// A part whose outputs depend on a buffer that it writes: the number of its computations.
+TEST_P(ActivationCheckpoints, RestoreBuffersForTheSecondComputation) {
   struct Counting : torch::nn::Module {
     Counting()
         : count(register_buffer("count", at::zeros({1}))),
@@ -268,7 +268,7 @@ TEST_P(ActivationCheckpoints, SeeBuffersAsTheyWere) {
   EXPECT_EQ(part->count.item<float>(), 2);
 }
 
-TEST_P(ActivationCheckpoints, SeeCarriedStatesAsTheyWere) {
+TEST_P(ActivationCheckpoints, RestoreCarriedStatesForTheSecondComputation) {
   struct Cell : torch::nn::Module {
     at::Tensor forward(const at::Tensor& x) {
       const auto [outputs, hidden] = gru->forward(x, state->hidden(x.size(1)));
@@ -297,7 +297,7 @@ TEST_P(ActivationCheckpoints, SeeCarriedStatesAsTheyWere) {
 }
 
 // In the pass that gives lazy layers their parameters the numbers are drawn as without a checkpoint.
-TEST_P(ActivationCheckpoints, GiveLazyLayersTheirParameters) {
+TEST_P(ActivationCheckpoints, CreateTheParametersOfLazyLayers) {
   std::vector<at::Tensor> weights, gradients;
   const auto run = [&](auto part) {
     part->push_back(LazyLinear(5));
@@ -321,7 +321,7 @@ TEST_P(ActivationCheckpoints, GiveLazyLayersTheirParameters) {
 }
 
 // Segments of a model that stands already.
-TEST_P(ActivationCheckpoints, OfAFunctionAreTheSame) {
+TEST_P(ActivationCheckpoints, SupportFunctions) {
   auto plain = net<Plain>(), model = net<Plain>();
   const StepEnd expected = steps([&](const at::Tensor& x) { return plain->forward(x); }, *plain, false);
   const StepEnd actual = steps(
@@ -337,7 +337,7 @@ TEST_P(ActivationCheckpoints, OfAFunctionAreTheSame) {
   expect_same_end(actual, expected);
 }
 
-TEST_P(ActivationCheckpoints, MayBeGoneBackThroughTwice) {
+TEST_P(ActivationCheckpoints, SupportASecondBackward) {
   auto model = net<Checkpointed>();
   at::Tensor loss = model->forward(input()).sum();
   loss.backward({}, /*retain_graph=*/true);
@@ -347,7 +347,7 @@ TEST_P(ActivationCheckpoints, MayBeGoneBackThroughTwice) {
   EXPECT_THROW(loss.backward(), c10::Error) << "its graph is gone";
 }
 
-TEST_P(ActivationCheckpoints, RefuseWhatTheyCannotDoAgain) {
+TEST_P(ActivationCheckpoints, RejectPartsThatCannotBeRepeated) {
   // An input that is changed.
   ActivationCheckpoint<torch::nn::Sequential> in_place{
       torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)), torch::nn::Linear(6, 6)};
@@ -401,7 +401,7 @@ TEST_P(ActivationCheckpoints, RefuseWhatTheyCannotDoAgain) {
   const at::Tensor steps = move_to(at::ones({2, 5, 3}), device_);
   const std::string carried =
       error_text<Error>([&] { return activation_checkpoint(*gru.ptr(), carrying, steps); });
-  EXPECT_NE(carried.find("not registered in"), std::string::npos) << carried;
+  EXPECT_NE(carried.find("without registering it"), std::string::npos) << carried;
 
   // Second derivatives.
   auto model = net<Checkpointed>();
@@ -411,8 +411,8 @@ TEST_P(ActivationCheckpoints, RefuseWhatTheyCannotDoAgain) {
   EXPECT_NE(second.find("second derivative"), std::string::npos) << second;
 }
 
-// What throws in the second computation leaves everything as it was.
-TEST_P(ActivationCheckpoints, LeaveNothingBehindWhenTheyThrow) {
+// An exception in the second computation restores everything.
+TEST_P(ActivationCheckpoints, RestoreEverythingWhenTheyThrow) {
   const auto block = std::make_shared<RestlessBlock>(6);
   move_to(*block, device_);
   int num_calls = 0;

@@ -25,7 +25,7 @@ struct Parts : torch::nn::Module {
 
 const std::vector<bool> kAllEvaluate{false, false, false, false};
 
-TEST(EvaluationGuard, GivesEveryLayerItsOwnModeBack) {
+TEST(EvaluationGuard, RestoresTheModeOfEveryLayer) {
   Parts model;
   {
     const EvaluationGuard guard(model);
@@ -36,7 +36,7 @@ TEST(EvaluationGuard, GivesEveryLayerItsOwnModeBack) {
   EXPECT_TRUE(at::GradMode::is_enabled());
 }
 
-TEST(EvaluationGuard, GivesALayerOfAnEvaluatingModelItsTrainingBack) {
+TEST(EvaluationGuard, RestoresATrainingLayerInAnEvaluatingModel) {
   Parts model;
   model.eval();
   model.part->ptr(0)->train();
@@ -44,7 +44,7 @@ TEST(EvaluationGuard, GivesALayerOfAnEvaluatingModelItsTrainingBack) {
   EXPECT_EQ(model.modes(), (std::vector<bool>{false, false, false, true}));
 }
 
-TEST(EvaluationGuard, MayStandInsideOfAnother) {
+TEST(EvaluationGuard, MayBeNested) {
   Parts model;
   {
     const EvaluationGuard outer(model);
@@ -56,7 +56,7 @@ TEST(EvaluationGuard, MayStandInsideOfAnother) {
   EXPECT_TRUE(at::GradMode::is_enabled());
 }
 
-TEST(EvaluationGuard, EndsWithAnException) {
+TEST(EvaluationGuard, RestoresAfterAnException) {
   Parts model;
   const auto fail = [&] {
     const EvaluationGuard outer(model);

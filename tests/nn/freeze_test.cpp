@@ -55,7 +55,7 @@ std::vector<std::string> changed(const StateDict& before, const Module& after) {
   return names;
 }
 
-TEST(FrozenLayer, StaysAsItIsOverAFit) {
+TEST(FrozenLayer, DoesNotChangeDuringAFit) {
   const auto model = std::make_shared<Normed>();
   model->freeze(*model->norm);
   model->freeze(*model->block);
@@ -79,7 +79,7 @@ TEST(FrozenLayer, LearnsAgainWhenUnfrozen) {
                                       "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}));
 }
 
-TEST(FrozenLayer, StaysFrozenInAnOwnLoop) {
+TEST(FrozenLayer, StaysFrozenInACustomLoop) {
   const auto model = std::make_shared<Normed>();
   Trainer trainer({.max_epochs = 1});
   trainer.prepare_model(model);
@@ -93,7 +93,7 @@ TEST(FrozenLayer, StaysFrozenInAnOwnLoop) {
   for (const std::string& name : changed(before, *model)) EXPECT_FALSE(name.starts_with("norm.")) << name;
 }
 
-TEST(FrozenLayer, OfAFrozenBlockMayLearnAlone) {
+TEST(FrozenLayer, CanBeUnfrozenInsideAFrozenBlock) {
   const auto model = std::make_shared<Normed>();
   model->freeze(*model->block);
   model->unfreeze(*model->block->ptr(1));
@@ -116,7 +116,7 @@ TEST(FrozenLayer, KeepsItsModeInAModelWithinAModel) {
   EXPECT_FALSE(outer->inner->norm->is_training());
 }
 
-TEST(FrozenLayer, MustBeAPartWithParameters) {
+TEST(FrozenLayer, MustBelongToTheModel) {
   const auto model = std::make_shared<Normed>();
   torch::nn::Linear other(1, 1);
   const std::string text = error_text<Error>([&] { model->freeze(*other); });
@@ -142,7 +142,7 @@ NameList learning_names(const Module& model) {
   return names;
 }
 
-TEST(FrozenLayer, ThatIsLazyIsSoOnceItHasItsShape) {
+TEST(FrozenLayer, StaysFrozenWhenALazyLayerGetsItsShape) {
   const auto model = std::make_shared<LateShapes>();
   model->freeze(*model->lazy);
   EXPECT_EQ(model->parameter_names().back(), "lazy.bias");
@@ -161,7 +161,7 @@ TEST(FrozenLayer, ThatIsLazyIsSoOnceItHasItsShape) {
   EXPECT_TRUE(again->lazy->weight.requires_grad());
 }
 
-TEST(FrozenByName, PartsWhoseParametersAllFitAreFrozenWhole) {
+TEST(FrozenByName, FreezesPartsWhoseParametersAllMatchAsAWhole) {
   const auto model = std::make_shared<Normed>();
   model->freeze_by_name({"norm.*", "block.?.*", "head.bias"});
   EXPECT_EQ(learning_names(*model), NameList{"head.weight"});
@@ -179,7 +179,7 @@ TEST(FrozenByName, PartsWhoseParametersAllFitAreFrozenWhole) {
   EXPECT_EQ(changed(before, *model), NameList{"head.weight"}) << "no decay, and no running statistics";
 }
 
-TEST(FrozenByName, OfAPartOnlyTheParametersStay) {
+TEST(FrozenByName, FreezesOnlyTheParametersOfAPartlyMatchedPart) {
   const auto model = std::make_shared<Normed>();
   model->freeze_by_name({"norm.weight"});
   EXPECT_TRUE(model->frozen_layers().empty());
@@ -190,7 +190,7 @@ TEST(FrozenByName, OfAPartOnlyTheParametersStay) {
   EXPECT_FALSE(same(*before.find("norm.running_mean"), model->norm->running_mean));
 }
 
-TEST(FrozenByName, NormWithoutParametersGoesByItsBuffers) {
+TEST(FrozenByName, MatchesBuffersOfANormWithoutParameters) {
   class Plain : public Normed {
    public:
     Plain() { register_module("plain", plain); }
@@ -217,7 +217,7 @@ TEST(FrozenByName, LazyLayersNeedNoShape) {
   EXPECT_EQ(whole->frozen_layers(), std::set<std::string>{"lazy"});
 }
 
-TEST(FrozenByName, IsWhatASavedTrainingGoesOnWith) {
+TEST(FrozenByName, IsRestoredWhenARunResumes) {
   // Before its lazy layer has a shape, and after a step.
   for (const bool has_shape : {false, true}) {
     Trainer trainer({.max_epochs = 1});
@@ -240,13 +240,14 @@ TEST(FrozenByName, IsWhatASavedTrainingGoesOnWith) {
   }
 }
 
-TEST(FrozenByName, RefusesAPatternThatFitsNothing) {
+TEST(FrozenByName, RejectsAPatternWithoutAMatch) {
   const auto model = std::make_shared<LateShapes>();
-  EXPECT_EQ(error_text<ConfigError>([&] {
-              model->freeze_by_name({"norm.*", "lasy.*"});
-            }).substr(model->name().size()),
-            "::freeze_by_name: 'lasy.*' fits no name; wanted: one of norm.weight, norm.bias, block.1.weight, "
-            "block.1.bias, head.weight, head.bias, lazy.weight, lazy.bias; did you mean 'lazy.*'?");
+  EXPECT_EQ(
+      error_text<ConfigError>([&] {
+        model->freeze_by_name({"norm.*", "lasy.*"});
+      }).substr(model->name().size()),
+      "::freeze_by_name: 'lasy.*' matches no name; expected: one of norm.weight, norm.bias, block.1.weight, "
+      "block.1.bias, head.weight, head.bias, lazy.weight, lazy.bias; did you mean 'lazy.*'?");
   EXPECT_TRUE(model->frozen_layers().empty()) << "nothing has been frozen";
 }
 

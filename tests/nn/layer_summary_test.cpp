@@ -77,7 +77,7 @@ TEST(LayerSummaryOf, BlocksGivesLazyLayersTheirParametersAndLeavesNoTrace) {
   EXPECT_EQ(model->named_buffers()["net.1.num_batches_tracked"].item<std::int64_t>(), 0);
 }
 
-// No Sequential: what a layer is given cannot be told.
+// Not a Sequential: the inputs of its layers are unknown.
 class TwoBranches : public Module {
  public:
   TwoBranches()

@@ -28,7 +28,7 @@ class TwoInputs : public Module {
   }
 };
 
-TEST(Module, WhatIsNotDefinedIsSaid) {
+TEST(Module, ReportsFunctionsThatAreNotDefined) {
   const auto bare = std::make_shared<Bare>();
   const std::string forward = error_text<Error>([&] { bare->forward(at::ones({1})); });
   EXPECT_NE(forward.find("Bare::forward: the model does not define it"), std::string::npos) << forward;
@@ -45,7 +45,9 @@ TEST(Module, StepIsTheLossOfTheOutputsAgainstTheLabels) {
   EXPECT_TRUE(same(model->training_step(batch), at::scalar_tensor(1.5, at::kFloat)));
 }
 
-TEST(Module, HasNoOptimizerOfItsOwn) { EXPECT_EQ(std::make_shared<Bare>()->configure_optimizers(), nullptr); }
+TEST(Module, HasNoOptimizerByDefault) {
+  EXPECT_EQ(std::make_shared<Bare>()->configure_optimizers(), nullptr);
+}
 
 TEST(Module, LogsNothingOutsideOfATrainer) {
   const auto bare = std::make_shared<Bare>();
@@ -102,7 +104,7 @@ TEST(TrainerView, IsEmptyWithoutATrainer) {
   EXPECT_EQ(view.epoch() + view.batch_index() + view.num_train_batches() + view.global_step(), 0);
 }
 
-TEST(TrainerView, TellsWhatTheTrainerWrites) {
+TEST(TrainerView, ReturnsWhatTheTrainerWrites) {
   EpochLog log(cpu());
   Trainer owner;
   const auto context =
@@ -122,7 +124,7 @@ TEST(TrainerView, TellsWhatTheTrainerWrites) {
   EXPECT_EQ(view.log(), &log);
 }
 
-TEST(TrainerView, EmptiesWhenTheTrainerIsGone) {
+TEST(TrainerView, IsEmptyAfterTheTrainerIsDestroyed) {
   const auto model = std::make_shared<Bare>();
   {
     Trainer trainer({.max_epochs = 3});

@@ -22,12 +22,12 @@ TEST_P(ClipGradNorm, ScalesAllByTheirCommonNorm) {
   const at::Tensor norm = clip_grad_norm(gradients, 6.5);
   EXPECT_EQ(norm.device(), device_);
   EXPECT_TRUE(close(norm, at::scalar_tensor(13, at::kFloat), 1e-6));
-  // The constant 1e-6 beside the norm and float rounding, both below 1e-6 of the value.
+  // The constant 1e-6 added to the norm and float rounding, both below 1e-6 of the value.
   EXPECT_TRUE(close(gradients[0], at::tensor({1.5f, 2.f}), 1e-6));
   EXPECT_TRUE(close(gradients[1], at::full({1, 1}, 6.f), 1e-6));
 }
 
-TEST_P(ClipGradNorm, LeavesSmallGradientsBitForBit) {
+TEST_P(ClipGradNorm, KeepsSmallGradientsBitIdentical) {
   const auto gradients = there();
   clip_grad_norm(gradients, 13.1);
   EXPECT_TRUE(same(gradients[0], gradients_[0]));

@@ -1,5 +1,5 @@
-// Fused operators go through memory in order: what lies in another order than the parameter must not be taken
-// for it.
+// Fused operators traverse memory in order, so tensors whose layout differs from the parameter's must be
+// converted first.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, Layouts, testing::ValuesIn(rule_names()),
 at::Tensor by_columns(const at::Tensor& tensor) { return tensor.t().contiguous().t(); }
 
 // The norms of lamb and muon add up in the order of memory: last bits.
-TEST_P(Layouts, MoveNoNumber) {
+TEST_P(Layouts, DoNotAffectResults) {
   const at::Tensor expected = trained([](at::Tensor&, at::Tensor&, int) {});
   const auto expect_same = [&](const at::Tensor& parameter) {
     EXPECT_TRUE(at::allclose(parameter, expected, 1e-5, 1e-6)) << parameter - expected;
@@ -56,8 +56,8 @@ TEST_P(Layouts, MoveNoNumber) {
       }));
 }
 
-// A fused operator would write over what lies in the gaps.
-TEST_P(Layouts, WithGapsAreRefusedWhereTheyWouldBeOverwritten) {
+// A fused operator would overwrite the gaps.
+TEST_P(Layouts, WithGapsAreRejectedIfTheyWouldBeOverwritten) {
   const at::Tensor all = at::ones({6, 8});
   at::Tensor parameter = all.narrow(1, 0, 4);
   const auto rule = every_rule().at(GetParam())({parameter}, options_of(GetParam()));
@@ -67,7 +67,7 @@ TEST_P(Layouts, WithGapsAreRefusedWhereTheyWouldBeOverwritten) {
     rule->step();
   } catch (const ConfigError& error) {
     is_refused = true;
-    EXPECT_NE(std::string(error.what()).find("side by side"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("gaps in memory"), std::string::npos) << error.what();
   }
   EXPECT_TRUE(all.narrow(1, 4, 4).eq(1).all().item<bool>());
   EXPECT_EQ(parameter.eq(1).all().item<bool>(), is_refused);

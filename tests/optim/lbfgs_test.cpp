@@ -39,7 +39,7 @@ TEST_P(LbfgsOnDevice, FindsTheEndOfAValley) {
   EXPECT_TRUE(close(valley.x, at::ones({2}, at::kDouble).to(valley.x.scalar_type()), 1e-3));
 }
 
-TEST_P(LbfgsOnDevice, GoesOnBitEqualFromWhatWasSaved) {
+TEST_P(LbfgsOnDevice, ResumesBitIdenticallyFromASavedState) {
   for (const bool searches : {false, true}) {
     const LbfgsOptions options{
         .lr = searches ? 1 : 0.01,
@@ -57,13 +57,13 @@ TEST_P(LbfgsOnDevice, GoesOnBitEqualFromWhatWasSaved) {
   }
 }
 
-TEST(Lbfgs, WantsAClosureAndOneGroup) {
+TEST(Lbfgs, RequiresAClosureAndOneGroup) {
   const at::Tensor a = at::ones({2}).requires_grad_(), b = at::ones({2}).requires_grad_();
   Lbfgs lbfgs({a});
   a.sum().backward();
   EXPECT_EQ(
       error_text<ConfigError>([&] { lbfgs.step(); }),
-      "lbfgs: a step without a closure; wanted: step_with(closure), which evaluates the loss several times");
+      "lbfgs: a step without a closure; expected: step_with(closure), which evaluates the loss several times");
   EXPECT_TRUE(lbfgs.needs_closure());
   EXPECT_FALSE(lbfgs.can_skip());
   EXPECT_THROW(Lbfgs(ParameterGroups{{.parameters = {a}}, {.parameters = {b}}}), ConfigError);

@@ -51,9 +51,9 @@ inline void expect_same_training(
       expected.backward(step);
       reference->step();
     }
-    // The fused operators order the same float operations otherwise: a few last bits in 20 steps. The middle
-    // column of the first weight swings to and fro, and with weight decay each step multiplies what a card
-    // rounds otherwise there.
+    // The fused operators order the same float operations differently: a few last bits in 20 steps. The
+    // middle column of the first weight oscillates, and with weight decay each step amplifies the different
+    // rounding of a GPU.
     const double tolerance = device.is_cuda() ? 5e-4 : 5e-6;
     for (std::size_t i = 0; i < problem.parameters.size(); ++i)
       EXPECT_TRUE(close(problem.parameters[i], expected.parameters[i], tolerance))

@@ -1,4 +1,4 @@
-// Groups, state by name, and steps that a guard leaves out.
+// Groups, state by name, and skipped steps.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -83,7 +83,7 @@ void train(Net& net, Optimizer& optimizer, int first, int end, const StepOptions
 class OptimizerState : public OnDevice {};
 KINDLING_RUN_ON_DEVICES(OptimizerState);
 
-TEST_P(OptimizerState, GoesOnBitEqualFromWhatWasSaved) {
+TEST_P(OptimizerState, ResumesBitIdenticallyFromASavedState) {
   for (const auto& [name, make] : kRules) {
     const auto whole = std::make_shared<Net>(device_), first = std::make_shared<Net>(device_),
                second = std::make_shared<Net>(device_);
@@ -146,7 +146,7 @@ TEST_P(OptimizerState, LearningRateMayBeATensor) {
 }
 
 // As in one-cycle schedules. SGD may begin without one.
-TEST_P(OptimizerState, MomentumThatIsSetIsTheRules) {
+TEST_P(OptimizerState, MomentumCanBeSet) {
   const auto expect_same = [&](const Make& with_it, const Make& without) {
     const auto expected = std::make_shared<Net>(device_), net = std::make_shared<Net>(device_),
                resumed = std::make_shared<Net>(device_);
@@ -170,7 +170,7 @@ TEST_P(OptimizerState, MomentumThatIsSetIsTheRules) {
       });
 }
 
-// A step whose gradients are not finite, and which a guard tells of.
+// A step whose gradients are not finite, as reported by found_inf.
 void poisoned_step(Net& net, Optimizer& optimizer, const at::Tensor& found_inf) {
   optimizer.zero_grad();
   net.backward(9);
@@ -179,7 +179,7 @@ void poisoned_step(Net& net, Optimizer& optimizer, const at::Tensor& found_inf) 
   optimizer.step({.found_inf = found_inf});
 }
 
-TEST_P(OptimizerState, StepThatIsLeftOutChangesNothingAndCountsForNothing) {
+TEST_P(OptimizerState, SkippedStepChangesNothingAndIsNotCounted) {
   const at::Tensor yes = at::ones({}, at::device(device_).dtype(at::kFloat)), no = at::zeros_like(yes);
   for (const auto& [name, make] : kRules) {
     const auto plain = std::make_shared<Net>(device_), guarded = std::make_shared<Net>(device_);
@@ -188,7 +188,7 @@ TEST_P(OptimizerState, StepThatIsLeftOutChangesNothingAndCountsForNothing) {
     poisoned_step(*guarded, *of_guarded, yes);  // also as the very first one
     EXPECT_TRUE(same_parameters(*guarded, *plain)) << name;
     for (int step = 0; step < 8; ++step) {
-      // One parameter is away for a while: its counter parts from the others' in a step that is left out.
+      // One parameter has no gradient for a while: its counter separates from the others' in a skipped step.
       guarded->first->bias.requires_grad_(step < 3 || step > 4);
       plain->first->bias.requires_grad_(step < 3 || step > 4);
       poisoned_step(*guarded, *of_guarded, yes);
@@ -231,7 +231,7 @@ TEST(OptimizerNames, AreTheModels) {
   EXPECT_EQ(state.find("last.bias.step")->item<float>(), 1);
 }
 
-TEST(OptimizerNames, StateThatDoesNotFitIsRefusedAndChangesNothing) {
+TEST(OptimizerNames, RejectAStateThatDoesNotMatchAndChangeNothing) {
   const auto net = std::make_shared<Net>();
   Adam adam(*net);
   train(*net, adam, 0, 1);
@@ -241,7 +241,7 @@ TEST(OptimizerNames, StateThatDoesNotFitIsRefusedAndChangesNothing) {
   EXPECT_EQ(
       error_text<CheckpointError>([&] { adam.load_state_dict(wrong); }),
       "optimizer: the state does not fit: 'first.bias.exp_avg' has the shape [7], 'elsewhere.exp_avg' is not "
-      "part of its state; wanted: the state of the same optimizer of the same model");
+      "part of its state; expected: the state of the same optimizer of the same model");
   EXPECT_TRUE(same(*adam.state_dict().find("first.bias.exp_avg"), before));
   StateDict half;
   half.tensors = {{"first.bias.exp_avg", at::zeros({4})}};

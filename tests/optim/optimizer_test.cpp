@@ -63,7 +63,7 @@ class SignDescent : public Optimizer {
   }
 };
 
-TEST(Optimizer, OwnRuleGetsTheActiveParameters) {
+TEST(Optimizer, CustomRuleGetsTheActiveParameters) {
   const at::Tensor unused = weight(), used = weight();
   SignDescent descent({unused, used}, 0.25);
   (used * -8).sum().backward();
@@ -77,20 +77,20 @@ TEST(Optimizer, MomentumIsRefusedWhereThereIsNone) {
   EXPECT_FALSE(descent.has_momentum());
   EXPECT_THROW(descent.momentum(), ConfigError);
   EXPECT_EQ(error_text<ConfigError>([&] { descent.set_momentum(0.9); }),
-            "optimizer: this rule has no momentum; wanted: one whose has_momentum() is true");
+            "optimizer: this rule has no momentum; expected: a rule whose has_momentum() is true");
   Sgd sgd({weight()});
   EXPECT_EQ(error_text<ConfigError>([&] { sgd.set_momentum(1); }),
-            "optimizer: a momentum of 1; wanted: at least 0 and below 1");
+            "optimizer: a momentum of 1; expected: at least 0 and below 1");
 }
 
-TEST(Optimizer, OwnRuleIsNotAskedForWhatItDoesNotKnow) {
+TEST(Optimizer, CustomRuleIsNotAskedForUnsupportedFeatures) {
   const at::Tensor used = weight();
   SignDescent descent({used}, 0.25);
   used.sum().backward();
   descent.set_lr(0, at::ones({}));
-  EXPECT_EQ(
-      error_text<ConfigError>([&] { descent.step(); }),
-      "optimizer: this rule takes no learning rate as a tensor; wanted: one whose supports_tensor_lr() is true");
+  EXPECT_EQ(error_text<ConfigError>([&] { descent.step(); }),
+            "optimizer: this rule does not support a tensor as learning rate; expected: a rule whose "
+            "supports_tensor_lr() is true");
   EXPECT_TRUE(same(used, at::ones({2})));
 }
 
@@ -114,7 +114,7 @@ class MeanDescent : public Optimizer {
   std::vector<at::Tensor>& means_;
 };
 
-TEST(Optimizer, StepsOfOwnRulesCanBeLeftOutAndScaled) {
+TEST(Optimizer, StepsOfCustomRulesCanBeSkippedAndScaled) {
   const auto ones = [](const at::Tensor& parameter) { return at::ones_like(parameter); };
   const at::Tensor used = weight(), infinity = at::full({2}, HUGE_VAL);
   MeanDescent descent({used}, ones);
@@ -128,14 +128,14 @@ TEST(Optimizer, StepsOfOwnRulesCanBeLeftOutAndScaled) {
   EXPECT_TRUE(same(used, at::zeros({2})));  // 1 − ½·(½·1 + ½·12/4)
 }
 
-TEST(Optimizer, StepIsNotLeftOutWhereStateHasNoKnownStart) {
+TEST(Optimizer, StepIsNotSkippedIfTheInitialStateIsUnknown) {
   const at::Tensor used = weight();
   MeanDescent descent({used}, nullptr);
   used.sum().backward();
   EXPECT_FALSE(descent.can_skip());
   EXPECT_EQ(error_text<ConfigError>([&] { descent.step({.found_inf = at::ones({})}); }),
-            "optimizer: this rule cannot leave out a step: it does not tell how its state starts; wanted: "
-            "add_state() with a start, or a rule that heeds found_inf itself");
+            "optimizer: this rule cannot skip a step: the initial value of its state is unknown; expected: "
+            "add_state() with a start, or a rule that handles found_inf itself");
   EXPECT_TRUE(same(used, at::ones({2})));
 }
 

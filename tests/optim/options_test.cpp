@@ -13,41 +13,41 @@ namespace {
 
 at::Tensor a_matrix() { return at::full({3, 2}, 0.5).requires_grad_(); }
 
-TEST(OptimizerOptions, WrongValuesAreToldByName) {
+TEST(OptimizerOptions, NameWrongValues) {
   const std::vector<at::Tensor> weights{a_matrix()};
   const auto text = [&](auto make) { return error_text<ConfigError>(make); };
   EXPECT_EQ(text([&] { RmsProp(weights, {.alpha = 2}); }),
-            "rmsprop: alpha is 2.0; wanted: a number >= 0 and <= 1");
+            "rmsprop: alpha is 2.0; expected: a number >= 0 and <= 1");
   EXPECT_EQ(text([&] { Adagrad(weights, {.lr_decay = -1}); }),
-            "adagrad: lr_decay is -1.0; wanted: a number >= 0");
+            "adagrad: lr_decay is -1.0; expected: a number >= 0");
   EXPECT_EQ(text([&] { Adadelta(weights, {.rho = 1.5}); }),
-            "adadelta: rho is 1.5; wanted: a number >= 0 and <= 1");
+            "adadelta: rho is 1.5; expected: a number >= 0 and <= 1");
   EXPECT_EQ(text([&] {
               Adamax(weights, {.betas = {1, 0.9}});
             }),
-            "adamax: betas[0] is 1.0; wanted: a number >= 0 and < 1");
+            "adamax: betas[0] is 1.0; expected: a number >= 0 and < 1");
   EXPECT_EQ(text([&] { NAdam(weights, {.momentum_decay = -1}); }),
-            "nadam: momentum_decay is -1.0; wanted: a number >= 0");
+            "nadam: momentum_decay is -1.0; expected: a number >= 0");
   EXPECT_EQ(text([&] {
               RAdam(weights, {.betas = {0.9, 1}});
             }),
-            "radam: betas[1] is 1.0; wanted: a number >= 0 and < 1");
-  EXPECT_EQ(text([&] { Lion(weights, {.lr = -1}); }), "lion: lr is -1.0; wanted: a number >= 0");
-  EXPECT_EQ(text([&] { Lamb(weights, {.eps = -1}); }), "lamb: eps is -1.0; wanted: a number >= 0");
+            "radam: betas[1] is 1.0; expected: a number >= 0 and < 1");
+  EXPECT_EQ(text([&] { Lion(weights, {.lr = -1}); }), "lion: lr is -1.0; expected: a number >= 0");
+  EXPECT_EQ(text([&] { Lamb(weights, {.eps = -1}); }), "lamb: eps is -1.0; expected: a number >= 0");
   EXPECT_EQ(text([&] { Muon(weights, {.adjust_lr_fn = "mine"}); }),
-            "muon: adjust_lr_fn is \"mine\"; wanted: one of \"original\", \"match_rms_adamw\"");
+            "muon: adjust_lr_fn is \"mine\"; expected: one of \"original\", \"match_rms_adamw\"");
   EXPECT_EQ(text([&] {
               Muon(weights, {.ns_coefficients = {1, 2}});
             }),
-            "muon: ns_coefficients has 2 numbers; wanted: 3");
+            "muon: ns_coefficients has 2 numbers; expected: 3");
 }
 
-TEST(OptimizerOptions, MuonNamesWhatIsNoMatrix) {
+TEST(OptimizerOptions, MuonNamesParametersThatAreNotMatrices) {
   const at::Tensor matrix = a_matrix(), bias = at::ones({2}).requires_grad_();
   const ParameterGroups both{{.parameters = {matrix, bias}, .names = {"net.weight", "net.bias"}}};
   EXPECT_EQ(error_text<ConfigError>([&] { Muon muon(both); }),
-            "muon: parameters that are no matrices: 'net.bias'; wanted: parameters of two dimensions; set "
-            "adamw_lr, such as 3e-4, to have AdamW update them, or give them to an optimizer of their own");
+            "muon: parameters that are not matrices: 'net.bias'; expected: parameters with two dimensions; set "
+            "adamw_lr, such as 3e-4, to let AdamW update them, or use a separate optimizer for them");
   Muon muon(both, {.lr = 0.02, .weight_decay = 0.2, .adamw_lr = 0.001});
   AdamW adamw({bias.detach().clone().requires_grad_()}, {.lr = 0.001, .weight_decay = 0.2});
   for (int step = 0; step < 3; ++step) {
@@ -109,7 +109,7 @@ TEST_P(SparseGradients, AreTakenBySgdAndAdagrad) {
   expect_as_dense("adagrad", "lr = 0.1", {.grad_scale = scale, .found_inf = no});
 }
 
-TEST_P(SparseGradients, ThatAreNotFiniteAreLeftOut) {
+TEST_P(SparseGradients, ThatAreNotFiniteAreSkipped) {
   if (!device_.is_cpu() && !device_.is_cuda()) GTEST_SKIP() << "no sparse tensors here";
   for (const char* name : {"sgd", "adagrad"}) {
     const at::Tensor table = at::ones({4, 2}, at::device(device_)).requires_grad_();
@@ -120,7 +120,7 @@ TEST_P(SparseGradients, ThatAreNotFiniteAreLeftOut) {
   }
 }
 
-TEST(SparseGradient, IsRefusedByNameElsewhere) {
+TEST(SparseGradient, IsRejectedByNameByOtherRules) {
   for (const auto& [name, make] : every_rule())
     for (const char* options : {"", "weight_decay = 0.1"}) {
       if ((name == "sgd" || name == "adagrad") && std::string(options).empty()) continue;
@@ -128,10 +128,9 @@ TEST(SparseGradient, IsRefusedByNameElsewhere) {
       const auto optimizer =
           make(ParameterGroups{{.parameters = {table}, .names = {"embedding.weight"}}}, options);
       table.mutable_grad() = sparse_gradient(cpu(), at::ones({3, 2}));
-      EXPECT_EQ(
-          error_text<ConfigError>([&] { optimizer->step(); }),
-          "optimizer: the gradient of 'embedding.weight' is sparse; wanted: a dense one; make the embedding "
-          "without sparse(true), or train it with sgd or adagrad")
+      EXPECT_EQ(error_text<ConfigError>([&] { optimizer->step(); }),
+                "optimizer: the gradient of 'embedding.weight' is sparse; expected: a dense one; create the "
+                "embedding without sparse(true), or train it with sgd or adagrad")
           << name;
       EXPECT_TRUE(same(table, at::ones({4, 2}))) << name;
     }

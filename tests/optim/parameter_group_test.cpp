@@ -22,7 +22,7 @@ struct TwoLinear : torch::nn::Module {
 
 using Names = std::vector<std::string>;
 
-TEST(ParameterGroups, ByNameStandBehindTheRestAndTheFirstPatternCounts) {
+TEST(ParameterGroups, ByNameFollowTheRestAndTheFirstPatternCounts) {
   const TwoLinear model;
   const ParameterGroups groups =
       by_name(model, {{.match = "*.bias", .weight_decay = 0}, {.match = "second.*", .lr = 0.5}});
@@ -58,19 +58,18 @@ TEST(ParameterGroups, ByNameOfGroupsKeepTheNumbersOfTheRest) {
   EXPECT_EQ(groups.groups()[1].names, Names{"b"});
 }
 
-TEST(ParameterGroups, ByNameRefusePatternsThatTakeNothing) {
+TEST(ParameterGroups, ByNameRejectPatternsWithoutAMatch) {
   const TwoLinear model;
   EXPECT_EQ(error_text<ConfigError>([&] { by_name(model, {{.match = "frist.*"}}); }),
-            "parameter group 'frist.*': 'frist.*' fits no name; wanted: one of first.weight, first.bias, "
+            "parameter group 'frist.*': 'frist.*' matches no name; expected: one of first.weight, first.bias, "
             "second.weight, second.bias; did you mean 'first.*'?");
-  EXPECT_EQ(
-      error_text<ConfigError>([&] {
-        by_name(model, {{.match = "second.*"}, {.match = "second.bias"}});
-      }),
-      "parameter group 'second.bias': all that it fits is in the groups before it; wanted: the narrower "
-      "pattern first");
+  EXPECT_EQ(error_text<ConfigError>([&] {
+              by_name(model, {{.match = "second.*"}, {.match = "second.bias"}});
+            }),
+            "parameter group 'second.bias': earlier groups contain all parameters that it matches; expected: "
+            "the more specific pattern first");
   EXPECT_EQ(error_text<ConfigError>([&] { by_name(model, {{.match = "*", .lr = -1}}); }),
-            "parameter group '*': lr is -1.0; wanted: a number >= 0");
+            "parameter group '*': lr is -1.0; expected: a number >= 0");
   EXPECT_NE(error_text<ConfigError>([&] {
               by_name({model.first->weight}, {{.match = "*"}});
             }).find("the parameters have no names"),

@@ -116,7 +116,7 @@ TEST_P(PartialGradients, MomentumIsLibTorchs) {
 }
 
 // Parameters that have always had a gradient together count their steps in one tensor.
-TEST(AdamCounters, PartOnceWhereParametersDo) {
+TEST(AdamCounters, SeparateOnceIfParametersDo) {
   const auto own = four_parameters(cpu());
   Adam adam(own);
   const auto step = [&](const std::vector<bool>& has_one) {

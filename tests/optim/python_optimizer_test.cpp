@@ -1,5 +1,5 @@
-// Trainings that begin in Python and go on here, and the other way round. The fixtures are written by
-// tests/optim/fixtures/python_training.py.
+// Runs that begin in Python and continue here, and the other way round.
+// tests/optim/fixtures/python_training.py writes the fixtures.
 
 #include "kindling/optim/python_optimizer.h"
 
@@ -75,7 +75,7 @@ struct Begun {
 class PythonTraining : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, PythonTraining, testing::Values("sgd", "adamw"));
 
-TEST_P(PythonTraining, GoesOnHere) {
+TEST_P(PythonTraining, IsContinuedByKindling) {
   const std::string kind = GetParam();
   int versions = 0;
   for (const auto& folder : fs::directory_iterator(kTrainings)) {
@@ -92,7 +92,7 @@ TEST_P(PythonTraining, GoesOnHere) {
 }
 
 // Without the state the losses are others: the test above can fail.
-TEST_P(PythonTraining, IsAnotherWithoutTheStateOfItsOptimizer) {
+TEST_P(PythonTraining, DiffersWithoutTheStateOfItsOptimizer) {
   Begun begun(GetParam());
   const StateDict data =
       load_state_file(kTrainings / "torch_2.13.0" / (std::string(GetParam()) + ".data.pt"));
@@ -100,7 +100,7 @@ TEST_P(PythonTraining, IsAnotherWithoutTheStateOfItsOptimizer) {
   EXPECT_GT(std::abs(found[5] - numbers_in(*data.find("losses"))[5]), 100 * kSameLoss);
 }
 
-TEST_P(PythonTraining, GoesOnInPythonWhenItHasBegunHere) {
+TEST_P(PythonTraining, IsContinuedInPythonAfterKindling) {
   const std::string python = python_with_torch(), kind = GetParam();
   if (python.empty()) GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
   const Scratch scratch;
@@ -124,7 +124,7 @@ TEST_P(PythonTraining, GoesOnInPythonWhenItHasBegunHere) {
   expect_same_losses(train(begun.model, *begun.optimizer, data, 50), in_python);
 }
 
-TEST_P(PythonTraining, ComesBackAsItWasSaved) {
+TEST_P(PythonTraining, RoundTripsUnchanged) {
   const Scratch scratch;
   Begun begun(GetParam()), other(GetParam());
   load_python_optimizer(*begun.optimizer, begun.file, "optimizer");
@@ -185,21 +185,21 @@ TEST(PythonOptimizer, TakesGroupsInTheirOrder) {
   Sgd split = grouped({all[3], all[0]}, {all[1]});
   EXPECT_EQ(error_text<CheckpointError>([&] { load_python_optimizer(split, scratch / "x.pt"); }),
             (scratch / "x.pt").string() +
-                ": it has 2 groups of 1, 2 parameters; wanted: 2 groups of 2, 1 parameters; make both "
-                "optimizers of the same parameters; nothing was loaded");
+                ": it has 2 groups of 1, 2 parameters; expected: 2 groups of 2, 1 parameters; create both "
+                "optimizers with the same parameters; nothing was loaded");
   Sgd turned = grouped({all[2]}, {all[0], all[1]});
   const std::string text =
       error_text<CheckpointError>([&] { load_python_optimizer(turned, scratch / "x.pt"); });
   EXPECT_NE(text.find("'0.momentum_buffer' has the shape [3]"), std::string::npos) << text;
 }
 
-TEST(PythonOptimizer, OfAnotherKindOrOptionsIsRefused) {
+TEST(PythonOptimizer, IsRejectedIfKindOrOptionsDiffer) {
   const torch::nn::Sequential model = small_tanh_net();
   const auto refusal = [&](auto optimizer, const std::string& kind) {
     const std::string text = error_text<CheckpointError>(
         [&] { load_python_optimizer(optimizer, kTrainings / "torch_2.13.0" / (kind + ".pt"), "optimizer"); });
     EXPECT_EQ(optimizer.state_dict().tensors.size(), 0u);
-    const std::string start = ".pt, group 0: ", end = "; wanted: an optimizer of the same kind";
+    const std::string start = ".pt, group 0: ", end = "; expected: an optimizer of the same kind";
     return text.substr(text.find(start) + start.size(), text.find(end) - text.find(start) - start.size());
   };
   const AdamWOptions same{.betas = {0.8, 0.95}, .eps = 1e-6, .weight_decay = 0.1, .amsgrad = true};
@@ -207,16 +207,17 @@ TEST(PythonOptimizer, OfAnotherKindOrOptionsIsRefused) {
   other.betas[1] = 0.999;
   other.amsgrad = false;
   EXPECT_EQ(refusal(AdamW(*model, other), "adamw"),
-            "'amsgrad' is true there and false here, 'betas' is [0.8, 0.95] there and [0.8, 0.999] here");
+            "'amsgrad' is true in the file and false here, 'betas' is [0.8, 0.95] in the file and [0.8, "
+            "0.999] here");
   EXPECT_EQ(refusal(Adam(*model, {.betas = {0.8, 0.95}, .eps = 1e-6, .weight_decay = 0.1, .amsgrad = true}),
                     "adamw"),
-            "'decoupled_weight_decay' is true there and false here");
-  EXPECT_EQ(
-      refusal(Sgd(*model, {.momentum = 0.9, .weight_decay = 0.1}), "adamw"),
-      "'dampening' is not there, 'momentum' is not there, 'nesterov' is not there, 'amsgrad' is true there "
-      "and no option here, 'betas' is [0.8, 0.95] there and no option here, 'decoupled_weight_decay' is "
-      "true there and no option here, 'eps' is 1e-06 there and no option here");
-  EXPECT_EQ(refusal(Sgd(*model, {.momentum = 0.9}), "sgd"), "'weight_decay' is 0.001 there and 0 here");
+            "'decoupled_weight_decay' is true in the file and false here");
+  EXPECT_EQ(refusal(Sgd(*model, {.momentum = 0.9, .weight_decay = 0.1}), "adamw"),
+            "'dampening' is missing in the file, 'momentum' is missing in the file, 'nesterov' is missing in "
+            "the file, 'amsgrad' is true in the file, but not an option here, 'betas' is [0.8, 0.95] in the "
+            "file, but not an option here, 'decoupled_weight_decay' is "
+            "true in the file, but not an option here, 'eps' is 1e-06 in the file, but not an option here");
+  EXPECT_EQ(refusal(Sgd(*model, {.momentum = 0.9}), "sgd"), "'weight_decay' is 0.001 in the file and 0 here");
 }
 
 }  // namespace

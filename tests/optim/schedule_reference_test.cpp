@@ -74,7 +74,7 @@ Schedule with_length(std::int64_t total_steps, OneCycleScheduleOptions options) 
   return schedule;
 }
 
-TEST(Schedule, RatesAreThoseOfTheGoldenCases) {
+TEST(Schedule, RatesMatchTheGoldenCases) {
   KINDLING_REQUIRE_SHARED(path, "golden/reference/schedules.csv");
   const std::map<std::string, Schedule> schedules = {
       {"constant", constant_schedule({.factor = 0.3, .total_iters = 10})},
@@ -93,7 +93,7 @@ TEST(Schedule, RatesAreThoseOfTheGoldenCases) {
   expect_rates(schedules, rows, 100);
 }
 
-TEST(Schedule, RatesAndMomentaAreThoseOfPyTorchForManyOptions) {
+TEST(Schedule, RatesAndMomentaMatchPyTorchForManyOptions) {
   const std::map<std::string, Schedule> schedules = {
       {"constant", constant_schedule({.factor = 0.25, .total_iters = 40})},
       {"step", step_schedule({.step_size = 7, .gamma = 0.9})},

@@ -90,11 +90,11 @@ TEST(Schedule, OptionsOutOfRangeAreRefused) {
 
 TEST(Schedule, SaysWhichOptionMustBeSet) {
   EXPECT_EQ(error_text<ConfigError>([] { multistep_schedule({}); }),
-            "multistep schedule: milestones is not set; wanted: at least one step");
+            "multistep schedule: milestones is not set; expected: at least one step");
   EXPECT_EQ(error_text<ConfigError>([] { exponential_schedule({}); }),
-            "exponential schedule: gamma is not set; wanted: the factor of each step");
+            "exponential schedule: gamma is not set; expected: the factor of each step");
   EXPECT_EQ(error_text<ConfigError>([] { cosine_restarts_schedule({}); }),
-            "cosine_restarts schedule: T_0 is not set; wanted: the steps to the first restart");
+            "cosine_restarts schedule: T_0 is not set; expected: the number of steps until the first restart");
 }
 
 TEST(Schedule, RestartsOfAnyLengthAreFound) {
@@ -114,17 +114,16 @@ TEST(Schedule, OneCycleTakesTheLengthAndTheRateOfTheRun) {
 
 TEST(Schedule, OneCycleIsNotShorterThanItsRun) {
   const Schedule cycle = one_cycle_schedule({.total_steps = 50});
-  EXPECT_EQ(
-      error_text<ConfigError>([&] { at_step(cycle, 0); }),
-      "one_cycle schedule: total_steps is 50, and the run has 100; wanted: a cycle that is as long as the "
-      "run; leave total_steps out: it is the run's");
+  EXPECT_EQ(error_text<ConfigError>([&] { at_step(cycle, 0); }),
+            "one_cycle schedule: total_steps is 50, but the run has 100; expected: a cycle of the run's "
+            "length; omit total_steps: it defaults to the run's length");
   EXPECT_NO_THROW(at_step(cycle, 49, 0));
   EXPECT_THROW(at_step(cycle, 51, 0), ConfigError);
   // A phase without a step is over at once, where PyTorch divides by zero.
   EXPECT_DOUBLE_EQ(at_step(one_cycle_schedule({.total_steps = 100, .pct_start = 0.01}), 0), 0.1);
 }
 
-TEST(Schedule, InverseSqrtGoesOnFromWhereTheRunIs) {
+TEST(Schedule, InverseSqrtContinuesFromTheStepOfTheRun) {
   const Schedule behind =
       sequence_schedule({constant_schedule(), inverse_sqrt_schedule()}, {.milestones = {16}});
   EXPECT_DOUBLE_EQ(at_step(behind, 16), 0.1);
@@ -167,17 +166,17 @@ TEST(ScheduleOfParts, MustFitTogether) {
     return error_text<ConfigError>([&] { sequence_schedule(parts, {.milestones = milestones}); });
   };
   const Schedule one = constant_schedule();
-  EXPECT_EQ(text({}, {}), "sequence schedule: it has no parts; wanted: at least one");
+  EXPECT_EQ(text({}, {}), "sequence schedule: it has no parts; expected: at least one");
   EXPECT_EQ(text({one, one}, {}),
-            "sequence schedule: 2 parts and 0 milestones; wanted: one milestone fewer than parts");
+            "sequence schedule: 2 parts and 0 milestones; expected: one milestone fewer than parts");
   EXPECT_EQ(text({one, one, one}, {5, 5}),
-            "sequence schedule: a milestone is not above the one before it; wanted: rising milestones");
+            "sequence schedule: a milestone is not above the one before it; expected: increasing milestones");
   EXPECT_EQ(text({one, plateau_schedule()}, {5}),
-            "sequence schedule: a part waits for a plateau; wanted: parts that depend on the step alone");
-  EXPECT_EQ(text({one, {}}, {5}), "sequence schedule: a part is empty; wanted: a schedule");
+            "sequence schedule: a part waits for a plateau; expected: parts that depend on the step alone");
+  EXPECT_EQ(text({one, {}}, {5}), "sequence schedule: a part is empty; expected: a schedule");
 }
 
-TEST(Schedule, KeepsWhatIsBesideItsRateWhenCopied) {
+TEST(Schedule, KeepsItsMomentumWhenCopied) {
   Schedule cycle = one_cycle_schedule({.cycle_momentum = true});
   Schedule copy = cycle;
   EXPECT_TRUE(copy.momentum);
@@ -218,11 +217,11 @@ TEST(Schedule, GivesAnOptimizerItsRatesAndItsMomentum) {
   EXPECT_EQ(
       error_text<ConfigError>(
           [&] { apply_schedule(one_cycle_schedule({.cycle_momentum = true}), middle, plain); }),
-      "schedule: it changes the momentum, and the optimizer has none; wanted: an optimizer with momentum or "
-      "betas; cycle_momentum = false leaves the momentum alone");
+      "schedule: it changes the momentum, but the optimizer has none; expected: an optimizer with momentum or "
+      "betas; set cycle_momentum = false to keep the momentum unchanged");
 }
 
-TEST(Schedule, WantsItsLengthWhereTheRunHasNone) {
+TEST(Schedule, RequiresItsLengthIfTheRunHasNone) {
   EXPECT_THROW(cosine_schedule()({.step = 0, .total_steps = 0, .base_lr = 0.1}), ConfigError);
   EXPECT_DOUBLE_EQ(cosine_schedule({.T_max = 10})({.step = 10, .total_steps = 0, .base_lr = 0.1}), 0.0);
 }

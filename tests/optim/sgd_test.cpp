@@ -73,7 +73,7 @@ TEST(Sgd, IsLibTorchsForNarrowTypes) {
     }
 }
 
-TEST(Sgd, HeedsScaleAndFindingForNarrowTypes) {
+TEST(Sgd, AppliesScaleAndFoundInfForNarrowTypes) {
   const at::Tensor weight = at::ones({70}, at::kBFloat16).requires_grad_();
   Sgd sgd({weight}, {.lr = 0.25});
   weight.mutable_grad() = at::full({70}, 4, at::kBFloat16);

@@ -68,7 +68,7 @@ TEST(TorchOptimizer, EqualsTheWrappedOptimizer) {
     }
 }
 
-TEST(TorchOptimizer, ContinuesFromItsSavedStateToTheSameBits) {
+TEST(TorchOptimizer, ResumesBitIdenticallyFromItsSavedState) {
   for (const Rule& rule : rules())
     for (const bool partial : {false, true}) {
       OptimizerProblem whole(cpu(), partial), resumed(cpu(), partial);
@@ -145,7 +145,7 @@ TEST(TorchOptimizer, TakesOverAnOptimizerWithItsGroups) {
   EXPECT_THROW(TorchOptimizer(nullptr), ConfigError);
 }
 
-TEST(TorchOptimizer, RefusesAStateThatDoesNotFitAndKeepsItsOwn) {
+TEST(TorchOptimizer, RejectsAStateThatDoesNotMatchAndKeepsItsOwn) {
   OptimizerProblem problem(cpu()), other(cpu());
   const auto make = [](std::vector<at::Tensor> p) {
     return TorchOptimizer::make<torch::optim::Adam>(ParameterGroups(std::move(p)),

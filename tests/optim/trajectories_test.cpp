@@ -112,10 +112,10 @@ KINDLING_RUN_ON_DEVICES(Trajectories);
 
 // The same float64 operations in another order: some last bits (1e-16) of weights up to 3, in 14 steps that
 // pass errors on with the gradients, at most times 1 + 2·lr each.
-TEST_P(Trajectories, ArePyTorchsInFloat64) { expect_pytorchs("float64", at::kDouble, 1e-12); }
+TEST_P(Trajectories, MatchPyTorchInFloat64) { expect_pytorchs("float64", at::kDouble, 1e-12); }
 
 // Last bits of float32 (6e-8) instead.
-TEST_P(Trajectories, ArePyTorchsInFloat32) { expect_pytorchs("float32", at::kFloat, 1e-6); }
+TEST_P(Trajectories, MatchPyTorchInFloat32) { expect_pytorchs("float32", at::kFloat, 1e-6); }
 
 // Chained squares, as the script has them.
 at::Tensor chain_loss(const std::vector<at::Tensor>& parameters) {
@@ -126,11 +126,11 @@ at::Tensor chain_loss(const std::vector<at::Tensor>& parameters) {
   return (after - before.pow(2)).pow(2).sum() + (1 - x).pow(2).sum() * 0.1;
 }
 
-// The quotients of the curvature enlarge the last bits of float64 from 1e-16 to 3e-10 in these steps. With
-// the defaults a step of 20 iterations makes 3e-9 of them, and where the next one ends hangs on that. In
-// float32 the first step counts, but for a search that begins so near that its cubics are made of last bits,
-// which Python rounds to float32. Each bound leaves a factor of a hundred for other kernels.
-TEST_P(Trajectories, OfLbfgsArePyTorchs) {
+// The curvature quotients amplify the last bits of float64 from 1e-16 to 3e-10 in these steps. With the
+// defaults, a step of 20 iterations amplifies them to 3e-9, and the end of the next step depends on that. In
+// float32 the first step counts, except for a search that starts so close that its cubics consist of last
+// bits, which Python rounds to float32. Each bound leaves a factor of a hundred for other kernels.
+TEST_P(Trajectories, OfLbfgsMatchPyTorch) {
   const StateDict reference =
       load_safetensors(std::filesystem::path(KINDLING_OPTIM_FIXTURES) / "trajectories.safetensors");
   for (const auto& [name, options] : reference.metadata) {

@@ -73,15 +73,15 @@ TEST(Batch, CopiesShareTensorsAndStructure) {
 TEST(Batch, ErrorsNameWhatThereIs) {
   const Batch batch = nested_batch();
   EXPECT_EQ(error_text<DataError>([&] { batch["masks"]; }),
-            "batch: it has no part named 'masks'; wanted: one of 'image', 'boxes'");
+            "batch: it has no part named 'masks'; expected: one of 'image', 'boxes'");
   EXPECT_EQ(error_text<DataError>([&] { batch["boxes"]; }),
-            "batch: that part is nested; wanted: a single tensor; use part()");
+            "batch: that part is nested; expected: a single tensor; use part()");
   EXPECT_EQ(error_text<DataError>([&] { batch.part(2); }),
-            "batch: it has no part 2; wanted: an index below 2");
+            "batch: it has no part 2; expected: an index below 2");
   EXPECT_EQ(error_text<DataError>([] { Batch({filled(1)})["x"]; }),
-            "batch: it has no part named 'x'; wanted: a number: this batch is a list");
+            "batch: it has no part named 'x'; expected: an index: this batch is a list");
   EXPECT_EQ(error_text<DataError>([] { Batch({filled(1)}).labels(); }),
-            "batch: it holds 1 tensors; wanted: [inputs..., labels]");
+            "batch: it holds 1 tensors; expected: [inputs..., labels]");
   EXPECT_THROW(Batch({filled(1)}).inputs(), DataError);
 }
 
@@ -89,8 +89,7 @@ TEST(Batch, NamesOfAMapDiffer) {
   const auto make = [] {
     Batch::map({{"a", Batch::leaf(filled(1))}, {"b", Batch::leaf(filled(1))}, {"a", Batch::leaf(filled(2))}});
   };
-  EXPECT_EQ(error_text<DataError>(make),
-            "batch: the name 'a' stands twice in a map; wanted: names that differ");
+  EXPECT_EQ(error_text<DataError>(make), "batch: the name 'a' is used twice in a map; expected: unique names");
 }
 
 TEST(Batch, SamplesNeedADimension) { EXPECT_THROW(Batch({at::scalar_tensor(1)}).num_samples(), DataError); }

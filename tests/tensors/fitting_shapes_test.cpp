@@ -40,7 +40,7 @@ TEST_F(FittingShapes, FileOfEquallyManyElementsIsRefused) {
 
 TEST_F(FittingShapes, ParameterOfEquallyManyElementsIsRefused) {
   EXPECT_EQ(error_text<Error>([&] { set_parameter(*layer_, "weight", turned_); }),
-            "set_parameter(\"weight\"): the values have the shape [3, 2]; wanted: [2, 3]");
+            "set_parameter(\"weight\"): the values have the shape [3, 2]; expected: [2, 3]");
   EXPECT_TRUE(same(layer_->weight, before_));
 }
 

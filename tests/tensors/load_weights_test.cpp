@@ -120,7 +120,7 @@ TEST_P(LoadedWeights, ReachParametersOfAnyLayout) {
   EXPECT_TRUE(same(weight, source->parameters()[0]));
 }
 
-TEST_P(LoadedWeights, ThatDoNotFitChangeNothing) {
+TEST_P(LoadedWeights, ThatDoNotMatchChangeNothing) {
   torch::nn::Sequential source{torch::nn::Linear(3, 2), torch::nn::Linear(2, 2)};
   torch::nn::Sequential target{torch::nn::Linear(3, 2), torch::nn::Linear(2, 5)};
   save_safetensors(state_dict(*source), scratch_ / "w.safetensors");
@@ -226,7 +226,7 @@ TEST(LoadWeights, RefusesACutFileBeforeTheFirstWrite) {
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   const auto before = copy_to(*target, cpu());
   const std::string text = error_text<CheckpointError>([&] { load_weights(*target, path); });
-  EXPECT_NE(text.find("leave the file"), std::string::npos) << text;
+  EXPECT_NE(text.find("are outside the file"), std::string::npos) << text;
   EXPECT_TRUE(compare(*target, *before).is_equal());
 }
 

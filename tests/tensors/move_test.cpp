@@ -23,7 +23,7 @@ TransferCounts counted(Call call) {
 
 class Moves : public OnDevice {
  protected:
-  // `counts` when the device under test is a card, else nothing.
+  // Returns `counts` if the device under test is a GPU, otherwise zeros.
   TransferCounts on_a_card(TransferCounts counts) const {
     return device_.is_cpu() ? TransferCounts{} : counts;
   }
@@ -136,7 +136,7 @@ TEST_P(Moves, OperandsOnTwoDevicesAreRefusedWithTheRemedy) {
   const at::Tensor y = at::ones({2}, at::device(device_.is_cpu() ? Device(at::kMeta) : cpu()));
   const std::string text = error_text<DeviceError>([&] { require_same_device(x, y, "x + y"); });
   EXPECT_EQ(text, "x + y: one tensor is on " + device_.str() + ", the other on " + y.device().str() +
-                      "; wanted: both on the same device; move one with move_to(tensor, device) or let "
+                      "; expected: both on the same device; move one with move_to(tensor, device) or let "
                       "prepare_batch and prepare_model do it");
   if (device_.is_cpu()) return;  // the meta device has no values
   EXPECT_THROW(x + y, c10::Error);

@@ -85,13 +85,13 @@ TEST_P(ParametersOnDevice, TakeValuesThatAreThereAlready) {
 
 TEST(Parameters, WeightGivesALazyLayerItsShape) {
   torch::nn::Sequential net{LazyLinear(2)};
-  EXPECT_EQ(
-      error_text<Error>([&] { set_parameter(*net, "0.weight", at::ones({4})); }),
-      "set_parameter(\"0.weight\"): the values have the shape [4]; wanted: one that its lazy layer can take");
+  EXPECT_EQ(error_text<Error>([&] { set_parameter(*net, "0.weight", at::ones({4})); }),
+            "set_parameter(\"0.weight\"): the values have the shape [4]; expected: a shape that its lazy layer "
+            "accepts");
   EXPECT_EQ(error_text<Error>([&] {
               set_parameter(*net, "0.weight", at::ones({3, 4}));
             }),
-            "set_parameter(\"0.weight\"): the values have the shape [3, 4]; wanted: [2, 4]");
+            "set_parameter(\"0.weight\"): the values have the shape [3, 4]; expected: [2, 4]");
   EXPECT_EQ(
       error_text<Error>([&] { get_parameter(*net, "0.weight"); }),
       "get_parameter(\"0.weight\"): the module has no parameter or buffer of this name: it has none yet");
@@ -104,7 +104,7 @@ TEST(Parameters, ErrorsNameTheNearestName) {
   torch::nn::Sequential net = small_net();
   EXPECT_EQ(
       error_text<Error>([&] { get_parameter(*net, "0.wieght"); }),
-      "get_parameter(\"0.wieght\"): the module has no parameter or buffer of this name; wanted: did you mean "
+      "get_parameter(\"0.wieght\"): the module has no parameter or buffer of this name; expected: did you mean "
       "'0.weight'?");
   const std::string text = error_text<Error>([&] { set_parameter(*net, "head", at::ones({1})); });
   EXPECT_NE(text.find("one of 0.weight, 0.bias, 1.weight"), std::string::npos) << text;
@@ -114,7 +114,7 @@ TEST(Parameters, AnotherShapeIsRefused) {
   torch::nn::Sequential net = small_net();
   const at::Tensor before = get_parameter(*net, "0.bias");
   EXPECT_EQ(error_text<Error>([&] { set_parameter(*net, "0.bias", at::ones({3})); }),
-            "set_parameter(\"0.bias\"): the values have the shape [3]; wanted: [2]");
+            "set_parameter(\"0.bias\"): the values have the shape [3]; expected: [2]");
   EXPECT_THROW(set_parameter(*net, "0.bias", at::ones({1})), Error);  // no broadcasting
   EXPECT_TRUE(same(net->parameters()[1], before));
 }

@@ -43,7 +43,7 @@ TEST(FakeRunDifference, IsMeasuredByTheLargestNumber) {
   EXPECT_TRUE(are_other(numbers({1e-4}), numbers({2e-3}), kClose, /*is_gradient=*/true));
 }
 
-TEST(FakeRunDifference, HasNoToleranceForWhatIsNotFiniteOrWhole) {
+TEST(FakeRunDifference, HasNoToleranceForNonFiniteNumbersOrIntegers) {
   for (const double other : {1., kInf, kNan, -kInf})
     for (const double one : {kInf, kNan}) {
       const bool are_same = one == other || (one != one && other != other);
@@ -52,13 +52,13 @@ TEST(FakeRunDifference, HasNoToleranceForWhatIsNotFiniteOrWhole) {
         EXPECT_EQ(are_other(numbers({other, 1}), numbers({one, 1}), kClose, is_gradient), !are_same);
       }
     }
-  // An infinite number beside it does not make everything close.
+  // An infinite number in the same tensor does not make everything close.
   EXPECT_TRUE(are_other(numbers({kInf, 1}), numbers({kInf, 2}), kClose));
   EXPECT_TRUE(are_other(numbers({100000}, at::kLong), numbers({100001}, at::kLong), kClose));
   EXPECT_TRUE(are_other(numbers({1}, at::kBool), numbers({0}, at::kBool), kClose));
 }
 
-TEST(FakeRunDifference, SeesComplexNumbersAsTheyLie) {
+TEST(FakeRunDifference, ComparesComplexNumbersByTheirParts) {
   // The fake has no lazy ones.
   const at::Tensor one = at::complex(numbers({3, 1}).cpu(), numbers({0, 2}).cpu());
   for (const RunTolerance tolerance : {RunTolerance{}, kClose}) {

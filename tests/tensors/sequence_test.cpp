@@ -60,12 +60,12 @@ TEST_P(Sequences, AreRefusedWhenTheyDoNotGoTogether) {
   EXPECT_NE(error_of({}).find("at least one"), std::string::npos);
   EXPECT_NE(error_of({at::ones({2}), at::ones({0})}).find("number 1 is empty"), std::string::npos);
   EXPECT_NE(error_of({at::ones({2, 3}), at::ones({2, 4})}).find("[2, 4]"), std::string::npos);
-  EXPECT_NE(error_of({at::ones({2}), at::ones({2}, at::kLong)}).find("one dtype"), std::string::npos);
+  EXPECT_NE(error_of({at::ones({2}), at::ones({2}, at::kLong)}).find("the same dtype"), std::string::npos);
   EXPECT_THROW(Sequence::of(Batch{at::ones({2})}), DataError);
   EXPECT_THROW(four().pack(at::ones({4, 3})), DataError);
 }
 
-// Wherever it stands in a batch.
+// At any position in a batch.
 TEST_P(Sequences, HostLeavesStayWhereTheyAre) {
   const at::Tensor host = at::ones({2}), other = at::zeros({2});
   const Batch nested =

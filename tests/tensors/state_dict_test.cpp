@@ -53,7 +53,7 @@ TEST(StateDict, HoldsTheModulesOwnTensors) {
   EXPECT_EQ(state.find("net.2.weight"), nullptr);
 }
 
-TEST(StateDict, LeavesOutLayersWithoutShape) {
+TEST(StateDict, SkipsLayersWithoutShape) {
   EXPECT_TRUE(state_dict(*std::make_shared<LazyNet>()).tensors.empty());
 }
 
@@ -74,7 +74,7 @@ TEST_P(LoadedState, KeepsPlaceAndDtypeOfTheParameters) {
   EXPECT_TRUE(weight.requires_grad());
 }
 
-TEST_P(LoadedState, ComesBackFromAFileBitForBit) {
+TEST_P(LoadedState, RoundTripsBitIdenticallyThroughAFile) {
   const Scratch scratch;
   StateDict state;
   const at::Tensor numbers = at::arange(-3, 3, at::kDouble).view({2, 3}) / 7;
@@ -118,7 +118,7 @@ TEST(StateDict, MisfitsAreListedTogetherAndNothingIsChanged) {
   EXPECT_EQ(
       text,
       "w.safetensors: the values do not fit the model: 'net.0.weight' has the shape [2, 5], the model's "
-      "is [2, 3], 'net.1.running_var' is missing, 'head.bias' is not in the model; wanted: the names and "
+      "is [2, 3], 'net.1.running_var' is missing, 'head.bias' is not in the model; expected: the names and "
       "shapes of the model; nothing was loaded; check the model's options");
   EXPECT_TRUE(same(net->parameters()[1], bias));
 }

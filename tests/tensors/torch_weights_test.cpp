@@ -53,7 +53,7 @@ void expect_loads(torch::nn::Module& module, const std::string& name) {
   }
 }
 
-TEST(TorchWeights, OfPythonsModelsAreLoadedToTheBit) {
+TEST(TorchWeights, OfPythonModelsAreLoadedBitIdentically) {
   expect_loads(*std::make_shared<Residual>(), "resnet");
   const auto gpt = std::make_shared<Gpt>();
   expect_loads(*gpt, "gpt");
@@ -79,7 +79,7 @@ TEST(TorchWeights, ThatAreTiedInPythonAreTiedHere) {
   EXPECT_TRUE(state.find("wte.weight")->is_same(*state.find("lm_head.weight")));
 }
 
-TEST(TorchWeights, AreToldByTheirBytesAndNotByTheirName) {
+TEST(TorchWeights, AreRecognisedByTheirBytesNotTheirName) {
   const Scratch scratch;
   std::filesystem::copy(kTorchFixtures / "torch_2.4.1" / "resnet.pt", scratch / "x.safetensors");
   std::filesystem::copy(kTorchFixtures / "expected" / "resnet.safetensors", scratch / "x.pt");
@@ -119,7 +119,7 @@ TEST(TorchWeights, HaveNoKeyInASafetensorsFile) {
   const std::filesystem::path path = kTorchFixtures / "expected" / "gpt.safetensors";
   EXPECT_EQ(
       error_text<CheckpointError>([&] { load_state_file(path, "model"); }),
-      path.string() + ": it is no file of torch.save, and only those have keys; leave the key 'model' out");
+      path.string() + ": it is not a file of torch.save, and only those have keys; omit the key 'model'");
 }
 
 TEST(TorchWeights, AreRenamedAsTheyWouldBeLoaded) {

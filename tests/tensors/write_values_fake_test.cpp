@@ -1,4 +1,4 @@
-// What writing values into a tensor on a card costs.
+// The cost of writing values into a tensor on a GPU.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 

@@ -30,9 +30,9 @@ struct LocalLaunch {
 };
 
 // Starts the processes, waits for all of them, and returns the exit status for a shell: 0 if all have ended
-// with 0, otherwise that of the first one that failed, or 128 + the signal if a signal has ended it. Without a
-// failure, one of completed_exit_codes if a process has ended with it. Processes also exit with 1 after losing
-// another one, so other exit codes take precedence over 1. With restarts, the last start counts.
+// with 0, otherwise that of the first one that failed, or 128 + the signal if a signal has ended it. Without
+// a failure, one of completed_exit_codes if a process has ended with it. Processes also exit with 1 after
+// losing another one, so other exit codes take precedence over 1. With restarts, the last start counts.
 //
 // Each process finds in its environment KINDLING_RANK, KINDLING_SIZE and KINDLING_STORE_FILE: a file that
 // does not exist yet, in a directory that only this user can enter, that all starts share and that is removed
@@ -41,11 +41,11 @@ struct LocalLaunch {
 // process's standard input (none if that is a terminal) and output; the others have neither, and all share
 // its standard error.
 //
-// Meanwhile SIGINT, SIGTERM, SIGHUP and SIGUSR1 of this process are forwarded to each of them once, as each is
-// in a separate process group; a process that then ends with 128 + that signal has not failed. A SIGHUP that
-// this process ignores (nohup) is not forwarded, nor SIGUSR1 to a process that does not handle it yet. These
-// signals are unblocked meanwhile. Handlers and the signal mask are restored at the end. No process outlives
-// the calling thread, however it ends. Failures are logged to the app log.
+// Meanwhile SIGINT, SIGTERM, SIGHUP and SIGUSR1 of this process are forwarded to each of them once, as each
+// is in a separate process group; a process that then ends with 128 + that signal has not failed. A SIGHUP
+// that this process ignores (nohup) is not forwarded, nor SIGUSR1 to a process that does not handle it yet.
+// These signals are unblocked meanwhile. Handlers and the signal mask are restored at the end. No process
+// outlives the calling thread, however it ends. Failures are logged to the app log.
 //
 // Throws ConfigError for options out of range, and Error if processes cannot be started (those already
 // started are killed) or while another such call is active in this process.

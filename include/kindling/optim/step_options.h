@@ -4,7 +4,7 @@
 
 namespace kindling {
 
-// What a check of the gradients has found, still on their device.
+// The outcome of a check of the gradients, still on their device.
 struct StepOptions {
   at::Tensor grad_scale{};  // float32 scalar that the gradients are divided by; undefined: 1
   at::Tensor found_inf{};   // float32 scalar, 1: do not change parameters, state and counters; undefined: 0

@@ -78,7 +78,7 @@ struct TrainerOptions {
   std::int64_t num_sanity_val_steps = 2;      // validation batches before the first epoch, without a record
   std::int64_t log_every_n_steps = 0;         // a step record every n steps; 0: epoch records only
   std::optional<std::int64_t> num_threads{};  // of LibTorch's operators; absent: unchanged
-  // What to do about a step whose loss or gradients are not finite. "stop": it and all later steps leave the
+  // The reaction to a step whose loss or gradients are not finite. "stop": it and all later steps leave the
   // parameters unchanged, and the fit ends as diverged once the host sees it; "skip": skips its update;
   // "ignore": does not check.
   std::string on_nonfinite = "stop";

@@ -37,24 +37,25 @@ BenchReport measure(const BenchRequest& request) {
 
 std::int64_t threads_of(const BenchRequest& request) {
   if (request.threads > 0) return request.threads;
-  // The products of log are too small to be shared among threads: they would mostly wait for each other.
+  // The matmuls of `log` are too small for several threads, which would mostly wait for each other.
   return request.what == "log" ? 1 : host_info().num_threads;
 }
 
-// Said before anything is measured.
+// Checks the path before anything is measured.
 void check_svg_path(const std::filesystem::path& file) {
   if (file.empty()) return;
   const auto folder = std::filesystem::absolute(file).parent_path();
   if (std::filesystem::is_directory(folder)) return;
   throw ConfigError({.place = "--svg " + file.string(),
-                     .found = "there is no folder " + folder.string(),
-                     .wanted = "a file in a folder that exists"});
+                     .found = "there is no directory " + folder.string(),
+                     .wanted = "a file in an existing directory"});
 }
 
-// `kindling bench step`: the steps of a config's training, as `fit` would make them, without a run.
+// `kindling bench step`: measures the training steps of a config as `fit` would run them, without a run
+// directory.
 class StepBench {
  public:
-  // Refuses what `fit` refuses, and finds the number of threads as it does.
+  // Throws the errors of `fit`, and chooses the number of threads in the same way.
   explicit StepBench(const CommandContext& context);
 
   std::int64_t num_threads() const;  // of operators
@@ -92,13 +93,13 @@ std::shared_ptr<Module> StepBench::make_model() const {
 std::int64_t StepBench::num_threads() const { return trainer_.num_threads.value_or(at::get_num_threads()); }
 
 BenchReport StepBench::measure() const {
-  configure_log({});  // what the trials would say, again and again, stands in the report
+  configure_log({});  // the report contains what every trial would log again
   BenchReport report = measure_step(
       trainer_, [this] { return make_model(); }, *data_,
       {.name = loaded_.description, .steps = request_.steps, .repeats = request_.timing.repeats});
   if (loaded_.config->batch_finder.is_on || loaded_.config->lr_finder.is_on)
     report.notes.push_back(
-        "a fit would search first ([batch_finder], [lr_finder]); these are the config's values");
+        "the values of the config are used; a fit would search first ([batch_finder], [lr_finder])");
   return report;
 }
 

@@ -28,13 +28,13 @@ LoadOptions name_map(const ConversionRequest& request) {
   for (const std::string& rule : request.map) {
     const std::size_t at = rule.find('=');
     if (at == std::string::npos)
-      throw ConfigError({.place = "--map " + rule, .found = "there is no '='", .wanted = "--map FROM=TO"});
+      throw ConfigError({.place = "--map " + rule, .found = "'=' is missing", .wanted = "--map FROM=TO"});
     options.map.emplace_back(rule.substr(0, at), rule.substr(at + 1));
   }
   return options;
 }
 
-// A rule that takes no name is a mistake in it.
+// Throws ConfigError for a rule that matches no name.
 void check_map(const LoadOptions& options, const StateDict& state) {
   for (const auto& [from, to] : options.map) {
     const auto fits = [&from = from](const auto& one) { return one.first.starts_with(from); };
@@ -44,22 +44,23 @@ void check_map(const LoadOptions& options, const StateDict& state) {
     const std::string close = nearest(from, names);
     throw ConfigError({.place = "--map " + from + "=" + to,
                        .found = "no name begins with '" + from + "'",
-                       .wanted = "the beginning of one of the names",
+                       .wanted = "the beginning of a tensor name",
                        .remedy = close.empty() ? "" : "did you mean '" + close + "'?"});
   }
 }
 
 void save_by_ending(StateDict state, const std::filesystem::path& out) {
   if (out.extension() == ".pt") return save_torch(state, out);
-  state.metadata = {{"format", "pt"}};  // as Python's libraries mark theirs
+  state.metadata = {{"format", "pt"}};  // as Python libraries mark their files
   save_safetensors(state, out);
 }
 
 void check_ending(const std::filesystem::path& out) {
   if (out.extension() != ".pt" && out.extension() != ".safetensors")
-    throw ConfigError({.place = out.string(),
-                       .found = "its ending '" + out.extension().string() + "' is none of weights",
-                       .wanted = ".safetensors or .pt; of an export also .pt2 or .onnx, the model itself"});
+    throw ConfigError(
+        {.place = out.string(),
+         .found = "unsupported extension '" + out.extension().string() + "'",
+         .wanted = ".safetensors or .pt for weights; export also accepts .pt2 or .onnx for the model"});
 }
 
 std::string shape_of(const at::Tensor& tensor) {
@@ -68,7 +69,7 @@ std::string shape_of(const at::Tensor& tensor) {
   return text.empty() ? "one value" : text;
 }
 
-// What has been written, a line per tensor.
+// Prints the written tensors, one per line.
 void print_written(const StateDict& read, const StateDict& written, const std::filesystem::path& out) {
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < written.tensors.size(); ++i) {
@@ -90,7 +91,7 @@ int convert(const ConversionRequest& request, const StateDict& read) {
   return 0;
 }
 
-// A checkpoint of a run, and the config that the run was made with.
+// A checkpoint of a run, and the config of the run.
 struct SavedRun {
   fs::path file;
   std::unique_ptr<RunConfig> config;
@@ -111,8 +112,8 @@ SavedRun saved_run_at(const fs::path& path, const Registry& registry) {
     const auto newest = fs::is_directory(folder) ? newest_valid_checkpoint(folder) : std::nullopt;
     if (!newest)
       throw CheckpointError({.place = source.run.string(),
-                             .found = "there is no checkpoint that is whole",
-                             .wanted = "one, which holds the optimizer's state"});
+                             .found = "there is no intact checkpoint",
+                             .wanted = "a checkpoint, which contains the optimizer state"});
     source.file = newest->path;
     source.reason = "the last checkpoint";
   }
@@ -120,12 +121,12 @@ SavedRun saved_run_at(const fs::path& path, const Registry& registry) {
   return {.file = source.file, .config = std::move(config)};
 }
 
-// As the training had it when it was saved.
+// Restores the optimizer of the saved run.
 std::unique_ptr<Optimizer> optimizer_of(const SavedRun& training, Module& model) {
   if (dynamic_cast<const ManualModule*>(&model) != nullptr)
     throw ConfigError({.place = "--optimizer",
                        .found = model.name() + " has several optimizers",
-                       .wanted = "a model with one"});
+                       .wanted = "a model with one optimizer"});
   load_weights_from(model, training.file);
   const OptimizerFactory make = training.config->trainer_options().optimizer;
   std::unique_ptr<Optimizer> optimizer = make ? make(ParameterGroups(model)) : model.configure_optimizers();
@@ -141,7 +142,7 @@ std::unique_ptr<Optimizer> optimizer_of(const SavedRun& training, Module& model)
   return optimizer;
 }
 
-// A batch as the model meets it, in the order of the data.
+// Returns the first batch as the model receives it, in the order of the data.
 Batch first_batch(DataModule& data) {
   std::shared_ptr<DataLoader> loader = data.predict_dataloader();
   if (!loader) loader = data.train_dataloader();
@@ -157,7 +158,7 @@ int export_model(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
   if (!request.map.empty())
     throw ConfigError({.place = request.out.string(),
-                       .found = "--map renames weights, and a program has the model's own names",
+                       .found = "--map renames weights, but an exported program keeps the names of the model",
                        .wanted = "no --map"});
   const WeightsSource weights = find_weights(request.in.string());
   const std::unique_ptr<RunConfig> loaded = config_of(weights, context.registry);
@@ -169,17 +170,17 @@ int export_model(const CommandContext& context) {
   ExportOptions options{.path = request.out, .train = request.train};
   for (const std::string& word : request.dynamic) options.dynamic_sizes.push_back(dynamic_size_of(word));
   export_program(*model, first_batch(*config.make_data()), options);
-  std::cout << "the forward of " << model->name() << " with " << state_dict(*model).tensors.size()
+  std::cout << "the forward pass of " << model->name() << " with " << state_dict(*model).tensors.size()
             << " tensors written to " << request.out.string()
             << (request.out.extension() == ".onnx" ? "\n" : ", for torch.export.load\n");
   return 0;
 }
 
-// A program that is there already, Python's or our own, for runtimes of ONNX.
+// Converts a program exported earlier, by Python or Kindling, to ONNX.
 int convert_program(const ConversionRequest& request) {
   if (request.train || !request.map.empty() || !request.dynamic.empty())
     throw ConfigError({.place = request.out.string(),
-                       .found = "a program is converted as it is",
+                       .found = "an exported program is converted unchanged",
                        .wanted = "neither --train nor --dynamic nor --map"});
   convert_to_onnx(request.in, request.out);
   std::cout << request.in.string() << " written to " << request.out.string() << "\n";
@@ -190,13 +191,13 @@ int export_optimizer(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
   if (request.out.extension() != ".pt" || !request.map.empty())
     throw ConfigError({.place = request.out.string(),
-                       .found = "the state of an optimizer goes to a .pt, without names",
+                       .found = "the optimizer state is written to a .pt file, without names",
                        .wanted = "OUT.pt, and no --map"});
   const SavedRun training = saved_run_at(request.in, context.registry);
   const auto model = training.config->make_model();
   const auto optimizer = optimizer_of(training, *model);
   save_python_optimizer(*optimizer, request.out);
-  std::cout << "the optimizer's state for " << optimizer->parameters().size() << " parameters of "
+  std::cout << "the optimizer state for " << optimizer->parameters().size() << " parameters of "
             << training.file.string() << " written to " << request.out.string() << "\n";
   return 0;
 }
@@ -210,9 +211,10 @@ int export_command(const CommandContext& context) {
   const bool is_program = request.out.extension() == ".pt2" || request.out.extension() == ".onnx";
   if (is_program) return export_model(context);
   if (request.train || !request.dynamic.empty())
-    throw ConfigError({.place = request.train ? "--train" : "--dynamic",
-                       .found = request.out.string() + " holds weights, which have neither modes nor inputs",
-                       .wanted = "OUT.pt2"});
+    throw ConfigError(
+        {.place = request.train ? "--train" : "--dynamic",
+         .found = request.out.string() + " is a weights file, which has neither modes nor inputs",
+         .wanted = "OUT.pt2"});
   check_ending(request.out);
   const WeightsSource weights = find_weights(request.in.string());
   print_source(weights);

@@ -22,7 +22,7 @@ static ordered_json text_or_null(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
-// The library finds these by their argument.
+// The JSON library finds these overloads by argument-dependent lookup.
 static void to_json(ordered_json& json, const ProcessInfo& process) {
   json = {{"pid", process.pid},
           {"name", json_or_null(process.name)},
@@ -66,25 +66,25 @@ void print_json(const DeviceTable& table) {
                           {"cards", table.cards},
                           {"cpu", table.host},
                           {"note", text_or_null(table.note)}};
-  // Names of processes are foreign bytes.
+  // Names of processes may contain arbitrary bytes.
   std::cout << json.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
 }
 
-// A box of 100 columns, and the one below it.
-const std::vector<TextColumn> kGpuColumns{{"card", true, 4}, {"device", false, 7}, {"name", false, 30},
+// The tables of GPUs, the CPU and processes, each 100 columns wide.
+const std::vector<TextColumn> kGpuColumns{{"GPU", true, 4},  {"device", false, 7}, {"name", false, 30},
                                           {"temp", true, 5}, {"power", true, 11},  {"memory", true, 17},
                                           {"util", true, 4}};
 const std::vector<TextColumn> kCpuColumns{
     {"", true, 4}, {"", false, 7}, {"", false, 30 + 5 + 11 + 2 * 3}, {"", true, 17}, {"", true, 4}};
 const std::vector<TextColumn> kProcessColumns{
-    {"card", true, 4}, {"pid", true, 7}, {"process", false, 59}, {"memory", true, 17}};
+    {"GPU", true, 4}, {"pid", true, 7}, {"process", false, 59}, {"memory", true, 17}};
 
 void print_rule(const std::vector<TextColumn>& columns) {
   for (const TextColumn& column : columns) std::cout << "+" << std::string(column.width + 2, '-');
   std::cout << "+\n";
 }
 
-// Names of cards and processes are foreign bytes.
+// Names of GPUs and processes may contain arbitrary bytes.
 void print_row(const std::vector<TextColumn>& columns, std::vector<std::string> cells) {
   for (std::size_t i = 0; i < cells.size(); ++i) cells[i] = shortened(one_line(cells[i]), columns[i].width);
   std::cout << "| " << table_line(columns, cells, " | ") << " |\n";
@@ -163,10 +163,10 @@ void print_table(const DeviceTable& table) {
   if (std::ranges::any_of(table.cards, has_rows))
     print_processes(table.cards);
   else if (!table.cards.empty())
-    std::cout << "no process uses a card\n";
+    std::cout << "no process uses a GPU\n";
   for (const GpuInfo& card : table.cards)
     if (!card.why_not_usable.empty())
-      std::cout << "* card " << card.index << " cannot be used: " << card.why_not_usable << "\n";
+      std::cout << "* GPU " << card.index << " cannot be used: " << card.why_not_usable << "\n";
   if (!table.note.empty()) std::cout << table.note << "\n";
 }
 

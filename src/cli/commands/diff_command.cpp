@@ -14,14 +14,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run's folder, one that Python has left like it, or a file of tensors.
+// A run directory, a similar directory written by Python, or a file of tensors.
 class Side {
  public:
   explicit Side(fs::path path) : path_(std::move(path)), is_folder_(fs::is_directory(path_)) {
-    if (!fs::exists(path_)) refuse("there is no such folder or file");
+    if (!fs::exists(path_)) refuse("no such file or directory");
     if (is_folder_ && !has("config.toml") && !has("metrics.jsonl") && !has("weights.safetensors") &&
         !has_step_files(checkpoints()))
-      refuse("it is no run's folder");
+      refuse("not a run directory");
   }
 
   const fs::path& path() const { return path_; }
@@ -36,7 +36,7 @@ class Side {
   [[noreturn]] void refuse(const char* found) const {
     throw ConfigError({.place = path_.string(),
                        .found = found,
-                       .wanted = "a run's folder, one of its checkpoints, or a file of weights",
+                       .wanted = "a run directory, a checkpoint, or a weights file",
                        .remedy = "for example runs/digits/0001"});
   }
 
@@ -50,7 +50,7 @@ PartDifference difference_of_configs(const fs::path& a, const fs::path& b, const
   const RunConfig was(ConfigDocument::load(a), registry, ""), now(ConfigDocument::load(b), registry, "");
   PartDifference difference{.part = "config", .columns = {{.title = "key"}, {.title = "A"}, {.title = "B"}}};
   for (const ConfigChange& change : changes_between(was, now))
-    if (change.key != "run.dir" && change.key != "name")  // where it lies
+    if (change.key != "run.dir" && change.key != "name")  // the location of the run
       difference.rows.push_back({change.key, change.was, change.now});
   difference.is_equal = difference.rows.empty();
   difference.summary = difference.is_equal ? "equal, " + counted(was.values().size(), "key")
@@ -58,7 +58,7 @@ PartDifference difference_of_configs(const fs::path& a, const fs::path& b, const
   return difference;
 }
 
-// Says which side lacks what cannot be compared; that is no difference.
+// Prints which side lacks the file; a missing file does not count as a difference.
 bool both_have(const Side& a, const Side& b, const char* name) {
   if (a.has(name) == b.has(name)) return a.has(name);
   std::cout << "not compared: " << (a.has(name) ? b : a).path().string() << " has no " << name << "\n";
@@ -115,14 +115,14 @@ int diff_command(const CommandContext& context) try {
   const Differences all = compare_sides(a, b, context);
   if (all.empty())
     throw ConfigError({.place = in_a.string() + ", " + in_b.string(),
-                       .found = "they have nothing in common that could be compared",
+                       .found = "they have nothing in common to compare",
                        .wanted = "configs, metrics, checkpoints or weights in both"});
   print(all);
   return std::ranges::all_of(all, &PartDifference::is_equal) ? 0 : 1;
 } catch (const ConfigError&) {
   throw;
 } catch (const Error& error) {
-  throw ConfigError({.found = error.what()});  // 1 would say that they differ
+  throw ConfigError({.found = error.what()});  // exit code 1 would mean that they differ
 }
 
 }  // namespace kindling

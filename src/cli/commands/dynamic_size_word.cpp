@@ -12,9 +12,10 @@ namespace {
 
 [[noreturn]] void refuse_word(const std::string& word, std::string_view part) {
   throw ConfigError({.place = "--dynamic " + word,
-                     .found = "'" + std::string(part) + "' is no part of a dynamic size",
-                     .wanted = "NAME=TENSOR:DIM, such as sequence=0:1, and behind it, with commas, more of "
-                               "TENSOR:DIM, min=N, max=N or multiple_of=N"});
+                     .found = "'" + std::string(part) + "' is not valid in a dynamic size",
+                     .wanted =
+                         "NAME=TENSOR:DIM, such as sequence=0:1, optionally followed by a comma-separated "
+                         "list of TENSOR:DIM, min=N, max=N or multiple_of=N"});
 }
 
 std::int64_t number_in(const std::string& word, std::string_view part, std::string_view text) {

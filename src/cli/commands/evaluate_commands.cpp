@@ -14,8 +14,8 @@
 namespace kindling {
 namespace {
 
-// Calls use(trainer, model, data), unless there is nothing to be run. Weights: --weights, else
-// model.init_weights, else an error.
+// Calls use(trainer, model, data), unless there is nothing to run. The weights come from --weights, else from
+// model.init_weights; without both, throws ConfigError.
 template <class Use>
 int with_weights(const CommandContext& context, Use use) {
   const Request& request = context.request;
@@ -25,7 +25,7 @@ int with_weights(const CommandContext& context, Use use) {
   apply(config.process);
   if (request.weights.empty() && !config.model.init_weights)
     throw ConfigError({.place = request.command,
-                       .found = "no weights are given",
+                       .found = "there are no weights",
                        .wanted = "--weights RUN|FILE or model.init_weights"});
   const auto model = config.make_model();
   const bool is_named = !request.weights.empty();
@@ -46,7 +46,7 @@ int evaluate(const CommandContext& context, Metrics (Trainer::*call)(std::shared
   });
 }
 
-// A line per sample: the class when it is a classifier, then every output.
+// Prints a line per sample: the class for a classifier, then every output.
 void print_csv(const at::Tensor& outputs, bool is_classifier) {
   const at::Tensor rows = outputs.reshape({outputs.size(0), -1}).to(at::kDouble).contiguous();
   const at::Tensor classes = is_classifier ? rows.argmax(1) : at::Tensor();

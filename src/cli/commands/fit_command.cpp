@@ -14,14 +14,14 @@
 namespace kindling {
 namespace {
 
-// Everything that can be refused is refused before there is a folder.
+// Reports all errors that it can find before it creates the run directory.
 int fit_in_group(FitInputs in) {
   RunConfig& config = *in.loaded.config;
   if (config.folder.compact_memory) keep_memory_compact();
   const auto& checkpoint = in.plan.checkpoint;
   if (in.group)
     in.group->require_same(
-        "where the fit begins",
+        "the start of the fit",
         {{"the run", in.plan.run.string()}, {"the checkpoint", checkpoint ? checkpoint->path.string() : ""}});
   in.data = config.make_data();
   in.model = config.make_model();
@@ -49,7 +49,7 @@ int fit_command(const CommandContext& command) {
   require_num_processes(place, config);
   const std::int64_t number = num_processes(place, config);
   const bool is_launcher = !place && number > 1;
-  // What a warning is about, the first process sees, too.
+  // Rank 0 sees the reasons for warnings, too, so only it logs them.
   if (is_launcher || (place && place->rank > 0))
     configure_log({.level = LogLevel::error, .to_stderr = true, .file = {}});
   apply(config.process);

@@ -11,7 +11,7 @@
 namespace kindling {
 namespace {
 
-// Prints one kind of names, with a title where all kinds are listed.
+// Prints one kind of names, with a title if all kinds are listed.
 template <class Product>
 void print_names(const std::string& listed, const char* kind, const Catalog<Product>& catalog) {
   if (!listed.empty() && listed != kind) return;

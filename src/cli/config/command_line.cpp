@@ -23,7 +23,7 @@ std::string_view override_key(std::string_view word) {
   return is_key ? key : std::string_view{};
 }
 
-// Takes the overrides out of the words and leaves the rest for the parser.
+// Removes the overrides from the words and leaves the rest for the parser.
 std::vector<std::string> take_overrides(const std::vector<std::string>& words,
                                         std::vector<std::string>& overrides) {
   std::vector<std::string> rest;
@@ -72,7 +72,7 @@ void add_run_options(CLI::App& command, Request& request) {
   command
       .add_flag("--print-config", request.print_config,
                 "print the resolved config and exit; --print-config=all adds optional tables as comments")
-      ->check(CLI::IsMember({"true", "all"}).description(""));  // unsaid in the help
+      ->check(CLI::IsMember({"true", "all"}).description(""));  // not shown in the help
   command.add_flag("--check", request.check, "check the config and exit");
   command.add_flag("--quiet", request.quiet, "print only errors and results");
   command.add_option("--color", request.color, "when to use colors (auto)")
@@ -216,7 +216,7 @@ void add_commands(CLI::App& app, Request& request) {
       ->type_name("PAGE");
 }
 
-// A wrong word where a subcommand is wanted, said with the nearest one.
+// Reports an unknown subcommand with the nearest known one.
 void check_subcommand(const CLI::App& app, std::span<const std::string> words) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -232,7 +232,7 @@ void check_subcommand(const CLI::App& app, std::span<const std::string> words) {
                      .remedy = close.empty() ? "" : "did you mean '" + close + "'?"});
 }
 
-// An option as the reference shows it.
+// An option as shown in the reference.
 struct OptionText {
   std::string usage, doc;  // "--color WHEN", "when to use colors (auto); one of auto, always, never"
 };

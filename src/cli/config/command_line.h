@@ -10,11 +10,11 @@
 
 namespace kindling {
 
-// What was asked of `kindling bench`.
+// The request of `kindling bench`.
 struct BenchRequest {
   std::string what{};           // matmul, log, pair, transfer, step
-  std::filesystem::path svg{};  // empty: no picture
-  std::int64_t threads = 0;     // of operators; 0: as many as LibTorch takes, one for log, a fit's for step
+  std::filesystem::path svg{};  // empty: no chart
+  std::int64_t threads = 0;     // of operators; 0: LibTorch's number, one for log, that of a fit for step
   TimingOptions timing{};
   MatmulOptions matmul{};
   std::int64_t n = 0;  // of pair; 0: by the devices
@@ -22,7 +22,7 @@ struct BenchRequest {
   StepTimesOptions steps{};
 };
 
-// What was asked of `kindling export` and `kindling import`.
+// The request of `kindling export` and `kindling import`.
 struct ConversionRequest {
   std::filesystem::path in{}, out{};
   std::string key{};                   // of import: the entry of a dict
@@ -32,20 +32,20 @@ struct ConversionRequest {
   std::vector<std::string> dynamic{};  // of export to a program: "sequence=0:1,max=1024"
 };
 
-// What was asked of `kindling diff`.
+// The request of `kindling diff`.
 struct DiffRequest {
   std::filesystem::path a{}, b{};
   Tolerance tolerance{};
 };
 
-// What was asked for on the command line.
+// The request of the command line.
 struct Request {
   // fit, validate, test, predict, export, import, diff, devices, bench, doctor, list, reference
   std::string command{};
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
   std::string weights{};                 // of --weights: RUN, RUN:best, RUN:last, RUN:STEP or a file
-  std::filesystem::path resume{};        // of fit --resume: a run's folder or one of its checkpoints
+  std::filesystem::path resume{};        // of fit --resume: a run directory or a checkpoint of a run
   bool allow_config_change = false;
   std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers; empty: all
   std::string reference{};  // configuration, commands
@@ -62,16 +62,15 @@ struct Request {
 
 struct ParsedCommandLine {
   Request request{};
-  // Set when there is nothing left to do (--help, a usage error): the exit code; what was to be said has been
-  // printed.
+  // The exit code if there is nothing left to do (--help, a usage error); its output has been printed.
   int exit_code = -1;
 };
 
-// Overrides are words with a '=' that do not start with '-', and options whose name holds a '.'
-// (`--trainer.max_epochs 3`) or is `seed` or `name`, before or after the subcommand.
+// Parses a command line. Overrides are words with a '=' that do not start with '-', and options whose name
+// contains a '.' (`--trainer.max_epochs 3`) or is `seed` or `name`, before or after the subcommand.
 ParsedCommandLine parse_command_line(int argc, char** argv);
 
-// A word as a shell would need it to be typed again.
+// Returns a word quoted for a shell.
 std::string shell_word(const std::string& word);
 
 }  // namespace kindling

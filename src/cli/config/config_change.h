@@ -7,12 +7,12 @@
 
 namespace kindling {
 
-// A key whose value is another one in another config; "not set" for none.
+// A key whose value differs between two configs; "not set" if it has none.
 struct ConfigChange {
   std::string key, was, now;
 };
 
-// By their keys; those that say where a training begins are left out.
+// Returns the changes sorted by key, without the keys that select where a run starts.
 std::vector<ConfigChange> changes_between(const RunConfig& was, const RunConfig& now);
 
 }  // namespace kindling

@@ -2,12 +2,11 @@
 
 namespace kindling {
 
-// What the program ends with beside 0 and 128 + the number of a signal. kFailureCode is for errors of other
-// kinds.
+// Exit codes of the program other than 0 and 128 + signal number. kFailureCode is for all other errors.
 inline constexpr int kFailureCode = 1, kConfigErrorCode = 2, kDataErrorCode = 3, kDivergedCode = 4;
 
-// How a rank tells the launcher of its fit that training is complete and that its output is lost, which
-// shells know as the end by SIGPIPE. The launcher itself ends with kFailureCode.
+// Exit code of a rank whose training is complete but whose output was lost; shells show it as ended by
+// SIGPIPE. The launcher then exits with kFailureCode.
 inline constexpr int kOutputLostInRankCode = 141;
 
 }  // namespace kindling

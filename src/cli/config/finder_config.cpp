@@ -9,7 +9,7 @@
 namespace kindling {
 namespace {
 
-// One whose rates are its own, such as one_cycle with its max_lr, never looks at the optimizer's.
+// False for schedules that define their own rates, such as one_cycle with its max_lr.
 bool heeds_optimizer_lr(const Schedule& schedule) {
   constexpr std::array<std::int64_t, 5> steps{0, 250, 500, 750, 999};
   for (const std::int64_t step : steps) {
@@ -23,17 +23,17 @@ bool heeds_optimizer_lr(const Schedule& schedule) {
 
 }  // namespace
 
-// The optimizers of a model show later.
+// Optimizers that the model creates are checked later.
 void RunConfig::require_one_lr(ConfigReader& reader) {
   if (!optimizer_maker_) return;
   const at::Tensor stand_in = at::zeros({2, 2});
   const double* const lr = optimizer_lr();
   if (optimizer_maker_->make()(ParameterGroups{stand_in})->needs_closure())
-    reader.error("lr_finder", "'lr_finder' wants steps with one loss and one learning rate, and '" +
+    reader.error("lr_finder", "'lr_finder' requires steps with one loss and one learning rate, but '" +
                                   optimizer_name_.name + "' evaluates the loss of a batch several times");
   else if (lr != nullptr && *lr == 0)
     reader.error("optimizer.lr",
-                 "'lr_finder' wants an 'optimizer.lr' above 0: groups keep their ratio to it");
+                 "'lr_finder' requires an 'optimizer.lr' above 0: groups keep their ratio to it");
 }
 
 void RunConfig::read_finders(ConfigReader& reader) {
@@ -49,11 +49,11 @@ void RunConfig::read_finders(ConfigReader& reader) {
   if (optimizer_lr() == nullptr)
     reader.error("lr_finder",
                  "'lr_finder' has no 'optimizer.lr' to set: name the optimizer in [optimizer], or set "
-                 "'lr_finder.update_attr' to false for the picture alone");
+                 "'lr_finder.update_attr' to false to get only the plot");
   else if (schedule_maker_ && !heeds_optimizer_lr(make_schedule()))
     reader.error("lr_finder",
-                 "'lr_finder' sets 'optimizer.lr', but the schedule has rates of its own: set "
-                 "'lr_finder.update_attr' to false, and the schedule's rates by the picture");
+                 "'lr_finder' sets 'optimizer.lr', but the schedule defines its own rates: set "
+                 "'lr_finder.update_attr' to false, and choose the schedule's rates from the plot");
 }
 
 double* RunConfig::optimizer_lr() {

@@ -1,4 +1,4 @@
-// The tables that a config may have besides its own, for `--print-config=all`.
+// The tables that a config could have in addition to its own, for `--print-config=all`.
 #include <algorithm>
 
 #include "cli/config/run_config.h"
@@ -6,7 +6,7 @@
 namespace kindling {
 namespace {
 
-// Adds tables to those of a config, to be printed commented out, and owns their options.
+// Adds tables to those of a config, printed as comments, and owns their options.
 class OptionalTables {
  public:
   explicit OptionalTables(const std::vector<ConfigSection>& present) : sections_(present) {}
@@ -18,7 +18,7 @@ class OptionalTables {
     owned_.push_back(owned);
     return OptionSet::of(*owned);
   }
-  // Those of an entry of a catalog; none for a name that it does not have.
+  // Returns the options of a catalog entry; none for an unknown name.
   template <class Product>
   OptionSet defaults(const Catalog<Product>& catalog, const std::string& name) {
     if (!catalog.has(name)) return {};

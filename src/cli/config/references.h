@@ -6,8 +6,8 @@
 
 namespace kindling {
 
-// Both return a page of Markdown. docs/reference/ has those of the shipped program; a program with names of
-// its own can print its own by `PROGRAM reference configuration`.
+// Both return a page of Markdown. docs/reference/ contains those of the shipped program; a program that
+// registers names can print its own with `PROGRAM reference configuration`.
 
 // Lists every key of a config, table by table, and the options of everything that the registry knows.
 std::string configuration_reference(const Registry& registry);

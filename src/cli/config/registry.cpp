@@ -91,9 +91,9 @@ void register_metrics(Registry& registry) {
 
 Schedule Registry::refuse_parts(const std::string& schedule) {
   throw ConfigError({.place = schedule + " schedule",
-                     .found = "it is given parts",
-                     .wanted = "none: it is not made of others",
-                     .remedy = "[[schedule.parts]] go with name = \"sequence\""});
+                     .found = "it has parts",
+                     .wanted = "no parts",
+                     .remedy = "[[schedule.parts]] requires name = \"sequence\""});
 }
 
 void register_builtin(Registry& registry) {

@@ -19,9 +19,9 @@ std::string key_of(const ConfigSection& section, const OptionRef& option) {
   return section.table.empty() ? option.name : section.table + "." + option.name;
 }
 
-constexpr std::uint64_t kDataSeedMask = 0x9e3779b97f4a7c15;  // any number that nobody takes as a seed
+constexpr std::uint64_t kDataSeedMask = 0x9e3779b97f4a7c15;  // an arbitrary value, unlikely as a seed
 
-// LibTorch's numbers of the CPU as behind this seed, for a while; then they go on as if nothing had been.
+// Seeds LibTorch's CPU generator for the lifetime of this object, then restores its state.
 class ScopedSeed {
  public:
   explicit ScopedSeed(std::uint64_t seed) : before_(generator_.get_state()) {
@@ -164,7 +164,7 @@ void RunConfig::choose_metrics(ConfigReader& reader, const Registry& registry) {
   for (std::size_t i = 0; i < metrics_.size(); ++i) {
     const std::string &listed = model.metrics[i], path = "metrics." + listed, guess = nearest(listed, names);
     if (std::count(model.metrics.begin(), model.metrics.begin() + static_cast<std::ptrdiff_t>(i), listed) > 0)
-      reader.error("model.metrics", "'" + listed + "' stands twice in 'model.metrics'");
+      reader.error("model.metrics", "'" + listed + "' is listed twice in 'model.metrics'");
     else if (reader.has(path) || registry.metrics.has(listed))
       metrics_[i].maker = choose(reader, path, registry.metrics, listed);
     else
@@ -177,7 +177,7 @@ void RunConfig::choose_metrics(ConfigReader& reader, const Registry& registry) {
   }
 }
 
-// The name becomes a folder.
+// The name becomes a directory.
 void RunConfig::check_name(ConfigReader& reader) const {
   const bool is_path = run.name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos;
   if (is_path || run.name == "." || run.name == ".." || run.name.size() > 200)
@@ -222,7 +222,7 @@ std::shared_ptr<Module> RunConfig::make_model() const {
   for (std::size_t i = 0; i < metrics_.size(); ++i)
     made->add_metric(model.metrics[i], metrics_[i].maker->make());
   if (!model.freeze.empty()) made->freeze_by_name(model.freeze);
-  const auto names = made->parameter_names();  // the optimizer would tell, but when the fit is under way
+  const auto names = made->parameter_names();  // the optimizer would report it only during the fit
   for (const GroupPattern& group : groups_) require_match(names, group.match, "optimizer.groups");
   return made;
 }
@@ -230,8 +230,8 @@ std::shared_ptr<Module> RunConfig::make_model() const {
 std::shared_ptr<DataModule> RunConfig::make_data() const {
   DataOptions options = data_;
   options.seed = run.seed;
-  // What it draws is the same in every process that the config is read in, and moves no numbers of the model.
-  // It is not what the weights are made of: that begins at the seed itself.
+  // The data draws the same random numbers in every process that reads the config, and does not affect those
+  // of the model, which start from the seed itself.
   const ScopedSeed numbers(static_cast<std::uint64_t>(run.seed) ^ kDataSeedMask);
   std::shared_ptr<DataModule> made = data_maker_->make()(options);
   made->prepare();
@@ -248,7 +248,8 @@ TrainerOptions RunConfig::trainer_options() const {
   TrainerOptions options = trainer_;
   options.num_processes = 1;
   for (const auto& maker : callback_makers_) options.callbacks.push_back(maker.make());
-  // Behind those of the user: they see what these have made of a record, and have the last word on the rate.
+  // After the user's callbacks: these see the records as the user's callbacks have changed them, and set the
+  // learning rate last.
   if (has_early_stopping_) options.callbacks.push_back(std::make_shared<EarlyStopping>(early_stopping_));
   if (has_ema_) options.callbacks.push_back(std::make_shared<ExponentialMovingAverage>(ema_));
   if (has_swa_) options.callbacks.push_back(std::make_shared<StochasticWeightAveraging>(swa_));

@@ -25,48 +25,48 @@
 
 namespace kindling {
 
-// Everything a config says about a run, checked, and the makers of the things it names.
+// A validated config of a run, and factories of the objects that it names.
 class RunConfig {
  public:
-  // Throws one ConfigError with everything that is wrong. `default_name` stands in for a name that is not
-  // given.
+  // Throws one ConfigError with all errors. `default_name` is used if the config has no name.
   RunConfig(const ConfigDocument& document, const Registry& registry, const std::string& default_name);
   RunConfig(const RunConfig&) = delete;
   RunConfig& operator=(const RunConfig&) = delete;
 
-  // The resolved config as TOML.
+  // Returns the resolved config as TOML.
   std::string text() const { return print_config(tables_); }
-  // The same, followed by every table that this config does not have, commented out.
+  // Returns the same, followed by every table that this config does not have, commented out.
   std::string text_with_optional_tables(const Registry& registry) const;
-  // The same key by key: "trainer.max_epochs" and "3". An option without a value is left out.
+  // Returns the same by key: "trainer.max_epochs" and "3". Options without a value are omitted.
   std::map<std::string, std::string> values() const;
-  // The policy of an option by its key; undecided for a key that this config does not have.
+  // Returns the policy of an option; undecided for a key that this config does not have.
   OptionPolicy policy_of(const std::string& key) const;
 
-  // Seeds LibTorch's generators, then makes the model. Its init_weights are the caller's to load.
+  // Seeds LibTorch's generators and creates the model. Does not load init_weights.
   std::shared_ptr<Module> make_model() const;
-  // What tells how good an epoch is: [checkpoint]'s monitor and mode, else the model's.
+  // Returns the monitored value: the monitor and mode of [checkpoint], else those of the model.
   Module::Monitor monitor_of(const Module& model) const;
   std::shared_ptr<DataModule> make_data() const;  // and prepared
-  // trainer.num_processes and trainer.num_gpus say how many processes the program is to start for a fit.
+  // trainer.num_processes and trainer.num_gpus, which determine how many processes the program starts for a
+  // fit.
   std::int64_t num_processes() const noexcept { return trainer_.num_processes; }
   std::int64_t num_gpus() const noexcept { return trainer_.num_gpus; }
-  // Of a process that trains alone, with the callbacks of the config, without loggers.
+  // Returns the options for a single process, with the callbacks of the config and without loggers.
   TrainerOptions trainer_options() const;
-  // Those of the config; a path of the run's folder.
+  // Creates the loggers of the config. Takes the run directory.
   std::vector<std::shared_ptr<Logger>> make_loggers(const std::filesystem::path& run_folder) const;
 
-  // What a finder has found, from now on. The rates of groups keep their ratio to `instead_of`, what the
-  // first one had; without `lr` all stay. The tables of the finders are then printed as comments.
+  // Apply the result of a finder and print its table as a comment from then on. The learning rates of groups
+  // keep their ratio to `instead_of`, the previous rate of the first group; without `lr` all are unchanged.
   void take_batch_size(std::int64_t batch_size);
   void take_lr(std::optional<double> lr, double instead_of);
   void take_num_threads(std::int64_t num_threads) { trainer_.num_threads = num_threads; }
-  // A run that goes on does not search again: it keeps what the finders have found for it.
+  // Copies the results of the finders from the config of a resumed run, which does not search again.
   void keep_found(RunConfig& former);
 
   // [lr_finder] and [batch_finder].
   struct FinderTable {
-    bool is_on = false;  // there is something to be found
+    bool is_on = false;  // a search is requested
   };
   struct LrFinderTable : FinderTable {
     LrFinderOptions options{};
@@ -89,16 +89,16 @@ class RunConfig {
   RestartOptions restarts;
 
  private:
-  // Reads a table, which text() prints from then on.
+  // Reads a table; text() prints it from then on.
   void table(ConfigReader& reader, const std::string& name, std::initializer_list<OptionSet> options);
   template <class Product>
   std::optional<Maker<Product>> choose(ConfigReader& reader, const std::string& table,
                                        const Catalog<Product>& catalog, const std::string& default_name);
-  // Those that have a table of their own, PREFIX.NAME.
+  // Creates the objects that have a table PREFIX.NAME.
   template <class Product>
   std::vector<Maker<Product>> choose_all(ConfigReader& reader, const std::string& prefix,
                                          const Catalog<Product>& catalog);
-  // [early_stopping], [ema] and [swa], which are off unless their tables are there.
+  // [early_stopping], [ema] and [swa], which are off without their tables.
   void read_techniques(ConfigReader& reader);
   void read_finders(ConfigReader& reader);
   void require_one_lr(ConfigReader& reader);
@@ -122,7 +122,7 @@ class RunConfig {
 
   NameOption data_name_, optimizer_name_{"adam"};
   std::vector<GroupPattern> groups_;  // [[optimizer.groups]]
-  GroupPattern example_group_;        // printed as a comment where there are none
+  GroupPattern example_group_;        // printed as a comment if there are none
   std::vector<SchedulePart> parts_;
   DataOptions data_;
   ScheduleOptions schedule_;

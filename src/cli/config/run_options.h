@@ -8,7 +8,7 @@
 
 #include "kindling/config/options.h"
 
-// The options of a run that belong to nothing but the program.
+// The options of a run that only the program uses, not the library.
 namespace kindling {
 
 // The keys at the top of a config.
@@ -24,7 +24,7 @@ struct RunOptions {
           {.doc = "name of the run directory; default: the last config file without its extension"}));
 };
 
-// [model], beside the model's own options.
+// [model], in addition to the options of the model.
 struct ModelOptions {
   std::string name{};
   std::optional<std::filesystem::path> init_weights{};
@@ -46,7 +46,7 @@ struct ModelOptions {
                               "in [metrics.NAME]"}));
 };
 
-// A name that chooses what else a table may hold.
+// A name that selects which other keys a table may have.
 struct NameOption {
   std::string name{};
 
@@ -54,7 +54,7 @@ struct NameOption {
       kindling::field("name", &NameOption::name, {.doc = "one of the names of `kindling list`"}));
 };
 
-// [optimizer], beside the optimizer's own options.
+// [optimizer], in addition to the options of the optimizer.
 struct OptimizerStartOptions {
   std::optional<std::filesystem::path> init_state{};
   std::string init_key{};
@@ -67,7 +67,7 @@ struct OptimizerStartOptions {
           {.doc = "entry of the .pt file that holds the state, such as optimizer; empty: the whole file"}));
 };
 
-// [schedule], beside the schedule's own options and the warm-up.
+// [schedule], in addition to the options of the schedule and the warm-up.
 struct ScheduleOptions {
   std::string name = "constant";
   std::string interval = "step";
@@ -79,7 +79,7 @@ struct ScheduleOptions {
                                        {.doc = "unit that the schedule counts", .choices = "step|epoch"}));
 };
 
-// [checkpoint], beside what a ModelCheckpoint can do.
+// [checkpoint], in addition to the options of ModelCheckpoint.
 struct ResumeOptions {
   std::string resume{};
 
@@ -88,7 +88,7 @@ struct ResumeOptions {
       {.doc = "run or checkpoint to resume; last: the newest run of this name; best: its best checkpoint"}));
 };
 
-// [distributed], beside what a group of processes knows.
+// [distributed], in addition to the options of a process group.
 struct RestartOptions {
   std::int64_t max_restarts = 0;
 
@@ -97,7 +97,7 @@ struct RestartOptions {
       {.doc = "maximum number of restarts after a lost process, with num_processes", .min = 0}));
 };
 
-// [lr_finder], beside how it searches.
+// [lr_finder], in addition to the options of the search.
 struct LrFinderUse {
   bool update_attr = true;
 
@@ -106,7 +106,7 @@ struct LrFinderUse {
                       {.doc = "set optimizer.lr to the suggestion; false: only write the plot"}));
 };
 
-// [run]: the folder.
+// [run]: the run directory.
 struct RunFolderOptions {
   std::string dir = "runs";
   bool jsonl = true;
@@ -123,7 +123,7 @@ struct RunFolderOptions {
           {.doc = "return large blocks of host memory at once: less memory, but slower on the CPU"}));
 };
 
-// [run]: what is set for the whole process.
+// [run]: settings of the whole process.
 struct ProcessOptions {
   std::string fast_mkl = "auto";
   bool flush_denormal = true;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMaxMetricsBytes = std::size_t{1} << 32;
 
-// Of the machine and not of the training.
+// Metrics of the machine, not of the training.
 constexpr std::array kMachineMetrics{
     "epoch_time_s",          "samples_per_s",        "data_wait_share",      "host_waits",
     "device_to_host_copies", "device_to_host_bytes", "host_to_device_bytes",
@@ -39,7 +39,7 @@ struct MetricsLine {
   }
 };
 
-// Nothing for what is no record.
+// Empty if the line is not a record.
 std::optional<MetricsLine> parsed_line(std::string_view text) {
   const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.empty()) return std::nullopt;
@@ -71,7 +71,7 @@ MetricsFile read_metrics(const std::filesystem::path& path) {
       file.is_cut_off = true;
     else
       throw DataError({.place = path.string() + ":" + std::to_string(file.lines.size() + 1),
-                       .found = "the line is no record",
+                       .found = "the line is not a record",
                        .wanted = "a JSON object of numbers"});
   }
   return file;
@@ -84,24 +84,24 @@ bool is_same(double a, double b, const Tolerance& tolerance) {
          distance <= tolerance.absolute + tolerance.relative * std::max(std::abs(a), std::abs(b));
 }
 
-// A row for each metric that differs: its name, both values, what lies between them.
+// A row for each metric that differs: its name, both values and their difference.
 std::vector<std::vector<std::string>> rows_of(const MetricsLine& a, const MetricsLine& b,
                                               const Tolerance& tolerance) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : a.values) {
     const auto other = b.values.find(name);
     if (other == b.values.end())
-      rows.push_back({one_line(name), number_text(value), "not there", ""});
+      rows.push_back({one_line(name), number_text(value), "missing", ""});
     else if (!is_same(value, other->second, tolerance))
       rows.push_back({one_line(name), number_text(value), number_text(other->second),
                       short_text(other->second - value, 3)});
   }
   for (const auto& [name, value] : b.values)
-    if (!a.values.contains(name)) rows.push_back({one_line(name), "not there", number_text(value), ""});
+    if (!a.values.contains(name)) rows.push_back({one_line(name), "missing", number_text(value), ""});
   return rows;
 }
 
-// Records of one file alone.
+// Records that only one file has.
 struct OneSidedRecords {
   std::size_t count = 0;
   const MetricsLine* first = nullptr;

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxRows = 4;  // of tensors without a counterpart
 constexpr std::string_view kModelPart = "model.", kOptimizerPart = "optimizer.";
 
-// A file as it was written holds tensors by their width.
+// Orders tensors as model, optimizer, rest; files store them sorted by the width of their dtype.
 StateDict in_order(StateDict state) {
   std::ranges::stable_sort(state.tensors, std::ranges::less{}, [](const auto& one) {
     return one.first.starts_with(kModelPart) ? 0 : one.first.starts_with(kOptimizerPart) ? 1 : 2;
@@ -53,7 +53,7 @@ void add_names(std::vector<Row>& rows, const std::vector<std::string>& names, co
   for (const std::string& name : names) rows.push_back({one_line(name), found, "", ""});
 }
 
-// Tensors that only one has, or that have another shape or dtype.
+// Tensors that only one state has, or whose shapes or dtypes differ.
 std::vector<Row> mismatched_rows(const StateComparison& comparison) {
   std::vector<Row> rows;
   for (const auto& [name, in_a, in_b] : comparison.misfits)

@@ -6,7 +6,7 @@
 
 namespace kindling {
 
-// Where the program runs, one line each: versions, libraries, the CPU, memory and cards.
+// Describes where the program runs, one line each: versions, libraries, the CPU, memory and GPUs.
 std::vector<std::pair<std::string, std::string>> environment_facts();
 
 }  // namespace kindling

@@ -28,7 +28,7 @@ std::string table_of(const LrFinderResult& result) {
   return text;
 }
 
-// The smallest size that did not fit; 0: all did.
+// Returns the smallest size that did not fit, or 0 if all did.
 std::int64_t too_large(const BatchSizeFinderResult& found) {
   std::int64_t smallest = 0;
   for (const auto& trial : found.trials)
@@ -36,8 +36,8 @@ std::int64_t too_large(const BatchSizeFinderResult& found) {
   return smallest;
 }
 
-// What fits in the search is to fit in this run, and when it goes on: without a limit the host's memory is
-// never exhausted in a way that could be survived.
+// A batch size that fits in the search must also fit in this run and when it resumes. Needed only with a
+// limit: without one, the process does not survive an exhausted host memory.
 void prepare_memory(RunConfig& config) {
   if (!has_memory_limit()) return;
   config.folder.compact_memory = true;
@@ -51,7 +51,7 @@ void search_batch_size(const FinderInputs& in) {
   in.config.take_batch_size(found.batch_size);
   in.data = in.config.make_data();
   std::string text = "data.batch_size = " + std::to_string(found.batch_size);
-  if (const auto size = too_large(found)) text += ", memory is exhausted with " + std::to_string(size);
+  if (const auto size = too_large(found)) text += ", out of memory at " + std::to_string(size);
   report(in, "batch_finder", text);
 }
 
@@ -67,12 +67,12 @@ void search_lr(const FinderInputs& in) {
   const bool is_used = in.config.lr_finder.use.update_attr;
   if (lr)
     report(in, "lr_finder",
-         (is_used ? "optimizer.lr = " : "suggests ") + short_text(*lr, 4) + " instead of " +
-             short_text(found.initial_lr, 4) + ", " + steps);
+           (is_used ? "optimizer.lr = " : "suggests ") + short_text(*lr, 4) + " instead of " +
+               short_text(found.initial_lr, 4) + ", " + steps);
   else
     log_warning(
-        "lr_finder: the loss falls nowhere, or the steps are too few, so it suggests no rate; the run "
-        "keeps the one of the config; " +
+        "lr_finder: no suggestion, because the loss never falls or there are too few steps; the run "
+        "keeps the learning rate of the config; " +
         steps);
   in.config.take_lr(is_used ? lr : std::nullopt, found.initial_lr);
 }
@@ -100,7 +100,7 @@ void choose_threads(const FinderInputs& in) {
 void run_finders(const FinderInputs& in) {
   const auto run = [&](const char* finder, bool is_on, void (*search)(const FinderInputs&)) {
     if (!is_on || in.stop.stop_requested()) return;
-    if (in.trainer.fast_dev_run) return report(in, finder, "left out, because trainer.fast_dev_run is set");
+    if (in.trainer.fast_dev_run) return report(in, finder, "skipped, because trainer.fast_dev_run is set");
     search(in);
     in.folder.write_config(in.config.text());
   };

@@ -10,23 +10,23 @@
 
 namespace kindling {
 
-// What the searches before a fit work with.
+// The inputs of the searches before a fit.
 struct FinderInputs {
   RunConfig& config;
   const RunFolder& folder;
   const TrainerOptions& trainer;  // of the fit
   const std::shared_ptr<Module>& model;
-  std::shared_ptr<DataModule>& data;  // made anew for another batch size
+  std::shared_ptr<DataModule>& data;  // created again for another batch size
   StopToken stop;
   bool quiet = false;
 };
 
-// Does what [batch_finder] and [lr_finder] ask for, in this order. Afterwards the config, which is also that
-// of the run's folder, has what has been found, and searches no more. What a stop ends has found nothing.
+// Runs the searches of [batch_finder] and [lr_finder], in this order, and writes their results into the
+// config, also in the run directory; the config then requests no search. A stopped search has no result.
 void run_finders(const FinderInputs& in);
 
-// Measures whether operators are faster with one thread or with all, unless trainer.num_threads or
-// OMP_NUM_THREADS says how many; afterwards the config does.
+// Measures whether operators are faster with one thread or with all, and writes the result into the config.
+// Does nothing if trainer.num_threads or OMP_NUM_THREADS is set.
 void choose_threads(const FinderInputs& in);
 
 }  // namespace kindling

@@ -13,15 +13,15 @@ namespace kindling {
 namespace {
 
 [[noreturn]] void refuse_search(const char* finder) {
-  throw ConfigError({.place = finder,
-                     .found = "several processes are to train, and it is one that searches",
-                     .remedy =
-                         "search with one process (trainer.num_processes = 1 and num_gpus at most 1), and "
-                         "write what was found into the config"});
+  throw ConfigError(
+      {.place = finder,
+       .found = "searches run in a single process, but the config requests data-parallel training",
+       .remedy = "search with one process (trainer.num_processes = 1 and num_gpus at most 1), and "
+                 "write the result into the config"});
 }
 
-// To the end of this process. The launch unblocks them while it passes them on: so none is lost before the
-// launch, and none changes the exit code after it.
+// Blocks them until this process ends. The launch unblocks them while it forwards them: so none is lost
+// before the launch, and none changes the exit code after it.
 void block_stop_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -35,10 +35,10 @@ void require_num_processes(const std::optional<LaunchEnvironment>& place, const 
   const std::int64_t number = config.num_processes();
   if (!place || number == 1 || number == place->size || number == place->local_size) return;
   throw ConfigError({.place = "trainer.num_processes",
-                     .found = "it is " + std::to_string(number) + ", but by " + place->launcher + " " +
-                              std::to_string(place->size) + " processes train together",
+                     .found = "it is " + std::to_string(number) + ", but according to " + place->launcher +
+                              " there are " + std::to_string(place->size) + " processes",
                      .wanted = "the same number, or 1",
-                     .remedy = "leave it out where a launcher starts the processes"});
+                     .remedy = "omit it when a launcher starts the processes"});
 }
 
 std::int64_t num_to_start(ProcessRequest request, std::int64_t num_available) {
@@ -61,8 +61,8 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
 }
 
 int launch_fit(const CommandContext& context, std::int64_t num_processes, const RunConfig& config) {
-  // What is wrong with a config or with data stays so, a training that has diverged does so again, and one
-  // that a signal has stopped was to stop, also where it came to one of the processes alone.
+  // A restart would not help: errors in the config or data remain, a diverged run diverges again, and a run
+  // stopped by a signal was meant to stop, even if the signal reached only one rank.
   const std::vector<int> final_exit_codes{kConfigErrorCode, kDataErrorCode, kDivergedCode,
                                           128 + SIGHUP,     128 + SIGINT,   128 + SIGTERM};
   block_stop_signals();
@@ -80,8 +80,8 @@ int launch_fit(const CommandContext& context, std::int64_t num_processes, const 
 void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
   if (config.restarts.max_restarts == 0 || (place && !place->store_file.empty())) return;
   log_warning("distributed.max_restarts has no effect: " +
-              (place ? place->launcher + " has started the processes, and starts them anew or does not"
-                     : "a process alone is not started anew"));
+              (place ? "the launcher (" + place->launcher + ") decides whether to restart processes"
+                     : "a single process is not restarted"));
 }
 
 std::string broadcast_text(const Group& group, const std::string& text) {

@@ -50,8 +50,8 @@ const char* reason_name(FitReason reason) {
   return "error";
 }
 
-// Each process has a log of its own, and the first one also tells of warnings, unless it is to be quiet.
-// Errors are told always.
+// Each rank has its own log file. Rank 0 also prints warnings, unless --quiet is set; errors are always
+// printed.
 void log_of(const Group& group, const Request& request, const RunFolder& folder) {
   const bool color = request.color == "always" || (request.color == "auto" && wants_color(fileno(stderr)));
   configure_log({.level = LogLevel::info,
@@ -62,7 +62,7 @@ void log_of(const Group& group, const Request& request, const RunFolder& folder)
                                                      : "log.rank" + std::to_string(group->rank()) + ".txt")});
 }
 
-// The folder that the first process has, made or found.
+// The run directory, which rank 0 creates or finds.
 RunFolder folder_of(const Group& group, const RunConfig& config, const ResumePlan& plan,
                     const LaunchPlace& place) {
   if (!is_first(group)) return RunFolder::of_another_process(broadcast_text(group, ""));
@@ -73,7 +73,7 @@ RunFolder folder_of(const Group& group, const RunConfig& config, const ResumePla
   return folder;
 }
 
-// All but the first process keep silent.
+// All ranks but rank 0 are quiet.
 Request request_of_rank(const Group& group, Request request) {
   request.quiet = request.quiet || !is_first(group);
   return request;
@@ -85,12 +85,12 @@ std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const Ru
   return std::make_shared<ModelCheckpoint>(options);
 }
 
-// LibTorch's profiler tells stderr of its start and its end, where the table of epochs is to stand.
+// Silences LibTorch's profiler, which prints its start and end to stderr, within the table of epochs.
 void keep_profiler_quiet() { ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0); }
 
 // Writes the config of a resumed run once the saved state has been loaded. After the first step, files that
-// the run does not resume from have been put aside, and a restart of its processes takes its latest
-// checkpoint instead of the one that the command names.
+// the run does not resume from have been put aside, and a restart of its processes uses the latest checkpoint
+// of the run instead of the one named on the command line.
 class ResumedRun : public Callback {
  public:
   ResumedRun(const RunFolder& folder, const RunConfig& config, LaunchPlace place)
@@ -110,7 +110,7 @@ class ResumedRun : public Callback {
   bool is_unrecorded_ = false;  // for a restart
 };
 
-// From the folder to the saved weights; the summary in run.json tells how far it came.
+// Runs a fit from the run directory to the saved weights; run.json records its progress.
 class FitRun {
  public:
   explicit FitRun(FitInputs inputs)
@@ -120,7 +120,7 @@ class FitRun {
         folder_(folder_of(in_.group, config_, in_.plan, in_.place)),
         checkpoint_(checkpoint_of(config_, folder_)) {
     if (!in_.plan.run.empty()) renew_plan();
-    config_.resume = {};  // is about this start, not about the run
+    config_.resume = {};  // concerns this start, not the run
     const Module::Monitor monitor = config_.monitor_of(*in_.model);
     const Heading heading{.configs = in_.loaded.description,
                           .run = folder_.path().string(),
@@ -145,7 +145,7 @@ class FitRun {
 
   int run() {
     if (in_.plan.is_finished) return print_finished(is_first(in_.group), in_.plan);
-    in_.signals.defer_stops();  // the summary is about to say that this run is running
+    in_.signals.defer_stops();  // the next summary has the status "running"
     try {
       return train();
     } catch (...) {
@@ -155,7 +155,7 @@ class FitRun {
   }
 
  private:
-  // Until the lock was free another run may have been at work in the folder.
+  // Another process may have used the directory until the lock was free.
   void renew_plan() {
     if (is_first(in_.group)) plan_with_lock();
     const std::string checkpoint =
@@ -168,25 +168,25 @@ class FitRun {
     ResumePlan plan = plan_resume(in_.context.request, in_.context.registry, config_);
     if (plan.run != in_.plan.run)
       throw Error({.place = in_.plan.run.string(),
-                   .found = "meanwhile there is a newer run: " + plan.run.string(),
+                   .found = "a newer run has been created meanwhile: " + plan.run.string(),
                    .remedy = "start again"});
     in_.plan = std::move(plan);
   }
 
-  // A run that goes on with other kernels is still the same training, but not to the bit.
+  // Resuming with other kernels continues the same run, but is not bit-identical.
   void warn_other_kernels() const {
     const std::string former = in_.plan.run.empty() ? "" : run_fast_mkl(in_.plan.run);
     if (!former.empty() && former != summary_.fast_mkl)
-      log_warning("MKL's fast kernels: so far \"" + former + "\", now \"" + summary_.fast_mkl +
-                  "\"; from here on numbers may differ in their last bits (run.fast_mkl)");
+      log_warning("run.fast_mkl: MKL's fast kernels were \"" + former + "\" before and are now \"" +
+                  summary_.fast_mkl + "\"; from here on, results may differ in their last bits");
   }
 
   void record_failure() {
     summary_.status = "failed";
     try {
       write_summary();
-    } catch (const std::exception& error) {  // what came first is what is told
-      log_error(std::string("after an error of the fit: ") + error.what());
+    } catch (const std::exception& error) {  // the first error is the one to report
+      log_error(std::string("while handling an error of the fit: ") + error.what());
     }
   }
 
@@ -206,14 +206,14 @@ class FitRun {
     summary_.global_step = result.progress.global_step;
     write_summary();
     if (is_first(in_.group)) screen_->show_end(result, best_saved_text());
-    // A signal may have come to one of the processes alone. None leaves before the first has written all.
+    // A signal may have reached only one rank. No rank exits before rank 0 has written everything.
     const int signal_code = largest(in_.group, in_.signals.exit_code());
     if (result.status == FitStatus::diverged) return finish(kDivergedCode);
     if (result.reason == FitReason::time) print_resume_command();
     return finish(result.reason == FitReason::requested ? signal_code : 0);
   }
 
-  // What the config wants to have found before a new run; false: a signal has ended it.
+  // Runs the searches that the config requests before a new run. Returns false if a signal has ended them.
   bool search() {
     folder_.write_config(config_.text());
     folder_.write_summary(summary_);
@@ -233,7 +233,7 @@ class FitRun {
     return false;
   }
 
-  // Those of the program come first: their places are the same in every run.
+  // The program's callbacks come first, so that their positions are the same in every run.
   TrainerOptions trainer_options() const {
     TrainerOptions options = config_.trainer_options();
     options.nonfinite_dir = folder_.path();
@@ -258,7 +258,8 @@ class FitRun {
       options.loggers.push_back(std::make_shared<CsvLogger>(folder_.file("metrics.csv")));
     for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
     if (in_.plan.restarts_in.empty()) return;
-    for (const auto& logger : options.loggers) logger->resume_at({});  // without what the start before wrote
+    for (const auto& logger : options.loggers)
+      logger->resume_at({});  // discards what the previous start wrote
   }
 
   void write_summary() {
@@ -282,14 +283,14 @@ class FitRun {
     folder_.write_summary(summary_);
   }
 
-  // What --weights RUN takes, where that is not the best epoch; empty: it is.
+  // Describes the checkpoint that --weights RUN uses if it is not that of the best epoch; else empty.
   std::string best_saved_text() const {
     const std::optional<double>& saved = summary_.best_checkpoint_value;
     if (!saved || summary_.best_name.empty() || *saved == summary_.best_value) return {};
     return "best saved " + fixed_text(*saved, 4) + " @ step " + std::to_string(summary_.best_checkpoint_step);
   }
 
-  // Everything is durable. `exit_code` is that of the fit, and no later signal changes it.
+  // Called when everything is durable. `exit_code` is that of the fit; later signals do not change it.
   int finish(int exit_code) {
     if (exit_code > 128) print_resume_command();
     report_lost_output();
@@ -299,7 +300,7 @@ class FitRun {
 
   void print_resume_command() const {
     if (is_first(in_.group) && !checkpoint_->last().empty())
-      std::cout << "go on with   kindling fit --resume " << shell_word(folder_.path().string()) << "\n";
+      std::cout << "resume with   kindling fit --resume " << shell_word(folder_.path().string()) << "\n";
   }
 
   FitInputs in_;

@@ -10,11 +10,11 @@
 
 namespace kindling {
 
-// What a fit works with.
+// The inputs of a fit.
 struct FitInputs {
   const CommandContext& context;
   const LoadedConfig& loaded;
-  std::optional<LaunchEnvironment> place;  // nothing: this process alone
+  std::optional<LaunchEnvironment> place;  // empty: a single process
   Group group;
   ResumePlan plan;
   StopOnSignal& signals;
@@ -22,10 +22,10 @@ struct FitInputs {
   std::shared_ptr<DataModule> data{};
 };
 
-// Says that nothing is left to be done; 0.
+// Prints that the run is finished. Returns 0.
 int print_finished(bool is_first, const ResumePlan& plan);
 
-// From the run's folder to the saved weights; the exit code. Each process of the group calls it.
+// Runs a fit from the run directory to the saved weights and returns the exit code. Called by all ranks.
 int run_fit(FitInputs inputs);
 
 }  // namespace kindling

@@ -8,7 +8,7 @@
 namespace kindling {
 namespace {
 
-// Setting one of these numbers also ends glibc's own tuning of both.
+// Setting one of these values also disables glibc's automatic tuning of both.
 void set_limits([[maybe_unused]] int mapped_from, [[maybe_unused]] int trimmed_from) {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, mapped_from);
@@ -23,8 +23,8 @@ bool has_memory_limit() {
   return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-// glibc maps blocks from 128 KiB on anew each time and gives them back, at two page faults per 8 KiB: 32 MiB
-// is the largest limit it takes.
+// By default, glibc maps and unmaps blocks of at least 128 KiB on each use, at two page faults per 8 KiB; 32
+// MiB is the largest threshold that it accepts.
 void keep_freed_memory() { set_limits(32 << 20, std::numeric_limits<int>::max()); }
 
 void keep_memory_compact() { set_limits(1 << 20, 1 << 20); }

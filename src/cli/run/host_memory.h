@@ -2,15 +2,15 @@
 
 namespace kindling {
 
-// Whether the process may have only so many bytes of addresses (ulimit -v).
+// True if the address space of the process is limited (ulimit -v).
 bool has_memory_limit();
 
-// At the very start of the program: memory that operators free stays with the process, so that the next step
-// need not have its pages mapped and cleared again.
+// Call at the very start of the program: keeps memory that operators free in the process, so that the next
+// step does not need its pages mapped and cleared again.
 void keep_freed_memory();
 
-// From now on large blocks of host memory go back to the system when they are freed. What is kept otherwise
-// is in pieces that a batch of another size does not fit in.
+// From now on, returns large blocks of host memory to the system when they are freed. Otherwise they are kept
+// in pieces that a batch of another size does not fit in.
 void keep_memory_compact();
 
 }  // namespace kindling

@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the folder of a launch by this program, which all its starts share; empty: it is another launcher's.
+// In the directory of a launch by this program, which all its starts share; empty for other launchers.
 fs::path note_of(const LaunchPlace& place) {
   return place && !place->store_file.empty() ? place->store_file.parent_path() / "run" : fs::path{};
 }

@@ -7,22 +7,22 @@
 #include "cli/config/command_line.h"
 #include "kindling/launch/launch_environment.h"
 
-// The run that processes of a launch are at work on: where one of them is lost and all are started anew, the
-// next start goes on with it.
+// The run that the processes of a launch train: if one of them is lost and all are restarted, the next start
+// resumes it.
 namespace kindling {
 
 using LaunchPlace = std::optional<LaunchEnvironment>;
 
-// What the start before was at work on; empty: there was none, or it had not come so far.
+// Returns the run of the previous start; empty if there was none or it had no run yet.
 std::filesystem::path launched_run(const LaunchPlace& place);
-// For the next start; nothing happens where there will be none.
+// Records the run for the next start. Does nothing if there cannot be one.
 void remember_run(const LaunchPlace& place, const std::filesystem::path& run);
 
-// What is asked of this start: what was asked of the launch, or to go on with that run. One that has no
-// checkpoint yet begins again, in its folder, by the config that it has.
+// Returns the request of this start: that of the launch, or to resume the recorded run. A run without a
+// checkpoint starts again in its directory, with its config.
 struct StartRequest {
   Request request{};
-  std::filesystem::path restarts_in{};  // empty: it does not
+  std::filesystem::path restarts_in{};  // empty: no restart
 };
 StartRequest request_of_start(const LaunchPlace& place, const Request& requested);
 

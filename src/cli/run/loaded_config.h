@@ -12,7 +12,7 @@ namespace kindling {
 struct LoadedConfig {
   std::unique_ptr<RunConfig> config;
   std::string description;  // "digits.toml + 1 override"
-  bool is_query = false;    // --check or --print-config: already answered, there is nothing to run
+  bool is_query = false;    // --check or --print-config: already answered, nothing to run
 };
 
 // Merges the files and overrides of a command and resolves them. Throws ConfigError.

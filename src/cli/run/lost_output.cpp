@@ -15,9 +15,9 @@ namespace {
 bool is_loss_reported = false;
 
 const char* remedy_of(int code) {
-  if (code == EPIPE || code == EIO) return "keep its reader running, or write it to a file";
-  return code == EFBIG ? "raise the limit (ulimit -f), or write it elsewhere"
-                       : "make room, or write it elsewhere";
+  if (code == EPIPE || code == EIO) return "keep its reader running, or redirect it to a file";
+  return code == EFBIG ? "raise the limit (ulimit -f), or redirect it elsewhere"
+                       : "free some space, or redirect it elsewhere";
 }
 
 }  // namespace
@@ -27,8 +27,8 @@ std::string lost_output_text() {
   // The error number may be overwritten by now; another write fails for the same reason.
   const int code = ::write(STDOUT_FILENO, "\n", 1) < 0 ? errno : 0;
   return Error({.place = "stdout",
-                .found = "the output cannot be written: " +
-                         (code != 0 ? std::generic_category().message(code) : "a part of it is lost"),
+                .found = "cannot write the output: " +
+                         (code != 0 ? std::generic_category().message(code) : "some of it was lost"),
                 .remedy = remedy_of(code)})
       .what();
 }

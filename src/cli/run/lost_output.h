@@ -4,10 +4,10 @@
 
 namespace kindling {
 
-// Returns why what was printed on stdout cannot be written, with what to do; empty: all of it has arrived.
+// Returns why output to stdout was lost and what to do about it; empty if none was lost.
 std::string lost_output_text();
 
-// Of a fit, which continues when nobody reads its output: logs the loss once. The exit code tells it, too.
+// Logs lost output once; a fit continues when nobody reads its output. The exit code reports it, too.
 void report_lost_output();
 bool has_reported_lost_output() noexcept;
 // For a program that runs several commands in one process.

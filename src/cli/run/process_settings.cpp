@@ -20,7 +20,7 @@ void apply(const ProcessOptions& options) {
   at::globalContext().setFlushDenormal(options.flush_denormal);
   if (!set_fast_mkl(fast_mkl_of(options.fast_mkl)))
     log_warning("run.fast_mkl = \"" + options.fast_mkl +
-                "\" has no effect: MKL has chosen its kernels before, for the whole process");
+                "\" has no effect: MKL has already chosen its kernels for the whole process");
 }
 
 std::string chosen_mkl_kernels() {

@@ -6,12 +6,12 @@
 
 namespace kindling {
 
-// What the program, and never the library, sets for the whole process.
+// Settings of the whole process, which the program changes and the library never does.
 
-// Before the first operator. Tells the log when it comes too late for MKL.
+// Call before the first operator. Warns if it is too late for MKL.
 void apply(const ProcessOptions& options);
 
-// Whether MKL takes its fast kernels, as fast_mkl_text(); makes MKL choose.
+// Returns whether MKL uses its fast kernels, as fast_mkl_text(); makes MKL choose them.
 std::string chosen_mkl_kernels();
 
 }  // namespace kindling

@@ -15,12 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Tables that leave the numbers of the steps as they are.
+// Tables that do not affect the results of the steps.
 constexpr std::array kFreeTables{"distributed.", "checkpoint.",   "early_stopping.",
                                  "lr_finder.",   "batch_finder.", "run."};
 
-// True for what leaves the numbers of the steps as they are, or must be possible to change: a longer run,
-// another machine.
+// True for changes that do not affect the results of the steps, and for those that a resumed run must allow:
+// a longer run, another machine.
 bool is_harmless(const ConfigChange& change, const RunConfig& config) {
   return std::ranges::any_of(kFreeTables, [&](const char* table) { return change.key.starts_with(table); }) ||
          config.policy_of(change.key).on_resume == OptionPolicy::OnResume::may_change;
@@ -35,9 +35,10 @@ void require_harmless(const std::vector<ConfigChange>& changes, const RunConfig&
   const auto line = [](const ConfigChange& change) {
     return "  " + change.key + ": was " + change.was + ", now " + change.now + "\n";
   };
-  throw ConfigError({.found = run.string() + ": the config is not the one that this run was started with:\n" +
+  throw ConfigError({.found = run.string() +
+                              ": the config differs from the one that the run was started with:\n" +
                               joined(refused, "", line) +
-                              "nothing was run; take this back, or resume with --allow-config-change"});
+                              "nothing was run; undo these changes, or resume with --allow-config-change"});
 }
 
 std::size_t num_files(const fs::path& folder) {
@@ -55,21 +56,21 @@ CheckpointInfo checkpoint_or_error(std::optional<CheckpointInfo> checkpoint, con
   throw CheckpointError(
       {.place = checkpoints_of(run).string(),
        .found = number == 0 ? "there is no checkpoint"
-                            : "none of " + std::to_string(number) + " files can be used",
+                            : "none of the " + std::to_string(number) + " checkpoint files is usable",
        .wanted = wanted,
-       .remedy = "start anew: kindling fit -c " + shell_word((run / "config.toml").string())});
+       .remedy = "start a new run: kindling fit -c " + shell_word((run / "config.toml").string())});
 }
 
 CheckpointInfo newest_of(const fs::path& run) {
   const fs::path folder = checkpoints_of(run);
   return checkpoint_or_error(fs::is_directory(folder) ? newest_valid_checkpoint(folder) : std::nullopt, run,
-                             "a checkpoint that is whole");
+                             "an intact checkpoint");
 }
 
 CheckpointInfo best_of(const fs::path& run, const RunConfig& config) {
   const Module::Monitor monitor = config.monitor_of(*config.make_model());
   return checkpoint_or_error(best_valid_checkpoint(checkpoints_of(run), monitor.higher_is_better), run,
-                             "one that knows its " + monitor.name);
+                             "a checkpoint with a value of " + monitor.name);
 }
 
 CheckpointInfo checkpoint_at(const fs::path& path) {
@@ -77,12 +78,12 @@ CheckpointInfo checkpoint_at(const fs::path& path) {
   for (const CheckpointInfo& info : list_checkpoints(path.parent_path()))
     if (info.path.filename() == path.filename()) return info;
   throw CheckpointError({.place = path.string(),
-                         .found = "it is no checkpoint that can be read",
-                         .wanted = "a file that kindling has saved",
-                         .remedy = "resume from the run's folder: its latest one that is whole is taken"});
+                         .found = "not a readable checkpoint",
+                         .wanted = "a checkpoint saved by Kindling",
+                         .remedy = "resume from the run directory, which uses its latest intact checkpoint"});
 }
 
-// Where the fit goes on; the run stays empty for a new one.
+// The run and checkpoint to resume; the run is empty for a new run.
 ResumePlan requested_plan(const Request& request, const RunConfig& config) {
   const std::string& requested = config.resume.resume;
   const bool is_path = !request.resume.empty() || (requested != "last" && requested != "best");
@@ -93,12 +94,12 @@ ResumePlan requested_plan(const Request& request, const RunConfig& config) {
   }
   const auto run = newest_run(config.folder.dir, config.run.name);
   if (!run || !has_checkpoints(*run))
-    return {.note = "nothing to go on with in " + (fs::path(config.folder.dir) / config.run.name).string() +
-                    ": a new run"};
+    return {.note = "nothing to resume in " + (fs::path(config.folder.dir) / config.run.name).string() +
+                    "; starting a new run"};
   return {.run = *run, .checkpoint = requested == "last" ? newest_of(*run) : best_of(*run, config)};
 }
 
-// A run that was killed after its last step still has its weights to write.
+// False for a run that was killed after its last step: it still has to write its weights.
 bool is_finished(const ResumePlan& plan, const TrainerOptions& options) {
   constexpr auto kNoEnd = std::numeric_limits<std::int64_t>::max();
   const bool is_at_end = options.fast_dev_run ||
@@ -127,9 +128,9 @@ fs::path run_of(const fs::path& path) {
   if (!run.empty() && fs::exists(run / "config.toml")) return run;
   throw ConfigError(
       {.place = path.string(),
-       .found = fs::exists(path) ? "it is neither a run's folder nor one of its checkpoints"
-                                 : "there is no such folder or file",
-       .wanted = "a run's folder, which holds its config.toml, or a file in its folder checkpoints",
+       .found = fs::exists(path) ? "neither a run directory nor a checkpoint of a run"
+                                 : "no such file or directory",
+       .wanted = "a run directory, which contains config.toml, or a file in its checkpoints directory",
        .remedy = "for example runs/digits/0001"});
 }
 
@@ -142,7 +143,7 @@ ResumePlan plan_resume(const Request& request, const Registry& registry, RunConf
   if (!request.allow_config_change) require_harmless(changes, config, plan.run);
   if ((plan.is_finished = is_finished(plan, config.trainer_options()))) {
     plan.note = plan.run.string() + " is finished: " + position_text(*plan.checkpoint) +
-                "; it trains on with a larger trainer.max_epochs or max_steps";
+                "; to continue it, increase trainer.max_epochs or max_steps";
     return plan;
   }
   plan.note = "after " + position_text(*plan.checkpoint) + "   " + plan.checkpoint->path.filename().string();

@@ -11,25 +11,25 @@
 
 namespace kindling {
 
-// Where a fit begins.
+// Where a fit starts.
 struct ResumePlan {
-  std::filesystem::path run{};                 // that goes on; empty: a new run
-  std::filesystem::path restarts_in{};         // a new run in the folder of one that had no checkpoint yet
+  std::filesystem::path run{};          // the run to resume; empty: a new run
+  std::filesystem::path restarts_in{};  // the directory of a run without a checkpoint, which starts again
   std::optional<CheckpointInfo> checkpoint{};  // of it
-  std::string note{};                          // what is to be said of it; empty: nothing
-  bool is_finished = false;                    // nothing is left to be trained
+  std::string note{};                          // printed by the fit; empty: nothing
+  bool is_finished = false;                    // nothing is left to train
 };
 
-// The run's folder that is meant by a path: the path itself, or the run of a checkpoint. Throws ConfigError
-// when it is neither.
+// Returns the run directory of a path, which is a run directory or a checkpoint of a run. Throws ConfigError
+// otherwise.
 std::filesystem::path run_of(const std::filesystem::path& path);
-// The checkpoints of a run.
+// Returns the directory of a run's checkpoints.
 std::filesystem::path checkpoints_of(const std::filesystem::path& run);
-bool has_checkpoints(const std::filesystem::path& run);  // whole or not
+bool has_checkpoints(const std::filesystem::path& run);  // intact or not
 
-// By --resume, else by checkpoint.resume. Throws CheckpointError when the run has no checkpoint to go on
-// from, ConfigError with every key that differs from the run's config and may change its numbers, unless the
-// request allows it. The config gets what finders have found for the run.
+// Plans a fit from --resume or else checkpoint.resume. Throws CheckpointError if the run has no usable
+// checkpoint, and ConfigError with every key that differs from the run's config and may affect its results,
+// unless the request allows that. Copies the results of the run's searches into the config.
 ResumePlan plan_resume(const Request& request, const Registry& registry, RunConfig& config);
 
 }  // namespace kindling

@@ -37,9 +37,9 @@ std::int64_t largest_number(const fs::path& folder) {
 
 [[noreturn]] void refuse(const fs::path& path, const std::error_code& error) {
   throw Error({.place = path.string(),
-               .found = "the run's folder cannot be made: " + error.message(),
-               .wanted = "a folder that can be written",
-               .remedy = "choose another one with run.dir"});
+               .found = "cannot create the run directory: " + error.message(),
+               .wanted = "a writable directory",
+               .remedy = "choose another directory with run.dir"});
 }
 
 std::string utc_text(std::chrono::system_clock::time_point time) {
@@ -57,14 +57,14 @@ fs::path numbered(const fs::path& runs, std::int64_t number) {
   return runs / text;
 }
 
-// The folder with the next free number.
+// Creates the directory with the next free number.
 fs::path made(const fs::path& runs) {
   std::error_code error;
   fs::create_directories(runs, error);
   if (error) refuse(runs, error);
   for (std::int64_t number = largest_number(runs) + 1;; ++number) {
     const fs::path run = numbered(runs, number);
-    if (fs::create_directory(run, error)) return run;  // another run may take a number in between
+    if (fs::create_directory(run, error)) return run;  // another run may take the number meanwhile
     if (error) refuse(run, error);
   }
 }
@@ -143,7 +143,7 @@ void RunFolder::write_summary(const RunSummary& summary) const {
     if (summary.best_checkpoint_value) json["checkpoint"]["best_value"] = *summary.best_checkpoint_value;
   }
   json["metrics"] = summary.metrics;
-  // Names may hold any bytes: what is no UTF-8 is replaced rather than refused.
+  // Names may contain arbitrary bytes: invalid UTF-8 is replaced rather than refused.
   write_file_atomically(file("run.json"),
                         json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }

@@ -10,15 +10,15 @@
 
 namespace kindling {
 
-// What run.json says beside versions and devices.
+// The contents of run.json apart from versions and devices.
 struct RunSummary {
   std::string status = "running";  // running, finished, stopped, failed
-  std::string reason{};            // why it ended, as FitReason; empty: it has not
+  std::string reason{};            // why the run ended, as FitReason; empty: still running
   std::string device{};
-  std::string device_note{};  // why there are fewer cards than asked; empty: as asked
+  std::string device_note{};  // why fewer GPUs than requested are used; empty: as requested
   std::int64_t num_processes = 1;
-  std::string fast_mkl{};                  // what MKL has been told, as fast_mkl_text()
-  std::string float32_matmul_precision{};  // by which the training multiplies
+  std::string fast_mkl{};                  // MKL's kernels, as fast_mkl_text()
+  std::string float32_matmul_precision{};  // precision of float32 matmuls
   std::int64_t seed = 0;
   std::string best_name{};  // monitored value; empty: none
   double best_value = 0;
@@ -27,31 +27,31 @@ struct RunSummary {
   std::int64_t global_step = 0;
   std::optional<std::int64_t> resumed_from_step{};
   std::string last_checkpoint{}, best_checkpoint{};  // in the run's folder; empty: none
-  // Of best_checkpoint. The best epoch need not have been saved, so this may be another value than
-  // best_value.
+  // Of best_checkpoint. May differ from best_value, because the best epoch is not necessarily saved.
   std::int64_t best_checkpoint_step = 0;
   std::optional<double> best_checkpoint_value{};
 };
 
-// The folder of one run, DIR/NAME/0001. No other process writes to it while this lives.
+// The directory of one run, DIR/NAME/0001, locked against other processes for the lifetime of this object.
 class RunFolder {
  public:
-  // Makes one, with the next free number. Throws Error when it cannot be made or written.
+  // Creates a directory with the next free number. Throws Error if it cannot be created or written.
   RunFolder(const std::filesystem::path& dir, const std::string& name);
-  // That of a run which goes on. Throws Error when it cannot be written or another process is at work on it.
+  // Opens the directory of a resumed run. Throws Error if it cannot be written or another process uses it.
   explicit RunFolder(std::filesystem::path run);
-  // That of a run which another process writes: nothing here does, but there may be further files. Made where
-  // it is not there, on a machine with disks of its own. Throws Error when it cannot be made.
+  // Opens the directory of a run that another process writes: this object writes none of its files, but
+  // others may be added. Creates it if it does not exist, as on a machine with separate disks. Throws Error
+  // if it cannot be created.
   static RunFolder of_another_process(std::filesystem::path run);
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::filesystem::path file(const std::string& name) const { return path_ / name; }
 
-  // config.toml, unless it says so already.
+  // Writes config.toml unless it already has this text.
   void write_config(const std::string& text) const;
-  // Adds a line to command.txt.
+  // Appends a line to command.txt.
   void write_command(int argc, char** argv) const;
-  // run.json; written anew at every call.
+  // Rewrites run.json.
   void write_summary(const RunSummary& summary) const;
 
  private:
@@ -59,13 +59,13 @@ class RunFolder {
       : path_(std::move(run)), lock_(std::move(lock)) {}
 
   std::filesystem::path path_;
-  std::optional<FolderLock> lock_;  // nothing: another process writes
+  std::optional<FolderLock> lock_;  // empty: another process writes
   std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
 };
 
-// The run with the largest number; nothing when there is none.
+// Returns the run with the largest number, if there is one.
 std::optional<std::filesystem::path> newest_run(const std::filesystem::path& dir, const std::string& name);
-// What its run.json says; empty when it does not, or cannot be read.
+// Return values from run.json; empty if they are missing or it cannot be read.
 std::string run_status(const std::filesystem::path& run);
 std::string run_fast_mkl(const std::filesystem::path& run);
 

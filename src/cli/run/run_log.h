@@ -4,8 +4,8 @@
 
 namespace kindling {
 
-// Tells the app log, and so the run's log.txt, what one asks for later: where it ran, on what data, every
-// epoch, how it ended.
+// Logs to the app log, and so to the run's log.txt, where the run took place, its data, every epoch and how
+// it ended.
 class RunLog : public Callback {
  public:
   void on_fit_start(Trainer& trainer, Module& model) override;

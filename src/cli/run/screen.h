@@ -13,16 +13,16 @@
 
 namespace kindling {
 
-// What the lines above the table tell beside device and layers.
+// The contents of the lines above the table apart from device and layers.
 struct Heading {
   std::string configs{};  // "digits.toml + 1 override"
   std::string run{};      // the run's folder
   std::int64_t seed = 0;
-  std::string resume{};  // where the run goes on; empty: nothing to be said
+  std::string resume{};  // where the run resumes; empty: not printed
 };
 
-// What a person sees of a fit: heading, epoch table and last line on stdout, the progress line on stderr.
-// Never reads a tensor. Knows the run from its beginning, also when that is in another process.
+// Prints the heading, epoch table and last line of a fit on stdout, and its progress line on stderr. Never
+// reads a tensor. Knows the whole run, even if an earlier process started it.
 class Screen : public Callback {
  public:
   Screen(const Request& request, Heading heading, EpochTableOptions monitored);
@@ -36,7 +36,7 @@ class Screen : public Callback {
   void load_state(const StateDict& state) override;
   std::string type_name() const override { return "Screen"; }
 
-  // Prints the last line, once everything is saved. `best_saved` is added to it, unless it is empty.
+  // Prints the last line, followed by `best_saved` if not empty. Call it once everything is saved.
   void show_end(const FitResult& result, const std::string& best_saved) const;
 
   // The best epoch by the monitored value.

@@ -25,8 +25,8 @@ WeightsSource start_from_files(const RunConfig& config, Module& model) {
   if (!config.optimizer_start.init_state) return weights;
   if (!config.model.init_weights)
     throw ConfigError({.place = "optimizer.init_state",
-                       .found = "the state of an optimizer is that of certain weights",
-                       .wanted = "model.init_weights beside it"});
+                       .found = "an optimizer state belongs to the weights that it was saved with",
+                       .wanted = "model.init_weights in addition"});
   with_start(config.trainer_options().optimizer, config.optimizer_start)(ParameterGroups(model));
   return weights;
 }

@@ -7,11 +7,11 @@
 
 namespace kindling {
 
-// Loads what a new run starts from, before it has a folder. Returns where the weights are from; an empty
-// file: the model's own. Throws ConfigError and CheckpointError.
+// Loads the files that a new run starts from, before it has a directory. Returns the source of the weights,
+// whose file is empty for the model's initial weights. Throws ConfigError and CheckpointError.
 WeightsSource start_from_files(const RunConfig& config, Module& model);
 
-// An optimizer that begins with Python's state, where one is asked for.
+// Returns a factory whose optimizers start from a PyTorch state, if one is requested.
 OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOptions& start);
 
 }  // namespace kindling

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kNotFinished = -1;
 
-// A handler may only touch lock-free atomics, and what does not change while handlers are installed.
+// A handler may only access lock-free atomics and objects that do not change while handlers are installed.
 std::list<StopToken> tokens;  // a handler may still use an earlier one
 std::atomic<const StopToken*> current_token = nullptr;
 std::shared_ptr<ModelCheckpoint> current_checkpoint;

@@ -29,7 +29,7 @@ std::string step_text(const CheckpointInfo& checkpoint) {
 
 WeightsSource last_weights(const fs::path& run) {
   const fs::path weights = run / "weights.safetensors", folder = checkpoints_of(run);
-  // A run that was resumed after it wrote its weights is further than they are.
+  // If a run was resumed after it wrote its weights, they are out of date.
   const std::string status = run_status(run);
   const bool is_current = fs::exists(weights) && (status == "finished" || status == "stopped");
   if (!is_current && fs::is_directory(folder))
@@ -39,8 +39,8 @@ WeightsSource last_weights(const fs::path& run) {
   if (fs::exists(weights))
     return {.file = weights, .run = run, .reason = "the weights at the end of the run"};
   throw CheckpointError({.place = run.string(),
-                         .found = "there is neither a weights.safetensors nor a checkpoint that is whole",
-                         .wanted = "a run directory or a file"});
+                         .found = "it contains neither weights.safetensors nor an intact checkpoint",
+                         .wanted = "a run directory with weights, or a file"});
 }
 
 WeightsSource best_weights(const fs::path& run) {
@@ -52,7 +52,7 @@ WeightsSource best_weights(const fs::path& run) {
         .run = run,
         .reason = step_text(*best) + ", best " + best->monitor + " " + short_text(*best->monitored_value, 4)};
   WeightsSource last = last_weights(run);
-  last.reason += "; no checkpoint knows how good it is";
+  last.reason += "; no checkpoint has a monitored value";
   return last;
 }
 
@@ -66,7 +66,7 @@ WeightsSource weights_of_step(const fs::path& run, std::int64_t step) {
     }
   throw CheckpointError(
       {.place = run.string(),
-       .found = "there is no checkpoint of step " + std::to_string(step),
+       .found = "no checkpoint of step " + std::to_string(step),
        .wanted = steps.empty() ? "a run with checkpoints" : "one of steps " + joined(steps, ", ")});
 }
 

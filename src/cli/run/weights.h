@@ -8,7 +8,7 @@
 
 namespace kindling {
 
-// Returns whether a file holds a training run's whole state and not the model alone. Throws CheckpointError.
+// True if a file contains the whole state of a run, not only the model. Throws CheckpointError.
 bool is_checkpoint(const std::filesystem::path& file);
 
 // A file of weights, and why it was chosen.
@@ -18,13 +18,13 @@ struct WeightsSource {
   std::string reason{};         // such as "step 270, best val_acc 0.9972"
 };
 
-// Returns the file that a word on the command line or in a config means: a file of weights (.safetensors,
-// .pt), a checkpoint, or a run as RUN, RUN:best (the same), RUN:last or RUN:STEP. The best is the saved
-// checkpoint with the best monitored value; a run without one gives its last weights, with the reason. Throws
+// Returns the file named by a word on the command line or in a config: a weights file (.safetensors, .pt), a
+// checkpoint, or a run as RUN, RUN:best (the same), RUN:last or RUN:STEP. The best is the saved checkpoint
+// with the best monitored value; for a run without one, the last weights, with the reason. Throws
 // CheckpointError.
 WeightsSource find_weights(const std::string& words);
 
-// Prints the file and the reason to stderr, where a run was named.
+// Prints the file and the reason to stderr if a run was named.
 void print_source(const WeightsSource& source);
 
 // Loads the weights of a file; of a checkpoint those that validation measured. `key` as in LoadOptions.

@@ -8,12 +8,12 @@
 #include <variant>
 #include <vector>
 
-// A program of operators as torch.export makes it: what it takes, what it gives, and the operators between,
-// each named by its schema. It knows neither files nor tensors: values have names, weights are somewhere
-// else.
+// A program of operators as torch.export creates it: its inputs, its outputs, and the operators between, each
+// named by its schema. It is independent of files and tensors: values have names, and weights are stored
+// separately.
 namespace kindling {
 
-// The dtypes that programs have; the numbers are the schema's.
+// The dtypes of programs; the numbers are those of the schema.
 enum class ProgramType : std::uint8_t {
   uint8 = 1,
   int8,
@@ -30,12 +30,11 @@ enum class ProgramType : std::uint8_t {
   bfloat16
 };
 
-// The numbers are the schema's.
+// The numbers are those of the schema.
 enum class ProgramMemoryFormat : std::uint8_t { contiguous = 1, channels_last, channels_last_3d, preserve };
 
-// A size, a stride or an offset: a number or, with `expression`, one of the program's symbols such as
-// "Mul(Integer(2), Symbol('s0', positive=True, integer=True))", of which `number` is the value in the
-// example.
+// A size, a stride or an offset: a number or, with `expression`, an expression in the program's symbols such
+// as "Mul(Integer(2), Symbol('s0', positive=True, integer=True))". `number` is then its value in the example.
 struct ProgramSize {
   std::int64_t number = 0;
   std::string expression{};  // empty: always `number`
@@ -46,7 +45,7 @@ struct ProgramDevice {
   std::optional<std::int64_t> index{};
 };
 
-// What is known of a tensor before the program runs.
+// The properties of a tensor that are known before the program runs.
 struct ProgramTensor {
   ProgramType type = ProgramType::float32;
   std::vector<ProgramSize> sizes{}, strides{};  // strides in values
@@ -55,7 +54,7 @@ struct ProgramTensor {
   ProgramDevice device{};
 };
 
-// Values by name: a tensor; a number that the program computes, mostly of sizes.
+// Values by name: a tensor; a number that the program computes, usually from sizes.
 struct TensorName {
   std::string name;
 };
@@ -75,10 +74,10 @@ struct ProgramList {
     floats,
     booleans
   } element;
-  std::vector<ProgramArgument> items;  // symbolic integers: integers and NumberNames; optional: also none
+  std::vector<ProgramArgument> items;  // symbolic integers: integers and NumberNames; optional: may be empty
 };
 
-// std::monostate is none. A strided layout is the only one there is.
+// std::monostate is None. Layouts are always strided.
 struct StridedLayout {};
 struct ProgramArgument {
   std::variant<std::monostate, TensorName, NumberName, bool, std::int64_t, double, std::string, ProgramType,
@@ -94,22 +93,22 @@ struct ProgramNode {
     bool is_keyword = false;
   };
   std::string target;
-  std::vector<Input> inputs;             // those that are not the schema's defaults
+  std::vector<Input> inputs;             // the arguments that differ from the schema's defaults
   std::vector<ProgramArgument> outputs;  // TensorName, NumberName, a list of tensors, or none
-  std::string layer{};                   // the name of the layer that called it, for messages: "net.1"
-  std::optional<bool> with_gradients{};  // where the forward says so: false under torch.no_grad()
+  std::string layer{};                   // the layer that called it, for messages: "net.1"
+  std::optional<bool> with_gradients{};  // if the forward sets it: false under torch.no_grad()
 };
 
-// What the program is called with, in this order. All but user inputs come from its weights.
+// An argument of the program, in order. All but user inputs are weights.
 struct ProgramInput {
   enum class Kind : std::uint8_t { parameter, buffer, constant, user } kind;
-  ProgramArgument argument;   // TensorName; a user's may also be a number or none, which it always has to be
+  ProgramArgument argument;   // TensorName; a user input may also be a number or None, which is then fixed
   std::string target{};       // the weight's name: "net.1.weight"
   bool is_persistent = true;  // of buffers: part of a state dict
 };
 
 struct ProgramOutput {
-  // A mutation is copied into `target` when the program has run.
+  // A mutation is copied into `target` after the program has run.
   enum class Kind : std::uint8_t {
     user,
     loss,
@@ -121,7 +120,7 @@ struct ProgramOutput {
   std::string target{};
 };
 
-// How a call's arguments, or its results, are nested: a leaf, or a tuple, list or dict of such.
+// The nesting of a call's arguments or results: a leaf, or a tuple, list or dict of trees.
 struct ProgramTree {
   enum class Kind : std::uint8_t { leaf, tuple, list, dict } kind = Kind::leaf;
   std::vector<std::string> names{};  // of a dict's parts
@@ -134,7 +133,7 @@ struct ExportedProgram {
   std::vector<ProgramNode> nodes{};
   std::map<std::string, ProgramTensor> tensors{};  // by the values' names
   std::map<std::string, ProgramSize> numbers{};    // integers, by the values' names
-  // The least and the largest value of each symbol.
+  // The smallest and the largest value of each symbol.
   std::map<std::string, std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>>> ranges{};
   ProgramTree arguments{}, results{};  // of user inputs: a tuple of (positional ones, a dict of keyword ones)
   std::vector<std::string> input_names{};  // of the forward function's arguments

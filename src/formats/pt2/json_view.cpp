@@ -36,7 +36,7 @@ std::vector<JsonView::Member> JsonView::members() const {
 }
 
 JsonView::Member JsonView::only_member() const {
-  if (!value_->is_object() || value_->size() != 1) refuse_kind("an object of one member");
+  if (!value_->is_object() || value_->size() != 1) refuse_kind("an object with one member");
   const auto only = value_->begin();
   return {only.key(), {only.value(), place_ + "." + only.key()}};
 }
@@ -64,7 +64,7 @@ bool JsonView::boolean() const {
 }
 
 const std::string& JsonView::text() const {
-  if (!value_->is_string()) refuse_kind("a text");
+  if (!value_->is_string()) refuse_kind("a string");
   return value_->get_ref<const std::string&>();
 }
 
@@ -81,8 +81,8 @@ nlohmann::json parse_json(const std::string& text, const std::string& place) {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     throw CheckpointError({.place = place + ", byte " + std::to_string(error.byte),
-                           .found = "it is no valid JSON",
-                           .remedy = "the file is damaged: get a whole copy of it, or save it again"});
+                           .found = "it is not valid JSON",
+                           .remedy = "the file is damaged: copy it again, or save it again"});
   } catch (const nlohmann::json::exception&) {
     throw CheckpointError({.place = place, .found = "it has a number that is too large"});
   }

@@ -8,18 +8,18 @@
 
 namespace kindling {
 
-// A value of a JSON document that others have written, and where it stands in it. Asking for what it is not
-// throws CheckpointError that names the place. The document outlives it.
+// A value of a JSON document from elsewhere, and its location there. Accessing it as another kind throws
+// CheckpointError that names the location. The document must outlive it.
 class JsonView {
  public:
   JsonView(const nlohmann::json& value, std::string place) : value_(&value), place_(std::move(place)) {}
 
-  JsonView operator[](std::string_view key) const;  // of an object, which has it
-  bool has(std::string_view key) const;             // as something other than null
+  JsonView operator[](std::string_view key) const;  // of an object that has the key
+  bool has(std::string_view key) const;             // present and not null
   std::vector<JsonView> items() const;              // of a list
   struct Member;
   std::vector<Member> members() const;  // of an object
-  Member only_member() const;           // of an object that is one of several kinds: {"as_int": 3}
+  Member only_member() const;           // of an object that tags one of several kinds: {"as_int": 3}
 
   std::int64_t integer() const;
   double number() const;  // also "Infinity", "-Infinity" and "NaN"
@@ -42,7 +42,7 @@ struct JsonView::Member {
   JsonView value;
 };
 
-// Throws CheckpointError with the byte where a text stops being JSON.
+// Throws CheckpointError with the byte at which a text is not valid JSON.
 nlohmann::json parse_json(const std::string& text, const std::string& place);
 
 }  // namespace kindling

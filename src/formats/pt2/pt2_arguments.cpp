@@ -16,13 +16,13 @@ ProgramType type_of(const JsonView& value) {
   if (number < static_cast<std::int64_t>(ProgramType::uint8) ||
       number > static_cast<std::int64_t>(ProgramType::bfloat16))
     value.refuse("the dtype " + std::to_string(number) + " is not supported",
-                 "one of the types up to 64 bits, bool and bfloat16");
+                 "bool, bfloat16 or a type of up to 64 bits");
   return static_cast<ProgramType>(number);
 }
 
 ProgramMemoryFormat memory_format_of(const JsonView& value) {
   const std::int64_t number = value.integer();
-  if (number < 1 || number > 4) value.refuse("there is no such memory format");
+  if (number < 1 || number > 4) value.refuse("the memory format is unknown");
   return static_cast<ProgramMemoryFormat>(number);
 }
 
@@ -41,7 +41,7 @@ NumberName number_name(NumberName::Kind kind, const JsonView& value) {
   return {.kind = kind, .name = value["as_name"].text()};
 }
 
-// Either the name of a number that the program computes, or the number itself.
+// Returns either the name of a number that the program computes, or the number itself.
 ProgramArgument symbolic(NumberName::Kind kind, const JsonView& value) {
   if (value.has("as_name")) return {number_name(kind, value)};
   if (kind == NumberName::Kind::boolean) return {value["as_bool"].boolean()};
@@ -65,7 +65,7 @@ using Reader = ProgramArgument (*)(const JsonView&);
 using Element = ProgramList::Element;
 using Number = NumberName::Kind;
 
-// What an argument of an operator may be.
+// The kinds of an operator's arguments.
 constexpr std::array<std::pair<std::string_view, Reader>, 20> kArgumentReaders{{
     {"as_none", [](const JsonView&) { return ProgramArgument{}; }},
     {"as_tensor", [](const JsonView& v) { return ProgramArgument{TensorName{v["name"].text()}}; }},
@@ -131,9 +131,9 @@ ProgramArgument argument_of(const JsonView& value) {
   for (const auto& [name, read] : kArgumentReaders)
     if (name == kind) return read(given);
   if (kind == "as_graph")
-    value.refuse("it is a part of control flow or of autocast (cond, while_loop, torch.autocast, …)",
-                 "a program without them; no_grad is understood",
-                 "export a forward whose branches do not depend on values of tensors");
+    value.refuse("it is part of control flow or of autocast (cond, while_loop, torch.autocast, …)",
+                 "a program without them; no_grad is supported",
+                 "export a forward whose branches do not depend on tensor values");
   value.refuse("arguments of the kind " + json_string(kind) + " are not supported");
 }
 
@@ -146,7 +146,7 @@ ProgramTensor tensor_of(const JsonView& meta) {
   for (const JsonView& size : meta["sizes"].items()) tensor.sizes.push_back(size_of(size));
   for (const JsonView& stride : meta["strides"].items()) tensor.strides.push_back(size_of(stride));
   if (tensor.sizes.size() != tensor.strides.size() || tensor.sizes.size() > kMaxProgramRank)
-    meta.refuse("sizes and strides do not fit");
+    meta.refuse("the numbers of sizes and strides differ");
   return tensor;
 }
 

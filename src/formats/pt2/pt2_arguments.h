@@ -5,7 +5,7 @@
 
 namespace kindling {
 
-// What calls are given and what they give, in the JSON of torch.export.save. All throw CheckpointError.
+// Arguments and results of calls, in the JSON of torch.export.save. All functions throw CheckpointError.
 ProgramArgument argument_of(const JsonView& value);
 ProgramSize size_of(const JsonView& value);
 ProgramTensor tensor_of(const JsonView& meta);

@@ -21,7 +21,7 @@ namespace {
 using Names = std::map<std::string, ProgramArgument>;
 
 constexpr std::string_view kGradientMode = "torch.ops.higher_order.wrap_with_set_grad_enabled";
-constexpr std::size_t kMaxDepth = 64;  // of such parts within each other
+constexpr std::size_t kMaxDepth = 64;  // of nested subgraphs
 
 // "L__self__,,M;L__self__net_1,net.1,torch.nn.modules.linear.Linear": the innermost layer, "net.1".
 std::string layer_in(const std::string& stack) {
@@ -45,7 +45,7 @@ ProgramNode node_of(const JsonView& value) {
   return node;
 }
 
-// With names replaced.
+// Returns the argument with names replaced.
 ProgramArgument renamed(const ProgramArgument& argument, const Names& names) {
   const auto known = [&](const std::string& name) {
     const auto found = names.find(name);
@@ -60,8 +60,8 @@ ProgramArgument renamed(const ProgramArgument& argument, const Names& names) {
   return {std::move(items)};
 }
 
-// What a name stands for where a part is read: itself in the outermost graph, else what the part was given,
-// or the name with the part's in front.
+// The value that a name refers to in a subgraph: itself in the outermost graph, else the value passed to the
+// subgraph, or the name with the subgraph's prefix.
 class GraphReader {
  public:
   GraphReader(ExportedProgram& program, std::string prefix, std::optional<bool> with_gradients)
@@ -70,7 +70,7 @@ class GraphReader {
   Names names{};
 
   void read(const JsonView& graph, std::size_t depth) {
-    if (depth > kMaxDepth) graph.refuse("parts are nested too deeply");
+    if (depth > kMaxDepth) graph.refuse("subgraphs are nested too deeply");
     for (const auto& [name, meta] : graph["tensor_values"].members())
       if (is_local(name)) program_.tensors.emplace(prefix_ + name, tensor_of(meta));
     for (const auto& [name, number] : graph["sym_int_values"].members())
@@ -95,7 +95,7 @@ class GraphReader {
     program_.nodes.push_back(std::move(node));
   }
 
-  // A value that a part makes gets the part's name in front, here and in what follows.
+  // A value that a subgraph computes gets the subgraph's name as a prefix, here and in later calls.
   ProgramArgument new_name(ProgramArgument made) {
     const auto rename = [&](auto value) {
       const std::string name = value.name;
@@ -110,19 +110,19 @@ class GraphReader {
     return made;
   }
 
-  // wrap_with_set_grad_enabled(mode, graph, what it is given …).
+  // wrap_with_set_grad_enabled(mode, graph, arguments …).
   void read_part(const JsonView& node, std::size_t depth) {
     const auto inputs = node["inputs"].items();
     if (inputs.size() < 2 || !inputs[1]["arg"].has("as_graph")) node.refuse("it has no graph");
     const ProgramArgument mode = argument_of(inputs[0]["arg"]);
     const bool* const gradients = std::get_if<bool>(&mode.value);
-    if (gradients == nullptr) node.refuse("its mode is no boolean");
+    if (gradients == nullptr) node.refuse("its mode is not a boolean");
     const JsonView part = inputs[1]["arg"]["as_graph"], graph = part["graph"];
     GraphReader inner(program_, prefix_ + part["name"].text() + ".", *gradients);
     const auto graph_inputs = graph["inputs"].items(), graph_outputs = graph["outputs"].items(),
                results = node["outputs"].items();
     if (graph_inputs.size() != inputs.size() - 2 || graph_outputs.size() != results.size())
-      node.refuse("its graph takes or gives another number of values");
+      node.refuse("its graph has another number of inputs or outputs");
     for (std::size_t i = 0; i < graph_inputs.size(); ++i)
       inner.names[name_in(graph_inputs[i])] = resolved(argument_of(inputs[i + 2]["arg"]));
     inner.read(graph, depth + 1);
@@ -134,7 +134,7 @@ class GraphReader {
     const ProgramArgument argument = argument_of(value);
     if (const auto* tensor = std::get_if<TensorName>(&argument.value)) return tensor->name;
     if (const auto* number = std::get_if<NumberName>(&argument.value)) return number->name;
-    value.refuse("it is no value with a name");
+    value.refuse("it is not a named value");
   }
 
   ExportedProgram& program_;
@@ -142,10 +142,9 @@ class GraphReader {
   std::optional<bool> with_gradients_;
 };
 
-// Reads the calls of a program's graph into program.nodes, and what is said of their values into
-// program.tensors and program.numbers. The parts of a forward under torch.no_grad() are graphs of their own
-// in the file; their calls stand among the others here. Gives the new names of values that such parts give by
-// others'.
+// Reads the calls of a program's graph into program.nodes, and the properties of their values into
+// program.tensors and program.numbers. The parts of a forward under torch.no_grad() are subgraphs in the
+// file; their calls are inlined here. Returns the new names of the values that subgraphs return.
 Names read_nodes(const JsonView& graph, ExportedProgram& program) {
   GraphReader reader(program, "", std::nullopt);
   reader.read(graph, 0);
@@ -179,8 +178,7 @@ ProgramInput input_of(const JsonView& value) {
   if (kind == "tensor_constant")
     return {Kind::constant, tensor_named(given["arg"]), given["tensor_constant_name"].text()};
   value.refuse("an input of the kind " + json_string(kind) + " is not supported",
-               "parameters, buffers, constants and user inputs",
-               "export a model without objects of its own kinds");
+               "parameters, buffers, constants and user inputs", "export a model without custom objects");
 }
 
 ProgramOutput output_of(const JsonView& value) {
@@ -195,7 +193,7 @@ ProgramOutput output_of(const JsonView& value) {
   if (kind == "user_input_mutation")
     return {Kind::user_input_mutation, tensor_named(given["arg"]), given["user_input_name"].text()};
   value.refuse("an output of the kind " + json_string(kind) + " is not supported",
-               "a program of a forward, without its gradients", "export the model, not its training step");
+               "a program of the forward only, without gradients", "export the model, not its training step");
 }
 
 ProgramTree tree_of(const JsonView& value) {
@@ -209,21 +207,21 @@ ProgramTree tree_of(const JsonView& value) {
   else if (type == "builtins.dict" || type == "collections.OrderedDict")
     tree.kind = ProgramTree::Kind::dict;
   else
-    value.refuse("a nesting by " + json_string(type) + " is not supported", "tuples, lists and dicts");
+    value.refuse("nesting by " + json_string(type) + " is not supported", "tuples, lists and dicts");
   for (const JsonView& part : value["children_spec"].items()) tree.parts.push_back(tree_of(part));
   if (tree.kind != ProgramTree::Kind::dict) return tree;
   const nlohmann::json context = parse_json(value["context"].text(), "the keys of a dict");
   for (const JsonView& key : JsonView(context, "the keys of a dict").items())
     tree.names.push_back(key.is_integer() ? std::to_string(key.integer()) : key.text());
-  if (tree.names.size() != tree.parts.size()) value.refuse("a dict has other keys than parts");
+  if (tree.names.size() != tree.parts.size()) value.refuse("a dict has different numbers of keys and parts");
   return tree;
 }
 
-// "[1, {…}]", a JSON text of its own.
+// "[1, {…}]", a separate JSON text.
 ProgramTree tree_in(const JsonView& text) {
   const nlohmann::json versioned = parse_json(text.text(), "a tree of arguments");
   const auto parts = JsonView(versioned, "a tree of arguments").items();
-  if (parts.size() != 2 || parts[0].integer() != 1) text.refuse("the tree is of an unknown version", "1");
+  if (parts.size() != 2 || parts[0].integer() != 1) text.refuse("the version of the tree is unknown", "1");
   return tree_of(parts[1]);
 }
 
@@ -250,12 +248,12 @@ void read_ranges(const JsonView& ranges, ExportedProgram& program) {
 void check_version(const JsonView& version) {
   const std::int64_t major = version["major"].integer();
   if (major != kSchemaMajor)
-    version.refuse("the schema of the program has the major version " + std::to_string(major),
+    version.refuse("the program's schema has the major version " + std::to_string(major),
                    std::to_string(kSchemaMajor), "save it again with PyTorch 2.11 to 2.13");
 }
 
-// Throws CheckpointError: for what is not as the schema has it, and, with the layer that has it, for what
-// programs that can be trained here do not have: control flow, objects of their own, custom layouts.
+// Throws CheckpointError for deviations from the schema and, with the layer, for programs that cannot be
+// trained here: control flow, custom objects, custom layouts.
 ExportedProgram program_of(const JsonView& model) {
   check_version(model["schema_version"]);
   const JsonView module = model["graph_module"], graph = module["graph"];
@@ -272,7 +270,7 @@ ExportedProgram program_of(const JsonView& model) {
   return program;
 }
 
-constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 28;  // a large model's program takes some ten million
+constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 28;  // a large model's program takes about 10 MB
 constexpr std::string_view kFormatEntry = "archive_format", kModelEntry = "models/model.json";
 
 std::size_t bytes_of(ProgramType type) {
@@ -299,7 +297,7 @@ std::size_t bytes_of(ProgramType type) {
   return 16;
 }
 
-// All values lie inside `storage_bytes`; no number on the way leaves 64 bits.
+// Throws unless all values are within `storage_bytes`; no intermediate result exceeds 64 bits.
 bool fits(const ProgramTensor& tensor, std::size_t storage_bytes) {
   const std::size_t room = storage_bytes / bytes_of(tensor.type);
   const auto is_small = [&](const ProgramSize& size) {
@@ -330,11 +328,10 @@ std::string root_of_pt2(const ZipArchive& archive, const std::string& place) {
     if (entry.name.ends_with(kFormatEntry) &&
         entry.name.find('/') + kFormatEntry.size() + 1 == entry.name.size())
       return entry.name.substr(0, entry.name.size() - kFormatEntry.size());
-  throw CheckpointError(
-      {.place = place,
-       .found = "the archive has no " + std::string(kFormatEntry) + " in a folder of its own",
-       .wanted = "a file of torch.export.save",
-       .remedy = "for weights alone, without a program, take a model's init_weights"});
+  throw CheckpointError({.place = place,
+                         .found = "the archive has no entry FOLDER/" + std::string(kFormatEntry),
+                         .wanted = "a file of torch.export.save",
+                         .remedy = "to load weights without a program, use a model's init_weights"});
 }
 
 }  // namespace
@@ -376,7 +373,7 @@ std::string Pt2File::text_of(std::string_view name) const {
   if (entry == nullptr)
     throw CheckpointError({.place = place_,
                            .found = "the archive has no entry " + std::string(name),
-                           .wanted = "a file of torch.export.save, whose program is named \"model\"",
+                           .wanted = "a file of torch.export.save with a program named \"model\"",
                            .remedy = "save it again with torch.export.save"});
   return archive_.text(*entry, kMaxJsonBytes);
 }
@@ -400,14 +397,14 @@ std::vector<ProgramWeight> Pt2File::read_weights(const std::string& folder, cons
   std::vector<ProgramWeight> weights;
   for (const auto& [name, payload] : JsonView(parsed, where)["config"].members()) {
     if (payload["use_pickle"].boolean())
-      payload.refuse("it is saved as a pickle, which is a program", "plain tensors",
-                     "export a model without objects or tensors of its own kinds");
+      payload.refuse("it is saved as a pickle, which could execute code", "plain tensors",
+                     "export a model without custom objects or tensor subclasses");
     weights.push_back({.name = name,
                        .tensor = tensor_of(payload["tensor_meta"]),
                        .is_parameter = payload["is_param"].boolean(),
                        .storage = storage_at(root_ + folder + payload["path_name"].text())});
     if (!fits(weights.back().tensor, storage_bytes(weights.back().storage)))
-      payload.refuse("its values do not lie inside the " +
+      payload.refuse("its values are not within the " +
                      std::to_string(storage_bytes(weights.back().storage)) + " bytes of its entry");
   }
   return weights;

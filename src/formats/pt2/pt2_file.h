@@ -13,25 +13,25 @@
 
 namespace kindling {
 
-// A file of torch.export.save (.pt2), read: its program, and its weights, whose bytes are read one storage at
-// a time. What it holds as pickles is refused or left alone. All throw CheckpointError.
+// Reads a file of torch.export.save (.pt2): its program, and its weights, whose bytes are read one storage at
+// a time. Pickles in it are refused or ignored. All functions throw CheckpointError.
 class KINDLING_API Pt2File {
  public:
   explicit Pt2File(const std::filesystem::path& path);
-  // The same of a whole file in memory; `place` stands for it in messages.
+  // Reads a whole file in memory; `place` names it in messages.
   static Pt2File of_bytes(std::string bytes, const std::string& place);
 
   const ExportedProgram& program() const noexcept { return program_; }
-  // Parameters and buffers; constants. Their values lie inside their storages.
+  // Parameters and buffers; constants. Their values are within their storages.
   const std::vector<ProgramWeight>& weights() const noexcept { return weights_; }
   const std::vector<ProgramWeight>& constants() const noexcept { return constants_; }
 
   std::size_t num_storages() const noexcept { return storages_.size(); }
   std::size_t storage_bytes(std::size_t storage) const { return entry_of(storage).size; }
-  void read_storage(std::size_t storage, void* out) const;  // checks its CRC-32
+  void read_storage(std::size_t storage, void* out) const;  // verifies its CRC-32
 
-  // Writes the same file with these bytes in the storages, one for each and of its size; atomic and durable.
-  // Everything else is copied, its examples and what Kindling does not know.
+  // Writes the same file with these bytes in the storages, one span per storage, of its size; atomic and
+  // durable. Everything else is copied, including examples and unknown entries.
   void write_copy(const std::filesystem::path& path, std::span<const std::string_view> storages) const;
 
  private:
@@ -43,8 +43,8 @@ class KINDLING_API Pt2File {
   std::size_t storage_at(const std::string& path);
 
   ZipArchive archive_;
-  std::string place_, root_;           // the one folder in the archive, with its slash
-  std::vector<std::size_t> storages_;  // their places among the archive's entries
+  std::string place_, root_;           // the only folder in the archive, with its slash
+  std::vector<std::size_t> storages_;  // their indices among the archive's entries
   ExportedProgram program_;
   std::vector<ProgramWeight> weights_, constants_;
 };

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The schema as PyTorch 2.13 writes it; its loader takes other minor versions, too.
+// The schema of PyTorch 2.13; its loader accepts other minor versions too.
 constexpr int kSchemaMajorWritten = 8, kSchemaMinorWritten = 20, kAtenOpset = 10, kStridedInSchema = 7;
 constexpr int kPositionalInSchema = 1, kKeywordInSchema = 2;
 
@@ -141,7 +141,7 @@ Json output_spec_json(const ProgramOutput& output) {
   return {{"user_output", {{"arg", argument_json(output.argument)}}}};
 }
 
-// As torch.utils._pytree writes one; the keys of a dict, and the mark of other nestings, are JSON texts.
+// In the form of torch.utils._pytree; the keys of a dict, and the marks of other nestings, are JSON texts.
 Json tree_json(const ProgramTree& tree) {
   constexpr const char* kTypes[] = {"", "builtins.tuple", "builtins.list", "builtins.dict"};
   Json parts = list_json(tree.parts, tree_json);
@@ -203,7 +203,7 @@ std::string json_of(const ExportedProgram& program) {
 
 namespace {
 
-// `files` has the name of the file of each storage: "weight_3".
+// `files`: the file name of each storage, such as "weight_3".
 std::string json_of(const std::vector<const ProgramWeight*>& weights, const std::vector<std::string>& files) {
   Json config = Json::object();
   for (const ProgramWeight* weight : weights)
@@ -225,7 +225,7 @@ bool is_constant_of(const ExportedProgram& program, const ProgramWeight& weight)
 
 }  // namespace
 
-// What the loader looks for, and nothing that it does not.
+// The entries that the loader requires, and nothing that it does not know.
 Pt2Writer::Pt2Writer(const Pt2Parts& parts) : program_(json_of(parts.program)) {
   archive_.add(kRoot + "archive_format", "pt2");
   archive_.add(kRoot + "archive_version", "0");

@@ -12,26 +12,26 @@
 
 namespace kindling {
 
-// What a .pt2 is made of; borrowed until it has been written.
+// The contents of a .pt2 file; borrowed until it has been written.
 struct Pt2Parts {
   const ExportedProgram& program;
-  std::span<const ProgramWeight> weights;      // those that the program's inputs name, constants among them
+  std::span<const ProgramWeight> weights;  // the weights that the program's inputs name, including constants
   std::span<const std::string_view> storages;  // the bytes of each storage
   std::string_view examples;                   // of the arguments, as torch_file_of writes them
 };
 
-// A program as the JSON that torch.export.load reads. Names of values have to be those of the program's
-// tensors and numbers.
+// Returns a program as the JSON that torch.export.load reads. The names of values must be those of the
+// program's tensors and numbers.
 std::string json_of(const ExportedProgram& program);
 
-// An archive that Python's torch.export.load reads.
+// Builds an archive that Python's torch.export.load reads.
 class KINDLING_API Pt2Writer {
  public:
   explicit Pt2Writer(const Pt2Parts& parts);
   Pt2Writer(const Pt2Writer&) = delete;
   Pt2Writer& operator=(const Pt2Writer&) = delete;
 
-  // The file, in pieces, as long as this and the parts live.
+  // Returns the file in pieces, which are valid as long as this and the parts.
   std::span<const std::string_view> pieces() const noexcept { return pieces_; }
   // Atomic and durable (write_file_atomically). Throws CheckpointError.
   void write(const std::filesystem::path& path) const;

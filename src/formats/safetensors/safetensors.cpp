@@ -19,7 +19,7 @@ namespace kindling {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "safetensors is little-endian, and so far we are, too");
+              "safetensors is little-endian, and only little-endian machines are supported");
 
 struct TypeRow {
   TensorType type;
@@ -47,12 +47,12 @@ const TypeRow& row_of(TensorType type) { return kTypes.at(static_cast<std::size_
                          .wanted = wanted});
 }
 
-// The JSON library refuses what is no UTF-8, which other readers could not read.
+// The JSON library throws for text that is not UTF-8, which other readers could not read.
 std::string quoted(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
-    refuse_to_write(text, "a name or text is no valid UTF-8");
+    refuse_to_write(text, "a name or text is not valid UTF-8");
   }
 }
 
@@ -66,7 +66,7 @@ std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> t
       refuse_to_write(tensor.name, "it has " + std::to_string(tensor.size_bytes) + " bytes",
                       std::to_string(*wanted) + " for its type and shape");
     }
-    if (!names.insert(tensor.name).second) refuse_to_write(tensor.name, "the name is taken already");
+    if (!names.insert(tensor.name).second) refuse_to_write(tensor.name, "the name is used twice");
     order.push_back(&tensor);
   }
   std::ranges::stable_sort(order, std::ranges::greater{},
@@ -74,7 +74,8 @@ std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> t
   return order;
 }
 
-// The metadata of a header with checksums starts with them; its own stays zero until the header is whole.
+// The metadata of a header with checksums starts with them; the header's own checksum stays zero until the
+// header is complete.
 std::vector<std::string> checksum_entries(const std::vector<const TensorToWrite*>& order) {
   std::string of_tensors;
   for (const TensorToWrite* tensor : order) {
@@ -92,7 +93,7 @@ std::vector<std::string> checksum_entries(const std::vector<const TensorToWrite*
 std::string metadata_entry(std::vector<std::string> entries, const Metadata& metadata) {
   for (const auto& [key, text] : metadata) {
     if (key == kHeaderChecksumKey || key == kTensorChecksumsKey)
-      refuse_to_write(key, "the metadata has an entry of this name, which belongs to checksums");
+      refuse_to_write(key, "the metadata has an entry of this name, which is reserved for checksums");
     entries.push_back(quoted(key) + ":" + quoted(text));
   }
   return quoted(std::string(kMetadataKey)) + ":{" + joined(entries, ",") + "}";
@@ -158,7 +159,7 @@ std::optional<std::size_t> bytes_of(TensorType type, std::span<const std::int64_
   for (const std::int64_t size : shape) {
     if (size < 0) return std::nullopt;
     is_empty = is_empty || size == 0;
-    // Also for an empty tensor: its strides are products of its sizes.
+    // Checked for empty tensors too: their strides are products of their sizes.
     const auto factor = static_cast<std::size_t>(std::max<std::int64_t>(size, 1));
     if (total > kMost / factor) return std::nullopt;
     total *= factor;

@@ -11,7 +11,7 @@ namespace {
   throw CheckpointError({.place = place,
                          .found = found,
                          .wanted = wanted,
-                         .remedy = "the file is damaged: get a whole copy of it or take an earlier one"});
+                         .remedy = "the file is damaged: copy it again, or use an earlier one"});
 }
 
 std::string_view written_checksum(std::string_view header) {
@@ -35,7 +35,7 @@ void check_header(std::string_view header, const std::string& place) {
   const std::string found = checksum_of_header(header);
   if (found != written_checksum(header))
     refuse_damage(place + ", header", "its checksum is " + found,
-                  json_string(written_checksum(header)) + ", as it says itself");
+                  json_string(written_checksum(header)) + ", as recorded in it");
 }
 
 void take_checksums(std::string_view header, SafetensorsIndex& index, const std::string& place) {
@@ -45,8 +45,8 @@ void take_checksums(std::string_view header, SafetensorsIndex& index, const std:
   const std::size_t digits = of_tensors.empty() ? 0 : of_tensors.mapped().size();
   if (of_header.empty() || of_tensors.empty() || !header.starts_with(kCheckedHeaderStart) ||
       digits != kChecksumDigits * index.tensors.size())
-    refuse_damage(place + ", header", "its checksums are not complete",
-                  "that of the header first in the metadata, and one for each tensor");
+    refuse_damage(place + ", header", "its checksums are incomplete",
+                  "the header's checksum first in the metadata, and one for each tensor");
   index.has_checksums = true;
   for (std::size_t i = 0; i < index.tensors.size(); ++i)
     index.tensors[i].checksum = of_tensors.mapped().substr(kChecksumDigits * i, kChecksumDigits);
@@ -56,7 +56,7 @@ void check_values(const TensorEntry& entry, const Checksum& checksum, const std:
   if (entry.checksum.empty() || checksum.hex() == entry.checksum) return;
   refuse_damage(place + ", tensor " + json_string(entry.name.substr(0, 100)),
                 "its values have the checksum " + checksum.hex(),
-                json_string(entry.checksum) + ", as the header says");
+                json_string(entry.checksum) + ", as recorded in the header");
 }
 
 }  // namespace kindling

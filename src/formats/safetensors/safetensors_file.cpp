@@ -8,7 +8,7 @@
 namespace kindling {
 namespace {
 
-// A piece is still in the processor's cache when its checksum is taken.
+// Small enough that a piece is still in the processor's cache when it is checksummed.
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 18;
 
 // Reads the values piece by piece to where `place_of(bytes read so far)` says, and checks them.

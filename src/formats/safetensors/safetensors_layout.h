@@ -7,7 +7,7 @@
 
 #include "kindling/formats/safetensors.h"
 
-// What reader and writer of safetensors share.
+// Shared by the reader and the writer of safetensors.
 namespace kindling {
 
 inline constexpr std::size_t kLengthBytes = 8;
@@ -16,13 +16,13 @@ inline constexpr std::string_view kMetadataKey = "__metadata__";
 
 std::optional<TensorType> type_named(std::string_view name);
 
-// nullopt: a negative size, or more bytes than can be counted.
+// Returns nullopt for a negative size, or if the number of bytes overflows.
 std::optional<std::size_t> bytes_of(TensorType type, std::span<const std::int64_t> shape);
 
-// Of a file of `file_bytes` that starts with `start`, its first bytes. Throws CheckpointError, as all here.
+// For a file of `file_bytes` whose first bytes are `start`. Throws CheckpointError, as all functions here.
 std::size_t checked_header_bytes(std::string_view start, std::size_t file_bytes, const std::string& place);
 
-// Everything but the values has been checked.
+// Everything but the values has been validated.
 SafetensorsIndex parse_header(std::string_view header, std::size_t file_bytes, const std::string& place);
 
 }  // namespace kindling

@@ -15,7 +15,7 @@
 namespace kindling {
 namespace {
 
-// Far beyond any model, and what keeps the memory that a hostile header can cost close to its own size.
+// Far beyond any model; keeps the memory that a hostile header can cost close to the header's size.
 constexpr std::size_t kMaxEntries = 100'000;
 constexpr std::size_t kMaxRank = 64;  // LibTorch's own limit
 
@@ -23,11 +23,11 @@ constexpr std::size_t kMaxRank = 64;  // LibTorch's own limit
   throw CheckpointError({.place = place,
                          .found = found,
                          .wanted = wanted,
-                         .remedy = "the file is damaged or no safetensors file: get or save it again"});
+                         .remedy = "the file is damaged or not a safetensors file: copy or save it again"});
 }
 
-// Takes the parser's events for the one structure that is allowed, so that depth, types and duplicates are
-// checked on the way and no document is built:
+// Accepts the parser's events for the one allowed structure only, so that depth, types and duplicates are
+// checked while parsing, and no document is built:
 //   { "__metadata__": {text: text …}, name: {"dtype": text, "shape": [n …], "data_offsets": [n, n]} … }
 class HeaderReader {
  public:
@@ -70,7 +70,7 @@ class HeaderReader {
       type_ = type_named(text);
       if (!type_) refuse_entry("dtype " + json_string(text.substr(0, 20)) + " is not supported");
     } else {
-      return unexpected("a text");
+      return unexpected("a string");
     }
     return true;
   }
@@ -107,11 +107,13 @@ class HeaderReader {
   bool null() { return unexpected("null"); }
   bool boolean(bool) { return unexpected("a boolean"); }
   bool number_integer(std::int64_t) { return unexpected("a negative number"); }
-  bool number_float(double, const std::string&) { return unexpected("a fraction or too large a number"); }
+  bool number_float(double, const std::string&) {
+    return unexpected("a fraction or a number that is too large");
+  }
   bool binary(std::vector<std::uint8_t>&) { return unexpected("binary data"); }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) {
-    refuse(place_ + ", byte " + std::to_string(kLengthBytes + position - 1), "the header is no valid JSON");
+    refuse(place_ + ", byte " + std::to_string(kLengthBytes + position - 1), "the header is not valid JSON");
   }
 
  private:
@@ -130,7 +132,7 @@ class HeaderReader {
   void add_tensor() {
     key_.clear();
     if (!type_ || !shape_ || !offsets_) refuse_entry("dtype, shape or data_offsets is missing");
-    if (offsets_->size() != 2) refuse_entry("data_offsets has not two numbers");
+    if (offsets_->size() != 2) refuse_entry("data_offsets does not have two numbers");
     tensor_.type = *type_;
     tensor_.shape.assign(shape_->begin(), shape_->end());
     tensor_.begin = (*offsets_)[0];
@@ -152,8 +154,8 @@ class HeaderReader {
 };
 
 void read_header(std::string_view header, const std::string& place, SafetensorsIndex& index) {
-  if (!header.starts_with('{')) refuse(place + ", byte 8", "the header is no JSON object", "'{'");
-  // The JSON parser takes a zero byte for the end and would leave the rest unseen.
+  if (!header.starts_with('{')) refuse(place + ", byte 8", "the header is not a JSON object", "'{'");
+  // The JSON parser treats a zero byte as the end and would ignore the rest.
   if (const std::size_t zero = header.find('\0'); zero != std::string_view::npos) {
     refuse(place + ", byte " + std::to_string(kLengthBytes + zero), "the header contains a zero byte");
   }
@@ -161,7 +163,7 @@ void read_header(std::string_view header, const std::string& place, SafetensorsI
   nlohmann::json::sax_parse(header.begin(), header.end(), &reader);
 }
 
-// The values have to cover the rest of the file without gaps or overlaps, as the format demands.
+// The values must cover the rest of the file without gaps or overlaps, as the format requires.
 void check_layout(SafetensorsIndex& index, const std::string& place, std::size_t data_start,
                   std::size_t file_bytes) {
   const auto by_offsets = [](const TensorEntry& entry) { return std::pair(entry.begin, entry.end); };
@@ -172,12 +174,12 @@ void check_layout(SafetensorsIndex& index, const std::string& place, std::size_t
     const std::string where = place + ", tensor " + json_string(entry.name.substr(0, 100));
     const std::string offsets = "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]";
     if (entry.end < entry.begin || entry.end > data_bytes) {
-      refuse(where, "its data_offsets " + offsets + " leave the file",
-             "two rising numbers up to " + std::to_string(data_bytes));
+      refuse(where, "its data_offsets " + offsets + " are outside the file",
+             "two ascending numbers up to " + std::to_string(data_bytes));
     }
     if (entry.begin != reached) {
       refuse(where,
-             "its data_offsets " + offsets + (entry.begin < reached ? " overlap others" : " leave a hole"),
+             "its data_offsets " + offsets + (entry.begin < reached ? " overlap others" : " leave a gap"),
              "a start at " + std::to_string(reached));
     }
     const std::optional<std::size_t> wanted = bytes_of(entry.type, entry.shape);
@@ -192,7 +194,7 @@ void check_layout(SafetensorsIndex& index, const std::string& place, std::size_t
   }
   if (reached != data_bytes) {
     refuse(place + ", byte " + std::to_string(data_start + reached),
-           std::to_string(data_bytes - reached) + " bytes belong to no tensor");
+           std::to_string(data_bytes - reached) + " bytes do not belong to a tensor");
   }
 }
 
@@ -217,7 +219,7 @@ std::size_t checked_header_bytes(std::string_view start, std::size_t file_bytes,
 }
 
 SafetensorsIndex parse_header(std::string_view header, std::size_t file_bytes, const std::string& place) {
-  check_header(header, place);  // first: it is the better reason
+  check_header(header, place);  // first, because its message is more useful
   SafetensorsIndex index;
   read_header(header, place, index);
   check_layout(index, place, kLengthBytes + header.size(), file_bytes);

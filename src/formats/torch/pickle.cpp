@@ -11,9 +11,9 @@
 namespace kindling {
 namespace {
 
-constexpr std::size_t kMaxPickleValues = 4'000'000;  // of state dicts with hundreds of thousands of tensors
+constexpr std::size_t kMaxPickleValues = 4'000'000;  // enough for hundreds of thousands of tensors
 
-// Of the names that state dicts use: the constant. Empty: it is none of them.
+// Returns the constant for a name that state dicts use; empty: another name.
 std::string_view known_name(std::string_view name) {
   for (const std::string_view known : {kOrderedDict, kTorchSize, kRebuildTensor, kRebuildParameter})
     if (name == known) return known;
@@ -33,7 +33,7 @@ class PickleMachine {
       : values_(pickle.values_), bytes_(bytes), place_(place), remedy_(remedy) {}
 
   Place run() {
-    if (number(1) != 0x80 || number(1) != 2) refuse("it is no pickle of protocol 2");
+    if (number(1) != 0x80 || number(1) != 2) refuse("it is not a pickle of protocol 2");
     for (;;) {
       instruction_ = at_;
       const char code = static_cast<char>(number(1));
@@ -41,7 +41,8 @@ class PickleMachine {
       step(code);
     }
     const Place result = pop();
-    if (!stack_.empty() || !marks_.empty() || at_ != bytes_.size()) refuse("it ends before its end");
+    if (!stack_.empty() || !marks_.empty() || at_ != bytes_.size())
+      refuse("it ends before the pickle is complete");
     return result;
   }
 
@@ -108,7 +109,7 @@ class PickleMachine {
         return build();  // BUILD
       default:
         refuse("its instruction " + std::to_string(static_cast<unsigned char>(code)) +
-               " is none of those that state dicts are made with");
+               " does not occur in state dicts");
     }
   }
 
@@ -121,7 +122,7 @@ class PickleMachine {
 
   // --- the bytes ---
   std::string_view text(std::uint64_t size) {
-    if (size > bytes_.size() - at_) refuse("the pickle ends in the middle of an instruction");
+    if (size > bytes_.size() - at_) refuse("the pickle ends within an instruction");
     const std::string_view piece = bytes_.substr(at_, size);
     at_ += size;
     return piece;
@@ -134,7 +135,7 @@ class PickleMachine {
   }
   std::string_view line() {
     const std::size_t end = bytes_.find('\n', at_);
-    if (end == std::string_view::npos) refuse("the pickle ends in the middle of a name");
+    if (end == std::string_view::npos) refuse("the pickle ends within a name");
     const std::string_view piece = text(end - at_);
     ++at_;
     return piece;
@@ -162,14 +163,14 @@ class PickleMachine {
   // Nothing below the last mark is taken before the mark is.
   std::vector<Place> top(std::size_t count) {
     if (stack_.size() - (marks_.empty() ? 0 : marks_.back()) < count)
-      refuse("an instruction has nothing to work on");
+      refuse("an instruction lacks its operands");
     std::vector<Place> items(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
     stack_.resize(stack_.size() - count);
     return items;
   }
   Place pop() { return top(1)[0]; }
   std::vector<Place> since_mark() {
-    if (marks_.empty()) refuse("an instruction has nothing to work on");
+    if (marks_.empty()) refuse("an instruction lacks its operands");
     std::vector<Place> items = top(stack_.size() - marks_.back());
     marks_.pop_back();
     return items;
@@ -185,17 +186,17 @@ class PickleMachine {
   }
   void recall(std::uint64_t number) {
     const auto known = memo_.find(number);
-    if (known == memo_.end()) refuse("it recalls what it never stored");
-    if (stack_.size() == kMaxPickleValues) refuse("it stacks too many values");
+    if (known == memo_.end()) refuse("it recalls a value that it never stored");
+    if (stack_.size() == kMaxPickleValues) refuse("it has too many values on its stack");
     stack_.push_back(known->second);
   }
   void add_to(Kind kind, const std::vector<Place>& items) {
     PickleValue& container = peek();
-    if (container.kind != kind) refuse("it fills " + described(container));
+    if (container.kind != kind) refuse("it adds items to " + described(container));
     if (kind == Kind::dict && items.size() % 2 != 0) refuse("a dict's last key has no value");
     for (std::size_t i = 0; kind == Kind::dict && i < items.size(); i += 2)
       if (const Kind key = values_[items[i]].kind; key != Kind::text && key != Kind::integer)
-        refuse("a dict's key is " + described(values_[items[i]]), "a text or a number");
+        refuse("a dict's key is " + described(values_[items[i]]), "a string or a number");
     container.items.insert(container.items.end(), items.begin(), items.end());
   }
 
@@ -205,8 +206,8 @@ class PickleMachine {
     const std::string_view known = known_name(module + " " + name);
     if (known.empty())
       refuse("it names " + json_string((module + "." + name).substr(0, 200)) +
-                 ", which is no part of a state dict",
-             "tensors, numbers and texts in dicts");
+                 ", which does not occur in state dicts",
+             "tensors, numbers and strings in dicts");
     push({.kind = Kind::name, .text = known});
   }
   bool is_name(Place place, std::string_view name) const {
@@ -223,10 +224,10 @@ class PickleMachine {
                             values_[parts[0]].text == "storage" && is(parts[1], Kind::name) &&
                             is(parts[2], Kind::text) && is(parts[3], Kind::text) &&
                             is(parts[4], Kind::integer);
-    if (!is_storage) refuse("it refers to something outside that is no storage");
+    if (!is_storage) refuse("it has a persistent reference to something other than a storage");
     if (std::ranges::find(kStorageNames, values_[parts[1]].text, &StorageName::name) ==
         std::end(kStorageNames))
-      refuse("a storage's type is none");
+      refuse("a storage's type is unknown");
     push({.kind = Kind::storage,
           .integer = values_[parts[4]].integer,
           .text = values_[parts[2]].text,
@@ -243,19 +244,19 @@ class PickleMachine {
     if (is_name(callee, kRebuildParameter) && parts.size() == 3 && is(parts[0], Kind::tensor) &&
         is(parts[1], Kind::boolean) && is_empty_dict(parts[2]))
       return stack_.push_back(parts[0]);
-    refuse("it calls " + described(values_[callee]) + " in a way that state dicts do not");
+    refuse("it calls " + described(values_[callee]) + " in a way that does not occur in state dicts");
   }
   // (storage, offset, sizes, strides, needs a gradient, hooks)
   void push_tensor(const std::vector<Place>& parts) {
     const bool is_plain = parts.size() == 6 && is(parts[0], Kind::storage) && is(parts[1], Kind::integer) &&
                           is(parts[2], Kind::tuple) && is(parts[3], Kind::tuple) &&
                           is(parts[4], Kind::boolean) && is_empty_dict(parts[5]);
-    if (!is_plain) refuse("it has a tensor that is no plain one");
+    if (!is_plain) refuse("it has a tensor with unsupported properties");
     push({.kind = Kind::tensor,
           .integer = values_[parts[1]].integer,
           .items = {parts[0], parts[2], parts[3]}});
   }
-  // An OrderedDict's attributes, as a state dict's _metadata, are versions of layers.
+  // An OrderedDict's attributes, such as a state dict's _metadata, are versions of layers.
   void build() {
     const Place attributes = pop();
     if (peek().kind != Kind::dict || !is(attributes, Kind::dict))
@@ -273,9 +274,9 @@ class PickleMachine {
 };
 
 std::string described(const PickleValue& value) {
-  constexpr const char* kNames[] = {"None",    "a boolean", "a number", "a number",           "a text",
-                                    "a list",  "a tuple",   "a dict",   "a name of Python's", "a storage",
-                                    "a tensor"};
+  constexpr const char* kNames[] = {"None",          "a boolean", "a number", "a number",
+                                    "a string",      "a list",    "a tuple",  "a dict",
+                                    "a Python name", "a storage", "a tensor"};
   return kNames[static_cast<std::size_t>(value.kind)];
 }
 

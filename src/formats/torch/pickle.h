@@ -8,26 +8,26 @@
 
 #include "kindling/formats/safetensors.h"
 
-// What torch.save's pickles say of state dicts. A pickle is a program for a stack machine that can name and
-// call anything of Python's; this machine has the instructions that PyTorch's state dicts are made with
-// (protocol 2), knows what they name, and calls nothing.
+// Reads state dicts from the pickles of torch.save. A pickle is a program for a stack machine that can name
+// and call anything in Python. This machine supports only the instructions (protocol 2) and names that
+// PyTorch's state dicts use, and calls nothing.
 namespace kindling {
 
-// A value, or what is known of a tensor. Others are meant by their place in a Pickle, so that nothing is
+// A value, or the properties of a tensor. It refers to other values by index in a Pickle, so that nothing is
 // copied and nothing recurses, however deep or circular a hostile pickle is.
 struct PickleValue {
   enum class Kind { none, boolean, integer, real, text, list, tuple, dict, name, storage, tensor };
   using Place = std::uint32_t;
 
   Kind kind = Kind::none;
-  std::int64_t integer = 0;  // also of a boolean; of a tensor: its offset; of a storage: its number of values
+  std::int64_t integer = 0;  // also for booleans; tensor: its offset; storage: its number of values
   double real = 0;
-  std::string_view text{};     // of a storage: its key in the archive; of a name: "module name"
-  std::vector<Place> items{};  // of a dict: keys and values by turns; of a tensor: storage, sizes, strides
+  std::string_view text{};     // storage: its key in the archive; name: "module name"
+  std::vector<Place> items{};  // dict: alternating keys and values; tensor: storage, sizes, strides
 };
 
-// The values of a pickle; `bytes` must outlive it. Throws CheckpointError with the byte it was at. `remedy`
-// is for what is no state dict.
+// The values of a pickle; `bytes` must outlive it. Throws CheckpointError with the byte position. `remedy` is
+// the hint for files that are not state dicts.
 class Pickle {
  public:
   using Kind = PickleValue::Kind;
@@ -48,12 +48,12 @@ class Pickle {
 // "a tensor"
 std::string described(const PickleValue& value);
 
-// What state dicts name, module and name.
+// The names in state dicts: module and name.
 inline constexpr std::string_view kOrderedDict = "collections OrderedDict", kTorchSize = "torch Size",
                                   kRebuildTensor = "torch._utils _rebuild_tensor_v2",
                                   kRebuildParameter = "torch._utils _rebuild_parameter";
 
-// The names of storages with the types of their values.
+// The names of storages, with the types of their values.
 struct StorageName {
   std::string_view name;  // "torch FloatStorage"
   TensorType type;

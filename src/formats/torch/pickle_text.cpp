@@ -28,7 +28,7 @@ std::vector<std::int64_t> strides_in_row_order(const std::vector<std::int64_t>& 
 std::string pickled_integer(std::int64_t number) {  // LONG1
   return "\x8a\x08" + pickled_bytes(static_cast<std::uint64_t>(number), 8);
 }
-std::string pickled_real(double number) {  // BINFLOAT, the only one whose highest byte comes first
+std::string pickled_real(double number) {  // BINFLOAT, the only big-endian instruction
   std::string bytes = pickled_bytes(std::bit_cast<std::uint64_t>(number), 8);
   std::ranges::reverse(bytes);
   return "G" + bytes;
@@ -59,7 +59,7 @@ std::string pickled_tensor_of(const TensorToWrite& tensor, std::size_t storage) 
 
 namespace {
 
-// A leaf's storage is the leaf's place.
+// A leaf's storage is the leaf's index.
 std::string pickled_tree(const ProgramTree& tree, std::span<const TensorToWrite> leaves, std::size_t& leaf) {
   using Kind = ProgramTree::Kind;
   if (tree.kind == Kind::leaf) {

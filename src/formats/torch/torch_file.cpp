@@ -46,14 +46,14 @@ std::vector<std::string> names_of_state_dicts(const Pickle& pickle, const Pickle
                                 const std::string& found) {
   throw CheckpointError({.place = place,
                          .found = found,
-                         .wanted = names.size() == 1 ? "the key " + names[0] + ", under which there is one"
+                         .wanted = names.size() == 1 ? "the key " + names[0] + ", which is a state dict"
                                                      : "one of the keys of state dicts: " + list_names(names),
-                         .remedy = "name it: --key of kindling import, or the key of load_state_file"});
+                         .remedy = "pass the key: --key of kindling import, or the key of load_state_file"});
 }
 
-// Says what keeps a value from being a state dict.
+// Throws the reason why a value is not a state dict.
 [[noreturn]] void refuse_value(const Pickle& pickle, const PickleValue& value, const std::string& place) {
-  if (value.kind != Kind::dict) refuse_torch(place, "", "it holds " + described(value), "a state dict");
+  if (value.kind != Kind::dict) refuse_torch(place, "", "it contains " + described(value), "a state dict");
   for (std::size_t i = 0; i < value.items.size(); i += 2) {
     const PickleValue &name = pickle[value.items[i]], &entry = pickle[value.items[i + 1]];
     if (name.kind != Kind::text)
@@ -61,7 +61,7 @@ std::vector<std::string> names_of_state_dicts(const Pickle& pickle, const Pickle
     if (entry.kind != Kind::tensor)
       refuse_torch(place, ", entry " + quoted_key(name.text), "it is " + described(entry), "a tensor");
   }
-  refuse_torch(place, "", "it holds no state dict");
+  refuse_torch(place, "", "it does not contain a state dict");
 }
 
 const PickleValue& state_dict_in(const Pickle& pickle, const std::string& key, const std::string& place) {
@@ -76,15 +76,14 @@ const PickleValue& state_dict_in(const Pickle& pickle, const std::string& key, c
   if (value != nullptr && is_state_dict(pickle, *value)) return *value;
   if (!names.empty())
     refuse_nested(names, place,
-                  key.empty() ? "it is no state dict by itself"
+                  key.empty() ? "the file's object is not a state dict"
                               : "there is no state dict under the key " + quoted_key(key));
   if (value == nullptr) refuse_torch(place, "", "there is no entry with the key " + quoted_key(key));
   refuse_value(pickle, *value, place);
 }
 
-// The tensors of the state dict that a pickle is, or that is under a key of it. Everything has been checked:
-// they fit into their storages, and all of them together are no more than what storages that are shared
-// account for. Throws CheckpointError.
+// Returns the tensors of the state dict in a pickle, at the top or under a key. Validates that they fit into
+// their storages, and that all together are not larger than shared storages explain. Throws CheckpointError.
 std::vector<TorchTensor> state_dict_tensors(const Pickle& pickle, const std::string& key,
                                             const TorchStorages& storages, const std::string& place) {
   TorchTensorList tensors(pickle, storages, place);
@@ -93,7 +92,7 @@ std::vector<TorchTensor> state_dict_tensors(const Pickle& pickle, const std::str
   return tensors.take();
 }
 
-// The optimizer's state dict that a pickle is, or that is under a key of it.
+// Returns the optimizer's state dict in a pickle, at the top or under a key.
 struct OptimizerInPickle {
   std::vector<TorchTensor> tensors;
   std::vector<TorchOptimizerGroup> groups;
@@ -101,7 +100,7 @@ struct OptimizerInPickle {
 };
 
 inline const std::string kOptimizerRemedy =
-    "save it in Python with torch.save(optimizer.state_dict(), path), of an optimizer of torch.optim";
+    "save the state of a torch.optim optimizer in Python with torch.save(optimizer.state_dict(), path)";
 
 constexpr std::string_view kStateKey = "state", kGroupsKey = "param_groups", kParametersKey = "params",
                            kRateKey = "lr";
@@ -161,10 +160,11 @@ class OptimizerReader {
       for_each_named(pickle_, all, [&](std::string_view name, const PickleValue& one) {
         if (is_optimizer(one)) names.push_back(quoted_key(name));
       });
-    const std::string found = key.empty() ? "it is no optimizer's state dict by itself"
-                                          : "there is none under the key " + quoted_key(key);
+    const std::string found = key.empty()
+                                  ? "the file's object is not an optimizer's state dict"
+                                  : "there is no optimizer's state dict under the key " + quoted_key(key);
     if (names.empty()) refuse("", found, "a dict of \"state\" and \"param_groups\"");
-    refuse("", found, "one of the keys of optimizers: " + list_names(names), "name the key");
+    refuse("", found, "one of the keys of optimizers: " + list_names(names), "pass the key");
   }
 
   void read_group(const PickleValue& group) {
@@ -175,7 +175,7 @@ class OptimizerReader {
     for (const PickleValue::Place place : parameters->items) {
       const PickleValue& number = pickle_[place];
       if (number.kind != Kind::integer || !parameters_.insert(number.integer).second)
-        refuse(where, "\"params\" are no numbers that differ");
+        refuse(where, "\"params\" are not distinct numbers");
       read.parameters.push_back(number.integer);
     }
     for_each_named(pickle_, group, [&](std::string_view name, const PickleValue& value) {
@@ -208,13 +208,13 @@ class OptimizerReader {
 
   void read_state(const PickleValue& parameter, const PickleValue& values) {
     if (parameter.kind != Kind::integer || !parameters_.contains(parameter.integer))
-      refuse(", \"state\"", "it has a key that is the number of no parameter");
+      refuse(", \"state\"", "it has a key that is not a parameter's number");
     const std::string number = std::to_string(parameter.integer), where = ", parameter " + number;
     if (values.kind != Kind::dict) refuse(where, "its state is " + described(values), "a dict");
-    if (!with_state_.insert(parameter.integer).second) refuse(where, "its state is there twice");
+    if (!with_state_.insert(parameter.integer).second) refuse(where, "its state appears twice");
     for_each_named(pickle_, values, [&](std::string_view name, const PickleValue& value) {
       TorchOptimizerEntry entry{.parameter = parameter.integer, .name = std::string(name)};
-      if (value.kind == Kind::none) return;  // as PyTorch before 2.0 marks a momentum that has not begun
+      if (value.kind == Kind::none) return;  // PyTorch before 2.0 stores None before the first momentum
       if (value.kind == Kind::tensor) {
         entry.tensor = tensors_.size();
         tensors_.add(number + "." + entry.name, value);
@@ -234,7 +234,7 @@ class OptimizerReader {
   std::unordered_set<std::int64_t> parameters_, with_state_;  // their numbers
 };
 
-// Checked as TorchTensorList does. Throws CheckpointError.
+// Validated as TorchTensorList does. Throws CheckpointError.
 OptimizerInPickle optimizer_in(const Pickle& pickle, const std::string& key, const TorchStorages& storages,
                                const std::string& place) {
   return OptimizerReader(pickle, storages, place).read(key);
@@ -244,7 +244,7 @@ using namespace std::string_view_literals;
 
 constexpr std::size_t kMaxPickleBytes = std::size_t{1} << 26;
 constexpr std::string_view kZipStart = "PK\3\4"sv;
-// The magic number 0x1950a86a20f9469cfc6c with which files before PyTorch 1.6 begin, as a pickle.
+// The magic number 0x1950a86a20f9469cfc6c at the start of files before PyTorch 1.6, as a pickle.
 constexpr std::string_view kLegacyStart = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;
 
 std::string start_of(const ByteSource& source) {
@@ -259,27 +259,27 @@ void check_start(const ByteSource& source, const std::string& place) {
   if (start == kLegacyStart)
     throw CheckpointError({.place = place,
                            .found = "it has the format of PyTorch before 1.6",
-                           .wanted = "that of torch.save since then, a zip archive",
+                           .wanted = "the format of torch.save since 1.6, a zip archive",
                            .remedy = conversion_in_python(place)});
   throw CheckpointError({.place = place,
-                         .found = "it does not begin as a file of torch.save does",
+                         .found = "it does not begin like a file of torch.save",
                          .wanted = "a zip archive",
-                         .remedy = "check that it is the right file, and whole"});
+                         .remedy = "check that it is the right file and complete"});
 }
 
-// The folder in the archive that everything is in, with its slash.
+// The folder in the archive that contains everything, with its slash.
 std::string root_of(const ZipArchive& archive, const std::string& place) {
   constexpr std::string_view kPickle = "/data.pkl";
   for (const ZipEntry& entry : archive.entries())
     if (entry.name.ends_with(kPickle) && entry.name.find('/') == entry.name.size() - kPickle.size())
       return entry.name.substr(0, entry.name.size() - kPickle.size() + 1);
   throw CheckpointError({.place = place,
-                         .found = "the zip archive has no data.pkl in a folder of its own",
+                         .found = "the zip archive has no entry FOLDER/data.pkl",
                          .wanted = "a file of torch.save",
                          .remedy = "check that it is the right file"});
 }
 
-// PyTorch before 2.1 did not say it, and ran on machines such as this one.
+// PyTorch before 2.1 did not record it, and ran on little-endian machines.
 void check_byte_order(const ZipArchive& archive, const std::string& root, const std::string& place) {
   const ZipEntry* const order = archive.find(root + "byteorder");
   if (order == nullptr) return;
@@ -300,7 +300,7 @@ TorchStorages storages_in(const ZipArchive& archive, const std::string& root) {
   return storages;
 }
 
-// Gapless and in row order; sizes of one have no say in it.
+// True if contiguous and row-major, whatever the strides of sizes of one.
 bool is_in_row_order(const TorchTensor& tensor) {
   std::int64_t wanted = 1;
   for (std::size_t i = tensor.shape.size(); i-- > 0;) {
@@ -310,14 +310,14 @@ bool is_in_row_order(const TorchTensor& tensor) {
   return true;
 }
 
-// How many values of its storage it spans; it has some.
+// Returns the number of values that it spans in its storage; the tensor is not empty.
 std::size_t span_of(const TorchTensor& tensor) {
   std::int64_t last = 0;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) last += (tensor.shape[i] - 1) * tensor.strides[i];
   return static_cast<std::size_t>(last) + 1;
 }
 
-// From a piece of a storage, which begins with the tensor's first value, into row order.
+// Copies from a piece of a storage that begins with the tensor's first value, into row-major order.
 void gather(const TorchTensor& tensor, const char* from, char* out) {
   const std::size_t bytes = size_of(tensor.type), rank = tensor.shape.size();
   const std::int64_t row = tensor.shape[rank - 1], step = tensor.strides[rank - 1];
@@ -346,12 +346,12 @@ bool is_torch_file(const std::filesystem::path& path) {
   });
 }
 
-// The archive, and which of its entries have been found whole.
+// The archive, and which of its entries have been verified.
 struct TorchFile::Storages {
   Storages(ByteSource source, const std::string& place)
       : archive(std::move(source), place), is_checked(archive.entries().size()) {}
 
-  // `read` makes what it gives back of the pickle and of what the archive has stored.
+  // `read` computes its result from the pickle and from the archive's storages.
   template <class Read>
   static auto open(ByteSource source, const std::string& place, const std::string& remedy, Read read) {
     check_start(source, place);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxTensorRank = 64;    // LibTorch's own
 constexpr std::size_t kMaxTimesShared = 256;  // or a file of a megabyte could ask for gigabytes
 
-// One tensor: its parts of the pickle as numbers, checked.
+// One tensor: its values from the pickle as validated numbers.
 class TensorReader {
  public:
   TensorReader(const Pickle& pickle, const TorchStorages& storages, const std::string& place,
@@ -24,14 +24,14 @@ class TensorReader {
 
   TorchTensor read(const PickleValue& value) const {
     TorchTensor tensor{.name = std::string(name_)};
-    if (!is_utf8(name_)) refuse("its name is no valid UTF-8");
+    if (!is_utf8(name_)) refuse("its name is not valid UTF-8");
     const std::size_t values = take_storage(pickle_[value.items[0]], tensor);
     tensor.shape = sizes(pickle_[value.items[1]]);
     tensor.strides = sizes(pickle_[value.items[2]]);
     if (tensor.shape.size() != tensor.strides.size() || tensor.shape.size() > kMaxTensorRank)
       refuse("it has " + std::to_string(tensor.shape.size()) + " sizes and " +
              std::to_string(tensor.strides.size()) + " strides");
-    if (value.integer < 0) refuse("it begins before its storage");
+    if (value.integer < 0) refuse("it starts before its storage");
     tensor.offset = static_cast<std::size_t>(value.integer);
     check_extent(tensor, values);
     return tensor;
@@ -53,7 +53,7 @@ class TensorReader {
     const std::size_t values = found->second.size_bytes / size_of(tensor.type);
     if (storage.integer < 0 || static_cast<std::size_t>(storage.integer) != values ||
         values * size_of(tensor.type) != found->second.size_bytes)
-      refuse("its storage has " + std::to_string(found->second.size_bytes) + " bytes, which are not " +
+      refuse("its storage has " + std::to_string(found->second.size_bytes) + " bytes, not " +
              std::to_string(storage.integer) + " values");
     return values;
   }
@@ -63,13 +63,13 @@ class TensorReader {
     for (const PickleValue::Place place : tuple.items) {
       const PickleValue& number = pickle_[place];
       if (number.kind != PickleValue::Kind::integer || number.integer < 0)
-        refuse("a size or stride is no number from zero on");
+        refuse("a size or stride is not a number of at least 0");
       numbers.push_back(number.integer);
     }
     return numbers;
   }
 
-  // Behind its last value the storage may end; no value counts twice.
+  // The storage may end after the last value; strides of size-1 dimensions do not count.
   void check_extent(const TorchTensor& tensor, std::size_t values) const {
     const std::optional<std::size_t> bytes = bytes_of(tensor.type, tensor.shape);
     if (!bytes) refuse("its shape overflows");
@@ -77,12 +77,12 @@ class TensorReader {
     if (*bytes > values * size_of(tensor.type))
       refuse("it has more values than its storage: " + std::to_string(*bytes / size_of(tensor.type)) +
              " of " + std::to_string(values));
-    if (tensor.offset >= values) refuse("it begins behind its storage");
-    std::size_t left = values - 1 - tensor.offset;  // values of the storage behind the one reached
+    if (tensor.offset >= values) refuse("it starts after its storage");
+    std::size_t left = values - 1 - tensor.offset;  // values of the storage after the current one
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
       const auto steps = static_cast<std::size_t>(tensor.shape[i] - 1),
                  stride = static_cast<std::size_t>(tensor.strides[i]);
-      if (steps > 0 && stride > left / steps) refuse("its strides leave its storage");
+      if (steps > 0 && stride > left / steps) refuse("its strides reach outside its storage");
       left -= steps * stride;
     }
   }
@@ -121,10 +121,10 @@ TorchTensorList::TorchTensorList(const Pickle& pickle, const TorchStorages& stor
 void TorchTensorList::add(std::string_view name, const PickleValue& tensor) {
   tensors_.push_back(TensorReader(pickle_, storages_, place_, name).read(tensor));
   if (!names_.insert(tensors_.back().name).second)
-    refuse_torch(place_, ", tensor " + quoted_key(name), "its name is there twice");
+    refuse_torch(place_, ", tensor " + quoted_key(name), "its name appears twice");
   named_ += tensors_.back().size_bytes();
   if (named_ > kMaxTimesShared * stored_)
-    refuse_torch(place_, ", tensor " + quoted_key(name), "tensors share their storages too often");
+    refuse_torch(place_, ", tensor " + quoted_key(name), "tensors share storages too often");
 }
 
 }  // namespace kindling

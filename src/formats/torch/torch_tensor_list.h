@@ -11,20 +11,20 @@
 
 namespace kindling {
 
-// A storage of an archive, by the key that pickles name it with.
+// A storage in an archive, by the key that pickles use.
 struct TorchStorage {
-  std::size_t index = 0;  // place among the archive's entries
+  std::size_t index = 0;  // index among the archive's entries
   std::size_t size_bytes = 0;
 };
 using TorchStorages = std::unordered_map<std::string_view, TorchStorage>;
 
-// Tensors that a pickle names, checked as they are added: they fit into their storages, and all of them
-// together are no more than what storages that are shared account for. The arguments must outlive it.
+// The tensors of a pickle, validated as they are added: they fit into their storages, and all together are
+// not larger than shared storages explain. The arguments must outlive it.
 class TorchTensorList {
  public:
   TorchTensorList(const Pickle& pickle, const TorchStorages& storages, const std::string& place);
 
-  // Throws CheckpointError, also for a name that is there already.
+  // Throws CheckpointError, also for a duplicate name.
   void add(std::string_view name, const PickleValue& tensor);
   std::size_t size() const { return tensors_.size(); }
   std::vector<TorchTensor> take() { return std::move(tensors_); }
@@ -38,14 +38,14 @@ class TorchTensorList {
   std::size_t stored_ = 0, named_ = 0;  // bytes
 };
 
-// What Python would do to make a safetensors file of a .pt that is refused here.
+// Returns Python code that converts a refused .pt file to safetensors.
 std::string conversion_in_python(const std::string& place);
-// A key as messages show it.
+// Returns a key as messages show it.
 std::string quoted_key(std::string_view key);
 [[noreturn]] void refuse_torch(const std::string& place, const std::string& where, const std::string& found,
                                const std::string& wanted = "");
 
-// The entries of a dict that have a text as their name.
+// Calls a function for the entries of a dict that have a string as their key.
 template <class Visit>
 void for_each_named(const Pickle& pickle, const PickleValue& dict, Visit visit) {
   for (std::size_t i = 0; i < dict.items.size(); i += 2)

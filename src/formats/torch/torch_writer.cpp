@@ -25,9 +25,9 @@ void check_to_write(std::span<const TensorToWrite> tensors) {
           {.place = "tensor " + json_string(tensor.name.substr(0, 100)) + " to be written", .found = found});
     };
     if (bytes_of(tensor.type, tensor.shape) != tensor.size_bytes)
-      refuse("its size does not fit its type and shape");
-    if (!names.insert(tensor.name).second) refuse("the name is taken already");
-    if (!is_utf8(tensor.name)) refuse("its name is no valid UTF-8");
+      refuse("its size does not match its type and shape");
+    if (!names.insert(tensor.name).second) refuse("the name is used twice");
+    if (!is_utf8(tensor.name)) refuse("its name is not valid UTF-8");
   }
 }
 

@@ -130,7 +130,7 @@ bool is_worth_it(const loops::PoolingImages& images, std::int64_t num_elements) 
   return is_fast_alone(num_elements, images.is_channels_last ? 2 : 8);
 }
 
-// Height and width; a single number stands for both. `kernel`: the position of that argument, which stride,
+// Height and width; a single number is used for both. `kernel`: the position of that argument, which stride,
 // padding and dilation follow.
 std::array<loops::PoolingAxis, 2> axes_of(const Arguments& in, std::size_t kernel, const at::Tensor& x,
                                           const at::Tensor& values) {

@@ -50,10 +50,9 @@ struct RecordedStorage {
   bool is_blank = false;     // no operator has written to it yet
   bool is_constant = false;  // made by the host, always with the same numbers
   bool has_owner = false;    // external memory that had an owner when the work was done, or afterwards
-  c10::intrusive_ptr<c10::StorageImpl>
-      found{};                    // a copy of the contents of external memory that is not known
-  std::int64_t input = -1;        // number of the input whose memory it is
-  std::int64_t input_offset = 0;  // offset in that input, in bytes
+  c10::intrusive_ptr<c10::StorageImpl> found{};  // a copy of external memory that is not known
+  std::int64_t input = -1;                       // number of the input whose memory it is
+  std::int64_t input_offset = 0;                 // offset in that input, in bytes
 };
 
 // The operators that a piece of work has called, below autograd, in order. Its tensors are on one device; a

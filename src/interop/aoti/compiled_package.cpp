@@ -36,8 +36,8 @@
 
 namespace kindling {
 
-// A package of AOTInductor: code, and the tensors that it takes besides its inputs. Knows no programs. What
-// LibTorch throws comes as CheckpointError.
+// An AOTInductor package: code, and the constants that it uses in addition to its inputs. Independent of
+// programs. Throws CheckpointError for errors of LibTorch.
 class CompiledCode {
  public:
   explicit CompiledCode(const std::filesystem::path& path);
@@ -45,14 +45,15 @@ class CompiledCode {
   const std::string& place() const noexcept { return place_; }  // for messages
   at::Device device() const noexcept { return device_; }
 
-  // By the names that the weights had in Python. What the code computes once of others is not among them.
-  // The tensors are the code's own: valid until the next replace().
+  // Returns the constants by the names of the weights in Python, without those that the code computes from
+  // others. The tensors belong to the code and are valid until the next replace().
   std::map<std::string, at::Tensor> constants() const;
 
-  // Copies of all constants(), from any device, take their place at once; their shapes and dtypes fit.
+  // Replaces all constants() by copies of `values`, from any device, in one step. Shapes and dtypes must
+  // match.
   void replace(const std::map<std::string, at::Tensor>& values);
 
-  // The inputs lie in memory as they did when it was compiled: the code does not ask.
+  // The inputs must have the memory layout that the code was compiled for, which it does not check.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
 
  private:
@@ -63,7 +64,7 @@ class CompiledCode {
 
 namespace {
 
-// LibTorch's part throws errors of several kinds, some of many lines.
+// LibTorch throws errors of several types, some with many lines.
 template <class Call>
 auto named(const std::string& place, Call call) {
   try {
@@ -72,9 +73,9 @@ auto named(const std::string& place, Call call) {
     const std::string text = error.what();
     throw CheckpointError(
         {.place = place,
-         .found = "LibTorch says: " + one_line(text.substr(0, text.find('\n'))),
-         .wanted = "a package of torch._inductor.aoti_compile_and_package, compiled for this kind of machine",
-         .remedy = "compile it again, with a PyTorch of LibTorch's version"});
+         .found = "LibTorch reports: " + one_line(text.substr(0, text.find('\n'))),
+         .wanted = "a package of torch._inductor.aoti_compile_and_package, compiled for this type of machine",
+         .remedy = "recompile it with the PyTorch version that matches this LibTorch"});
   }
 }
 
@@ -82,7 +83,7 @@ auto named(const std::string& place, Call call) {
 
 CompiledCode::CompiledCode(const std::filesystem::path& path) : place_(path.string()) {
   if (!std::filesystem::is_regular_file(path))
-    throw CheckpointError({.place = place_, .found = "there is no such file"});
+    throw CheckpointError({.place = place_, .found = "no such file"});
   named(place_, [&] {
     loader_ = std::make_unique<torch::inductor::AOTIModelPackageLoader>(path.string());
     device_ = at::Device(loader_->get_metadata()["AOTI_DEVICE_KEY"]);
@@ -96,9 +97,9 @@ std::map<std::string, at::Tensor> CompiledCode::constants() const {
   });
 }
 
-// There are two sets of constants, of which the code takes the active one. An update fills the other one, so
-// that calls under way keep theirs; they change places between two calls. What the code computes once of its
-// constants, it computes again in the first call that follows.
+// There are two sets of constants, and the code uses the active one. An update fills the other one, so that
+// running calls keep theirs; the two are swapped between calls. Constants that the code computes from others
+// are computed again in the next call.
 void CompiledCode::replace(const std::map<std::string, at::Tensor>& values) {
   const at::NoGradGuard no_grad;
   named(place_, [&] {
@@ -110,15 +111,15 @@ void CompiledCode::replace(const std::map<std::string, at::Tensor>& values) {
       const auto known = now.find(name);
       if (known == now.end()) continue;  // computed
       const at::Tensor& old = known->second;
-      // The update copies a value's whole storage, and takes its strides: a tensor with nothing around it,
-      // laid out as the code was compiled for.
+      // The update copies the whole storage of a value and its strides, so it needs a tensor without anything
+      // else in its storage, in the layout that the code was compiled for.
       by_inner_name[inner_name] =
           at::empty_strided(old.sizes(), old.strides(), old.options()).copy_(values.at(name));
     }
     runner.update_constant_buffer(by_inner_name, /*use_inactive=*/true, /*validate_full_updates=*/true);
     runner.swap_constant_buffer();
-    // On a device, kernels of earlier calls may still read the old ones. And where some are computed, the
-    // next update would look at those that are freed.
+    // On a device, kernels of earlier calls may still read the old constants. And if some are computed, the
+    // next update would read the freed ones.
     if (device_.is_cpu() && names.size() == now.size()) runner.free_inactive_constant_buffer();
   });
 }
@@ -135,7 +136,7 @@ void add_names(const ProgramArgument& argument, std::set<std::string>& names) {
     for (const ProgramArgument& item : list->items) add_names(item, names);
 }
 
-// The values that some operator takes, or that are outputs.
+// Returns the values that an operator uses or that are outputs.
 std::set<std::string> used_names(const ExportedProgram& program) {
   std::set<std::string> names;
   for (const ProgramNode& node : program.nodes)
@@ -144,19 +145,19 @@ std::set<std::string> used_names(const ExportedProgram& program) {
   return names;
 }
 
-// Which outputs in evaluation mode depend on. Batch norms count their batches for training alone.
+// True if outputs in evaluation mode can depend on the input. Batch norms count batches only for training.
 bool can_matter(const ProgramInput& input, const std::set<std::string>& used) {
   return !input.target.ends_with("num_batches_tracked") &&
          used.contains(std::get<TensorName>(input.argument.value).name);
 }
 
-// Constants, and buffers that are part of no state dict, are always those of the file.
+// Constants and non-persistent buffers always have the values of the file.
 bool can_change(const ProgramInput& input) {
   return input.kind == ProgramInput::Kind::parameter ||
          (input.kind == ProgramInput::Kind::buffer && input.is_persistent);
 }
 
-// That were not in the program when it was exported: what Python made constants of while it compiled.
+// True for constants that were not in the exported program: Python added them while it compiled.
 bool is_added_by_python(const std::string& name) {
   constexpr std::string_view kBeginnings[] = {"_tensor_constant", "lifted_tensor_", "constant"};
   return std::ranges::any_of(kBeginnings, [&](std::string_view beginning) {
@@ -167,7 +168,7 @@ bool is_added_by_python(const std::string& name) {
 
 using Constants = std::map<std::string, at::Tensor>;
 
-// Of each weight, in their order.
+// Returns the input of each weight, in their order.
 std::vector<const ProgramInput*> inputs_of_weights(const ExportedProgram& program) {
   std::vector<const ProgramInput*> inputs;
   for (const ProgramInput& input : program.inputs)
@@ -180,17 +181,17 @@ void require_same_types(const Constants& values, const Constants& constants, con
   for (const auto& [name, value] : values) {
     const at::Tensor& constant = constants.at(name);
     if (value.sizes() != constant.sizes() || value.scalar_type() != constant.scalar_type())
-      misfits.push_back(name + " (" + type_text(value) + ", there " + type_text(constant) + ")");
+      misfits.push_back(name + " (" + type_text(value) + ", in the package " + type_text(constant) + ")");
   }
   if (!misfits.empty())
     throw CheckpointError(
         {.place = place,
-         .found = "the model's weights are not those of the package: " + list_names(misfits),
+         .found = "the weights of the model do not match those of the package: " + list_names(misfits),
          .wanted = "the same shapes and dtypes",
          .remedy = "compile the program that the model was loaded from"});
 }
 
-// Tied weights have one place, under one of their names.
+// Tied weights have one constant, under one of their names.
 void require_constant_for_all(const ExportedProgram& program, std::span<const at::Tensor> weights,
                               const Constants& values, const std::string& place) {
   std::set<const void*> placed;
@@ -205,15 +206,15 @@ void require_constant_for_all(const ExportedProgram& program, std::span<const at
   if (!left.empty())
     throw CheckpointError(
         {.place = place,
-         .found = "its code has values of its own for " + list_names(left),
-         .wanted = "a place for every weight of the model",
-         .remedy = "compile the model's own program with inductor_configs={\"always_keep_tensor_constants\": "
-                   "True}, and without freezing"});
+         .found = "the compiled code contains fixed values for " + list_names(left),
+         .wanted = "a constant for every weight of the model",
+         .remedy = "compile the program that the model was loaded from, with "
+                   "inductor_configs={\"always_keep_tensor_constants\": True} and without freezing"});
 }
 
-// The values of all constants of a package's code, by their names: of a program's weights, which come in the
-// order of program.inputs without the user's. Throws CheckpointError unless each constant is one of these, of
-// the same shape and dtype, and each weight that the outputs depend on has a constant.
+// Returns the values of all constants of the compiled code by name, from the weights of a program, which are
+// in the order of program.inputs without the user inputs. Throws CheckpointError unless each constant is a
+// weight of the same shape and dtype, and each weight that the outputs depend on has a constant.
 Constants values_for(const CompiledCode& code, const ExportedProgram& program,
                      std::span<const at::Tensor> weights) {
   const Constants constants = code.constants();
@@ -230,19 +231,19 @@ Constants values_for(const CompiledCode& code, const ExportedProgram& program,
   if (!unknown.empty())
     throw CheckpointError(
         {.place = code.place(),
-         .found = "its code takes " + list_names(unknown) + ", which the model does not have",
-         .wanted = "a package of the model's own program",
+         .found = "the compiled code uses " + list_names(unknown) + ", which the model does not have",
+         .wanted = "a package compiled from the program of the model",
          .remedy = "compile the program that the model was loaded from, without freezing"});
   require_same_types(values, constants, code.place());
   require_constant_for_all(program, weights, values, code.place());
   return values;
 }
 
-// Of the largest value. Compiled code adds up in another order, and layer by layer that grows; what was
-// compiled from another program, or in training mode, is no nearer than the model's own values are large.
+// Relative to the largest value. Compiled code sums in another order, and the difference grows from layer to
+// layer; a package of another program, or in training mode, differs by about the size of the values.
 double tolerance_for(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16 ? 0.1 : 1e-3; }
 
-// How an input lay in memory: its dimensions, that with the largest stride first. Sizes of 1 lie anyhow.
+// Returns the dimensions of an input by decreasing stride. The strides of dimensions of size 1 do not matter.
 std::vector<std::int64_t> memory_order(const ProgramInputs::Input& input) {
   const ProgramTensor& tensor = input.tensor;
   std::vector<std::int64_t> order(tensor.sizes.size());
@@ -255,8 +256,8 @@ std::vector<std::int64_t> memory_order(const ProgramInputs::Input& input) {
     const auto at = static_cast<std::size_t>(*d);
     if (tensor.sizes[at].number != 1 && tensor.strides[at].number != stride)
       throw CheckpointError({.place = "input " + json_string(input.name) + " of the exported program",
-                             .found = "it was exported with gaps in memory",
-                             .remedy = "export it with an example that is contiguous"});
+                             .found = "it was exported with a non-contiguous example",
+                             .remedy = "export it with a contiguous example"});
     stride *= tensor.sizes[at].number;
   }
   return order;
@@ -269,7 +270,7 @@ at::Tensor in_memory_order(const at::Tensor& tensor, const std::vector<std::int6
   return tensor.permute(order).contiguous().permute(back);
 }
 
-// Of the example's shape. Numbers that are an index somewhere fit as 0.
+// Returns an input of the example's shape. Integers are 0, which is a valid index.
 at::Tensor synthetic_input(const ProgramTensor& like) {
   std::vector<std::int64_t> sizes;
   for (const ProgramSize& size : like.sizes) sizes.push_back(size.number);
@@ -313,8 +314,8 @@ CompiledPackage::Impl::Impl(const std::filesystem::path& path, const ExportedMod
 std::vector<at::Tensor> CompiledPackage::Impl::run(std::span<const at::Tensor> given) const {
   if (given.size() != orders.size())
     throw DataError({.place = "CompiledPackage",
-                     .found = std::to_string(given.size()) + " tensors are given",
-                     .wanted = std::to_string(orders.size()) + ", as the program was exported"});
+                     .found = "got " + std::to_string(given.size()) + " tensors",
+                     .wanted = std::to_string(orders.size()) + ", the number of inputs of the program"});
   inputs.check(given);
   std::vector<at::Tensor> laid_out;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -346,13 +347,13 @@ void CompiledPackage::Impl::compare_with(ExportedModule& model) const {
     allowed = std::max(allowed, tolerance_for(wanted[i].scalar_type()));
   }
   if (largest <= allowed) return;
-  throw CheckpointError({.place = code->place(),
-                         .found = "with the model's weights its outputs differ from the model's by " +
-                                  number_text(largest) + " of the largest value",
-                         .wanted = "the outputs of model.eval()",
-                         .remedy =
-                             "compile the model's own program, exported after model.eval(); for a model "
-                             "that draws random numbers in evaluation mode, too, say compare = false"});
+  throw CheckpointError(
+      {.place = code->place(),
+       .found = "with the same weights, its outputs differ from those of the model by " +
+                number_text(largest) + " of the largest value",
+       .wanted = "the outputs of model.eval()",
+       .remedy = "compile the program that the model was loaded from, exported after model.eval(); "
+                 "set compare = false for a model that draws random numbers in evaluation mode"});
 }
 
 CompiledPackage::CompiledPackage(const std::filesystem::path& path, ExportedModule& model,

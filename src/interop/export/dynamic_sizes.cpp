@@ -50,7 +50,7 @@ std::optional<SizePolynomial> RecordedSizes::polynomial_through(
   return polynomial;
 }
 
-// Newton's, size by size: those of a polynomial with whole factors are whole.
+// Computes Newton's coefficients, size by size. They are integers for a polynomial with integer coefficients.
 bool RecordedSizes::divide_differences(Terms& terms) const {
   for (std::size_t size = 0; size < values_.size(); ++size)
     for (int order = 1; order <= kMaxExponent; ++order)
@@ -67,7 +67,7 @@ bool RecordedSizes::divide_differences(Terms& terms) const {
   return true;
 }
 
-// From c0 + (x - x0)(c1 + (x - x1) c2) to powers of x, size by size, the inner brackets first.
+// Expands c0 + (x - x0)(c1 + (x - x1) c2) into powers of x, size by size, the inner brackets first.
 void RecordedSizes::multiply_out(Terms& terms) const {
   for (std::size_t size = 0; size < values_.size(); ++size)
     for (int bracket = kMaxExponent - 1; bracket >= 0; --bracket)
@@ -82,12 +82,12 @@ void RecordedSizes::multiply_out(Terms& terms) const {
 namespace {
 
 constexpr std::size_t kMostSizes = 4;
-// From a size's smallest value that is tried: five that are recorded and the one that is not. Their rests,
-// by 2 to 8, differ so much that halves, thirds and the like, rounded, are no polynomials with them. Others
-// stand in for those that a largest size leaves out.
+// Offsets from the smallest value of a size: five recorded ones and one that is only checked. Their
+// remainders modulo 2 to 8 differ enough that rounded quotients (halves, thirds) cannot be polynomials in
+// them. The further offsets replace those that exceed a largest size.
 constexpr std::array<std::int64_t, 10> kSteps{2, 4, 9, 7, 8, 0, 1, 3, 5, 6};
 constexpr std::size_t kRecordedValues = std::tuple_size_v<RecordedSizes::Values>;
-// How much further each size begins, so that no two are alike.
+// The shift of each size's first value, so that no two sizes are equal.
 constexpr std::array<std::int64_t, kMostSizes> kShifts{0, 1, 11, 12};
 
 [[noreturn]] void refuse_dynamic(const std::string& name, const std::string& found, const std::string& wanted,
@@ -108,13 +108,13 @@ std::int64_t size_at(const Batch& example, const DynamicSize::Place& at) {
   return example.tensors()[at.tensor].size(at.dim);
 }
 
-// In multiples; the least one is 1 where nothing is said.
+// Returns the bounds in multiples of multiple_of; the default minimum is 1.
 std::pair<std::int64_t, std::optional<std::int64_t>> range_of(const DynamicSize& size) {
   const std::int64_t least = size.min.value_or(1), multiple = size.multiple_of;
   return {(least + multiple - 1) / multiple, size.max ? std::optional(*size.max / multiple) : std::nullopt};
 }
 
-// With dimensions counted from the beginning.
+// Returns the size with nonnegative dimensions.
 DynamicSize with_places_in(const Batch& example, DynamicSize size) {
   for (DynamicSize::Place& at : size.places) {
     if (at.tensor >= example.tensors().size())
@@ -139,9 +139,10 @@ std::vector<DynamicSize> named_sizes(const Batch& example, const ExportOptions& 
   std::vector<DynamicSize> named;
   for (const DynamicSize& size : options.dynamic_sizes) named.push_back(with_places_in(example, size));
   if (named.size() + (options.dynamic_batch ? 1 : 0) > kMostSizes)
-    throw ConfigError({.place = "dynamic sizes",
-                       .found = "there are " + std::to_string(named.size()) + " beside the batch's",
-                       .wanted = "with the batch's up to " + std::to_string(kMostSizes)});
+    throw ConfigError(
+        {.place = "dynamic sizes",
+         .found = "there are " + std::to_string(named.size()) + " in addition to the batch size",
+         .wanted = "at most " + std::to_string(kMostSizes) + ", including the batch size"});
   return named;
 }
 
@@ -170,15 +171,16 @@ DynamicSizes::DynamicSizes(const Batch& example, const ExportOptions& options)
 
 void DynamicSizes::require_possible(const Batch& example, const DynamicSize& size) const {
   if (size.name.empty() || size.places.empty())
-    refuse_dynamic(size.name, size.name.empty() ? "it has no name" : "it stands nowhere",
+    refuse_dynamic(size.name, size.name.empty() ? "it has no name" : "it has no places",
                    R"({.name = "sequence", .places = {{0, 1}}})");
   for (const Size& other : sizes_) {
     if (other.name == size.name)
-      refuse_dynamic(size.name, "there are two of the name", "one, with all places");
+      refuse_dynamic(size.name, "two dynamic sizes have this name", "one dynamic size with all places");
     for (const DynamicSize::Place& at : size.places)
       if (std::ranges::any_of(other.places, [&](const auto& taken) { return is_same_place(at, taken); }))
-        refuse_dynamic(size.name, place_text(at) + " is that of " + json_string(other.name), "another one",
-                       other.name == "batch" ? "dynamic_batch = false leaves it to this size" : "");
+        refuse_dynamic(size.name, place_text(at) + " already belongs to " + json_string(other.name),
+                       "another dimension",
+                       other.name == "batch" ? "set dynamic_batch = false to make it part of this size" : "");
   }
   const std::int64_t given = size_at(example, size.places[0]);
   for (const DynamicSize::Place& at : size.places)
@@ -186,18 +188,18 @@ void DynamicSizes::require_possible(const Batch& example, const DynamicSize& siz
       refuse_dynamic(size.name,
                      place_text(size.places[0]) + " is " + std::to_string(given) + ", " + place_text(at) +
                          " is " + std::to_string(size_at(example, at)),
-                     "an example in which they are the same");
+                     "an example in which they are equal");
   if (size.multiple_of < 1 || size.min.value_or(1) < 1 || given < size.min.value_or(1) ||
       given > size.max.value_or(given) || given % size.multiple_of != 0)
-    refuse_dynamic(size.name, "the example has " + std::to_string(given),
-                   "a size within min and max, from 1 on, that is a multiple of multiple_of");
+    refuse_dynamic(size.name, "the size in the example is " + std::to_string(given),
+                   "a positive multiple of multiple_of between min and max");
 }
 
 void DynamicSizes::add(const DynamicSize& named) {
   const auto [least, largest] = range_of(named);
   std::int64_t first = 3 + kShifts[sizes_.size()];
   if (largest) first = std::min(first, *largest - kSteps[2]);
-  first = std::max({first, least, std::int64_t{2}});  // 1 is like no other size: it is broadcast
+  first = std::max({first, least, std::int64_t{2}});  // 1 is special: it is broadcast
   std::vector<std::int64_t> values;
   for (const std::int64_t step : kSteps)
     if (!largest || first + step <= *largest) values.push_back(first + step);
@@ -207,10 +209,10 @@ void DynamicSizes::add(const DynamicSize& named) {
     return sizes_.push_back(std::move(size));
   }
   refuse_dynamic(named.name,
-                 "it has few values from " + std::to_string(first * named.multiple_of) + " to " +
+                 "it has too few values from " + std::to_string(first * named.multiple_of) + " to " +
                      std::to_string(*largest * named.multiple_of),
-                 "enough to tell how others depend on it: six that are tried",
-                 "a larger max, or an export for each of them");
+                 "at least six values to try, to find out how other sizes depend on it",
+                 "increase max, or export once per value");
 }
 
 std::map<std::string, std::string> DynamicSizes::names() const {
@@ -224,7 +226,7 @@ DynamicSizes::Range DynamicSizes::range(std::size_t number) const { return range
 std::vector<DynamicSizes::Sizes> DynamicSizes::unrecorded() const {
   Sizes sizes;
   for (const Size& size : sizes_) sizes.push_back(size.unrecorded);
-  std::vector<Sizes> all{sizes, sizes, sizes};  // within the bounds, and at those that have been given
+  std::vector<Sizes> all{sizes, sizes, sizes};  // within the bounds, and at the given bounds
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     if (sizes_[i].min) all[1][i] = range(i).first;
     if (sizes_[i].max) all[2][i] = *range(i).second;
@@ -259,12 +261,12 @@ std::string DynamicSizes::text(const Sizes& sizes) const {
 void DynamicSizes::refuse_forward(const Sizes& sizes, const std::string& reason) const {
   const bool is_batch_only = has_batch_ && sizes.size() == 1;
   throw Error({.place = "export of a model",
-               .found = "its forward fails with " + text(sizes) + ": " + reason,
-               .wanted = "one that runs with other batch sizes than the example's, too",
+               .found = "the forward pass fails with " + text(sizes) + ": " + reason,
+               .wanted = "a forward pass that also runs with other batch sizes than that of the example",
                .remedy = sizes.empty() ? ""
                          : is_batch_only
-                             ? "dynamic_batch = false exports for the example's batch size alone"
-                             : "give dynamic sizes the bounds that it has: min, max, multiple_of"});
+                             ? "set dynamic_batch = false to export only for the batch size of the example"
+                             : "set the bounds of the dynamic sizes: min, max, multiple_of"});
 }
 
 }  // namespace kindling

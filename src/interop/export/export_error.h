@@ -4,10 +4,10 @@
 
 namespace kindling {
 
-// Thrown where a forward cannot become a program; whoever catches it knows the operator and the layer.
+// Thrown if a forward pass cannot become a program; the code that catches it adds the operator and layer.
 struct ExportError {
   std::string found;   // "it reads a value on the host"
-  std::string remedy;  // what the model's author can do
+  std::string remedy;  // what the author of the model can do
 };
 
 }  // namespace kindling

@@ -37,16 +37,17 @@ struct ProgramCheck {
   bool train = false;
 };
 
-// Of the largest value. The same operators run, but memory may lie otherwise (reshape stands for view), and
-// then products and sums are added up in another order; gradients are sums over the batch besides.
+// Relative to the largest value. The same operators run, but memory layouts may differ (reshape replaces
+// view), and then sums are computed in another order; gradients are in addition sums over the batch.
 constexpr double kEpsilons = 8, kGradientEpsilons = 64;
 
-// What a forward has left behind.
+// The results of a forward pass.
 struct ForwardResults {
   std::vector<at::Tensor> outputs{}, buffers{}, gradients{};
 };
 
-// Of the sum of all outputs, each value of which has another weight: such as softmax's add up to a constant.
+// Returns gradients of a weighted sum of all outputs. Different weights are needed because some outputs, such
+// as those of softmax, sum to a constant.
 std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& outputs,
                                      const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> roots, seeds, learning;
@@ -77,8 +78,8 @@ class Comparison {
     set_random_state(cpu(), random);
     const ForwardResults found = run_program();
     compare("output", found.outputs, wanted.outputs, kEpsilons);
-    compare("the new value of buffer", found.buffers, wanted.buffers, kEpsilons);
-    compare("the gradient of parameter", found.gradients, wanted.gradients, kGradientEpsilons);
+    compare("new buffer value", found.buffers, wanted.buffers, kEpsilons);
+    compare("parameter gradient", found.gradients, wanted.gradients, kGradientEpsilons);
   }
 
  private:
@@ -99,7 +100,7 @@ class Comparison {
   ForwardResults run_program() const {
     const LoadedWeights weights = load_weights_of(file_);
     const ProgramRunner runner(file_.program());
-    const torch::nn::Module in_training_mode;  // in training mode: what was recorded so works so
+    const torch::nn::Module in_training_mode;  // in training mode: layers recorded in training mode run in it
     const std::vector<const torch::nn::Module*> layers(runner.layers().size(), &in_training_mode);
     std::vector<at::Tensor> inputs;
     for (const std::size_t place : check_.recorded.used) inputs.push_back(batch_.tensors()[place]);
@@ -121,20 +122,21 @@ class Comparison {
 
   void compare(const std::string& what, const std::vector<at::Tensor>& found,
                const std::vector<at::Tensor>& wanted, double epsilons) const {
-    if (found.size() != wanted.size()) refuse(what + "s are not as many");
+    if (found.size() != wanted.size()) refuse("the number of " + what + "s differs");
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const std::string name = what + " " + std::to_string(i);
       if (found[i].defined() != wanted[i].defined())
-        refuse(name + (found[i].defined() ? " is not the model's" : " is missing"));
+        refuse(name + (found[i].defined() ? " does not exist in the model" : " is missing"));
       if (!wanted[i].defined()) continue;
       if (found[i].sizes() != wanted[i].sizes() || found[i].scalar_type() != wanted[i].scalar_type())
-        refuse(name + " has another shape or dtype");
+        refuse(name + " has a different shape or dtype");
       const double difference = relative_difference(found[i].detach(), wanted[i].detach());
       if (!(difference <= epsilons)) refuse(name + " differs by " + number_text(difference) + " epsilons");
     }
   }
 
-  // In epsilons of the dtype, of the largest value; of integers: 0, or infinity.
+  // Returns the difference relative to the largest value, in epsilons of the dtype; 0 or infinity for
+  // integers.
   static double relative_difference(const at::Tensor& found, const at::Tensor& wanted) {
     if (found.equal(wanted)) return 0;
     if (!wanted.is_floating_point()) return std::numeric_limits<double>::infinity();
@@ -154,9 +156,10 @@ class Comparison {
   [[noreturn]] void refuse(const std::string& found) const {
     throw Error({.place = "export of a model",
                  .found = "the program and the model differ with " + check_.sizes.text(sizes_) + ": " + found,
-                 .wanted = "the same; nothing has been written",
-                 .remedy = "look for branches on sizes, for tensors that the host writes to, and for "
-                           "functions with a backward of their own"});
+                 .wanted = "the same results; nothing has been written",
+                 .remedy =
+                     "look for branches on sizes, tensors that the host writes to, and functions with a "
+                     "custom backward"});
   }
 
   const Pt2File& file_;
@@ -165,8 +168,8 @@ class Comparison {
   Batch batch_;
 };
 
-// Runs the program of a file and the model, with sizes that have not been recorded, and compares
-// outputs and buffers, in training mode gradients too. Throws Error where they differ.
+// Runs the program of a file and the model with sizes that have not been recorded, and compares outputs and
+// buffers, in training mode also gradients. Throws Error if they differ.
 void require_same_as_model(const Pt2File& file, const ProgramCheck& check) {
   for (const DynamicSizes::Sizes& sizes : check.sizes.unrecorded())
     Comparison(file, check, sizes).require_same();
@@ -177,18 +180,18 @@ bool is_onnx(const std::filesystem::path& path) { return path.extension() == ".o
 void require_exportable(const torch::nn::Module& model, const ExportOptions& options) {
   if (options.path.extension() != ".pt2" && !is_onnx(options.path))
     throw ConfigError({.place = "export to " + options.path.string(),
-                       .found = "its ending is neither .pt2 nor .onnx",
-                       .wanted = "a .pt2, which torch.export.load reads, or a .onnx"});
+                       .found = "unsupported extension",
+                       .wanted = ".pt2, for torch.export.load, or .onnx"});
   if (options.train && is_onnx(options.path))
     throw ConfigError({.place = "export to " + options.path.string(),
-                       .found = "models of ONNX have no training mode",
-                       .wanted = "a .pt2, or train = false"});
+                       .found = "ONNX models have no training mode",
+                       .wanted = ".pt2, or train = false"});
   for (const auto& item : model.named_modules("", /*include_self=*/false)) {
     const auto* lazy = dynamic_cast<const LazyLayer*>(item.value().get());
     if (lazy != nullptr && !lazy->is_materialized())
       throw Error({.place = "export to " + options.path.string(),
                    .found = "the lazy layer " + item.key() + " has no parameters yet",
-                   .remedy = "model.apply_init(example)"});
+                   .remedy = "call model.apply_init(example) first"});
   }
 }
 
@@ -203,11 +206,11 @@ TensorType example_type(at::ScalarType type) {
   for (const auto& [known, written] : kTypes)
     if (known == type) return written;
   throw Error({.place = "example of an export",
-               .found = std::string("a tensor is ") + c10::toString(type),
-               .wanted = "bool, integers or real numbers"});
+               .found = std::string("a tensor has dtype ") + c10::toString(type),
+               .wanted = "a bool, integer or real floating-point dtype"});
 }
 
-// ((inputs…), {}), as Python's torch.save writes it.
+// Returns ((inputs…), {}) as Python's torch.save writes it.
 std::string example_bytes(const RecordedModel& recorded) {
   std::vector<TensorToWrite> leaves;
   for (const std::size_t place : recorded.used) {
@@ -218,7 +221,7 @@ std::string example_bytes(const RecordedModel& recorded) {
   return torch_file_of(recorded.program.arguments, leaves);
 }
 
-// The file before it has its name: what is checked is what will be read.
+// Reads the file from memory before it is written: the check sees what readers will see.
 Pt2File read_back(const Pt2Writer& writer, const std::filesystem::path& path) {
   std::string bytes;
   for (const std::string_view piece : writer.pieces()) bytes += piece;

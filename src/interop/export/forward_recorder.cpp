@@ -18,13 +18,13 @@
 namespace kindling {
 namespace {
 
-// A number of C++ in the place of a tensor: `x * 2`. It takes part in no promotion of types but its own.
+// A C++ number in the place of a tensor, as in `x * 2`; type promotion treats it as a number.
 ProgramArgument wrapped_number(const at::Tensor& tensor) {
   const at::Scalar number = tensor.item();
   if (number.isBoolean()) return {number.toBool()};
   if (number.isIntegral(/*includeBool=*/false)) return {number.toLong()};
   if (number.isFloatingPoint()) return {number.toDouble()};
-  throw ExportError{"it takes a complex number", "take a tensor of the type"};
+  throw ExportError{"it takes a complex number", "pass a complex tensor instead"};
 }
 
 bool has_layout(const at::Tensor& tensor, const ProgramTensor& known) {
@@ -53,13 +53,13 @@ std::string RecordedValues::copied_value(const at::Tensor& tensor) const {
   if (known == by_storage_.end()) return "";
   for (auto name = known->second.rbegin(); name != known->second.rend(); ++name)
     if (has_layout(tensor, recording_.tensors.at(*name))) return *name;
-  throw ExportError{"it takes a view that no operator has made",
-                    "make views by operators such as torch::narrow"};
+  throw ExportError{"it takes a view that was not created by an operator",
+                    "create views with operators such as torch::narrow"};
 }
 
 ProgramArgument RecordedValues::constant(const at::Tensor& tensor) {
   if (tensor.requires_grad() && tensor.is_leaf())
-    throw ExportError{"it takes a tensor that learns and is no parameter of the model",
+    throw ExportError{"it takes a tensor that requires gradients and is not a parameter of the model",
                       "register it with register_parameter()"};
   const std::string name = add(tensor, /*learns=*/false);
   recording_.constants.emplace_back(name, tensor.detach().clone(at::MemoryFormat::Contiguous));
@@ -82,11 +82,11 @@ ProgramArgument RecordedValues::argument_for(const at::Tensor& tensor, Use use) 
   const auto known = names_.find(tensor.unsafeGetTensorImpl());
   if (known == names_.end() && tensor.unsafeGetTensorImpl()->is_wrapped_number())
     return wrapped_number(tensor);
-  recorded_tensor(tensor);  // throws for what has no storage
+  recorded_tensor(tensor);  // throws for tensors without storage
   const bool is_blank = blank_.contains(storage_of(tensor));
   if (use == Use::overwrites) blank_.erase(storage_of(tensor));
   if (is_blank && use == Use::writes)
-    throw ExportError{"it changes memory that the host has filled", "fill it by an operator"};
+    throw ExportError{"it modifies memory that the host has filled", "fill it with an operator"};
   if (is_blank && use == Use::reads) {
     for (const auto& [name, values] : recording_.constants)
       if (known != names_.end() && known->second == name) return {TensorName{name}};
@@ -96,7 +96,7 @@ ProgramArgument RecordedValues::argument_for(const at::Tensor& tensor, Use use) 
   if (const std::string copied = copied_value(tensor); !copied.empty())
     return {TensorName{learns(copied) ? detached(tensor, copied) : copied}};
   if (use != Use::reads && use != Use::looks)
-    throw ExportError{"it changes a tensor that is neither an input nor a part of the model",
+    throw ExportError{"it modifies a tensor that is neither an input nor part of the model",
                       "register it with register_buffer()"};
   return constant(tensor);
 }
@@ -128,16 +128,17 @@ bool reads_values(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::data_dependent_output) || is_any_of(op, {"aten::is_nonzero", "aten::item"});
 }
 
-// Attention asks whether it attends to itself: where two tensors lie tells that without their values.
+// Attention checks whether query and key are the same tensor: their addresses answer that without the values.
 bool is_decided_by_layout(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   if (!is_any_of(op, {"aten::equal"})) return false;
   const at::Tensor &one = argument_in(op, stack, 0).toTensor(), &other = argument_in(op, stack, 1).toTensor();
   return one.sizes() != other.sizes() || one.is_set_to(other);
 }
 
-// The composites among them have no tag.
+// Composite operators lack the tag dynamic_output_shape, so they are listed here.
 bool has_unknown_shape(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  if (is_any_of(op, {"aten::one_hot"})) return argument_in(op, stack, 1).toInt() < 0;  // as many as there are
+  if (is_any_of(op, {"aten::one_hot"}))
+    return argument_in(op, stack, 1).toInt() < 0;  // as many classes as the values need
   if (op.hasTag(at::Tag::dynamic_output_shape)) return true;
   if (is_any_of(op, {"aten::nonzero_numpy", "aten::_pack_padded_sequence", "aten::unique_consecutive"}))
     return true;
@@ -152,30 +153,30 @@ bool has_unknown_shape(const c10::OperatorHandle& op, const torch::jit::Stack& s
   return std::ranges::any_of(argument_in(op, stack, 1).toOptionalTensorVector(), is_mask);
 }
 
-// Whether a call only looks at what a tensor is, not at its values: nothing of it is recorded.
+// True if a call only queries properties of a tensor, not its values: it is not recorded.
 bool queries_layout_only(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   return op.schema().name().starts_with("aten::") && !returns_tensors(op) && !writes_any(op) &&
          !op.schema().returns().empty() && (!reads_values(op) || is_decided_by_layout(op, stack));
 }
 
-// Throws ExportError for an operator that a program cannot hold: its result depends on values that the host
-// reads, or it is none of PyTorch's own.
+// Throws ExportError for an operator that a program cannot contain: its result depends on values that the
+// host reads, or it is not a built-in PyTorch operator.
 void require_program_operator(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   if (!op.schema().name().starts_with("aten::"))
-    throw ExportError{"it is none of PyTorch's own operators",
-                      "write this part of the forward with operators of ATen"};
+    throw ExportError{"it is not a built-in PyTorch operator",
+                      "write this part of the forward pass with ATen operators"};
   if (reads_values(op))
-    throw ExportError{"the host reads a value, on which the program may then depend",
+    throw ExportError{"the host reads a value, and the program may then depend on it",
                       "compute with the tensor instead"};
   if (has_unknown_shape(op, stack))
-    throw ExportError{"the shape of its result depends on values of the batch",
-                      "take an operator whose result has a known shape, such as torch::where with a mask"};
+    throw ExportError{"the shape of its result depends on the values of the batch",
+                      "use an operator whose result has a known shape, such as torch::where with a mask"};
   if (is_any_of(op, {"aten::set_", "aten::set_data", "aten::resize_", "aten::resize_as_"}))
-    throw ExportError{"it gives a tensor other memory", "make a new tensor"};
+    throw ExportError{"it changes the memory of a tensor", "create a new tensor"};
 }
 
-// A key above autograd, autocast and tracing, and outside of the composites' set, so that a fallback on it
-// sees composites whole. No C++ program has one there.
+// A dispatch key above autograd, autocast and tracing, and outside the set of the composites, so that its
+// fallback sees whole composite operators. C++ programs do not use it.
 constexpr c10::DispatchKey kAboveAutograd = c10::DispatchKey::DeferredInit;
 
 std::atomic<std::uint64_t> other_thread_calls{0};
@@ -197,7 +198,7 @@ RecordedValues::Use use_of(const c10::OperatorHandle& op, std::size_t argument) 
   return writes_to(op, argument) ? Use::writes : Use::reads;
 }
 
-// Running statistics are moved without a word of it in the schema.
+// The schema does not say that running statistics are updated.
 bool moves_statistics(const c10::OperatorHandle& op, const c10::Argument& argument) {
   return op.schema().name().ends_with("_norm") &&
          (argument.name() == "running_mean" || argument.name() == "running_var");
@@ -207,7 +208,7 @@ bool moves_statistics(const c10::OperatorHandle& op, const c10::Argument& argume
 
 thread_local ForwardRecorder* ForwardRecorder::current_ = nullptr;
 
-// Registered when it is first needed; then it stays: threads may outlive main().
+// Registered on first use and never removed, because threads may outlive main().
 void ForwardRecorder::register_fallback() {
   static const bool is_ours = [] {
     c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
@@ -232,8 +233,8 @@ ForwardRecorder::ForwardRecorder(ForwardRecording& recording, const NamedTensors
       other_thread_calls_(other_thread_calls) {
   if (current_ != nullptr)
     throw Error({.place = "export of a model",
-                 .found = "it is called within the forward of another export",
-                 .wanted = "one export at a time and thread"});
+                 .found = "it was called during another export",
+                 .wanted = "one export at a time per thread"});
   register_fallback();
   for (const auto& [name, tensor] : weights) {
     recording_.weights.push_back(values_.add(tensor, /*learns=*/true));
@@ -256,10 +257,10 @@ void ForwardRecorder::unless_refused(const c10::OperatorHandle& op, const Work& 
   try {
     work();
   } catch (const ExportError& reason) {
-    const std::string last_layer = layer_.empty() ? "" : " in or behind the layer " + layer_;
+    const std::string last_layer = layer_.empty() ? "" : " in or after layer " + layer_;
     refusal_ = {.place = "operator " + operator_text(op) + last_layer,
                 .found = reason.found,
-                .wanted = "a forward that can be a program of operators",
+                .wanted = "a forward pass that can be exported as a program of operators",
                 .remedy = reason.remedy};
   }
 }
@@ -323,14 +324,14 @@ ProgramArgument ForwardRecorder::result(const RecordedCall& call, const c10::IVa
   if (value.isNone() || (value.isTensor() && !value.toTensor().defined())) return {};
   if (value.isTensor()) return {TensorName{result_name(call, value.toTensor(), has_gradients)}};
   if (!value.isTensorList())
-    throw ExportError{"it gives a " + value.tagKind() + " beside tensors", "take another operator"};
+    throw ExportError{"it returns a " + value.tagKind() + " in addition to tensors", "use another operator"};
   ProgramList list{.element = ProgramList::Element::tensors, .items = {}};
   for (const at::Tensor& tensor : value.toTensorVector())
     list.items.push_back({TensorName{result_name(call, tensor, has_gradients)}});
   return {std::move(list)};
 }
 
-// What has been computed without gradients, in the forward of a training, is cut off in the program.
+// Results that a training forward pass computed without gradients are detached in the program.
 void ForwardRecorder::end(RecordedCall call, const torch::jit::Stack& stack, bool has_gradients) {
   const std::size_t count = call.op.schema().returns().size();
   detached_results_.clear();
@@ -339,8 +340,8 @@ void ForwardRecorder::end(RecordedCall call, const torch::jit::Stack& stack, boo
   const bool changes_learning = trains_ && !has_gradients && !call.writes.empty() && count > 0 &&
                                 stack.back().isTensor() && stack.back().toTensor().requires_grad();
   if (changes_learning)
-    throw ExportError{"it changes, without gradients, what gradients flow through",
-                      "change it in the training step, not in the forward"};
+    throw ExportError{"it modifies, without gradients, a tensor that gradients flow through",
+                      "modify it in the training step, not in the forward pass"};
   recording_.calls.push_back(std::move(call));
   for (const auto& [tensor, name] : detached_results_) values_.detached(tensor, name);
 }
@@ -348,7 +349,8 @@ void ForwardRecorder::end(RecordedCall call, const torch::jit::Stack& stack, boo
 void ForwardRecorder::require_program() const {
   if (refusal_) throw Error(*refusal_);
   if (other_thread_calls_ != other_thread_calls)
-    throw Error({.place = "export of a model", .found = "its forward works on several threads"});
+    throw Error(
+        {.place = "export of a model", .found = "the forward pass calls operators on several threads"});
 }
 
 void ForwardRecorder::finish(const Batch& outputs) {
@@ -360,10 +362,10 @@ void ForwardRecorder::finish(const Batch& outputs) {
       if (const auto* tensor = std::get_if<TensorName>(&value.value))
         recording_.outputs.push_back(tensor->name);
       else
-        throw ExportError{"it is a number of the host", "give a tensor that an operator has computed"};
+        throw ExportError{"it is a number on the host", "return a tensor computed by an operator"};
     }
   } catch (const ExportError& reason) {
-    throw Error({.place = "output " + std::to_string(recording_.outputs.size()) + " of the forward",
+    throw Error({.place = "output " + std::to_string(recording_.outputs.size()) + " of the forward pass",
                  .found = reason.found,
                  .wanted = "a tensor of the program",
                  .remedy = reason.remedy});

@@ -17,32 +17,32 @@
 
 namespace kindling {
 
-// Which value of a recording a tensor is, while the recording is made. What it has seen stays alive, so that
-// no address means two tensors.
+// Maps tensors to values of a recording while it is made. Keeps the tensors alive, so that addresses are
+// unique.
 class RecordedValues {
  public:
   explicit RecordedValues(ForwardRecording& recording) : recording_(recording) {}
 
-  // A new value, from now on the one that this tensor is. `learns`: it hangs on inputs or weights.
+  // Creates a new value for a tensor. `learns`: it depends on inputs or weights.
   std::string add(const at::Tensor& tensor, bool learns);
 
-  // What an operator does with a tensor that it takes.
+  // How an operator uses a tensor argument.
   enum class Use { reads, looks, writes, overwrites };
-  // The argument that stands for a tensor. One that the host has filled becomes a constant; one that is a
-  // shallow copy of a value becomes that value, detached where it learns. Throws ExportError.
+  // Returns the argument for a tensor. A tensor that the host has filled becomes a constant; a shallow copy
+  // of a value becomes that value, detached if it learns. Throws ExportError.
   ProgramArgument argument_for(const at::Tensor& tensor, Use use);
   bool learns(const std::string& value) const { return learning_.contains(value); }
 
-  // Memory into which no operator has written: what is read of it, the host has put there.
+  // Marks memory that no operator has written to: its contents come from the host.
   void add_blank(const at::Tensor& tensor) { blank_.insert(storage_of(tensor)); }
-  // The value without its history, for what has been computed without gradients.
+  // Returns the detached value, for results computed without gradients.
   std::string detached(const at::Tensor& tensor, const std::string& value);
 
   static const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
  private:
   ProgramArgument constant(const at::Tensor& tensor);
-  // The latest value with the memory and the geometry of a tensor; empty: there is none.
+  // Returns the latest value with the memory, sizes and strides of a tensor; empty if there is none.
   std::string copied_value(const at::Tensor& tensor) const;
 
   ForwardRecording& recording_;
@@ -56,21 +56,21 @@ class RecordedValues {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Records what operators this thread calls while it lives, above autograd and autocast: composites such as
-// layer_norm stay whole. One at a time and thread.
+// Records the operators that this thread calls during its lifetime, above autograd and autocast: composites
+// such as layer_norm stay whole. One at a time per thread.
 class ForwardRecorder {
  public:
-  // `weights` are a model's parameters and buffers, by the model's names. Throws Error where nothing can be
-  // recorded: something else of the process does so, or this thread already does.
+  // `weights` are a model's parameters and buffers with their names. Throws Error if recording is impossible:
+  // another library uses the dispatch key, or this thread already records.
   ForwardRecorder(ForwardRecording& recording, const NamedTensors& weights, const Batch& inputs);
   ~ForwardRecorder();
   ForwardRecorder(const ForwardRecorder&) = delete;
   ForwardRecorder& operator=(const ForwardRecorder&) = delete;
 
-  // The forward has given these. Throws Error for a forward that cannot be a program, naming the operator and
-  // the layer.
+  // Ends the recording with the outputs of the forward pass. Throws Error with the operator and layer if it
+  // cannot become a program.
   void finish(const Batch& outputs);
-  // Throws what finish() would.
+  // Throws the error that finish() would throw.
   void require_program() const;
 
  private:
@@ -88,10 +88,10 @@ class ForwardRecorder {
   ForwardRecording& recording_;
   RecordedValues values_;
   std::unordered_map<const c10::TensorImpl*, std::string> layers_;  // by their weights
-  std::string layer_;                                               // that was at work last
+  std::string layer_;                                               // the last one whose weights were used
   std::optional<ErrorParts> refusal_;
   bool trains_;
-  bool call_learns_ = false;                                       // the one that is being recorded
+  bool call_learns_ = false;                                          // the call being recorded
   std::vector<std::pair<at::Tensor, std::string>> detached_results_;  // its results without gradients
   std::uint64_t other_thread_calls_;
   std::optional<c10::impl::IncludeDispatchKeyGuard> listening_;

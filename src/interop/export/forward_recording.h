@@ -13,23 +13,24 @@
 
 namespace kindling {
 
-// A call of an operator: a node that has all arguments, in the order of the operator's schema.
+// A call of an operator: a node with all arguments, in the order of the schema of the operator.
 struct RecordedCall {
   c10::OperatorHandle op;
   ProgramNode node;
-  std::vector<const void*> writes{};  // storages that it changes
+  std::vector<const void*> writes{};  // storages that it modifies
   std::string last_layer{};           // the layer whose weights were used last, up to this call
 };
 
-// What a model's forward called, above autograd, with one batch. Values have numbers for names, which are the
-// same in each recording of the same forward.
+// The operators that a forward pass called for one batch, above autograd. Values are named by numbers, which
+// are the same in each recording of the same forward pass.
 struct ForwardRecording {
   std::vector<RecordedCall> calls{};
-  std::map<std::string, ProgramTensor> tensors{};               // by the values' names, as everything here
-  std::map<std::string, const void*> storages{};                // of weights, too
-  std::vector<std::pair<std::string, at::Tensor>> constants{};  // what the host made, in order of discovery
+  std::map<std::string, ProgramTensor> tensors{};  // by the values' names, as everything here
+  std::map<std::string, const void*> storages{};   // of weights, too
+  std::vector<std::pair<std::string, at::Tensor>>
+      constants{};  // tensors filled by the host, in order of discovery
   std::vector<std::string> weights{}, inputs{}, outputs{};
-  std::map<std::string, SizePolynomial> numbers{};  // that the program computes of the dynamic sizes
+  std::map<std::string, SizePolynomial> numbers{};  // computed by the program from the dynamic sizes
 };
 
 // Calls visit(name) for the values in an argument; `visit` may change them.

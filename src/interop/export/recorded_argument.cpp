@@ -16,7 +16,7 @@ ProgramType recorded_type(at::ScalarType type) {
   try {
     return program_type_of(type);
   } catch (const Error& error) {
-    throw ExportError{error.parts().found, "take " + error.parts().wanted};
+    throw ExportError{error.parts().found, "use " + error.parts().wanted};
   }
 }
 
@@ -39,7 +39,7 @@ ProgramDevice recorded_device(at::Device device) {
   return recorded;
 }
 
-// Types are numbers in the dispatcher.
+// In the dispatcher, dtypes, layouts and memory formats are integers.
 ProgramArgument recorded_integer(c10::TypeKind kind, std::int64_t value) {
   switch (kind) {
     case c10::TypeKind::ScalarTypeType:
@@ -48,7 +48,7 @@ ProgramArgument recorded_integer(c10::TypeKind kind, std::int64_t value) {
       return {recorded_memory_format(value)};
     case c10::TypeKind::LayoutType:
       if (static_cast<at::Layout>(value) != at::kStrided)
-        throw ExportError{"a layout is not strided", "use dense tensors"};
+        throw ExportError{"it uses a layout that is not strided", "use dense tensors"};
       return {StridedLayout{}};
     default:
       return {value};
@@ -64,7 +64,7 @@ ProgramArgument recorded_list(Element element, const Values& values, Make make) 
 
 ProgramArgument plain(auto value) { return {value}; }
 
-// Where the schema says int[2], one number stands for both; not every reader of programs knows that.
+// For int[2] in the schema, one number can mean both; not every reader of programs knows that.
 std::vector<std::int64_t> all_integers(const c10::Argument& schema, const c10::IValue& value) {
   std::vector<std::int64_t> numbers = value.toIntVector();
   if (schema.N() && numbers.size() == 1) numbers.resize(static_cast<std::size_t>(*schema.N()), numbers[0]);
@@ -93,7 +93,7 @@ ProgramArgument recorded_list_argument(const c10::Argument& schema, const c10::I
 
 ProgramTensor recorded_tensor(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided || tensor.is_quantized() || !tensor.has_storage())
-    throw ExportError{"there is a tensor that is not strided", "use dense tensors"};
+    throw ExportError{"it uses a tensor that is not strided", "use dense tensors"};
   ProgramTensor recorded{.type = recorded_type(tensor.scalar_type()),
                          .offset = {.number = tensor.storage_offset()},
                          .requires_grad = tensor.is_leaf() && tensor.requires_grad(),
@@ -116,7 +116,7 @@ ProgramArgument recorded_argument(const c10::Argument& schema, const c10::IValue
   if (value.isDevice()) return {recorded_device(value.toDevice())};
   if (value.isList()) return recorded_list_argument(schema, value, tensor);
   if (value.isGenerator())
-    throw ExportError{"it draws from a generator of its own", "draw from LibTorch's default generator"};
+    throw ExportError{"it draws from a custom random generator", "draw from LibTorch's default generator"};
   throw ExportError{"its argument " + schema.name() + " is a " + value.tagKind(), ""};
 }
 

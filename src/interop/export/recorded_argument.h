@@ -10,11 +10,11 @@
 
 namespace kindling {
 
-// What is known of a tensor. Throws ExportError for one that programs do not have.
+// Returns the description of a tensor. Throws ExportError for a tensor that programs cannot contain.
 ProgramTensor recorded_tensor(const at::Tensor& tensor);
 
-// An argument of an operator, as its schema has it. `tensor` says which value a defined tensor is. Throws
-// ExportError for what a program cannot hold.
+// Returns an argument of an operator according to its schema. `tensor` returns the value of a defined tensor.
+// Throws ExportError for arguments that a program cannot contain.
 ProgramArgument recorded_argument(const c10::Argument& schema, const c10::IValue& value,
                                   const std::function<ProgramArgument(const at::Tensor&)>& tensor);
 

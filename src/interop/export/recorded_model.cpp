@@ -23,7 +23,7 @@
 namespace kindling {
 namespace {
 
-// What a program is called with and gives, and what its weights are named.
+// The inputs and outputs of a program, and the names of its weights.
 struct ProgramFrame {
   std::vector<ProgramInput> weights{};     // kinds and names; those of the recording, in its order
   std::vector<std::string> input_names{};  // of the recording's inputs
@@ -31,10 +31,10 @@ struct ProgramFrame {
   ProgramTree in{}, out{};                 // as ExportedProgram has them
 };
 
-// Names that Python's graphs can have, each once.
+// Unique names that are valid in Python's graphs.
 class PythonNames {
  public:
-  // The name for a value of the recording.
+  // Returns the name of a value of the recording.
   const std::string& name(const std::string& value, std::string wanted) {
     for (char& letter : wanted)
       if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
@@ -55,7 +55,7 @@ class PythonNames {
   std::set<std::string> taken_;
 };
 
-// Whether an argument is what a schema has for it.
+// True if an argument equals the default of its schema.
 struct IsDefault {
   const c10::IValue& value;
   bool operator()(std::monostate) const { return value.isNone(); }
@@ -76,7 +76,7 @@ bool is_default(const c10::Argument& schema, const ProgramArgument& argument) {
   return schema.default_value() && std::visit(IsDefault{*schema.default_value()}, argument.value);
 }
 
-// Positional arguments stand up to the last one that is no default, keywords only where they are none.
+// Keeps positional arguments up to the last one that is not a default, and keyword arguments that are not.
 std::vector<ProgramNode::Input> without_defaults(const RecordedCall& call) {
   const auto& schema = call.op.schema().arguments();
   std::size_t positional = 0;
@@ -127,7 +127,7 @@ class PythonProgram {
     program_.inputs.push_back(std::move(input));
   }
 
-  // A node that computes a number.
+  // Adds a node that computes a number.
   ProgramArgument add_number(const std::string& function, const SizePolynomial& polynomial,
                              ProgramArgument of, ProgramArgument and_of) {
     if (const auto known = computed_.find(polynomial); known != computed_.end()) return known->second;
@@ -150,7 +150,7 @@ class PythonProgram {
     return {{{exponents, factor}}};
   }
 
-  // Whether an input has the size, so that the program can ask it; then nodes that do.
+  // If an input has the size, adds nodes that query it.
   bool add_size(std::size_t size) {
     const SizePolynomial term_value = multiple_of(size, sizes_.multiple(size));
     for (const std::string& input : recording_.inputs) {
@@ -175,7 +175,7 @@ class PythonProgram {
     });
   }
 
-  // Of the sizes alone, such as batch * sequence.
+  // Adds a product of sizes, such as batch * sequence.
   ProgramArgument add_product(const SizePolynomial::Exponents& exponents) {
     SizePolynomial::Exponents rest = exponents;
     const std::size_t size = static_cast<std::size_t>(
@@ -202,14 +202,14 @@ class PythonProgram {
     return *sum_value;
   }
 
-  // The dynamic sizes, and what is computed of them.
+  // Adds the dynamic sizes and the numbers computed from them.
   void add_numbers() {
     for (std::size_t size = 0; size < sizes_.count(); ++size)
       if (!add_size(size) && is_needed(size))
         throw Error({.place = "export of a model",
-                     .found = "its forward computes with the size " + sizes_.names().at(size_symbol(size)) +
-                              ", which is no size of an input",
-                     .wanted = "an input that has it, such as one with the samples along dimension 0"});
+                     .found = "the forward pass computes with the size " +
+                              sizes_.names().at(size_symbol(size)) + ", which is not the size of any input",
+                     .wanted = "an input with this size, such as one with the samples along dimension 0"});
     for (const auto& [value, polynomial] : recording_.numbers)
       names_.alias(value, std::get<NumberName>(add_polynomial(polynomial).value).name);
   }
@@ -219,8 +219,8 @@ class PythonProgram {
     const std::string& overload = call.op.schema().overload_name();
     std::vector<ProgramNode::Input> inputs = without_defaults(call);
     for (ProgramNode::Input& input : inputs) input.argument = names_.of(std::move(input.argument));
-    // contiguous() is no operator in C++ where a tensor is contiguous already, and view() may then be none in
-    // Python.
+    // In C++, contiguous() of a contiguous tensor is not recorded, and Python may then need reshape() for
+    // view().
     if (name == "view" && overload.empty()) {
       name = "reshape";
       inputs[1].name = "shape";
@@ -248,8 +248,8 @@ class PythonProgram {
   ExportedProgram program_;
 };
 
-// A recording as torch.export writes programs: without arguments that are the schema's defaults, with numbers
-// in front that are computed of the dynamic sizes, and with Python's names ("linear_1", "p_net_0_weight").
+// Converts a recording to the form of torch.export: without default arguments, starting with the numbers
+// computed from dynamic sizes, and with Python's names ("linear_1", "p_net_0_weight").
 ExportedProgram python_program(const ForwardRecording& recording, const ProgramFrame& frame,
                                const DynamicSizes& sizes) {
   return PythonProgram(recording, frame, sizes).make();
@@ -299,7 +299,7 @@ RecordedRun recorded_run(const BatchFunction& forward, const NamedTensors& weigh
   return run;
 }
 
-// Which inputs a call or an output hangs on.
+// Returns the inputs that a call or an output depends on.
 std::vector<std::size_t> used_inputs(const ForwardRecording& recording) {
   std::set<std::string> used(recording.outputs.begin(), recording.outputs.end());
   for (const RecordedCall& call : recording.calls)
@@ -311,14 +311,14 @@ std::vector<std::size_t> used_inputs(const ForwardRecording& recording) {
   return places;
 }
 
-// How a batch is nested, and what its tensors are named; parts without any of `used` are left out.
+// The nesting of a batch and the names of its tensors; parts without any of `used` are omitted.
 class NestedBatch {
  public:
   NestedBatch(const BatchStructure& structure, std::vector<std::size_t> used) : used_(std::move(used)) {
     tree_ = tree_of(structure, "").value_or(ProgramTree{.kind = ProgramTree::Kind::list});
   }
 
-  // The arguments of a function: the parts of a list, or the one thing that it is.
+  // The arguments of a function: the parts of a list, or a single value.
   ProgramTree arguments() {
     using Kind = ProgramTree::Kind;
     if (tree_.kind == Kind::list) return {.kind = Kind::tuple, .parts = tree_.parts};
@@ -407,7 +407,7 @@ void require_on_host(const std::vector<NamedWeight>& weights, const Batch& examp
       throw Error({.place = "export of a model",
                    .found = what + " is on " + tensor.device().str(),
                    .wanted = "a model and an example in host memory",
-                   .remedy = "model->to(kd::cpu()), and back afterwards"});
+                   .remedy = "call model->to(kd::cpu()) before the export, and move it back afterwards"});
   };
   for (const NamedWeight& weight : weights) require(weight.name, weight.tensor);
   for (const at::Tensor& tensor : example.tensors()) require("the example", tensor);
@@ -424,7 +424,7 @@ RecordedModel recorded_model(torch::nn::Module& model, const BatchFunction& forw
   std::vector<ForwardRecording> recordings;
   RecordedRun first;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    // Each begins at another sample: what depends on values differs, too.
+    // Each starts at another sample, so that numbers that depend on values differ, too.
     RecordedRun run =
         recorded_run(forward, named_tensors(weights),
                      sizes.resized(example, all[i], static_cast<std::int64_t>(i)), sizes, all[i]);

@@ -14,18 +14,19 @@
 
 namespace kindling {
 
-// A model's forward as a program, with what its weights are: the one thing that files are written of.
+// The forward pass of a model as a program, with its weights: the source of all export formats.
 struct RecordedModel {
   ExportedProgram program{};
   std::vector<ProgramWeight> weights{};  // with the constants
   std::vector<at::Tensor> tensors{};     // of the weights, in their order, on the CPU
-  Batch example{};                       // arguments of the program, as its nesting has them
-  std::vector<std::size_t> used{};       // which of an example's tensors are inputs
+  Batch example{};                       // arguments of the program, nested
+  std::vector<std::size_t> used{};       // indices of the example's tensors that are inputs
 };
 
-// Runs the forward with batches made of `example` with all combinations of sizes and compares what it calls.
-// `state` restores the model's values in between. `drops_unused_inputs`: tensors of the example that the
-// forward does not use, such as labels, are no inputs. Throws Error for a forward that is no program.
+// Runs the forward pass with batches made from `example` for all combinations of sizes and compares the
+// calls. `state` restores the values of the model in between. `drops_unused_inputs`: tensors of the example
+// that the forward pass does not use, such as labels, do not become inputs. Throws Error if the forward pass
+// cannot become a program.
 RecordedModel recorded_model(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
                              const ScopedModelState& state, const DynamicSizes& sizes,
                              bool drops_unused_inputs);

@@ -61,7 +61,7 @@ class LinearLayers {
  private:
   std::size_t rank(const std::string& value) const { return recording_.tensors.at(value).sizes.size(); }
 
-  // What has been transposed; nullptr: nothing.
+  // Returns the value whose transpose is this input; nullptr if there is none.
   const std::string* transposed(const RecordedCall& call, std::size_t input) const {
     const std::string* value = value_in(call, input);
     const auto found = value == nullptr ? transposed_.end() : transposed_.find(*value);
@@ -78,7 +78,7 @@ class LinearLayers {
     return calls(call, "aten::matmul") && value_in(call, 0) != nullptr ? transposed(call, 1) : nullptr;
   }
 
-  // One number that is added to all outputs is no bias of a linear layer.
+  // A single number added to all outputs is not the bias of a linear layer.
   bool adds_bias(const RecordedCall& add, const RecordedCall& product, const std::string& weight) const {
     if (!calls(add, "aten::add_", "Tensor") || value_in(add, 0) == nullptr || value_in(add, 1) == nullptr)
       return false;
@@ -87,7 +87,7 @@ class LinearLayers {
            sizes[0].number == recording_.tensors.at(weight).sizes[0].number;
   }
 
-  // In the place of `last`, of which it has the result.
+  // Replaces `last` and takes over its result.
   static RecordedCall linear(const RecordedCall& last, const ProgramNode::Input& input,
                              const std::string& weight, const ProgramNode::Input& bias) {
     static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linear", "");
@@ -106,7 +106,7 @@ class LinearLayers {
   std::map<std::string, std::string> transposed_;
 };
 
-// Walks backwards and knows what is needed from here on.
+// Walks backwards and tracks which values later calls need.
 class Need {
  public:
   explicit Need(const ForwardRecording& recording) : recording_(recording) {
@@ -150,7 +150,7 @@ void remove_dead_calls(ForwardRecording& recording) {
   }
   std::ranges::reverse(living);
   recording.calls = std::move(living);
-  for (const RecordedCall& call : recording.calls)  // results that nobody needs beside those that are needed
+  for (const RecordedCall& call : recording.calls)  // unused results of calls that are needed
     for (const ProgramArgument& output : call.node.outputs)
       for_each_value(output, [&](const std::string& value) { need.add(value); });
   for (const auto* kept : {&recording.weights, &recording.inputs})
@@ -181,12 +181,13 @@ class RecordingMerger {
   ForwardRecording merge() {
     require_same_calls();
     merge_constants();
-    place_ = "an input of the forward";
+    place_ = "an input of the forward pass";
     for (const std::string& input : merged_.inputs) merge_tensor(input);
     for (std::size_t i = 0; i < merged_.calls.size(); ++i) merge_call(i);
-    place_ = "the outputs of the forward";
+    place_ = "the outputs of the forward pass";
     for (const ForwardRecording& other : recordings_)
-      if (other.outputs != merged_.outputs) refuse("which values they are depends on " + dependency_text());
+      if (other.outputs != merged_.outputs)
+        refuse("which values are returned depends on " + dependency_text());
     return std::move(merged_);
   }
 
@@ -196,17 +197,17 @@ class RecordingMerger {
   [[noreturn]] void refuse(const std::string& found, const std::string& remedy = "") const {
     throw Error({.place = place_,
                  .found = found,
-                 .wanted = std::string("a forward that calls the same operators for every batch") +
+                 .wanted = std::string("a forward pass that calls the same operators for every batch") +
                            (!is_dynamic()     ? ""
                             : is_batch_only() ? " size"
-                                              : " and all its dynamic sizes"),
+                                              : " and for all dynamic sizes"),
                  .remedy = remedy});
   }
   bool is_dynamic() const { return sizes_.count() > 0; }
   bool is_batch_only() const { return sizes_.count() == 1 && sizes_.has_batch(); }
-  // Of what differs: the batches that were recorded differ in their values, too.
+  // Names the cause of a difference: the recorded batches also differ in their values.
   std::string dependency_text() const {
-    return !is_dynamic()     ? "the batch's values"
+    return !is_dynamic()     ? "the values of the batch"
            : is_batch_only() ? "the batch (its size or its values)"
                              : "the batch (its sizes or its values)";
   }
@@ -214,7 +215,7 @@ class RecordingMerger {
   void locate_at(const RecordedCall& call) {
     const auto& [name, overload] = call.op.operator_name();
     place_ = "operator " + name + (overload.empty() ? "" : "." + overload) +
-             (call.last_layer.empty() ? "" : " in or behind the layer " + call.last_layer);
+             (call.last_layer.empty() ? "" : " in or after layer " + call.last_layer);
   }
 
   void require_same_calls() {
@@ -223,12 +224,12 @@ class RecordingMerger {
       for (std::size_t i = 0; i < both; ++i)
         if (other.calls[i].op.operator_name() != merged_.calls[i].op.operator_name()) {
           locate_at(merged_.calls[i]);
-          refuse("whether it is called depends on " + dependency_text() + ": with another one it is " +
+          refuse("whether it is called depends on " + dependency_text() + ": another batch calls " +
                  other.calls[i].op.operator_name().name);
         }
       place_ = "export of a model";
       if (other.calls.size() != merged_.calls.size())
-        refuse("how many operators the forward calls depends on " + dependency_text());
+        refuse("the number of operators that the forward pass calls depends on " + dependency_text());
     }
   }
 
@@ -240,7 +241,7 @@ class RecordingMerger {
         if (other.constants.size() != merged_.constants.size() || other.constants[i].first != name ||
             !has_same_bytes(other.constants[i].second, value))
           refuse("it takes a tensor that the host has filled and that depends on " + dependency_text(),
-                 "compute it with operators");
+                 "compute the tensor with operators");
       }
   }
 
@@ -252,7 +253,7 @@ class RecordingMerger {
         });
   }
 
-  // NaN is itself here.
+  // Compares bytes, so that NaN equals itself.
   static bool has_same_bytes(const at::Tensor& one, const at::Tensor& other) {
     return one.sizes() == other.sizes() && one.scalar_type() == other.scalar_type() &&
            std::equal(static_cast<const char*>(one.const_data_ptr()),
@@ -273,7 +274,7 @@ class RecordingMerger {
     for (std::size_t i = 0; i < call.node.outputs.size(); ++i) {
       for (const ForwardRecording& one : recordings_)
         if (list_size(one.calls[number].node.outputs[i]) != list_size(call.node.outputs[i]))
-          refuse("how many tensors it gives depends on " + dependency_text());
+          refuse("the number of tensors that it returns depends on " + dependency_text());
       for_each_value(call.node.outputs[i], [this](const std::string& value) { merge_tensor(value); });
     }
   }
@@ -287,14 +288,14 @@ class RecordingMerger {
     const std::string name = "its argument " + schema.name();
     for (const ProgramArgument* other : arguments)
       if (other->value.index() != arguments[0]->value.index())
-        refuse(name + " is of another kind, depending on " + dependency_text());
+        refuse(name + " has a type that depends on " + dependency_text());
     if (const auto* list = std::get_if<ProgramList>(&arguments[0]->value))
       return merged_list(arguments, *list, schema);
     if (std::holds_alternative<std::int64_t>(arguments[0]->value)) return merged_integer(arguments, schema);
     for (const ProgramArgument* other : arguments)
       if (!std::visit(Same{other->value}, arguments[0]->value))
         refuse(name + " depends on " + dependency_text() + values_text(arguments),
-               "compute it with operators, or give it as a whole number of a size");
+               "compute it with operators, or pass it as an integer computed from sizes");
     return *arguments[0];
   }
 
@@ -334,7 +335,7 @@ class RecordingMerger {
       for (const ProgramArgument* one : arguments) {
         const auto& other = std::get<ProgramList>(one->value);
         if (other.element != first.element || other.items.size() != first.items.size())
-          refuse("how long its argument " + schema.name() + " is depends on " + dependency_text());
+          refuse("the length of its argument " + schema.name() + " depends on " + dependency_text());
         items.push_back(&other.items[i]);
       }
       list.items.push_back(merged_argument(items, schema));
@@ -343,7 +344,7 @@ class RecordingMerger {
     }
     for (const ProgramArgument* one : arguments)
       if (list_size(*one) != first.items.size())
-        refuse("how long its argument " + schema.name() + " is depends on " + dependency_text());
+        refuse("the length of its argument " + schema.name() + " depends on " + dependency_text());
     return {std::move(list)};
   }
 
@@ -354,8 +355,8 @@ class RecordingMerger {
     if (const auto constant = polynomial.constant()) return {*constant};
     if (!may_be_computed(*schema.real_type()))
       refuse("its argument " + schema.name() + " depends on " + dependency_text() + " (" + text_of(numbers) +
-                 ") and has to be a constant",
-             "take another operator");
+                 ") but must be constant",
+             "use another operator");
     return {number_of(polynomial)};
   }
 
@@ -376,8 +377,8 @@ class RecordingMerger {
               sizes_.text(sizes_.recorded().all()[i]);
     if (!is_dynamic()) refuse(what + " is " + text_of(numbers));
     refuse(what + " is " + seen,
-           "only sums of products of the dynamic sizes can be exported, such as 2 * batch + 1, and neither "
-           "quotients nor powers above 3; for one size, any number can" +
+           "only polynomials in the dynamic sizes can be exported, such as 2 * batch + 1, without quotients "
+           "or powers above 3; a fixed size allows any number" +
                std::string(sizes_.has_batch() ? " (dynamic_batch = false)" : ""));
   }
 
@@ -393,7 +394,7 @@ class RecordingMerger {
     for (const ForwardRecording& one : recordings_) all.push_back(&one.tensors.at(value));
     for (const ProgramTensor* one : all)
       if (one->sizes.size() != tensor.sizes.size() || one->type != tensor.type)
-        refuse("the rank or the type of its result depends on " + dependency_text());
+        refuse("the rank or dtype of its result depends on " + dependency_text());
     const auto merge = [&](auto number_in) {
       Numbers numbers;
       for (const ProgramTensor* one : all) numbers.push_back(number_in(*one));

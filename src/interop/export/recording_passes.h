@@ -7,16 +7,15 @@
 
 namespace kindling {
 
-// C++'s linear layers call t and addmm, or t, matmul and add_: gives aten::linear back.
+// Fuses the calls of C++ linear layers (t and addmm, or t, matmul and add_) into aten::linear.
 void restore_linear(ForwardRecording& recording);
 
-// Takes out what no output hangs on and what moves no parameter and no buffer; with it constants that nobody
-// asks for.
+// Removes calls that no output depends on and that change no parameter or buffer, and unused constants.
 void remove_dead_calls(ForwardRecording& recording);
 
-// One program of recordings of the same forward with all combinations of dynamic sizes, in their order: what
-// is a polynomial of the sizes becomes a number that the program computes, everything else has to be the
-// same. Throws Error that names the operator, the layer and what differs.
+// Merges recordings of the same forward pass with all combinations of dynamic sizes, in their order. Numbers
+// that are polynomials in the sizes become numbers that the program computes; everything else must be the
+// same. Throws Error with the operator, the layer and the difference.
 ForwardRecording merged_recordings(const std::vector<ForwardRecording>& recordings,
                                    const DynamicSizes& sizes);
 

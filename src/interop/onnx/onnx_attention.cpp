@@ -6,14 +6,14 @@
 namespace kindling {
 namespace {
 
-// Zero where a mask of booleans is true, else minus infinity.
+// Returns 0 where a boolean mask is true, else minus infinity.
 std::string additive_mask(OnnxCall& call, const std::string& allowed) {
   const at::ScalarType type = call.result_type();
   return call.add(
       "Where", {allowed, call.scalar(0, type), call.scalar(-std::numeric_limits<double>::infinity(), type)});
 }
 
-// Each place looks at itself and at those before it.
+// Each position attends to itself and to those before it.
 std::string causal_mask(OnnxCall& call) {
   const std::int64_t rank = call.rank("query");
   const std::string sizes =
@@ -30,13 +30,13 @@ std::string mask_of(OnnxCall& call) {
   return call.operand("attn_mask", call.result_type());
 }
 
-// Several heads of the query share one of keys and values: heads are repeated one after the other.
+// Several query heads share a head of keys and values: each head is repeated consecutively.
 std::string with_query_heads(OnnxCall& call, const char* name) {
   const std::string x = call.tensor(name);
   const std::int64_t rank = call.rank(name);
   if (!call.flag("enable_gqa") || rank < 3) return x;
   const OnnxNumber wanted = call.size("query", rank - 3), heads = call.size(name, rank - 3);
-  if (!wanted.constant || !heads.constant) call.refuse("the number of heads is no constant");
+  if (!wanted.constant || !heads.constant) call.refuse("the number of heads is not constant");
   if (wanted.constant == heads.constant) return x;
   std::vector<std::int64_t> repeats(static_cast<std::size_t>(rank) + 1, 1);
   repeats[static_cast<std::size_t>(rank) - 2] = *wanted.constant / *heads.constant;
@@ -51,12 +51,12 @@ std::string with_query_heads(OnnxCall& call, const char* name) {
 // softmax(query · keyᵀ · scale + mask) · value
 void attention(OnnxCall& call) {
   if (call.real("dropout_p") > 0)
-    call.refuse("it is attention with dropout, which draws random numbers", "dropout_p of 0",
-                "export the model in evaluation mode, and give dropout_p only in training");
+    call.refuse("attention with dropout draws random numbers", "dropout_p = 0",
+                "export the model in evaluation mode, and set dropout_p only in training");
   const at::ScalarType type = call.result_type();
   const std::int64_t rank = call.rank("query"), key_rank = call.rank("key");
   const ProgramSize& width = call.meta("query").sizes.at(static_cast<std::size_t>(rank) - 1);
-  if (!width.expression.empty()) call.refuse("the width of a query is no constant");
+  if (!width.expression.empty()) call.refuse("the width of the queries is not constant");
   const double scale =
       call.has("scale") ? call.real("scale") : 1 / std::sqrt(static_cast<double>(width.number));
   const std::string query = call.add("Mul", {call.tensor("query"), call.scalar(scale, type)});
@@ -65,7 +65,7 @@ void attention(OnnxCall& call) {
   std::string scores = call.add("MatMul", {query, keys});
   if (!mask.empty()) scores = call.add("Add", {scores, mask});
   std::string shares = call.add("Softmax", {scores}, {{"axis", -1}});
-  // What may look at nothing sees zeros.
+  // Rows in which everything is masked return zeros.
   if (call.has("attn_mask"))
     shares = call.add("Where", {call.add("IsNaN", {shares}), call.scalar(0, type), shares});
   call.set_result(call.add("MatMul", {shares, with_query_heads(call, "value")}));

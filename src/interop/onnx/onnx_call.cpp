@@ -168,7 +168,7 @@ bool OnnxCall::flag(const std::string& name) const {
 
 std::string OnnxCall::text(const std::string& name) const {
   if (const auto* text = std::get_if<std::string>(&argument(name).value)) return *text;
-  refuse_argument(name, "a word");
+  refuse_argument(name, "a string");
 }
 
 at::ScalarType OnnxCall::type(const std::string& name, at::ScalarType otherwise) const {
@@ -228,7 +228,7 @@ std::vector<OnnxNumber> OnnxCall::numbers(const std::string& name) {
 
 std::int64_t OnnxCall::wrapped(std::int64_t dim, std::int64_t rank) const {
   if (dim < 0) dim += std::max<std::int64_t>(rank, 1);
-  if (dim < 0 || dim >= std::max<std::int64_t>(rank, 1)) refuse("it is for a dimension that is not there");
+  if (dim < 0 || dim >= std::max<std::int64_t>(rank, 1)) refuse("its dimension is out of range");
   return dim;
 }
 

@@ -15,26 +15,25 @@
 
 namespace kindling {
 
-// A call of an operator that becomes nodes of ONNX: its arguments by their names in the operator's schema,
-// those that are defaults, too; what it gives; and the nodes that mappings use most. Values of the graph are
-// their names, "" is none. Reading an argument as what it is not throws CheckpointError with the call's
-// place.
+// A call of an operator that is converted to ONNX nodes: its arguments by their names in the schema,
+// including defaults, its results, and the most common nodes. Values of the graph are referred to by name; ""
+// is none. Reading an argument as a wrong type throws CheckpointError with the location of the call.
 class OnnxCall {
  public:
-  // `schema`: without one it is a function of numbers, whose arguments are "0", "1" and so on.
+  // `schema`: nullptr for a function of numbers, whose arguments are "0", "1" and so on.
   OnnxCall(const ProgramNode& node, const c10::FunctionSchema* schema, OnnxValues& values, OnnxGraph& graph);
 
   // --- arguments ---
-  bool has(const std::string& name) const;  // is it there, and not none
+  bool has(const std::string& name) const;  // true if it is given and not None
   bool is_tensor(const std::string& name) const;
   std::string tensor(const std::string& name);  // "" for none
-  // A tensor or a number, of this type in the graph.
+  // Returns a tensor or a number, converted to this type in the graph.
   std::string operand(const std::string& name, at::ScalarType type);
   std::vector<std::string> tensors(const std::string& name);
   at::ScalarType type_of(const std::string& name) const;  // of a tensor
   const ProgramTensor& meta(const std::string& name) const;
-  const at::Tensor* constant(const std::string& name) const;         // of a tensor: nullptr where it is none
-  std::vector<at::Tensor> constants(const std::string& name) const;  // refuses tensors that are none
+  const at::Tensor* constant(const std::string& name) const;  // of a tensor; nullptr if it is not constant
+  std::vector<at::Tensor> constants(const std::string& name) const;  // throws if one is not constant
   std::int64_t rank(const std::string& name) const {
     return static_cast<std::int64_t>(meta(name).sizes.size());
   }
@@ -52,7 +51,7 @@ class OnnxCall {
   std::vector<double> reals(const std::string& name) const;
   OnnxNumber number(const std::string& name);
   std::vector<OnnxNumber> numbers(const std::string& name);
-  // Numbers of dimensions, counted from the front.
+  // Dimensions, counted from the front.
   std::int64_t dim(const std::string& name, std::int64_t rank) const { return wrapped(integer(name), rank); }
   std::vector<std::int64_t> dims(const std::string& name, std::int64_t rank) const;
   std::int64_t wrapped(std::int64_t dim, std::int64_t rank) const;
@@ -90,7 +89,7 @@ class OnnxCall {
   std::string reshaped(const std::string& value, const std::vector<std::int64_t>& sizes) {
     return reshaped(value, std::vector<OnnxNumber>(sizes.begin(), sizes.end()));
   }
-  std::string reshaped_to_result(const std::string& value);  // of at most one size that is no constant
+  std::string reshaped_to_result(const std::string& value);  // with at most one size that is not constant
 
   [[noreturn]] void refuse(const std::string& found, const std::string& wanted = "",
                            const std::string& remedy = "") const;
@@ -106,7 +105,7 @@ class OnnxCall {
   std::string first_result_;
 };
 
-// Where a call stands, for messages: "layer net.1, torch.ops.aten.conv2d.default".
+// Returns the location of a call for messages: "layer net.1, torch.ops.aten.conv2d.default".
 std::string place_of(const ProgramNode& node);
 
 }  // namespace kindling

@@ -22,9 +22,9 @@ const std::string* name_of_result(const ProgramNode& node, std::size_t number) {
 const ProgramTensor& OnnxCall::result(std::size_t number) const {
   const std::string* const name = name_of_result(node_, number);
   if (name != nullptr) return values_.meta(*name);
-  // What works in place and is used under its old name alone.
+  // An in-place call whose result is used only under its old name.
   if (number == 0 && is_tensor("self")) return meta("self");
-  refuse("nothing is said about its result");
+  refuse("the program does not describe its result");
 }
 
 at::ScalarType OnnxCall::result_type(std::size_t number) const { return scalar_type_of(result(number).type); }
@@ -41,7 +41,7 @@ void OnnxCall::set_result(const std::string& value, std::size_t number) {
 
 std::vector<std::string> OnnxCall::list_results() const {
   const auto* list = node_.outputs.empty() ? nullptr : std::get_if<ProgramList>(&node_.outputs[0].value);
-  if (list == nullptr) refuse("it gives no list");
+  if (list == nullptr) refuse("it does not return a list");
   std::vector<std::string> names;
   for (const ProgramArgument& item : list->items) names.push_back(std::get<TensorName>(item.value).name);
   return names;
@@ -115,7 +115,7 @@ OnnxNumber OnnxCall::size(const std::string& argument, std::int64_t dim) {
 }
 
 std::string OnnxCall::reshaped(const std::string& value, const std::vector<OnnxNumber>& sizes) {
-  // Without it a size of 0 is that of the value.
+  // Without allowzero, a size of 0 means the size of the input.
   const bool has_zero = std::ranges::any_of(sizes, [](const OnnxNumber& size) { return size.constant == 0; });
   std::vector<OnnxAttribute> attributes;
   if (has_zero) attributes.emplace_back("allowzero", 1);

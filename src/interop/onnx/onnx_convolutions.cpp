@@ -17,13 +17,13 @@ Numbers on_both_sides(const Numbers& padding) {
   return pads;
 }
 
-// Of the padding "same", where the result is as large as the input: one more behind than in front.
+// The padding "same", with a result as large as the input: an odd total pads one more at the end.
 Numbers named_pads(OnnxCall& call, const Numbers& dilation) {
   const std::string word = call.text("padding");
   const std::size_t dims = dilation.size();
   Numbers pads(2 * dims, 0);
   if (word == "valid") return pads;
-  if (word != "same") call.refuse("its padding is a word that is neither same nor valid");
+  if (word != "same") call.refuse("its padding is neither \"same\" nor \"valid\"");
   for (std::size_t i = 0; i < dims; ++i) {
     const std::int64_t total = dilation[i] * (call.meta("weight").sizes.at(i + 2).number - 1);
     pads[i] = total / 2;
@@ -32,7 +32,7 @@ Numbers named_pads(OnnxCall& call, const Numbers& dilation) {
   return pads;
 }
 
-// Samples by themselves get a batch for the while.
+// Samples without a batch dimension get one temporarily.
 std::string with_batch(OnnxCall& call, const std::string& type,
                        const std::vector<OnnxAttribute>& attributes) {
   std::string x = call.tensor("input");

@@ -1,6 +1,6 @@
 #include "interop/onnx/onnx_operators.h"
 
-// Tensors whose sizes the program computes; those of constant sizes are constants.
+// Tensors whose sizes the program computes; tensors of constant sizes are constants.
 namespace kindling {
 namespace {
 
@@ -40,13 +40,13 @@ void range(OnnxCall& call) {
   call.set_result(call.cast(call.add("Range", {begin, call.operand("end", in), step}), in, type));
 }
 
-// To the dtype that the program says of the result, whichever way it was asked for.
+// Converts to the dtype of the result in the program, however it was requested.
 void convert(OnnxCall& call) {
   if (call.type_of("self") == call.result_type()) return call.set_result_to_argument("self");
   call.set_result(call.operand("self", call.result_type()));
 }
 
-// Values take the place of those that were there.
+// The new values replace the old ones.
 void overwrite(OnnxCall& call) {
   call.set_result(call.add(
       "Expand", {call.operand("src", call.result_type()), call.add("Shape", {call.tensor("self")})}));

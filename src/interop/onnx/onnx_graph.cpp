@@ -31,8 +31,8 @@ constexpr std::size_t kProtobufLimit = std::numeric_limits<std::int32_t>::max();
 
 [[noreturn]] void refuse_size() {
   throw CheckpointError({.place = "the model as ONNX",
-                         .found = "it is larger than 2 GB, the most that protobuf can hold",
-                         .remedy = "export it as a .pt2, or its weights in half the bytes"});
+                         .found = "it is larger than 2 GB, the limit of protobuf",
+                         .remedy = "export it as .pt2, or convert its weights to a 16-bit dtype"});
 }
 
 ProtobufWriter attribute_message(const OnnxAttribute& attribute) {
@@ -81,7 +81,7 @@ std::int64_t onnx_type_of(at::ScalarType type) {
   for (const auto& [ours, onnx] : kOnnxTypes)
     if (ours == type) return onnx;
   throw CheckpointError({.place = "the model as ONNX",
-                         .found = std::string("ONNX has no tensors of the dtype ") + c10::toString(type)});
+                         .found = std::string("ONNX does not support dtype ") + c10::toString(type)});
 }
 
 std::string OnnxGraph::unique_name(const std::string& wanted) {

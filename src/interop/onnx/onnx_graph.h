@@ -15,7 +15,7 @@
 
 namespace kindling {
 
-// Of a node: {"axis", 1}, {"epsilon", 1e-5}, {"mode", "linear"}, {"perm", numbers}.
+// An attribute of a node: {"axis", 1}, {"epsilon", 1e-5}, {"mode", "linear"}, {"perm", numbers}.
 struct OnnxAttribute {
   OnnxAttribute(const char* of_name, std::int64_t number) : name(of_name), value(number) {}
   OnnxAttribute(const char* of_name, int number) : name(of_name), value(std::int64_t{number}) {}
@@ -30,27 +30,27 @@ struct OnnxAttribute {
   std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<std::string>> value;
 };
 
-// A size that is always the same, one with a name, or one of which nothing is said.
+// A constant size, a named size, or an unknown one.
 struct OnnxSize {
   std::optional<std::int64_t> number{};
   std::string name{};
 };
 
-// A model of ONNX in the making: nodes with values between them, each of a name of its own.
+// An ONNX model under construction: nodes and values with unique names.
 class OnnxGraph {
  public:
   static constexpr int kOpset = 20, kIrVersion = 9;
 
-  // `wanted`, or with a number behind it what no value is called yet.
+  // Returns `wanted`, or `wanted` with a number appended if that name is taken.
   std::string unique_name(const std::string& wanted);
 
-  // Values that are always the same; kept until the file is written. Throws CheckpointError where the file
-  // would leave protobuf's limit of 2 GB.
+  // Adds a constant, which is kept until the file is written. Throws CheckpointError if the file would exceed
+  // protobuf's limit of 2 GB.
   std::string constant(const at::Tensor& tensor, const std::string& wanted_name = "constant");
 
   std::vector<std::string> add_all(const std::string& type, const std::vector<std::string>& inputs,
                                    const std::vector<OnnxAttribute>& attributes, std::size_t num_outputs);
-  // Of one output. An empty input is none; trailing ones are left away.
+  // Adds a node with one output. Empty inputs are absent; trailing ones are dropped.
   std::string add(const std::string& type, const std::vector<std::string>& inputs,
                   const std::vector<OnnxAttribute>& attributes = {}) {
     return add_all(type, inputs, attributes, 1)[0];
@@ -61,7 +61,7 @@ class OnnxGraph {
   void add_output(const std::string& wanted_name, const std::string& value, at::ScalarType type,
                   const std::vector<OnnxSize>& sizes);
 
-  // Atomic. Nothing can be added any more.
+  // Writes the file atomically. Nothing can be added afterwards.
   void write(const std::filesystem::path& path);
 
  private:
@@ -72,10 +72,10 @@ class OnnxGraph {
   std::vector<at::Tensor> kept_;  // whose bytes are borrowed
   std::size_t constant_bytes_ = 0;
   std::set<std::string> names_;
-  std::map<std::string, std::int64_t> counts_;  // by what was wanted
+  std::map<std::string, std::int64_t> counts_;  // by requested name
 };
 
-// ONNX's number of a dtype. Throws CheckpointError for one that it does not have.
+// Returns ONNX's number of a dtype. Throws CheckpointError for unsupported dtypes.
 std::int64_t onnx_type_of(at::ScalarType type);
 
 }  // namespace kindling

@@ -17,7 +17,7 @@ void index_select(OnnxCall& call) {
   call.set_result(call.add("Gather", {call.tensor("self"), index}, {{"axis", call.dim("dim", rank)}}));
 }
 
-// ONNX's Gather of elements, which takes pieces of the indexed sizes, too.
+// ONNX's GatherElements also accepts smaller indices, as PyTorch's gather does.
 void gather(OnnxCall& call) {
   call.set_result(call.add("GatherElements", {call.tensor("self"), call.tensor("index")},
                            {{"axis", call.dim("dim", call.rank("self"))}}));
@@ -25,19 +25,19 @@ void gather(OnnxCall& call) {
 
 struct Indices {
   std::vector<std::string> names;  // of the program's tensors
-  std::vector<std::int64_t> dims;  // that they are for
+  std::vector<std::int64_t> dims;  // that they index
 };
 
 Indices indices_of(const OnnxCall& call) {
   const auto* list = std::get_if<ProgramList>(&call.argument("indices").value);
-  if (list == nullptr) call.refuse("its indices are no list");
+  if (list == nullptr) call.refuse("its indices are not a list");
   Indices found;
   for (std::size_t i = 0; i < list->items.size(); ++i)
     if (const auto* name = std::get_if<TensorName>(&list->items[i].value)) {
       const ProgramType type = call.value_meta(name->name).type;
       if (type == ProgramType::boolean || type == ProgramType::uint8)
-        call.refuse("it takes what a mask says, whose number depends on values", "",
-                    "torch.where or masked_fill keep the sizes");
+        call.refuse("it indexes with a mask, so its size depends on values", "",
+                    "use torch.where or masked_fill, which keep the size");
       found.names.push_back(name->name);
       found.dims.push_back(static_cast<std::int64_t>(i));
     }
@@ -52,8 +52,8 @@ void index(OnnxCall& call) {
                                     {call.tensor("self"), call.typed_value(found.names[0], at::kLong)},
                                     {{"axis", found.dims[0]}}));
   if (found.names.empty() || found.dims.back() + 1 != static_cast<std::int64_t>(found.dims.size()))
-    call.refuse("it has several indices that are not for the first dimensions");
-  // All of one shape, side by side in a last dimension.
+    call.refuse("it has several indices, and they are not for the first dimensions");
+  // Indices of one shape are stacked in a last dimension.
   std::string zeros;
   for (const std::string& name : found.names) {
     const std::string none = call.add("Mul", {call.typed_value(name, at::kLong), call.scalar(0, at::kLong)});
@@ -69,7 +69,7 @@ void index(OnnxCall& call) {
 }
 
 void one_hot(OnnxCall& call) {
-  if (call.integer("num_classes") < 0) call.refuse("it has no num_classes, and looks for the largest one");
+  if (call.integer("num_classes") < 0) call.refuse("it has no num_classes, so its size depends on values");
   const std::string values = call.int64s({0, 1});
   call.set_result(
       call.add("OneHot", {call.tensor("self"), call.int64s({call.integer("num_classes")}), values}));
@@ -97,7 +97,7 @@ OnnxMapping triangle(bool is_upper) {
     const OnnxNumber diagonal = call.number("diagonal");
     const std::string at = diagonal.constant ? call.scalar(*diagonal.constant, at::kLong)
                                              : call.add("Squeeze", {diagonal.value});
-    // onnxruntime has it for numbers alone.
+    // onnxruntime supports it only for numbers.
     const bool is_flags = call.result_type() == at::kBool;
     const std::string x = call.operand("self", is_flags ? at::kLong : call.result_type());
     const std::string cut = call.add("Trilu", {x, at}, {{"upper", is_upper ? 1 : 0}});

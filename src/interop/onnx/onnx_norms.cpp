@@ -23,7 +23,7 @@ std::string or_zeros(OnnxCall& call, const char* name, at::IntArrayRef sizes) {
 
 std::int64_t channels_of(OnnxCall& call) {
   const ProgramSize& size = call.meta("input").sizes.at(1);
-  if (!size.expression.empty()) call.refuse("the number of channels is no constant");
+  if (!size.expression.empty()) call.refuse("the number of channels is not constant");
   return size.number;
 }
 
@@ -38,7 +38,7 @@ std::string by_statistics(OnnxCall& call) {
 
 void batch_norm(OnnxCall& call) {
   if (call.has("training") && call.flag("training"))
-    call.refuse("it is batch norm in training mode, which counts its statistics in each batch",
+    call.refuse("batch norm in training mode uses the statistics of each batch",
                 "a program in evaluation mode", kEvaluationRemedy);
   call.set_result(by_statistics(call));
 }
@@ -77,8 +77,8 @@ void instance_norm(OnnxCall& call) {
   const bool has_statistics = call.has("running_mean");
   if (!call.flag("use_input_stats")) return call.set_result(by_statistics(call));
   if (has_statistics)
-    call.refuse("it is instance norm in training mode, which changes its statistics",
-                "a program in evaluation mode", kEvaluationRemedy);
+    call.refuse("instance norm in training mode updates its statistics", "a program in evaluation mode",
+                kEvaluationRemedy);
   const std::int64_t channels = channels_of(call);
   call.set_result(call.add(
       "InstanceNormalization",
@@ -110,7 +110,7 @@ OnnxMapping over_dimension(const char* type) {
   };
 }
 
-// Rows of minus infinity alone become zeros.
+// Rows that contain only minus infinity become zeros.
 void safe_softmax(OnnxCall& call) {
   const std::string y = call.add("Softmax", {call.operand("self", call.result_type())},
                                  {{"axis", call.dim("dim", call.rank("self"))}});

@@ -1,12 +1,12 @@
 #include "interop/onnx/onnx_operators.h"
 
-// What programs compute with sizes: vectors of one number in the graph, int64, double or bool.
+// Numbers that programs compute from sizes: vectors of one number in the graph, int64, double or bool.
 namespace kindling {
 namespace {
 
 using NumberKind = NumberName::Kind;
 
-// The kinds decide as in Python: integers with integers, else floats.
+// Types are promoted as in Python: integers with integers, else floats.
 bool is_real_number(const OnnxCall& call, const char* name) {
   const auto& value = call.argument(name).value;
   if (const auto* computed = std::get_if<NumberName>(&value)) return computed->kind == NumberKind::floating;
@@ -37,7 +37,7 @@ void floor_divide_numbers(OnnxCall& call) {
 }
 
 void modulo_of_numbers(OnnxCall& call) {
-  if (number_type(call) != at::kLong) call.refuse("it is for integers in ONNX");
+  if (number_type(call) != at::kLong) call.refuse("ONNX supports it only for int64 tensors");
   call.set_number_result(call.add("Mod", {number_of(call, "0", at::kLong), number_of(call, "1", at::kLong)}));
 }
 
@@ -72,7 +72,7 @@ OnnxMapping to_integer(const char* rounding) {
   return [rounding](OnnxCall& call) {
     std::string x = number_of(call, "0", at::kDouble);
     if (*rounding != '\0') x = call.add(rounding, {x});
-    call.set_number_result(call.cast(x, at::kDouble, at::kLong));  // which cuts what is behind the point
+    call.set_number_result(call.cast(x, at::kDouble, at::kLong));  // truncates the fraction
   };
 }
 
@@ -91,7 +91,7 @@ void number_of_values(OnnxCall& call) {
   call.set_number_result(call.add("Unsqueeze", {call.add("Size", {call.tensor("0")}), call.int64s({0})}));
 }
 
-// Assertions about sizes have no form in ONNX; the program's sizes are what they are.
+// Assertions about sizes are dropped: ONNX has no equivalent.
 void nothing(OnnxCall&) {}
 
 }  // namespace

@@ -10,10 +10,10 @@
 
 namespace kindling {
 
-// Makes nodes of a call, and gives its results.
+// Adds the nodes of a call and sets its results.
 using OnnxMapping = std::function<void(OnnxCall&)>;
-// By the operators' names: "conv2d", "add.Tensor". Those that work in place, "add_.Tensor", are not among
-// them where there is one that does the same to a copy.
+// By operator name: "conv2d", "add.Tensor". In-place operators such as "add_.Tensor" are listed only if there
+// is no out-of-place variant.
 using OnnxMappings = std::vector<std::pair<std::string, OnnxMapping>>;
 
 OnnxMappings onnx_pointwise();

@@ -12,7 +12,7 @@ void concatenate(OnnxCall& call) {
   for (const std::string& name : call.names("tensors")) {
     const ProgramTensor& meta = call.value_meta(name);
     if (meta.sizes.size() == 1 && meta.sizes[0].expression.empty() && meta.sizes[0].number == 0)
-      continue;  // an empty list of numbers is nothing among tensors of any rank
+      continue;  // PyTorch skips an empty one-dimensional tensor among tensors of any rank
     parts.push_back(call.typed_value(name, type));
   }
   call.set_result(call.add("Concat", parts, {{"axis", call.dim("dim", rank)}}));
@@ -27,7 +27,7 @@ void stack(OnnxCall& call) {
   call.set_result(call.add("Concat", parts, {{"axis", dim}}));
 }
 
-// Into pieces of the lengths that the program says; the last one takes what is left of a size that is no
+// Splits into pieces of the lengths in the program; the last piece takes the rest of a size that is not
 // constant.
 void split(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self"));
@@ -40,8 +40,8 @@ void split(OnnxCall& call) {
   const std::size_t count = call.num_list_results();
   if (lengths.size() != count) {
     if (!call.has("split_sizes") && !(call.has("split_size") && call.is_list("split_size")))
-      call.refuse("the lengths of its pieces depend on a size that is no constant", "",
-                  "split by lengths that are numbers");
+      call.refuse("the lengths of its pieces depend on a size that is not constant", "",
+                  "split by constant lengths");
     lengths = call.numbers(call.has("split_sizes") ? "split_sizes" : "split_size");
   }
   call.set_list_result(
@@ -68,7 +68,7 @@ void select(OnnxCall& call) {
   call.set_result(call.add("Gather", {call.tensor("self"), where}, {{"axis", dim}}));
 }
 
-// Ends behind a dimension's end are its end, in both.
+// Both clamp an end after the end of a dimension.
 void slice(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self"));
   const OnnxNumber begin = call.has("start") ? call.number("start") : OnnxNumber(0);
@@ -81,7 +81,7 @@ void slice(OnnxCall& call) {
                                      call.int64s({dim}), call.int64s({step})}));
 }
 
-// Where it begins may be counted from the end.
+// The start may be counted from the end.
 void narrow(OnnxCall& call) {
   const std::int64_t dim = call.dim("dim", call.rank("self"));
   const OnnxNumber start = call.number("start"), length = call.number("length");
@@ -104,11 +104,11 @@ void flip(OnnxCall& call) {
                 call.int64s(dims), repeated(-1)}));
 }
 
-// What leaves at the end comes back in front.
+// Elements that leave at the end return at the front.
 void roll(OnnxCall& call) {
   const std::int64_t rank = call.rank("self");
   const std::vector<std::int64_t> dims = call.dims("dims", rank), shifts = call.integers("shifts");
-  if (dims.size() != shifts.size()) call.refuse("it rolls without dimensions");
+  if (dims.size() != shifts.size()) call.refuse("it rolls without named dimensions");
   std::string x = call.tensor("self");
   const std::string zero = call.int64s({0}), end = call.int64s({std::numeric_limits<std::int64_t>::max()});
   for (std::size_t i = 0; i < dims.size(); ++i) {
@@ -117,7 +117,7 @@ void roll(OnnxCall& call) {
     if (size.expression.empty() && size.number > 0) shift %= size.number;
     if (shift == 0) continue;
     if (!size.expression.empty() && (shift > 1 || shift < -1))
-      call.refuse("it rolls a size that is no constant by more than 1");
+      call.refuse("it rolls a size that is not constant by more than 1");
     const std::string dim = call.int64s({dims[i]}), cut = call.int64s({-shift});
     x = call.add("Concat", {call.add("Slice", {x, cut, end, dim}), call.add("Slice", {x, zero, cut, dim})},
                  {{"axis", dims[i]}});

@@ -14,7 +14,8 @@ namespace {
 std::string self_of(OnnxCall& call) { return call.operand("self", call.result_type()); }
 std::string other_of(OnnxCall& call) { return call.operand("other", call.result_type()); }
 
-// As LibTorch promotes: numbers, and tensors without dimensions, decide only between kinds of numbers.
+// Promotes types like LibTorch: numbers and tensors without dimensions determine only the category of the
+// dtype.
 at::ScalarType promoted_type(const OnnxCall& call, const std::vector<std::string>& arguments) {
   const auto stand_in = [&](const std::string& name) {
     if (call.is_tensor(name))
@@ -51,7 +52,7 @@ struct PointwiseRow {
   const char* type = "";                 // of ONNX
   std::vector<std::string> operands{"self"};
   OperandTypes types = OperandTypes::result;
-  const char* type_of_booleans = nullptr;  // the ONNX operator for a result of booleans, if it is another one
+  const char* type_of_booleans = nullptr;  // the ONNX operator for boolean results, if it differs
   bool is_negated = false;                 // Not is applied to the result
   double factor = 1;                       // the result is multiplied by this
   const char* alpha = nullptr;             // the argument, a number, that is ONNX's attribute alpha
@@ -265,13 +266,13 @@ void glu(OnnxCall& call) {
 
 // --- arithmetic ---
 
-// A factor of an argument, mostly 1.
+// The factor of an argument, usually 1.
 std::string scaled_tensors(OnnxCall& call, const std::string& value, const char* factor) {
   if (call.real(factor) == 1) return value;
   return call.add("Mul", {value, call.operand(factor, call.result_type())});
 }
 
-void add_or_tensors(OnnxCall& call) {  // of booleans a sum is "or"
+void add_or_tensors(OnnxCall& call) {  // the sum of booleans is "or"
   if (call.result_type() == at::kBool)
     return call.set_result(call.add("Or", {self_of(call), other_of(call)}));
   call.set_result(call.add("Add", {self_of(call), scaled_tensors(call, other_of(call), "alpha")}));
@@ -356,7 +357,7 @@ void truncate_tensors(OnnxCall& call) {
   call.set_result(at::isFloatingType(call.result_type()) ? truncated(call, x) : x);
 }
 
-// Bounds are numbers or tensors, and either may be none.
+// Bounds are numbers or tensors, and either may be absent.
 void clamp_tensors(OnnxCall& call) {
   const at::ScalarType type = call.result_type();
   std::string x = self_of(call);
@@ -394,7 +395,8 @@ void append_overloads(OnnxMappings& mappings, const std::string& name,
 
 OnnxMapping float_test(const char* type) {
   return [type](OnnxCall& call) {
-    if (!at::isFloatingType(call.type_of("self"))) call.refuse("it is for floating-point tensors in ONNX");
+    if (!at::isFloatingType(call.type_of("self")))
+      call.refuse("ONNX supports it only for floating-point tensors");
     call.set_result(call.add(type, {call.tensor("self")}));
   };
 }

@@ -27,7 +27,7 @@ Windows windows_of(OnnxCall& call, std::size_t dims) {
   return windows;
 }
 
-// Whether windows end where the input does, so that rounding up or down is the same.
+// True if windows end where the input does, so that rounding up or down is the same.
 bool fit(const OnnxCall& call, const Windows& windows) {
   const std::vector<ProgramSize>& sizes = call.meta("self").sizes;
   const std::size_t dims = windows.kernel.size(), first = sizes.size() - dims;
@@ -40,7 +40,7 @@ bool fit(const OnnxCall& call, const Windows& windows) {
   return true;
 }
 
-// Samples by themselves get a batch for the while.
+// Samples without a batch dimension get one temporarily.
 std::string pooled(OnnxCall& call, std::size_t dims, const char* type,
                    const std::vector<OnnxAttribute>& attributes) {
   const bool is_sample = call.rank("self") == static_cast<std::int64_t>(dims) + 1;
@@ -59,7 +59,7 @@ std::vector<OnnxAttribute> window_attributes(const Windows& windows) {
 OnnxMapping max_pool(std::size_t dims) {
   return [dims](OnnxCall& call) {
     const Windows windows = windows_of(call, dims);
-    if (call.is_result_used(1)) call.refuse("the places of its largest values are used");
+    if (call.is_result_used(1)) call.refuse("the indices of its largest values are used");
     std::vector<OnnxAttribute> attributes = window_attributes(windows);
     attributes.emplace_back("dilations", windows.dilation);
     if (call.flag("ceil_mode") && !fit(call, windows)) attributes.emplace_back("ceil_mode", 1);
@@ -70,18 +70,18 @@ OnnxMapping max_pool(std::size_t dims) {
 OnnxMapping average_pool(std::size_t dims) {
   return [dims](OnnxCall& call) {
     const Windows windows = windows_of(call, dims);
-    if (call.has("divisor_override")) call.refuse("it divides by a number of its own");
-    // How runtimes count the values of the last windows differs.
+    if (call.has("divisor_override")) call.refuse("it has a custom divisor (divisor_override)");
+    // Runtimes differ in how they count the values of the last windows.
     if (call.flag("ceil_mode") && !fit(call, windows))
-      call.refuse("its last windows reach beyond the input (ceil_mode)", "",
-                  "pad the input so that all windows are whole");
+      call.refuse("its last windows extend beyond the input (ceil_mode)", "",
+                  "pad the input so that all windows are complete");
     std::vector<OnnxAttribute> attributes = window_attributes(windows);
     attributes.emplace_back("count_include_pad", call.flag("count_include_pad") ? 1 : 0);
     call.set_result(pooled(call, dims, "AveragePool", attributes));
   };
 }
 
-// The means of the parts that an adaptive pool has, as a matrix [input, output].
+// The averages of an adaptive pool as a matrix [input, output].
 at::Tensor averaging_matrix(std::int64_t inputs, std::int64_t outputs, at::ScalarType type) {
   at::Tensor matrix = at::zeros({inputs, outputs}, at::dtype(type));
   for (std::int64_t i = 0; i < outputs; ++i) {
@@ -110,14 +110,14 @@ void average_by_matrices(OnnxCall& call, const Numbers& inputs, const Numbers& o
 OnnxMapping adaptive_pool(std::size_t dims, bool is_average) {
   return [dims, is_average](OnnxCall& call) {
     const Numbers outputs = window_numbers(call, "output_size", dims, {});
-    if (!is_average && call.is_result_used(1)) call.refuse("the places of its largest values are used");
+    if (!is_average && call.is_result_used(1)) call.refuse("the indices of its largest values are used");
     const std::string global = is_average ? "GlobalAveragePool" : "GlobalMaxPool";
     if (outputs == Numbers(dims, 1)) return call.set_result(pooled(call, dims, global.c_str(), {}));
     Numbers inputs, kernel;
     bool divides = true;
     for (std::size_t i = 0; i < dims; ++i) {
       const ProgramSize& size = call.meta("self").sizes[call.meta("self").sizes.size() - dims + i];
-      if (!size.expression.empty()) call.refuse("it makes a constant size of one that is none");
+      if (!size.expression.empty()) call.refuse("its input has a size that is not constant");
       inputs.push_back(size.number);
       kernel.push_back(size.number / outputs[i]);
       divides = divides && size.number % outputs[i] == 0;
@@ -125,12 +125,12 @@ OnnxMapping adaptive_pool(std::size_t dims, bool is_average) {
     if (divides)
       return call.set_result(pooled(call, dims, is_average ? "AveragePool" : "MaxPool",
                                     {{"kernel_shape", kernel}, {"strides", kernel}}));
-    if (!is_average) call.refuse("its windows are not of one size");
+    if (!is_average) call.refuse("its windows differ in size");
     average_by_matrices(call, inputs, outputs);
   };
 }
 
-// Sizes, or factors for those that are there.
+// Sizes, or scale factors of the current sizes.
 std::string resized(OnnxCall& call, const std::string& x, std::int64_t rank,
                     std::vector<OnnxAttribute> attributes) {
   if (call.has("scale_factors")) {

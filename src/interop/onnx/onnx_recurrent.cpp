@@ -7,12 +7,12 @@
 namespace kindling {
 namespace {
 
-// How ONNX has a recurrent layer: its operator, where its gates are among PyTorch's, and its attributes.
+// A recurrent layer in ONNX: its operator, the positions of its gates in PyTorch's order, and its attributes.
 struct RecurrentKind {
   const char* type;
   std::vector<std::int64_t> gates;
   std::vector<OnnxAttribute> attributes;
-  std::string activation;  // where there is a choice
+  std::string activation;  // if there is a choice
 };
 
 const RecurrentKind kLstm{"LSTM", {0, 3, 1, 2}, {}, ""};
@@ -27,13 +27,13 @@ at::Tensor in_onnx_order(const RecurrentKind& kind, const at::Tensor& weight) {
   return at::cat(ordered, 0);
 }
 
-// What a layer gives: all its steps [time, directions, batch, hidden], and its last states.
+// The results of a layer: all steps [time, directions, batch, hidden], and the last states.
 struct LayerResult {
   std::string steps;
   std::vector<std::string> states;  // hidden, and the cells of an LSTM: [directions, batch, hidden]
 };
 
-// `weights`: by direction those of the input, of the hidden state, and both biases where there are some.
+// `weights`: for each direction those of the input and of the hidden state, and both biases if there are any.
 LayerResult run_layer(OnnxCall& call, const RecurrentKind& kind, const std::string& x,
                       const std::vector<std::string>& states,
                       const std::vector<std::vector<at::Tensor>>& weights) {
@@ -57,7 +57,7 @@ LayerResult run_layer(OnnxCall& call, const RecurrentKind& kind, const std::stri
   return {made[0], {made.begin() + 1, made.end()}};
 }
 
-// The states before a sequence, by layer.
+// The initial states, by layer.
 std::vector<std::string> rows_of(OnnxCall& call, const std::string& states, std::int64_t layers,
                                  std::int64_t directions) {
   if (layers == 1) return {states};
@@ -68,12 +68,12 @@ std::vector<std::string> rows_of(OnnxCall& call, const std::string& states, std:
 
 void check_recurrent(const OnnxCall& call, std::size_t num_weights, std::size_t wanted) {
   if (call.flag("train") && call.real("dropout") > 0 && call.integer("num_layers") > 1)
-    call.refuse("it has dropout in training mode, which draws random numbers", "a program in evaluation mode",
+    call.refuse("dropout in training mode draws random numbers", "a program in evaluation mode",
                 "export the model in evaluation mode: model.eval() in Python");
   if (num_weights != wanted) call.refuse("its hidden state is projected (proj_size)");
 }
 
-// Layers one after the other; sequences by themselves get a batch for the while.
+// Stacks layers; sequences without a batch dimension get one temporarily.
 OnnxMapping recurrent(const RecurrentKind& kind) {
   return [kind](OnnxCall& call) {
     const std::int64_t layers = call.integer("num_layers"), directions = call.flag("bidirectional") ? 2 : 1;

@@ -7,7 +7,7 @@
 namespace kindling {
 namespace {
 
-// Over no dimensions named: over all.
+// Without dimensions: over all.
 std::vector<std::int64_t> reduced_dims(OnnxCall& call) {
   const std::int64_t rank = call.rank("self");
   std::vector<std::int64_t> dims = call.has("dim") ? call.dims("dim", rank) : std::vector<std::int64_t>();
@@ -31,7 +31,7 @@ OnnxMapping reduction(const char* type) {
   };
 }
 
-// Of booleans and of numbers that are not 0.
+// Of booleans; numbers other than 0 are true.
 OnnxMapping truth_reduction(const char* type) {
   return [type](OnnxCall& call) {
     const std::string truth = call.operand("self", at::kBool);
@@ -57,13 +57,13 @@ OnnxMapping index_of_extreme(const char* type) {
       return call.set_result(
           call.add(type, {call.tensor("self")},
                    {{"axis", call.dim("dim", call.rank("self"))}, {"keepdims", keeps_dims(call) ? 1 : 0}}));
-    if (keeps_dims(call)) call.refuse("it keeps dimensions without naming one");
+    if (keeps_dims(call)) call.refuse("it keeps dimensions (keepdim) without naming any");
     const std::string all = call.reshaped(call.tensor("self"), std::vector<std::int64_t>{-1});
     call.set_result(call.add(type, {all}, {{"axis", 0}, {"keepdims", 0}}));
   };
 }
 
-// How many values go into one.
+// The number of values that are reduced to one.
 std::string count_of(OnnxCall& call, at::ScalarType type) {
   std::int64_t count = 1;
   bool is_constant = true;
@@ -107,12 +107,12 @@ void vector_norm(OnnxCall& call) {
   const std::string size = call.add("Abs", {x});
   if (std::isinf(order))
     return call.set_result(reduced(call, order > 0 ? "ReduceMax" : "ReduceMin", size, keep));
-  if (order == 0) call.refuse("it counts what is not 0");
+  if (order == 0) call.refuse("it counts nonzero elements (a norm of order 0)");
   const std::string sum = reduced(call, "ReduceSum", call.add("Pow", {size, call.scalar(order, type)}), keep);
   call.set_result(call.add("Pow", {sum, call.scalar(1 / order, type)}));
 }
 
-// The product of two directions, of lengths of at least eps.
+// The product of two normalized vectors; lengths are at least eps.
 void cosine_similarity(OnnxCall& call) {
   const at::ScalarType type = call.result_type();
   const std::string dim = call.int64s({call.dim("dim", call.rank("x1"))});

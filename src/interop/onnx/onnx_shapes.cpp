@@ -8,15 +8,15 @@ namespace {
 
 void unchanged(OnnxCall& call) { call.set_result_to_argument("self"); }
 
-// In evaluation mode all kinds of dropout give what they are given.
+// In evaluation mode, all kinds of dropout return their input.
 void dropout(OnnxCall& call) {
   if (call.flag("train") && call.real("p") > 0)
-    call.refuse("it is dropout in training mode, which draws random numbers", "a program in evaluation mode",
+    call.refuse("dropout in training mode draws random numbers", "a program in evaluation mode",
                 "export the model in evaluation mode: model.eval() in Python");
   call.set_result_to_argument("input");
 }
 
-// The sizes are asked for: -1 is what is left.
+// The requested sizes; -1 is inferred.
 OnnxMapping reshape_by(const char* sizes) {
   return
       [sizes](OnnxCall& call) { call.set_result(call.reshaped(call.tensor("self"), call.numbers(sizes))); };
@@ -80,7 +80,7 @@ void reverse_dimensions(OnnxCall& call) {
 void move_dimensions(OnnxCall& call) {
   const std::int64_t rank = call.rank("self");
   const auto from = call.dims("source", rank), to = call.dims("destination", rank);
-  if (from.size() != to.size()) call.refuse("it moves other dimensions than it has places for");
+  if (from.size() != to.size()) call.refuse("it has different numbers of source and destination dimensions");
   std::vector<std::int64_t> order(static_cast<std::size_t>(rank), -1), rest;
   for (std::int64_t dim = 0; dim < rank; ++dim)
     if (std::ranges::find(from, dim) == from.end()) rest.push_back(dim);
@@ -91,7 +91,7 @@ void move_dimensions(OnnxCall& call) {
   call.set_result(call.permuted(call.tensor("self"), order));
 }
 
-// Dimensions that are not 1 stay. A size that is no constant was not 1 in the example either.
+// Dimensions other than 1 stay. A size that is not constant was not 1 in the example either.
 void squeeze(OnnxCall& call) {
   const std::int64_t rank = call.rank("self");
   std::vector<std::int64_t> asked, dims;
@@ -113,7 +113,7 @@ void unsqueeze(OnnxCall& call) {
   call.set_result(call.add("Unsqueeze", {call.tensor("self"), call.int64s({dim})}));
 }
 
-// In both -1 is the size that is there; ONNX's Expand takes 1 for it.
+// In both, -1 keeps the current size, for which ONNX's Expand takes 1.
 void expand(OnnxCall& call) {
   std::vector<OnnxNumber> sizes = call.numbers("size");
   for (OnnxNumber& size : sizes)
@@ -125,7 +125,7 @@ void expand_as(OnnxCall& call) {
   call.set_result(call.add("Expand", {call.tensor("self"), call.add("Shape", {call.tensor("other")})}));
 }
 
-// New dimensions come in front; `tile` takes fewer numbers than there are dimensions, too.
+// New dimensions come first; `tile` also accepts fewer numbers than dimensions.
 OnnxMapping repeat_by(const char* name) {
   return [name](OnnxCall& call) {
     std::vector<OnnxNumber> repeats = call.numbers(name);
@@ -142,11 +142,12 @@ OnnxMapping repeat_by(const char* name) {
   };
 }
 
-// Pairs for the last dimensions, the last one first; ONNX has all that begin, then all that end.
+// Pairs for the last dimensions, the last one first; ONNX lists all beginnings, then all ends.
 void pad_with(OnnxCall& call, const std::string& mode, const std::string& value) {
   const auto rank = static_cast<std::size_t>(call.rank("self"));
   const std::vector<OnnxNumber> pairs = call.numbers("pad");
-  if (pairs.size() % 2 != 0 || pairs.size() > 2 * rank) call.refuse("its sizes are no pairs for dimensions");
+  if (pairs.size() % 2 != 0 || pairs.size() > 2 * rank)
+    call.refuse("its padding sizes are not pairs, or more than the dimensions");
   std::vector<OnnxNumber> pads(2 * rank, OnnxNumber(0));
   for (std::size_t i = 0; i < pairs.size() / 2; ++i) {
     pads[rank - 1 - i] = pairs[2 * i];

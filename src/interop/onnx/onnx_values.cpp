@@ -18,7 +18,7 @@ auto& found_in(Map& values, const std::string& name) {
   const auto found = values.find(name);
   if (found == values.end())
     throw CheckpointError(
-        {.place = "the program", .found = json_string(name) + " is used and nothing before has made it"});
+        {.place = "the program", .found = json_string(name) + " is used before it is defined"});
   return found->second;
 }
 
@@ -43,13 +43,13 @@ const ProgramTensor& OnnxValues::meta(const std::string& name) const {
   const auto found = program_.tensors.find(name);
   if (found == program_.tensors.end())
     throw CheckpointError(
-        {.place = "the program", .found = "nothing is said about the tensor " + json_string(name)});
+        {.place = "the program", .found = "it does not describe the tensor " + json_string(name)});
   return found->second;
 }
 
 namespace {
 
-// Of which the schema does not say that they may give what they were given, or a view of it.
+// Operators that may return their argument or a view of it although the schema does not say so.
 bool may_return_argument(std::string_view name) {
   static const std::set<std::string_view> names{
       "aten::dropout",    "aten::feature_dropout", "aten::alpha_dropout",     "aten::feature_alpha_dropout",
@@ -58,7 +58,7 @@ bool may_return_argument(std::string_view name) {
   return names.contains(name);
 }
 
-// Which give the very tensor that they were given; reshaping and conversion may copy.
+// Operators that return their argument itself; reshaping and conversion may copy.
 bool returns_argument(std::string_view name) {
   return name == "aten::detach" || name == "aten::alias" || name == "aten::dropout" ||
          name == "aten::feature_dropout" || name == "aten::alpha_dropout" ||
@@ -98,7 +98,7 @@ const std::string* written_tensor(const ProgramNode& node, const c10::FunctionSc
         return &name->name;
   throw CheckpointError({.place = one_line(node.target),
                          .found = "it writes to its argument \"" + argument->name() + "\"",
-                         .wanted = "operators that write to their first argument, if to any"});
+                         .wanted = "operators that write to no argument but their first"});
 }
 
 void SharedMemory::note(const ProgramNode& node, const c10::FunctionSchema& schema) {
@@ -114,7 +114,7 @@ void SharedMemory::add(const std::string& name, const ProgramNode& node, const c
     for (const std::string& given : tensor_names_in(input.argument)) {
       const auto found = places_.find(given);
       if (found == places_.end()) continue;
-      // Memories of several become one: which of them a result has is not known.
+      // Merges the memories of several arguments, because it is unknown which of them a result shares.
       const std::string memory = found->second.memory, own = places_[name].memory;
       if (is_same && own == name) places_[name].view = found->second.view;
       for (auto& [other, place] : places_)

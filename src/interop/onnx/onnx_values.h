@@ -27,10 +27,10 @@ struct OnnxNumber {
   std::string value{};
 };
 
-// What the values of a program are in a graph. Constants, weights among them, get there with their first use.
+// Maps the values of a program to those of a graph. Constants, including weights, are added on first use.
 class OnnxValues {
  public:
-  // `last_uses`: of the program's values, by name.
+  // `last_uses`: the last use of each value of the program, by name.
   OnnxValues(const ExportedProgram& program, const std::map<std::string, std::size_t>& last_uses,
              OnnxGraph& graph)
       : program_(program), last_uses_(last_uses), graph_(graph) {}
@@ -42,7 +42,7 @@ class OnnxValues {
   void copy(const std::string& name, const std::string& from) { tensors_[name] = tensors_.at(from); }
   void set_number(const std::string& name, std::string value) { numbers_[name] = std::move(value); }
 
-  // Each throws CheckpointError for a name that nothing has made.
+  // Each throws CheckpointError for an undefined name.
   std::string tensor(const std::string& name);
   std::string number(const std::string& name) const;          // [1], of int64, double or bool
   const at::Tensor* constant(const std::string& name) const;  // nullptr: it depends on inputs
@@ -51,7 +51,7 @@ class OnnxValues {
 
  private:
   struct Value {
-    std::string name;  // in the graph; empty: not there yet
+    std::string name;  // in the graph; empty: not yet added
     at::Tensor constant;
     std::string wanted_name;
   };
@@ -64,22 +64,22 @@ class OnnxValues {
   std::map<const void*, std::string> known_;  // constants in the graph: tied weights are one
 };
 
-// Which values of a program are in one memory, as far as can be said without running it: what is written
-// through one of them is seen through the others.
+// Which values of a program share memory, as far as that is known without running it: writes through one of
+// them are visible through the others.
 class SharedMemory {
  public:
-  // Of a call's results, whose operator has this schema.
+  // Adds the results of a call, whose operator has this schema.
   void note(const ProgramNode& node, const c10::FunctionSchema& schema);
   void note_input(const std::string& name, const std::string& memory) { places_[name] = {memory, name}; }
 
-  // Values that are this tensor itself, it included.
+  // Returns the values that are this same tensor, including itself.
   std::vector<std::string> same_as(const std::string& name) const;
-  // Values that may have some of its memory, and are another view of it.
+  // Returns the values that may share its memory as another view.
   std::vector<std::string> other_views_of(const std::string& name) const;
 
  private:
   struct Place {
-    std::string memory;  // the name of a value that is there
+    std::string memory;  // the name of a value in this memory
     std::string view;    // the name of a value that is the same tensor
   };
   void add(const std::string& name, const ProgramNode& node, const c10::FunctionSchema& schema);
@@ -87,10 +87,10 @@ class SharedMemory {
   std::map<std::string, Place> places_;
 };
 
-// The names of the program's tensors in an argument.
+// Returns the names of the program's tensors in an argument.
 std::vector<std::string> tensor_names_in(const ProgramArgument& argument);
-// The argument that the call writes to: nullptr where it writes to none. Throws CheckpointError for a call
-// that writes to several, or to one that is not its first argument.
+// Returns the argument that the call writes to; nullptr if there is none. Throws CheckpointError for a call
+// that writes to several arguments, or to another than the first.
 const std::string* written_tensor(const ProgramNode& node, const c10::FunctionSchema& schema);
 
 }  // namespace kindling

@@ -33,11 +33,11 @@
 namespace kindling {
 namespace {
 
-// A program on its way into a graph, call by call. What works in place gets a new value of the graph, which
-// takes the old one's place wherever the program means the same tensor.
+// Converts a program to a graph, call by call. An in-place operation creates a new value of the graph, which
+// replaces the old one wherever the program refers to the same tensor.
 class OnnxProgram {
  public:
-  // `size_names`: of symbols; others get their own.
+  // `size_names`: names for symbols; others keep their own.
   OnnxProgram(const ExportedProgram& program, const ProgramWeights& weights,
               const std::map<std::string, std::string>& size_names, OnnxGraph& graph);
 
@@ -51,7 +51,8 @@ class OnnxProgram {
 
   const ExportedProgram& program_;
   OnnxGraph& graph_;
-  std::map<std::string, std::size_t> last_uses_;  // by value: of a call, or of the outputs behind all calls
+  std::map<std::string, std::size_t>
+      last_uses_;  // by value: the number of a call; the outputs come after all calls
   OnnxValues values_;
   SharedMemory memory_;
   std::map<std::string, std::string> size_names_;  // of symbols
@@ -90,10 +91,11 @@ std::string without_underscore(std::string name) {
 [[noreturn]] void refuse_operator_in_onnx(const ProgramNode& node, const std::string& name) {
   std::vector<std::string> known, close;
   for (const auto& [each, mapping] : onnx_mappings()) known.push_back(each);
-  throw CheckpointError({.place = place_of(node),
-                         .found = "the operator has no form in ONNX here",
-                         .wanted = "one that has, such as " + list_names(nearest_names(name, known, 10)),
-                         .remedy = "write the layer with those, or export it as a .pt2"});
+  throw CheckpointError(
+      {.place = place_of(node),
+       .found = "the ONNX export does not support this operator",
+       .wanted = "a supported operator, such as " + list_names(nearest_names(name, known, 10)),
+       .remedy = "write the layer with supported operators, or export the model as .pt2"});
 }
 
 bool has_computed_numbers(const ProgramArgument& argument) {
@@ -129,7 +131,7 @@ std::vector<OnnxSize> sizes_of_value(const ProgramTensor& tensor,
   return sizes;
 }
 
-// Of the leaves of a program's results: "hidden", "0.1".
+// Returns the paths of the leaves of a program's results: "hidden", "0.1".
 void name_leaves(const ProgramTree& tree, const std::string& name, std::vector<std::string>& names) {
   if (tree.kind == ProgramTree::Kind::leaf) return names.push_back(name);
   for (std::size_t i = 0; i < tree.parts.size(); ++i) {
@@ -139,7 +141,7 @@ void name_leaves(const ProgramTree& tree, const std::string& name, std::vector<s
   }
 }
 
-// "output", "output.0" where the results have no names of their own.
+// Returns "output" or "output.0" for results without names.
 std::vector<std::string> output_names(const ExportedProgram& program) {
   const bool has_names = program.results.kind == ProgramTree::Kind::dict;
   const bool is_one = program.outputs.size() == 1 && program.results.parts.size() == 1 && !has_names;
@@ -161,7 +163,7 @@ OnnxProgram::OnnxProgram(const ExportedProgram& program, const ProgramWeights& w
 }
 
 void OnnxProgram::add_inputs(const ProgramWeights& weights) {
-  std::map<const void*, std::string> memories;  // tied weights have one
+  std::map<const void*, std::string> memories;  // tied weights share one
   for (const ProgramInput& input : program_.inputs) {
     const auto* name = std::get_if<TensorName>(&input.argument.value);
     if (name == nullptr) continue;  // a number that the program was exported for
@@ -178,7 +180,7 @@ void OnnxProgram::add_inputs(const ProgramWeights& weights) {
     const auto weight = weights.find(input.target);
     if (weight == weights.end())
       throw CheckpointError(
-          {.place = "the program's inputs", .found = "there are no values for " + json_string(input.target)});
+          {.place = "the program's inputs", .found = "no values for " + json_string(input.target)});
     values_.set_constant(name->name, weight->second, input.target);
     memory_.note_input(name->name,
                        memories.emplace(weight->second.storage().data(), name->name).first->second);
@@ -222,8 +224,8 @@ void OnnxProgram::add_operator(std::size_t number, const std::string& name,
   for (const std::string& same : memory_.same_as(*written)) values_.set(same, call.first_result());
 }
 
-// Its operands, if any, being constants, the call is made now; unless its result is large, and larger than
-// they are.
+// Evaluates a call at export time if all operands are constants, unless its result is large and larger than
+// the operands.
 bool OnnxProgram::fold_constants(const ProgramNode& node, const c10::FunctionSchema& schema) {
   constexpr std::int64_t kAlwaysSmall = 1 << 16;
   if (written_tensor(node, schema) != nullptr) return false;
@@ -261,19 +263,19 @@ bool OnnxProgram::fold_constants(const ProgramNode& node, const c10::FunctionSch
   return true;
 }
 
-// What is written through one view of a memory shows in the others, which a graph of values cannot say.
+// A write through one view of a memory is visible in the others, which a graph of values cannot express.
 void OnnxProgram::check_write(std::size_t number, const std::string& written) const {
   const ProgramNode& node = program_.nodes[number];
   std::vector<std::string> all = memory_.same_as(written);
   const std::vector<std::string> views = memory_.other_views_of(written);
   for (const std::string& view : views)
     if (const auto last = last_uses_.find(view); last != last_uses_.end() && last->second > number)
-      throw CheckpointError({.place = place_of(node),
-                             .found = "it writes to " + json_string(written) +
-                                      ", which is a view of the memory of " + json_string(view) +
-                                      ", and that is used afterwards",
-                             .wanted = "tensors that are written to as a whole",
-                             .remedy = "make a new tensor: torch.cat or torch.where in place of x[…] = y"});
+      throw CheckpointError(
+          {.place = place_of(node),
+           .found = "it writes to " + json_string(written) + ", a view of the memory of " +
+                    json_string(view) + ", which is used afterwards",
+           .wanted = "in-place operations on whole tensors only",
+           .remedy = "create a new tensor: use torch.cat or torch.where instead of x[…] = y"});
   all.insert(all.end(), views.begin(), views.end());
   for (const ProgramInput& input : program_.inputs)
     if (const auto* name = std::get_if<TensorName>(&input.argument.value);
@@ -281,7 +283,7 @@ void OnnxProgram::check_write(std::size_t number, const std::string& written) co
         std::ranges::find(all, name->name) != all.end())
       throw CheckpointError(
           {.place = place_of(node),
-           .found = "it changes " + json_string(input.target) + ", and models of ONNX keep nothing",
+           .found = "it modifies " + json_string(input.target) + ", but ONNX models have no state",
            .wanted = "a program in evaluation mode",
            .remedy = "export the model in evaluation mode: model.eval() in Python"});
 }
@@ -291,11 +293,11 @@ void OnnxProgram::add_outputs() {
   const std::vector<std::string> names = output_names(program_);
   std::size_t given = 0;
   for (const ProgramOutput& output : program_.outputs) {
-    if (output.kind == Kind::user_input_mutation) continue;  // what it was given is the caller's
+    if (output.kind == Kind::user_input_mutation) continue;  // inputs belong to the caller
     if (output.kind == Kind::buffer_mutation || output.kind == Kind::parameter_mutation)
       throw CheckpointError(
           {.place = "the program's outputs",
-           .found = json_string(output.target) + " is changed, and models of ONNX keep nothing",
+           .found = json_string(output.target) + " is modified, but ONNX models have no state",
            .wanted = "a program in evaluation mode",
            .remedy = "export the model in evaluation mode: model.eval() in Python"});
     const std::string wanted = given < names.size() ? names[given] : "output";

@@ -17,19 +17,18 @@ class Pt2File;
 // Parameters, buffers and constants by the names that the program's inputs have as targets: "net.1.weight".
 using ProgramWeights = std::map<std::string, at::Tensor>;
 
-// Writes a program with its weights as a model of ONNX (opset 20), whose inputs are the user's and whose
-// sizes are those of the program: what is a symbol there may have any value, and has its name of `size_names`
-// or, if it is the first size of an input, "batch". Atomic. Throws CheckpointError
-// for a program in training mode, for an operator that has no form in ONNX, named with its layer, for a write
-// through a view, and for more than protobuf's 2 GB.
+// Writes a program with its weights atomically as an ONNX model (opset 20) with the user inputs and sizes of
+// the program. Symbols become dynamic sizes, named by `size_names` or "batch" for the first size of an input.
+// Throws CheckpointError for a program in training mode, for an unsupported operator (with its layer), for a
+// write through a view, and for more than protobuf's limit of 2 GB.
 void write_onnx(const ExportedProgram& program, const ProgramWeights& weights,
                 const std::filesystem::path& path, const std::map<std::string, std::string>& size_names = {});
 
-// The same of a .pt2 that has been read.
+// Writes the program of a loaded .pt2 file.
 void write_onnx(const Pt2File& file, const std::filesystem::path& path,
                 const std::map<std::string, std::string>& size_names = {});
 
-// The operators that have a form in ONNX, "aten.conv2d", sorted.
+// Returns the supported operators, sorted: "aten.conv2d".
 KINDLING_API std::vector<std::string> operators_in_onnx();
 
 }  // namespace kindling

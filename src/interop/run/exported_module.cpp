@@ -25,10 +25,10 @@
 namespace kindling {
 namespace {
 
-// A layer that the program has left: a name for parameters.
+// A layer of the original model, of which only the name of its parameters remains.
 class Layer : public torch::nn::Module {};
 
-// Registers a tensor under a name with dots, in layers that are made where they are missing.
+// Registers a tensor under a dotted name, and creates missing layers.
 template <class Register>
 void register_by_path(torch::nn::Module& model, const std::string& path, Register&& add) {
   torch::nn::Module* at = &model;
@@ -42,7 +42,7 @@ void register_by_path(torch::nn::Module& model, const std::string& path, Registe
   add(*at, path.substr(begin));
 }
 
-// The layer of a name, or the one around it that is registered.
+// Returns the layer with a name, or the closest registered layer that contains it.
 const torch::nn::Module* layer_in(const torch::nn::Module& model, const std::string& name) {
   const torch::nn::Module* at = &model;
   for (std::size_t begin = 0; begin < name.size();) {
@@ -58,8 +58,8 @@ const torch::nn::Module* layer_in(const torch::nn::Module& model, const std::str
 
 bool is_classification_loss(const std::string& loss) { return loss == "cross_entropy" || loss == "nll"; }
 
-// Outputs with the classes in their second dimension and labels without it, for what has them in the last
-// one, as models of sequences do: [batch, time, classes] → [batch x time, classes].
+// Moves the classes of outputs from the last dimension, as in sequence models, to the second: [batch, time,
+// classes] → [batch x time, classes].
 std::pair<at::Tensor, at::Tensor> with_classes_second(const at::Tensor& outputs, const at::Tensor& labels) {
   const bool numbers = labels.scalar_type() == at::kLong;
   const bool second = numbers ? are_class_numbers(outputs, labels) : are_class_probabilities(outputs, labels);
@@ -68,9 +68,9 @@ std::pair<at::Tensor, at::Tensor> with_classes_second(const at::Tensor& outputs,
   if (second && last)
     throw DataError({.place = "ExportedModule::loss",
                      .found = "for outputs " + type_text(outputs) + " and labels " + type_text(labels) +
-                              " the classes may be in the second dimension or in the last",
-                     .wanted = "other numbers of classes than of positions",
-                     .remedy = "export a forward that gives the loss, with loss = \"output\""});
+                              ", the classes may be in the second or in the last dimension",
+                     .wanted = "different numbers of classes and positions",
+                     .remedy = "export a forward pass that returns the loss, and set loss = \"output\""});
   if (!second && !last) refuse_class_labels("ExportedModule::loss", outputs, labels);
   return last ? std::pair(outputs.flatten(0, -2), labels.flatten()) : std::pair(outputs, labels);
 }
@@ -79,7 +79,7 @@ std::pair<at::Tensor, at::Tensor> with_classes_second(const at::Tensor& outputs,
   throw DataError({.place = "ExportedModule::loss",
                    .found = "the labels are " + type_text(labels),
                    .wanted = "floating-point numbers of the outputs' shape, " + type_text(outputs),
-                   .remedy = "convert the labels where they are made, or take another loss"});
+                   .remedy = "convert the labels in the data module, or choose another loss"});
 }
 
 }  // namespace
@@ -88,8 +88,8 @@ ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::mo
   validate(options_, "exported");
   if (options_.file.empty())
     throw ConfigError({.place = "model.file",
-                       .found = "no file is named",
-                       .wanted = "a .pt2 of Python's torch.export.save"});
+                       .found = "no file is given",
+                       .wanted = "a .pt2 file saved by torch.export.save"});
   try {
     program_ = std::make_unique<Program>(options_.file);
     std::size_t number = 0;
@@ -115,9 +115,9 @@ ExportedModule::ExportedModule(ExportedModuleOptions options) : options_(std::mo
       parts.place = options_.file.string() + ", " + parts.place;
     throw CheckpointError(parts);
   } catch (const c10::Error& error) {
-    throw CheckpointError(
-        {.place = options_.file.string(),
-         .found = std::string("its weights make no model: ") + error.what_without_backtrace()});
+    throw CheckpointError({.place = options_.file.string(),
+                           .found = std::string("its weights cannot be registered in a module: ") +
+                                    error.what_without_backtrace()});
   }
   if (is_classification_loss(options_.loss)) add_metric("acc", std::make_shared<Accuracy>());
 }
@@ -139,8 +139,8 @@ std::vector<at::Tensor> ExportedModule::run(std::span<const at::Tensor> inputs) 
   if (inputs.size() != program_->runner.num_inputs())
     throw DataError(
         {.place = "ExportedModule",
-         .found = std::to_string(inputs.size()) + " tensors are given",
-         .wanted = std::to_string(program_->runner.num_inputs()) + ", as the program was exported"});
+         .found = "got " + std::to_string(inputs.size()) + " tensors",
+         .wanted = std::to_string(program_->runner.num_inputs()) + ", the number of inputs of the program"});
   std::vector<at::Tensor>& tensors = program_->weights.tensors;
   for (const std::size_t constant : program_->constants)
     if (!inputs.empty() && tensors[constant].device() != inputs[0].device())
@@ -166,8 +166,8 @@ std::vector<at::Tensor> ExportedModule::inputs_in(const Batch& batch) const {
     throw DataError({.place = "ExportedModule",
                      .found = "the batch has " + std::to_string(tensors.size()) + " tensors",
                      .wanted = std::to_string(wanted) + " inputs of the program" +
-                               (is_loss_output() ? ", as its first output is the loss"
-                                                 : ", and the labels behind them")});
+                               (is_loss_output() ? ", without labels because its first output is the loss"
+                                                 : ", followed by the labels")});
   return {tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(wanted)};
 }
 
@@ -232,11 +232,12 @@ void ExportedModule::save(const std::filesystem::path& path) const {
     const at::Tensor& now = program_->weights.tensors[i];
     if (std::ranges::find(program_->constants, i) != program_->constants.end()) continue;
     if (now.scalar_type() != fresh.tensors[i].scalar_type())
-      throw CheckpointError({.place = path.string(),
-                             .found = std::string("weights are ") + c10::toString(now.scalar_type()),
-                             .wanted = std::string(c10::toString(fresh.tensors[i].scalar_type())) +
-                                       ", as the program was exported",
-                             .remedy = "convert the model back first: model->to(torch::kFloat)"});
+      throw CheckpointError(
+          {.place = path.string(),
+           .found = std::string("weights are ") + c10::toString(now.scalar_type()),
+           .wanted = std::string(c10::toString(fresh.tensors[i].scalar_type())) +
+                     ", the dtype that the program was exported with",
+           .remedy = "convert the model back first, such as with model->to(torch::kFloat)"});
     fresh.tensors[i].detach().copy_(now);
   }
   std::vector<std::string_view> storages;

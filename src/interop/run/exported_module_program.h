@@ -17,8 +17,8 @@ struct ExportedModule::Program {
   Pt2File file;
   ProgramRunner runner;
   LoadedWeights weights;
-  std::vector<std::size_t> constants{};            // of weights.tensors: what is no part of the model's state
-  std::vector<const torch::nn::Module*> layers{};  // whose modes the runner's layers have
+  std::vector<std::size_t> constants{};  // indices in weights.tensors that are not part of the model's state
+  std::vector<const torch::nn::Module*> layers{};  // whose modes apply to the runner's layers
   bool has_warned = false;
 };
 

@@ -6,9 +6,9 @@
 namespace kindling {
 namespace {
 
-// Those of aten that compute tensors from tensors and numbers. Not among them is what reads and writes files,
-// takes memory from elsewhere, changes what a tensor is rather than its values, asks for values on the host,
-// or belongs to other kinds of tensors than dense ones.
+// The ATen operators that compute tensors from tensors and numbers. The list excludes operators that read or
+// write files, use foreign memory, change the metadata of a tensor rather than its values, read values on the
+// host, or are for other than dense tensors.
 constexpr std::string_view kListed =
     "__and__ __iand__ __ior__ __ixor__ __lshift__ __or__ __rshift__ __xor__ _adaptive_avg_pool2d "
     "_adaptive_avg_pool3d _conj _convolution _embedding_bag _embedding_bag_forward_only _fft_c2c _fft_c2r "

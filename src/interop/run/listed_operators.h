@@ -5,8 +5,8 @@
 
 namespace kindling {
 
-// The operators that a program from a file may call, all of them aten's, without their overloads: "conv2d".
-// Nothing else of it is ever run.
+// Returns the ATen operators that a program from a file may call, without overloads: "conv2d". A program with
+// others is never run.
 const std::unordered_set<std::string_view>& listed_operators();
 
 }  // namespace kindling

@@ -25,13 +25,13 @@ at::Tensor tensor_in(const at::Tensor& storage, const ProgramTensor& tensor) {
 }
 
 const ProgramWeight& weight_named(const Pt2File& file, const ProgramInput& input) {
-  // Buffers that are not persistent are saved among the constants.
+  // Non-persistent buffers are saved with the constants.
   for (const auto* weights : {&file.weights(), &file.constants()})
     for (const ProgramWeight& weight : *weights)
       if (weight.name == input.target) return weight;
   throw CheckpointError({.place = "the program's inputs",
                          .found = "the file has no values for " + json_string(input.target),
-                         .remedy = "the file is damaged: get a whole copy of it, or save it again"});
+                         .remedy = "the file is damaged: copy it again, or export it again"});
 }
 
 void check_declaration(const ExportedProgram& program, const ProgramInput& input,
@@ -41,8 +41,8 @@ void check_declaration(const ExportedProgram& program, const ProgramInput& input
       (declared->second.type == found.type && numbers_of(declared->second.sizes) == numbers_of(found.sizes)))
     return;
   throw CheckpointError({.place = "the values of " + json_string(input.target),
-                         .found = "they are of another shape or dtype than the program says",
-                         .remedy = "the file is damaged: get a whole copy of it, or save it again"});
+                         .found = "their shape or dtype differs from the one in the program",
+                         .remedy = "the file is damaged: copy it again, or export it again"});
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ const at::Tensor& tensor(Arguments given) {
   return argument(given, 0).toTensor();
 }
 
-// Integers with integers, else floats. Sums and products that leave 64 bits are refused.
+// Integers if both are integers, else floats. Throws if a sum or product exceeds 64 bits.
 template <class OnIntegers, class OnFloats>
 c10::IValue apply_binary(Arguments given, OnIntegers on_integers, OnFloats on_floats) {
   if (!is_integral(argument(given, 0)) || !is_integral(argument(given, 1)))
@@ -63,14 +63,14 @@ c10::IValue apply_binary(Arguments given, OnIntegers on_integers, OnFloats on_fl
 template <class Builtin>
 std::int64_t without_overflow(Builtin builtin, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
-  if (builtin(a, b, &result)) refuse_numbers("an integer leaves 64 bits");
+  if (builtin(a, b, &result)) refuse_numbers("an integer exceeds 64 bits");
   return result;
 }
 
-// Towards minus infinity, as Python divides.
+// Rounds towards minus infinity, as in Python.
 std::int64_t floor_divided(std::int64_t a, std::int64_t b) {
   if (b == 0) refuse_numbers("an integer is divided by 0");
-  if (a == std::numeric_limits<std::int64_t>::min() && b == -1) refuse_numbers("an integer leaves 64 bits");
+  if (a == std::numeric_limits<std::int64_t>::min() && b == -1) refuse_numbers("an integer exceeds 64 bits");
   return a / b - static_cast<std::int64_t>(a % b != 0 && (a < 0) != (b < 0));
 }
 
@@ -116,13 +116,13 @@ c10::IValue modulo(Arguments given) {
       [](double a, double b) -> c10::IValue { return a - std::floor(a / b) * b; });
 }
 
-// Integers to a power that is not negative.
+// Integers to a nonnegative power.
 c10::IValue power(Arguments given) {
   if (!is_integral(argument(given, 0)) || !is_integral(argument(given, 1)) || integer(given, 1) < 0)
     return std::pow(real(given, 0), real(given, 1));
   std::int64_t result = 1;
   const std::int64_t base = integer(given, 0), exponent = integer(given, 1);
-  if (exponent > 63 && base != 0 && base != 1 && base != -1) refuse_numbers("an integer leaves 64 bits");
+  if (exponent > 63 && base != 0 && base != 1 && base != -1) refuse_numbers("an integer exceeds 64 bits");
   for (std::int64_t i = 0; i < (exponent > 63 ? exponent % 2 + 2 : exponent); ++i)
     result = without_overflow([](auto x, auto y, auto* z) { return __builtin_mul_overflow(x, y, z); }, result,
                               base);
@@ -138,16 +138,17 @@ c10::IValue compare(Arguments given) {
 
 c10::IValue rounded(double value) {
   constexpr double kLimit = 9.2e18;  // within 64 bits
-  if (!(std::abs(value) < kLimit)) refuse_numbers("a number leaves 64 bits");
+  if (!(std::abs(value) < kLimit)) refuse_numbers("a number exceeds 64 bits");
   return static_cast<std::int64_t>(value);
 }
 
 bool is_true(Arguments given, std::size_t number) { return real(given, number) != 0; }
 
-// A size of a dimension, counted from the end when negative.
+// The size of a dimension, counted from the end if negative.
 std::int64_t number_of_dimension(Arguments given, at::IntArrayRef numbers) {
   const std::int64_t dim = integer(given, 1), rank = static_cast<std::int64_t>(numbers.size());
-  if (dim < -rank || dim >= rank) refuse_numbers("a tensor has fewer dimensions than its size is asked for");
+  if (dim < -rank || dim >= rank)
+    refuse_numbers("a requested size belongs to a dimension that the tensor does not have");
   return numbers[static_cast<std::size_t>(dim < 0 ? dim + rank : dim)];
 }
 
@@ -208,8 +209,8 @@ const std::map<std::string_view, NumberFunction>& number_functions() {
   return functions;
 }
 
-// That of "_operator.mul", "math.floor", "torch.sym_max", "torch.ops.aten.sym_size.int"; nullptr: there is
-// none. It throws Error for arguments that it is not for.
+// Returns the function of a name such as "_operator.mul", "math.floor", "torch.sym_max" or
+// "torch.ops.aten.sym_size.int"; nullptr for unknown names. The function throws Error for invalid arguments.
 NumberFunction number_function(std::string_view target) {
   const auto found = number_functions().find(target);
   return found == number_functions().end() ? nullptr : found->second;
@@ -229,21 +230,21 @@ bool is_of_decomposed_training(const std::string& packet) {
 [[noreturn]] void refuse_operator(const std::string& place, const ProgramNode& node,
                                   const std::string& packet) {
   if (is_of_decomposed_training(packet))
-    refuse_call(place, "the program has been decomposed in training mode, and cannot be differentiated",
-                "a program as torch.export.export makes it", "leave out run_decompositions()");
+    refuse_call(place, "the program was decomposed in training mode and cannot be differentiated",
+                "a program as torch.export.export creates it", "omit run_decompositions()");
   if (packet == "item" || packet == "_local_scalar_dense" || packet == "nonzero")
-    refuse_call(place, "the program depends on values of its tensors",
-                "a forward whose sizes depend on sizes alone");
+    refuse_call(place, "the program depends on the values of its tensors",
+                "a forward pass whose sizes depend only on sizes");
   if (!node.target.starts_with(kAtenPrefix))
-    refuse_call(place, "it is no operator of aten", "operators of aten and arithmetic of sizes",
-                "export a model without operators of its own");
+    refuse_call(place, "it is not an ATen operator", "ATen operators and arithmetic on sizes",
+                "export a model without custom operators");
   const std::vector<std::string> listed(listed_operators().begin(), listed_operators().end());
   const std::string close = nearest(packet, listed);
-  refuse_call(place, "the operator is not one of those that a program from a file may call",
-              close.empty() ? "" : "one that is listed, such as " + close);
+  refuse_call(place, "programs from files may not call this operator",
+              close.empty() ? "" : "an allowed operator, such as " + close);
 }
 
-// Numbers about tensors that LibTorch would check once more, and that fail where a program has moved.
+// True for assertions about tensors, which LibTorch would check again and which fail on another device.
 bool is_assertion_about_tensors(const std::string& target) {
   static const std::set<std::string> targets{"torch.ops.aten._assert_tensor_metadata.default",
                                              "torch.ops.aten.sym_constrain_range_for_size.default",
@@ -319,7 +320,7 @@ void ProgramCall::take_arguments(const ProgramNode& node, ProgramNames& names) {
   if (!given.empty()) refuse_call(place_, "the operator has no argument " + json_string(*given.begin()));
 }
 
-// Dropout, batch norm and the recurrent layers say by an argument whether they are in training mode.
+// Dropout, batch norm and recurrent layers have an argument for training mode.
 void ProgramCall::find_mode() {
   if (function_ != nullptr) return;
   const auto& wanted = operator_->schema().arguments();
@@ -345,7 +346,7 @@ void ProgramCall::name_results(const ProgramNode& node, ProgramNames& names) {
   if (!operator_ && node.outputs.empty()) return;  // an assertion
   if (node.outputs.size() != num_results)
     refuse_call(place_, "it has " + std::to_string(node.outputs.size()) + " results",
-                std::to_string(num_results) + ", as the operator's schema says");
+                std::to_string(num_results) + ", as in the schema of the operator");
   for (std::size_t i = 0; i < num_results; ++i) {
     const ProgramArgument& output = node.outputs[i];
     const bool returns_list =
@@ -361,7 +362,7 @@ void ProgramCall::name_results(const ProgramNode& node, ProgramNames& names) {
       for (const ProgramArgument& item : list->items)
         numbers.push_back(names.add(std::get<TensorName>(item.value).name, ProgramNames::Kind::tensor));
     else if (!std::holds_alternative<std::monostate>(output.value))
-      refuse_call(place_, "a result is of another kind than the operator's schema says");
+      refuse_call(place_, "the type of a result differs from the schema of the operator");
   }
 }
 
@@ -395,8 +396,8 @@ void ProgramCall::take_results(ProgramState& state, torch::jit::Stack& stack) co
     const std::vector<at::Tensor> list = stack[i].toTensorVector();
     if (list.size() != numbers.size())
       throw Error({.place = place_,
-                   .found = "the operator gives " + std::to_string(list.size()) + " tensors",
-                   .wanted = std::to_string(numbers.size()) + ", as when the program was exported"});
+                   .found = "the operator returns " + std::to_string(list.size()) + " tensors",
+                   .wanted = std::to_string(numbers.size()) + ", as at the time of the export"});
     for (std::size_t k = 0; k < list.size(); ++k) state.values[numbers[k]] = list[k];
   }
 }

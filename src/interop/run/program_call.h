@@ -14,24 +14,24 @@
 
 namespace kindling {
 
-// What programs compute with sizes, on the host: integers, floats and booleans with Python's meaning.
+// A number that a program computes on the host: an integer, float or boolean with Python's semantics.
 using NumberFunction = c10::IValue (*)(std::span<const c10::IValue> arguments);
 
-// One call of a program: an operator, resolved once, or a function of numbers.
+// A call in a program: an operator, resolved once, or a function of numbers.
 class ProgramCall {
  public:
-  // Gives its results names. Throws CheckpointError for operators that are not listed, and for arguments that
-  // do not fit the schema of this LibTorch.
+  // Registers the names of its results. Throws CheckpointError for operators that are not listed, and for
+  // arguments that do not match the schema of this LibTorch.
   ProgramCall(const ProgramNode& node, ProgramNames& names);
 
-  // `in_evaluation`: what works otherwise in training, such as dropout, does not.
+  // `in_evaluation`: operators with a training mode, such as dropout, run in evaluation mode.
   void run(ProgramState& state, bool in_evaluation, torch::jit::Stack& stack) const;
 
-  // Whether it works otherwise in evaluation, and whether it was recorded so.
+  // True if the operator has a training mode; true if it was recorded in that mode.
   bool has_mode() const noexcept { return has_mode_; }
   bool is_in_training_mode() const noexcept { return !evaluation_arguments_.empty(); }
   bool depends_on_mode() const noexcept { return is_in_training_mode() || is_skipped_in_evaluation_; }
-  // In evaluation its result is its first argument, unchanged.
+  // In evaluation mode, returns its first argument unchanged.
   void skip_in_evaluation() noexcept { is_skipped_in_evaluation_ = true; }
 
   const std::string& operator_name() const noexcept {
@@ -53,11 +53,11 @@ class ProgramCall {
   std::optional<c10::OperatorHandle> operator_;
   NumberFunction function_ = nullptr;
   std::vector<ProgramOperand> arguments_;
-  // By the operator's results: the values that they are, several for a list, none for what nobody uses.
+  // The values of each result: several for a list, none for an unused result.
   std::vector<std::vector<std::size_t>> results_;
   std::vector<bool> is_list_;
-  std::vector<std::pair<std::size_t, c10::IValue>> evaluation_arguments_;  // in place of those recorded
-  std::optional<bool> with_gradients_;                                     // nothing: as around it
+  std::vector<std::pair<std::size_t, c10::IValue>> evaluation_arguments_;  // replace the recorded arguments
+  std::optional<bool> with_gradients_;                                     // empty: as in the caller
   bool has_mode_ = false, is_skipped_in_evaluation_ = false;
 };
 

@@ -12,13 +12,13 @@
 namespace kindling {
 namespace {
 
-// A symbol, so many times.
+// A symbol times a factor.
 struct SymbolMultiple {
-  std::string symbol;  // empty: it is another expression
+  std::string symbol;  // empty: another expression
   std::int64_t factor = 1;
 };
 
-// Of "Symbol('s0', positive=True, integer=True)" and "Mul(Integer(8), Symbol('s0', …))".
+// Parses "Symbol('s0', positive=True, integer=True)" and "Mul(Integer(8), Symbol('s0', …))".
 SymbolMultiple symbol_of(const ProgramSize& size) {
   constexpr std::string_view kProduct = "Mul(Integer(", kSymbol = "Symbol('";
   std::string_view rest = size.expression;
@@ -54,7 +54,7 @@ std::string text_of_input(const at::Tensor& tensor) {
   return std::string(c10::toString(tensor.scalar_type())) + " [" + text + "]";
 }
 
-// Precisions change the types of floating-point tensors alike.
+// Any floating-point dtype is accepted for another, because precisions convert inputs and weights alike.
 bool is_type_for(const at::Tensor& tensor, ProgramType wanted) {
   const at::ScalarType type = scalar_type_of(wanted);
   return tensor.scalar_type() == type || (at::isFloatingType(type) && tensor.is_floating_point());
@@ -66,17 +66,17 @@ ProgramInputs::ProgramInputs(const ExportedProgram& program) : ranges_(program.r
   for (const ProgramInput& input : program.inputs) {
     if (std::holds_alternative<NumberName>(input.argument.value))
       throw CheckpointError({.place = "the program's inputs",
-                             .found = "one is a number that may change",
+                             .found = "one of them is a dynamic number",
                              .wanted = "tensors",
-                             .remedy = "export a forward that takes tensors alone"});
+                             .remedy = "export a forward pass that takes only tensors"});
     const auto* name = std::get_if<TensorName>(&input.argument.value);
     if (input.kind != ProgramInput::Kind::user) continue;
     if (name == nullptr)
-      continue;  // a number of Python's that the program was exported for, and does not ask for
+      continue;  // a Python number that was fixed in the export; the program does not take it
     const auto tensor = program.tensors.find(name->name);
     if (tensor == program.tensors.end())
       throw CheckpointError({.place = "the program's inputs",
-                             .found = "nothing is said about the tensor " + json_string(name->name)});
+                             .found = "the program does not describe the tensor " + json_string(name->name)});
     inputs_.push_back({name->name, tensor->second});
   }
 }
@@ -92,28 +92,30 @@ void ProgramInputs::check(std::span<const at::Tensor> inputs) const {
                        .wanted = shape_text_of(wanted) + ", as it was exported",
                        .remedy = remedy});
     };
-    if (!is_type_for(given, wanted.type)) refuse("give it the type that the program was exported with");
+    if (!is_type_for(given, wanted.type))
+      refuse("convert it to the dtype that the program was exported with");
     if (static_cast<std::size_t>(given.dim()) != wanted.sizes.size()) refuse("");
     for (std::size_t d = 0; d < wanted.sizes.size(); ++d) {
       const std::int64_t size = given.size(static_cast<std::int64_t>(d));
       if (wanted.sizes[d].expression.empty()) {
         if (size != wanted.sizes[d].number)
-          refuse(d == 0 ? "export it with a dynamic batch size (dynamic_shapes), or take drop_last = true"
-                        : "");
+          refuse(d == 0
+                     ? "export the model with a dynamic batch size (dynamic_shapes), or set drop_last = true"
+                     : "");
         continue;
       }
       const auto [symbol, factor] = symbol_of(wanted.sizes[d]);
       if (symbol.empty()) continue;
       if (size % factor != 0) refuse("it was exported for multiples of " + std::to_string(factor));
       if (symbols.emplace(symbol, size / factor).first->second != size / factor)
-        refuse("sizes of one symbol are to be equal");
+        refuse("sizes with the same symbol must be equal");
       const auto range = ranges_.find(symbol);
       if (range == ranges_.end()) continue;
       const auto& [least, largest] = range->second;
       if ((least && size / factor < *least) || (largest && size / factor > *largest))
         refuse("it was exported for sizes from " + (least ? std::to_string(*least * factor) : "0") + " to " +
                (largest ? std::to_string(*largest * factor) : "any") +
-               ": export it with another range (Dim(min=1)), or take another " +
+               ": export it with another range (Dim(min=1)), or use another " +
                (d == 0 ? "batch size" : "size"));
     }
   }

@@ -14,7 +14,7 @@
 
 namespace kindling {
 
-// The user's tensors that a program takes, and for which of them it was exported.
+// The tensors that a program takes from the user, and the shapes and dtypes that it was exported for.
 class ProgramInputs {
  public:
   struct Input {
@@ -22,12 +22,12 @@ class ProgramInputs {
     ProgramTensor tensor;
   };
 
-  // Throws CheckpointError for a program that asks for numbers.
+  // Throws CheckpointError for a program with dynamic numbers as inputs.
   explicit ProgramInputs(const ExportedProgram& program);
 
   const std::vector<Input>& all() const noexcept { return inputs_; }
 
-  // Throws DataError for tensors that the program was not exported for; as many as all().
+  // Throws DataError for tensors that the program was not exported for. Takes as many tensors as all().
   void check(std::span<const at::Tensor> inputs) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace kindling {
 namespace {
 
-// Where the program was made: its tensors' device, which is taken to be one.
+// Returns the device of the program's tensors, which are assumed to be on one device.
 ProgramDevice home_of(const ExportedProgram& program) {
   for (const ProgramInput& input : program.inputs)
     if (const auto* name = std::get_if<TensorName>(&input.argument.value))
@@ -42,7 +42,7 @@ ProgramRunner::ProgramRunner(const ExportedProgram& program) : inputs_(program) 
 void ProgramRunner::add_inputs(const ExportedProgram& program, ProgramNames& names) {
   for (const ProgramInput& input : program.inputs) {
     const auto* name = std::get_if<TensorName>(&input.argument.value);
-    if (name == nullptr) continue;  // a number that never changes
+    if (name == nullptr) continue;  // a constant number
     const std::size_t value = names.add(name->name, ProgramNames::Kind::tensor);
     (input.kind == ProgramInput::Kind::user ? input_values_ : weights_).push_back(value);
   }
@@ -56,15 +56,16 @@ void ProgramRunner::add_outputs(const ExportedProgram& program, ProgramNames& na
         if (input.target == output.target ||
             (input.kind == ProgramInput::Kind::user && name->name == output.target))
           return names.use(name->name, ProgramNames::Kind::tensor);
-    throw CheckpointError({.place = "the program's outputs",
-                           .found = "it changes " + json_string(output.target) + ", which it does not have"});
+    throw CheckpointError(
+        {.place = "the program's outputs",
+         .found = "it modifies " + json_string(output.target) + ", which the program does not have"});
   };
   for (const ProgramOutput& output : program.outputs) {
     const auto* tensor = std::get_if<TensorName>(&output.argument.value);
     if (output.kind == Kind::parameter_mutation)
       throw CheckpointError({.place = "the program's outputs",
-                             .found = "it changes the parameter " + json_string(output.target),
-                             .wanted = "parameters that an optimizer changes"});
+                             .found = "the program modifies the parameter " + json_string(output.target),
+                             .wanted = "parameters that only an optimizer modifies"});
     if (output.kind == Kind::buffer_mutation || output.kind == Kind::user_input_mutation)
       mutations_.push_back({names.use(tensor->name, ProgramNames::Kind::tensor), value_of_target(output)});
     else if (tensor != nullptr)
@@ -74,7 +75,7 @@ void ProgramRunner::add_outputs(const ExportedProgram& program, ProgramNames& na
     throw CheckpointError({.place = "the program's outputs", .found = "none of them is a tensor"});
 }
 
-// Batch norms that do not move their running statistics do not count their batches either.
+// Batch norms that do not update their running statistics do not count batches either.
 void ProgramRunner::skip_counters(const ExportedProgram& program, const ProgramNames& names) {
   constexpr std::string_view kCounter = "num_batches_tracked";
   std::set<std::size_t> counters;
@@ -87,7 +88,7 @@ void ProgramRunner::skip_counters(const ExportedProgram& program, const ProgramN
       call.skip_in_evaluation();
 }
 
-// What the file says; where it says nothing, that of the first weight among a call's arguments.
+// Returns the layer recorded in the file, or else that of the first weight among the arguments of a call.
 void ProgramRunner::find_layers(const ExportedProgram& program, const ProgramNames& names) {
   std::map<std::size_t, std::string> layers_of_weights;
   for (const ProgramInput& input : program.inputs)
@@ -113,7 +114,7 @@ void ProgramRunner::find_layers(const ExportedProgram& program, const ProgramNam
   }
 }
 
-// Weights and inputs are held by others anyway.
+// Weights and inputs are not released, because others hold them anyway.
 void ProgramRunner::note_last_uses(const ProgramNames& names) {
   const std::set<std::size_t> weights(weights_.begin(), weights_.end());
   released_.resize(calls_.size() + 1);

@@ -16,24 +16,24 @@
 
 namespace kindling {
 
-// Runs an exported program, call by call, as its model's forward in C++ would: autograd and autocast see
-// every operator. All operators have been found and all arguments have been checked before the first run.
+// Runs an exported program call by call, like the forward pass of a C++ model: autograd and autocast see
+// every operator. The constructor resolves all operators and checks all arguments.
 class ProgramRunner {
  public:
   // Throws CheckpointError for a program that cannot be run.
   explicit ProgramRunner(const ExportedProgram& program);
 
-  // The names of layers, "net.1", whose calls work otherwise in training; "" is the whole model.
+  // The names of layers whose calls have a training mode, such as "net.1"; "" is the whole model.
   const std::vector<std::string>& layers() const noexcept { return layers_; }
 
   // `weights`: parameters, buffers and constants, in the order of program.inputs, on one device. `inputs`:
-  // the user's tensors, in their order. `layers`: in whose mode each of layers() is. Throws DataError for
-  // inputs that the program was not exported for. Several threads may run it.
+  // the tensors of the user, in order. `layers`: modules that determine the mode of each of layers(). Throws
+  // DataError for inputs that the program was not exported for. Thread-safe.
   std::vector<at::Tensor> run(std::span<const at::Tensor> weights, std::span<const at::Tensor> inputs,
                               std::span<const torch::nn::Module* const> layers) const;
 
   std::size_t num_inputs() const noexcept { return input_values_.size(); }
-  // Layers that work otherwise in training: whether there are some, and whether they do.
+  // True if some calls have a training mode; true if some were recorded in it.
   bool has_mode() const noexcept;
   bool is_in_training_mode() const noexcept;
 
@@ -48,13 +48,13 @@ class ProgramRunner {
   void note_last_uses(const ProgramNames& names);
 
   std::size_t num_values_ = 0;
-  std::vector<std::size_t> weights_;  // the values that they are
+  std::vector<std::size_t> weights_;  // their values
   ProgramInputs inputs_;
   std::vector<std::size_t> input_values_;
   std::vector<ProgramCall> calls_;
   std::vector<std::string> layers_;
-  std::vector<std::size_t> layer_of_call_;          // in layers_; behind its end for calls without modes
-  std::vector<std::vector<std::size_t>> released_;  // by call: values that nobody uses behind it
+  std::vector<std::size_t> layer_of_call_;          // in layers_; layers_.size() for calls without modes
+  std::vector<std::vector<std::size_t>> released_;  // by call: values that no later call uses
   std::vector<ProgramOperand> outputs_;
   std::vector<Mutation> mutations_;
 };

@@ -36,8 +36,8 @@ ProgramType program_type_of(at::ScalarType type) {
   const auto found = std::ranges::find(kTypes, type, &decltype(kTypes)::value_type::second);
   if (found == kTypes.end())
     throw Error({.place = "a program of operators",
-                 .found = std::string("a tensor is of the dtype ") + c10::toString(type),
-                 .wanted = "one of the types up to 64 bits, bool and bfloat16"});
+                 .found = std::string("a tensor has dtype ") + c10::toString(type),
+                 .wanted = "a dtype of up to 64 bits, such as bool or bfloat16"});
   return found->first;
 }
 
@@ -61,9 +61,10 @@ at::Device device_of(const ProgramDevice& device) {
     if (device.index) named.set_index(static_cast<at::DeviceIndex>(*device.index));
     return named;
   } catch (const c10::Error&) {
-    throw CheckpointError({.place = "a program of operators",
-                           .found = json_string(device.type.substr(0, 100)) + " names no device",
-                           .wanted = "\"cpu\" or \"cuda\""});
+    throw CheckpointError(
+        {.place = "a program of operators",
+         .found = json_string(device.type.substr(0, 100)) + " is not a supported device type",
+         .wanted = "\"cpu\" or \"cuda\""});
   }
 }
 

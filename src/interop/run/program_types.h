@@ -6,12 +6,12 @@
 
 #include "formats/pt2/exported_program.h"
 
-// What a program's words are in LibTorch.
+// Converts types, layouts and devices of programs to those of LibTorch.
 namespace kindling {
 
 at::ScalarType scalar_type_of(ProgramType type);
-ProgramType program_type_of(at::ScalarType type);  // throws Error for a type that programs do not have
+ProgramType program_type_of(at::ScalarType type);  // throws Error for unsupported dtypes
 at::MemoryFormat memory_format_of(ProgramMemoryFormat format);
-at::Device device_of(const ProgramDevice& device);  // throws CheckpointError for a word that names no device
+at::Device device_of(const ProgramDevice& device);  // throws CheckpointError for unknown devices
 
 }  // namespace kindling

@@ -23,7 +23,7 @@ const T* is(const ProgramArgument& argument) {
 
 bool is_none(const ProgramArgument& argument) { return is<std::monostate>(argument) != nullptr; }
 
-// As Python's numbers stand where tensors are wanted: they do not decide on the result's dtype.
+// Wraps a number like Python does in the place of a tensor: it does not determine the dtype of the result.
 at::Tensor wrapped_number(const c10::IValue& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number.toScalar());
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -54,15 +54,15 @@ ProgramNames::Kind ProgramNames::kind_of(NumberName::Kind kind) {
 std::size_t ProgramNames::add(const std::string& name, Kind kind) {
   const std::size_t number = last_users_.size();
   if (!values_.emplace(name, Value{number, kind}).second)
-    refuse_value("there are two of the name " + json_string(name));
+    refuse_value("two values have the name " + json_string(name));
   last_users_.push_back(call_);
   return number;
 }
 
 std::size_t ProgramNames::use(const std::string& name, Kind kind) {
   const auto found = values_.find(name);
-  if (found == values_.end()) refuse_value(json_string(name) + " is used and nothing before has made it");
-  if (found->second.kind != kind) refuse_value(json_string(name) + " is of another kind than what is wanted");
+  if (found == values_.end()) refuse_value(json_string(name) + " is used before it is defined");
+  if (found->second.kind != kind) refuse_value(json_string(name) + " has an unexpected type");
   last_users_[found->second.number] = call_;
   return found->second.number;
 }
@@ -78,14 +78,14 @@ ProgramOperand ProgramOperand::of_tensor(const ProgramArgument& argument, Progra
   if (const auto* name = is<NumberName>(argument))
     return {Kind::tensor_of, names.use(name->name, ProgramNames::kind_of(name->kind))};
   if (const auto number = constant_number(argument)) return ProgramOperand(wrapped_number(*number));
-  refuse_value("it is no tensor", "a tensor or a number");
+  refuse_value("it is not a tensor", "a tensor or a number");
 }
 
 ProgramOperand ProgramOperand::of_integer(const ProgramArgument& argument, ProgramNames& names) {
   if (const auto* number = is<std::int64_t>(argument)) return ProgramOperand(*number);
   if (const auto* name = is<NumberName>(argument); name && name->kind == NumberName::Kind::integer)
     return {Kind::value, names.use(name->name, ProgramNames::Kind::integer)};
-  refuse_value("it is no integer", "an integer");
+  refuse_value("it is not an integer", "an integer");
 }
 
 ProgramOperand ProgramOperand::of_float(const ProgramArgument& argument, ProgramNames& names) {
@@ -93,7 +93,7 @@ ProgramOperand ProgramOperand::of_float(const ProgramArgument& argument, Program
   if (const auto* number = is<std::int64_t>(argument)) return ProgramOperand(static_cast<double>(*number));
   if (const auto* name = is<NumberName>(argument); name && name->kind != NumberName::Kind::boolean)
     return {Kind::float_of, names.use(name->name, ProgramNames::kind_of(name->kind))};
-  refuse_value("it is no number", "a floating-point number");
+  refuse_value("it is not a number", "a floating-point number");
 }
 
 ProgramOperand ProgramOperand::of_number(const ProgramArgument& argument, ProgramNames& names) {
@@ -103,16 +103,16 @@ ProgramOperand ProgramOperand::of_number(const ProgramArgument& argument, Progra
     return {Kind::value, names.use(name->name, ProgramNames::Kind::tensor)};
   if (const auto* name = is<NumberName>(argument))
     return {Kind::value, names.use(name->name, ProgramNames::kind_of(name->kind))};
-  refuse_value("it is no number", "a number, or a tensor whose size is asked");
+  refuse_value("it is not a number", "a number, or a tensor whose size is requested");
 }
 
 ProgramOperand ProgramOperand::of_list(const ProgramArgument& argument, const c10::TypePtr& wanted,
                                        std::optional<std::int32_t> fixed_size, ProgramNames& names) {
   const c10::TypePtr element = wanted->castRaw<c10::ListType>()->getElementType();
   const auto* list = is<ProgramList>(argument);
-  if (list == nullptr) {  // a number where "int[2]" has one for all
+  if (list == nullptr) {  // one number for all items of "int[2]"
     const ProgramOperand one = of(argument, element, {}, names);
-    if (one.constant() == nullptr || !one.constant()->isInt()) refuse_value("it is no list", "a list");
+    if (one.constant() == nullptr || !one.constant()->isInt()) refuse_value("it is not a list", "a list");
     return ProgramOperand(
         std::vector<std::int64_t>(static_cast<std::size_t>(fixed_size.value_or(1)), one.constant()->toInt()));
   }
@@ -134,13 +134,13 @@ ProgramOperand ProgramOperand::of_list(const ProgramArgument& argument, const c1
       for (const ProgramOperand& item : made.items_)
         numbers.push_back(item.constant() != nullptr ? item.constant()->toDouble() : 0);
       for (const ProgramOperand& item : made.items_)
-        if (item.constant() == nullptr) refuse_value("a list has numbers that the program computes");
+        if (item.constant() == nullptr) refuse_value("a list contains numbers that the program computes");
       return ProgramOperand(std::move(numbers));
     }
     case c10::TypeKind::BoolType: {
       c10::List<bool> flags;
       for (const ProgramOperand& item : made.items_) {
-        if (item.constant() == nullptr) refuse_value("a list has booleans that the program computes");
+        if (item.constant() == nullptr) refuse_value("a list contains booleans that the program computes");
         flags.push_back(item.constant()->toBool());
       }
       return ProgramOperand(c10::IValue(flags));
@@ -191,14 +191,14 @@ ProgramOperand ProgramOperand::of(const ProgramArgument& argument, const c10::Ty
     case c10::TypeKind::DeviceObjType:
       if (const auto* device = is<ProgramDevice>(argument)) {
         if (device_of(*device).type() != device_of(names.home()).type())
-          refuse_value("it is on the device " + json_string(device->type), "a program of one device");
+          refuse_value("it is on the device " + json_string(device->type), "a program on one device");
         return {Kind::device, 0};
       }
       break;
     default:
       break;
   }
-  refuse_value("it does not fit the operator's schema", wanted->str());
+  refuse_value("it does not match the schema of the operator", wanted->str());
 }
 
 std::optional<std::size_t> ProgramOperand::value() const noexcept {

@@ -14,14 +14,13 @@
 
 namespace kindling {
 
-// The values of a program under way, by their numbers.
+// The values of a running program, by number.
 struct ProgramState {
   std::vector<c10::IValue> values;
   at::Device device = at::kCPU;  // where it runs
 };
 
-// Which values a program has, while its calls are read one after the other: each is made before it is used,
-// and once.
+// The values of a program while its calls are read in order: each value is defined once, before it is used.
 class ProgramNames {
  public:
   enum class Kind : std::uint8_t { tensor, integer, floating, boolean };
@@ -33,17 +32,17 @@ class ProgramNames {
 
   explicit ProgramNames(ProgramDevice home) : home_(std::move(home)) {}
 
-  std::size_t add(const std::string& name, Kind kind);  // throws CheckpointError for one that is there
-  // Throws CheckpointError for one that is not there, and for one of another kind.
+  std::size_t add(const std::string& name, Kind kind);  // throws CheckpointError for an existing name
+  // Throws CheckpointError for an undefined value, and for a value of another kind.
   std::size_t use(const std::string& name, Kind kind);
   std::optional<Value> find(const std::string& name) const;
 
   std::size_t size() const noexcept { return last_users_.size(); }
-  // Calls are numbered; those added and used count for this one.
+  // Starts the call with this number; values added and used from now on belong to it.
   void begin_call(std::size_t call) noexcept { call_ = call; }
-  // By the values' numbers: the last call that has to do with each.
+  // Returns the last call that defines or uses each value, by the number of the value.
   const std::vector<std::size_t>& last_users() const noexcept { return last_users_; }
-  const ProgramDevice& home() const noexcept { return home_; }  // where the program was made
+  const ProgramDevice& home() const noexcept { return home_; }  // the device of the export
 
  private:
   ProgramDevice home_;
@@ -55,18 +54,18 @@ class ProgramNames {
 // An argument of a call: a constant, a value, or a list of such.
 class ProgramOperand {
  public:
-  // For a schema's argument of the type `wanted`; `fixed_size` is that of "int[2]". Throws CheckpointError
-  // for what does not fit.
+  // Reads an argument for a schema's type `wanted`; `fixed_size` is the 2 of "int[2]". Throws CheckpointError
+  // if it does not match.
   static ProgramOperand of(const ProgramArgument& argument, const c10::TypePtr& wanted,
                            std::optional<std::int32_t> fixed_size, ProgramNames& names);
   explicit ProgramOperand(c10::IValue constant) : constant_(std::move(constant)) {}
-  // A number of a function of numbers, or the tensor that it asks.
+  // Reads an argument of a function of numbers: a number, or a tensor whose size it queries.
   static ProgramOperand of_number(const ProgramArgument& argument, ProgramNames& names);
 
   c10::IValue get(const ProgramState& state) const;
-  // The constant that it always is; nullptr: it is none.
+  // Returns the constant; nullptr if it is not constant.
   const c10::IValue* constant() const noexcept { return kind_ == Kind::constant ? &constant_ : nullptr; }
-  // The number of the value that it is; nothing: it is none.
+  // Returns the number of the value; empty if it is not a value.
   std::optional<std::size_t> value() const noexcept;
 
  private:

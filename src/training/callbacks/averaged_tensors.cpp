@@ -13,7 +13,7 @@
 namespace kindling {
 namespace {
 
-// With eight bits of mantissa an average would not move: what a step adds to it is rounded away.
+// With eight bits of mantissa an average would not move, because each step's change is rounded away.
 bool is_narrow(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
 }
@@ -23,7 +23,7 @@ void copy_all(at::TensorList to, at::TensorList from) {
 }
 
 [[noreturn]] void refuse_average(const std::string& name, const std::string& found) {
-  throw CheckpointError({.place = "the averages of the weights",
+  throw CheckpointError({.place = "the averaged weights",
                          .found = "'" + name + "' " + found,
                          .wanted = "averages of the same model, with the same options"});
 }
@@ -100,8 +100,8 @@ StateDict AveragedTensors::averages() const {
 void AveragedTensors::load(const StateDict& saved) {
   for (const auto& [name, values] : saved.tensors) {
     const auto known = std::ranges::find(names_, name, &std::pair<std::string, std::size_t>::first);
-    if (known == names_.end()) refuse_average(name, "is none of what is averaged");
-    if (values.sizes() != own_[known->second].sizes()) refuse_average(name, "has another shape");
+    if (known == names_.end()) refuse_average(name, "is not among the averaged tensors");
+    if (values.sizes() != own_[known->second].sizes()) refuse_average(name, "has a different shape");
   }
   for (const auto& [name, i] : names_) {
     const at::Tensor* values = saved.find(name);

@@ -10,44 +10,45 @@
 
 namespace kindling {
 
-// The tensors of a model and, beside them, what is averaged of their values.
+// The tensors of a model together with the averages of their values.
 class AveragedTensors {
  public:
   bool empty() const noexcept { return own_.empty(); }
-  // Those of lerp() come first. A tensor that is there already only gets one more name: tied parameters.
+  // Adds a tensor; those that lerp() averages come first. A tensor that was added before (tied parameters)
+  // gets another name.
   void add(const std::string& name, const at::Tensor& own);
-  // From here on add() takes those that lerp() leaves alone.
+  // Ends the averaged tensors: those added later are copied, not averaged.
   void end_of_averaged() { num_averaged_ = own_.size(); }
   bool has_others() const noexcept { return own_.size() > num_averaged_; }
 
-  // The averages take the model's values.
+  // Sets the averages to the model's values.
   void take();
-  // average += weight · (own - average); the others take the model's values.
+  // average += weight · (own - average); the copied tensors take the model's values.
   void lerp(double weight);
-  // The others alone.
+  // Updates the copied tensors only.
   void take_others();
 
-  // The model has the averages, and its own values stand aside; then it has them again, or keeps the
-  // averages.
+  // put_in_place() swaps the averages into the model and keeps its own values aside. give_back() restores
+  // them; forget_own_values() leaves the averages in the model.
   void put_in_place();
   void give_back();
   void forget_own_values() { aside_.clear(); }
   bool is_in_place() const noexcept { return !aside_.empty(); }
-  // In a state of the model.
+  // Replaces the averages in a state of the model by its own values.
   void put_own_values(StateDict& model_state) const;
 
-  // Under all names; the averages themselves.
+  // Returns the averages under all names, not as copies.
   StateDict averages() const;
-  // Copies of the values; throws CheckpointError for what does not fit.
+  // Copies the values; throws CheckpointError for names or shapes that do not match.
   void load(const StateDict& averages);
 
  private:
   std::vector<std::pair<std::string, std::size_t>> names_;
   std::vector<at::Tensor> own_, averages_;
   std::size_t num_averaged_ = 0;
-  std::vector<std::size_t> narrow_;  // of those averaged: kept wider than the model has them
-  std::vector<at::Tensor> newest_;   // what lerp() goes to: the model's tensors, or wider copies of them
-  std::vector<at::Tensor> aside_;    // empty: the model has its own values
+  std::vector<std::size_t> narrow_;  // averaged tensors that are kept in a wider dtype than the model's
+  std::vector<at::Tensor> newest_;   // the inputs of lerp(): the model's tensors, or wider copies
+  std::vector<at::Tensor> aside_;    // the model's own values while averages are applied, else empty
 };
 
 }  // namespace kindling

@@ -7,15 +7,15 @@
 
 namespace kindling {
 
-// Which training a callback's state belongs to. Own loops have no on_fit_start: another run id tells that
-// another training has begun, and one that goes on has loaded its state before.
+// The run that a callback's state belongs to. Custom training loops have no on_fit_start, so a new run id
+// shows that another run has started; a resumed run has loaded its state before.
 class CurrentRun {
  public:
-  // Whether the trainer is at another training than at the last call.
+  // True if the trainer's run is not that of the last call.
   bool changes(const Trainer& trainer) {
     return std::exchange(run_id_, trainer.run_id()) != trainer.run_id();
   }
-  // A state has been loaded; in on_resume, whether it has been.
+  // set_loaded() notes that a state has been loaded; resumes() returns in on_resume whether one was.
   void set_loaded() noexcept { is_loaded_ = true; }
   bool resumes(const Trainer& trainer) {
     run_id_ = trainer.run_id();

@@ -48,7 +48,7 @@ class EarlyStopping::Impl {
     return monitor.higher_is_better ? value > than : value < than;
   }
 
-  // Own loops have no on_fit_start.
+  // Custom training loops have no on_fit_start.
   void begin(const Trainer& trainer, const Module& model) {
     if (!run.changes(trainer)) return;
     clear();
@@ -68,7 +68,7 @@ class EarlyStopping::Impl {
     stop_if_due(trainer);
   }
 
-  // Empty: the training goes on.
+  // Returns why training stops; empty: it continues.
   std::string reason_to_stop() const {
     const std::string what = monitor.name + " is " + number_text(*latest);
     const auto limit = [](const char* name, double value) {
@@ -97,7 +97,7 @@ class EarlyStopping::Impl {
   Module::Monitor monitor;
   std::optional<double> best, latest;
   std::int64_t num_waited = 0;
-  bool is_validated = false;  // the epoch that is running
+  bool is_validated = false;  // whether the running epoch has been validated
 };
 
 EarlyStopping::EarlyStopping(EarlyStoppingOptions options)
@@ -123,19 +123,19 @@ void EarlyStopping::on_resume(Trainer& trainer, Module& model) {
 }
 
 void EarlyStopping::on_validation_end(Trainer& trainer, Module&) {
-  impl_->is_validated = trainer.progress().global_step > 0;  // the sanity check is of no epoch
+  impl_->is_validated = trainer.progress().global_step > 0;  // the sanity check belongs to no epoch
 }
 
 void EarlyStopping::on_validation_record(Trainer& trainer, Module& model, const Record& record) {
   impl_->begin(trainer, model);
-  impl_->is_validated = false;  // the epoch's own validation is still to come
+  impl_->is_validated = false;  // the validation at the end of the epoch follows
   if (const double* value = record.find(impl_->monitor.name)) impl_->take(*value, trainer);
 }
 
 void EarlyStopping::on_epoch_end(Trainer& trainer, Module& model, const Record& record) {
   impl_->begin(trainer, model);
   const bool is_validated = std::exchange(impl_->is_validated, false);
-  const bool all_left_out = record.find("skipped_steps") != nullptr;  // then a mean may be missing
+  const bool all_left_out = record.find("skipped_steps") != nullptr;  // a mean may then be missing
   const bool must_be_there =
       impl_->options.strict && !all_left_out && (is_validated || !has_validation(trainer));
   if (must_be_there || record.find(impl_->monitor.name) != nullptr)

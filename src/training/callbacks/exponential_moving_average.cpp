@@ -10,9 +10,10 @@ ExponentialMovingAverage::ExponentialMovingAverage(ExponentialMovingAverageOptio
     : WeightAverage("ExponentialMovingAverage", options.evaluate, options.apply_at_end), options_(options) {
   validate(options_, "ExponentialMovingAverage");
   if (options_.update_every_n_steps == 0 && !options_.update_starting_at_epoch)
-    throw ConfigError({.place = "ExponentialMovingAverage",
-                       .found = "update_every_n_steps is 0, and update_starting_at_epoch is not set",
-                       .wanted = "updates of the average after steps or after epochs"});
+    throw ConfigError(
+        {.place = "ExponentialMovingAverage",
+         .found = "update_every_n_steps is 0, and update_starting_at_epoch is not set",
+         .wanted = "at least one of them, so that the average is updated after steps or epochs"});
 }
 
 bool ExponentialMovingAverage::should_update_after_step(std::int64_t step) const {

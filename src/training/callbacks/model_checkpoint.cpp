@@ -33,7 +33,7 @@ class ModelCheckpoint::Impl {
  public:
   explicit Impl(ModelCheckpointOptions asked) : options(std::move(asked)) {}
 
-  // Own loops have no on_fit_start, and may begin another training.
+  // Custom training loops have no on_fit_start, and may start another run.
   void open(const Trainer& trainer, const Module& model) {
     if (is_open_ && run_id_ == trainer.run_id()) return;
     close();
@@ -48,13 +48,13 @@ class ModelCheckpoint::Impl {
     has_save_request_ = has_looked_ = false;
   }
 
-  // A former save that has failed is heard of here.
+  // Reports a failure of the previous save.
   void check() {
     if (thread_) log_on_failure([&] { thread_->check(); });
   }
 
-  // Between two steps. A save that falls due while the one before is being written is made as soon as that is
-  // done: the training does not wait.
+  // True if a save is due between two steps. A save that becomes due while the previous one is being written
+  // starts as soon as that is finished; training does not wait.
   bool is_due(const Progress& at) {
     if (group_) {
       const bool is_asked = std::exchange(has_save_request_, false) && is_requested_by_any(/*can_wait=*/true);
@@ -64,7 +64,7 @@ class ModelCheckpoint::Impl {
     return save_requested() && !is_writing();
   }
 
-  // Whether a save has fallen due here that does not hang on steps, or has not been made yet.
+  // True if a save is due on this rank: one that does not depend on steps, or one that was postponed.
   bool save_requested() {
     if (is_open_ && (requested.exchange(false, std::memory_order_relaxed) || is_time())) is_waiting_ = true;
     return is_waiting_;
@@ -72,9 +72,9 @@ class ModelCheckpoint::Impl {
   void on_save_request() { has_save_request_ = true; }
 
   void save(Trainer& trainer, const Record* record = nullptr) {
-    finish();  // it may have failed, and its copy is needed again
+    finish();  // it may have failed, and its copy is about to be reused
     is_waiting_ = false;
-    requested.store(false, std::memory_order_relaxed);  // what is asked for until here is made here
+    requested.store(false, std::memory_order_relaxed);  // this save fulfils all requests so far
     const Progress at = trainer.progress();
     if (is_saved_by_all(at)) return;
     latest_time_ = SaveClock::now();
@@ -89,7 +89,7 @@ class ModelCheckpoint::Impl {
     if (folder_) folder_->set_aside_after(run_id_, saved_->global_step);
   }
 
-  // Until everything is durable.
+  // Waits until everything is durable.
   void finish() {
     if (thread_) log_on_failure([&] { thread_->finish(); });
   }
@@ -99,14 +99,14 @@ class ModelCheckpoint::Impl {
     is_open_ = has_failed = false;
   }
   bool is_open() const { return is_open_; }
-  // Whether a save has fallen due that does not hang on steps; of several processes, in any of them.
+  // True if a save is due that does not depend on steps, on any rank.
   bool is_asked() {
     if (!group_) return requested.exchange(false, std::memory_order_relaxed) || is_waiting_;
     return is_requested_by_any(/*can_wait=*/false);
   }
 
-  // What the options name and the records do not have would have no best, and nobody would know. A callback
-  // may add it in some epochs only.
+  // Warns once if the records do not have the monitored value, because then no checkpoint is ever the best. A
+  // callback may add the value in some epochs only.
   void look_for_value(const Trainer& trainer, const Record& record) {
     const bool is_validated = record.epoch % trainer.options().check_val_every_n_epoch == 0;
     if (options.monitor.empty() || has_looked_ || !is_validated || record.kind != Record::Kind::epoch ||
@@ -116,7 +116,7 @@ class ModelCheckpoint::Impl {
     try {
       value_of(record, monitor_.name, "ModelCheckpoint");
     } catch (const ConfigError& error) {
-      log_warning(std::string(error.what()) + "; without it no checkpoint is the best");
+      log_warning(std::string(error.what()) + "; without this value no checkpoint is marked as the best");
     }
   }
 
@@ -132,10 +132,10 @@ class ModelCheckpoint::Impl {
     try {
       state = trainer.state_dict();
     } catch (const CheckpointError&) {
-      if (trainer.stop_token().reason() == FitReason::diverged) return;  // no place to go on from
+      if (trainer.stop_token().reason() == FitReason::diverged) return;  // nothing to resume from
       throw;
     } catch (const InsideStep&) {
-      if (has_failed) return;  // there: the latest checkpoint is what is left
+      if (has_failed) return;  // within a step: the latest checkpoint stays the last one
       throw;
     }
     const double* value = record == nullptr ? nullptr : record->find(monitor_.name);
@@ -145,7 +145,7 @@ class ModelCheckpoint::Impl {
       state.metadata[kMonitorModeKey] = monitor_.higher_is_better ? "max" : "min";
     }
     saved_ = at;
-    if (!folder_) return;  // another process writes
+    if (!folder_) return;  // rank 0 writes
     const std::filesystem::path file = folder_->file_of(at.global_step);
     const auto write_and_prune = [file, &folder = *folder_, run_id = run_id_](const StateDict& of) {
       save_checkpoint(of, file);
@@ -159,13 +159,13 @@ class ModelCheckpoint::Impl {
     }
   }
 
-  // Asked in all processes at once. While process 0 is writing, wishes stand, unless they cannot wait.
+  // Collective. While rank 0 is writing, requests are postponed, unless they cannot wait.
   bool is_requested_by_any(bool can_wait) {
     const auto all = group_->all_gather(can_wait && is_writing() ? "later" : save_requested() ? "1" : "0");
     return all.front() != "later" && std::ranges::find(all, "1") != all.end();
   }
 
-  // A save that has failed has done so in process 0 alone.
+  // A failed save has failed on rank 0 only.
   bool is_saved_by_all(const Progress& at) {
     if (!group_) return saved_ == at;
     const auto all = group_->all_gather(saved_ == at ? "1" : "0");
@@ -191,21 +191,21 @@ class ModelCheckpoint::Impl {
     if (options.asynchronous) thread_.emplace();
   }
 
-  // Files of different trainings would have the same names.
+  // Files of different runs would have the same names.
   void require_own_folder() {
     for (const CheckpointInfo& info : list_checkpoints(options.dirpath))
       if (info.run_id != run_id_) {
         folder_.reset();
         throw CheckpointError(
             {.place = options.dirpath.string(),
-             .found = "it holds checkpoints of another training (" + info.path.filename().string() + ")",
-             .wanted = "a folder of this training's own",
-             .remedy = "go on with that training (FitOptions::resume), choose another "
+             .found = "it contains checkpoints of another run (" + info.path.filename().string() + ")",
+             .wanted = "a directory for this run alone",
+             .remedy = "resume that run (FitOptions::resume), choose another "
                        "dirpath, or move its checkpoints away"});
       }
   }
 
-  // By options.on_error.
+  // Rethrows or logs an error, depending on options.on_error.
   template <class Call>
   void log_on_failure(const Call& call) {
     try {
@@ -213,7 +213,7 @@ class ModelCheckpoint::Impl {
     } catch (const std::exception& error) {
       saved_.reset();
       if (options.on_error == "stop") throw;
-      log_error(std::string("no checkpoint, the training goes on without: ") + error.what());
+      log_error(std::string("saving the checkpoint failed; training continues: ") + error.what());
     }
   }
 
@@ -221,13 +221,13 @@ class ModelCheckpoint::Impl {
   std::string run_id_;
   std::shared_ptr<ProcessGroup> group_;
   bool is_open_ = false;
-  std::optional<CheckpointFolder> folder_;  // of process 0
-  std::optional<Progress> saved_;           // where the latest checkpoint stands
+  std::optional<CheckpointFolder> folder_;  // on rank 0
+  std::optional<Progress> saved_;           // progress of the latest checkpoint
   SaveClock::time_point latest_time_;
-  bool is_waiting_ = false;        // a save that has fallen due
-  bool has_save_request_ = false;  // of one of several processes
-  bool has_looked_ = false;        // for the monitored value
-  StateCopy copy_;                 // what the thread writes
+  bool is_waiting_ = false;        // a save is due
+  bool has_save_request_ = false;  // some rank has requested a save
+  bool has_looked_ = false;        // has checked for the monitored value
+  StateCopy copy_;                 // the copy that the thread writes
   std::optional<SaveThread> thread_;
 };
 
@@ -289,7 +289,7 @@ void ModelCheckpoint::on_fit_end(Trainer& trainer, Module&, const FitResult& res
     Impl& impl;
     ~Closing() { impl.close(); }
   } closing{*impl_};
-  // After an error the other processes are gone, and with them their part of what is saved.
+  // After an error the other ranks are gone, and with them their part of the state.
   impl_->has_failed = result.status == FitStatus::failed;
   const bool is_lost = impl_->has_failed && trainer.options().process_group;
   if (result.status != FitStatus::diverged && !is_lost) impl_->save(trainer);

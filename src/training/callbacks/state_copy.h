@@ -4,8 +4,8 @@
 
 namespace kindling {
 
-// A copy of a state in host memory, which changes no more when the state does. Taking another one uses the
-// memory of the one before again where names, shapes and dtypes are the same.
+// A copy of a state in host memory, independent of later changes of the state. The next copy reuses the
+// memory where names, shapes and dtypes are the same.
 class StateCopy {
  public:
   void take(const StateDict& state);

@@ -28,27 +28,28 @@ StochasticWeightAveraging::StochasticWeightAveraging(StochasticWeightAveragingOp
     : WeightAverage(kPlace, options.evaluate, options.apply_at_end), options_(std::move(options)) {
   validate(options_, kPlace);
   if (options_.swa_lrs.empty())
-    refuse_swa("swa_lrs is not set", "the learning rate to end up with", "for example swa_lrs = {0.05}");
+    refuse_swa("swa_lrs is not set", "the final learning rate", "for example swa_lrs = {0.05}");
   const double start = options_.swa_epoch_start;
   if (start >= 1 && start != std::floor(start))
-    refuse_swa("swa_epoch_start is " + number_text(start), "an epoch, or a share of max_epochs below 1");
+    refuse_swa("swa_epoch_start is " + number_text(start), "an epoch, or a fraction of max_epochs below 1");
 }
 
 void StochasticWeightAveraging::on_fit_start(Trainer& trainer, Module& model) {
   WeightAverage::on_fit_start(trainer, model);
-  start_of(trainer);  // or refused before the first step
+  start_of(trainer);  // throws before the first step if the options do not fit
 }
 
 std::int64_t StochasticWeightAveraging::start_of(const Trainer& trainer) const {
   const auto& max_epochs = trainer.options().max_epochs;
   const double start = options_.swa_epoch_start;
   if (start < 1 && !max_epochs)
-    refuse_swa("swa_epoch_start is the share " + number_text(start) + ", and max_epochs is not set",
-               "the epochs that it is a share of", "set max_epochs, or swa_epoch_start to an epoch");
+    refuse_swa("swa_epoch_start is the fraction " + number_text(start) + ", but max_epochs is not set",
+               "max_epochs, which the fraction refers to",
+               "set max_epochs, or set swa_epoch_start to an epoch");
   if (max_epochs && !trainer.options().fast_dev_run && start > static_cast<double>(*max_epochs))
     refuse_swa(
-        "swa_epoch_start is " + number_text(start) + ", behind max_epochs = " + std::to_string(*max_epochs),
-        "an epoch of the training");
+        "swa_epoch_start is " + number_text(start) + ", after max_epochs = " + std::to_string(*max_epochs),
+        "an epoch of the run");
   const double epoch = start < 1 ? std::floor(start * static_cast<double>(*max_epochs)) : start;
   return std::max<std::int64_t>(static_cast<std::int64_t>(epoch) - 1, 0);
 }
@@ -62,7 +63,7 @@ void StochasticWeightAveraging::on_before_optimizer_step(Trainer& trainer, Modul
   }
   if (first_lrs_.empty()) note_rates(optimizer);
   if (optimizer_ == nullptr) optimizer_ = &optimizer;
-  if (optimizer_ != &optimizer) refuse_swa("the model is trained by several optimizers", "one optimizer");
+  if (optimizer_ != &optimizer) refuse_swa("the model has several optimizers", "one optimizer");
   const double share = share_of_swa_lr(epoch);
   for (std::size_t group = 0; group < first_lrs_.size(); ++group) {
     const double swa_lr = options_.swa_lrs[std::min(group, options_.swa_lrs.size() - 1)];
@@ -73,9 +74,9 @@ void StochasticWeightAveraging::on_before_optimizer_step(Trainer& trainer, Modul
 void StochasticWeightAveraging::note_rates(const Optimizer& optimizer) {
   const std::size_t num_groups = optimizer.groups().size();
   if (options_.swa_lrs.size() != 1 && options_.swa_lrs.size() != num_groups)
-    refuse_swa("there are " + std::to_string(options_.swa_lrs.size()) + " swa_lrs, and " +
-                   std::to_string(num_groups) + " groups of parameters",
-               "one for all, or one for each group");
+    refuse_swa("there are " + std::to_string(options_.swa_lrs.size()) + " swa_lrs and " +
+                   std::to_string(num_groups) + " parameter groups",
+               "one for all groups, or one for each");
   for (std::size_t group = 0; group < num_groups; ++group) first_lrs_.push_back(optimizer.lr(group));
 }
 
@@ -101,7 +102,7 @@ WeightAverage::Buffers StochasticWeightAveraging::buffers(const Module& model) c
 void StochasticWeightAveraging::compute_buffers(Trainer& trainer, Module& model) {
   if (trainer.data() == nullptr)
     throw Error({.place = kPlace,
-                 .found = "the trainer has no data to compute the statistics of batch norm from",
+                 .found = "the trainer has no data to recompute the batch norm statistics from",
                  .wanted = "the training data",
                  .remedy = "call prepare_data(data) first"});
   update_bn(trainer, model, *trainer.data());

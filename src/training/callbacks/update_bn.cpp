@@ -21,7 +21,7 @@
 namespace kindling {
 namespace {
 
-// One layer of whichever dimension; its momentum comes back.
+// One layer of any dimension; the destructor restores its momentum.
 class NormStatistics {
  public:
   template <class Layer>
@@ -64,8 +64,8 @@ Layers layers_in_training_mode(const torch::nn::Module& model) {
   return layers;
 }
 
-// With the momentum 1/i in batch i the statistics are means over the batches, without asking the device for
-// i; for layers that a batch goes through more than once only the device knows it.
+// With the momentum 1/i in batch i the statistics are means over the batches, without reading i from the
+// device. For layers that a batch passes more than once only the device knows i.
 std::int64_t run_batches(Trainer& trainer, Module& model, DataModule& data, const Layers& layers,
                          bool device_counts) {
   const auto loader = data.train_dataloader();
@@ -94,7 +94,7 @@ std::int64_t run_batches(Trainer& trainer, Module& model, DataModule& data, cons
   return number;
 }
 
-// How often the layer that was used most has been.
+// Returns how often the most-used layer has been used.
 std::int64_t most_uses(const Layers& layers) {
   std::vector<at::Tensor> uses;
   for (const auto& layer : layers) uses.push_back(layer->num_batches());
@@ -108,7 +108,7 @@ void update_bn(Trainer& trainer, Module& model, DataModule& data) {
   const at::NoGradGuard no_grad;
   const ScopedModelState state(model);
   const ScopedTrainer unlogged(model, {});
-  // Layers of a training model that were put into evaluation mode by hand stay there.
+  // Layers of a model in training mode that the user has put into evaluation mode stay there.
   if (!model.is_training()) model.train();
   const Layers layers = layers_in_training_mode(model);
   if (layers.empty()) return;

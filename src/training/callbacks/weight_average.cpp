@@ -37,7 +37,7 @@ class WeightAverage::Impl {
     latest_epoch = -1;
   }
 
-  // Lazy layers must have their parameters by then.
+  // Lazy layers must have their parameters.
   void bind(const Module& model, Buffers buffers) {
     if (!tensors.empty()) return;
     const auto is_averaged = [](const at::Tensor& tensor) {
@@ -67,9 +67,9 @@ class WeightAverage::Impl {
   const bool evaluate, apply_at_end;
   CurrentRun run;
   AveragedTensors tensors;
-  StateDict loaded;  // before the model was seen
+  StateDict loaded;  // a loaded state, until the model is known
   std::int64_t num_averaged = 0;
-  std::int64_t num_computed = 0;  // in the average, when the buffers were computed for it
+  std::int64_t num_computed = 0;  // num_averaged when the buffers were last recomputed
   std::int64_t latest_step = 0, latest_epoch = -1;
 };
 
@@ -96,7 +96,7 @@ void WeightAverage::begin(Trainer& trainer) {
   require_alone(trainer);
 }
 
-// At most one average can be in the model at a time.
+// At most one average can be applied to the model at a time.
 void WeightAverage::require_alone(const Trainer& trainer) const {
   const auto refuse_second = [&](const char* option, bool (WeightAveraging::*is_set)() const noexcept) {
     if (!(this->*is_set)()) return;
@@ -104,8 +104,8 @@ void WeightAverage::require_alone(const Trainer& trainer) const {
         trainer, [&](const WeightAveraging& one) { return &one != this && (one.*is_set)(); });
     if (other == nullptr) return;
     throw ConfigError({.place = impl_->place,
-                       .found = std::string(option) + " is set, and for " + other->type_name() + ", too",
-                       .wanted = "one average that the model can have",
+                       .found = std::string(option) + " is also set for " + other->type_name(),
+                       .wanted = "it to be set for at most one weight average",
                        .remedy = std::string(option) + " = false for one of them"});
   };
   refuse_second("evaluate", &WeightAveraging::evaluates);
@@ -118,7 +118,7 @@ void WeightAverage::on_fit_start(Trainer& trainer, Module&) {
 }
 
 void WeightAverage::on_resume(Trainer& trainer, Module& model) {
-  if (!impl_->run.resumes(trainer)) {  // it was not part of the training that was saved
+  if (!impl_->run.resumes(trainer)) {  // the saved run did not have this callback
     impl_->clear();
     reset();
   }
@@ -129,7 +129,7 @@ void WeightAverage::on_resume(Trainer& trainer, Module& model) {
 
 void WeightAverage::after_step(Trainer& trainer, Module& model) {
   begin(trainer);
-  impl_->tensors.forget_own_values();  // a training that goes on from applied averages
+  impl_->tensors.forget_own_values();  // training continues from applied averages
   const std::int64_t step = trainer.progress().global_step;
   if (step <= impl_->latest_step) return;
   impl_->latest_step = step;
@@ -150,7 +150,7 @@ void WeightAverage::after_epoch(Trainer& trainer, Module& model) {
 void WeightAverage::on_fit_end(Trainer& trainer, Module&, const FitResult& result) {
   if (result.status != FitStatus::finished && result.status != FitStatus::stopped) return;
   if (impl_->num_averaged == 0 && result.status == FitStatus::finished)
-    log_warning(std::string(impl_->place) + ": the fit is over before there was anything to average");
+    log_warning(std::string(impl_->place) + ": the fit ended before any weights were averaged");
   if (!impl_->apply_at_end || impl_->num_averaged == 0) return;
   apply(trainer);
 }
@@ -160,8 +160,8 @@ bool WeightAverage::apply(Trainer& trainer) {
   if (impl_->num_averaged == 0 || tensors.is_in_place()) return false;
   if (const Callback* other = find_averaging(trainer, [](const auto& one) { return one.is_applied(); }))
     throw Error({.place = "AveragedWeights",
-                 .found = "the model has the average of " + other->type_name() + " already",
-                 .wanted = "one average at a time"});
+                 .found = "the average of " + other->type_name() + " is already applied",
+                 .wanted = "at most one applied average"});
   tensors.put_in_place();
   if (is_ready()) return true;
   try {

@@ -10,7 +10,7 @@
 
 namespace kindling {
 
-// How a batch is nested, and how its tensors lie in memory.
+// How a batch is nested, and the memory layout of its tensors.
 class BatchLayout {
  public:
   explicit BatchLayout(const Batch& batch);
@@ -18,7 +18,7 @@ class BatchLayout {
 
  private:
   struct Leaf {
-    std::vector<std::int64_t> sizes, strides;  // the latter of dense tensors
+    std::vector<std::int64_t> sizes, strides;  // strides of dense tensors only
     at::ScalarType dtype;
     at::Device device;
     at::Layout layout;

@@ -11,16 +11,16 @@ CaptureMode capture_mode(const TrainingContext& context) {
   const Module& model = *context.state.model;
   if (options.step_graph == "off") return CaptureMode::eager("step_graph is off");
   if (dynamic_cast<const ManualModule*>(&model) != nullptr)
-    return CaptureMode::eager("those of a ManualModule are not");
+    return CaptureMode::eager("a ManualModule is never captured");
   if (options.sync_batchnorm && context.group() != nullptr)
-    return CaptureMode::eager("with sync_batchnorm the processes talk in the middle of them");
+    return CaptureMode::eager("with sync_batchnorm the ranks communicate within a step");
   if (options.step_graph == "auto" && !model.has_static_graph())
-    return CaptureMode::eager("the model does not say has_static_graph()");
+    return CaptureMode::eager("has_static_graph() of the model is false");
   if (const Device device = context.device(); !device.is_cpu())
     if (const std::string reason = why_no_graph(device); !reason.empty())
-      return CaptureMode::eager("a device needs graphs for that, and " + reason);
-  if (options.detect_anomaly) return CaptureMode::eager("detect_anomaly looks at each operator");
-  if (options.profile) return CaptureMode::eager("profile looks at each operator");
+      return CaptureMode::eager("capture needs device graphs, but " + reason);
+  if (options.detect_anomaly) return CaptureMode::eager("detect_anomaly inspects each operator");
+  if (options.profile) return CaptureMode::eager("profile inspects each operator");
   return CaptureMode::captured();
 }
 

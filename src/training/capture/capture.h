@@ -10,8 +10,8 @@ namespace kindling {
 // Returns whether the steps of the context's model are captured and replayed, or why not, whatever they do.
 CaptureMode capture_mode(const TrainingContext& context);
 
-// Return what captures forward and backward, and the update. The context outlives them. Of the update nullptr
-// on the CPU, where nothing would be gained.
+// Return the objects that capture forward and backward, and the update. The context outlives them.
+// capture_update() returns nullptr on the CPU, where capturing the update gains nothing.
 std::unique_ptr<BatchGradients> capture_gradients(TrainingContext& context);
 std::unique_ptr<UpdateCapture> capture_update(TrainingContext& context);
 

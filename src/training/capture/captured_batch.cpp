@@ -13,14 +13,15 @@
 namespace kindling {
 namespace {
 
-// The same memory without its history, which would keep other tensors alive.
+// Returns a tensor with the same memory but without the autograd history, which would keep other tensors
+// alive.
 at::Tensor without_history(const at::Tensor& tensor) { return tensor.defined() ? tensor.detach() : tensor; }
 
 std::unique_ptr<Replay> replay_of(const Recording& recording, const std::vector<at::Tensor>& inputs,
                                   const std::string& step_kernels) {
   const auto kernels = step_kernels == "off" ? NativeKernels::off : NativeKernels::automatic;
   auto replay = std::make_unique<Replay>(recording, inputs, kernels);
-  log(LogLevel::debug, "step_graph: a step is replayed with " + std::to_string(replay->num_native_kernels()) +
+  log(LogLevel::debug, "step_graph: steps are replayed with " + std::to_string(replay->num_native_kernels()) +
                            " native kernels (step_kernels = " + step_kernels + ")");
   return replay;
 }
@@ -52,7 +53,7 @@ Recording CapturedBatch::begin_recording(const Batch& batch, const ModelFingerpr
   Recording recording(device);
   recording.add_inputs(inputs(batch));
   for (const at::Tensor& tensor : batch.tensors())
-    if (tensor.requires_grad()) recording.refuse("its batch needs gradients");
+    if (tensor.requires_grad()) recording.refuse("its batch requires gradients");
   for (std::size_t i = 0; i < batch.tensors().size(); ++i)
     if (batch.stays_on_host(i)) recording.refuse("the host reads a tensor of its batch");
   for (const at::Tensor& parameter : look.parameters()) recording.know(parameter);
@@ -64,7 +65,7 @@ void CapturedBatch::end_recording(Recording recording, const BatchResults& resul
   for (const at::Tensor& gradient : results.gradients) {
     const auto storage = recording.storage_of(gradient);
     if (gradient.defined() && (!storage || recording.storages[*storage].is_external))
-      recording.refuse("a gradient is not made by it");
+      recording.refuse("it does not compute one of the gradients");
   }
   recording.add_outputs(results.all());
   recording.look_for_owners();
@@ -79,7 +80,7 @@ std::string CapturedBatch::why_not() {
   if (!latest.refusal.empty()) return latest.refusal;
   if (latest.keeps_more_than_outputs()) return "it keeps tensors that the next step may read";
   if (!is_recorded()) return {};
-  if (row_ != *former_row_) return "what it logs differs from step to step";
+  if (row_ != *former_row_) return "what it logs varies from step to step";
   return difference(recordings_.front(), recordings_.back());
 }
 
@@ -100,7 +101,7 @@ void CapturedBatch::make_replay(const Batch& batch, const Work& work) {
 }
 
 const at::Tensor& CapturedBatch::forward(const Batch& batch, EpochLog& log) {
-  replay_->set_inputs(batch.tensors());  // the seed stays where it is
+  replay_->set_inputs(batch.tensors());  // the seed stays at its address
   replay_->run_forward();
   const std::span outputs(replay_->outputs());
   row_.mark_in(log, outputs.subspan(1 + num_gradients_));

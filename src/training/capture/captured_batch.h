@@ -18,17 +18,18 @@
 
 namespace kindling {
 
-// What forward and backward of a batch give.
+// The results of the forward and backward of a batch.
 struct BatchResults {
   at::Tensor loss;
-  std::vector<at::Tensor> gradients;  // of the model's parameters, undefined where there is none
+  std::vector<at::Tensor> gradients;  // by parameter of the model, undefined if there is none
   MarkedRow row{};                    // what the model has logged
-  std::vector<at::Tensor> logged{};   // the tensors of it
+  std::vector<at::Tensor> logged{};   // the tensors of the row
 
   std::vector<at::Tensor> all() const;
 };
 
-// Forward and backward of the batches of one layout, on their way from the first such batch to a replay.
+// The forward and backward of batches of one layout, from the first such batch through the recordings to
+// replays.
 class CapturedBatch {
  public:
   // `step_kernels`: TrainerOptions::step_kernels.
@@ -37,7 +38,8 @@ class CapturedBatch {
 
   bool fits(const Batch& batch) const { return layout_.fits(batch); }
 
-  // What the gradient of the loss begins with; its memory is read by replays. Defined by the first loss.
+  // The gradient of the loss that backward starts from. Replays read its memory. The first loss defines its
+  // shape and dtype.
   void take_seed_of(const at::Tensor& loss);
   const at::Tensor& seed() const noexcept { return seed_; }
   double seed_factor() const noexcept { return seed_factor_; }
@@ -45,24 +47,23 @@ class CapturedBatch {
 
   Recording begin_recording(const Batch& batch, const ModelFingerprint& look, Device device) const;
   void end_recording(Recording recording, const BatchResults& results);
-  // Once the step of the latest recording is over: why there can be no replay; empty: nothing speaks against
-  // it.
+  // Returns why there can be no replay; empty: there can. Call it after the step of the latest recording.
   std::string why_not();
   bool is_recorded() const noexcept { return recordings_.size() == 2; }
 
-  // From the recordings, which are no longer needed; on a device from `work`, too, which is given once more
-  // to the current stream, as what a graph is. Throws c10::Error.
+  // Makes the replay from the recordings, which are then released. On a device it also captures `work` on the
+  // current stream as a graph. Throws c10::Error.
   using Work = std::function<BatchResults(const Batch&)>;
   void make_replay(const Batch& batch, const Work& work);
   StepReplay* replay() const noexcept { return replay_.get(); }
-  // Of the replay, if there is one.
+  // Releases memory of the replay, if there is one.
   void release(StepReplay::Memory memory) {
     if (replay_) replay_->release(memory);
   }
 
-  // Replays the batch: the results hold until the next time.
-  const at::Tensor& forward(const Batch& batch, EpochLog& log);  // gives the loss
-  std::span<const at::Tensor> backward();                        // gives the gradients
+  // Replay the batch. The results are valid until the next replay.
+  const at::Tensor& forward(const Batch& batch, EpochLog& log);  // returns the loss
+  std::span<const at::Tensor> backward();                        // returns the gradients
   const MarkedRow& row() const noexcept { return row_; }
 
  private:
@@ -71,7 +72,7 @@ class CapturedBatch {
   BatchLayout layout_;
   std::string step_kernels_;
   at::Tensor seed_;
-  double seed_factor_ = 0;  // that it was made from
+  double seed_factor_ = 0;  // the factor that the seed was filled with
   std::vector<Recording> recordings_;
   std::optional<MarkedRow> former_row_;
   MarkedRow row_;

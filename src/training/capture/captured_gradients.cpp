@@ -17,11 +17,11 @@
 namespace kindling {
 namespace {
 
-// Batches of more layouts, as sequences of all lengths have them, are not worth their recordings.
+// With more layouts, such as sequences of all lengths, recording does not pay off.
 constexpr std::size_t kMaxLayouts = 8;
-// A model that changes more often is not worth them either.
+// Nor does it for a model that changes more often.
 constexpr std::int64_t kMaxLooks = 100;
-// Replays between two that are looked at, in epochs that are long or never end.
+// Replays between two checks, in epochs that are long or never end.
 constexpr std::int64_t kMostUnchecked = 1000;
 
 }  // namespace
@@ -50,8 +50,8 @@ at::Tensor CapturedGradients::compute(const Batch& batch, bool begins_window, do
   return advance(*recorded, batch, factor);
 }
 
-// A model may get other layers, weights or modes at any time, and then it is another one. Operators are
-// captured as LibTorch's settings have them computed.
+// A model may get other layers, weights or modes at any time; its recordings are then invalid. They also
+// depend on LibTorch's settings.
 bool CapturedGradients::has_changed() {
   const OperatorSettings settings = operator_settings(state_.log.device().type());
   return std::exchange(settings_, settings) != settings || !look_ || !look_->holds();
@@ -67,7 +67,7 @@ void CapturedGradients::begin_anew() {
     is_cleared_.push_back(std::ranges::any_of(state_.optimizer->parameters(), [&](const at::Tensor& trained) {
       return trained.is_same(parameter);
     }));
-  if (++num_looks_ > kMaxLooks) return give_up("the model changes again and again");
+  if (++num_looks_ > kMaxLooks) return give_up("the model keeps changing");
   if (const std::string reason = look_->why_not(); !reason.empty()) give_up(reason);
 }
 
@@ -76,7 +76,7 @@ CapturedBatch* CapturedGradients::recorded_like(const Batch& batch) {
   if (const auto found = std::ranges::find_if(batches_, fits); found != batches_.end()) return found->get();
   if (batches_.size() < kMaxLayouts)
     return batches_.emplace_back(std::make_unique<CapturedBatch>(batch, context_.options.step_kernels)).get();
-  give_up("its batches have more than " + std::to_string(kMaxLayouts) + " layouts");
+  give_up("its batches have more than " + std::to_string(kMaxLayouts) + " different layouts");
   return nullptr;
 }
 
@@ -103,8 +103,8 @@ at::Tensor CapturedGradients::advance(CapturedBatch& recorded, const Batch& batc
   return replay(recorded, batch, factor);
 }
 
-// A graph of autograd's that lives on belongs to the stream that it was made on, which a recording may not
-// ask.
+// An autograd graph that stays alive belongs to the stream on which it was created, and a recording must not
+// query that stream.
 at::Tensor CapturedGradients::compute_eagerly(const Batch& batch, bool begins_window, double factor) {
   const at::Tensor loss = eager_.compute(batch, begins_window, factor);
   return side_ ? loss.detach() : loss;
@@ -116,15 +116,15 @@ at::Tensor CapturedGradients::warm_up(CapturedBatch& recorded, const Batch& batc
   const bool is_forward = states_of_gradients(look_->parameters()) == before;
   eager_.backward(loss, factor);
   recorded.take_seed_of(loss);
-  // In a window such gradients would not be added in the same order.
-  if (!is_forward) give_up("its forward computes gradients of its own");
+  // Within an accumulation window such gradients would be added in a different order.
+  if (!is_forward) give_up("its forward pass computes gradients itself");
   return side_ ? loss.detach() : loss;
 }
 
 BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch& recorded, double factor,
                                               Recording* recording) {
   GradientsApart apart(look_->parameters());
-  const MarkedRow before(state_.log);  // by callbacks
+  const MarkedRow before(state_.log);  // what callbacks have logged
   BatchResults results;
   std::optional<OperatorRecorder> recorder;
   if (recording != nullptr) recorder.emplace(*recording);
@@ -166,7 +166,7 @@ void CapturedGradients::fill_seed(CapturedBatch& recorded, const at::Tensor& los
 
 at::Tensor CapturedGradients::record(CapturedBatch& recorded, const Batch& batch, double factor) {
   if (const std::string reason = OperatorRecorder::why_not(); !reason.empty()) {
-    give_up(reason, LogLevel::info);  // there has been one warning for the whole process
+    give_up(reason, LogLevel::info);  // the process has already logged a warning
     return compute_eagerly(batch, /*begins_window=*/false, factor);
   }
   const BackwardOnThisThread where_it_is_recorded;
@@ -191,7 +191,7 @@ at::Tensor CapturedGradients::replay(CapturedBatch& recorded, const Batch& batch
   return is_alone ? loss : loss.clone();
 }
 
-// Some operators write to buffers and do not say so.
+// Includes all buffers, because some operators write to buffers without declaring it.
 StepComparison::Run CapturedGradients::run_of(const CapturedBatch& recorded,
                                               std::vector<at::Tensor> results) const {
   StepComparison::Run run{.results = std::move(results),
@@ -203,7 +203,7 @@ StepComparison::Run CapturedGradients::run_of(const CapturedBatch& recorded,
   return run;
 }
 
-// What it gives and changes is kept for the comparison; the changes are taken back.
+// Keeps the results and changes of the replay for the comparison, and reverts the changes.
 std::string CapturedGradients::try_replay(CapturedBatch& recorded, const Batch& batch, double factor) {
   const Device device = state_.log.device();
   const RandomStateGuard random_state_guard(device);
@@ -223,10 +223,10 @@ std::string CapturedGradients::try_replay(CapturedBatch& recorded, const Batch& 
     comparison_.keep(run_of(recorded, recorded.replay()->outputs()));
   } catch (const c10::Error& error) {
     failure = error.what_without_backtrace();
-  } catch (const std::exception& error) {  // the model's own, while a device records
+  } catch (const std::exception& error) {  // thrown by the model while a device records
     failure = error.what();
   }
-  // The step that comes now takes as much memory as a replay.
+  // The eager step that follows needs as much memory as a replay.
   recorded.release(StepReplay::Memory::all);
   return failure.substr(0, failure.find('\n'));
 }
@@ -235,7 +235,7 @@ at::Tensor CapturedGradients::checked(CapturedBatch& recorded, const Batch& batc
   const std::string failure = try_replay(recorded, batch, factor);
   const BatchResults results = compute_apart(batch, recorded, factor, nullptr);
   if (!failure.empty()) {
-    give_up("a replay fails: " + failure);
+    give_up("a replay failed: " + failure);
     return results.loss;
   }
   comparison_.compare(run_of(recorded, results.all()), recorded.row() == results.row);
@@ -243,17 +243,17 @@ at::Tensor CapturedGradients::checked(CapturedBatch& recorded, const Batch& batc
   return results.loss;
 }
 
-// On a device the answer may take its time, and what it is asked about shall not count before.
+// On a device the answer arrives later; until then no replay is used.
 bool CapturedGradients::waits_for_answer() {
   if (!comparison_.is_under_way()) return false;
   const std::optional<bool> is_same = comparison_.answer();
   if (!is_same || *is_same) return !is_same;
   log_warning(
-      "step_graph: a step that was recorded does something else now; from here on none is replayed. "
-      "Steps that were replayed since the last check, at the beginning of an epoch or 1,000 steps ago, may "
-      "have been wrong. "
-      "A model whose steps differ from each other must not say has_static_graph()");
-  give_up("a replay differs from the step itself");
+      "step_graph: a captured step now computes something different, so replay is turned off. "
+      "Steps replayed since the last check (at the start of the epoch, or up to 1,000 steps ago) may "
+      "be wrong. "
+      "A model whose steps differ must not return true from has_static_graph()");
+  give_up("a replay differs from the eager step");
   return false;
 }
 
@@ -271,7 +271,7 @@ void CapturedGradients::give_up(const std::string& reason, LogLevel level) {
   comparison_.drop();
   latest_ = running_ = nullptr;
   context_.capture = CaptureMode::eager(reason);
-  log(level, "step_graph: steps are not recorded: " + reason);
+  log(level, "step_graph: steps are not captured: " + reason);
 }
 
 }  // namespace kindling

@@ -17,11 +17,11 @@
 
 namespace kindling {
 
-// Forward and backward as they have been recorded in earlier steps, where that gives the same bits, else
-// operator by operator. Batches of one layout share a recording: the first step warms up, two are recorded
-// and compared, then they are replayed. The first replay of each epoch, and one of each 1,000, is made beside
-// an eager step and must equal it; a replay that does not is never used, and until a device has told, steps
-// are made operator by operator.
+// Replays the forward and backward captured in earlier steps where that is bit-identical; otherwise runs them
+// eagerly. Batches of one layout share a recording: the first step warms up, two are recorded and compared,
+// and later ones are replayed. The first replay of each epoch, and one of each 1,000, runs next to an eager
+// step and must equal it. A replay that differs is never used, and steps stay eager until a device has
+// reported the result.
 class CapturedGradients : public BatchGradients {
  public:
   // The context outlives it.
@@ -34,7 +34,7 @@ class CapturedGradients : public BatchGradients {
   bool has_changed();
   void begin_anew();
   CapturedBatch* recorded_like(const Batch& batch);
-  // In a window whose gradients have been cleared where they were to be.
+  // Computes a batch of a window whose gradients have been cleared where necessary.
   at::Tensor advance(CapturedBatch& recorded, const Batch& batch, double factor);
   at::Tensor warm_up(CapturedBatch& recorded, const Batch& batch, double factor);
   at::Tensor record(CapturedBatch& recorded, const Batch& batch, double factor);
@@ -42,11 +42,11 @@ class CapturedGradients : public BatchGradients {
   at::Tensor checked(CapturedBatch& recorded, const Batch& batch, double factor);
   BatchResults compute_apart(const Batch& batch, CapturedBatch& recorded, double factor,
                              Recording* recording);
-  // Gives nothing to the log and to the parameters.
+  // Leaves the log and the parameters' gradients unchanged.
   BatchResults compute_unseen(const Batch& batch, const at::Tensor& seed);
   at::Tensor compute_eagerly(const Batch& batch, bool begins_window, double factor);
   StepComparison::Run run_of(const CapturedBatch& recorded, std::vector<at::Tensor> results) const;
-  // Why it fails; empty: it does not.
+  // Returns the reason of a failure; empty: the replay succeeded.
   std::string try_replay(CapturedBatch& recorded, const Batch& batch, double factor);
   bool waits_for_answer();
   void fill_seed(CapturedBatch& recorded, const at::Tensor& loss, double factor);
@@ -57,15 +57,15 @@ class CapturedGradients : public BatchGradients {
   TrainState& state_;
   EagerGradients eager_;
   StepComparison comparison_;
-  std::optional<c10::Stream> side_;  // of a device: where steps are recorded
+  std::optional<c10::Stream> side_;  // on a device: the stream used for recording
   bool is_off_ = false;
-  std::optional<OperatorSettings> settings_;  // that steps are captured with
+  std::optional<OperatorSettings> settings_;  // with which steps are captured
   std::optional<ModelFingerprint> look_;
   std::int64_t num_looks_ = 0, checked_in_epoch_ = -1, num_unchecked_ = 0;
   std::vector<std::unique_ptr<CapturedBatch>> batches_;
-  std::vector<bool> is_cleared_;      // of the parameters: the optimizer clears its gradient
-  CapturedBatch* latest_ = nullptr;   // whose recording has just been made
-  CapturedBatch* running_ = nullptr;  // which has been replayed
+  std::vector<bool> is_cleared_;      // by parameter: whether the optimizer clears its gradient
+  CapturedBatch* latest_ = nullptr;   // the latest one to be recorded
+  CapturedBatch* running_ = nullptr;  // the latest one to be replayed
 };
 
 }  // namespace kindling

@@ -12,7 +12,7 @@
 namespace kindling {
 namespace {
 
-// Layouts of batches have gradients of their own.
+// Each layout of batches has separate gradients and needs its own recording.
 constexpr std::size_t kMostParts = 8;
 
 }  // namespace
@@ -48,7 +48,7 @@ bool CapturedRegion::record(const CaptureKey& key, const std::function<void()>& 
   } catch (const c10::Error& error) {
     why_not_ = error.what_without_backtrace();
     why_not_.resize(std::min(why_not_.size(), why_not_.find('\n')));
-    log_info("step_graph: what follows on backward is not recorded: " + why_not_);
+    log_info("step_graph: the work after backward is not captured: " + why_not_);
     return false;
   }
   made.row = MarkedRow(log_, before);

@@ -14,11 +14,12 @@
 
 namespace kindling {
 
-// What work depends on beside the numbers in its tensors: where these lie and how, and numbers of the host's.
+// What the work depends on in addition to the values in its tensors: their addresses and layouts, and host
+// numbers.
 class CaptureKey {
  public:
   void clear() noexcept { words_.clear(); }
-  void add(const at::Tensor& tensor);  // strided, or undefined
+  void add(const at::Tensor& tensor);  // must be strided or undefined
   void add(double number);
   friend bool operator==(const CaptureKey& one, const CaptureKey& other) = default;
 
@@ -26,14 +27,14 @@ class CaptureKey {
   std::vector<std::uint64_t> words_;
 };
 
-// Work that a device is given in each step. What comes twice in a row with one key is recorded, and from then
-// on it is started as a whole; what it marks in the log is marked again.
+// Work that a device runs in each step. Work that comes twice in a row with the same key is recorded and from
+// then on launched as a whole; its marks in the log are repeated.
 class CapturedRegion {
  public:
   // The log outlives it.
   CapturedRegion(Device device, EpochLog& log);
 
-  // `work` does the same for the same key, and leaves nothing behind on the host but marks in the log.
+  // `work` must do the same for the same key, and have no effect on the host except marks in the log.
   void run(const CaptureKey& key, const std::function<void()>& work);
 
  private:
@@ -41,17 +42,17 @@ class CapturedRegion {
     CaptureKey key;
     MarkedRow row{};
     std::vector<at::Tensor> marked{};
-    std::unique_ptr<DeviceGraph> graph;  // goes before the memory that it works on
+    std::unique_ptr<DeviceGraph> graph;  // destroyed before the memory that it works on
   };
   bool record(const CaptureKey& key, const std::function<void()>& work);
   void start(const Recorded& recorded);
 
   Device device_;
-  c10::Stream side_;  // where it is recorded
+  c10::Stream side_;  // the stream on which work is recorded
   EpochLog& log_;
   CaptureKey latest_;
   std::vector<Recorded> recorded_;
-  std::string why_not_;  // nothing is recorded any more
+  std::string why_not_;  // not empty: recording has failed and is turned off
 };
 
 }  // namespace kindling

@@ -8,7 +8,8 @@
 namespace kindling {
 namespace {
 
-// What a graph can be told of: it takes what lies elsewhere, as it was when it was recorded, or not at all.
+// True if all tensors are dense and on the device. A graph would see others as they were when it was
+// recorded, or not at all.
 bool are_dense_on(Device device, std::span<const at::Tensor> tensors) {
   return std::ranges::all_of(tensors, [&](const at::Tensor& tensor) {
     return tensor.layout() == at::kStrided && tensor.device() == device;
@@ -21,7 +22,7 @@ void CapturedUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> l
                              const std::function<void()>& work) {
   if (!are_dense_on(device_, optimizer.gradients()) || !are_dense_on(device_, losses)) return work();
   key_.clear();
-  // In the places of their parameters, by which norms are logged.
+  // Undefined gradients count too, because norms are logged by the position of the parameter.
   for (const at::Tensor& parameter : optimizer.parameters()) key_.add(parameter.grad());
   for (const at::Tensor& loss : losses) key_.add(loss);
   measured_.run(key_, work);
@@ -29,7 +30,7 @@ void CapturedUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> l
 
 void CapturedUpdate::step(Optimizer& optimizer, const std::function<void()>& work) {
   if (!is_fused_rule(optimizer) || !are_dense_on(device_, optimizer.gradients())) return work();
-  // The operators read one of the host's, and a graph keeps what they have read.
+  // Operators read a host tensor while recording, and the graph keeps the value that they have read.
   const auto& rates = OptimizerAccess::rates(optimizer);
   if (std::ranges::any_of(rates, [](auto& rate) { return rate.tensor.defined() && rate.tensor.is_cpu(); }))
     return work();
@@ -45,7 +46,7 @@ void CapturedUpdate::step(Optimizer& optimizer, const std::function<void()>& wor
   }
   key_.add(optimizer.momentum());
   updated_.run(key_, work);
-  // A graph writes to them and does not say so.
+  // A graph writes to the gradients without raising their version.
   for (const at::Tensor& parameter : optimizer.parameters())
     if (parameter.grad().defined()) parameter.unsafeGetTensorImpl()->bump_version();
 }

@@ -10,8 +10,8 @@
 
 namespace kindling {
 
-// The trainer's own part of a step on a device whose steps are captured: what it measures of the gradients, and
-// the update. Each is one graph launch once its tensors are where they were when it was captured.
+// The trainer's part of a step on a device whose steps are captured: the measurements of the gradients, and
+// the update. Each is a single graph launch if its tensors have the same addresses as when it was captured.
 class CapturedUpdate : public UpdateCapture {
  public:
   // The log outlives it.
@@ -20,14 +20,14 @@ class CapturedUpdate : public UpdateCapture {
 
   void measure(Optimizer& optimizer, std::span<const at::Tensor> losses,
                const std::function<void()>& work) override;
-  // Rules other than LibTorch's fused ones (Adam, AdamW, Sgd) are not captured: what they do on the host may
-  // change from step to step.
+  // Captures LibTorch's fused rules only (Adam, AdamW, Sgd): the host code of others may change from step to
+  // step.
   void step(Optimizer& optimizer, const std::function<void()>& work) override;
 
  private:
   Device device_;
   CapturedRegion measured_, updated_;
-  CaptureKey key_;  // of the work at hand, in memory that stays
+  CaptureKey key_;  // of the current work; a member so that its memory is reused
 };
 
 }  // namespace kindling

@@ -13,7 +13,7 @@
 
 namespace kindling {
 
-// Which the gradients are, and how often they have been written to.
+// Returns the identities of the gradients and their version counters.
 inline std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_gradients(
     const std::vector<at::Tensor>& parameters) {
   std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states;
@@ -24,8 +24,9 @@ inline std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_g
   return states;
 }
 
-// Adds gradients to those that parameters have; undefined ones are none. A parameter without one takes the
-// tensor itself where `may_keep(place)`, else a copy. Many at once, which is less to start on a device.
+// Adds gradients to those that parameters have; undefined ones are skipped. A parameter without a gradient
+// takes the tensor itself if `may_keep(index)`, else a copy. Adds all at once, which needs fewer kernel
+// launches on a device.
 template <class MayKeep>
 void add_gradients(std::span<const at::Tensor> gradients, const std::vector<at::Tensor>& parameters,
                    const MayKeep& may_keep) {
@@ -49,8 +50,8 @@ void add_gradients(std::span<const at::Tensor> gradients, const std::vector<at::
   if (!copies.empty()) at::_foreach_copy_(copies, originals);
 }
 
-// Takes the gradients that are there away, so that those of a batch come alone. They come back as they were,
-// unless these have been added to them.
+// Sets the present gradients aside, so that the gradients of a batch are computed separately. The destructor
+// restores them, with the new ones added if join() was called.
 class GradientsApart {
  public:
   explicit GradientsApart(const std::vector<at::Tensor>& parameters) : parameters_(parameters) {
@@ -63,14 +64,14 @@ class GradientsApart {
   GradientsApart(const GradientsApart&) = delete;
   GradientsApart& operator=(const GradientsApart&) = delete;
 
-  // The new ones, which nobody else has any more.
+  // Takes the new gradients; the parameters no longer have them.
   std::vector<at::Tensor> take() {
     std::vector<at::Tensor> made;
     for (const at::Tensor& parameter : parameters_)
       made.push_back(std::exchange(parameter.mutable_grad(), {}));
     return made;
   }
-  // Gives the new ones; what has been there before takes them up.
+  // Returns the new gradients and adds them to those that were set aside.
   std::vector<at::Tensor> join() {
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> made;

@@ -16,8 +16,8 @@ namespace {
 using Tensors = torch::OrderedDict<std::string, at::Tensor>;
 using Children = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
 
-// A module gives copies of its lists only, which take longer than a small step. The language lets an explicit
-// instantiation name private members.
+// A module returns only copies of its lists, which take longer than a small step. C++ allows explicit
+// instantiations to name private members, which gives access to the lists themselves.
 const Tensors& parameters_of(const torch::nn::Module& module);
 const Tensors& buffers_of(const torch::nn::Module& module);
 const Children& children_of(const torch::nn::Module& module);
@@ -30,7 +30,7 @@ struct ListsOfModules {
 template struct ListsOfModules<&torch::nn::Module::parameters_, &torch::nn::Module::buffers_,
                                &torch::nn::Module::children_>;
 
-// Calls `visit` with the address of each parameter, buffer and child until it answers false.
+// Calls `visit` with the address of each parameter, buffer and child until it returns false.
 template <class Visit>
 bool visit_registered(const torch::nn::Module& module, Visit visit) {
   for (const auto& item : parameters_of(module).items())
@@ -83,7 +83,7 @@ bool has_hooks(const at::Tensor& tensor) {
                                     torch::autograd::impl::post_acc_grad_hooks(tensor) != nullptr);
 }
 
-// Each tensor once, by however many names the model knows it.
+// Returns each tensor once, even if the model has several names for it.
 std::vector<at::Tensor> distinct(std::vector<at::Tensor> tensors) {
   std::unordered_set<const c10::TensorImpl*> known;
   std::erase_if(tensors,
@@ -91,7 +91,7 @@ std::vector<at::Tensor> distinct(std::vector<at::Tensor> tensors) {
   return tensors;
 }
 
-// A tensor may get another look at the memory that it has.
+// The type, sizes and strides of a tensor may change while its memory stays the same.
 std::uint64_t layout_of(const at::Tensor& tensor) {
   auto hash = static_cast<std::uint64_t>(tensor.scalar_type());
   if (tensor.layout() != at::kStrided) return hash;

@@ -11,17 +11,17 @@
 
 namespace kindling {
 
-// What of a model its captured steps depend on beside the values of its parameters: which layers, parameters
-// and buffers are registered, which tensors the members of LibTorch's own layers hold, where these lie and
-// how, which of them learn and have hooks, which layers are in training mode. What it cannot see: members of
-// other layers that are not registered.
+// What a model's captured steps depend on in addition to the values of its parameters: which layers,
+// parameters and buffers are registered, which tensors the members of LibTorch's own layers hold, their
+// addresses and layouts, which of them require gradients and have hooks, which layers are in training mode.
+// It cannot see unregistered members of other layers.
 class ModelFingerprint {
  public:
   explicit ModelFingerprint(const torch::nn::Module& model);
 
-  // Why its steps cannot be recorded, whatever they do; empty: nothing speaks against it.
+  // Returns why the model's steps cannot be captured, whatever they do; empty: they can.
   std::string why_not() const;
-  // Whether all of it is as it was. Cheap enough for every step.
+  // True if nothing has changed. Cheap enough for every step.
   bool holds() const;
 
   const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
@@ -35,7 +35,7 @@ class ModelFingerprint {
     friend bool operator==(const Seen&, const Seen&) = default;
   };
   static Seen seen(const at::Tensor& tensor);
-  // The numbers of what is registered, which lies one behind the other in `registered_`.
+  // The counts of what is registered; the items are consecutive in `registered_`.
   struct Layer {
     std::shared_ptr<torch::nn::Module> module;
     bool is_training;
@@ -43,7 +43,7 @@ class ModelFingerprint {
   };
   struct Member {
     const at::Tensor* place;
-    at::Tensor tensor;  // kept, so that no other one gets its address
+    at::Tensor tensor;  // kept, so that no other tensor gets its address
   };
   void take_members_of(const torch::nn::Module& layer);
   bool has_same_parts() const;

@@ -12,28 +12,28 @@
 
 namespace kindling {
 
-// Whether two runs of a step leave the same numbers. On the CPU that is known at once, and to the bit; a
-// device compares, and the answer comes by a copy that nobody waits for.
+// Compares the results of two runs of a step. On the CPU the answer is immediate and bitwise. A device
+// compares asynchronously, and the answer arrives by a copy that does not block the host.
 class StepComparison {
  public:
   struct Run {
-    std::vector<at::Tensor> results, changes;  // what it gives, and memory that it changes
-    std::size_t num_gradients = 0;             // among the results, behind the loss
-    std::vector<at::Tensor> random;            // the state of generators behind it, in host memory
+    std::vector<at::Tensor> results, changes;  // its outputs, and the memory that it changes
+    std::size_t num_gradients = 0;             // among the results, after the loss
+    std::vector<at::Tensor> random;            // the state of generators after the run, in host memory
   };
 
-  // The tolerance is a device's.
+  // The tolerance applies to devices only.
   StepComparison(Device device, RunTolerance tolerance) : device_(device), tolerance_(tolerance) {}
 
-  // Of the first run. Its results stay where they are until compare(), its changes may be taken back.
+  // Keeps the first run. Its results must stay unchanged until compare(); its changes may be reverted.
   void keep(const Run& first);
-  // With the second run; false: it is known to be another one.
+  // Compares with the second run. `may_be_same` false: it is already known to differ.
   void compare(const Run& second, bool may_be_same);
-  // A comparison has been made, and answer() has not told its answer.
+  // True if a comparison has been started and answer() has not returned its answer.
   bool is_under_way() const noexcept { return is_same_.has_value() || done_ != nullptr; }
-  // Nothing: it is not known yet.
+  // Returns whether the runs are equal; nullopt: not known yet.
   std::optional<bool> answer();
-  // Forgets what is under way.
+  // Abandons a running comparison.
   void drop();
 
  private:
@@ -41,11 +41,11 @@ class StepComparison {
 
   Device device_;
   RunTolerance tolerance_;
-  std::vector<std::size_t> digests_, random_digests_;  // of the first run; the former on the CPU
-  Run first_;                                          // on a device
+  std::vector<std::size_t> digests_, random_digests_;  // of the first run; digests_ on the CPU only
+  Run first_;                                          // on a device only
   std::optional<bool> is_same_;
   at::Tensor differs_, differs_on_host_;  // bool; pinned
-  std::unique_ptr<c10::Event> done_;      // the latter has arrived
+  std::unique_ptr<c10::Event> done_;      // differs_on_host_ has arrived
 };
 
 }  // namespace kindling

@@ -81,7 +81,8 @@ void AnomalyStep::in_anomaly_mode(const Call& call) const {
     std::throw_with_nested(Error(
         {.place = "step " + std::to_string(state_.progress.global_step + 1) + " of " + state_.model->name(),
          .found = "the gradient of the operator " + name + " (" + function + ") is NaN",
-         .remedy = "keep its input away from where it has no gradient; the calls that led to it are in "
+         .remedy = "keep its input away from points where the gradient is undefined; the calls that led to "
+                   "it are in "
                    "the app log"}));
   }
 }

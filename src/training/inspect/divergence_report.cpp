@@ -19,7 +19,7 @@
 namespace kindling {
 namespace {
 
-// While it lives, a step may be done that leaves nothing behind.
+// While it exists, a step may be run without lasting effects.
 class ReplayScope {
  public:
   ReplayScope(TrainingContext& context, const RowTag& step)
@@ -49,12 +49,12 @@ class ReplayScope {
 
   TrainState& state_;
   const RandomStateGuard random_state_;
-  const ScopedModelState model_;  // without hidden states: those of the step are not known any more
+  const ScopedModelState model_;  // without hidden states, because those before the step are unknown
   MutedLog muted_;
   Progress former_progress_;
 };
 
-// What a training step minimises, and by which optimizer: updates are noted instead of run.
+// Collects the losses of a training step and their optimizers: updates are noted instead of run.
 class LossesOfStep : public ManualUpdates {
  public:
   explicit LossesOfStep(TrainState& state) : state_(state) {}
@@ -82,15 +82,16 @@ void add_sentence(std::string& text, const std::string& sentence) {
 void DivergenceReport::report(const RowTag& step, std::int64_t num_batches, const BatchSource* source) {
   if (step_) return;
   step_ = step.global_step;
-  const std::string found = source != nullptr ? gathered_findings(step, num_batches, *source)
-                                              : "its batch came from an own loop and is not known";
+  const std::string found = source != nullptr
+                                ? gathered_findings(step, num_batches, *source)
+                                : "its batch is unknown, because it came from a custom training loop";
   log_warning("the training loss or a gradient is not finite from step " + std::to_string(*step_) +
-              " on: training ends here. Of this step: " + found +
+              " on, so training stops. Findings for this step: " + found +
               ". A smaller learning rate or gradient_clip_val may help");
 }
 
-// Whose batch is to blame is known when each has looked at its own. Those save theirs; where nothing is found
-// anywhere, it may have been any of them.
+// Each rank checks its own batch, and ranks with a finding save theirs. If no rank finds anything, any batch
+// may be the cause, so all save theirs.
 std::string DivergenceReport::gathered_findings(const RowTag& step, std::int64_t num_batches,
                                           const BatchSource& source) {
   ProcessGroup* const group = context_.options.process_group.get();
@@ -98,12 +99,12 @@ std::string DivergenceReport::gathered_findings(const RowTag& step, std::int64_t
   const auto findings = group != nullptr ? group->all_gather(own.found) : std::vector{own.found};
   if (std::ranges::all_of(findings, &std::string::empty))
     own.found =
-        "when it was done once more everything was finite, so it hangs on random numbers or on what changes "
-        "from step to step";
+        "re-running the step gave finite values, so the cause is random or "
+        "step-dependent";
   if (!own.found.empty()) add_sentence(own.found, save(own));
   if (group == nullptr) return own.found;
   if (!own.found.empty())
-    own.found = "process " + std::to_string(group->rank()) + ", batch " + std::to_string(own.step.batch) +
+    own.found = "rank " + std::to_string(group->rank()) + ", batch " + std::to_string(own.step.batch) +
                 " (counted from 0): " + own.found;
   std::string all;
   for (const std::string& told : group->all_gather(own.found)) add_sentence(all, told);
@@ -116,15 +117,15 @@ DivergenceReport::Replayed DivergenceReport::replayed(const RowTag& step, std::i
   try {
     replay(replayed, num_batches, source);
   } catch (const std::exception& error) {
-    replayed.found = std::string("doing it once more has failed: ") + error.what();
+    replayed.found = std::string("re-running the step failed: ") + error.what();
   }
   return replayed;
 }
 
-// Up to the batch in which something is found.
+// Runs the batches of the step again, up to the first one with a finding.
 void DivergenceReport::replay(Replayed& replayed, std::int64_t num_batches, const BatchSource& source) {
   const ReplayScope scope(context_, replayed.step);
-  BatchSource again = source;  // with a place of its own
+  BatchSource again = source;  // with its own position
   again.seek(state_.progress.epoch, replayed.step.batch);
   for (; replayed.found.empty() && num_batches > 0; --num_batches) {
     replayed.step.batch = state_.progress.batch;
@@ -134,7 +135,7 @@ void DivergenceReport::replay(Replayed& replayed, std::int64_t num_batches, cons
       replayed.found = findings_of(batch);
       replayed.batch = batch;
     } else {
-      replayed.found = "the data does not give its batch again";
+      replayed.found = "the data does not return its batch again";
     }
     ++state_.progress.batch;
   }
@@ -148,14 +149,14 @@ std::string DivergenceReport::findings_of(const Batch& batch) {
   if (is_protected())
     add_sentence(found, step_findings(batch));
   else
-    add_sentence(found, "it cannot be done once more, because the optimizer does not heed found_inf");
+    add_sentence(found, "the step cannot be re-run, because the optimizer does not respect found_inf");
   return found;
 }
 
 std::string DivergenceReport::step_findings(const Batch& batch) {
   for (const auto& item : state_.model->named_parameters())
     if (const std::string part = nonfinite_part(item.value()); !part.empty())
-      return "the parameter '" + item.key() + "' had " + part + " before it";
+      return "the parameter '" + item.key() + "' already had " + part + " before the step";
   const at::AutoGradMode with_gradients(true);
   LossesOfStep losses(state_);
   std::string found;
@@ -176,15 +177,15 @@ std::string DivergenceReport::step_findings(const Batch& batch) {
   return {};
 }
 
-// Backward goes from the last layer to the first, so the last one is where it began.
+// Backward runs from the last layer to the first, so the last parameter with a finding is the origin.
 std::string DivergenceReport::gradient_finding(Optimizer& optimizer) const {
   std::string found;
   for (const auto& item : state_.model->named_parameters())
     if (const std::string part = nonfinite_part(item.value().grad()); !part.empty())
-      found = "the loss is finite, the gradient of '" + item.key() + "' has " + part;
+      found = "the loss is finite, but the gradient of '" + item.key() + "' has " + part;
   if (!found.empty() || context_.options.gradient_clip_val == 0) return found;
   const at::Tensor norm = clip_grad_norm(optimizer.gradients(), context_.options.gradient_clip_val);
-  return nonfinite_part(norm).empty() ? "" : "each gradient is finite, their common norm is not";
+  return nonfinite_part(norm).empty() ? "" : "each gradient is finite, but their total norm is not";
 }
 
 bool DivergenceReport::is_protected() const {
@@ -193,7 +194,7 @@ bool DivergenceReport::is_protected() const {
                              [](const auto& item) { return NonfiniteGuard::protects(*item.second); });
 }
 
-// No two processes write the same file.
+// Ranks write to different files.
 std::string DivergenceReport::save(const Replayed& replayed) const {
   const auto& [findings, batch, step] = replayed;
   if (context_.options.nonfinite_dir.empty() || batch.tensors().empty()) return {};

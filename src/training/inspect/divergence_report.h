@@ -8,31 +8,31 @@
 
 namespace kindling {
 
-// Reports the step that was not finite and, by running it again from its batch, where that came from. The state
-// of the run, buffers and random numbers included, stays as it is; gradients are dropped. Each rank runs its own
-// part of the step, and all report what was found on which rank.
+// Reports the step that was not finite and, by running it again from its batch, where that came from. The
+// state of the run, buffers and random numbers included, stays as it is; gradients are dropped. Each rank
+// runs its own part of the step, and all report what was found on which rank.
 class DivergenceReport {
  public:
   explicit DivergenceReport(TrainingContext& context) : context_(context), state_(context.state) {}
 
-  // A training begins.
+  // Call it when a run starts.
   void start() { step_.reset(); }
-  // In the app log, and the batch in options.nonfinite_dir; once per training. `step` tells its first batch.
-  // `source` gave the batches of the running epoch; nullptr: nobody knows them any more. Several processes
-  // call it at once.
+  // Reports in the app log and saves the batch in options.nonfinite_dir, once per run. `step` identifies the
+  // step's first batch. `source` provides the batches of the running epoch; nullptr: they are unknown.
+  // Collective.
   void report(const RowTag& step, std::int64_t num_batches, const BatchSource* source);
   std::optional<std::int64_t> step() const noexcept { return step_; }
 
  private:
   struct Replayed {
-    std::string found{};  // empty: it was finite this time
-    Batch batch{};        // the last one of the step that was looked at
-    RowTag step{};        // and its place
+    std::string found{};  // empty: the repeated step was finite
+    Batch batch{};        // the last batch of the step that was checked
+    RowTag step{};        // and its position
   };
   std::string gathered_findings(const RowTag& step, std::int64_t num_batches, const BatchSource& source);
   Replayed replayed(const RowTag& step, std::int64_t num_batches, const BatchSource& source);
   void replay(Replayed& replayed, std::int64_t num_batches, const BatchSource& source);
-  // Sentences, each for itself; they throw what the batch's way and the step may throw.
+  // Each returns a sentence; they throw whatever the batch's preparation and the step may throw.
   std::string findings_of(const Batch& batch);
   std::string step_findings(const Batch& batch);
   std::string gradient_finding(Optimizer& optimizer) const;

@@ -10,7 +10,7 @@
 namespace kindling {
 namespace {
 
-// Their results, or the shapes of them, depend on values that the host must know.
+// Operators whose results, or the shapes of these, depend on values that the host must read.
 constexpr std::array<std::string_view, 9> kWaitingOperators = {
     "aten::item",    "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal",
     "aten::nonzero", "aten::masked_select",       "aten::_unique2",   "aten::bincount",

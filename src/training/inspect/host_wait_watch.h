@@ -6,10 +6,10 @@
 
 namespace kindling {
 
-// While it lives, notices operators on this thread that make the host wait: item(), nonzero() and the like,
-// on any device, and blocking copies from a device to the host. What the fused optimizers do inside is
-// theirs: on the CPU they read their counters. Costs microseconds per operator, so it is for a few steps
-// only. One at a time per thread.
+// While it exists, detects operators on this thread that make the host wait: item(), nonzero() and the like,
+// on any device, and blocking copies from a device to the host. Ignores operators inside fused optimizers,
+// which read their step counters on the CPU. Costs microseconds per operator, so use it for a few steps only.
+// At most one per thread.
 class HostWaitWatch {
  public:
   HostWaitWatch();
@@ -17,7 +17,7 @@ class HostWaitWatch {
   HostWaitWatch(const HostWaitWatch&) = delete;
   HostWaitWatch& operator=(const HostWaitWatch&) = delete;
 
-  // The first such operator, as LibTorch names it ("aten::item", "aten::copy_"); empty: none so far.
+  // Returns LibTorch's name of the first such operator ("aten::item", "aten::copy_"); empty: none so far.
   const std::string& found() const noexcept { return found_; }
 
  private:
@@ -25,7 +25,7 @@ class HostWaitWatch {
   static void on_end(const at::RecordFunction& call, at::ObserverContext* context);
 
   std::string found_;
-  int depth_in_fused_ = 0;  // operators that are running inside a fused optimizer and itself
+  int depth_in_fused_ = 0;  // nesting depth within a fused optimizer, itself included
   at::CallbackHandle handle_;
 };
 

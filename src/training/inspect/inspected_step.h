@@ -13,8 +13,8 @@
 
 namespace kindling {
 
-// Wraps a step and watches it at the beginning of epochs 0, 1, 2, 4, 8, …: warns once when a step makes the host
-// wait.
+// Wraps a step and watches it at the beginning of epochs 0, 1, 2, 4, 8, …: warns once when a step makes the
+// host wait.
 class WatchedStep : public Step {
  public:
   WatchedStep(std::unique_ptr<Step> step, const TrainState& state) : step_(std::move(step)), state_(state) {}
@@ -45,11 +45,11 @@ class AnomalyStep : public Step {
   const TrainState& state_;
 };
 
-// Wraps a step and traces a few batches (TrainerOptions::profile), with what runs between them. The trace ends
-// with its batches or the epoch.
+// Wraps a step and traces a few batches (TrainerOptions::profile), with what runs between them. The trace
+// ends with its batches or the epoch.
 class ProfiledStep : public Step {
  public:
-  // The options and the state outlive it. Throws Error when there can be no folder for the trace.
+  // The options and the state outlive it. Throws Error if the directory for the trace cannot be created.
   ProfiledStep(std::unique_ptr<Step> step, const TrainState& state, const TrainerOptions& options);
   ~ProfiledStep() override;
   void run(const Batch& batch, bool ends_window) override;
@@ -63,13 +63,13 @@ class ProfiledStep : public Step {
   std::unique_ptr<Step> step_;
   const TrainState& state_;
   const TrainerOptions& options_;
-  std::int64_t num_batches_ = 0;  // that have been run
+  std::int64_t num_batches_ = 0;  // that have run
   std::int64_t first_traced_ = 0;
-  std::unique_ptr<OperatorTrace> trace_;  // nullptr: it is over
+  std::unique_ptr<OperatorTrace> trace_;  // nullptr: finished
 };
 
-// Returns the step, watched for host waits, and inspected further where the options ask for it. The state and the
-// options outlive it.
+// Returns the step, watched for host waits, and inspected further where the options ask for it. The state
+// and the options outlive it.
 inline std::unique_ptr<Step> inspected(std::unique_ptr<Step> step, const TrainState& state,
                                        const TrainerOptions& options) {
   step = std::make_unique<WatchedStep>(std::move(step), state);

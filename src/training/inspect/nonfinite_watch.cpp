@@ -29,12 +29,12 @@ const void* memory_of(const at::Tensor& tensor) {
   return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
-// What they give is not written yet.
+// True for operators whose output is not initialized yet.
 bool gives_memory_only(std::string_view name) {
   return name.find("empty") != std::string_view::npos || name.find("resize") != std::string_view::npos;
 }
 
-// 'net.1' of "net.1.weight"; a parameter of the model itself has no layer.
+// Returns "layer 'net.1'" for "net.1.weight"; a parameter of the model itself has no layer.
 std::string place_of(const std::string& parameter) {
   const std::size_t dot = parameter.rfind('.');
   return dot == std::string::npos ? "parameter '" + parameter + "'"
@@ -66,7 +66,7 @@ NonfiniteWatch::~NonfiniteWatch() {
   current_nonfinite_watch = nullptr;
 }
 
-// Of a call, noted before it runs: later they may be gone.
+// The inputs of a call, noted before it runs, because they may be freed by then.
 struct NonfiniteWatch::Inputs : at::ObserverContext {
   std::vector<const void*> memory;
   const std::string* parameter = nullptr;  // one of them
@@ -86,9 +86,9 @@ std::unique_ptr<at::ObserverContext> NonfiniteWatch::on_operator(const at::Recor
 
 void NonfiniteWatch::on_end(const at::RecordFunction& call, at::ObserverContext* inputs) {
   NonfiniteWatch* const watch = current_nonfinite_watch;
-  // What an operator does inside of itself may be memory that it has yet to write.
+  // Outputs of nested operators may be memory that the outer operator has not written yet.
   if (watch == nullptr || --watch->depth_ > 0 || gives_memory_only(call.name())) return;
-  const at::DisableRecordFunctionGuard unseen;  // its own operators
+  const at::DisableRecordFunctionGuard unseen;  // hides the operators of this check
   watch->look(call, static_cast<const Inputs&>(*inputs));
 }
 
@@ -98,7 +98,7 @@ void NonfiniteWatch::look(const at::RecordFunction& call, const Inputs& inputs) 
   for (const at::Tensor& tensor :
        tensors_of(c10::ArrayRef<const c10::IValue>(outputs.data(), outputs.size()))) {
     const bool is_input = std::ranges::find(inputs.memory, memory_of(tensor)) != inputs.memory.end();
-    if (is_input && !name.ends_with('_')) continue;  // a view, or the very same tensor
+    if (is_input && !name.ends_with('_')) continue;  // a view, or the input itself
     const std::string part = nonfinite_part(tensor);
     if (part.empty() || is_found_["NaN"] || std::exchange(is_found_[part], true)) continue;
     std::string of = name + ", before the first layer,";

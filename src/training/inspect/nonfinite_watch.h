@@ -9,11 +9,12 @@
 
 namespace kindling {
 
-// "NaN", "an infinity" or, for a tensor without either, nothing. The host waits for it.
+// Returns "NaN", "an infinity", or an empty string for a finite tensor. The host waits for the device.
 std::string nonfinite_part(const at::Tensor& tensor);
 
-// While it lives, looks at what every operator on this thread gives, for the first NaN and the first
-// infinity. Slow, and the host waits at each one: for a step that is replayed. One at a time per thread.
+// While it exists, checks the outputs of every operator on this thread for the first NaN and the first
+// infinity. Slow, because the host waits after each operator: use it only to re-run a step. At most one per
+// thread.
 class NonfiniteWatch {
  public:
   explicit NonfiniteWatch(const torch::nn::Module& model);
@@ -21,8 +22,8 @@ class NonfiniteWatch {
   NonfiniteWatch(const NonfiniteWatch&) = delete;
   NonfiniteWatch& operator=(const NonfiniteWatch&) = delete;
 
-  // What was found, in the order in which it came: "the output of layer 'net.1' (aten::addmm) has NaN". An
-  // infinity that a NaN follows may be its cause, or meant, as in a mask: both are told.
+  // Returns the findings in order: "the output of layer 'net.1' (aten::addmm) has NaN". An infinity before a
+  // NaN may be its cause, or intended, as in a mask, so both are reported.
   const std::vector<std::string>& findings() const noexcept { return findings_; }
 
  private:
@@ -31,9 +32,9 @@ class NonfiniteWatch {
   struct Inputs;
   void look(const at::RecordFunction& call, const Inputs& inputs);
 
-  std::map<const void*, std::string> parameters_;  // their names, by their memory, which views share
+  std::map<const void*, std::string> parameters_;  // names by memory, which views share
   const std::string* last_parameter_ = nullptr;
-  int depth_ = 0;  // of the operators that are running
+  int depth_ = 0;  // of nested operators
   std::map<std::string, bool> is_found_;
   std::vector<std::string> findings_;
   at::CallbackHandle handle_;

@@ -17,10 +17,10 @@ constexpr std::size_t kNumRows = 25;
 
 std::int64_t end_of(const TracedCall& call) { return call.start_ns + call.duration_ns; }
 
-// The time of each call without that of the calls inside it. `calls` are in their order on each thread.
+// Returns the self time of each call, without nested calls. `calls` are ordered by start on each thread.
 std::vector<std::int64_t> own_ns(const std::vector<TracedCall>& calls) {
   std::vector<std::int64_t> own;
-  std::vector<std::size_t> around;  // the calls that are going on, the outermost first
+  std::vector<std::size_t> around;  // the enclosing calls, the outermost first
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const TracedCall& call = calls[i];
     own.push_back(call.duration_ns);
@@ -56,19 +56,19 @@ std::vector<OperatorRow> own_times(std::vector<TracedCall> calls) {
 }
 
 std::string operator_table(const std::vector<OperatorRow>& rows) {
-  std::int64_t total[2] = {1, 1};  // of the host's, of the card's
+  std::int64_t total[2] = {1, 1};  // host, device
   for (const OperatorRow& row : rows) total[row.is_on_card] += row.own_ns;
   std::vector<std::vector<std::string>> lines;
   for (std::size_t i = 0; i < std::min(rows.size(), kNumRows); ++i) {
     const OperatorRow& row = rows[i];
     const double share = static_cast<double>(row.own_ns) / static_cast<double>(total[row.is_on_card]);
-    lines.push_back({row.name, row.is_on_card ? "card" : "host", std::to_string(row.num_calls),
+    lines.push_back({row.name, row.is_on_card ? "device" : "host", std::to_string(row.num_calls),
                      fixed_text(static_cast<double>(row.own_ns) * 1e-6, 3), fixed_text(100 * share, 1)});
   }
   return table_text({{.title = "operator"},
                      {.title = "on"},
                      {.title = "calls", .right = true},
-                     {.title = "own time, ms", .right = true},
+                     {.title = "self time, ms", .right = true},
                      {.title = "share, %", .right = true}},
                     lines);
 }

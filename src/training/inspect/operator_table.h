@@ -6,7 +6,7 @@
 
 namespace kindling {
 
-// A call that a trace has noted.
+// A call recorded by a trace.
 struct TracedCall {
   std::string name;
   std::uint64_t thread = 0;
@@ -14,18 +14,18 @@ struct TracedCall {
   bool is_on_card = false;  // a kernel or a copy; not a call on the host
 };
 
-// All calls of one name.
+// All calls of one operator.
 struct OperatorRow {
   std::string name;
   std::int64_t num_calls = 0, own_ns = 0;
   bool is_on_card = false;
 };
 
-// The names by their own time, the longest first: the time of their calls without that of the calls inside
-// them, on the same thread.
+// Returns the operators sorted by self time, the longest first. Self time excludes calls nested on the same
+// thread.
 std::vector<OperatorRow> own_times(std::vector<TracedCall> calls);
 
-// The first of these rows, for the eye.
+// Returns the first rows as a text table.
 std::string operator_table(const std::vector<OperatorRow>& rows);
 
 }  // namespace kindling

@@ -21,11 +21,11 @@ using torch::profiler::impl::ActivityType;
 using torch::profiler::impl::ProfilerConfig;
 using torch::profiler::impl::ProfilerState;
 
-// Of libkineto::ActivityType, whose header is in no package: an operator on the host, and on the card the
-// span of a part of the training.
+// Values of libkineto::ActivityType, whose header is not installed: an operator on the host, and a named span
+// of the step on the GPU.
 constexpr std::uint8_t kOperator = 0, kGpuAnnotation = 2;
 
-std::atomic<bool> is_taken{false};  // Kineto has one trace in a process
+std::atomic<bool> is_taken{false};  // Kineto supports one trace per process
 
 ProfilerConfig trace_config() { return ProfilerConfig(ProfilerState::KINETO, /*report_input_shapes=*/true); }
 
@@ -35,7 +35,7 @@ std::set<ActivityType> activities_of(Device device) {
   return activities;
 }
 
-// Kineto tells nobody when it could not write its file.
+// Kineto does not report when it could not write its file.
 void require_whole(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary | std::ios::ate);
   char last = 0;
@@ -44,7 +44,7 @@ void require_whole(const std::filesystem::path& file) {
   if (last != '}')
     throw Error({.place = file.string(),
                  .found = "the trace could not be written",
-                 .remedy = "see whether the folder can be written to and the disk has space"});
+                 .remedy = "check that the directory is writable and the disk has space"});
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ void require_whole(const std::filesystem::path& file) {
 OperatorTrace::~OperatorTrace() {
   try {
     cancel();
-  } catch (const std::exception&) {  // of a trace that nobody wants
+  } catch (const std::exception&) {  // the trace is discarded anyway
   }
 }
 
@@ -70,7 +70,7 @@ void OperatorTrace::start() {
 
 void OperatorTrace::cancel() {
   if (phase_ == Phase::idle) return;
-  if (phase_ == Phase::prepared) start();  // it cannot be taken back otherwise
+  if (phase_ == Phase::prepared) start();  // a prepared trace can only be stopped after a start
   phase_ = Phase::idle;
   kineto::disableProfiler();
   is_taken = false;
@@ -80,7 +80,7 @@ std::vector<TracedCall> OperatorTrace::finish(const std::filesystem::path& file)
   phase_ = Phase::idle;
   const auto result = kineto::disableProfiler();
   is_taken = false;
-  std::error_code ignored;  // what is in the way is found below
+  std::error_code ignored;  // errors are found below
   std::filesystem::remove(file, ignored);
   result->save(file.string());
   require_whole(file);

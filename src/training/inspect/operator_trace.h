@@ -9,15 +9,15 @@
 namespace kindling {
 
 // A trace of the operators that LibTorch runs for this thread (Kineto), backward on other threads included.
-// One at a time in a process.
+// At most one per process.
 class OperatorTrace {
  public:
   explicit OperatorTrace(Device device) : device_(device) {}
-  ~OperatorTrace();  // what has been traced is lost
+  ~OperatorTrace();  // discards the trace
   OperatorTrace(const OperatorTrace&) = delete;
   OperatorTrace& operator=(const OperatorTrace&) = delete;
 
-  // Gets ready, which takes its time; false: another profiler is at work.
+  // Prepares the profiler, which takes a while. Returns false if another profiler is active.
   bool prepare();
   void start();
   bool is_running() const noexcept { return phase_ == Phase::running; }

@@ -34,8 +34,8 @@ ProfiledStep::ProfiledStep(std::unique_ptr<Step> step, const TrainState& state, 
   std::filesystem::create_directories(options.profile_dir, error);
   if (error)
     throw Error({.place = options.profile_dir.string(),
-                 .found = "it cannot be made: " + error.message(),
-                 .wanted = "a folder for the trace",
+                 .found = "it cannot be created: " + error.message(),
+                 .wanted = "a directory for the trace",
                  .remedy = "choose another profile_dir"});
 }
 
@@ -57,7 +57,7 @@ void ProfiledStep::run(const Batch& batch, bool ends_window) {
 
 void ProfiledStep::prepare() {
   if (trace_->prepare()) return;
-  log_warning("profile: another profiler is at work in this process; this training has no trace");
+  log_warning("profile: another profiler is active in this process, so no trace is written");
   trace_.reset();
 }
 
@@ -72,7 +72,7 @@ void ProfiledStep::write(const std::vector<OperatorRow>& rows) const {
   const std::string batches = batches_text(first_traced_, num_batches_);
   write_file_atomically(
       options_.profile_dir / kTableFile,
-      batches + " of the training, on " + state_.log.device().str() + "\n\n" + operator_table(rows));
+      batches + " of the run, on " + state_.log.device().str() + "\n\n" + operator_table(rows));
   log_info("profile: " + batches + " are in " + (options_.profile_dir / kTraceFile).string() +
            " (for chrome://tracing or ui.perfetto.dev), their operators in " + kTableFile);
 }
@@ -81,8 +81,9 @@ ProfiledStep::~ProfiledStep() {
   try {
     end_epoch();
     if (trace_)
-      log_warning("profile: there is no trace, because the training has ended after " +
-                  batches_text(1, num_batches_) + "; profile_wait and profile_warmup say when it begins");
+      log_warning("profile: no trace was written, because the run ended after " +
+                  batches_text(1, num_batches_) +
+                  "; profile_wait and profile_warmup determine when it begins");
   } catch (const std::exception& error) {
     log_error(std::string("profile: ") + error.what());
   }

@@ -6,10 +6,12 @@
 namespace kindling {
 namespace {
 
-// Of an epoch: the watch costs as much as several steps, and what waits does so from the first one.
+// Watched steps per epoch. The watch costs as much as several steps, and a model that waits does so from the
+// first step.
 constexpr std::int64_t kWatchedSteps = 2;
 
-// The epochs 0, 1, 2, 4, 8, …: a model may begin to wait later, and a long training shall not pay for that.
+// True for the epochs 0, 1, 2, 4, 8, …: a model may start to wait later, and long runs should not pay for the
+// watch.
 bool is_watched_epoch(std::int64_t epoch) { return (epoch & (epoch - 1)) == 0; }
 
 }  // namespace
@@ -20,12 +22,12 @@ void WatchedStep::run(const Batch& batch, bool ends_window) {
     return step_->run(batch, ends_window);
   const HostWaitWatch watch;
   step_->run(batch, ends_window);
-  // A rule with a closure reads the loss, whatever the model does.
+  // An optimizer with a closure reads the loss itself, whatever the model does.
   if (watch.found().empty() || (state_.optimizer && state_.optimizer->needs_closure())) return;
   has_warned_ = true;
   log_warning("training_step calls " + watch.found() +
               ", which makes the host wait for the device in every step; log(name, value) reports a number "
-              "without");
+              "without waiting");
 }
 
 }  // namespace kindling

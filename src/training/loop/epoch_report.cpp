@@ -47,7 +47,7 @@ void EpochReport::start() {
   begin_behind_all();
 }
 
-// What is in the log has been reported.
+// Starts after all rows of the log, which have been reported.
 void EpochReport::begin_behind_all() {
   num_reported_rows_ = state_.log.num_rows();
   begin(nullptr);
@@ -108,15 +108,15 @@ void EpochReport::report_steps(std::int64_t rows) {
   while (num_reported_rows_ < rows) {
     const std::int64_t row = num_reported_rows_, num_rows = state_.log.rows_of_step(row);
     const std::int64_t step = state_.log.tag(row).global_step;
-    if (row + num_rows > rows || step > state_.progress.global_step) return;  // there is more to come of it
-    num_reported_rows_ += num_rows;  // once, also where a logger throws
+    if (row + num_rows > rows || step > state_.progress.global_step) return;  // the step is not complete
+    num_reported_rows_ += num_rows;  // reports each step once, even if a logger throws
     if (step % every_n_steps_ == 0 && state_.log.value(row, loss, num_rows))
       write(step_record(row, num_rows));
   }
 }
 
 Record EpochReport::step_record(std::int64_t row, std::int64_t num_rows) const {
-  const RowTag tag = state_.log.tag(row + num_rows - 1);  // which knows the rate of the update
+  const RowTag tag = state_.log.tag(row + num_rows - 1);  // the last row has the learning rate of the update
   Record record{
       .kind = Record::Kind::step, .global_step = tag.global_step, .epoch = state_.progress.epoch + 1};
   const auto& columns = state_.log.columns();
@@ -152,7 +152,7 @@ Record EpochReport::close(const NamedValues& validation) {
                 .global_step = state_.progress.global_step,
                 .epoch = state_.progress.epoch + 1,
                 .values = global_means(state_.log, group_, skipped)};
-  for (const auto& [name, value] : validation)  // what a model logs in both has a mean of each
+  for (const auto& [name, value] : validation)  // a name logged in both gets two means
     put(record, record.find(name) == nullptr ? name : "val_" + name, value);
   put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
   if (const auto steps = state_.log.marked_steps(skipped); !steps.empty())
@@ -179,14 +179,14 @@ void EpochReport::write(const Record& record) const {
   for (const auto& logger : loggers_) logger->write(record);
 }
 
-// Once there is a mark, all later steps have one: the last says whether there is any.
+// Once a step is marked, all later ones are: the last row shows whether there is any mark.
 std::optional<EpochReport::StepRows> EpochReport::first_diverged() const {
   EpochLog& log = state_.log;
   const auto column = log.find_column(kDivergedColumn, EpochLog::Kind::internal);
   if (!column) return std::nullopt;
   std::int64_t first = log.rows_on_host();
   for (std::int64_t row = first - 1; row >= 0 && log.value(row, *column).value_or(1) != 0; --row)
-    if (log.value(row, *column)) first = row;  // a row of what was logged after the last step has none
+    if (log.value(row, *column)) first = row;  // a row logged after the last step has none
   if (first == log.rows_on_host()) return std::nullopt;
   const std::int64_t step = log.tag(first).global_step, end = first + 1;
   while (first > 0 && log.tag(first - 1).global_step == step) --first;
@@ -223,7 +223,7 @@ NamedValues EpochReport::preview() {
   return latest_;
 }
 
-// Keeps what there was when there is nothing newer.
+// Keeps the former values if there are no newer ones.
 void EpochReport::read_latest() {
   EpochLog& log = state_.log;
   const std::int64_t rows = log.rows_on_host();

@@ -14,44 +14,43 @@
 
 namespace kindling {
 
-// Turns the log, the clocks and the counts of an epoch into records, for loggers, callbacks and the model's
+// Turns the log, the clocks and the counts of an epoch into records for loggers, callbacks and the model's
 // board.
 class EpochReport {
  public:
-  // A step record every n steps; 0: none. `state`, `clock` and `group`
-  // (nullptr: a single process) outlive the report. With several ranks the record of an epoch covers all of
-  // them and is the same everywhere, times and counts aside; step records are those of rank 0, and only rank 0
-  // calls the loggers.
+  // A step record every n steps; 0: none. `state`, `clock` and `group` (nullptr: a single process) outlive
+  // the report. With several ranks the record of an epoch covers all of them and is the same everywhere,
+  // times and counts aside; step records are those of rank 0, and only rank 0 calls the loggers.
   EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers, std::int64_t every_n_steps,
               EpochClock& clock, ProcessGroup* group);
 
-  // A training begins.
+  // Call it when a run starts.
   void start();
-  // An epoch's training begins, or goes on after a stop: clocks and counts start at zero. `source` is where
-  // its batches come from, nullptr for an own loop.
+  // Call it when an epoch's training starts, or resumes after a stop: clocks and counts start at zero.
+  // `source` provides its batches; nullptr: a custom training loop.
   void begin(BatchSource* source);
   void after_batch(std::int64_t num_samples) { num_samples_ += num_samples; }
-  // After every step: asks for a copy of new rows when a record is due, and reports what has arrived. Never
-  // waits.
+  // Call it after every step: requests a copy of new rows if a record is due, and reports rows that have
+  // arrived. Never waits.
   void after_step();
-  // The training part of the epoch is over: copies the log to the host in bulk and reports the steps that are
-  // left. The one place where the host waits for the device.
+  // Call it after the training part of the epoch: copies the log to the host in bulk and reports the
+  // remaining steps. The only place where the host waits for the device.
   void copy_log_to_host();
 
-  // Reports all steps up to here, if any are reported; waits for the device.
+  // Reports all steps so far, if step records are on; waits for the device.
   void report_pending();
-  // The same, and sees to it that loggers have what they were told on disk.
+  // Like report_pending(), and makes the loggers' records durable.
   void report_all();
-  // A saved training goes on where the state stands.
+  // Call it after a saved run has been loaded: continues from the state's progress.
   void resume();
 
-  // The record of a validation in the middle of the epoch, for the loggers; its time is none of the
-  // training's.
+  // Returns the record of a validation within the epoch, for the loggers. leave_out() excludes its time from
+  // that of the training.
   Record validation_record(const NamedValues& values) const;
   void leave_out(double seconds) { left_out_seconds_ += seconds; }
 
-  // The record of the epoch, whose training has ended, with what its validation has found; then the log is
-  // empty.
+  // Returns the record of the epoch after its training part, with the values of its validation, and empties
+  // the log.
   Record close(const NamedValues& validation);
   void write(const Record& record) const;
 
@@ -60,17 +59,17 @@ class EpochReport {
     RowTag first;
     std::int64_t num_batches;
   };
-  // The first step on the host that NonfiniteGuard has marked with "stop"; nothing when there is none. After
-  // log.move_to_host() it is the whole truth, which a save has to know.
+  // Returns the first step on the host that NonfiniteGuard has marked with "stop", if any. Complete only
+  // after log.move_to_host(), which a save therefore calls first.
   std::optional<StepRows> first_diverged() const;
-  // Whether a step record or a preview has come upon such a row.
+  // True if a step record or a preview has found such a row.
   bool has_met_divergence() const noexcept { return has_met_divergence_; }
-  // Where the running epoch's batches come from, as begin() was told.
+  // The source passed to begin().
   const BatchSource* source() const noexcept { return source_; }
-  // Puts what the model plots of a log whose rows are on the host, one a batch, on its board. A validation
-  // stands at the share `at` of the epoch.
+  // Draws the plotted values of a log, whose rows (one per batch) are on the host, on the model's board. A
+  // validation is drawn at the fraction `at` of the epoch.
   void draw(const EpochLog& log, Module::Stage stage, std::int64_t num_batches, double at = 1) const;
-  // The values of the latest row that has reached the host; see Trainer::preview().
+  // Returns the values of the latest row on the host; see Trainer::preview().
   NamedValues preview();
 
   double seconds() const;  // since begin()

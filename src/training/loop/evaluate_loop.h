@@ -11,8 +11,8 @@
 
 namespace kindling {
 
-// While it lives, a model is in evaluation mode, on the trainer's device, and logs into `log`; then it goes
-// back to its own modes and to the trainer that it had, which may be in the middle of a fit.
+// While it exists, a model is in evaluation mode, on the trainer's device, and logs into `log`. The
+// destructor restores the model's modes and its former trainer, which may be in the middle of a fit.
 class EvaluationScope {
  public:
   EvaluationScope(Module& model, const std::shared_ptr<TrainingContext>& context, EpochLog& log);
@@ -27,17 +27,17 @@ class EvaluationScope {
   Module& model_;
   TrainerView former_trainer_;
   const LogScope log_;
-  std::optional<PrecisionScope> precision_;  // once the model is where it computes
+  std::optional<PrecisionScope> precision_;  // set once the model is on its device
 };
 
-// What is done with every batch.
+// The function to call for every batch.
 using EvaluationStep = void (Module::*)(const Batch&);
 
-// One pass over the data inside a scope; the log of its batches is on the host afterwards. False when `stop`
-// ended it before (nullptr: nothing does).
+// Makes one pass over the data within a scope; afterwards the log of its batches is on the host. Returns
+// false if `stop` (may be nullptr) ended it early.
 bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, EpochLog& log,
                    const StopToken* stop);
-// The outputs of predict_step for all samples, on the CPU, moved there once.
+// Returns the outputs of predict_step() for all samples on the CPU, copied there once.
 at::Tensor predict_loop(Module& model, BatchSource& source);
 
 }  // namespace kindling

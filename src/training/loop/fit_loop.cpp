@@ -25,17 +25,16 @@ namespace {
 void warn_of_skipped_steps(const Record& record) {
   if (const double* steps = record.find("skipped_steps"))
     log_warning("epoch " + std::to_string(record.epoch) + ": " + number_text(*steps) +
-                " steps whose loss or gradients were not finite have been left out");
+                " steps were skipped because their loss or gradients were not finite");
 }
 
-// Within an epoch the position is a number of batches, which is another position among other batches. This may
-// be intended, as with a smaller batch_size where memory was exhausted.
+// Within an epoch the position is a number of batches, which means other samples if the number of batches has
+// changed. That may be intended, for example a smaller batch_size after running out of memory.
 void warn_of_other_batches(const StateDict& saved, std::int64_t num_batches) {
   const auto found = saved.metadata.find(saved_keys::kNumBatches);
   if (found == saved.metadata.end() || num_batches == 0 || found->second == std::to_string(num_batches)) return;
-  log_warning("the training was saved inside of an epoch of " + found->second +
-              " batches, and its epochs have " + std::to_string(num_batches) +
-              " now: in this one samples are left out or come twice");
+  log_warning("the run was saved within an epoch of " + found->second + " batches, but epochs now have " +
+              std::to_string(num_batches) + ": this epoch skips or repeats samples");
 }
 
 }  // namespace
@@ -101,7 +100,7 @@ bool FitLoop::is_done() {
   return must_stop() || (max_epochs && state_.progress.epoch >= *max_epochs);
 }
 
-// max_steps are done and have been saved, but not yet what closes their epoch.
+// True if max_steps were reached and saved, but their epoch has not been closed.
 bool FitLoop::is_left_open() const {
   const Progress& at = state_.progress;
   const auto& max_epochs = context_->options.max_epochs;
@@ -150,14 +149,14 @@ void FitLoop::begin_epoch() {
   report_.begin(train_ ? &*train_ : nullptr);
   model.train();  // before the callbacks, which may freeze a layer
   {
-    std::optional<RandomStateGuard> of_the_epoch;  // which has had this moment before
+    std::optional<RandomStateGuard> of_the_epoch;  // the stopped epoch has had this event before
     if (at.batch > 0) of_the_epoch.emplace(context_->device());
     context_->callbacks.call(&Callback::on_train_epoch_start, model);
   }
   train_->seek(at.epoch, at.batch);
 }
 
-// A stop waits for the end of a window.
+// A stop waits for the end of an accumulation window.
 bool FitLoop::next_batch(Batch& batch) {
   const bool is_between_steps = state_.accumulated_batches == 0;
   if (is_between_steps && (must_stop() || !validate_between() || must_stop())) return false;
@@ -188,7 +187,7 @@ bool FitLoop::ends_window() const {
          (train_ && state_.progress.batch + 1 == train_->num_batches());
 }
 
-// What a step has logged is dropped when it throws.
+// Drops what a step has logged if it throws.
 void FitLoop::run_step(const Batch& batch) {
   try {
     with_memory_errors("training step", state_.progress.global_step + 1, batch.num_samples(),
@@ -207,14 +206,14 @@ void FitLoop::after_update() {
   }
   report_.after_step();
   if (!report_.has_met_divergence()) return;
-  // When a row comes to the host, it does so on each rank by itself.
+  // Rows arrive on the host at different times on each rank, so a rank only votes.
   if (context_->group() != nullptr)
     context_->stop.request_stop(FitReason::diverged);
   else
     stop_if_diverged();
 }
 
-// A custom loop may leave a window before it is full.
+// A custom loop may end within an accumulation window.
 void FitLoop::end_open_window() {
   if (state_.accumulated_batches == 0) return;
   StateTransaction transaction(state_);
@@ -223,7 +222,7 @@ void FitLoop::end_open_window() {
   transaction.commit();
 }
 
-// All ranks come here at once, with the whole log on the host: they report together.
+// Collective: all ranks call it together, with the whole log on the host.
 void FitLoop::stop_if_diverged() {
   if (divergence_.step()) return;  // it has been reported
   const auto step = report_.first_diverged();
@@ -232,7 +231,7 @@ void FitLoop::stop_if_diverged() {
   context_->stop.request_stop(FitReason::diverged);
 }
 
-// An epoch that a stop has ended is reported so far; it is continued another time.
+// Reports the part of an epoch that ran before a stop; a resumed run continues it.
 std::optional<Metrics> FitLoop::leave_open() {
   report_.report_all();
   stop_if_diverged();
@@ -260,7 +259,8 @@ Metrics FitLoop::close_epoch(const NamedValues& validation) {
   return Metrics(record.values.begin(), record.values.end());
 }
 
-// Shows the schedule the value that it watches, unless this epoch has skipped the validation that may have it.
+// Shows the schedule the value that it watches, unless this epoch has skipped the validation that may have
+// it.
 void FitLoop::update_plateau(const Record& record, bool has_validated) {
   if (!state_.plateaus) return;
   const std::string& name = state_.plateaus->options().monitor;
@@ -340,7 +340,7 @@ void FitLoop::sanity_check(BatchSource& batches) {
   Module& model = *state_.model;
   const EvaluationScope scope(model, context_, evaluation_log_);
   context_->callbacks.call(&Callback::on_validation_start, model);
-  // To its end, also after a stop: a resumed run begins with the random state after it.
+  // Runs to its end even after a stop, because a resumed run starts with the random state after it.
   evaluate_loop(model, &Module::validation_step, batches, evaluation_log_, /*stop=*/nullptr);
   context_->callbacks.call(&Callback::on_validation_end, model);
 }
@@ -355,10 +355,10 @@ StateDict FitLoop::save_point() {
   report_.report_all();
   stop_if_diverged();  // on all ranks
   if (divergence_.step())
-    throw CheckpointError({.place = "the training",
-                           .found = "it has diverged at step " + std::to_string(*divergence_.step()),
-                           .wanted = "a state to go on from",
-                           .remedy = "go on from an earlier checkpoint"});
+    throw CheckpointError({.place = "the run",
+                           .found = "it diverged at step " + std::to_string(*divergence_.step()),
+                           .wanted = "finite weights to save",
+                           .remedy = "resume from an earlier checkpoint"});
   if (context_->group() != nullptr) state = gather_state(state, *context_->group());
   return state;
 }

@@ -125,7 +125,7 @@ TrainBatches::Iterator::Iterator(Trainer& trainer) : trainer_(&trainer) {
 TrainBatches::Iterator& TrainBatches::Iterator::operator++() {
   constexpr const char* kHere = "Trainer::train_batches";
   Trainer::Impl& impl = *trainer_->impl_;
-  batch_.clear();  // gives the buffer back before the next one is asked for
+  batch_.clear();  // returns the buffer before the next batch is requested
   guarded(impl, kHere, [&] { is_at_end_ = !impl.prepared(kHere, /*needs_data=*/true).next_batch(batch_); });
   return *this;
 }
@@ -178,7 +178,7 @@ NamedValues Trainer::preview() {
   return with_libtorch_errors("Trainer::preview", [&] { return impl_->loop.report().preview(); });
 }
 
-// The loop makes sure that an early stop is not too early.
+// The loop postpones an early stop until min_epochs and min_steps are reached.
 void Trainer::request_stop(FitReason reason) noexcept {
   if (reason == FitReason::early_stop)
     impl_->context->state.is_early_stop_pending = true;

@@ -29,7 +29,7 @@ std::string text_of(const std::exception_ptr& error) {
   } catch (const std::exception& known) {
     return known.what();
   } catch (...) {
-    return "an error of a type of its own";
+    return "an exception that is not a std::exception";
   }
 }
 
@@ -52,9 +52,9 @@ void log_on_failure(const Call& call) noexcept {
   try {
     call();
   } catch (const std::exception& error) {
-    log_error(std::string("after an error of the fit: ") + error.what());
+    log_error(std::string("another error after the fit failed: ") + error.what());
   } catch (...) {
-    log_error("after an error of the fit: another one");
+    log_error("another error after the fit failed: an exception that is not a std::exception");
   }
 }
 
@@ -63,7 +63,7 @@ void log_on_failure(const Call& call) noexcept {
 std::unique_ptr<Step> make_step(TrainingContext& context) {
   context.capture = capture_mode(context);
   if (context.options.step_graph == "on" && !context.capture.is_captured())
-    log_warning("step_graph: steps are not recorded: " + context.capture.reason);
+    log_warning("step_graph: steps are not captured: " + context.capture.reason);
   std::unique_ptr<Step> step;
   if (dynamic_cast<const ManualModule*>(context.state.model.get()) != nullptr)
     step = std::make_unique<ManualStep>(context);
@@ -90,18 +90,20 @@ Trainer::Impl::Work::Work(Impl& impl, const char* location)
       products_(impl.context->options.float32_matmul_precision) {
   if (impl_.is_working_)
     throw Error({.place = location,
-                 .found = "it is called from a callback or a step of the trainer's own training",
-                 .wanted = "another trainer, or the call after the fit",
-                 .remedy = "validate, test and predict may be called there"});
+                 .found = "it was called from a callback or step of the same trainer",
+                 .wanted = "a call on another trainer, or after the fit",
+                 .remedy = "callbacks may call validate, test and predict"});
   impl_.is_working_ = true;
 }
 
 FitLoop& Trainer::Impl::prepared(const char* location, bool needs_data) {
   if (needs_data && !loop.has_data())
-    throw Error({.place = location, .found = "there is no data", .remedy = "call prepare_data(data) first"});
-  if (!loop.has_model())
     throw Error(
-        {.place = location, .found = "there is no model", .remedy = "call prepare_model(model) first"});
+        {.place = location, .found = "no data has been prepared", .remedy = "call prepare_data(data) first"});
+  if (!loop.has_model())
+    throw Error({.place = location,
+                 .found = "no model has been prepared",
+                 .remedy = "call prepare_model(model) first"});
   return loop;
 }
 
@@ -149,7 +151,7 @@ void Trainer::Impl::shard_training(BatchSource& source) const {
     throw DataError({.place = "DataLoader",
                      .found = "drop_last leaves no batch of " +
                               std::to_string(source.loader().options().batch_size) + " for each of " +
-                              std::to_string(size) + " processes among " +
+                              std::to_string(size) + " ranks among " +
                               std::to_string(source.loader().dataset().size()) + " samples",
                      .wanted = "a smaller batch_size"});
 }
@@ -159,10 +161,10 @@ void Trainer::Impl::require_interval(std::int64_t num_batches) const {
   const std::int64_t interval = option.of(num_batches);
   if (option.is_fraction() || interval <= num_batches) return;
   throw ConfigError({.place = "Trainer",
-                     .found = "val_check_interval = " + std::to_string(interval) + ", and an epoch has " +
+                     .found = "val_check_interval = " + std::to_string(interval) + ", but an epoch has " +
                               std::to_string(num_batches) + " training batches",
-                     .wanted = "at most as many",
-                     .remedy = "check_val_every_n_epoch makes validations rarer"});
+                     .wanted = "at most that many",
+                     .remedy = "to validate less than once per epoch, set check_val_every_n_epoch"});
 }
 
 void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {

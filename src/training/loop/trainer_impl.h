@@ -14,13 +14,13 @@ namespace kindling {
 
 // One of a data module's loaders.
 struct LoaderSelector {
-  const char* location;  // that asks for it, for the error
+  const char* location;  // the caller, for error messages
   const char* name;
   std::shared_ptr<DataLoader> (DataModule::*loader)();
   Stage stage;
 };
 
-// What a Trainer does around its loops: prepares models and data, begins and ends a fit, evaluates.
+// The implementation of Trainer around its loops: prepares models and data, starts and ends a fit, evaluates.
 class Trainer::Impl {
  public:
   Impl(Trainer& owner, TrainerOptions options);
@@ -42,11 +42,11 @@ class Trainer::Impl {
   FitLoop loop;
   DataModule* data = nullptr;  // prepared
 
-  // While it lives, a call is running on the trainer: a second one, from a callback or a step, would destroy
-  // what the first one works on.
+  // Marks the trainer as busy while a call is running: a second call, from a callback or a step, would
+  // destroy the data of the first one.
   class Work {
    public:
-    Work(Impl& impl, const char* location);  // throws Error for a second one
+    Work(Impl& impl, const char* location);  // throws Error for a second call
     ~Work() { impl_.is_working_ = false; }
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
@@ -58,8 +58,7 @@ class Trainer::Impl {
   };
 
  private:
-  // Leaves nothing of a fit behind, however it ends: a stop request holds for one fit, data is borrowed for
-  // one.
+  // Cleans up after a fit, however it ends: a stop request and the data are for one fit only.
   struct FitScope {
     Impl& impl;
     ~FitScope();

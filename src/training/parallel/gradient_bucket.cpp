@@ -11,7 +11,7 @@
 namespace kindling {
 namespace {
 
-// Each gradient begins at a multiple of so many numbers: operators are at their best on aligned memory.
+// Each gradient begins at a multiple of this many numbers, because operators are fastest on aligned memory.
 constexpr std::int64_t kAlignment = 16;
 
 std::int64_t aligned(std::int64_t count) { return (count + kAlignment - 1) / kAlignment * kAlignment; }
@@ -49,7 +49,8 @@ void GradientBucket::take(std::size_t i, const at::Tensor& gradient, double scal
     view.zero_();
   } else if (gradient.is_same(view)) {
     view.mul_(scale);
-  } else if (holds_plain_floats(gradient) && holds_plain_floats(view)) {  // without the cost of an operator
+  } else if (holds_plain_floats(gradient) &&
+             holds_plain_floats(view)) {  // avoids the overhead of an operator
     const float* const from = gradient.const_data_ptr<float>();
     float* const to = view.mutable_data_ptr<float>();
     const auto factor = static_cast<float>(scale);
@@ -69,9 +70,9 @@ struct NothingUnderWay : ProcessGroup::Work {
 
 }  // namespace
 
-// Two neighbours exchange what they have; each then has the sum of both, and so on with those who have the
-// sum of the next two. Both add in the order of their ranks: of two numbers that are none the first one
-// stays.
+// Recursive doubling: two neighbours exchange their values, so that each has the sum of both, then exchange
+// sums with the pair next to them, and so on. Both add in the order of their ranks: the sum of two NaNs is
+// the first one.
 void GradientBucket::send(ProcessGroup& group, bool in_tree) {
   is_narrowed_ = !in_tree && group.options().compression == "bf16" && gradients_.numel() > 0 &&
                  gradients_.scalar_type() == at::kFloat;
@@ -116,7 +117,7 @@ void GradientBucket::drop() noexcept {
   for (auto* const work : {&work_, &work_of_more_}) {
     try {
       if (*work) (*work)->wait();
-    } catch (const std::exception&) {  // the next call of the group says it again
+    } catch (const std::exception&) {  // the next call of the group reports it again
     }
     *work = nullptr;
   }

@@ -11,34 +11,35 @@
 
 namespace kindling {
 
-// Gradients of one dtype that travel together, in one piece of memory.
+// Gradients of one dtype that are reduced together, in one contiguous buffer.
 class GradientBucket {
  public:
-  // Of these parameters, all of one dtype and device, and of `num_more` numbers behind them.
+  // Holds the gradients of these parameters, all of one dtype and device, followed by `num_more` numbers.
   GradientBucket(std::vector<at::Tensor> parameters, std::int64_t num_more);
-  GradientBucket(at::TensorOptions options, std::int64_t num_more);  // of these alone
+  GradientBucket(at::TensorOptions options, std::int64_t num_more);  // of these numbers alone
 
   std::size_t size() const noexcept { return parameters_.size(); }
   const at::Tensor& parameter(std::size_t i) const { return parameters_[i]; }
-  // Where the gradient of a parameter is, of its sizes and strides.
+  // Returns the view of a parameter's gradient in the bucket, with its sizes and strides.
   const at::Tensor& view(std::size_t i) const { return views_[i]; }
   const at::Tensor& more() const noexcept { return more_; }
 
   bool has(std::size_t i) const { return has_[i]; }
-  // Takes a gradient, times `scale`; an undefined one, and every one at scale 0, counts as zeros.
+  // Copies a gradient, times `scale`, into the bucket. An undefined gradient, and any gradient at scale 0,
+  // counts as zeros.
   void take(std::size_t i, const at::Tensor& gradient, double scale);
   bool is_full() const noexcept { return num_missing_ == 0; }
 
   bool is_sent() const noexcept { return work_ != nullptr; }
-  // To be added up in an order that is the group's own, or, with `in_tree`, in that of a binary tree over the
-  // ranks: for a size that is a power of two. By the group's `compression`, gradients of 32 bits travel as
-  // bfloat16; the numbers behind them never do.
+  // Starts the sum over ranks, in the group's order or, with `in_tree`, in that of a binary tree over the
+  // ranks, whose number must be a power of two. Depending on the group's `compression`, float32 gradients are
+  // sent as bfloat16; the numbers after them never are.
   void send(ProcessGroup& group, bool in_tree);
-  // Until the sums are there; the bucket is empty then.
+  // Waits for the sums; the bucket is empty afterwards.
   void receive();
-  void divide(const at::Tensor& total);  // all gradients, by a number on their device
+  void divide(const at::Tensor& total);  // divides all gradients by a number on their device
 
-  // Forgets what it has been given; waits for what is under way.
+  // Discards the contents; waits for a running transfer.
   void drop() noexcept;
 
  private:
@@ -48,8 +49,8 @@ class GradientBucket {
   at::Tensor flat_, gradients_, more_;
   std::vector<bool> has_;
   std::size_t num_missing_ = 0;
-  at::Tensor theirs_;    // of another process
-  at::Tensor narrowed_;  // the gradients as bfloat16, where they travel so
+  at::Tensor theirs_;    // received from another rank
+  at::Tensor narrowed_;  // the gradients as bfloat16, with compression
   bool is_narrowed_ = false;
   std::unique_ptr<ProcessGroup::Work> work_, work_of_more_;
 };

@@ -15,7 +15,7 @@
 namespace kindling {
 namespace {
 
-// The first bucket is small, so that the first transfer begins early; each transfer has a price.
+// The first bucket is small, so that the first transfer starts early. Each transfer has a fixed cost.
 constexpr std::int64_t kFirstBucket_bytes = 1 << 20, kBucket_bytes = 25 << 20;
 
 std::int64_t bytes_of(const at::Tensor& tensor) {
@@ -39,7 +39,7 @@ bool is_finite_on_host(const at::Tensor& loss) {
 
 }  // namespace
 
-// Autograd calls it when the gradient of a parameter is complete for this backward.
+// A hook that autograd calls when the gradient of a parameter is complete for this backward.
 class GradientPlan::Ready : public torch::autograd::PostAccumulateGradHook {
  public:
   Ready(GradientPlan& plan, std::size_t parameter) : plan_(plan), parameter_(parameter) {}
@@ -52,7 +52,8 @@ class GradientPlan::Ready : public torch::autograd::PostAccumulateGradHook {
 
 namespace {
 
-// Running means and the like. Counts are the same everywhere, as each process makes the same steps.
+// Returns buffers such as running means. Integer counts are the same on all ranks, because all take the same
+// steps.
 std::vector<at::Tensor> floating_buffers(const torch::nn::Module& model) {
   std::vector<at::Tensor> buffers;
   for (const at::Tensor& buffer : model.buffers())
@@ -129,19 +130,20 @@ void GradientPlan::watch() {
   is_watched_ = true;
 }
 
-// Not before a whole backward has been seen, in which each gradient came at one go: layers that are computed
-// again in backward may add to a gradient several times.
+// Sending during backward starts only after one complete backward in which each gradient was accumulated
+// once: layers that are recomputed in backward may add to a gradient several times.
 void GradientPlan::begin_sending(ProcessGroup& group, GradientShare share) {
   std::ranges::fill(num_calls_, 0);
-  for (GradientBucket& bucket : buckets_) bucket.drop();  // of a step that has thrown
+  for (GradientBucket& bucket : buckets_) bucket.drop();  // left over from a step that has thrown
   share_ = share;
   sends_to_ = has_seen_one_ && comes_once_ ? &group : nullptr;
 }
 
 void GradientPlan::note(std::size_t parameter) {
   if (++num_calls_[parameter] > 1 && sends_to_ != nullptr)
-    refuse_gradient(names_[parameter], "it has come twice in one backward, and once in the one before",
-                    "use such layers from the first step on");
+    refuse_gradient(names_[parameter],
+                    "it was accumulated twice in this backward pass, but only once in the previous one",
+                    "use the layers that recompute (activation checkpoints) from the first step on");
   if (sends_to_ == nullptr) return;
   take(parameter, share_.scale);
   send_full_ones();
@@ -153,12 +155,13 @@ void GradientPlan::take(std::size_t parameter, double scale) {
   at::Tensor& gradient = parameters_[parameter].mutable_grad();
   if (gradient.defined() && gradient.is_sparse())
     refuse_gradient(names_[parameter], "it is sparse",
-                    "several processes need dense ones: Embedding with sparse(false)");
+                    "data-parallel training needs dense gradients: use Embedding with sparse(false)");
   bucket.take(place.member, gradient, scale);
-  if (gradient.defined()) gradient = bucket.view(place.member);  // and the memory that it had is free
+  if (gradient.defined()) gradient = bucket.view(place.member);  // this frees the gradient's previous memory
 }
 
-// In their order, which is that of all processes. The last one waits for what rides along.
+// Sends buckets in their order, which is the same on all ranks. The last bucket waits for the values that are
+// reduced along with the gradients.
 void GradientPlan::send_full_ones() {
   for (GradientBucket& bucket : buckets_) {
     if (&bucket == &buckets_.back() || !bucket.is_full()) return;
@@ -199,7 +202,7 @@ void GradientPlan::write_more(GradientShare share, std::span<const at::Tensor> l
   }
 }
 
-// A sum of one process's numbers and of zeros.
+// The sum over ranks is rank 0's buffers, because the other ranks contribute zeros.
 void GradientPlan::write_buffers(bool are_those_of_all) {
   if (!are_those_of_all && num_in_buffers_ > 0) more(at_buffers_, num_in_buffers_).zero_();
   std::int64_t at = at_buffers_;
@@ -209,7 +212,8 @@ void GradientPlan::write_buffers(bool are_those_of_all) {
   }
 }
 
-// The host cannot read on a card who has a gradient: this is asked once per epoch, and must then hold.
+// On a GPU the host cannot read from the sums which parameters have a gradient on any rank. The ranks
+// exchange this once per epoch, and it must not change until its end.
 void GradientPlan::agree_on_use(ProcessGroup& group) {
   std::string used;
   for (const at::Tensor& parameter : parameters_) used += parameter.grad().defined() ? '1' : '0';
@@ -217,9 +221,9 @@ void GradientPlan::agree_on_use(ProcessGroup& group) {
   if (!used_.empty()) {
     const auto other = static_cast<std::size_t>(std::ranges::mismatch(used, used_).in1 - used.begin());
     refuse_gradient(names_[other],
-                    used_[other] == '1' ? "it has been there in this epoch and is missing now"
-                                        : "it has been missing in this epoch and is there now",
-                    "with several processes on cards, all steps of an epoch need the same parameters");
+                    used_[other] == '1' ? "it existed earlier in this epoch and is missing now"
+                                        : "it was missing earlier in this epoch and exists now",
+                    "in data-parallel training on GPUs, every step of an epoch must use the same parameters");
   }
   used_ = used_by_any_ = used;
   for (const std::string& of_other : group.all_gather(used))

@@ -15,13 +15,13 @@
 
 namespace kindling {
 
-// What a process's gradients are among those of all: `scale` times them is the sum over `num_samples`
-// samples.
+// The weight of a rank's gradients: `scale` times them is the sum over `num_samples` samples.
 struct GradientShare {
   double scale = 1, num_samples = 1;
 };
 
-// How the gradients of an optimizer travel, for an epoch: which of them in which bucket, and what with them.
+// How the gradients of an optimizer are reduced during an epoch: the buckets, and the values that are reduced
+// along with the gradients.
 class GradientPlan {
  public:
   GradientPlan(const Optimizer& optimizer, const torch::nn::Module& model, std::int64_t epoch, bool in_tree);
@@ -30,17 +30,18 @@ class GradientPlan {
   GradientPlan& operator=(const GradientPlan&) = delete;
 
   bool fits(const Optimizer& optimizer, std::int64_t epoch) const;
-  // Hears from autograd, from here on, when a gradient is complete.
+  // Registers hooks with autograd, which report from then on when a gradient is complete.
   void watch();
   bool is_watched() const noexcept { return is_watched_; }
-  // Full buckets are sent while the backward that comes now goes on.
+  // Starts sending: full buckets are sent while the next backward is still running.
   void begin_sending(ProcessGroup& group, GradientShare share);
-  // All that has not been sent yet; on a card the host asks the others first who has a gradient.
+  // Sends all that has not been sent yet. On a GPU the ranks first tell each other which parameters have
+  // gradients.
   void send_all(ProcessGroup& group, GradientShare share, std::span<const at::Tensor> losses,
                 const StopConsensus::Votes& votes);
-  // Until the sums are there and given to parameters and buffers; see GradientReducer::reduce().
+  // Waits for the sums and stores them in parameters and buffers; see GradientReducer::reduce().
   at::Tensor receive(StopConsensus& stop);
-  // Of process 0, to be sent by themselves: they are too wide for the last bucket.
+  // Buffers of rank 0 that are broadcast separately, because their dtype is too wide for the last bucket.
   const std::vector<at::Tensor>& other_buffers() const noexcept { return other_buffers_; }
 
  private:
@@ -62,13 +63,14 @@ class GradientPlan {
 
   std::vector<at::Tensor> parameters_, buffers_, other_buffers_;
   std::vector<std::string> names_;
-  std::vector<Place> places_;  // of the parameters
+  std::vector<Place> places_;  // by parameter
   std::vector<GradientBucket> buckets_;
-  std::vector<int> num_calls_;      // of autograd, in this backward
-  std::string used_, used_by_any_;  // on a card: '1' for each parameter with a gradient, here and anywhere
+  std::vector<int> num_calls_;  // calls of the hook in this backward, by parameter
+  std::string used_,
+      used_by_any_;  // on a GPU: '1' for each parameter with a gradient on this rank, on any rank
   std::int64_t num_in_buffers_ = 0, at_buffers_ = 0, epoch_;
   bool in_tree_, is_host_ = true, is_watched_ = false, has_seen_one_ = false, comes_once_ = true;
-  ProcessGroup* sends_to_ = nullptr;  // while a backward is under way
+  ProcessGroup* sends_to_ = nullptr;  // set while a backward is running
   GradientShare share_;
 };
 

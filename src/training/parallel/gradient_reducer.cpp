@@ -9,12 +9,12 @@ namespace kindling {
 GradientReducer::GradientReducer(ProcessGroup& group, StopConsensus& stop, const TrainState& state, bool in_tree)
     : group_(group), stop_(stop), state_(state), in_tree_(in_tree) {}
 
-// A vote that is under way is given up: others may be at something else by now.
+// Abandons a running vote: the other ranks may already be in a different call.
 GradientReducer::~GradientReducer() = default;
 
 void GradientReducer::renew(std::unique_ptr<GradientPlan>& plan, const Optimizer& optimizer) const {
   if (plan && plan->fits(optimizer, state_.progress.epoch)) return;
-  plan.reset();  // before the next one, which watches the same parameters
+  plan.reset();  // before the next plan registers hooks on the same parameters
   plan = std::make_unique<GradientPlan>(optimizer, *state_.model, state_.progress.epoch, in_tree_);
 }
 
@@ -35,7 +35,7 @@ at::Tensor GradientReducer::reduce(Optimizer& optimizer, std::unique_ptr<Gradien
   return not_finite;
 }
 
-// The host reads no sums on a card: the votes travel by themselves, and are heard a step later.
+// On a GPU the host does not read the sums, so votes are reduced separately and take effect one step later.
 void GradientReducer::vote() {
   if (const auto former = std::exchange(vote_, nullptr)) {
     former->wait();

@@ -15,24 +15,24 @@
 
 namespace kindling {
 
-// Makes the gradients of several processes one: the mean over the samples of all of them, the same bits
-// everywhere. They travel in buckets, the last layers first; with them travel how many samples they are of,
-// whether a loss was not finite, which parameters had a gradient, votes for a stop, and the buffers (running
-// means) of process 0, which all others take.
+// Reduces the gradients of all ranks to the mean over their samples, bit-identical on all ranks. Gradients
+// are sent in buckets, the last layers first. Sent along with them are the number of samples, whether a loss
+// was not finite, which parameters had a gradient, votes for a stop, and the buffers (running means) of rank
+// 0, which all other ranks take.
 class GradientReducer {
  public:
-  // All outlive it. With `in_tree` sums do not hang on the number of processes; see GradientShards.
+  // All arguments outlive it. With `in_tree`, sums do not depend on the number of ranks; see GradientShards.
   GradientReducer(ProcessGroup& group, StopConsensus& stop, const TrainState& state, bool in_tree);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // The backward that comes now is the last one before reduce(): what is ready is sent while it goes on.
-  // `plan` is the optimizer's, made and renewed here.
+  // Announces that the next backward is the last one before reduce(): gradients that are complete are sent
+  // while it is running. `plan` is the optimizer's; it is created and renewed here.
   void send_while_ready(const Optimizer& optimizer, std::unique_ptr<GradientPlan>& plan, GradientShare share);
-  // `losses` are those of this process's gradients. Gives a number that is NaN where a loss of any process
-  // was not finite, else 0, on the parameters' device. A parameter that no process has a gradient of stays
-  // without one. Throws DistributedError, ConfigError for sparse gradients.
+  // Returns a number on the parameters' device that is NaN if a loss of any rank was not finite, else 0.
+  // `losses` are those of this rank's gradients. A parameter without a gradient on any rank stays without
+  // one. Throws DistributedError, and ConfigError for sparse gradients.
   at::Tensor reduce(Optimizer& optimizer, std::unique_ptr<GradientPlan>& plan, GradientShare share,
                     std::span<const at::Tensor> losses);
 
@@ -44,8 +44,8 @@ class GradientReducer {
   StopConsensus& stop_;
   const TrainState& state_;
   const bool in_tree_;
-  StopConsensus::Votes votes_{};                 // on their way
-  std::unique_ptr<ProcessGroup::Work> vote_;  // of a training on cards
+  StopConsensus::Votes votes_{};              // being reduced
+  std::unique_ptr<ProcessGroup::Work> vote_;  // on GPUs
 };
 
 }  // namespace kindling

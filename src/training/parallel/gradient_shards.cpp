@@ -38,14 +38,14 @@ GradientShards::Scope::~Scope() {
   if (shard_ == 0) shards_.of_first_ = copies_of(shards_.buffers_);
 }
 
-// What is there is of a step that has thrown.
+// Discards what a step that has thrown has left.
 void GradientShards::begin_window() {
   levels_.clear();
   sums_.assign(static_cast<std::size_t>(state_.streams.size()), std::nullopt);
   buffers_ = state_.model->buffers();
 }
 
-// From the buffers that the first shard of the batch before has left, which process 0 has.
+// Starts from the buffers after the first shard of the previous batch, which rank 0 has.
 void GradientShards::begin_batch() {
   if (batch_ > 0) {
     put_back(buffers_, of_first_);
@@ -57,7 +57,7 @@ void GradientShards::begin_batch() {
   at_start_ = copies_of(buffers_);
 }
 
-// A sum that will grow no more goes into the tree at once, and is no memory of its own any more.
+// A sum that is complete goes into the tree at once, so that it needs no separate memory.
 void GradientShards::take(const Optimizer& optimizer) {
   Gradients gradients;
   for (at::Tensor parameter : optimizer.parameters()) {
@@ -71,7 +71,7 @@ void GradientShards::take(const Optimizer& optimizer) {
   if (batch_ + 1 == num_batches_) put_into_tree(*std::exchange(sum, std::nullopt));
 }
 
-// A binary counter: two sums of as many shards become one of twice as many.
+// Works like a binary counter: two sums over the same number of shards become one over twice as many.
 void GradientShards::put_into_tree(Gradients sum) {
   std::size_t level = 0;
   for (; level < levels_.size() && levels_[level]; ++level) {
@@ -84,7 +84,7 @@ void GradientShards::put_into_tree(Gradients sum) {
   levels_[level] = std::move(sum);
 }
 
-// A gradient that is not there counts as zeros, as it does between processes.
+// A missing gradient counts as zeros, as it does between ranks.
 void GradientShards::add(Gradients& to, Gradients from) {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < to.size(); ++i) {
@@ -100,7 +100,7 @@ void GradientShards::add(Gradients& to, Gradients from) {
 }
 
 void GradientShards::give(const Optimizer& optimizer) {
-  for (std::optional<Gradients>& rest : sums_)  // of a window that has ended before it was full
+  for (std::optional<Gradients>& rest : sums_)  // in a window that ended before it was full
     if (rest) put_into_tree(*std::exchange(rest, std::nullopt));
   std::optional<Gradients> sum;
   for (std::optional<Gradients>& level : levels_) {

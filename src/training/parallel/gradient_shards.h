@@ -13,17 +13,18 @@
 
 namespace kindling {
 
-// A process's part of a global batch that is cut into shards: each with its own random numbers, from the same
-// buffers, its gradients added to those of the others in a tree that hangs on the number of shards alone, so
-// that any number of processes comes to the same bits. In a window of several batches each shard first adds
-// up its own of one batch after the other.
+// A rank's part of a global batch that is split into shards. Each shard has its own random numbers and starts
+// from the same buffers. Its gradients are added to those of the others in a tree that depends only on the
+// number of shards, so the result is bit-identical for any number of ranks. In a window of several batches
+// each shard first sums its own gradients over the batches.
 class GradientShards {
  public:
-  // `group` nullptr: this process alone.
+  // `group` nullptr: a single process.
   GradientShards(TrainState& state, std::int64_t num_batches, ProcessGroup* group)
       : state_(state), num_batches_(num_batches), group_(group) {}
 
-  // One shard after the other, one batch after the other: while it lives, the i-th of the window is at work.
+  // While it exists, the i-th shard of the window is active: one shard after the other, one batch after the
+  // other.
   class Scope {
    public:
     Scope(GradientShards& shards, std::int64_t i);
@@ -37,13 +38,13 @@ class GradientShards {
     ShardStreams::Scope random_;
   };
 
-  // Takes the gradients that the latest shard has left at the optimizer's parameters.
+  // Takes the gradients of the latest shard from the optimizer's parameters.
   void take(const Optimizer& optimizer);
-  // Their sum becomes the parameters' gradients; buffers are those that the first shard has left.
+  // Sets the parameters' gradients to the sum, and the buffers to those after the first shard.
   void give(const Optimizer& optimizer);
 
  private:
-  using Gradients = std::vector<at::Tensor>;  // undefined ones, too
+  using Gradients = std::vector<at::Tensor>;  // may be undefined
   static void add(Gradients& to, Gradients from);
   void begin_window();
   void begin_batch();
@@ -52,10 +53,10 @@ class GradientShards {
   TrainState& state_;
   const std::int64_t num_batches_;
   ProcessGroup* const group_;
-  std::int64_t shard_ = 0, batch_ = 0;  // at work, in the window
+  std::int64_t shard_ = 0, batch_ = 0;  // the active ones, in the window
   std::vector<at::Tensor> buffers_, at_start_, of_first_;
-  std::vector<std::optional<Gradients>> sums_;    // by shard, of the window's batches up to here
-  std::vector<std::optional<Gradients>> levels_;  // of the tree: sums of 1, 2, 4, … shards
+  std::vector<std::optional<Gradients>> sums_;    // by shard, over the window's batches so far
+  std::vector<std::optional<Gradients>> levels_;  // of the tree: sums over 1, 2, 4, … shards
 };
 
 }  // namespace kindling

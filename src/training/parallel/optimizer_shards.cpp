@@ -14,14 +14,14 @@ namespace kindling {
 
 namespace {
 
-// Above it a copy costs more than a message.
+// Above this size a copy costs more than a message.
 constexpr std::size_t kLargestPacked_bytes = 64 << 10;
 
 bool travels_alone(const at::Tensor& parameter) {
   return parameter.nbytes() > kLargestPacked_bytes && parameter.is_non_overlapping_and_dense();
 }
 
-// The numbers of a parameter in the order in which they lie in memory.
+// Returns the numbers of a parameter in memory order.
 at::Tensor flat_view(const at::Tensor& parameter) {
   return parameter.detach().as_strided({parameter.numel()}, {1});
 }
@@ -35,7 +35,7 @@ void copy_parts(const at::Tensor& packed, const std::vector<at::Tensor>& paramet
   }
 }
 
-// Keeps the gradients of other processes' parameters from the optimizer as long as it lives.
+// Hides the gradients of other ranks' parameters from the optimizer while it exists.
 class HiddenGradients {
  public:
   HiddenGradients(std::vector<at::Tensor>& parameters, const std::vector<std::int64_t>& owners,
@@ -108,7 +108,7 @@ void OptimizerShard::broadcast_updates(ProcessGroup& group) const {
     const Transfer& transfer = transfers_[i];
     if (transfer.owner == group.rank()) continue;
     if (transfer.packed.defined()) copy_parts(transfer.packed, transfer.parameters, /*out_of=*/true);
-    // A graph that still needs the former values shall know.
+    // Lets an autograd graph that still needs the former values detect the change.
     for (const at::Tensor& parameter : transfer.parameters) parameter.unsafeGetTensorImpl()->bump_version();
   }
 }

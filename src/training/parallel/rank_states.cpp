@@ -61,7 +61,7 @@ bool is_between_epochs(const StateDict& saved) {
          phase->second == "training";
 }
 
-// The random states of gradient shards belong to no process.
+// The random states of gradient shards do not belong to a rank.
 void add(StateDict& all, const std::string& prefix, const StateDict& part) {
   for (const auto& [name, tensor] : part.tensors)
     all.tensors.emplace_back(name.starts_with(ShardStreams::kPrefix) ? name : prefix + name, tensor);
@@ -74,8 +74,7 @@ StateDict gather_state(const StateDict& own, ProcessGroup& group) {
   const auto parts = group.all_gather(state_bytes(own_part(own)));
   StateDict all = own;
   const auto part = [&](std::int64_t rank) {
-    return state_of_bytes(parts[static_cast<std::size_t>(rank)],
-                          "the state of process " + std::to_string(rank));
+    return state_of_bytes(parts[static_cast<std::size_t>(rank)], "the state of rank " + std::to_string(rank));
   };
   if (group.rank() != 0) replace_own(all, part(0));
   for (std::int64_t rank = 1; rank < group.size(); ++rank) add(all, saved_keys::of_rank(rank), part(rank));
@@ -87,10 +86,10 @@ StateDict own_state(const StateDict& saved, const ProcessGroup* group) {
   const std::int64_t size = group != nullptr ? group->size() : 1, rank = group != nullptr ? group->rank() : 0;
   const std::int64_t saved_size = num_processes(saved);
   if (saved_size != size && !is_between_epochs(saved))
-    throw CheckpointError({.place = "the saved training",
-                           .found = "it was saved inside an epoch by " + std::to_string(saved_size) +
-                                    " processes, and goes on with " + std::to_string(size),
-                           .wanted = "as many, or a checkpoint of an epoch's end"});
+    throw CheckpointError({.place = "the saved run",
+                           .found = "it was saved mid-epoch by " + std::to_string(saved_size) +
+                                    " ranks and is resumed with " + std::to_string(size),
+                           .wanted = "the same number of ranks, or a checkpoint from the end of an epoch"});
   StateDict state = saved;
   const auto is_of_another = [&](const auto& item) {
     const std::int64_t owner = rank_of(item.first);

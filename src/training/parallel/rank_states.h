@@ -5,18 +5,18 @@
 
 namespace kindling {
 
-// What a saved training has of each process: the rows of its log, its random state, the states that its own
-// samples have left. The rest of a training is the same in all of them, and saved once.
+// The per-rank part of a saved run: the rows of its log, its random state, and state that depends on the
+// rank's samples. The rest of a run is the same on all ranks and saved once.
 
-// From the state of each process the one that is saved, the same everywhere but for an optimizer's state that
-// is shared out: that of process 0, with the own parts of all others.
+// Returns the state to save, gathered from the states of all ranks: that of rank 0 with the per-rank parts of
+// the others. The same on all ranks, except for sharded optimizer state.
 StateDict gather_state(const StateDict& own, ProcessGroup& group);
 
-// The state that this process goes on with (nullptr: alone); one that the saved training did not have goes on
-// with that of process 0, random state included. Throws CheckpointError for a training that was saved inside
-// an epoch by another number of processes.
+// Returns the state that this rank resumes with (nullptr: a single process). A rank that the saved run did
+// not have gets the state of rank 0, random state included. Throws CheckpointError for a run that was saved
+// mid-epoch with another number of ranks.
 StateDict own_state(const StateDict& saved, const ProcessGroup* group);
-// Whether the saved training had this process.
+// True if the saved run had this rank.
 bool has_own_state(const StateDict& saved, const ProcessGroup* group);
 
 }  // namespace kindling

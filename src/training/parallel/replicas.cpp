@@ -43,7 +43,7 @@ std::string option_text(const Value& value) {
   }
 }
 
-// Returns the options that determine the steps, which all ranks take in common.
+// Returns the options that determine the steps, which must be the same on all ranks.
 ProcessGroup::NamedTexts values_of(TrainerOptions options, const DistributedOptions& group) {
   ProcessGroup::NamedTexts values{{"compression", group.compression}};
   const OptionSet set = OptionSet::of(options);
@@ -79,8 +79,8 @@ void add_tensors(ProcessGroup::NamedTexts& to, const char* kind, std::vector<at:
 void require_shapes(Module& model) {
   if (const auto lazy = layers_without_shape(model); !lazy.empty())
     throw ConfigError({.place = "layer '" + lazy.front().first + "'",
-                       .found = "it is lazy and has no shape yet",
-                       .wanted = "parameters, which all processes begin with",
+                       .found = "it is lazy and has no parameters yet",
+                       .wanted = "parameters, so that all ranks start with the same values",
                        .remedy = "call layer_summary(model, data) first"});
 }
 
@@ -91,7 +91,7 @@ void sync_initial_state(ProcessGroup& group, Module& model, const TrainerOptions
   values.push_back({"the model", model.name()});
   add_tensors(values, "parameter", tensors, model.named_parameters());
   add_tensors(values, "buffer", tensors, model.named_buffers());
-  group.require_same("the start of a training by several processes", values);
+  group.require_same("the start of data-parallel training", values);
   group.broadcast(tensors);
 }
 
@@ -99,7 +99,7 @@ void require_same_data(ProcessGroup& group, const BatchSource& train, const Batc
   ProcessGroup::NamedTexts values;
   add(values, "training", &train);
   add(values, "validation", validation);
-  group.require_same("the data of several processes", values);
+  group.require_same("the data of the ranks", values);
 }
 
 void verify_replicas(ProcessGroup& group, const Module& model, std::int64_t global_step) {
@@ -121,12 +121,12 @@ void verify_replicas(ProcessGroup& group, const Module& model, std::int64_t glob
           all[0].substr(i * sizeof(std::int64_t), sizeof(std::int64_t)))
         continue;
       throw DistributedError(
-          {.place = "the models of several processes, behind step " + std::to_string(global_step),
-           .found = "parameter '" + names[i] + "' of process " + std::to_string(rank) +
-                    " has other bits than that of process 0",
-           .wanted = "the same in all processes",
+          {.place = "the model replicas after step " + std::to_string(global_step),
+           .found = "parameter '" + names[i] + "' of rank " + std::to_string(rank) +
+                    " differs from that of rank 0",
+           .wanted = "bit-identical parameters on all ranks",
            .remedy =
-               "look for what changes it in one of them: a callback, random numbers, a branch on the rank"});
+               "find what changes it on one rank only: a callback, random numbers, a branch on the rank"});
     }
 }
 

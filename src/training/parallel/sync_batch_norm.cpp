@@ -23,7 +23,8 @@
 namespace kindling {
 namespace {
 
-// A key above autograd and the composites that no C++ program has, and not that of ForwardRecorder.
+// A dispatch key above autograd and the composite operators that C++ programs do not use, other than that of
+// ForwardRecorder.
 constexpr c10::DispatchKey kBatchNormKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 thread_local const SyncBatchNorm::Part* part_of_thread = nullptr;
@@ -31,7 +32,7 @@ thread_local const SyncBatchNorm::Part* part_of_thread = nullptr;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What backward takes from forward beside tensors.
+// What backward needs from forward in addition to tensors.
 struct PartOfLayer : torch::CustomClassHolder {
   PartOfLayer(SyncBatchNorm::Part the_part, double the_eps) : part(std::move(the_part)), eps(the_eps) {}
   SyncBatchNorm::Part part;
@@ -46,8 +47,8 @@ at::Tensor widened(const std::optional<at::Tensor>& tensor, at::ScalarType type)
   return tensor && tensor->defined() ? tensor->to(type) : at::Tensor();
 }
 
-// Of each channel, over all others: the sum of processes, [2 × channels + 1] numbers of 64 bits, so that the
-// difference of two large ones loses nothing.
+// Returns sums per channel over all other dimensions and all ranks: [2 × channels + 1] float64 numbers, so
+// that the difference of two large sums does not lose precision.
 Moments moments_of_all(const at::Tensor& x, const SyncBatchNorm::Part& part) {
   const std::int64_t channels = x.size(1);
   const auto options = x.options().dtype(at::kDouble);
@@ -69,7 +70,7 @@ Moments moments_of_all(const at::Tensor& x, const SyncBatchNorm::Part& part) {
   return {mean, var, count};
 }
 
-// As each of them would be by itself: the variance of samples, not of all there are.
+// Updates the running statistics with the unbiased variance, as batch norm does in a single process.
 void move_running(const std::optional<at::Tensor>& mean, const std::optional<at::Tensor>& var,
                   const Moments& moments, double momentum) {
   const auto move = [momentum](const std::optional<at::Tensor>& to, const at::Tensor& by) {
@@ -99,13 +100,13 @@ struct NormOfAll : torch::autograd::Function<NormOfAll> {
     return std::get<0>(normed).to(input.scalar_type());
   }
 
-  // What every sample owes to the mean and the variance, which all samples have made: the sums of the
-  // gradients and of their products with what is normed, each process's by its share in the loss.
+  // The gradient through the mean and the variance, which depend on all samples: the sums of the gradients
+  // and of their products with the normalized values, each rank's weighted by its part of the loss.
   static variable_list backward(AutogradContext* context, const variable_list& of_outputs) {
     if (at::GradMode::is_enabled())
-      throw Error({.place = "batch norm over all processes",
-                   .found = "a second derivative is asked for (create_graph)",
-                   .wanted = "first ones",
+      throw Error({.place = "synchronized batch norm",
+                   .found = "second derivatives (create_graph) are not supported",
+                   .wanted = "first derivatives only",
                    .remedy = "sync_batchnorm = false"});
     const auto capsule = context->saved_data.at("part").toCapsule();
     const auto& layer = static_cast<const PartOfLayer&>(*capsule);
@@ -149,10 +150,10 @@ at::Tensor norm(const at::Tensor& input, const std::optional<at::Tensor>& weight
                 const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps,
                 bool cudnn_enabled) {
   const c10::impl::ExcludeDispatchKeyGuard not_here(kBatchNormKey);
-  if (training && part_of_thread == nullptr)  // a thread that has inherited the key, of autograd's for a card
-    throw ConfigError({.place = "batch norm over all processes",
-                       .found = "it is computed on another thread than the training step",
-                       .wanted = "no batch norm within an activation checkpoint on a card",
+  if (training && part_of_thread == nullptr)  // an autograd thread of a GPU that has inherited the key
+    throw ConfigError({.place = "synchronized batch norm",
+                       .found = "the layer runs on a different thread than the training step",
+                       .wanted = "no batch norm within an activation checkpoint on a GPU",
                        .remedy = "sync_batchnorm = false"});
   if (!training)
     return at::batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
@@ -160,7 +161,7 @@ at::Tensor norm(const at::Tensor& input, const std::optional<at::Tensor>& weight
   return NormOfAll::apply(input, weight, bias, running_mean, running_var, momentum, eps);
 }
 
-// It calls at::batch_norm, with a channel for each channel of each sample.
+// Keeps instance norm local: it calls at::batch_norm with a channel for each channel of each sample.
 at::Tensor norm_of_instances(const at::Tensor& input, const std::optional<at::Tensor>& weight,
                              const std::optional<at::Tensor>& bias,
                              const std::optional<at::Tensor>& running_mean,
@@ -171,20 +172,21 @@ at::Tensor norm_of_instances(const at::Tensor& input, const std::optional<at::Te
                            cudnn_enabled);
 }
 
-// What programs of Python's may call in place of at::batch_norm.
+// The operators that Python programs may call instead of at::batch_norm.
 void refuse_in_training(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard not_here(kBatchNormKey);
   const auto training = op.schema().argumentIndexWithName("training");
   const std::size_t first = stack->size() - op.schema().arguments().size();
   if (training && (*stack)[first + static_cast<std::size_t>(*training)].toBool())
-    throw ConfigError({.place = "operator " + op.operator_name().name,
-                       .found = "sync_batchnorm is set, and its statistics are those of one process",
-                       .wanted = "aten::batch_norm, which torch.export.export keeps",
-                       .remedy = "sync_batchnorm = false, or export without decompositions"});
+    throw ConfigError(
+        {.place = "operator " + op.operator_name().name,
+         .found = "sync_batchnorm is set, but the operator uses the statistics of a single rank",
+         .wanted = "aten::batch_norm, which torch.export.export keeps",
+         .remedy = "sync_batchnorm = false, or export without decompositions"});
   op.callBoxed(stack);
 }
 
-// When it is first needed; then it stays.
+// Registers the kernels when they are first needed, for the rest of the process.
 void register_kernels() {
   static const bool is_ours = [] {
     if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kBatchNormKey)) return false;
@@ -202,9 +204,10 @@ void register_kernels() {
   if (!is_ours)
     throw ConfigError(
         {.place = "trainer.sync_batchnorm",
-         .found = "another library in this process has registered a fallback for LibTorch's dispatch key "
-                  "TESTING_ONLY_GenericMode",
-         .wanted = "a process in which that key is free",
+         .found =
+             "another library in this process has already registered a fallback for LibTorch's dispatch key "
+             "TESTING_ONLY_GenericMode",
+         .wanted = "an unused dispatch key",
          .remedy = "sync_batchnorm = false, or do not load that library"});
 }
 

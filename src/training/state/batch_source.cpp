@@ -42,9 +42,9 @@ void BatchSource::split_shards(std::int64_t first, std::int64_t count, std::int6
   const std::int64_t batch_size = loader_->options().batch_size;
   if (batch_size % count != 0)
     throw ConfigError({.place = "trainer.gradient_shards",
-                       .found = "batch_size " + std::to_string(batch_size) + " is to be cut into " +
-                                std::to_string(count) + " in each process",
-                       .wanted = "a batch_size that is a multiple of it"});
+                       .found = "batch_size " + std::to_string(batch_size) + " is to be split into " +
+                                std::to_string(count) + " shards on each rank",
+                       .wanted = "a batch_size that is a multiple of the number of shards"});
   cursors_.resize(static_cast<std::size_t>(count), cursors_.front());
   for (DataLoader::Cursor& cursor : cursors_) {
     cursor.shard(first++, size);
@@ -53,7 +53,7 @@ void BatchSource::split_shards(std::int64_t first, std::int64_t count, std::int6
   watches_draws_ = true;
 }
 
-// A few batches of a set are no reason to copy it whole, unless it is asked for.
+// Copying a whole data set does not pay off for a few of its batches, unless it was requested.
 void BatchSource::cache_on_device() {
   const bool takes_all = num_batches() == cursors_.front().num_batches() * of_cursors();
   if (takes_all || (num_batches() > 0 && loader_->options().resident == "on"))
@@ -61,14 +61,14 @@ void BatchSource::cache_on_device() {
 }
 
 void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
-  for (std::int64_t i = 0; i < of_cursors(); ++i)  // where the next turn of each is
+  for (std::int64_t i = 0; i < of_cursors(); ++i)  // each cursor's next batch
     cursors_[static_cast<std::size_t>(i)].seek(epoch, (batch + of_cursors() - 1 - i) / of_cursors());
   batch_ = batch;
 }
 
 bool BatchSource::next(Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
-  // Data that draws does so in its first batches.
+  // Data that draws random numbers does so in its first batches.
   const bool found = watches_draws_ && batch_ < 2 * of_cursors() ? read_and_watch_draws(batch) : read(batch);
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return found;
@@ -95,9 +95,10 @@ bool BatchSource::read_and_watch_draws(Batch& batch) {
   if (!std::ranges::equal(before, after, is_same)) {
     watches_draws_ = false;
     log_warning(
-        "trainer.gradient_shards: the data draws random numbers while it makes batches, so another number of "
-        "processes gives other batches and other weights; make them a function of the sample's index, for "
-        "example with a generator that is seeded by it");
+        "trainer.gradient_shards: the data draws random numbers while it creates batches, so another number "
+        "of "
+        "ranks gives other batches and other weights; derive the numbers from the sample's index, for "
+        "example with a generator seeded by it");
   }
   return found;
 }

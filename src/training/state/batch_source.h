@@ -15,36 +15,36 @@ namespace kindling {
 // is none), in the run's precision and memory layout.
 Batch prepared_batch(Batch batch, DataModule* data, Stage stage, const Placement& placement);
 
-// The way of batches from a data module to a step: loader, staging, move to the device, the data module's
-// on_after_batch_transfer, and how long the step waited for all that. It has its own place in the data:
-// others may be at work on the same loader.
+// Moves batches from a data module to a step: loader, staging, transfer to the device, the data module's
+// on_after_batch_transfer. Measures how long the step waited for it. Has its own position in the data, so
+// several sources may use the same loader.
 class BatchSource {
  public:
   // `limit`: batches of an epoch at most. All references outlive the source.
   BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, Stage stage, const Placement& placement,
               std::optional<std::int64_t> limit);
 
-  std::int64_t num_batches() const noexcept;  // of an epoch
+  std::int64_t num_batches() const noexcept;  // per epoch
   const Placement& placement() const noexcept { return placement_; }
   const DataLoader& loader() const noexcept { return *loader_; }
-  // The samples come in their order, however the loader shuffles. Holds from the next seek() on.
+  // Turns shuffling off, from the next seek() on.
   void keep_order() noexcept;
-  // The first batches of the data in its order, in every epoch.
+  // Uses the first batches of the data in data-set order, in every epoch.
   void limit_to(std::int64_t num_batches);
 
-  // Keeps the samples on the card, where the loader's options let them be, for epochs that come to all of
-  // them. See DataLoader::Cursor.
+  // Keeps the samples in GPU memory if the loader's options allow it and epochs use all of them. See
+  // DataLoader::Cursor.
   void cache_on_device();
   void shard(std::int64_t rank, std::int64_t size) { cursors_.front().shard(rank, size); }
-  // The `count` shards from `first` on of each of the loader's batches: the first of them all, then the
-  // second … `size` are there in all processes, and batch_size is of one process. Throws ConfigError for a
-  // batch_size that cannot be cut so. Data that draws random numbers is reported in a warning: its batches
-  // depend on the number of processes.
+  // Splits each of the loader's batches into shards and yields the `count` shards from `first` on, one after
+  // the other. `size` is the number of shards over all ranks; batch_size is per rank. Throws ConfigError for
+  // a batch_size that is not divisible. Warns about data that draws random numbers: its batches depend on the
+  // number of ranks.
   void split_shards(std::int64_t first, std::int64_t count, std::int64_t size);
   void seek(std::int64_t epoch, std::int64_t batch = 0);
   // The next batch, ready for a step; false after the last one.
   bool next(Batch& batch);
-  // Which samples the latest batch holds; see DataLoader::Cursor.
+  // Returns the indices of the samples in the latest batch; see DataLoader::Cursor.
   at::Tensor indices() const;
 
   // Seconds spent in next() since the clock was restarted.

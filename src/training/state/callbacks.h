@@ -8,9 +8,9 @@
 
 namespace kindling {
 
-// The callbacks of a trainer, called in their order, except that savers are called after the others, so that a
-// checkpoint contains what the others have done. At the end of a fit savers come first, before the others
-// change anything.
+// The callbacks of a trainer, called in their order, except that savers are called after the others, so
+// that a checkpoint contains what the others have done. At the end of a fit savers come first, before the
+// others change anything.
 class Callbacks {
  public:
   Callbacks(Trainer& trainer, const std::vector<std::shared_ptr<Callback>>& list) : trainer_(trainer) {
@@ -51,8 +51,8 @@ class Callbacks {
     for (const auto& one : savers_) one->saver()->on_save_request();
   }
 
-  // True while a moment is being called, and after a callback has thrown in it: some callbacks have seen the
-  // moment, others have not.
+  // True while an event is being delivered, and after a callback has thrown in it: some callbacks have seen
+  // the event, others have not.
   bool is_calling() const noexcept { return is_calling_; }
 
   const std::vector<std::shared_ptr<Callback>>& savers() const noexcept { return savers_; }

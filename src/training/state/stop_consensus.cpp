@@ -41,7 +41,7 @@ void StopConsensus::vote_now() {
 
 TimeLimit::TimeLimit(const std::string& text) {
   if (text.empty()) return;
-  // Of a day: 24 hours; of those 60 minutes; of those 60 seconds.
+  // Days, then hours per day, minutes per hour, seconds per minute.
   constexpr std::array<double, 4> kParts{1, 24, 60, 60};
   double seconds = 0;
   const char *at = text.data(), *const end = at + text.size();
@@ -58,7 +58,7 @@ TimeLimit::TimeLimit(const std::string& text) {
   if (!is_good || seconds == 0)
     throw ConfigError({.place = "max_time",
                        .found = "'" + text + "'",
-                       .wanted = "days:hours:minutes:seconds, more than nothing",
+                       .wanted = "a duration above 0 as days:hours:minutes:seconds",
                        .remedy = "for half a day: \"00:12:00:00\""});
   limit_ = seconds;
 }

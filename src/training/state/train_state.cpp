@@ -36,14 +36,14 @@ std::int64_t read_count(const std::string& text, const std::string& name) {
 
 std::string read_text(const StateDict& state, const std::string& name) {
   const auto found = state.metadata.find(name);
-  if (found == state.metadata.end()) refuse("'" + name + "'", "it is missing", "what a training has saved");
+  if (found == state.metadata.end()) refuse("'" + name + "'", "it is missing", "the saved state of a run");
   return found->second;
 }
 
 // --- The model: its own weights also while averages are applied, what is frozen, and which lazy layers have
 // no shape yet.
 
-// The model's own values, also while an average has their place.
+// Returns the model's own values, also while an average is applied.
 StateDict own_values(const Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks) {
   StateDict values = state_dict(model);
   for (const auto& callback : callbacks)
@@ -109,7 +109,7 @@ std::string callback_prefix(std::size_t number) {
   return saved_keys::kCallback + std::to_string(number) + ".";
 }
 
-// Savers have no state of their own to keep: whether and how often a run is saved does not change it.
+// Savers keep no state in checkpoints: whether and how often a run is saved does not change it.
 std::vector<std::shared_ptr<Callback>> without_savers(std::vector<std::shared_ptr<Callback>> callbacks) {
   std::erase_if(callbacks, [](const auto& callback) { return callback->saver() != nullptr; });
   return callbacks;
@@ -141,7 +141,7 @@ void load_callbacks(const std::vector<std::shared_ptr<Callback>>& all, const Sta
     const auto i = static_cast<std::size_t>(read_count(number, saved_keys::kCallbackType + number));
     if (i >= callbacks.size() || !has_type(*callbacks[i], type))
       refuse("callback " + number, "the saved state is that of a " + c10::demangle(type.c_str()),
-             "the callbacks of the training that was saved, in their order");
+             "the same callbacks, in the same order, as in the saved run");
     callbacks[i]->load_state(part_of(state, callback_prefix(i)));
   }
 }
@@ -166,7 +166,7 @@ Progress load_progress(const StateDict& state) {
 
 // --- A new run ---
 
-// Not of LibTorch's generators, which the training draws from.
+// Does not use LibTorch's generators, from which training draws.
 std::string new_run_id() {
   std::random_device device;
   char text[17];
@@ -174,7 +174,7 @@ std::string new_run_id() {
   return text;
 }
 
-// With the value to look at and its direction.
+// Returns the options with the monitored value and its direction filled in.
 PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& model) {
   const Module::Monitor monitor = monitor_of(options.monitor, options.mode, model, "plateau schedule");
   options.monitor = monitor.name;
@@ -182,7 +182,7 @@ PlateauScheduleOptions for_model(PlateauScheduleOptions options, const Module& m
   return options;
 }
 
-// A factory that remembers another model would train that one's parameters, and nothing here.
+// A factory that captured another model would train that model's parameters instead of this one's.
 void require_some_of(const Module& model, const Optimizer& optimizer) {
   const auto own = model.parameters();
   const auto is_own = [&](const at::Tensor& parameter) {
@@ -191,15 +191,16 @@ void require_some_of(const Module& model, const Optimizer& optimizer) {
   if (std::ranges::any_of(optimizer.parameters(), is_own)) return;
   throw ConfigError({.place = "optimizer",
                      .found = "none of its " + std::to_string(optimizer.parameters().size()) +
-                              " parameters is one of " + model.name() + "'s",
+                              " parameters belongs to " + model.name(),
                      .wanted = "parameters of the model that is trained",
-                     .remedy = "make it of what the factory is given, not of a model that it remembers"});
+                     .remedy = "create it from the factory's argument, not from another model"});
 }
 
 std::unique_ptr<Optimizer> made_by(const OptimizerFactory& factory, const Module& model) {
   std::unique_ptr<Optimizer> made = factory(ParameterGroups(model));
   if (!made)
-    throw ConfigError({.place = "optimizer", .found = "the factory has made none", .wanted = "an Optimizer"});
+    throw ConfigError(
+        {.place = "optimizer", .found = "the factory returned nullptr", .wanted = "an Optimizer"});
   require_some_of(model, *made);
   return made;
 }
@@ -220,7 +221,7 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   if (Precision::named(options_.precision).scales_gradients) scaler.emplace(log.device());
   time.start();
   is_early_stop_pending = false;
-  log = EpochLog(log.device());  // what another model has logged has names of its own
+  log = EpochLog(log.device());  // the columns are those of the previous model
   run_id = new_run_id();
   is_open_ = false;
   random_before_validation.clear();
@@ -267,8 +268,8 @@ void TrainState::save_optimizer(const Optimizer& one, const std::string& prefix,
   has_warned_of_state_ = true;
   log_warning(
       "checkpoint: " + c10::demangle(typeid(one).name()) +
-      " has registered no state with add_state(); what it keeps elsewhere is not saved, and a resumed "
-      "run starts without it; if it keeps none, let its saves_all_state() return true");
+      " has registered no state with add_state(); state that it keeps elsewhere is not saved, and a resumed "
+      "run starts without it; if it keeps none, override saves_all_state() to return true");
 }
 
 void TrainState::load_optimizers(const StateDict& state) {
@@ -280,17 +281,18 @@ void TrainState::load_optimizers(const StateDict& state) {
   auto* const manual = dynamic_cast<ManualModule*>(model.get());
   if (manual != nullptr && !saved.metadata.empty())
     throw CheckpointError({.place = "the saved optimizer",
-                           .found = "it has no name",
-                           .wanted = "those of " + model->name() + "::configure_named_optimizers",
-                           .remedy = "load the weights alone"});
+                           .found = "it is unnamed",
+                           .wanted = "the optimizers of " + model->name() + "::configure_named_optimizers()",
+                           .remedy = "load only the weights"});
   std::set<std::string> names;
   for (const auto& [name, value] : saved_named.metadata) names.insert(name.substr(0, name.find('.')));
   if (!names.empty()) {
     if (manual != nullptr) optimizers = make_named_optimizers(*manual);
     if (list_of_names(optimizers) != list_of_names(names))
-      throw CheckpointError({.place = "the saved optimizers",
-                             .found = list_of_names(names),
-                             .wanted = manual != nullptr ? list_of_names(optimizers) : "one without a name"});
+      throw CheckpointError(
+          {.place = "the saved optimizers",
+           .found = list_of_names(names),
+           .wanted = manual != nullptr ? list_of_names(optimizers) : "one unnamed optimizer"});
     for (const auto& [name, one] : optimizers)
       load_saved_state(*one, part_of(saved_named, name + "."), optimizer_shards());
   }
@@ -299,11 +301,11 @@ void TrainState::load_optimizers(const StateDict& state) {
 
 void TrainState::save(StateDict& state) {
   if (is_open_ || accumulated_batches > 0)
-    throw InsideStep({.place = "the training",
-                      .found = "something is at work behind step " + std::to_string(progress.global_step) +
-                               ", or has thrown there",
-                      .wanted = "a place between two steps",
-                      .remedy = "save after a step, or go on from the last checkpoint"});
+    throw InsideStep(
+        {.place = "the run",
+         .found = "step " + std::to_string(progress.global_step + 1) + " is running or has failed",
+         .wanted = "a save between two steps",
+         .remedy = "save after a step, or resume from the last checkpoint"});
   const auto put_part = [&](const char* prefix, const auto& part) {
     StateDict saved;
     part.save(saved);

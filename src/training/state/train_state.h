@@ -22,12 +22,12 @@
 
 namespace kindling {
 
-// There is no state to save: a step is running, or has thrown.
+// Thrown when there is no consistent state to save: a step is running or has thrown.
 class InsideStep : public Error {
   using Error::Error;
 };
 
-// What a run is between two steps: all that changes while it trains.
+// The state of a run between two steps: everything that changes during training.
 class TrainState {
  public:
   // `options` outlive it.
@@ -35,9 +35,9 @@ class TrainState {
       : log(device), time(options.max_time), options_(options) {}
 
   std::shared_ptr<Module> model{};
-  std::unique_ptr<Optimizer> optimizer{};    // made when it is first needed
+  std::unique_ptr<Optimizer> optimizer{};    // created on first use
   NamedOptimizers optimizers{};              // of a ManualModule, instead
-  std::optional<PlateauCounter> plateaus{};  // where the schedule asks for it
+  std::optional<PlateauCounter> plateaus{};  // if the schedule needs it
   Progress progress{};
   std::int64_t accumulated_batches = 0;  // of an accumulation window that is not full yet
   EpochLog log;                          // of the training part of the running epoch
@@ -86,8 +86,8 @@ class TrainState {
   bool has_warned_of_state_ = false;  // of an optimizer that may keep state outside the checkpoint
 };
 
-// While it lives, the parts of the state do not belong together, and nothing can be saved. Without commit(),
-// when something has thrown, it stays so until the next load() or start().
+// While it exists, the parts of the state are inconsistent and cannot be saved. Without commit(), after an
+// exception, this holds until the next load() or start().
 class StateTransaction {
  public:
   explicit StateTransaction(TrainState& state) : state_(state) { state_.is_open_ = true; }

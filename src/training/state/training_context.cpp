@@ -22,12 +22,12 @@ void check_num_gpus(const TrainerOptions& options, const std::string& requested,
     throw DeviceError(
         {.place = "Trainer",
          .found = requested + ", but " + std::to_string(found) + " can be used: " + reason,
-         .wanted = "as many cards, because require_gpus is set",
-         .remedy = "run `kindling devices`, or leave require_gpus off to train on what there is"});
-  log_warning(requested + ", but " + reason + ": training goes on on " +
+         .wanted = "that many GPUs, because require_gpus is set",
+         .remedy = "run `kindling devices`, or set require_gpus = false to train on the available devices"});
+  log_warning(requested + ", but " + reason + "; continuing on " +
               (found == 0              ? "the CPU"
-               : options.process_group ? "those that there are"
-                                       : "the first card"));
+               : options.process_group ? "the available GPUs"
+                                       : "the first GPU"));
 }
 
 // Returns the GPU of this rank among those of its machine.
@@ -36,15 +36,16 @@ Device gpu_of_rank(const TrainerOptions& options, const std::string& requested,
   const auto index = static_cast<std::size_t>(options.process_group->local_rank());
   const Device gpu = gpus[index % gpus.size()];
   if (index < gpus.size()) return gpu;
-  const std::string found = requested + ": of the processes on this machine, number " +
-                            std::to_string(index + 1) + " finds " + std::to_string(gpus.size()) +
-                            (gpus.size() == 1 ? " card" : " cards");
+  const std::string found = requested + ": process number " + std::to_string(index + 1) +
+                            " of this machine finds " + std::to_string(gpus.size()) +
+                            (gpus.size() == 1 ? " GPU" : " GPUs");
   if (options.require_gpus)
-    throw DeviceError({.place = "Trainer",
-                       .found = found,
-                       .wanted = "a card for each, because require_gpus is set",
-                       .remedy = "raise num_gpus, which is that of the whole machine, or start fewer"});
-  log_warning(found + ": it shares " + gpu.str() + " with another one, which NCCL refuses");
+    throw DeviceError(
+        {.place = "Trainer",
+         .found = found,
+         .wanted = "one GPU per process, because require_gpus is set",
+         .remedy = "raise num_gpus, which counts the GPUs of the whole machine, or start fewer processes"});
+  log_warning(found + ": it shares " + gpu.str() + " with another process, which NCCL does not support");
   return gpu;
 }
 
@@ -53,8 +54,8 @@ std::vector<Device> gpus_of(const TrainerOptions& options) {
   const std::string requested = "num_gpus = " + std::to_string(options.num_gpus);
   if (gpus.size() > 1 && !options.process_group)
     log_warning(requested +
-                ": this process trains on the first card alone, the others stay unused; to use them, start "
-                "one process for each and set process_group (`kindling fit` does so by itself)");
+                ": this process trains on the first GPU only; to use the others, start "
+                "one process per GPU and set process_group (`kindling fit` does this automatically)");
   check_num_gpus(options, requested, static_cast<std::int64_t>(gpus.size()));
   if (options.process_group && !gpus.empty()) return {gpu_of_rank(options, requested, gpus)};
   return gpus;
@@ -63,21 +64,21 @@ std::vector<Device> gpus_of(const TrainerOptions& options) {
 void require_processes(const TrainerOptions& options) {
   const std::int64_t num_ranks = options.process_group ? options.process_group->size() : 1;
   if (options.num_processes == 1 || options.num_processes == num_ranks) return;
-  throw ConfigError({.place = "Trainer",
-                     .found = "num_processes = " + std::to_string(options.num_processes) +
-                              ", and process_group has " + std::to_string(num_ranks),
-                     .wanted = "as many",
-                     .remedy =
-                         "the program starts processes; a program of your own is started by a launcher and "
-                         "sets process_group = ProcessGroup::from_environment()"});
+  throw ConfigError(
+      {.place = "Trainer",
+       .found = "num_processes = " + std::to_string(options.num_processes) + ", but process_group has " +
+                std::to_string(num_ranks) + " ranks",
+       .wanted = "the same number",
+       .remedy = "only the program kindling starts processes itself; start your own program with a launcher "
+                 "and set process_group = ProcessGroup::from_environment()"});
 }
 
 void require_no_null(const char* place, const auto& pointers) {
   for (std::size_t i = 0; i < pointers.size(); ++i)
     if (!pointers[i])
       throw ConfigError({.place = place,
-                         .found = "number " + std::to_string(i) + " (counted from 0) is a null pointer",
-                         .wanted = "objects alone; make them with std::make_shared"});
+                         .found = "element " + std::to_string(i) + " (counted from 0) is a null pointer",
+                         .wanted = "objects; create them with std::make_shared"});
 }
 
 void require_shards_fit(const TrainerOptions& options) {
@@ -90,21 +91,21 @@ void require_shards_fit(const TrainerOptions& options) {
   if (!std::has_single_bit(static_cast<std::uint64_t>(shards)))
     refuse("it is " + std::to_string(shards), "a power of two");
   if (shards % size != 0)
-    refuse("it is " + std::to_string(shards) + ", for " + std::to_string(size) + " processes",
-           "a multiple of them");
+    refuse("it is " + std::to_string(shards) + ", for " + std::to_string(size) + " ranks",
+           "a multiple of the number of ranks");
   if (options.process_group && options.process_group->options().compression != "none")
     throw ConfigError({.place = "distributed.compression",
                        .found = "it is " + options.process_group->options().compression +
-                                ", and with gradient_shards sums keep all their bits",
-                       .wanted = "none beside it"});
+                                ", but gradient_shards needs uncompressed sums",
+                       .wanted = "\"none\""});
   if (options.sync_batchnorm)
     throw ConfigError(
         {.place = "trainer.sync_batchnorm",
-         .found = "it is set, and with gradient_shards each shard has batch statistics of its own",
-         .wanted = "one of the two"});
+         .found = "it is set, but with gradient_shards each shard has separate batch statistics",
+         .wanted = "only one of the two options"});
 }
 
-// Returns what a trainer works by: those of fast_dev_run, and no group where it has a single process.
+// Returns the effective options: with fast_dev_run applied, and without a group of a single process.
 TrainerOptions resolved(TrainerOptions options) {
   require_matching_libtorch();
   validate(options, "TrainerOptions");

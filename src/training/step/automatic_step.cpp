@@ -30,7 +30,7 @@ void AutomaticStep::run(const Batch& batch, bool ends_window) {
   end_row(static_cast<double>(batch.num_valid()));
 }
 
-// What is logged behind the last batch weighs as much as that.
+// Values logged after the last batch have the weight of that batch.
 void AutomaticStep::end_window() {
   const at::AutoGradMode with_gradients(true);
   update();
@@ -43,7 +43,7 @@ GradientShare AutomaticStep::share() const {
   return {.scale = shards_ ? 1 : window_.expected(), .num_samples = samples};
 }
 
-// A window that something is thrown in begins again.
+// A window in which something was thrown starts again.
 void AutomaticStep::accumulate(const Batch& batch, bool ends_window) {
   const std::int64_t before = std::exchange(state_.accumulated_batches, 0);
   if (before == 0) {
@@ -56,7 +56,7 @@ void AutomaticStep::accumulate(const Batch& batch, bool ends_window) {
   state_.accumulated_batches = before + 1;
 }
 
-// `before`: batches of the window.
+// `before`: batches of the window so far.
 at::Tensor AutomaticStep::gradients_of(const Batch& batch, std::int64_t before, bool ends_window) {
   const double factor = window_.add(batch);
   if (shards_) {
@@ -66,7 +66,7 @@ at::Tensor AutomaticStep::gradients_of(const Batch& batch, std::int64_t before, 
     shards_->take(*state_.optimizer);
     return loss;
   }
-  // A step that is recorded has its gradients all at once.
+  // A captured step produces all its gradients at once, so none can be sent early.
   if (ends_window && state_.optimizer && !context_.capture.is_captured())
     update_.send_while_ready(*state_.optimizer, share());
   const SyncBatchNorm::Scope norms(
@@ -79,7 +79,7 @@ void AutomaticStep::update() {
   state_.accumulated_batches = 0;
   if (shards_) shards_->give(*state_.optimizer);
   scale_gradients();
-  bool is_first = true;  // of the evaluations of the loss, which has been made
+  bool is_first = true;  // the first evaluation of the loss has been done
   update_.run(*state_.optimizer, /*name=*/{}, {losses_, share()},
               [&] { return std::exchange(is_first, false) ? losses_.front() : evaluate_again(); });
   losses_.clear();

@@ -15,16 +15,16 @@
 
 namespace kindling {
 
-// The weights of the batches of one optimizer step. Its gradient is that of the mean over all their samples,
-// however the samples are spread over the batches.
+// Weights the batches of one optimizer step so that its gradient is that of the mean over all samples,
+// however they are distributed over the batches.
 class AccumulationWindow {
  public:
-  // `num_batches`: of a full window.
+  // `num_batches`: batches of a full window.
   explicit AccumulationWindow(std::int64_t num_batches) : num_batches_(num_batches) {}
 
   void begin() { samples_ = expected_ = 0; }
-  // The factor of the mean gradient of the next batch, as if the others were to be as large as the first one
-  // and the window full. 0 for a batch that counts nothing.
+  // Returns the factor of the next batch's mean gradient, assuming that all batches are as large as the first
+  // one and the window will be full. Returns 0 for a padding batch.
   double add(const Batch& batch) {
     const auto size = static_cast<double>(std::max<std::int64_t>(batch.num_samples(), 1));
     if (expected_ == 0) expected_ = size * static_cast<double>(num_batches_);
@@ -32,9 +32,9 @@ class AccumulationWindow {
     samples_ += samples;
     return samples / expected_;
   }
-  // The factor that the sum of the gradients still lacks: 1 when it was so.
+  // Returns the factor that corrects the sum of the gradients: 1 if the assumption held.
   double rest() const { return expected_ / samples_; }
-  // Times the sum of the gradients, that is the sum over all samples.
+  // Times the sum of the gradients, gives the sum over all samples.
   double expected() const { return expected_; }
   double num_samples() const { return samples_; }
 
@@ -43,10 +43,10 @@ class AccumulationWindow {
   double samples_ = 0, expected_ = 0;
 };
 
-// The step of a model with one optimizer, which the trainer moves.
+// The step of a model with one optimizer, which the trainer runs.
 class AutomaticStep : public Step {
  public:
-  // The context outlives the step. `capture` as OptimizerUpdate takes it.
+  // The context outlives the step. For `capture` see OptimizerUpdate.
   AutomaticStep(TrainingContext& context, std::unique_ptr<BatchGradients> gradients,
                 std::unique_ptr<UpdateCapture> capture);
 
@@ -69,9 +69,10 @@ class AutomaticStep : public Step {
   OptimizerUpdate update_;
   AccumulationWindow window_;
   std::optional<GradientShards> shards_;
-  const std::shared_ptr<ProcessGroup> group_of_norms_;  // nullptr: batch norm is each process's own
-  const Batch* batch_ = nullptr;          // of the step under way
-  std::optional<CarriedStates> carried_;  // before it, where it may be evaluated again
+  const std::shared_ptr<ProcessGroup>
+      group_of_norms_;                    // nullptr: each rank has its own batch norm statistics
+  const Batch* batch_ = nullptr;          // of the running step
+  std::optional<CarriedStates> carried_;  // from before the step, if the loss may be evaluated again
   std::vector<at::Tensor> losses_;        // of the window
 };
 

@@ -18,7 +18,8 @@ at::Tensor EagerGradients::forward(const Batch& batch, bool begins_window) {
     const AutocastScope autocast(context_.placement.precision, state_.log.device());
     loss = state_.model->training_step(batch);
   }
-  if (!has_optimizer) state_.require_optimizer().zero_grad();  // what an earlier user of the model has left
+  if (!has_optimizer)
+    state_.require_optimizer().zero_grad();  // gradients left by an earlier use of the model
   require_scalar(loss);
   return loss;
 }
@@ -50,13 +51,14 @@ void EagerGradients::require_scalar(const at::Tensor& loss) const {
     found = "a tensor of " + std::to_string(loss.numel()) + " elements";
   } else if (loss.defined()) {
     found = "a tensor without a gradient function";
-    remedy = "are all parameters frozen, or was it detached, or computed without gradients?";
+    remedy =
+        "check whether all parameters are frozen, or the loss was detached or computed without gradients";
   } else {
     remedy = "return it";
   }
   throw Error({.place = state_.model->name() + "::training_step",
                .found = found + " was returned",
-               .wanted = "the loss: one number that depends on the parameters",
+               .wanted = "a scalar loss that depends on the parameters",
                .remedy = remedy});
 }
 

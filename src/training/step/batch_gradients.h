@@ -7,15 +7,15 @@
 
 namespace kindling {
 
-// Forward and backward of a batch.
+// Computes the forward and backward of a batch.
 class BatchGradients {
  public:
   virtual ~BatchGradients() = default;
-  // Adds the gradients of the batch's loss, times `factor`, to those of the parameters; at the beginning of a
-  // window there are none. Returns the loss. What the model logs is marked in the run's log. The loss and the
-  // marks are valid until the next call. Throws Error for a loss that is no scalar.
+  // Adds the gradients of the batch's loss, times `factor`, to those of the parameters (none at the start of
+  // a window) and returns the loss. The model's logged values are marked in the run's log. The loss and the
+  // marks are valid until the next call. Throws Error for a loss that is not a scalar.
   virtual at::Tensor compute(const Batch& batch, bool begins_window, double factor) = 0;
-  // No batch follows for now.
+  // Call it when no batch follows for now.
   virtual void end_epoch() {}
 };
 
@@ -41,7 +41,7 @@ class EagerGradients : public BatchGradients {
 
   TrainingContext& context_;
   TrainState& state_;
-  at::Tensor seed_;  // without a scaler
+  at::Tensor seed_;  // used without a scaler
   double seed_factor_ = 0;
 };
 

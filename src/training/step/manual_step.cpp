@@ -16,7 +16,7 @@
 namespace kindling {
 namespace {
 
-// The first one as a copy: what it was found by changes with the next update.
+// Copies the first tensor, because the next update changes the original.
 at::Tensor either(const at::Tensor& former, const at::Tensor& next) {
   const at::NoGradGuard no_grad;
   return former.defined() ? at::maximum(former, next) : next.clone();
@@ -35,13 +35,13 @@ void require_one_number(const at::Tensor& number, const std::string& place, cons
   if (std::ranges::none_of(optimizer.parameters(), learns))
     throw Error({.place = place,
                  .found = "all parameters of this optimizer are frozen",
-                 .remedy = "leave its updates out as long as they are"});
+                 .remedy = "skip its updates while they are frozen"});
   throw Error({.place = place,
-               .found = "the loss depends on none of the parameters of this optimizer",
-               .remedy = "detach what others learn from, and not what this one does"});
+               .found = "the loss does not depend on any parameter of this optimizer",
+               .remedy = "check that the loss is not computed from detached tensors"});
 }
 
-// The column of the log with the learning rate of each of an optimizer's updates.
+// Returns the name of the log column with the learning rate of an optimizer's updates.
 std::string rate_column(std::string_view name) { return "lr_" + std::string(name); }
 
 bool has_values(const EpochLog& log, std::optional<std::size_t> column) {
@@ -59,9 +59,9 @@ void warn_unused_optimizers(const TrainState& state) {
     if (!has_values(state.log, state.log.find_column(rate_column(name), EpochLog::Kind::step_only)))
       unused.insert(name);
   if (unused.size() == state.optimizers.size())
-    log_warning(state.model->name() + "::training_step has run no update(optimizer, loss) in this epoch");
+    log_warning(state.model->name() + "::training_step did not call update(optimizer, loss) in this epoch");
   else if (!unused.empty())
-    log_warning("no update has been run in this epoch of " + list_of_names(unused));
+    log_warning("optimizers without an update in this epoch: " + list_of_names(unused));
 }
 
 void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::Tensor& seed,
@@ -80,21 +80,22 @@ ManualStep::ManualStep(TrainingContext& context)
       update_(context, /*capture=*/nullptr) {
   const TrainerOptions& options = context.options;
   if (options.optimizer)
-    throw ConfigError({.place = "optimizer",
-                       .found = "one is given, and " + state_.model->name() + " has several of its own",
-                       .wanted = "those of its configure_named_optimizers()",
-                       .remedy = "give their options to the model"});
+    throw ConfigError(
+        {.place = "optimizer",
+         .found = "the option is set, but " + state_.model->name() + " creates its optimizers itself",
+         .wanted = "only those of its configure_named_optimizers()",
+         .remedy = "pass their options to the model"});
   if (options.gradient_shards > 1)
     throw ConfigError({.place = "gradient_shards",
-                       .found = std::to_string(options.gradient_shards) + ", and " + state_.model->name() +
+                       .found = std::to_string(options.gradient_shards) + ", but " + state_.model->name() +
                                 " runs its updates itself",
                        .wanted = "1"});
   if (options.accumulate_grad_batches > 1)
     throw ConfigError({.place = "accumulate_grad_batches",
-                       .found = std::to_string(options.accumulate_grad_batches) + ", and " +
+                       .found = std::to_string(options.accumulate_grad_batches) + ", but " +
                                 state_.model->name() + " runs its updates itself",
                        .wanted = "1",
-                       .remedy = "call update() for every n-th batch"});
+                       .remedy = "call update() only for every n-th batch"});
   state_.log.column("train_loss");  // comes first in records
 }
 
@@ -104,7 +105,7 @@ void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
   found_inf_.reset();
   num_counted_ = batch.num_valid();
   const at::Tensor loss = training_step(batch);
-  require_one_number(loss, state_.model->name() + "::training_step", "the number to show as train_loss");
+  require_one_number(loss, state_.model->name() + "::training_step", "a scalar to log as train_loss");
   state_.log.mark(state_.log.column("train_loss"), loss);
   if (!batch.is_valid()) state_.log.drop_weighed();  // before sums are settled
   end_step();
@@ -132,7 +133,7 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   Optimizer& optimizer = state_.require_optimizer(name);
   const std::string text(name);
   const std::string place = state_.model->name() + "::update(" + text + ")";
-  require_one_number(loss, place, "the loss: one number");
+  require_one_number(loss, place, "a scalar loss");
   optimizer.zero_grad();
   at::Tensor seed;
   if (state_.scaler) seed = state_.scaler->scale().to(loss.scalar_type()).view(loss.sizes());
@@ -163,7 +164,7 @@ void ManualStep::end_step() {
   if (skipped_)
     NonfiniteGuard::mark_skipped(state_.log, *skipped_);
   else if (update_.guard().may_skip(update_.scaler()))
-    state_.log.settle({});  // a batch without an update is not left out with a later one
+    state_.log.settle({});  // a batch without an update is not skipped along with a later one
   if (found_inf_.defined()) state_.scaler->adjust(found_inf_);
 }
 

@@ -10,12 +10,12 @@
 
 namespace kindling {
 
-// The gradients of the loss, times `seed` unless that is undefined, for this optimizer's parameters alone;
-// none where it depends on none of them.
+// Computes the gradients of the loss, times `seed` unless undefined, for this optimizer's parameters only.
+// Does nothing if the loss does not depend on any of them.
 void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::Tensor& seed,
                  bool retain_graph);
 
-// At the end of an epoch, with its log on the host: logs which optimizers of a ManualModule have run no update.
+// Warns about optimizers of a ManualModule without an update in the epoch, whose log must be on the host.
 void warn_unused_optimizers(const TrainState& state);
 
 // The step of a ManualModule: its training_step runs the updates.
@@ -35,11 +35,12 @@ class ManualStep : public Step, private ManualUpdates {
 
   TrainingContext& context_;
   TrainState& state_;
-  const std::shared_ptr<ProcessGroup> group_of_norms_;  // nullptr: batch norm is each process's own
+  const std::shared_ptr<ProcessGroup>
+      group_of_norms_;  // nullptr: each rank has its own batch norm statistics
   OptimizerUpdate update_;
-  // Of the updates of the step under way.
+  // Of the updates of the running step.
   std::optional<NonfiniteGuard::Skipped> skipped_;
-  at::Tensor found_inf_;  // by the scaler
+  at::Tensor found_inf_;  // reported by the scaler
   std::int64_t num_counted_ = 0;
 };
 

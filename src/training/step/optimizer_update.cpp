@@ -12,7 +12,7 @@
 namespace kindling {
 namespace {
 
-// Of the run, 0 when its end is not known.
+// Of the whole run; 0: its end is unknown.
 std::int64_t num_steps(const TrainerOptions& options, std::int64_t steps_of_epoch) {
   const std::int64_t by_epochs = options.max_epochs.value_or(0) * steps_of_epoch;
   if (!options.max_steps) return by_epochs;
@@ -34,21 +34,22 @@ SchedulePoint schedule_point(const TrainingContext& context) {
 
 void require_one_evaluation(const Optimizer& optimizer) {
   if (!optimizer.needs_closure()) return;
-  throw ConfigError({.place = "optimizer",
-                     .found = "it evaluates the loss several times, each process that of its own samples",
-                     .wanted = "one of the other optimizers, or one process"});
+  throw ConfigError(
+      {.place = "optimizer",
+       .found = "it evaluates the loss several times, which data-parallel training does not support",
+       .wanted = "another optimizer, or a single process"});
 }
 
 void require_dense(const at::Tensor& gradient, const std::string& column) {
   if (gradient.is_sparse())
     throw ConfigError({.place = "track_grad_norm",
                        .found = "the gradient of " + column.substr(column.find('/') + 1) + " is sparse",
-                       .wanted = "dense ones",
-                       .remedy = "make its embedding without sparse, or leave track_grad_norm at 0"});
+                       .wanted = "dense gradients",
+                       .remedy = "use an embedding with sparse = false, or set track_grad_norm = 0"});
 }
 
-// Returns the columns of the norms of an optimizer's gradients: "grad_norm/net.0.weight". An optimizer of a part
-// of the model may know its parameters by other names than the model does.
+// Returns the columns of the norms of an optimizer's gradients: "grad_norm/net.0.weight". An optimizer of a
+// part of the model may know its parameters by other names than the model does.
 std::vector<std::string> columns_of_norms(const Optimizer& optimizer, const Module& model) {
   std::map<const at::TensorImpl*, std::string> names;
   for (const auto& [name, parameter] : distinct_parameters(model))
@@ -117,7 +118,7 @@ void OptimizerUpdate::measure(Optimizer& optimizer, std::string_view name,
   guard_.check(losses, optimizer, clip(optimizer, name), scaler());
 }
 
-// The p-norms of the gradients as values of the log: one operator on the device, no wait.
+// Logs the p-norms of the gradients with one operator on the device, without a wait.
 void OptimizerUpdate::mark_gradient_norms(Optimizer& optimizer, std::vector<std::string>& columns) const {
   const auto gradients = optimizer.gradients();
   if (gradients.empty()) return;
@@ -135,7 +136,7 @@ void OptimizerUpdate::mark_gradient_norms(Optimizer& optimizer, std::vector<std:
 
 void OptimizerUpdate::step(Optimizer& optimizer, OptimizerSlot& slot, const Optimizer::Closure& closure) {
   std::optional<DeviceRates::Scope> on_device;
-  if (context_.options.schedule) on_device.emplace(slot.rates, optimizer);  // also when nothing is captured
+  if (context_.options.schedule) on_device.emplace(slot.rates, optimizer);  // also without capture
   const auto step = [&] { guard_.step_if_finite(optimizer, scaler(), closure); };
   if (UpdateCapture* const capture = this->capture())
     capture->step(optimizer, step);
@@ -175,8 +176,8 @@ void OptimizerUpdate::require_plain_step(const Optimizer& optimizer) const {
                                                                              : nullptr;
   if (option != nullptr)
     throw ConfigError({.place = option,
-                       .found = "it is set, and the optimizer evaluates the loss of a batch several times",
-                       .wanted = "its default with such an optimizer (lbfgs)"});
+                       .found = "it is set, but the optimizer evaluates the loss of a batch several times",
+                       .wanted = "the default value with such an optimizer (lbfgs)"});
 }
 
 }  // namespace kindling

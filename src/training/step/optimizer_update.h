@@ -20,7 +20,8 @@
 
 namespace kindling {
 
-// Runs what a step does after backward. A device whose steps are captured starts each of the two as one graph.
+// Runs the part of a step after backward. A device whose steps are captured launches each of the two
+// functions as one graph.
 class UpdateCapture {
  public:
   virtual ~UpdateCapture() = default;
@@ -36,10 +37,10 @@ class UpdateCapture {
 // then come schedule, callbacks and the update itself.
 class OptimizerUpdate {
  public:
-  // The context outlives it. `capture` nullptr: every operator is called.
+  // The context outlives it. `capture` nullptr: runs eagerly.
   OptimizerUpdate(TrainingContext& context, std::unique_ptr<UpdateCapture> capture);
 
-  // The losses that the gradients come from, and what these are among those of other ranks.
+  // The losses that the gradients come from, and the weight of the gradients among those of other ranks.
   struct Origin {
     std::span<const at::Tensor> losses;
     GradientShare share;
@@ -48,26 +49,26 @@ class OptimizerUpdate {
   // optimizers that evaluate the loss again.
   void run(Optimizer& optimizer, std::string_view name, const Origin& origin,
            const Optimizer::Closure& closure);
-  // The backward that comes now is the last one before run(): gradients are sent while it is running.
+  // Announces that the next backward is the last one before run(): gradients are sent while it is running.
   void send_while_ready(const Optimizer& optimizer, GradientShare share);
   bool reduces() const noexcept { return reducer_.has_value(); }
   const NonfiniteGuard& guard() const noexcept { return guard_; }
   GradScaler* scaler() const { return context_.state.scaler ? &*context_.state.scaler : nullptr; }
 
  private:
-  // What the update keeps for one optimizer.
+  // What is kept for each optimizer.
   struct OptimizerSlot {
-    std::unique_ptr<GradientPlan> plan{};     // how its gradients travel
+    std::unique_ptr<GradientPlan> plan{};     // how its gradients are reduced
     OptimizerShard shard{};                   // with shard_optimizer_state
-    DeviceRates rates{};                      // that a schedule changes
-    std::vector<std::string> norm_columns{};  // of the log, for each of its parameters
+    DeviceRates rates{};                      // the rates that a schedule changes
+    std::vector<std::string> norm_columns{};  // log columns, by parameter
   };
   OptimizerSlot& slot(std::string_view name);
   void measure(Optimizer& optimizer, std::string_view name, std::span<const at::Tensor> losses);
   void mark_gradient_norms(Optimizer& optimizer, std::vector<std::string>& columns) const;
-  at::Tensor clip(Optimizer& optimizer, std::string_view name);  // undefined: the norm is not known
+  at::Tensor clip(Optimizer& optimizer, std::string_view name);  // returns the norm; undefined: unknown
   void step(Optimizer& optimizer, OptimizerSlot& slot, const Optimizer::Closure& closure);
-  // nullptr when operators are called one by one; forward and backward may find out so at any time.
+  // Returns nullptr if steps are eager; forward and backward may give up capture at any time.
   UpdateCapture* capture() const;
   void follow_schedule(Optimizer& optimizer) const;
   void require_plain_step(const Optimizer& optimizer) const;

@@ -15,7 +15,7 @@
 namespace kindling {
 namespace {
 
-// The data sets of another data module in batches of another size.
+// The data sets of another data module with a different batch size.
 class ResizedData : public DataModule {
  public:
   ResizedData(DataModule& data, std::int64_t batch_size) : data_(data), batch_size_(batch_size) {}
@@ -46,7 +46,7 @@ std::int64_t num_train_samples(DataModule& data) {
   return loader->dataset().size();
 }
 
-// What is known of the sizes: up to `low` they fit, from `high` on they do not, or there are no more samples.
+// The search interval: sizes up to `low` fit; sizes from `high` on do not, or exceed the number of samples.
 class Search {
  public:
   Search(const BatchSizeFinderOptions& options, std::int64_t num_samples)
@@ -55,7 +55,7 @@ class Search {
         high_(num_samples + 1),
         next_(std::min(options.init_val, num_samples)) {}
 
-  std::int64_t next() const noexcept { return next_; }  // to be tried; 0: the search is over
+  std::int64_t next() const noexcept { return next_; }  // the next size to try; 0: finished
   std::int64_t largest() const noexcept { return low_; }
   void learn(bool fits) {
     (fits ? low_ : high_) = next_;
@@ -74,7 +74,7 @@ class Search {
   std::int64_t num_samples_, low_ = 0, high_, next_;
 };
 
-// Whether memory lasts. Nothing of the trial is left when it returns.
+// Returns whether a trial run fits in memory; its own memory is free afterwards.
 bool fits(const TrainerOptions& trial, const std::shared_ptr<Module>& model, DataModule& data,
           std::int64_t batch_size) {
   const Device device = trial_device(trial);
@@ -84,10 +84,10 @@ bool fits(const TrainerOptions& trial, const std::shared_ptr<Module>& model, Dat
     Trainer(trial).fit(model, resized);
   } catch (const std::exception& error) {
     if (!comes_from_memory(error)) throw;
-    trouble = std::string(": memory is exhausted: ") + error.what();
+    trouble = std::string(" does not fit: out of memory: ") + error.what();
   }
   for (at::Tensor parameter : model->parameters()) parameter.mutable_grad() = at::Tensor();
-  if (!device.is_cpu()) at::accelerator::emptyCache();  // which is in pieces of the sizes of this trial
+  if (!device.is_cpu()) at::accelerator::emptyCache();  // cached blocks have the sizes of this trial
   log_info("batch size " + std::to_string(batch_size) + (trouble.empty() ? " fits" : trouble));
   return trouble.empty();
 }
@@ -95,9 +95,9 @@ bool fits(const TrainerOptions& trial, const std::shared_ptr<Module>& model, Dat
 [[noreturn]] void refuse(const BatchSizeFinderResult& result) {
   const std::string smallest = std::to_string(result.trials.back().batch_size);
   throw Error({.place = "find_batch_size",
-               .found = "memory is exhausted with every batch size that was tried, down to " + smallest,
-               .remedy = result.trials.back().batch_size > 1 ? "begin with a smaller init_val"
-                                                             : "take a smaller model or smaller samples"});
+               .found = "out of memory with every batch size that was tried, down to " + smallest,
+               .remedy = result.trials.back().batch_size > 1 ? "start with a smaller init_val"
+                                                             : "use a smaller model or smaller samples"});
 }
 
 }  // namespace

@@ -21,14 +21,14 @@ void require_one_lr(const Optimizer& optimizer) {
   if (optimizer.needs_closure())
     throw ConfigError({.place = "find_lr",
                        .found = "the optimizer evaluates the loss of a batch several times (lbfgs)",
-                       .wanted = "one whose every step has one loss and one learning rate"});
+                       .wanted = "an optimizer that evaluates the loss once per step"});
   if (!(*optimizer.groups().front().lr > 0))
     throw ConfigError({.place = "find_lr",
                        .found = "the learning rate of the first parameter group is 0",
-                       .wanted = "one above 0: other groups keep their ratio to it"});
+                       .wanted = "a learning rate above 0, because the other groups keep their ratio to it"});
 }
 
-// Gives each step its rate and takes the losses, as they arrive, until they have grown too large.
+// Sets the learning rate of each step and collects the losses as they arrive, until they are too large.
 class Sweep : public Callback, public Logger {
  public:
   explicit Sweep(const LrFinderOptions& options) : options_(options) {
@@ -91,12 +91,12 @@ void check(const LrFinderOptions& options) {
 void require_one_optimizer(const Module& model) {
   if (dynamic_cast<const ManualModule*>(&model) == nullptr) return;
   throw ConfigError({.place = "find_lr",
-                     .found = "the model is a ManualModule, with optimizers of its own",
+                     .found = "the model is a ManualModule, which creates its optimizers itself",
                      .wanted = "a model with one optimizer",
-                     .remedy = "try their learning rates by hand"});
+                     .remedy = "tune their learning rates by hand"});
 }
 
-// By what the curve goes up from the step before to the one behind.
+// Returns the slope of the curve between the neighbouring steps.
 double slope(const std::vector<double>& curve, std::size_t at, std::size_t first, std::size_t last) {
   const std::size_t before = at == first ? at : at - 1, behind = at == last ? at : at + 1;
   return (curve[behind] - curve[before]) / static_cast<double>(behind - before);

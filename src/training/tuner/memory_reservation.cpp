@@ -13,7 +13,7 @@
 namespace kindling {
 namespace {
 
-// Bytes of addresses that the process may still take; 0: there is no limit, or none are left.
+// Returns how many bytes of address space the process may still use; 0: no limit, or none left.
 double free_addresses() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 0;

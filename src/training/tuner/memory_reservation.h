@@ -8,8 +8,8 @@
 
 namespace kindling {
 
-// While it lives, a share of the memory that was free is not: of a card, or of the addresses that the process
-// may have (ulimit -v). Where these have no limit, nothing is held of the host's.
+// While it exists, holds a fraction of the free memory: of a GPU, or of the address space of the process
+// (ulimit -v). Without such a limit nothing is held on the host.
 class MemoryReservation {
  public:
   MemoryReservation(Device device, double share);

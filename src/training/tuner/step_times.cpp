@@ -15,7 +15,7 @@
 #include "training/tuner/trial_fit.h"
 
 namespace kindling {
-// A member of a class that others name cannot be of a type without a name outside.
+// Not in the anonymous namespace, because a class with external linkage has a member of this type.
 struct StepInstant {
   std::chrono::steady_clock::time_point wall{};
   double cpu_seconds = 0;
@@ -23,7 +23,7 @@ struct StepInstant {
 
 namespace {
 
-// When the device has done what is queued.
+// Returns the time after the device has finished the queued work.
 StepInstant now_on(Device device) {
   if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
   timespec cpu{};
@@ -46,13 +46,13 @@ void require_steps(const StepTimesOptions& options) {
   if (options.warm_up_steps >= 1 && options.steps >= 1) return;
   throw ConfigError({.place = "measure_steps",
                      .found = std::to_string(options.steps) + " steps after " +
-                              std::to_string(options.warm_up_steps) + " to warm up",
+                              std::to_string(options.warm_up_steps) + " warm-up steps",
                      .wanted = "at least 1 of each"});
 }
 
 }  // namespace
 
-// Sees a trainer's steps from inside.
+// Measures a trainer's steps.
 class StepWatch : public Callback {
  public:
   explicit StepWatch(const StepTimesOptions& options) : options_(options) {}
@@ -104,7 +104,7 @@ StepTimes measure_steps(const TrainerOptions& trainer, const std::shared_ptr<Mod
     require_steps(options);
     const auto watch = std::make_shared<StepWatch>(options);
     TrainerOptions trial = trial_options(trainer, options.warm_up_steps + options.steps);
-    trial.on_nonfinite = trainer.on_nonfinite;  // who looks is part of a step
+    trial.on_nonfinite = trainer.on_nonfinite;  // the check is part of a step
     trial.log_every_n_steps = trainer.log_every_n_steps;
     trial.profile = false;
     trial.callbacks = {watch};
@@ -112,8 +112,8 @@ StepTimes measure_steps(const TrainerOptions& trainer, const std::shared_ptr<Mod
     const FitResult result = Trainer(trial).fit(model, data);
     if (!watch->times())
       throw Error({.place = "measure_steps",
-                   .found = "the training has ended after " + std::to_string(result.progress.global_step) +
-                            " steps" + (result.diverged_step ? ": it has diverged" : ""),
+                   .found = "the run ended after " + std::to_string(result.progress.global_step) + " steps" +
+                            (result.diverged_step ? " because it diverged" : ""),
                    .wanted = std::to_string(trial.max_steps.value()) + " steps"});
     return *watch->times();
   });

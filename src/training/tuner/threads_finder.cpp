@@ -14,10 +14,10 @@ namespace kindling {
 namespace {
 
 constexpr std::int64_t kSteps = 40;
-constexpr double kSeconds = 0.25;       // of a trial, unless that is less than three steps
-constexpr double kWorthThreads = 0.75;  // of the time with one
+constexpr double kSeconds = 0.25;       // per trial, but at least three steps
+constexpr double kWorthThreads = 0.75;  // all threads must take less than this fraction of the time with one
 
-// Ends its fit after enough steps.
+// Times the steps and ends the fit after enough of them.
 class TrialTimes : public Callback {
  public:
   void on_train_batch_end(Trainer& trainer, Module&) override {
@@ -28,7 +28,8 @@ class TrialTimes : public Callback {
     if (total_ >= kSeconds && times_.size() >= 2) trainer.request_stop();
   }
   double total() const noexcept { return total_; }
-  // Of the second half, when memory is there and a graph is recorded; infinite without a step.
+  // Returns the median of the second half, when memory is allocated and the step is captured; infinite
+  // without a step.
   double median() const {
     std::vector<double> times(times_.begin() + static_cast<std::ptrdiff_t>(times_.size() / 2), times_.end());
     if (times.empty()) return std::numeric_limits<double>::infinity();
@@ -56,7 +57,7 @@ ThreadsFinderResult find_num_threads(const TrainerOptions& trainer, const std::s
     const OperatorThreads threads(all);
     std::vector<ThreadsFinderResult::Trial> trials{{.num_threads = 1}, {.num_threads = all}};
     double slowest = 0;
-    // In turns, because other processes may be at work; long steps once.
+    // Trials alternate, because other processes may be running. Long steps are measured once.
     for (int round = 0; round < 2 && slowest < 2 * kSeconds; ++round)
       for (auto& [num_threads, seconds_per_step] : trials) {
         const auto times = std::make_shared<TrialTimes>();

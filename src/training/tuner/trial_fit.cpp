@@ -13,7 +13,7 @@ TrainerOptions trial_options(TrainerOptions of_training, std::int64_t num_steps)
     return policy.in_trials == OptionPolicy::InTrials::reset;
   });
   options.max_steps = num_steps;
-  // The training itself says what cards it does not find.
+  // The run itself warns about missing GPUs.
   if (!options.require_gpus) options.num_gpus = trial_device(options).is_cpu() ? 0 : 1;
   options.limit_val_batches = options.num_sanity_val_steps = 0;
   options.on_nonfinite = "ignore";

@@ -15,15 +15,15 @@
 
 namespace kindling {
 
-// The steps of a training for a few of them: without what watches, saves, ends or schedules it, and without
+// Returns the options of a run for a few of its steps, without loggers, callbacks, limits, schedules and
 // validations.
 TrainerOptions trial_options(TrainerOptions of_training, std::int64_t num_steps);
 
-// Where such a training takes place.
+// Returns the device of such a run.
 Device trial_device(const TrainerOptions& options);
 
-// Restores a model, its trainer and its board, and the random state, when it is destroyed: meanwhile the
-// model may be trained on `device`.
+// The destructor restores a model, its trainer, its board and the random state, so that the model may be
+// trained on `device` in between.
 class TrialScope {
  public:
   // `model` outlives it.
@@ -40,7 +40,7 @@ class TrialScope {
   const RandomStateGuard random_state_;
 };
 
-// Passes a stop that is requested elsewhere on to its trainer.
+// Forwards a stop requested through another token to its trainer.
 class StopElsewhere : public Callback {
  public:
   explicit StopElsewhere(StopToken stop) : stop_(std::move(stop)) {}

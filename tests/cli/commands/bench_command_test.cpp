@@ -93,7 +93,7 @@ TEST(BenchCommand, WithoutACardSaysWhyAndShowsNone) {
     const ProgramRun run = run_bench(
         what == "matmul" ? kSmallMatmul : std::vector<std::string>{what, "--mib", "1", "--pieces", "8"});
     EXPECT_EQ(run.exit_code, 0);
-    EXPECT_NE(run.out.find("no card: " + gpu_unavailable_reason()), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("no GPU: " + gpu_unavailable_reason()), std::string::npos) << run.out;
     EXPECT_EQ(run.out.find("cuda:"), std::string::npos) << run.out;
   }
   const auto lines = lines_of(run_bench(with(kSmallMatmul, {"--json"})));
@@ -118,7 +118,7 @@ TEST(BenchCommand, PairWithoutTwoCardsIsTheFormOfTheCpu) {
   if (num_gpus() > 1) GTEST_SKIP() << "this machine has " << num_gpus();
   const ProgramRun run = run_bench({"pair", "--n", "32", "--repeats", "3"});
   EXPECT_EQ(run.exit_code, 0);
-  EXPECT_NE(run.out.find("fewer than two cards: " + gpu_unavailable_reason()), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("fewer than two GPUs: " + gpu_unavailable_reason()), std::string::npos) << run.out;
   const auto lines = lines_of(run_bench({"pair", "--n", "32", "--repeats", "3", "--json"}));
   expect_common_fields(lines, "pair");
   ASSERT_EQ(lines.size(), 3u);
@@ -154,7 +154,7 @@ TEST(BenchCommand, DrawsAPicture) {
 TEST(BenchCommand, PrintsATableWithDeviceLibTorchAndThreads) {
   const ProgramRun run = run_bench(with(kSmallMatmul, {"--threads", "1"}));
   EXPECT_NE(run.out.find(", 1 thread · LibTorch 2."), std::string::npos) << run.out;
-  EXPECT_NE(run.out.find("crossover, the n from which the card stays faster:"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("crossover, the n from which the GPU stays faster:"), std::string::npos) << run.out;
 }
 
 TEST(BenchCommand, LeavesTheNumberOfThreadsAsItWas) {
@@ -175,8 +175,8 @@ TEST(BenchCommand, RefusesWhatItCannotDoWithExitCode2) {
   refuses({"matmul", "--time-budget", "soon"}, "--time-budget");
   refuses({"matmul", "--max-n", "8"}, "--max-n: Value 8 not in range");
   refuses({"log", "--max-n", "32"}, "not expected");
-  refuses({"transfer", "--mib", "1", "--pieces", "3"}, "--pieces 3: 1048576 bytes cannot be cut");
-  refuses({"matmul", "--svg", "/no/such/folder/a.svg"}, "there is no folder /no/such/folder");
+  refuses({"transfer", "--mib", "1", "--pieces", "3"}, "--pieces 3: 1048576 bytes cannot be split");
+  refuses({"matmul", "--svg", "/no/such/folder/a.svg"}, "there is no directory /no/such/folder");
 }
 
 }  // namespace

@@ -167,16 +167,16 @@ TEST(Conversion, RefusesWhatCannotBeMeant) {
     EXPECT_NE(run.err.find(text), std::string::npos) << run.err;
   };
   expect_refused({"import", in, scratch / "w.bin"}, 2,
-                 "its ending '.bin' is none of weights; wanted: .safetensors or .pt");
-  expect_refused({"import", in, out, "--map", "ln"}, 2, "--map ln: there is no '='");
+                 "unsupported extension '.bin'; expected: .safetensors or .pt");
+  expect_refused({"import", in, out, "--map", "ln"}, 2, "--map ln: '=' is missing");
   expect_refused(
       {"import", in, out, "--map", "ln.weigth=x"}, 2,
-      "--map ln.weigth=x: no name begins with 'ln.weigth'; wanted: the beginning of one of the names; did "
+      "--map ln.weigth=x: no name begins with 'ln.weigth'; expected: the beginning of a tensor name; did "
       "you mean 'ln.weight'?");
   expect_refused({"import", in, out, "--map", "ln.weight=x", "--map=ln.bias=x"}, 1,
                  "'ln.weight' and 'ln.bias'");
   expect_refused({"import", kPythonFiles / "torch_2.13.0/nested.pt", out}, 1,
-                 "the key \"model\", under which there is one");
+                 "the key \"model\", which is a state dict");
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 

@@ -123,11 +123,11 @@ TEST_F(DevicesCommand, SaysThatNoProcessUsesACard) {
 TEST_F(DevicesCommand, TellsWhyThereAreNoReadings) {
   const Json without_driver = json("KINDLING_STAND_IN_NVML=no_driver");
   EXPECT_TRUE(without_driver["cards"].empty());
-  EXPECT_EQ(without_driver["note"],
-            "no card can be used: " + gpu_unavailable_reason() + "; NVML: it does not start (Driver Not Loaded)");
-  EXPECT_NE(run("KINDLING_STAND_IN_NVML=no_driver").find("\nno card can be used: "), std::string::npos);
+  EXPECT_EQ(without_driver["note"], "no GPU can be used: " + gpu_unavailable_reason() +
+                                        "; NVML: it does not start (Driver Not Loaded)");
+  EXPECT_NE(run("KINDLING_STAND_IN_NVML=no_driver").find("\nno GPU can be used: "), std::string::npos);
   EXPECT_EQ(json("KINDLING_STAND_IN_NVML=no_cards")["note"],
-            "no card can be used: the NVIDIA driver reports none");
+            "no GPU can be used: the NVIDIA driver reports none");
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ TEST(Diff, OfTwoFitsFindsTheSeedAndWhatItDid) {
   for (const char* seed : {"0", "0", "1"}) {
     const ProgramRun fit =
         run_program({"fit", "-c", kConfigs / "digits.toml", "--quiet", "--seed", seed, "trainer.max_epochs=1",
-                     "trainer.num_gpus=0", "trainer.log_every_n_steps=1", "name=d", "run.dir=" + (scratch / "runs").string()});
+                     "trainer.num_gpus=0", "trainer.log_every_n_steps=1", "name=d",
+                     "run.dir=" + (scratch / "runs").string()});
     ASSERT_EQ(fit.exit_code, 0) << fit.err;
   }
   const fs::path runs = scratch / "runs" / "d";
@@ -105,10 +106,10 @@ TEST(Diff, NamesTheFirstRecordAndItsMetrics) {
   const ProgramRun run = runs.diff();
   expect_diff(run, 1,
               "metrics   first difference at step 2, of 3 common records\n"
-              "          metric            A           B     B - A\n"
-              "          lr                0.1         nan   nan\n"
-              "          train_loss_step   2.25        2.5   0.25\n"
-              "          mine              not there   1\n");
+              "          metric            A         B     B - A\n"
+              "          lr                0.1       nan   nan\n"
+              "          train_loss_step   2.25      2.5   0.25\n"
+              "          mine              missing   1\n");
 }
 
 TEST(Diff, TellsWhatOnlyOneRunHas) {
@@ -184,13 +185,13 @@ TEST(Diff, RefusesWhatCannotBeCompared) {
   const fs::path other = runs.scratch / "other";
   fs::create_directories(other);
   expect_diff(run_program({"diff", runs.a, other}), 2,
-              other.string() + ": it is no run's folder; wanted: a run's folder, one of its checkpoints");
-  expect_diff(run_program({"diff", runs.a, other / "gone"}), 2, "there is no such folder or file");
+              other.string() + ": not a run directory; expected: a run directory, a checkpoint, or a weights");
+  expect_diff(run_program({"diff", runs.a, other / "gone"}), 2, "no such file or directory");
   expect_diff(run_program({"diff", runs.a}), 2, "b is required");
   write_text(other / "weights.pt", "no weights");
   expect_diff(run_program({"diff", runs.a, other / "weights.pt"}), 2, "weights.pt");
   write_text(runs.b / "metrics.jsonl", std::string(kStep1) + "rubbish\n" + kEpoch);
-  expect_diff(runs.diff(), 2, "metrics.jsonl:2: the line is no record");
+  expect_diff(runs.diff(), 2, "metrics.jsonl:2: the line is not a record");
   save_safetensors(small_model(), other / "weights.safetensors");
   fs::remove(runs.a / "weights.safetensors");
   expect_diff(run_program({"diff", runs.a, other}), 2, "they have nothing in common");

@@ -41,7 +41,7 @@ TEST(DynamicSizeWord, RefusesOtherWords) {
                                    {"sequence=0:1,most=9", "most=9"}})
     EXPECT_EQ(error_text<ConfigError>([word = word] {
                 dynamic_size_of(word);
-              }).find("--dynamic " + std::string(word) + ": '" + part + "' is no part of a dynamic size"),
+              }).find("--dynamic " + std::string(word) + ": '" + part + "' is not valid in a dynamic size"),
               0u)
         << word;
 }
@@ -84,9 +84,10 @@ TEST(DynamicSizeWord, TheProgramExportsARunWithIt) {
     EXPECT_NE(refused.err.find(text), std::string::npos) << refused.err;
   };
   expect_refused({run, out, "--dynamic", "width=0:4"}, "there is no dimension 4 of tensor 0");
-  expect_refused({run, scratch / "w.pt", "--dynamic", "width=0:3"}, "have neither modes nor inputs");
+  expect_refused({run, scratch / "w.pt", "--dynamic", "width=0:3"}, "has neither modes nor inputs");
   expect_refused({run, scratch / "o.pt", "--optimizer", "--dynamic", "width=0:3"}, "--dynamic");
-  expect_refused({out, scratch / "w.onnx", "--dynamic", "width=0:3"}, "a program is converted as it is");
+  expect_refused({out, scratch / "w.onnx", "--dynamic", "width=0:3"},
+                 "an exported program is converted unchanged");
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST_P(PrintingCommand, FailsWhenItsOutputCannotBeWritten) {
   }
   const ShellRun run = run_in_shell(before + "kindling " + words + " > /dev/full", scratch);
   EXPECT_EQ(run.exit_code, 1);
-  EXPECT_NE(run.err.find("stdout: the output cannot be written: No space left on device; make room"),
+  EXPECT_NE(run.err.find("stdout: cannot write the output: No space left on device; free some space"),
             std::string::npos)
       << run.err;
 }
@@ -76,7 +76,7 @@ class UnreadFit : public testing::Test {
                                           "\nexit ${PIPESTATUS[0]}",
                                       scratch);
     EXPECT_EQ(run.exit_code, 1) << run.err;
-    const std::string text = "stdout: the output cannot be written: " + reason;
+    const std::string text = "stdout: cannot write the output: " + reason;
     const std::filesystem::path folder = scratch / "digits_mlp/0001";
     const std::string log = text_of(folder / "log.txt");
     for (const std::string& said : {run.err, log}) {
@@ -90,17 +90,18 @@ class UnreadFit : public testing::Test {
 };
 
 TEST_F(UnreadFit, TrainsToItsEndWhenThePipeIsClosed) {
-  expect_complete("| :", "Broken pipe; keep its reader running, or write it to a file; training continues");
+  expect_complete("| :",
+                  "Broken pipe; keep its reader running, or redirect it to a file; training continues");
   expect_complete("| :", "Broken pipe", "trainer.num_processes=2 distributed.max_restarts=1");
 }
 
 TEST_F(UnreadFit, TrainsToItsEndWhenTheDiskIsFull) {
   expect_complete("> /dev/full",
-                  "No space left on device; make room, or write it elsewhere; training continues");
+                  "No space left on device; free some space, or redirect it elsewhere; training continues");
 }
 
 TEST_F(UnreadFit, TrainsToItsEndAtTheLimitForFiles) {
-  expect_complete(">> \"$big\"", "File too large; raise the limit (ulimit -f), or write it elsewhere");
+  expect_complete(">> \"$big\"", "File too large; raise the limit (ulimit -f), or redirect it elsewhere");
 }
 
 TEST(Program, EndsQuietlyWhenNobodyReadsOn) {

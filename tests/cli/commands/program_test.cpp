@@ -121,7 +121,7 @@ TEST(Program, WantsWeightsToEvaluate) {
   write_text(scratch / "small.toml", kSmallRun);
   const ProgramRun run = run_program({"validate", "-c", (scratch / "small.toml").string()});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_EQ(run.err, "validate: no weights are given; wanted: --weights RUN|FILE or model.init_weights\n");
+  EXPECT_EQ(run.err, "validate: there are no weights; expected: --weights RUN|FILE or model.init_weights\n");
 }
 
 TEST(Program, RefusesWeightsThatDoNotFit) {
@@ -186,16 +186,16 @@ TEST(Program, RefusesMetricsThatAreNoneOrDoNotFit) {
          "unknown name 'f1_makro' in 'model.metrics': did you mean 'f1_macro'?");
   expect({R"(model.metrics=["warmth"])"}, 2,
          "unknown name 'warmth' in 'model.metrics': expected accuracy, auroc");
-  expect({R"(model.metrics=["f1_macro", "f1_macro"])"}, 2, "'f1_macro' stands twice");
+  expect({R"(model.metrics=["f1_macro", "f1_macro"])"}, 2, "'f1_macro' is listed twice");
   expect({R"(model.metrics=["a"])", "metrics.a.name=top6"}, 2,
          "unknown name 'top6' in 'metrics.a.name'; did you mean 'top5'?");
   expect({R"(model.metrics=["topk"])", "metrics.topk.k=0"}, 2, "'metrics.topk.k'");
   expect({"metrics.top5.k=3"}, 2, "unknown table 'metrics");
   expect({R"(model.metrics=["topk"])", "metrics.topk.k=11"}, 3,
-         "k is 11, and there are outputs for 10 classes");
+         "k is 11, but there are outputs for only 10 classes");
   expect({R"(model.metrics=["f1"])"}, 3,
-         "the outputs have 10 classes; wanted: two, where the average is binary");
-  expect({R"(model.metrics=["mse"])"}, 3, "numbers of one shape");
+         "the outputs have 10 classes; expected: two classes for the binary average");
+  expect({R"(model.metrics=["mse"])"}, 3, "numbers of the same shape");
 }
 
 TEST(Program, RefusesANameThatIsAPath) {
@@ -210,7 +210,7 @@ TEST(Program, RefusesARunFolderThatCannotBeMade) {
   write_text(scratch / "runs", "a file where the folder should be");
   const ProgramRun run = run_program(small_fit(scratch));
   EXPECT_EQ(run.exit_code, 1);
-  EXPECT_NE(run.err.find("choose another one with run.dir"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("choose another directory with run.dir"), std::string::npos) << run.err;
 }
 
 TEST(Program, ExplainsUsage) {

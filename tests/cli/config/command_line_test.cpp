@@ -41,14 +41,14 @@ TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
     return error_text<ConfigError>([&] { parse(std::move(words)); });
   };
   EXPECT_EQ(answer({"predcit", "-c", "a.toml"}),
-            "kindling: there is no command 'predcit'; wanted: one of fit, validate, test, predict, export, "
+            "kindling: there is no command 'predcit'; expected: one of fit, validate, test, predict, export, "
             "import, diff, devices, bench, doctor, list, reference; did you mean 'predict'?");
   EXPECT_EQ(answer({"seed=3", "transmogrify"}),
-            "kindling: there is no command 'transmogrify'; wanted: one of fit, validate, test, predict, "
+            "kindling: there is no command 'transmogrify'; expected: one of fit, validate, test, predict, "
             "export, import, diff, devices, bench, doctor, list, reference");
   EXPECT_EQ(
       answer({"bench", "matmull", "--json"}),
-      "bench: there is no command 'matmull'; wanted: one of matmul, log, pair, transfer, step; did you mean "
+      "bench: there is no command 'matmull'; expected: one of matmul, log, pair, transfer, step; did you mean "
       "'matmul'?");
 }
 
@@ -56,7 +56,7 @@ TEST(CommandLine, RefusesAnOverrideWithoutValue) {
   EXPECT_EQ(error_text<ConfigError>([] {
               parse({"fit", "--trainer.max_epochs"});
             }),
-            "command line: '--trainer.max_epochs' has no value; wanted: --trainer.max_epochs VALUE");
+            "command line: '--trainer.max_epochs' has no value; expected: --trainer.max_epochs VALUE");
 }
 
 }  // namespace

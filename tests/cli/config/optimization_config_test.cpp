@@ -147,13 +147,13 @@ eps = 0.0
 
 TEST_F(OptimizationConfig, RefusesScheduleThatCannotBeMade) {
   EXPECT_EQ(refusal("[schedule]\nname = 'multistep'\n"),
-            "error: multistep schedule: milestones is not set; wanted: at least one step\n"
+            "error: multistep schedule: milestones is not set; expected: at least one step\n"
             "   13 | [schedule]\n"
             "      |  ^~~~~~~~\n"
             "1 error, nothing was run\n");
   EXPECT_NE(refusal("[schedule]\nname = 'cosine'\n[[schedule.parts]]\nname = 'step'\n")
-                .find("cosine schedule: it is given parts; wanted: none: it is not made of others; "
-                      "[[schedule.parts]] go with name = \"sequence\"\n"),
+                .find("cosine schedule: it has parts; expected: no parts; "
+                      "[[schedule.parts]] requires name = \"sequence\"\n"),
             std::string::npos);
   EXPECT_NE(refusal("[schedule]\nname = 'sequence'\n").find("sequence schedule: it has no parts"),
             std::string::npos);
@@ -240,7 +240,7 @@ TEST_F(OptimizationConfig, RefusesGroupsThatTakeNothing) {
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_EQ(
       run.err,
-      "optimizer.groups: 'net.2.*' fits no name; wanted: one of net.1.weight, net.1.bias, net.3.weight, "
+      "optimizer.groups: 'net.2.*' matches no name; expected: one of net.1.weight, net.1.bias, net.3.weight, "
       "net.3.bias; did you mean 'net.1.*'?\n");
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs")) << "it is refused before there is a folder";
 }
@@ -276,7 +276,7 @@ TEST_F(OptimizationConfig, FrozenParametersStayOverARunAndItsResume) {
 TEST_F(OptimizationConfig, RefusesToFreezeWhatIsNotThere) {
   const ProgramRun run = fit("", {"model.freeze=[\"nt.1.*\"]"});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_NE(run.err.find("::freeze_by_name: 'nt.1.*' fits no name; wanted: one of net.1.weight"),
+  EXPECT_NE(run.err.find("::freeze_by_name: 'nt.1.*' matches no name; expected: one of net.1.weight"),
             std::string::npos)
       << run.err;
   EXPECT_NE(run.err.find("did you mean 'net.1.*'?"), std::string::npos) << run.err;

@@ -132,7 +132,7 @@ TEST_F(Finders, AQuietRunTellsItsLogAlone) {
 TEST_F(Finders, WithoutASuggestionTheRunKeepsItsRate) {
   const ProgramRun run_of = fit("few", kAdam + "lr = 0.002\n[lr_finder]\nnum_training_steps = 5\n");
   ASSERT_EQ(run_of.exit_code, 0) << run_of.err;
-  EXPECT_NE(run_of.err.find("lr_finder: the loss falls nowhere, or the steps are too few"), std::string::npos)
+  EXPECT_NE(run_of.err.find("lr_finder: no suggestion, because the loss never falls"), std::string::npos)
       << run_of.err;
   EXPECT_NE(run_of.err.find("; 5 of 5 steps, lr_finder.svg"), std::string::npos) << run_of.err;
   EXPECT_EQ(value("few", "optimizer.lr"), "0.002");
@@ -142,7 +142,7 @@ TEST_F(Finders, ADevelopmentRunSearchesNothing) {
   const ProgramRun run_of =
       fit("dev", kAdam + "[lr_finder]\n[batch_finder]\n", {"trainer.fast_dev_run=true"});
   ASSERT_EQ(run_of.exit_code, 0) << run_of.err;
-  EXPECT_NE(run_of.out.find("lr_finder   left out, because trainer.fast_dev_run is set"), std::string::npos);
+  EXPECT_NE(run_of.out.find("lr_finder   skipped, because trainer.fast_dev_run is set"), std::string::npos);
   EXPECT_EQ(value("dev", "data.batch_size"), "64");
 }
 
@@ -176,11 +176,11 @@ TEST_F(Finders, AreCheckedBeforeTheRun) {
   expect(kAdam + "[batch_finder]\ninit_val = 0\n", "'batch_finder.init_val': expected");
   expect(kAdam + "[batch_finder]\nmax_trials = 0\n", "'batch_finder.max_trials': expected");
   expect("[optimizer]\nname = \"lbfgs\"\n[lr_finder]\n",
-         "'lr_finder' wants steps with one loss and one learning rate, and 'lbfgs' evaluates the loss");
-  expect(kAdam + "lr = 0.0\n[lr_finder]\n", "'lr_finder' wants an 'optimizer.lr' above 0");
+         "'lr_finder' requires steps with one loss and one learning rate, but 'lbfgs' evaluates the loss");
+  expect(kAdam + "lr = 0.0\n[lr_finder]\n", "'lr_finder' requires an 'optimizer.lr' above 0");
   expect(kAdam + "[batch_finder]\nmargin = 1.0\n", "'batch_finder.margin': expected");
   const std::string one_cycle = kAdam + "[schedule]\nname = \"one_cycle\"\nmax_lr = 0.1\n[lr_finder]\n";
-  expect(one_cycle, "'lr_finder' sets 'optimizer.lr', but the schedule has rates of its own");
+  expect(one_cycle, "'lr_finder' sets 'optimizer.lr', but the schedule defines its own rates");
   EXPECT_EQ(fit("checked", one_cycle + "update_attr = false\n", {"--check"}).exit_code, 0);
   const std::string cosine = kAdam + "[schedule]\nname = \"cosine\"\nwarmup_steps = 4\n[lr_finder]\n";
   EXPECT_EQ(fit("checked", cosine, {"--check"}).exit_code, 0);
@@ -267,13 +267,12 @@ TEST_F(Finders, ARunUnderALimitOfMemoryTrainsWithTheBatchThatIsFound) {
   std::int64_t smallest = 0;  // of those that did not fit, by the log
   std::istringstream lines(text_of(run("limited") / "log.txt"));
   for (std::string line; std::getline(lines, line);) {
-    const auto begin = line.find("batch size "), end = line.find(": memory is exhausted");
+    const auto begin = line.find("batch size "), end = line.find(" does not fit: out of memory");
     if (begin == std::string::npos || end == std::string::npos) continue;
     const std::int64_t size = std::stoll(line.substr(begin + std::strlen("batch size ")));
     smallest = smallest == 0 ? size : std::min(smallest, size);
   }
-  EXPECT_NE(text_of(output).find(", memory is exhausted with " + std::to_string(smallest) + "\n"),
-            std::string::npos)
+  EXPECT_NE(text_of(output).find(", out of memory at " + std::to_string(smallest) + "\n"), std::string::npos)
       << text_of(output);
   const auto size = std::stoll(value("limited", "data.batch_size"));
   EXPECT_GE(size, 64);

@@ -171,11 +171,12 @@ TEST_F(FitProcesses, AreRefusedOnceAndBeforeThereIsARun) {
     EXPECT_EQ(count_of(said(), "\n"), 1u) << said();
     EXPECT_FALSE(has_run());
   };
-  expect_refusal({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}, {},
-                 "trainer.num_processes: it is 2, but by RANK and WORLD_SIZE 4 processes train together");
+  expect_refusal(
+      {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}, {},
+      "trainer.num_processes: it is 2, but according to RANK and WORLD_SIZE there are 4 processes");
   expect_refusal({{"RANK", "0"}}, {}, "environment variable WORLD_SIZE: it is not set, but RANK is");
-  expect_refusal({}, {"lr_finder.num_training_steps=50"}, "lr_finder: several processes are to train");
-  expect_refusal({}, {"batch_finder.max_trials=2"}, "batch_finder: several processes are to train");
+  expect_refusal({}, {"lr_finder.num_training_steps=50"}, "lr_finder: searches run in a single process");
+  expect_refusal({}, {"batch_finder.max_trials=2"}, "batch_finder: searches run in a single process");
 }
 
 TEST_F(FitProcesses, EndWithTheCodeOfWhatIsWrong) {
@@ -214,7 +215,7 @@ TEST_F(FitProcesses, StopOnASignalAndGoOn) {
     EXPECT_EQ(summary["status"], "stopped");
     EXPECT_EQ(summary["global_step"],
               newest_valid_checkpoint(dir / "small/0001/checkpoints").value().global_step);
-    EXPECT_EQ(count_of(said(), "go on with   kindling fit --resume "), 1u) << said();
+    EXPECT_EQ(count_of(said(), "resume with   kindling fit --resume "), 1u) << said();
   }
 }
 
@@ -270,7 +271,7 @@ TEST_F(FitProcesses, TellWarningsOnce) {
                       "trainer.max_epochs=3",
                       "trainer.num_processes=" + num_processes};
     EXPECT_EQ(run_process(words, output()), 0) << said();
-    return count_of(said(), "warning: a file is no checkpoint");
+    return count_of(said(), "warning: a file is not a checkpoint");
   };
   const std::size_t of_one = num_warnings(scratch_ / "copy", "1");
   EXPECT_GT(of_one, 0u);
@@ -286,7 +287,7 @@ TEST_F(FitProcesses, StopTogether) {
   ::kill(children[1], SIGINT);
   EXPECT_EQ(process.wait(), 130) << said();
   EXPECT_EQ(summary()["status"], "stopped");
-  EXPECT_EQ(count_of(said(), "go on with   kindling fit --resume "), 1u) << said();
+  EXPECT_EQ(count_of(said(), "resume with   kindling fit --resume "), 1u) << said();
 }
 
 TEST_F(FitProcesses, EndSoonWhenOneOfThemIsKilled) {
@@ -300,7 +301,7 @@ TEST_F(FitProcesses, EndSoonWhenOneOfThemIsKilled) {
     ::kill(children[victim], SIGKILL);
     EXPECT_EQ(process.wait(), 128 + SIGKILL) << said();
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
-    EXPECT_NE(said().find("process " + std::to_string(victim) + " of 2 was ended by signal 9"),
+    EXPECT_NE(said().find("process " + std::to_string(victim) + " of 2 was terminated by signal 9"),
               std::string::npos)
         << said();
     for (const pid_t child : children) EXPECT_EQ(::kill(child, 0), -1) << child;

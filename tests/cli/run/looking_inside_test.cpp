@@ -36,7 +36,7 @@ TEST_F(LookingInside, ProfileIsInTheRunsFolder) {
   EXPECT_EQ(run.err, "") << "the terminal is for the table";
   const auto trace = nlohmann::json::parse(text_of(run_folder_ / "trace.json"));
   EXPECT_GT(trace.at("traceEvents").size(), 100U);  // two steps of a few dozen operators
-  EXPECT_EQ(text_of(run_folder_ / "profile.txt").find("batches 3 to 4 of the training, on cpu"), 0U);
+  EXPECT_EQ(text_of(run_folder_ / "profile.txt").find("batches 3 to 4 of the run, on cpu"), 0U);
   EXPECT_NE(text_of(run_folder_ / "log.txt").find("profile: batches 3 to 4 are in "), std::string::npos);
   double sum = 0;
   const nlohmann::json record = last_record();

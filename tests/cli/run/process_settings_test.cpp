@@ -85,7 +85,7 @@ TEST_F(FastMklRun, IsWhatItsConfigAndItsSummarySay) {
 
 TEST_F(FastMklRun, GoesOnWithOtherKernelsAndSaysSo) {
   if (!is_needed_) GTEST_SKIP() << "MKL takes the same kernels with and without";
-  const std::string warning = R"(MKL's fast kernels: so far "on", now "off")";
+  const std::string warning = R"(MKL's fast kernels were "on" before and are now "off")";
   const auto log = [&] { return text_of(run("runs") / "log.txt"); };
   fit({"-c", config(), dir("runs"), "trainer.max_steps=20"});
   EXPECT_EQ(log().find("kernels"), std::string::npos) << log();

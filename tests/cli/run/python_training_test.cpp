@@ -51,7 +51,7 @@ TEST(PythonsTraining, GoesOnWithItsWeightsAndItsOptimizer) {
   ASSERT_EQ(run_program({"export", first, weights}).exit_code, 0);
   const ProgramRun out = run_program({"export", first, state, "--optimizer"});
   ASSERT_EQ(out.exit_code, 0) << out.err;
-  EXPECT_EQ(out.out, "the optimizer's state for 4 parameters of " + first.string() + " written to " +
+  EXPECT_EQ(out.out, "the optimizer state for 4 parameters of " + first.string() + " written to " +
                          state.string() + "\n");
   EXPECT_EQ(open_torch_optimizer(state).groups.at(0).options.at("amsgrad"), TorchOptions::mapped_type(true));
   expect_fit(digits_fit(runs, {"trainer.max_epochs=1", "model.init_weights=" + weights.string(),
@@ -82,17 +82,17 @@ TEST(PythonsTraining, IsTakenFromOneFileWithKeys) {
     EXPECT_NE(run.err.find(text), std::string::npos) << run.err;
     EXPECT_FALSE(fs::exists(scratch / "runs"));  // refused before there is one
   };
-  expect_refused({"model.init_weights=" + nested}, 1, "the key \"model\", under which there is one");
+  expect_refused({"model.init_weights=" + nested}, 1, "the key \"model\", which is a state dict");
   expect_refused({"model.init_weights=" + nested, "model.init_key=model"}, 1,
                  "the values do not fit the model");  // they were found
-  expect_refused({"optimizer.init_state=" + nested}, 2, "wanted: model.init_weights beside it");
+  expect_refused({"optimizer.init_state=" + nested}, 2, "expected: model.init_weights in addition");
   save_torch({{{"net.0.weight", at::zeros({1, 2})}, {"net.0.bias", at::zeros({1})}}, {}}, scratch / "w.pt");
   const std::string weights = "model.init_weights=" + (scratch / "w.pt").string();
   expect_refused({weights, "optimizer.init_state=" + nested}, 1,
                  "one of the keys of optimizers: \"optimizer\"");
   expect_refused(
       {weights, "optimizer.init_state=" + nested, "optimizer.init_key=optimizer", "optimizer.name=adam"}, 1,
-      "'decoupled_weight_decay' is true there and false here");
+      "'decoupled_weight_decay' is true in the file and false here");
   expect_refused({weights, "optimizer.init_state=" + nested, "optimizer.init_key=optimizer", kAdamW,
                   "optimizer.amsgrad=true"},
                  1, "has the shape");
@@ -102,7 +102,7 @@ TEST(PythonsTraining, IsWrittenAsATorchFile) {
   const Scratch scratch;
   const ProgramRun run = run_program({"export", scratch / "run", scratch / "x.safetensors", "--optimizer"});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_NE(run.err.find("the state of an optimizer goes to a .pt"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("the optimizer state is written to a .pt file"), std::string::npos) << run.err;
   EXPECT_EQ(run_program({"export", scratch / "run", scratch / "x.pt", "--optimizer"}).exit_code, 2);
 }
 

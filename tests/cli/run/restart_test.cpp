@@ -41,7 +41,7 @@ class Restart : public testing::Test {
     ::kill(children_of(process.id()).at(victim), SIGKILL);
   }
   static std::string killed(std::size_t victim) {
-    return "process " + std::to_string(victim) + " of 2 was ended by signal 9 (Killed)";
+    return "process " + std::to_string(victim) + " of 2 was terminated by signal 9 (Killed)";
   }
 
   const Scratch scratch_;
@@ -123,7 +123,7 @@ TEST_F(Restart, IsForProcessesThatTheProgramHasStarted) {
   write_small_cnn(scratch_ / "small.toml");
   expect_success({"fit", "-c", (scratch_ / "small.toml").string(), "--run.dir", (scratch_ / "runs").string(),
                   "trainer.max_epochs=1", "distributed.max_restarts=2"});
-  EXPECT_NE(said().find("distributed.max_restarts has no effect: a process alone is not started anew"),
+  EXPECT_NE(said().find("distributed.max_restarts has no effect: a single process is not restarted"),
             std::string::npos)
       << said();
 }

@@ -63,7 +63,7 @@ TEST_F(ResumedRun, FinishedOneChangesNothing) {
     const ProgramRun again = more.empty() ? resume(run("runs")) : resume(run("runs"), {more});
     EXPECT_EQ(again.exit_code, 0) << again.err;
     EXPECT_EQ(again.out, run("runs").string() +
-                             " is finished: step 138, 6 epochs; it trains on with a larger " +
+                             " is finished: step 138, 6 epochs; to continue it, increase " +
                              "trainer.max_epochs or max_steps\n");
     EXPECT_EQ(everything_in(run("runs")), before);
   }
@@ -119,11 +119,11 @@ TEST_F(ResumedRun, RefusesAnotherConfigKeyByKey) {
   const ProgramRun refused = resume(run("runs"), changes);
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_EQ(refused.err, run("runs").string() +
-                             ": the config is not the one that this run was started with:\n"
+                             ": the config differs from the one that the run was started with:\n"
                              "  data.batch_size: was 64, now 7\n"
                              "  data.val: was not set, now [0, 9]\n"
                              "  optimizer.lr: was 0.001, now 0.5\n"
-                             "nothing was run; take this back, or resume with --allow-config-change\n");
+                             "nothing was run; undo these changes, or resume with --allow-config-change\n");
   EXPECT_EQ(everything_in(run("runs")), before);
 
   const ProgramRun allowed =
@@ -196,13 +196,13 @@ TEST_F(ResumedRun, NeedsACheckpoint) {
   const ProgramRun broken = resume(run("runs"));
   EXPECT_EQ(broken.exit_code, 1);
   EXPECT_NE(
-      broken.err.find("files can be used; wanted: a checkpoint that is whole; start anew: kindling fit -c "),
+      broken.err.find("files is usable; expected: an intact checkpoint; start a new run: kindling fit -c "),
       std::string::npos)
       << broken.err;
   fs::remove_all(run("runs") / "checkpoints");
   const ProgramRun none = resume(run("runs"));
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_NE(none.err.find("checkpoints: there is no checkpoint; wanted"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("checkpoints: there is no checkpoint; expected"), std::string::npos) << none.err;
 }
 
 TEST_F(ResumedRun, RefusesAPathThatIsNoRun) {
@@ -210,10 +210,10 @@ TEST_F(ResumedRun, RefusesAPathThatIsNoRun) {
   for (const fs::path& path : {scratch_ / "runs/small", run("runs") / "config.toml"}) {
     const ProgramRun refused = resume(path);
     EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_NE(refused.err.find("neither a run's folder nor one of its checkpoints"), std::string::npos)
+    EXPECT_NE(refused.err.find("neither a run directory nor a checkpoint of a run"), std::string::npos)
         << refused.err;
   }
-  EXPECT_NE(resume(scratch_ / "nowhere").err.find("there is no such folder or file"), std::string::npos);
+  EXPECT_NE(resume(scratch_ / "nowhere").err.find("no such file or directory"), std::string::npos);
 }
 
 TEST_F(ResumedRun, GoesOnFromAnEarlierCheckpoint) {
@@ -229,8 +229,8 @@ TEST_F(ResumedRun, GoesOnFromAnEarlierCheckpoint) {
 TEST_F(ResumedRun, IsFoundByItsName) {
   const ProgramRun first = fit("runs", {"trainer.max_epochs=1", "checkpoint.resume=last"});
   ASSERT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_NE(first.out.find("resume   nothing to go on with in " + (scratch_ / "runs/small").string() +
-                           ": a new run\n"),
+  EXPECT_NE(first.out.find("resume   nothing to resume in " + (scratch_ / "runs/small").string() +
+                           "; starting a new run\n"),
             std::string::npos)
       << first.out;
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=1"}).exit_code, 0);
@@ -344,7 +344,8 @@ TEST_F(ResumedRun, GivesItsWeightsBeforeItsEnd) {
   const ProgramRun none = run_program(
       {"validate", "-c", (run("runs") / "config.toml").string(), "--weights", run("runs").string()});
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_NE(none.err.find("neither a weights.safetensors nor a checkpoint"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("neither weights.safetensors nor an intact checkpoint"), std::string::npos)
+      << none.err;
 }
 
 // A run means its best saved checkpoint, which need not be the last one; the words after a colon choose
@@ -377,8 +378,7 @@ TEST_F(ResumedRun, GivesItsBestWeightsUnlessAnotherStepIsNamed) {
 
   const ProgramRun missing = validate(words + ":21"), misspelt = validate(words + ":bset");
   EXPECT_EQ(missing.exit_code, 1);
-  EXPECT_NE(missing.err.find("there is no checkpoint of step 21; wanted: one of steps 138, "),
-            std::string::npos)
+  EXPECT_NE(missing.err.find("no checkpoint of step 21; expected: one of steps 138, "), std::string::npos)
       << missing.err;
   EXPECT_EQ(misspelt.exit_code, 2);
   EXPECT_NE(misspelt.err.find("best, last or the number of a step"), std::string::npos) << misspelt.err;

@@ -132,7 +132,7 @@ wait_for_both
 [ "$SECONDS" -le $((10 * timeout_s)) ] || stop "they left after $SECONDS s"
 for rank in 0 1; do
   [ "${codes[rank]}" -eq 1 ] || stop "process $rank has left with ${codes[rank]}"
-  grep -q "process $rank of 2: .*another one did not answer for $timeout_s s" "$folder/cut.$rank.txt" "$run/log.rank$rank.txt" \
+  grep -q "rank $rank of 2: .*another rank did not answer for $timeout_s s" "$folder/cut.$rank.txt" "$run/log.rank$rank.txt" \
     2>/dev/null || stop "process $rank does not say what has become of it"
 done
 echo "a cable that is pulled: both have left after $SECONDS s"

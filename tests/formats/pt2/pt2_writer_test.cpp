@@ -100,7 +100,7 @@ std::vector<ProgramWeight> weights_of_all_kinds(const ExportedProgram& program) 
           {"one", tensor, false, 3}};
 }
 
-TEST(Pt2Writer, WritesWhatTheReaderReads) {
+TEST(Pt2Writer, RoundTripsThroughTheReader) {
   const Scratch scratch;
   const ExportedProgram program = program_of_all_kinds();
   const std::vector<ProgramWeight> weights = weights_of_all_kinds(program);
@@ -111,7 +111,7 @@ TEST(Pt2Writer, WritesWhatTheReaderReads) {
       {.program = program, .weights = weights, .storages = storages, .examples = "examples"});
   writer.write(scratch / "x.pt2");
   const Pt2File file(scratch / "x.pt2");
-  // Everything that the JSON says has been read.
+  // The reader has used everything in the JSON.
   EXPECT_EQ(json_of(file.program()), json_of(program));
   ASSERT_EQ(file.weights().size(), 3u);
   ASSERT_EQ(file.constants().size(), 2u);  // the buffer that is not persistent among them
@@ -136,7 +136,7 @@ TEST(Pt2Writer, WritesWhatTheReaderReads) {
   EXPECT_NE(storage_of("net.w"), storage_of("mean"));
 }
 
-TEST(Pt2Writer, RefusesAFolderThatIsNotThere) {
+TEST(Pt2Writer, RefusesAMissingDirectory) {
   const Scratch scratch;
   const ExportedProgram program;
   const Pt2Writer writer({.program = program, .weights = {}, .storages = {}, .examples = ""});

@@ -32,7 +32,7 @@ std::string damage_in(const std::string& bytes) {
   return error_text<CheckpointError>([&] { parse_safetensors(bytes, "x"); });
 }
 
-TEST(SafetensorsChecksums, StandInTheMetadataAsTheFormatSays) {
+TEST(SafetensorsChecksums, AreStoredInTheMetadata) {
   const std::string bytes = serialize_safetensors(kChecked, {{"k", "v"}}, WithChecksums::yes);
   const std::string header = header_in(bytes);
   const std::string values = bytes.substr(8 + header.size());
@@ -46,7 +46,7 @@ TEST(SafetensorsChecksums, StandInTheMetadataAsTheFormatSays) {
   EXPECT_EQ(header, header_with(checksum_hex(header_with("0000000000000000"))));
 }
 
-TEST(SafetensorsChecksums, AreNotSeenByUsers) {
+TEST(SafetensorsChecksums, AreHiddenFromUsers) {
   const Scratch scratch;
   for (const WithChecksums checksums : {WithChecksums::no, WithChecksums::yes}) {
     write_safetensors(scratch / "x", kChecked, {{"k", "v"}}, checksums);
@@ -64,7 +64,7 @@ TEST(SafetensorsChecksums, AreNotSeenByUsers) {
   EXPECT_TRUE(SafetensorsFile(scratch / "x").index().metadata.empty());
 }
 
-TEST(SafetensorsChecksums, AreThoseOfLargeTensorsToo) {
+TEST(SafetensorsChecksums, CoverLargeTensors) {
   const Scratch scratch;
   constexpr std::size_t kPiece = std::size_t{1} << 18;
   for (const std::size_t size : {kPiece - 1, kPiece, kPiece + 1, 3 * kPiece + 5}) {
@@ -81,7 +81,7 @@ TEST(SafetensorsChecksums, AreThoseOfLargeTensorsToo) {
   }
 }
 
-TEST(SafetensorsChecksums, NameTheDamagedTensorAndWhatToDo) {
+TEST(SafetensorsChecksums, NameTheDamagedTensorWithAHint) {
   const Scratch scratch;
   write_safetensors(scratch / "x", kChecked, {}, WithChecksums::yes);
   std::string bytes = read_file(scratch / "x", 1000);
@@ -91,8 +91,8 @@ TEST(SafetensorsChecksums, NameTheDamagedTensorAndWhatToDo) {
   bytes.replace(bytes.size() - 9, 8, damaged);
   std::ofstream(scratch / "x") << bytes;
   const std::string wanted = (scratch / "x").string() + ", tensor \"w\": its values have the checksum " +
-                             checksum_hex(damaged) + "; wanted: \"" + checksum_hex(good) +
-                             "\", as the header says; the file is damaged: get a whole copy of it or take an "
+                             checksum_hex(damaged) + "; expected: \"" + checksum_hex(good) +
+                             "\", as recorded in the header; the file is damaged: copy it again, or use an "
                              "earlier one";
   const SafetensorsFile file(scratch / "x");  // the header is whole
   float weights[2] = {};
@@ -102,7 +102,7 @@ TEST(SafetensorsChecksums, NameTheDamagedTensorAndWhatToDo) {
   EXPECT_NO_THROW(file.read(*file.index().find("n"), &byte));
 }
 
-TEST(SafetensorsChecksums, TheHeaderIsCheckedWhenAFileIsOpened) {
+TEST(SafetensorsChecksums, AreVerifiedForTheHeaderOnOpening) {
   const std::string bytes = serialize_safetensors(kChecked, {{"epoch", "3"}}, WithChecksums::yes);
   std::string damaged = bytes;
   damaged[bytes.find("\"3\"") + 1] = '8';
@@ -113,8 +113,8 @@ TEST(SafetensorsChecksums, TheHeaderIsCheckedWhenAFileIsOpened) {
             (scratch / "x").string() + damage_in(damaged).substr(1));
 }
 
-// As a program leaves them that copies the metadata without knowing what it says.
-TEST(SafetensorsChecksums, ThatAreNotCompleteAreRefused) {
+// As written by a program that copies the metadata without knowing its meaning.
+TEST(SafetensorsChecksums, AreRefusedIfIncomplete) {
   const auto file_with = [](const std::string& metadata) {
     std::string header = "{\"__metadata__\":{" + metadata + "}}";
     return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header;
@@ -129,20 +129,20 @@ TEST(SafetensorsChecksums, ThatAreNotCompleteAreRefused) {
   const std::string metadata = R"("xxh3.header":"0000000000000000","xxh3.tensors":"12")";
   std::string bytes = file_with(metadata);
   bytes.replace(bytes.find("0000000000000000"), 16, checksum_hex(header_in(bytes)));
-  EXPECT_NE(damage_in(bytes).find("its checksums are not complete"), std::string::npos) << damage_in(bytes);
+  EXPECT_NE(damage_in(bytes).find("its checksums are incomplete"), std::string::npos) << damage_in(bytes);
 }
 
-TEST(SafetensorsChecksums, HaveNamesThatNobodyElseMayGive) {
+TEST(SafetensorsChecksums, HaveReservedNames) {
   for (const char* key : {"xxh3.header", "xxh3.tensors"})
     for (const WithChecksums checksums : {WithChecksums::no, WithChecksums::yes}) {
       const std::string text = error_text<CheckpointError>([&] {
         serialize_safetensors(kChecked, {{key, "x"}}, checksums);
       });
-      EXPECT_NE(text.find("which belongs to checksums"), std::string::npos) << text;
+      EXPECT_NE(text.find("which is reserved for checksums"), std::string::npos) << text;
     }
 }
 
-TEST(SafetensorsChecksums, AreWrittenWithTheValuesFromWhereTheyAre) {
+TEST(SafetensorsChecksums, AreWrittenWithoutCopyingTheValues) {
   struct Writes : UnsyncedCalls {
     ssize_t write(int descriptor, const void* bytes, std::size_t size) override {
       sources.push_back(bytes);

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::string_literals;
 
-// A file of this header and these values.
+// A file with this header and these values.
 std::string file_of(const std::string& header, const std::string& values) {
   std::string bytes;
   for (std::size_t i = 0; i < 8; ++i) bytes += static_cast<char>(header.size() >> (8 * i) & 0xff);
@@ -42,7 +42,7 @@ TEST(Safetensors, ReadsTensorsInTheOrderOfTheirValues) {
   EXPECT_TRUE(file.metadata.empty());
 }
 
-TEST(Safetensors, WritesTheFormatToTheByte) {
+TEST(Safetensors, WritesTheExpectedBytes) {
   const float values[] = {1.0f, -2.0f};
   const std::uint8_t byte = 7;
   const std::vector<TensorToWrite> tensors = {{"n", TensorType::uint8, {}, &byte, 1},
@@ -57,7 +57,7 @@ TEST(Safetensors, WritesTheFormatToTheByte) {
             file_of(header + padding, "\0\0\x80\x3f\0\0\0\xc0\x07"s));
 }
 
-TEST(Safetensors, BringsBackEveryTypeAndShape) {
+TEST(Safetensors, RoundTripsEveryTypeAndShape) {
   const std::string data = "0123456789abcdef";
   std::vector<TensorToWrite> tensors;
   for (const TensorType type : {TensorType::boolean, TensorType::uint8, TensorType::int8, TensorType::int16,
@@ -101,7 +101,7 @@ TEST(Safetensors, WritesAndReadsFiles) {
   EXPECT_THROW(write_safetensors(scratch / "no/x.safetensors", {}, {}), CheckpointError);
 }
 
-TEST(Safetensors, FilesThatCannotBeReadAreNamed) {
+TEST(Safetensors, NamesFilesThatCannotBeRead) {
   const Scratch scratch;
   const auto open = [&](const std::string& name) {
     return error_text<CheckpointError>([&] { const SafetensorsFile file(scratch / name); });
@@ -112,17 +112,17 @@ TEST(Safetensors, FilesThatCannotBeReadAreNamed) {
   write_file_atomically(scratch / "cut", kTwo.substr(0, 60));
   EXPECT_NE(open("cut").find("byte 60: the file ends inside the header"), std::string::npos);
   write_file_atomically(scratch / "values", kTwo.substr(0, kTwo.size() - 1));
-  EXPECT_NE(open("values").find("leave the file"), std::string::npos);
+  EXPECT_NE(open("values").find("are outside the file"), std::string::npos);
 }
 
-TEST(Safetensors, AFileThatIsCutWhileItIsOpenIsAnError) {
+TEST(Safetensors, ThrowsIfAnOpenFileIsTruncated) {
   const Scratch scratch;
   write_file_atomically(scratch / "two", kTwo);
   const SafetensorsFile file(scratch / "two");
   std::filesystem::resize_file(scratch / "two", kTwo.size() - 1);
   char values[4];
   const std::string text = error_text<CheckpointError>([&] { file.read(*file.index().find("b"), values); });
-  EXPECT_NE(text.find("the file ends here; wanted: 1 more bytes"), std::string::npos) << text;
+  EXPECT_NE(text.find("the file ends here; expected: 1 more bytes"), std::string::npos) << text;
 }
 
 TEST(Safetensors, RefusesEveryTruncation) {
@@ -154,24 +154,24 @@ void expect_refusals(const std::vector<Broken>& cases) {
   for (const Broken& broken : cases) {
     const std::string text = refusal(broken.bytes);
     EXPECT_NE(text.find(broken.wanted), std::string::npos) << text << "\n  lacks: " << broken.wanted;
-    EXPECT_NE(text.find("get or save it again"), std::string::npos) << text << "\n  lacks a remedy";
+    EXPECT_NE(text.find("copy or save it again"), std::string::npos) << text << "\n  lacks a hint";
   }
 }
 
 TEST(Safetensors, RefusesBrokenFrames) {
   expect_refusals({
-      {"", "x, byte 0: the file ends inside the header's length; wanted: 8 bytes"},
+      {"", "x, byte 0: the file ends inside the header's length; expected: 8 bytes"},
       {"\xff\xff\xff\xff\xff\xff\xff\xff", "x, byte 0: the header's length is 18446744073709551615"},
-      {"\x01\xe1\xf5\x05\0\0\0\0{"s, "the header's length is 100000001; wanted: at most 100000000"},
-      {"\x09\0\0\0\0\0\0\0{}"s, "x, byte 10: the file ends inside the header; wanted: 9 bytes of header"},
-      {file_of("", ""), "x, byte 8: the header is no JSON object"},
-      {file_of(" {}", ""), "x, byte 8: the header is no JSON object"},
-      {file_of("[]", ""), "x, byte 8: the header is no JSON object"},
+      {"\x01\xe1\xf5\x05\0\0\0\0{"s, "the header's length is 100000001; expected: at most 100000000"},
+      {"\x09\0\0\0\0\0\0\0{}"s, "x, byte 10: the file ends inside the header; expected: 9 bytes of header"},
+      {file_of("", ""), "x, byte 8: the header is not a JSON object"},
+      {file_of(" {}", ""), "x, byte 8: the header is not a JSON object"},
+      {file_of("[]", ""), "x, byte 8: the header is not a JSON object"},
       {file_of("{}\0{}"s, ""), "x, byte 10: the header contains a zero byte"},
-      {file_of("{} x", ""), "x, byte 11: the header is no valid JSON"},
-      {file_of("{\"a\":", ""), "the header is no valid JSON"},
-      {file_of("{\"a\xff\":{}}", ""), "x, byte 11: the header is no valid JSON"},
-      {file_of("{}", "left"), "x, byte 10: 4 bytes belong to no tensor"},
+      {file_of("{} x", ""), "x, byte 11: the header is not valid JSON"},
+      {file_of("{\"a\":", ""), "the header is not valid JSON"},
+      {file_of("{\"a\xff\":{}}", ""), "x, byte 11: the header is not valid JSON"},
+      {file_of("{}", "left"), "x, byte 10: 4 bytes do not belong to a tensor"},
   });
 }
 
@@ -190,39 +190,39 @@ TEST(Safetensors, RefusesHeadersOfAnotherStructure) {
       {file_of(R"({"__metadata__":{"k":1}})", ""), "header entry \"k\": a number is unexpected"},
       {file_of(R"({"__metadata__":{"k":{}}})", ""), "an object is unexpected"},
       {file_of(R"({"__metadata__":null})", ""), "null is unexpected"},
-      {file_of(R"({"a":"text"})", ""), "a text is unexpected"},
+      {file_of(R"({"a":"text"})", ""), "a string is unexpected"},
       {file_of(R"({"a":true})", ""), "a boolean is unexpected"},
       {file_of(R"({"a":{}})", ""), "header entry \"a\": dtype, shape or data_offsets is missing"},
       {file_of(R"({"a":{"dtype":"U8","dtype":"U8"}})", ""),
-       "field \"dtype\": a text is unexpected or repeated"},
+       "field \"dtype\": a string is unexpected or repeated"},
       {file_of(R"({"a":{"dtype":"U8","shape":[],"shape":[]}})", ""), "field \"shape\": a list is unexpected"},
       {file_of(R"({"a":{"strides":1}})", ""), "field \"strides\": a number is unexpected"},
       {one("F12", "[4]", "[0,4]"), "field \"dtype\": dtype \"F12\" is not supported"},
       {one("U8", "[-4]", "[0,4]"), "field \"shape\": a negative number is unexpected"},
-      {one("U8", "[4.0]", "[0,4]"), "a fraction or too large a number"},
-      {one("U8", "[18446744073709551616]", "[0,4]"), "a fraction or too large a number"},
+      {one("U8", "[4.0]", "[0,4]"), "a fraction or a number that is too large"},
+      {one("U8", "[18446744073709551616]", "[0,4]"), "a fraction or a number that is too large"},
       {one("U8", "[9223372036854775808]", "[0,4]"), "the number 9223372036854775808 is too large"},
       {one("U8", long_shape + "]", "[0,4]"), "field \"shape\": the list is too long"},
       {one("U8", "[4]", "[0,2,4]"), "field \"data_offsets\": the list is too long"},
-      {one("U8", "[4]", "[4]"), "data_offsets has not two numbers"},
+      {one("U8", "[4]", "[4]"), "data_offsets does not have two numbers"},
   });
 }
 
 TEST(Safetensors, RefusesOffsetsThatDoNotFit) {
   expect_refusals({
-      {one("U8", "[5]", "[0,5]"), "x, tensor \"a\": its data_offsets [0, 5] leave the file"},
-      {one("U8", "[4]", "[4,0]"), "its data_offsets [4, 0] leave the file"},
-      {one("U8", "[3]", "[0,4]"), "its data_offsets [0, 4] do not fit its dtype and shape; wanted: 3 bytes"},
-      {one("F32", "[4]", "[0,4]"), "wanted: 16 bytes"},
-      {one("U8", "[3]", "[1,4]"), "its data_offsets [1, 4] leave a hole; wanted: a start at 0"},
-      {one("U8", "[3]", "[0,3]"), "1 bytes belong to no tensor"},
+      {one("U8", "[5]", "[0,5]"), "x, tensor \"a\": its data_offsets [0, 5] are outside the file"},
+      {one("U8", "[4]", "[4,0]"), "its data_offsets [4, 0] are outside the file"},
+      {one("U8", "[3]", "[0,4]"), "its data_offsets [0, 4] do not fit its dtype and shape; expected: 3 bytes"},
+      {one("F32", "[4]", "[0,4]"), "expected: 16 bytes"},
+      {one("U8", "[3]", "[1,4]"), "its data_offsets [1, 4] leave a gap; expected: a start at 0"},
+      {one("U8", "[3]", "[0,3]"), "1 bytes do not belong to a tensor"},
       {one("F64", "[4611686018427387904,4611686018427387904]", "[0,4]"), "its shape overflows"},
       {one("I16", "[9223372036854775807,2,0]", "[0,0]", ""), "its shape overflows"},
       {one("F32", "[0,4611686018427387904,4]", "[0,0]", ""), "its shape overflows"},
       {two("[0,2]", "[1,3]", "wxy"), "tensor \"b\": its data_offsets [1, 3] overlap others"},
       {two("[0,2]", "[0,2]"), "overlap others"},
       {two("[0,2]", "[3,5]", "wxyz!"),
-       "tensor \"b\": its data_offsets [3, 5] leave a hole; wanted: a start at 2"},
+       "tensor \"b\": its data_offsets [3, 5] leave a gap; expected: a start at 2"},
   });
 }
 
@@ -240,23 +240,23 @@ TEST(Safetensors, SurvivesEveryFlippedBit) {
   }
 }
 
-TEST(Safetensors, RefusesToWriteWhatNobodyCouldRead) {
+TEST(Safetensors, RefusesToWriteInvalidTensors) {
   const auto refused = [](const std::vector<TensorToWrite>& tensors, const Metadata& metadata = {}) {
     return error_text<CheckpointError>([&] { serialize_safetensors(tensors, metadata); });
   };
   const TensorToWrite good = {"a", TensorType::uint8, {2}, "xy", 2};
   TensorToWrite wrong = good;
-  EXPECT_NE(refused({good, good}).find("the name is taken already"), std::string::npos);
+  EXPECT_NE(refused({good, good}).find("the name is used twice"), std::string::npos);
   wrong.name = "__metadata__";
-  EXPECT_NE(refused({wrong}).find("the name is taken already"), std::string::npos);
+  EXPECT_NE(refused({wrong}).find("the name is used twice"), std::string::npos);
   wrong.name = "\xff";
-  EXPECT_NE(refused({wrong}).find("no valid UTF-8"), std::string::npos);
+  EXPECT_NE(refused({wrong}).find("not valid UTF-8"), std::string::npos);
   wrong = good;
   wrong.size_bytes = 1;
-  EXPECT_NE(refused({wrong}).find("it has 1 bytes; wanted: 2"), std::string::npos);
+  EXPECT_NE(refused({wrong}).find("it has 1 bytes; expected: 2"), std::string::npos);
   wrong.shape = {-1};
   EXPECT_NE(refused({wrong}).find("negative or overflows"), std::string::npos);
-  EXPECT_NE(refused({good}, {{"k", "\xc3"}}).find("no valid UTF-8"), std::string::npos);
+  EXPECT_NE(refused({good}, {{"k", "\xc3"}}).find("not valid UTF-8"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Bytes that somebody or something has changed: refused, or the same values; never a crash.
+// Modified bytes: refused, or the same values; never a crash.
 
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ class HostileTorchFile : public testing::TestWithParam<const char*> {
   const TorchValues wanted_ = values_of_bytes(whole_);
 };
 
-TEST_P(HostileTorchFile, AnyFlippedBitIsRefusedOrChangesNoValue) {
+TEST_P(HostileTorchFile, IsRefusedOrUnchangedAfterAnyFlippedBit) {
   Outcomes outcomes;
   for (std::size_t i = 0; i < whole_.size() * 8; i += kPlaceStride) {
     std::string flipped = whole_;
@@ -68,7 +68,7 @@ TEST_P(HostileTorchFile, AnyFlippedBitIsRefusedOrChangesNoValue) {
   EXPECT_GT(outcomes.refused, outcomes.equal);
 }
 
-TEST_P(HostileTorchFile, AnyShorterOneIsRefused) {
+TEST_P(HostileTorchFile, IsRefusedIfTruncated) {
   for (std::size_t size = 0; size < whole_.size(); ++size)
     EXPECT_NE(hostile_refusal(whole_.substr(0, size)), "(no error)") << size;
   std::cout << whole_.size() << " lengths refused\n";
@@ -77,8 +77,8 @@ TEST_P(HostileTorchFile, AnyShorterOneIsRefused) {
 INSTANTIATE_TEST_SUITE_P(Versions, HostileTorchFile, testing::Values("torch_1.13.1", "torch_2.13.0"),
                          [](const auto& info) { return std::string(info.index == 0 ? "v1" : "v2"); });
 
-// With a right CRC, so that the pickle is what has to be watched.
-TEST(HostilePickle, AnyFlippedBitIsRefusedOrAStateDict) {
+// With a correct CRC, so that only the pickle reader can detect it.
+TEST(HostilePickle, IsRefusedOrAStateDictAfterAnyFlippedBit) {
   const std::string good = pickle("}(" + text("a") + pickled_tensor() + text("b") +
                                   pickled_tensor({.sizes = {3, 2}, .strides = {1, 3}}) + text("c") +
                                   name("torch._utils", "_rebuild_parameter") + "(" + pickled_tensor() +
@@ -95,7 +95,7 @@ TEST(HostilePickle, AnyFlippedBitIsRefusedOrAStateDict) {
   EXPECT_GT(refused, 10 * read);
 }
 
-TEST(HostilePickle, HasNoInstructionButThoseOfStateDicts) {
+TEST(HostilePickle, IsRefusedForOtherInstructions) {
   const std::string known =
       ".N\x88\x89KMJ\x8aGXc()]}t\x85\x86\x87"
       "aesuqrhjQRb";
@@ -104,15 +104,14 @@ TEST(HostilePickle, HasNoInstructionButThoseOfStateDicts) {
     if (known.find(static_cast<char>(code)) != std::string::npos) continue;
     const std::string refusal =
         hostile_refusal(torch_file_of(dict("w", pickled_tensor()) + static_cast<char>(code)));
-    EXPECT_NE(refusal.find("its instruction " + std::to_string(code) + " is none of those"),
-              std::string::npos)
+    EXPECT_NE(refusal.find("its instruction " + std::to_string(code) + " does not occur"), std::string::npos)
         << refusal;
     ++refused;
   }
   EXPECT_EQ(refused, 256 - static_cast<int>(known.size()));
 }
 
-TEST(HostilePickle, NamesNothingButPartsOfStateDicts) {
+TEST(HostilePickle, IsRefusedForOtherNames) {
   for (const auto& [module, what] : {std::pair{"os", "system"},
                                      {"builtins", "eval"},
                                      {"__builtin__", "getattr"},
@@ -130,30 +129,30 @@ TEST(HostilePickle, NamesNothingButPartsOfStateDicts) {
   }
 }
 
-TEST(HostilePickle, IsRefusedWhereItGoesWrong) {
+TEST(HostilePickle, IsRefusedWithTheReason) {
   const std::string ordered_dict = name("collections", "OrderedDict"),
                     rebuild = name("torch._utils", "_rebuild_tensor_v2");
   const std::pair<std::string, std::string> cases[] = {
-      {"", "an instruction has nothing to work on"},
-      {"t", "an instruction has nothing to work on"},
-      {"((u", "an instruction has nothing to work on"},
-      {"N(\x85", "an instruction has nothing to work on"},
-      {"(N", "it ends before its end"},
-      {"NN", "it ends before its end"},
-      {"N.", "it ends before its end"},
-      {"h\1", "it recalls what it never stored"},
-      {"NNa", "it fills None"},
-      {"](NNu", "it fills a list"},
+      {"", "an instruction lacks its operands"},
+      {"t", "an instruction lacks its operands"},
+      {"((u", "an instruction lacks its operands"},
+      {"N(\x85", "an instruction lacks its operands"},
+      {"(N", "it ends before the pickle is complete"},
+      {"NN", "it ends before the pickle is complete"},
+      {"N.", "it ends before the pickle is complete"},
+      {"h\1", "it recalls a value that it never stored"},
+      {"NNa", "it adds items to None"},
+      {"](NNu", "it adds items to a list"},
       {"}(Nu", "a dict's last key has no value"},
       {"}NNs", "a dict's key is None"},
-      {"X\xff\xff\xff\xff", "the pickle ends in the middle of an instruction"},
-      {"cos", "the pickle ends in the middle of a name"},
+      {"X\xff\xff\xff\xff", "the pickle ends within an instruction"},
+      {"cos", "the pickle ends within a name"},
       {"\x8a\x09" + std::string(9, '\0'), "it has a number of more than 64 bits"},
-      {"NQ", "it refers to something outside that is no storage"},
+      {"NQ", "it has a persistent reference to something other than a storage"},
       {"NNR", "a call's arguments are None"},
-      {"N)R", "it calls None in a way that state dicts do not"},
-      {ordered_dict + "(NtR", "it calls a name of Python's in a way that state dicts do not"},
-      {rebuild + ")R", "it has a tensor that is no plain one"},
+      {"N)R", "it calls None in a way that does not occur in state dicts"},
+      {ordered_dict + "(NtR", "it calls a Python name in a way that does not occur in state dicts"},
+      {rebuild + ")R", "it has a tensor with unsupported properties"},
       {"N}b", "it sets attributes of None"},
       {"}Nb", "it sets attributes of a dict"},
   };
@@ -162,15 +161,15 @@ TEST(HostilePickle, IsRefusedWhereItGoesWrong) {
     EXPECT_EQ(refusal.find("x.pt, data.pkl, byte "), 0u) << refusal;
     EXPECT_NE(refusal.find(": " + found), std::string::npos) << refusal;
   }
-  EXPECT_NE(hostile_refusal(zip_of(parts_of("\x80\x04N."))).find("it is no pickle of protocol 2"),
+  EXPECT_NE(hostile_refusal(zip_of(parts_of("\x80\x04N."))).find("it is not a pickle of protocol 2"),
             std::string::npos);
 }
 
-TEST(HostilePickle, MayBeDeepOrCircular) {
+TEST(HostilePickle, IsHandledIfDeepOrCircular) {
   std::string deep, wide = "]";
   for (int i = 0; i < 200'000; ++i) deep += "](";
   for (int i = 0; i < 200'000; ++i) deep += "e";
-  EXPECT_NE(hostile_refusal(torch_file_of(deep)).find("it holds a list"), std::string::npos);
+  EXPECT_NE(hostile_refusal(torch_file_of(deep)).find("it contains a list"), std::string::npos);
   const std::string circular = "}q\1" + text("me") + "h\1s";
   EXPECT_NE(hostile_refusal(torch_file_of(circular)).find("entry \"me\": it is a dict"), std::string::npos);
   for (int i = 0; i < 4'000'000; ++i) wide += "N";
@@ -184,7 +183,7 @@ std::string zip_refusal(const std::vector<ZipPart>& parts, const ZipEnd& end = {
 }
 const std::vector<ZipPart> kGoodParts = parts_of(pickle(dict("w", pickled_tensor())));
 
-TEST(HostileZip, MayBeOfAnyWriterThatStores) {
+TEST(HostileZip, IsReadFromAnyWriterThatStores) {
   const TorchValues wanted = {{"w", kGoodParts[1].bytes}};
   EXPECT_EQ(values_of_bytes(zip_of(kGoodParts)), wanted);
   EXPECT_EQ(values_of_bytes(zip_of(kGoodParts, {.in_64 = true})), wanted);
@@ -203,25 +202,24 @@ TEST(HostileZip, IsRefusedForItsEntries) {
   expect_refused([](ZipPart& part) { part.method = 8; }, "x.pt, entry \"x/data/0\": it is compressed");
   expect_refused([](ZipPart& part) { part.flags = 1; }, "it is encrypted");
   expect_refused([](ZipPart& part) { part.directory_size = 1'000; }, "it ends outside the archive");
-  expect_refused([](ZipPart& part) { part.name = "x/data.pkl"; }, "its name is there twice");
+  expect_refused([](ZipPart& part) { part.name = "x/data.pkl"; }, "its name appears twice");
   for (const std::string name : {"../x", "x/../y", "x/..", "..", "/x", "x\\y", ""})
-    expect_refused([&](ZipPart& part) { part.name = name; }, "leads out of the archive");
-  expect_refused([](ZipPart& part) { part.name = std::string("x\0y", 3); }, "leads out of the archive");
+    expect_refused([&](ZipPart& part) { part.name = name; }, "points outside the archive");
+  expect_refused([](ZipPart& part) { part.name = std::string("x\0y", 3); }, "points outside the archive");
 }
 
 TEST(HostileZip, IsRefusedWhereEntriesOverlap) {
   std::vector<ZipPart> parts = kGoodParts;
-  parts[0].directory_size += 10;  // reaches into the next one's header, and is not the pickle's CRC either
-  EXPECT_NE(zip_refusal(parts).find("x.pt, entry \"x/data/0\": it overlaps another one"), std::string::npos)
+  parts[0].directory_size += 10;  // overlaps the next header, and the pickle's CRC does not match either
+  EXPECT_NE(zip_refusal(parts).find("x.pt, entry \"x/data/0\": it overlaps another entry"), std::string::npos)
       << zip_refusal(parts);
 }
 
 TEST(HostileZip, IsRefusedForItsEnd) {
-  EXPECT_NE(
-      zip_refusal(kGoodParts, {.behind = "x"}).find("the end of the zip archive is not what it should be"),
-      std::string::npos);
+  EXPECT_NE(zip_refusal(kGoodParts, {.behind = "x"}).find("the end of the zip archive is invalid"),
+            std::string::npos);
   std::string bytes = zip_of(kGoodParts);
-  bytes[bytes.size() - 6] ^= 1;  // where the directory begins
+  bytes[bytes.size() - 6] ^= 1;  // the offset of the directory
   EXPECT_NE(hostile_refusal(bytes).find("the zip directory does not end where the archive does"),
             std::string::npos);
   bytes = zip_of(kGoodParts);
@@ -229,14 +227,14 @@ TEST(HostileZip, IsRefusedForItsEnd) {
   EXPECT_NE(hostile_refusal(bytes).find("the zip directory is too short for its entries"), std::string::npos);
   bytes = zip_of(kGoodParts);
   bytes[bytes.size() - 12] = bytes[bytes.size() - 14] = 1;
-  EXPECT_NE(hostile_refusal(bytes).find("the zip directory goes on behind its entries"), std::string::npos);
+  EXPECT_NE(hostile_refusal(bytes).find("the zip directory continues after its entries"), std::string::npos);
   bytes = zip_of(kGoodParts, {.in_64 = true});
   bytes[bytes.size() - 14] = bytes[bytes.size() - 12] = 1,
                        bytes[bytes.size() - 13] = bytes[bytes.size() - 11] = 0;
-  EXPECT_NE(hostile_refusal(bytes).find("the two ends of the zip archive differ"), std::string::npos);
+  EXPECT_NE(hostile_refusal(bytes).find("the two end records of the zip archive differ"), std::string::npos);
 }
 
-TEST(HostileZip, ValuesThatDoNotHaveTheirCrcAreNotRead) {
+TEST(HostileZip, IsRefusedIfValuesDoNotMatchTheirCrc) {
   for (const FakeTensor& fake : {FakeTensor{}, FakeTensor{.sizes = {3, 2}, .strides = {1, 3}},
                                  FakeTensor{.sizes = {2}, .strides = {1}}}) {
     std::string bytes = zip_of(parts_of(pickle(dict("w", pickled_tensor(fake)))));
@@ -246,9 +244,9 @@ TEST(HostileZip, ValuesThatDoNotHaveTheirCrcAreNotRead) {
     float values[6];
     for (int again = 0; again < 2; ++again)
       EXPECT_EQ(error_text<CheckpointError>([&] { file.read(file.tensors()[0], values); }),
-                "x.pt, entry \"x/data/0\": its bytes do not have the CRC-32 that the archive gives for them; "
+                "x.pt, entry \"x/data/0\": its bytes do not match the CRC-32 in the archive; "
                 "the file is "
-                "damaged: get a whole copy of it, or save it again");
+                "damaged: copy it again, or save it again");
   }
 }
 

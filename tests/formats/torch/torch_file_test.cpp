@@ -41,7 +41,7 @@ void expect_holds(const TorchFile& file, const SafetensorsFile& wanted) {
   }
 }
 
-TEST(TorchFile, HoldsWhatPyTorchSavedToTheBit) {
+TEST(TorchFile, ReadsPyTorchsValuesBitIdentically) {
   for (const std::string version : kVersions)
     for (const std::string name : {"resnet", "gpt", "lstm", "kinds"}) {
       SCOPED_TRACE(version + " " + name);
@@ -60,7 +60,7 @@ TEST(TorchFile, KeepsTheOrderOfTheDict) {
                                              "attn.bias", "lm_head.weight"}));
 }
 
-TEST(TorchFile, TellsWhichTensorsShareAStorage) {
+TEST(TorchFile, ReportsWhichTensorsShareAStorage) {
   for (const std::string version : kVersions) {
     const TorchFile file(kFixtures / version / "gpt.pt");
     EXPECT_EQ(file.find("wte.weight")->storage, file.find("lm_head.weight")->storage);
@@ -68,16 +68,16 @@ TEST(TorchFile, TellsWhichTensorsShareAStorage) {
   }
 }
 
-TEST(TorchFile, TakesTheStateDictUnderAKey) {
+TEST(TorchFile, ReadsTheStateDictUnderAKey) {
   for (const std::string version : kVersions) {
     const std::filesystem::path path = kFixtures / version / "nested.pt";
     expect_holds(TorchFile(path, "model"), SafetensorsFile(kFixtures / "expected" / "nested.safetensors"));
     const std::string rest =
-        "; wanted: the key \"model\", under which there is one; name it: --key of kindling import, or the "
+        "; expected: the key \"model\", which is a state dict; pass the key: --key of kindling import, or the "
         "key of "
         "load_state_file";
     EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile{path}; }),
-              path.string() + ": it is no state dict by itself" + rest);
+              path.string() + ": the file's object is not a state dict" + rest);
     for (const char* key : {"net", "epoch", "optimizer"})
       EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile(path, key); }),
                 path.string() + ": there is no state dict under the key \"" + key + "\"" + rest);
@@ -94,7 +94,7 @@ TEST(TorchFile, ListsTheKeysOfSeveralStateDicts) {
   EXPECT_EQ(torch_refusal(torch_file_of(two), "b"), "(no error)");
 }
 
-TEST(TorchFile, SaysWhatItIsInsteadOfAStateDict) {
+TEST(TorchFile, DescribesFilesThatAreNotStateDicts) {
   using namespace torch_bytes;
   const auto expect_says = [](const std::string& text, const std::string& found) {
     EXPECT_NE(text.find(found), std::string::npos) << text;
@@ -105,32 +105,32 @@ TEST(TorchFile, SaysWhatItIsInsteadOfAStateDict) {
     };
     expect_says(refusal_of("before_1_6.pt"), "it has the format of PyTorch before 1.6");
     expect_says(refusal_of("module.pt"),
-                "it names \"torch.nn.modules.linear.Linear\", which is no part of a state dict");
-    expect_says(refusal_of("script.pt"), "it is compressed, as the code of TorchScript programs is");
+                "it names \"torch.nn.modules.linear.Linear\", which does not occur in state dicts");
+    expect_says(refusal_of("script.pt"), "it is compressed, like the code of TorchScript programs");
   }
-  expect_says(torch_refusal(torch_file_of(integer(3))), "x.pt: it holds a number; wanted: a state dict");
+  expect_says(torch_refusal(torch_file_of(integer(3))), "x.pt: it contains a number; expected: a state dict");
   expect_says(torch_refusal(torch_file_of(dict("epoch", integer(3)))),
               "x.pt, entry \"epoch\": it is a number");
-  expect_says(torch_refusal("something else"), "it does not begin as a file of torch.save does");
-  expect_says(torch_refusal(""), "it does not begin as a file of torch.save does");
+  expect_says(torch_refusal("something else"), "it does not begin like a file of torch.save");
+  expect_says(torch_refusal(""), "it does not begin like a file of torch.save");
   std::vector<ZipPart> big = parts_of(pickle(dict("w", pickled_tensor())));
   big.push_back({.name = "x/byteorder", .bytes = "big"});
-  expect_says(torch_refusal(zip_of(big)), "its byte order is \"big\"; wanted: \"little\"");
+  expect_says(torch_refusal(zip_of(big)), "its byte order is \"big\"; expected: \"little\"");
   EXPECT_EQ(error_text<CheckpointError>([&] { TorchFile("/no/such/file.pt"); }).find("/no/such/file.pt: "),
             0u);
 }
 
-TEST(TorchFile, TellsThePythonThatConvertsWhatIsRefused) {
+TEST(TorchFile, SuggestsPythonCodeThatConvertsRefusedFiles) {
   using namespace torch_bytes;
   EXPECT_EQ(torch_refusal(torch_file_of(name("os", "system"))),
-            "x.pt, data.pkl, byte 2: it names \"os.system\", which is no part of a state dict; wanted: "
+            "x.pt, data.pkl, byte 2: it names \"os.system\", which does not occur in state dicts; expected: "
             "tensors, numbers "
-            "and texts in dicts; convert it in Python: sd = torch.load(\"x.pt\", map_location=\"cpu\", "
+            "and strings in dicts; convert it in Python: sd = torch.load(\"x.pt\", map_location=\"cpu\", "
             "weights_only=True); safetensors.torch.save_file({name: t.contiguous().clone() for name, t in "
             "sd.items()}, \"x.safetensors\")");
 }
 
-TEST(TorchFile, IsToldByItsFirstBytes) {
+TEST(TorchFile, IsDetectedByItsFirstBytes) {
   for (const char* name : {"gpt.pt", "before_1_6.pt"})
     EXPECT_TRUE(is_torch_file(kFixtures / "torch_2.13.0" / name)) << name;
   EXPECT_FALSE(is_torch_file(kFixtures / "expected" / "gpt.safetensors"));
@@ -141,7 +141,7 @@ TEST(TorchFile, IsToldByItsFirstBytes) {
   }
 }
 
-// --- tensors that are not what their storage is ---
+// --- tensors that differ from their storage ---
 
 TEST(TorchFile, ResolvesStridesOfAnyRank) {
   using namespace torch_bytes;
@@ -159,42 +159,42 @@ TEST(TorchFile, ResolvesStridesOfAnyRank) {
   EXPECT_EQ(read({.offset = 9, .sizes = {0, 7}, .strides = {7, 1}}), (std::vector<float>{}));
 }
 
-TEST(TorchFile, RefusesTensorsThatAreNotInTheirStorage) {
+TEST(TorchFile, RefusesTensorsOutsideTheirStorage) {
   using namespace torch_bytes;
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   const auto expect_refused = [](const FakeTensor& fake, const std::string& found) {
     const std::string refusal = torch_refusal(torch_file_of(dict("w", pickled_tensor(fake))));
     EXPECT_EQ(refusal.find("x.pt, tensor \"w\": " + found), 0u) << refusal;
   };
-  expect_refused({.offset = 1}, "its strides leave its storage");
-  expect_refused({.strides = {4, 1}}, "its strides leave its storage");
-  expect_refused({.strides = {kHuge, kHuge}}, "its strides leave its storage");
-  expect_refused({.offset = kHuge}, "it begins behind its storage");
-  expect_refused({.offset = 6, .sizes = {}, .strides = {}}, "it begins behind its storage");
-  expect_refused({.offset = -1}, "it begins before its storage");
+  expect_refused({.offset = 1}, "its strides reach outside its storage");
+  expect_refused({.strides = {4, 1}}, "its strides reach outside its storage");
+  expect_refused({.strides = {kHuge, kHuge}}, "its strides reach outside its storage");
+  expect_refused({.offset = kHuge}, "it starts after its storage");
+  expect_refused({.offset = 6, .sizes = {}, .strides = {}}, "it starts after its storage");
+  expect_refused({.offset = -1}, "it starts before its storage");
   expect_refused({.sizes = {kHuge, 3}}, "its shape overflows");
   expect_refused({.sizes = {0, kHuge, kHuge}, .strides = {1, 1, 1}}, "its shape overflows");
   expect_refused({.sizes = {7}, .strides = {0}}, "it has more values than its storage: 7 of 6");
-  expect_refused({.sizes = {-2, -3}}, "a size or stride is no number from zero on");
-  expect_refused({.strides = {-3, 1}}, "a size or stride is no number from zero on");
+  expect_refused({.sizes = {-2, -3}}, "a size or stride is not a number of at least 0");
+  expect_refused({.strides = {-3, 1}}, "a size or stride is not a number of at least 0");
   expect_refused({.strides = {1}}, "it has 2 sizes and 1 strides");
   expect_refused({.sizes = std::vector<std::int64_t>(65, 1), .strides = std::vector<std::int64_t>(65, 1)},
                  "it has 65 sizes and 65 strides");
   expect_refused({.key = "1"}, "its storage \"1\" is not in the archive");
-  expect_refused({.values = 7}, "its storage has 24 bytes, which are not 7 values");
-  expect_refused({.type = "LongStorage"}, "its storage has 24 bytes, which are not 6 values");
-  expect_refused({.values = -1}, "its storage has 24 bytes, which are not -1 values");
+  expect_refused({.values = 7}, "its storage has 24 bytes, not 7 values");
+  expect_refused({.type = "LongStorage"}, "its storage has 24 bytes, not 6 values");
+  expect_refused({.values = -1}, "its storage has 24 bytes, not -1 values");
 }
 
-TEST(TorchFile, RefusesNamesThatAreThereTwiceOrNoText) {
+TEST(TorchFile, RefusesDuplicateAndInvalidNames) {
   using namespace torch_bytes;
   const std::string twice =
       torch_refusal(torch_file_of("}(" + text("w") + pickled_tensor() + text("w") + pickled_tensor() + "u"));
-  EXPECT_EQ(twice.find("x.pt, tensor \"w\": its name is there twice"), 0u) << twice;
+  EXPECT_EQ(twice.find("x.pt, tensor \"w\": its name appears twice"), 0u) << twice;
   const std::string broken = torch_refusal(torch_file_of(dict("w\xff", pickled_tensor())));
-  EXPECT_NE(broken.find("its name is no valid UTF-8"), std::string::npos) << broken;
+  EXPECT_NE(broken.find("its name is not valid UTF-8"), std::string::npos) << broken;
   const std::string number = torch_refusal(torch_file_of("}" + integer(1) + pickled_tensor() + "s"));
-  EXPECT_NE(number.find("a key is a number; wanted: the name of a tensor"), std::string::npos) << number;
+  EXPECT_NE(number.find("a key is a number; expected: the name of a tensor"), std::string::npos) << number;
 }
 
 // A file of a few kilobytes must not ask for gigabytes.
@@ -206,7 +206,7 @@ TEST(TorchFile, RefusesTooManyTensorsOnOneStorage) {
     return torch_file_of(body + "u");
   };
   EXPECT_EQ(torch_refusal(shared(256)), "(no error)");
-  EXPECT_NE(torch_refusal(shared(257)).find("tensors share their storages too often"), std::string::npos);
+  EXPECT_NE(torch_refusal(shared(257)).find("tensors share storages too often"), std::string::npos);
 }
 
 }  // namespace

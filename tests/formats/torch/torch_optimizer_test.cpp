@@ -21,7 +21,7 @@ using torch_bytes::torch_file_of;
 
 const std::filesystem::path kOptimizerFixtures = KINDLING_FIXTURES;
 
-// All that a file says, as one text.
+// The contents of a file as one text.
 std::string everything_in(const TorchOptimizerFile& optimizer) {
   std::string all;
   for (const TorchOptimizerGroup& group : optimizer.groups) {
@@ -87,7 +87,7 @@ TEST_P(PythonsOptimizer, IsReadUnderItsKey) {
   EXPECT_EQ(step, 1);
 }
 
-TEST(TorchOptimizerFile, WithAnyFlippedBitIsRefusedOrTheSame) {
+TEST(TorchOptimizerFile, IsRefusedOrUnchangedAfterAnyFlippedBit) {
   const std::string whole = read_file(kOptimizerFixtures / "torch_2.4.1" / "nested.pt", 100'000);
   const std::string wanted = everything_in(torch_optimizer_of_bytes(whole, "x.pt", "optimizer"));
   int refused = 0, equal = 0;
@@ -106,8 +106,8 @@ TEST(TorchOptimizerFile, WithAnyFlippedBitIsRefusedOrTheSame) {
   EXPECT_GT(refused, equal);
 }
 
-TEST(TorchOptimizerFile, TakesNumbersAndLeavesNoneOut) {
-  // As PyTorch 1.11 and before: steps are numbers, and a momentum that has not begun is None.
+TEST(TorchOptimizerFile, ReadsNumbersAndSkipsNone) {
+  // The format of PyTorch 1.11 and before: steps are numbers, and a momentum that has not started is None.
   const std::string body = optimizer_of("}(" + integer(0) + "}(" + torch_bytes::text("step") + "K\7" +
                                             torch_bytes::text("exp_avg") + pickled_tensor() + "u" +
                                             integer(1) + dict("momentum_buffer", "N") + "u",
@@ -122,39 +122,40 @@ TEST(TorchOptimizerFile, TakesNumbersAndLeavesNoneOut) {
   EXPECT_EQ(optimizer.groups[0].options, (TorchOptions{{"lr", std::int64_t{1}}}));
 }
 
-TEST(TorchOptimizerFile, RefusesWhatItIsNot) {
+TEST(TorchOptimizerFile, RefusesFilesThatAreNotOptimizers) {
   EXPECT_EQ(refusal_of_optimizer(dict("w", pickled_tensor())),
-            "x.pt: it is no optimizer's state dict by itself; wanted: a dict of \"state\" and "
-            "\"param_groups\"; save it in Python with torch.save(optimizer.state_dict(), path), of an "
-            "optimizer of torch.optim");
-  EXPECT_NE(refusal_of_optimizer("K\1").find("it is no optimizer's state dict"), std::string::npos);
-  EXPECT_EQ(refusal_of_optimizer(dict("opt", optimizer_of("}"))),
-            "x.pt: it is no optimizer's state dict by itself; wanted: one of the keys of optimizers: "
-            "\"opt\"; name the key");
+            "x.pt: the file's object is not an optimizer's state dict; expected: a dict of \"state\" and "
+            "\"param_groups\"; save the state of a torch.optim optimizer in Python with "
+            "torch.save(optimizer.state_dict(), path)");
+  EXPECT_NE(refusal_of_optimizer("K\1").find("the file's object is not an optimizer's state dict"),
+            std::string::npos);
+  EXPECT_EQ(
+      refusal_of_optimizer(dict("opt", optimizer_of("}"))),
+      "x.pt: the file's object is not an optimizer's state dict; expected: one of the keys of optimizers: "
+      "\"opt\"; pass the key");
   EXPECT_NE(refusal_of_optimizer(dict("opt", optimizer_of("}")), "o").find("none under the key \"o\""),
             std::string::npos);
   EXPECT_EQ(refusal_of_optimizer(dict("opt", optimizer_of("}")), "opt"), "(no error)");
 }
 
-TEST(TorchOptimizerFile, RefusesStateThatNoOptimizerHas) {
+TEST(TorchOptimizerFile, RefusesInvalidState) {
   const auto found = [&](const std::string& state, const std::string& group = "") {
     const std::string text = refusal_of_optimizer(optimizer_of(state, group));
     return text.substr(0, text.find("; save it"));
   };
-  EXPECT_EQ(found(number_key(2, "}")), "x.pt, \"state\": it has a key that is the number of no parameter");
-  EXPECT_EQ(found(dict("weight", "}")), "x.pt, \"state\": it has a key that is the number of no parameter");
+  EXPECT_EQ(found(number_key(2, "}")), "x.pt, \"state\": it has a key that is not a parameter's number");
+  EXPECT_EQ(found(dict("weight", "}")), "x.pt, \"state\": it has a key that is not a parameter's number");
   EXPECT_EQ(found(number_key(0, pickled_tensor())),
-            "x.pt, parameter 0: its state is a tensor; wanted: a dict");
+            "x.pt, parameter 0: its state is a tensor; expected: a dict");
   EXPECT_EQ(found(number_key(1, dict("old_dirs", "]"))),
-            "x.pt, parameter 1: its state \"old_dirs\" is a list; wanted: a tensor or a number");
-  EXPECT_EQ(found("}(" + integer(0) + "}" + integer(0) + "}u"),
-            "x.pt, parameter 0: its state is there twice");
+            "x.pt, parameter 1: its state \"old_dirs\" is a list; expected: a tensor or a number");
+  EXPECT_EQ(found("}(" + integer(0) + "}" + integer(0) + "}u"), "x.pt, parameter 0: its state appears twice");
   EXPECT_EQ(found("}", torch_bytes::text("lr") + pickled_tensor()),
-            "x.pt, group 0: its lr is a tensor; wanted: a number");
+            "x.pt, group 0: its lr is a tensor; expected: a number");
   EXPECT_EQ(found("}", torch_bytes::text("params") + "]"), "(no error)");  // the last one counts
   const std::string twice = "}(" + torch_bytes::text("state") + "}" + torch_bytes::text("param_groups") +
                             "](" + dict("params", "](" + integer(0) + integer(0) + "e") + "eu";
-  EXPECT_NE(refusal_of_optimizer(twice).find("group 0: \"params\" are no numbers that differ"),
+  EXPECT_NE(refusal_of_optimizer(twice).find("group 0: \"params\" are not distinct numbers"),
             std::string::npos);
   EXPECT_NE(refusal_of_optimizer("}(" + torch_bytes::text("state") + "}" + torch_bytes::text("param_groups") +
                                  "](}eu")
@@ -162,11 +163,11 @@ TEST(TorchOptimizerFile, RefusesStateThatNoOptimizerHas) {
             std::string::npos);
   torch_bytes::FakeTensor outside;
   outside.offset = 1;
-  EXPECT_NE(found(number_key(0, dict("exp_avg", pickled_tensor(outside)))).find("leave its storage"),
+  EXPECT_NE(found(number_key(0, dict("exp_avg", pickled_tensor(outside)))).find("reach outside its storage"),
             std::string::npos);
 }
 
-TEST(TorchOptimizerFile, ComesBackAsItWasWritten) {
+TEST(TorchOptimizerFile, RoundTrips) {
   const Scratch scratch;
   const float values[] = {1, 2, 3};
   const TensorToWrite vector{"exp_avg", TensorType::float32, {3}, values, 12},

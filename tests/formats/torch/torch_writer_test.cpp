@@ -47,7 +47,7 @@ void expect_holds_all(const TorchFile& file, const std::vector<TensorToWrite>& t
   }
 }
 
-TEST(TorchWriter, WritesWhatTheReaderReads) {
+TEST(TorchWriter, RoundTripsThroughTheReader) {
   const Scratch scratch;
   const std::vector<TensorToWrite> tensors = tensors_of_all_kinds();
   write_torch_file(scratch / "x.pt", tensors);
@@ -59,8 +59,8 @@ TEST(TorchWriter, WritesWhatTheReaderReads) {
   EXPECT_TRUE(TorchFile(scratch / "x.pt").tensors().empty());
 }
 
-// With it for a mapping of the file, as torch.load(mmap=True) makes.
-TEST(TorchWriter, BeginsEachStorageAtAMultipleOf64) {
+// For memory-mapping the file, as torch.load(mmap=True) does.
+TEST(TorchWriter, StartsEachStorageAtAMultipleOf64) {
   const Scratch scratch;
   write_torch_file(scratch / "x.pt", tensors_of_all_kinds());
   const std::string bytes = read_file(scratch / "x.pt", 100'000);
@@ -73,21 +73,21 @@ TEST(TorchWriter, BeginsEachStorageAtAMultipleOf64) {
   for (const ZipEntry& entry : archive.entries()) EXPECT_EQ(entry.begin % 64, 0u) << entry.name;
 }
 
-TEST(TorchWriter, RefusesWhatNoStateDictIs) {
+TEST(TorchWriter, RefusesInvalidTensors) {
   const Scratch scratch;
   const auto refusal = [&](std::vector<TensorToWrite> tensors) {
     return error_text<CheckpointError>([&] { write_torch_file(scratch / "x.pt", tensors); });
   };
   const TensorToWrite good = {"w", TensorType::uint8, {2}, kSomeValues.data(), 2};
-  EXPECT_EQ(refusal({good, good}), "tensor \"w\" to be written: the name is taken already");
+  EXPECT_EQ(refusal({good, good}), "tensor \"w\" to be written: the name is used twice");
   EXPECT_EQ(refusal({{"w", TensorType::int16, {2}, kSomeValues.data(), 2}}),
-            "tensor \"w\" to be written: its size does not fit its type and shape");
+            "tensor \"w\" to be written: its size does not match its type and shape");
   EXPECT_EQ(refusal({{"\xff", TensorType::uint8, {2}, kSomeValues.data(), 2}}),
-            "tensor \"\xff\" to be written: its name is no valid UTF-8");
+            "tensor \"\xff\" to be written: its name is not valid UTF-8");
   EXPECT_FALSE(std::filesystem::exists(scratch / "x.pt"));
 }
 
-TEST(TorchWriter, IsReadByPythonByDefault) {
+TEST(TorchWriter, WritesFilesThatPythonReadsByDefault) {
   const std::string python = python_with_torch();
   if (python.empty()) GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
   const Scratch scratch;

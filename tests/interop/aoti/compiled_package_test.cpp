@@ -29,10 +29,11 @@ class CompiledPrograms : public ::testing::Test {
     }
     folder_ = std::filesystem::path(testing::TempDir()) / ("kindling-packages-" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
-    const int status = std::system(
-        (python_with_torch() + " " + KINDLING_TESTS + "/interop/aoti/compile_programs.py " + folder_.string() +
-         " " + TORCH_VERSION + " >" + file("said").string() + " 2>" + file("warned").string())
-            .c_str());
+    const int status =
+        std::system((python_with_torch() + " " + KINDLING_TESTS + "/interop/aoti/compile_programs.py " +
+                     folder_.string() + " " + TORCH_VERSION + " >" + file("said").string() + " 2>" +
+                     file("warned").string())
+                        .c_str());
     if (WEXITSTATUS(status) == 77) skipped_ = read_file(file("said"), 1 << 20);
     succeeded_ = status == 0;
   }
@@ -162,9 +163,10 @@ TEST_F(CompiledPrograms, ServeWhatWasTrainedHere) {
 TEST_F(CompiledPrograms, AreRefusedWithWeightsInTheirCode) {
   ExportedModule model({.file = file("evaluation.pt2")});
   const std::string text = error_text<CheckpointError>([&] { CompiledPackage(file("baked.pt2"), model); });
-  EXPECT_NE(text.find("its code has values of its own for fc.bias, conv.bias, bn.weight, bn.bias, scale, "
-                      "bn.running_mean, bn.running_var;"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("the compiled code contains fixed values for fc.bias, conv.bias, bn.weight, bn.bias, scale, "
+                "bn.running_mean, bn.running_var;"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("always_keep_tensor_constants"), std::string::npos);
 }
@@ -187,16 +189,17 @@ TEST_F(CompiledPrograms, AreRefusedForAnotherModel) {
   const auto text = [&](const ExportedModule& of) {
     return error_text<CheckpointError>([&] { package.set_weights(of); });
   };
-  EXPECT_NE(text(wider).find("fc.weight (Float [12, 12], there Float [8, 8])"), std::string::npos)
+  EXPECT_NE(text(wider).find("fc.weight (Float [12, 12], in the package Float [8, 8])"), std::string::npos)
       << text(wider);
-  EXPECT_NE(text(other).find("its code takes fc.bias, fc.weight, which the model does not have"),
+  EXPECT_NE(text(other).find("the compiled code uses fc.bias, fc.weight, which the model does not have"),
             std::string::npos)
       << text(other);
   ExportedModule twice({.file = file("evaluation.pt2")});
   twice.to(at::kDouble);
-  EXPECT_NE(text(twice).find("fc.bias (Double [8], there Float [8])"), std::string::npos) << text(twice);
+  EXPECT_NE(text(twice).find("fc.bias (Double [8], in the package Float [8])"), std::string::npos)
+      << text(twice);
   const ExportedModule untied({.file = file("untied.pt2")});  // there are two weights in one place
-  EXPECT_NE(text(untied).find("its code has values of its own for emb.weight;"), std::string::npos)
+  EXPECT_NE(text(untied).find("the compiled code contains fixed values for emb.weight;"), std::string::npos)
       << text(untied);
   EXPECT_TRUE(at::equal(package.run(inputs)[0], before));
 }
@@ -206,15 +209,16 @@ TEST_F(CompiledPrograms, RefuseOtherInputs) {
   const CompiledPackage package(file("served.pt2"), model);
   const auto text = [&](const Inputs& inputs) { return error_text<DataError>([&] { package.run(inputs); }); };
   const at::Tensor ids = at::randint(11, {4, 5}), gain = at::rand({4, 5});
-  EXPECT_NE(text({ids}).find("1 tensors are given; wanted: 2"), std::string::npos);
-  EXPECT_NE(text({ids, gain, gain}).find("3 tensors are given"), std::string::npos);
-  EXPECT_NE(text({at::randint(11, {4, 6}), gain}).find("it is Long [4, 6]; wanted: Long [s"),
+  EXPECT_NE(text({ids}).find("got 1 tensors; expected: 2"), std::string::npos);
+  EXPECT_NE(text({ids, gain, gain}).find("got 3 tensors"), std::string::npos);
+  EXPECT_NE(text({at::randint(11, {4, 6}), gain}).find("it is Long [4, 6]; expected: Long [s"),
             std::string::npos);
-  EXPECT_NE(text({ids, at::rand({3, 5})}).find("sizes of one symbol are to be equal"), std::string::npos);
+  EXPECT_NE(text({ids, at::rand({3, 5})}).find("sizes with the same symbol must be equal"),
+            std::string::npos);
   EXPECT_NE(text({at::randint(11, {0, 5}), at::rand({0, 5})}).find("sizes from 1 to any"), std::string::npos);
   EXPECT_NE(text({ids.to(at::kInt), gain}).find("it is Int [4, 5]"), std::string::npos);
   // A model takes these in other precisions; code was compiled for one.
-  EXPECT_NE(text({ids, gain.to(at::kDouble)}).find("it is Double [4, 5] on cpu; wanted: Float on cpu"),
+  EXPECT_NE(text({ids, gain.to(at::kDouble)}).find("it is Double [4, 5] on cpu; expected: Float on cpu"),
             std::string::npos);
 }
 
@@ -250,12 +254,12 @@ TEST_F(CompiledPrograms, AreNoOtherFiles) {
   const auto text = [&](const std::filesystem::path& path) {
     return error_text<CheckpointError>([&] { CompiledPackage(path, model); });
   };
-  EXPECT_NE(text("nowhere.pt2").find("nowhere.pt2: there is no such file"), std::string::npos);
-  EXPECT_NE(text(scratch.folder()).find("there is no such file"), std::string::npos);
-  EXPECT_NE(text(file("evaluation.pt2")).find("evaluation.pt2: LibTorch says: "), std::string::npos);
+  EXPECT_NE(text("nowhere.pt2").find("nowhere.pt2: no such file"), std::string::npos);
+  EXPECT_NE(text(scratch.folder()).find("no such file"), std::string::npos);
+  EXPECT_NE(text(file("evaluation.pt2")).find("evaluation.pt2: LibTorch reports: "), std::string::npos);
   std::string whole = read_file(file("served.pt2"), 1 << 24);
   write_file_atomically(scratch / "half.pt2", whole.substr(0, whole.size() / 2));
-  EXPECT_NE(text(scratch / "half.pt2").find("wanted: a package of torch._inductor.aoti_compile_and_package"),
+  EXPECT_NE(text(scratch / "half.pt2").find("expected: a package of torch._inductor.aoti_compile_and_package"),
             std::string::npos);
 }
 

@@ -359,30 +359,29 @@ TEST(DynamicSizes, TrapsAreRefused) {
                           {.name = "sequence", .places = {{0, 1}}, .min = 2}),
             "the program and the model differ with a batch of 3, sequence of 2: output 0 differs by");
   expect_in(exported_with(cut_at(14)),
-            "differ with a batch of 3, sequence of 16: output 0 has another shape");
+            "differ with a batch of 3, sequence of 16: output 0 has a different shape");
   expect_in(exported_with(cut_at(9)),
-            "operator aten::narrow in or behind the layer l: its argument length is 6 with a batch of 5, "
+            "operator aten::narrow in or after layer l: its argument length is 6 with a batch of 5, "
             "sequence of 6; ");
-  expect_in(
-      exported_with([](const at::Tensor& y) { return y.size(1) > 9 ? y.exp() : y.sin(); }),
-      "operator aten::sin in or behind the layer l: whether it is called depends on the batch (its sizes "
-      "or its values)");
+  expect_in(exported_with([](const at::Tensor& y) { return y.size(1) > 9 ? y.exp() : y.sin(); }),
+            "operator aten::sin in or after layer l: whether it is called depends on the batch (its sizes "
+            "or its values)");
   expect_in(exported_with([](const at::Tensor& y) { return y.narrow(1, 0, y.size(1) / 2 * 2); }),
-            "and neither quotients nor powers above 3");
+            "without quotients or powers above 3");
   expect_in(exported_with([](const at::Tensor& y) { return y / static_cast<double>(y.size(1)); }),
             "its argument other depends on the batch (its sizes or its values): 6, 8");
   expect_in(exported_with([](const at::Tensor& y) { return at::stack(y.unbind(1)); }),
-            "how many tensors it gives depends on the batch");
+            "the number of tensors that it returns depends on the batch");
   expect_in(exported_with([](const at::Tensor& y) {
               return at::conv1d(y.transpose(1, 2), at::ones({1, 4, 9}));
             }),
-            "its forward fails with a batch of 5, sequence of 6: ");
+            "the forward pass fails with a batch of 5, sequence of 6: ");
   const at::Tensor table = at::randn({10, 4});
   expect_in(exported_with([&](const at::Tensor& y) { return y + table.narrow(0, 0, y.size(1)); }),
-            "its forward fails with a batch of 5, sequence of 13: ");
+            "the forward pass fails with a batch of 5, sequence of 13: ");
   expect_in(exported_with([&](const at::Tensor& y) { return y + table.narrow(0, 0, y.size(1)); },
                           {.name = "sequence", .places = {{0, 1}}, .max = 11}),
-            "its forward fails with a batch of 5, sequence of 11: ");
+            "the forward pass fails with a batch of 5, sequence of 11: ");
 }
 
 TEST(DynamicSizes, SquaresAndBoundsAreNoTraps) {
@@ -419,7 +418,7 @@ TEST(DynamicSizes, ProgramsRefuseOthers) {
     return error_text<DataError>([&] { read.forward(at::randn({2, length, 4})); });
   };
   expect_in(refusal(10),
-            "wanted: Float [s0, 4 * s1, 4], as it was exported; it was exported for multiples of 4");
+            "expected: Float [s0, 4 * s1, 4], as it was exported; it was exported for multiples of 4");
   expect_in(refusal(4), "it was exported for sizes from 8 to 80");
   expect_in(refusal(84), "it was exported for sizes from 8 to 80");
 }
@@ -431,30 +430,32 @@ TEST(DynamicSizes, ThoseThatTheExampleDoesNotHaveAreRefused) {
     return error_text<ConfigError>([&] { const DynamicSizes made(example, options); });
   };
   expect_in(refusal({{.name = "s", .places = {{2, 1}}}}),
-            "dynamic size \"s\": the example has no tensor 2; wanted: one of its 2, counted from 0");
+            "dynamic size \"s\": the example has no tensor 2; expected: one of its 2, counted from 0");
   expect_in(refusal({{.name = "s", .places = {{0, 2}}}}), "there is no dimension 2 of tensor 0");
   expect_in(refusal({{.name = "s", .places = {{0, -3}}}}), "there is no dimension -3 of tensor 0");
-  expect_in(refusal({{.name = "s"}}), "it stands nowhere");
+  expect_in(refusal({{.name = "s"}}), "it has no places");
   expect_in(refusal({{.name = "", .places = {{0, 1}}}}), "it has no name");
   expect_in(refusal({{.name = "s", .places = {{0, 0}}}}),
-            "dimension 0 of tensor 0 is that of \"batch\"; wanted: another one; dynamic_batch = false");
+            "dimension 0 of tensor 0 already belongs to \"batch\"; expected: another dimension; set "
+            "dynamic_batch = false");
   EXPECT_EQ(refusal({{.name = "s", .places = {{0, 0}, {1, 0}}}}, false), "(no error)");
-  expect_in(refusal({{.name = "batch", .places = {{0, 1}}}}), "there are two of the name");
+  expect_in(refusal({{.name = "batch", .places = {{0, 1}}}}), "two dynamic sizes have this name");
   expect_in(refusal({{.name = "s", .places = {{0, 1}}}, {.name = "t", .places = {{0, -1}}}}),
-            "dynamic size \"t\": dimension 1 of tensor 0 is that of \"s\"");
+            "dynamic size \"t\": dimension 1 of tensor 0 already belongs to \"s\"");
   expect_in(refusal({{.name = "s", .places = {{0, 1}, {1, 1}}}}),
             "dimension 1 of tensor 0 is 8, dimension 1 of tensor 1 is 9");
-  const std::string bounds = "dynamic size \"s\": the example has 8; wanted: a size within min and max";
+  const std::string bounds =
+      "dynamic size \"s\": the size in the example is 8; expected: a positive multiple of multiple_of";
   expect_in(refusal({{.name = "s", .places = {{0, 1}}, .max = 7}}), bounds);
   expect_in(refusal({{.name = "s", .places = {{0, 1}}, .min = 9}}), bounds);
   expect_in(refusal({{.name = "s", .places = {{0, 1}}, .min = 0}}), bounds);
   expect_in(refusal({{.name = "s", .places = {{0, 1}}, .multiple_of = 3}}), bounds);
   expect_in(refusal({{.name = "s", .places = {{0, 1}}, .multiple_of = 0}}), bounds);
   expect_in(refusal({{.name = "s", .places = {{0, 1}}, .min = 4, .max = 8}}),
-            "it has few values from 4 to 8; wanted: enough to tell how others depend on it");
+            "it has too few values from 4 to 8; expected: at least six values to try");
   EXPECT_EQ(refusal({{.name = "s", .places = {{0, 1}}, .min = 4, .max = 9}}), "(no error)");
   expect_in(refusal(std::vector<DynamicSize>(4, {.name = "s", .places = {{0, 1}}})),
-            "there are 4 beside the batch's; wanted: with the batch's up to 4");
+            "there are 4 in addition to the batch size; expected: at most 4, including the batch size");
 }
 
 }  // namespace

@@ -138,34 +138,34 @@ std::string refusal(int kind) {
 }
 
 TEST(ExportProgram, RefusesWhatIsNoProgram) {
-  const std::string same_operators = "; wanted: a forward that calls the same operators for every batch size";
-  EXPECT_EQ(
-      refusal(2),
-      "operator aten::item in or behind the layer l: the host reads a value, on which the program may "
-      "then depend; wanted: a forward that can be a program of operators; compute with the tensor instead");
-  EXPECT_EQ(
-      refusal(3),
-      "operator aten::div.Scalar in or behind the layer l: its argument other depends on the batch (its "
-      "size or its values): 5, 7, 12, 10, 11" +
-          same_operators + "; compute it with operators, or give it as a whole number of a size");
-  EXPECT_EQ(
-      refusal(4),
-      "operator aten::unbind.int in or behind the layer l: how many tensors it gives depends on the batch "
-      "(its size or its values)" +
-          same_operators);
-  EXPECT_EQ(
-      refusal(5),
-      "operator aten::chunk in or behind the layer l: its argument chunks depends on the batch (its size or "
-      "its values) (5, 7, 12, 10, 11) and has to be a constant" +
-          same_operators + "; take another operator");
+  const std::string same_operators =
+      "; expected: a forward pass that calls the same operators for every batch size";
+  EXPECT_EQ(refusal(2),
+            "operator aten::item in or after layer l: the host reads a value, and the program may "
+            "then depend on it; expected: a forward pass that can be exported as a program of operators; "
+            "compute with "
+            "the tensor instead");
+  EXPECT_EQ(refusal(3),
+            "operator aten::div.Scalar in or after layer l: its argument other depends on the batch (its "
+            "size or its values): 5, 7, 12, 10, 11" +
+                same_operators + "; compute it with operators, or pass it as an integer computed from sizes");
+  EXPECT_EQ(refusal(4),
+            "operator aten::unbind.int in or after layer l: the number of tensors that it returns depends on "
+            "the batch "
+            "(its size or its values)" +
+                same_operators);
+  EXPECT_EQ(refusal(5),
+            "operator aten::chunk in or after layer l: its argument chunks depends on the batch (its size or "
+            "its values) (5, 7, 12, 10, 11) but must be constant" +
+                same_operators + "; use another operator");
   EXPECT_EQ(
       refusal(6),
-      "operator aten::slice.Tensor in or behind the layer l: its argument end is 2 with a batch of 5; 3 with "
+      "operator aten::slice.Tensor in or after layer l: its argument end is 2 with a batch of 5; 3 with "
       "a "
       "batch of 7; 6 with a batch of 12; 5 with a batch of 10; 5 with a batch of 11" +
           same_operators +
-          "; only sums of products of the dynamic sizes can be exported, such as 2 * batch + 1, and neither "
-          "quotients nor powers above 3; for one size, any number can (dynamic_batch = false)");
+          "; only polynomials in the dynamic sizes can be exported, such as 2 * batch + 1, without quotients "
+          "or powers above 3; a fixed size allows any number (dynamic_batch = false)");
 }
 
 TEST(ExportProgram, WritesTrapsThatAreProgramsAllTheSame) {

@@ -102,7 +102,7 @@ TEST(Onnx, RefusesWritesThroughViewsThatOthersSee) {
 TEST(Onnx, RefusesWritesToWeights) {
   SmallProgram small;
   small.call("relu_.default", "p_w", "y");
-  EXPECT_NE(small.refusal("y").find("it changes \"w\""), std::string::npos);
+  EXPECT_NE(small.refusal("y").find("it modifies \"w\""), std::string::npos);
 }
 
 TEST(Onnx, RefusesMoreThanProtobufHolds) {

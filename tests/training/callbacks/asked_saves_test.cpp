@@ -1,4 +1,4 @@
-// Saves that one of several processes asks for: all make them behind the same step, at once.
+// Saves requested on one rank: all ranks make them after the same step.
 #include <unistd.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@
 namespace kindling {
 namespace {
 
-// The steps that there are checkpoints of, but that of the end.
+// The steps that have checkpoints, except for the last one.
 std::set<std::int64_t> saved_steps(const std::filesystem::path& folder) {
   std::set<std::int64_t> steps;
   for (const CheckpointInfo& info : list_checkpoints(folder)) steps.insert(info.global_step);
@@ -25,7 +25,7 @@ std::set<std::int64_t> saved_steps(const std::filesystem::path& folder) {
   return steps;
 }
 
-// Asks for a save within a training step: behind so many batches.
+// Requests a save within a training step, after this many batches.
 template <class Base>
 struct Asking : Base {
   using Base::Base;
@@ -43,7 +43,7 @@ struct AskingMlp : Asking<Mlp> {
 
 using ChangeOptions = std::function<void(TrainerOptions&, std::int64_t)>;
 
-// Of `size` processes, the last one asks in its batch number `asks_at`.
+// The last of `size` ranks requests a save in batch `asks_at`.
 std::vector<RankRun> run_asking(std::int64_t size, std::int64_t asks_at, ModelCheckpointOptions options,
                                 const ChangeOptions& change = {}) {
   std::vector<std::shared_ptr<AskingMlp>> models;
@@ -66,7 +66,7 @@ std::vector<RankRun> run_asking(std::int64_t size, std::int64_t asks_at, ModelCh
 using Steps = std::set<std::int64_t>;
 
 // An epoch has five steps.
-TEST(AskedSaves, AreMadeByAllBehindTheStepInWhichOneAsks) {
+TEST(AskedSaves, AreMadeByAllRanksAfterTheStepOfTheRequest) {
   const Scratch scratch(memory_folder());
   int i = 0;
   const auto folder = [&] { return scratch / std::to_string(i); };
@@ -76,7 +76,7 @@ TEST(AskedSaves, AreMadeByAllBehindTheStepInWhichOneAsks) {
       run_asking(size, 6, {.dirpath = folder(), .asynchronous = asynchronous});
       EXPECT_EQ(saved_steps(folder()), Steps{7}) << size;
     }
-  // Also where only one process knows that time is up.
+  // Also if the interval has passed on one rank only.
   ++i;
   const auto by_clock = [&](TrainerOptions& options, std::int64_t rank) {
     options.callbacks = {std::make_shared<ModelCheckpoint>(
@@ -99,24 +99,24 @@ TEST(AskedSaves, WaitForTheEndOfAWindow) {
   }
 }
 
-TEST(AskedSaves, AreMadeOfShards) {
+TEST(AskedSaves, WorkWithGradientShards) {
   const Scratch scratch(memory_folder());
   for (const std::int64_t asks_at : {2, 3}) {
     const auto folder = scratch / std::to_string(asks_at);
     run_asking(2, asks_at, {.dirpath = folder},
                [](TrainerOptions& options, std::int64_t) { options.gradient_shards = 4; });
-    EXPECT_EQ(saved_steps(folder), Steps{2}) << asks_at;  // each process has two shards of a step
+    EXPECT_EQ(saved_steps(folder), Steps{2}) << asks_at;  // each rank has two shards of a step
   }
 }
 
-// The last checkpoint that is asked for is the place of a second one that has fallen due by steps.
-TEST(AskedSaves, StandBesideThoseBySteps) {
+// The last requested checkpoint coincides with one that is due by steps.
+TEST(AskedSaves, AreMadeInAdditionToThoseBySteps) {
   const Scratch scratch(memory_folder());
   run_asking(2, 7, {.dirpath = scratch / "a", .every_n_steps = 4});
   EXPECT_EQ(saved_steps(scratch / "a"), (Steps{4, 8, 12}));
 }
 
-TEST(AskedSaves, OfOneFolderAreNotThoseOfAnother) {
+TEST(AskedSaves, AreSeparateForEachFolder) {
   const Scratch scratch(memory_folder());
   run_asking(2, 6, {.dirpath = scratch / "asked"}, [&](TrainerOptions& options, std::int64_t) {
     options.callbacks.push_back(std::make_shared<ModelCheckpoint>(
@@ -126,7 +126,7 @@ TEST(AskedSaves, OfOneFolderAreNotThoseOfAnother) {
   EXPECT_EQ(saved_steps(scratch / "other"), Steps{});
 }
 
-TEST(AskedSaves, ArePlacesToGoOnFromBitForBit) {
+TEST(AskedSaves, ResumeBitIdentically) {
   const Scratch scratch(memory_folder());
   const auto whole = run_asking(2, 6, {.dirpath = scratch / "a"});
   const auto file = scratch / "a/step-00000007.safetensors";
@@ -144,7 +144,7 @@ TEST(AskedSaves, ArePlacesToGoOnFromBitForBit) {
 }
 
 // Of which some steps have two updates, and so two votes, and some have one.
-TEST(AskedSaves, AreMadeOfStepsWithSeveralUpdates) {
+TEST(AskedSaves, WorkWithSeveralUpdatesPerStep) {
   const Scratch scratch(memory_folder());
   for (const std::int64_t asks_at : {4, 5}) {
     const auto folder = scratch / std::to_string(asks_at);
@@ -164,7 +164,7 @@ TEST(AskedSaves, AreMadeOfStepsWithSeveralUpdates) {
   }
 }
 
-TEST(AskedSaves, AreMadeInOwnLoops) {
+TEST(AskedSaves, WorkInCustomLoops) {
   const Scratch scratch(memory_folder());
   const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   std::vector<std::shared_ptr<Module>> models{small_mlp(), small_mlp()};
@@ -190,11 +190,11 @@ TEST(AskedSaves, AreMadeInOwnLoops) {
   });
   Steps steps;
   for (const CheckpointInfo& info : list_checkpoints(scratch / "a")) steps.insert(info.global_step);
-  EXPECT_EQ(steps, (Steps{8, 12}));  // behind the next step, as it was asked for between two
+  EXPECT_EQ(steps, (Steps{8, 12}));  // after the next step, because it was requested between two steps
 }
 
-// While a file is being written no other is begun by request, no step waits, and the wish stands; the next
-// epoch's end is far.
+// While a file is being written, a request starts no other one and blocks no step, but is kept. The end of
+// the epoch is far away.
 TEST(AskedSaves, WaitForTheFileThatIsBeingWritten) {
   struct Slow : FileOperations {
     int fsync(int file) override {
@@ -225,8 +225,8 @@ TEST(AskedSaves, WaitForTheFileThatIsBeingWritten) {
   EXPECT_GE(*steps.rbegin(), 9);
 }
 
-// A save that fails does so in process 0 alone, and all make it again.
-TEST(AskedSaves, ThatHaveFailedAreMadeAgainByAll) {
+// A save that fails does so on rank 0 alone, and all ranks repeat it.
+TEST(AskedSaves, AreRepeatedByAllRanksAfterAFailure) {
   const Scratch scratch(memory_folder());
   struct Moves : Callback {
     explicit Moves(const Scratch& of) : scratch(of) {}
@@ -243,8 +243,8 @@ TEST(AskedSaves, ThatHaveFailedAreMadeAgainByAll) {
         ModelCheckpointOptions{.dirpath = scratch / "a", .on_error = "continue"}));
   });
   for (const RankRun& run : runs) EXPECT_EQ(run.result.progress.epoch, 3);
-  EXPECT_TRUE(warnings.has("no checkpoint, the training goes on without"));
-  EXPECT_FALSE(warnings.has("another one")) << warnings.texts.back();  // nobody has waited for nobody
+  EXPECT_TRUE(warnings.has("saving the checkpoint failed; training continues"));
+  EXPECT_FALSE(warnings.has("another rank")) << warnings.texts.back();  // nobody has waited for nobody
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What averages of weights cost on a device: no wait and no transfer in a step, and one operator.
+// The cost of weight averaging on a device: no wait and no transfer in a step, and one operator.
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -20,7 +20,8 @@ std::unique_ptr<at::ObserverContext> note_call(const at::RecordFunction& call) {
   return nullptr;
 }
 
-// What the device has seen from one step's end to the next one's, and all operators from the second step on.
+// The device's counts from the end of one step to that of the next, and all operators from the second step
+// on.
 struct StepCosts : Callback {
   StepCosts()
       : handle(at::addThreadLocalCallback(
@@ -65,7 +66,7 @@ std::shared_ptr<Callback> swa_for_cost() {
       StochasticWeightAveragingOptions{.swa_lrs = {0.01}, .swa_epoch_start = 2});
 }
 
-TEST(FakeAverages, CostNoWaitAndNoTransferInAStep) {
+TEST(FakeAverages, NeitherWaitNorTransferInAStep) {
   const Cost plain = cost_of({});
   ASSERT_EQ(plain.waits, 0);
   for (const auto& callbacks : std::vector<std::vector<std::shared_ptr<Callback>>>{
@@ -80,7 +81,7 @@ TEST(FakeAverages, CostNoWaitAndNoTransferInAStep) {
   }
 }
 
-TEST(FakeAverages, OfAStepIsOneOperator) {
+TEST(FakeAverages, NeedOneOperatorPerStep) {
   Cost plain = cost_of({});
   Cost cost = cost_of({ema_for_cost(false)});
   EXPECT_EQ(cost.calls["aten::_foreach_lerp_"], 39);

@@ -1,4 +1,4 @@
-// Averages of weights are those of torch.optim.swa_utils: fixtures/make_averages.py has made the numbers.
+// Weight averages match torch.optim.swa_utils; fixtures/make_averages.py has computed the numbers.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -64,7 +64,7 @@ class AveragesOfPython : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(AveragesOfPython);
 
-TEST_P(AveragesOfPython, SwaIsTheMeanWithStatisticsOfItsOwn) {
+TEST_P(AveragesOfPython, SwaIsTheMeanWithRecomputedStatistics) {
   const StochasticWeightAveragingOptions options{
       .swa_lrs = {0.02}, .swa_epoch_start = 3, .annealing_epochs = 3};
   const auto applied = fit({std::make_shared<StochasticWeightAveraging>(options)});
@@ -98,7 +98,7 @@ struct TwiceNormed : Module {
   torch::nn::BatchNorm1d bn = register_module("bn", torch::nn::BatchNorm1d(4));
 };
 
-TEST_P(AveragesOfPython, LayersThatAreUsedTwiceHaveTheMeanOverTheirUses) {
+TEST_P(AveragesOfPython, LayersUsedTwiceAverageOverTheirUses) {
   const auto model = std::make_shared<TwiceNormed>();
   TensorData samples = data();
   Trainer trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted()});
@@ -118,7 +118,7 @@ struct RateKeeper : Callback {
   std::vector<double> rates;
 };
 
-TEST(AveragesOfPython, RatesAreThoseOfSwalr) {
+TEST(AveragesOfPython, RatesMatchSwalr) {
   for (const std::string strategy : {"cos", "linear"})
     for (const std::int64_t annealing : {0, 1, 4})
       for (const bool has_schedule : {false, true}) {

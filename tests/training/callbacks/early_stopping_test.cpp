@@ -66,7 +66,7 @@ TEST(EarlyStopping, WaitsForItsPatience) {
   EXPECT_EQ(ScoredFit({5, 4, 6, 3}, {.patience = 0}).epochs(), 3);
 }
 
-TEST(EarlyStopping, KnowsWhatIsBetter) {
+TEST(EarlyStopping, ComparesByMode) {
   EXPECT_EQ(ScoredFit({1, 2, 3, 4, 5, 6}, {.mode = "max"}).epochs(), 0);
   EXPECT_EQ(ScoredFit({1, 2, 3, 4, 5, 6}, {.mode = "min"}).epochs(), 4);
   EXPECT_EQ(ScoredFit({6, 5, 4, 3, 2, 1}, {.mode = "max"}).epochs(), 4);
@@ -74,7 +74,7 @@ TEST(EarlyStopping, KnowsWhatIsBetter) {
   EXPECT_EQ(ScoredFit({6, 5, 4, 3, 2, 1}, {.monitor = "score", .mode = "max"}, "score").epochs(), 4);
 }
 
-TEST(EarlyStopping, AsksForMoreThanMinDelta) {
+TEST(EarlyStopping, RequiresMoreThanMinDelta) {
   const std::vector<double> steps{5, 4.5, 4, 3.5, 3, 2.5};
   EXPECT_EQ(ScoredFit(steps, {.min_delta = 0.5, .patience = 1}).epochs(), 2);  // just so much is not more
   EXPECT_EQ(ScoredFit(steps, {.min_delta = 0.4, .patience = 1}).epochs(), 0);
@@ -83,7 +83,7 @@ TEST(EarlyStopping, AsksForMoreThanMinDelta) {
   EXPECT_EQ(ScoredFit({1, 1.5, 2, 2.5}, {.mode = "max", .min_delta = 0.5, .patience = 1}).epochs(), 2);
 }
 
-TEST(EarlyStopping, LooksAtThresholds) {
+TEST(EarlyStopping, ChecksThresholds) {
   EXPECT_EQ(ScoredFit({5, 4, 3, 2, 1}, {.stopping_threshold = 2.5}).epochs(), 4);
   EXPECT_EQ(ScoredFit({5, 4, 3, 2, 1}, {.stopping_threshold = 1}).epochs(), 0);
   EXPECT_EQ(ScoredFit({5, 9, 3, 2, 1}, {.divergence_threshold = 8}).epochs(), 2);
@@ -91,7 +91,7 @@ TEST(EarlyStopping, LooksAtThresholds) {
   EXPECT_EQ(ScoredFit({3, 0, 3}, {.mode = "max", .divergence_threshold = 1}).epochs(), 2);
 }
 
-TEST(EarlyStopping, LooksAtWhatIsNotFinite) {
+TEST(EarlyStopping, ChecksForNonfiniteValues) {
   EXPECT_EQ(ScoredFit({5, kNan, 3}).epochs(), 2);
   EXPECT_EQ(ScoredFit({5, kInfinite, 3}).epochs(), 2);
   EXPECT_EQ(ScoredFit({5, kNan, 3, 4}, {.patience = 2, .check_finite = false}).epochs(), 0);
@@ -103,7 +103,7 @@ TEST(EarlyStopping, DoesNotCountEpochsWithoutTheValue) {
   EXPECT_EQ(ScoredFit({5, none, 6, none, 6, none, 6, none}, {.strict = false}).epochs(), 7);
 }
 
-TEST(EarlyStopping, NamesWhatThereIs) {
+TEST(EarlyStopping, NamesTheAvailableValues) {
   const auto text = [](EarlyStoppingOptions options, bool has_validation) {
     ScoredFit fit({1, 1, 1}, options, "score");
     if (!has_validation) fit.data = ramp(4, 0, 2);
@@ -122,7 +122,7 @@ TEST(EarlyStopping, NamesWhatThereIs) {
   EXPECT_NE(range.find("patience"), std::string::npos) << range;
 }
 
-TEST(EarlyStopping, GoesOnWithThePatienceThatIsLeft) {
+TEST(EarlyStopping, ResumesWithTheRemainingPatience) {
   const std::vector<double> scores{5, 4, 4.5, 4.5, 4.5, 4.5, 4.5};
   ASSERT_EQ(ScoredFit(scores).epochs(), 5);
   for (std::int64_t at = 1; at <= 5; ++at) {
@@ -142,7 +142,7 @@ TEST(EarlyStopping, GoesOnWithThePatienceThatIsLeft) {
   }
 }
 
-TEST(EarlyStopping, StartsAnewInEachTrainingAndEndsOwnLoops) {
+TEST(EarlyStopping, StartsFromScratchInEachRunAndEndsCustomLoops) {
   ScoredFit fit({5, 6, 6, 6, 6, 6});
   EXPECT_EQ(fit.epochs(), 4);
   EXPECT_EQ(fit.epochs(), 4);

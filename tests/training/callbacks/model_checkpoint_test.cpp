@@ -29,7 +29,7 @@ std::set<std::string> files_in(const fs::path& folder) {
   return names;
 }
 
-// Does something at a moment, once.
+// Does something once at an event.
 struct Once : Callback {
   enum class At { step, epoch_end, fit_end, train_epoch_start };
   Once(At at, std::int64_t step, std::function<void(Trainer&, Module&)> act)
@@ -94,7 +94,7 @@ TEST(ModelCheckpoint, KeepsTheLastAndTheBest) {
   EXPECT_EQ(best.metadata.at("progress.epoch"), "1");
 }
 
-TEST(ModelCheckpoint, SavesWhenItIsAskedTo) {
+TEST(ModelCheckpoint, SavesOnRequest) {
   const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .every_n_epochs = 0});
   fit.add(Once::At::step, 5, [&](Trainer&, Module&) { fit.checkpoint->request_save(); });
@@ -109,7 +109,7 @@ TEST(ModelCheckpoint, SavesWhenItIsAskedTo) {
   EXPECT_EQ(files_in(scratch / "c").size(), 2u);
 }
 
-TEST(ModelCheckpoint, IsWrittenBeforeOthersChangeTheModelAtTheEnd) {
+TEST(ModelCheckpoint, IsWrittenBeforeOtherCallbacksChangeTheModelAtTheEnd) {
   const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .every_n_epochs = 0});
   at::Tensor at_the_end;
@@ -122,7 +122,7 @@ TEST(ModelCheckpoint, IsWrittenBeforeOthersChangeTheModelAtTheEnd) {
   EXPECT_TRUE(same(*load_checkpoint(scratch / "a").find("model.weight"), at_the_end));
 }
 
-TEST(ModelCheckpoint, ThatCannotBeWrittenEndsTheFitOrNot) {
+TEST(ModelCheckpoint, EndsTheFitOnAWriteErrorOnlyIfAsked) {
   for (const bool asynchronous : {false, true})
     for (const std::string on_error : {"stop", "continue"}) {
       const Scratch scratch(memory_folder());
@@ -140,21 +140,21 @@ TEST(ModelCheckpoint, ThatCannotBeWrittenEndsTheFitOrNot) {
     }
 }
 
-TEST(ModelCheckpoint, IsRefusedWhereAnotherTrainingHasItsOwn) {
+TEST(ModelCheckpoint, RefusesTheFolderOfAnotherRun) {
   const Scratch scratch(memory_folder());
   SlopeFit first({.dirpath = scratch / "a"}), second({.dirpath = scratch / "a"});
   first.fit();
   const auto before = files_in(scratch / "a");
   const std::string error = error_text<CheckpointError>([&] { second.fit(); });
-  EXPECT_NE(error.find("another training"), std::string::npos) << error;
+  EXPECT_NE(error.find("another run"), std::string::npos) << error;
   EXPECT_TRUE(second.model->train_sizes.empty());
   EXPECT_EQ(files_in(scratch / "a"), before);
-  // As part of that training it is welcome, and last() says where to go on.
+  // The same run may resume there, from last().
   EXPECT_EQ(second.fit(second.checkpoint->last()).progress.epoch, 3);
   EXPECT_EQ(SlopeFit({.dirpath = scratch / "none"}).checkpoint->last(), fs::path());
 }
 
-TEST(ModelCheckpoint, IsAloneInItsFolder) {
+TEST(ModelCheckpoint, RefusesASecondOneInItsFolder) {
   const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a"});
   fit.options.callbacks.push_back(
@@ -164,8 +164,8 @@ TEST(ModelCheckpoint, IsAloneInItsFolder) {
   EXPECT_TRUE(fit.model->train_sizes.empty());
 }
 
-TEST(ModelCheckpoint, OfAnErrorIsThatOfTheLatestWholeStep) {
-  // What happens between two steps leaves a state to go on from.
+TEST(ModelCheckpoint, SavesTheLatestCompleteStepAfterAnError) {
+  // An error between two steps leaves a state to resume from.
   struct BrokenData : TensorData {
     using TensorData::TensorData;
     Batch on_after_batch_transfer(Batch batch) override {
@@ -189,7 +189,7 @@ TEST(ModelCheckpoint, OfAnErrorIsThatOfTheLatestWholeStep) {
     whole.fit();
     EXPECT_TRUE(same(rest.model->weight, whole.model->weight));
   }
-  // In the middle of a step, or of callbacks, the parts do not belong together.
+  // Within a step, or between callbacks, the parts of the state are inconsistent.
   struct Thrower : Slope {
     at::Tensor training_step(const Batch& batch) override {
       if (train_sizes.size() == 4) throw std::runtime_error("in the step");
@@ -206,7 +206,7 @@ TEST(ModelCheckpoint, OfAnErrorIsThatOfTheLatestWholeStep) {
   EXPECT_EQ(files_in(scratch / "callback"), (std::set<std::string>{"step-00000003.safetensors"}));
 }
 
-TEST(ModelCheckpoint, InAnOwnLoopSavesAndFinishes) {
+TEST(ModelCheckpoint, SavesAndFinishesInACustomLoop) {
   const Scratch scratch(memory_folder());
   for (const bool asynchronous : {false, true}) {
     const fs::path folder = scratch / (asynchronous ? "async" : "sync");
@@ -225,9 +225,9 @@ TEST(ModelCheckpoint, InAnOwnLoopSavesAndFinishes) {
   }
 }
 
-// The disk is so slow that it takes as long as the whole training for one file: steps go on, each without a
-// wait, and what falls due meanwhile is saved behind the last of them.
-TEST(ModelCheckpoint, ThatIsAsynchronousNeverMakesAStepWait) {
+// The disk takes as long as the whole run for one file: steps continue without a wait, and a save that
+// becomes due meanwhile is made after the last step.
+TEST(ModelCheckpoint, NeverBlocksStepsWhenAsynchronous) {
   struct Stuck : FileOperations {
     int fsync(int file) override {
       for (int tries = 0; !may_go_on && std::this_thread::get_id() != training; ++tries) {
@@ -248,7 +248,7 @@ TEST(ModelCheckpoint, ThatIsAsynchronousNeverMakesAStepWait) {
   EXPECT_TRUE(files_in(scratch / "a").contains("step-00000024.safetensors"));
 }
 
-TEST(ModelCheckpoint, OfAnOwnLoopIsNotThatOfTheNextOne) {
+TEST(ModelCheckpoint, SeparatesTheRunsOfCustomLoops) {
   const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .every_n_steps = 1});
   Trainer trainer(fit.options);
@@ -261,7 +261,7 @@ TEST(ModelCheckpoint, OfAnOwnLoopIsNotThatOfTheNextOne) {
   EXPECT_EQ(files_in(scratch / "a"), before);
 }
 
-TEST(ModelCheckpoint, SetsAsideWhatLiesBeyondThePlaceItGoesOnFrom) {
+TEST(ModelCheckpoint, SetsLaterCheckpointsAsideOnResume) {
   const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .keep_last = 10}),
       again({.dirpath = scratch / "a", .keep_last = 10});
@@ -276,7 +276,7 @@ TEST(ModelCheckpoint, SetsAsideWhatLiesBeyondThePlaceItGoesOnFrom) {
   EXPECT_TRUE(same(again.model->weight, fit.model->weight));
 }
 
-TEST(ModelCheckpoint, RefusesOptionsThatSayNothing) {
+TEST(ModelCheckpoint, RefusesInvalidOptions) {
   const Scratch scratch(memory_folder());
   const std::string mode =
       error_text<ConfigError>([&] { SlopeFit({.dirpath = scratch / "a", .monitor = "my_value"}).fit(); });
@@ -286,7 +286,7 @@ TEST(ModelCheckpoint, RefusesOptionsThatSayNothing) {
   EXPECT_THROW(ModelCheckpoint({.mode = "larger"}), ConfigError);
 }
 
-TEST(Training, IsNotSavedInTheMiddleOfAStep) {
+TEST(Training, IsNotSavedWithinAStep) {
   struct Saver : Slope {
     at::Tensor training_step(const Batch& batch) override {
       error = error_text<Error>([&] { saver->state_dict(); });
@@ -305,7 +305,7 @@ TEST(Training, IsNotSavedInTheMiddleOfAStep) {
   EXPECT_EQ(trainer.state_dict().metadata.at("run_id"), trainer.run_id());
 }
 
-TEST(StateCopy, ChangesNoMoreAndKeepsItsMemory) {
+TEST(StateCopy, IsIndependentAndReusesItsMemory) {
   const at::Tensor live = at::arange(6, at::kFloat);
   StateCopy copy;
   copy.take({.tensors = {{"a", live}, {"b", at::ones({2})}}, .metadata = {{"step", "1"}}});

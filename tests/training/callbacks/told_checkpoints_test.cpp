@@ -1,4 +1,4 @@
-// What of checkpoints is no error, and must not pass in silence.
+// Warnings about checkpoints.
 #include <gtest/gtest.h>
 
 #include "kindling/base/log.h"
@@ -38,25 +38,25 @@ std::filesystem::path best_of(ModelCheckpointOptions options, TrainerOptions tra
   return Trainer(trainer).fit(std::make_shared<Slope>(), data).best_checkpoint;
 }
 
-TEST(ToldCheckpoints, AMonitoredValueThatThereIsNotIsNamedOnce) {
+TEST(ToldCheckpoints, WarnOnceAboutAMissingMonitoredValue) {
   const Listening log;
   EXPECT_TRUE(best_of({.monitor = "val_los", .mode = "min"}).empty());
   EXPECT_NE(log.text.find("the record of epoch 1 has no 'val_los'"), std::string::npos) << log.text;
-  EXPECT_NE(log.text.find("did you mean 'val_loss'?; without it no checkpoint is the best"),
+  EXPECT_NE(log.text.find("did you mean 'val_loss'?; without this value no checkpoint is marked as the best"),
             std::string::npos)
       << log.text;
   EXPECT_EQ(log.text.find("the record of epoch 2"), std::string::npos) << log.text;
 }
 
-TEST(ToldCheckpoints, NothingIsSaidOfAValueThatThereIs) {
+TEST(ToldCheckpoints, AreSilentIfTheMonitoredValueExists) {
   const Listening log;
   EXPECT_FALSE(best_of({.monitor = "val_loss", .mode = "min"}).empty());
   EXPECT_FALSE(best_of({.monitor = "val_loss", .mode = "min"}, {.check_val_every_n_epoch = 2}).empty());
   EXPECT_EQ(log.text, "");
 }
 
-// What has thrown inside of a step cannot be saved, and is told once: by who catches it.
-TEST(ToldCheckpoints, NothingIsSaidOfAStepThatThrows) {
+// A step that throws cannot be saved, and its error is reported once: by its catcher.
+TEST(ToldCheckpoints, AreSilentIfAStepThrows) {
   struct ThrowsInStep : Slope {
     at::Tensor training_step(const Batch& batch) override {
       if (++step == 3) throw std::runtime_error("on purpose");
@@ -77,7 +77,7 @@ TEST(ToldCheckpoints, NothingIsSaidOfAStepThatThrows) {
   }
 }
 
-TEST(ToldCheckpoints, BatchesOfAnotherNumberInsideOfAnEpochAreSaid) {
+TEST(ToldCheckpoints, WarnAboutAnotherNumberOfBatchesWithinAnEpoch) {
   for (const bool is_inside : {true, false}) {
     const Scratch scratch(memory_folder());
     const auto go_on = [&](std::int64_t batch_size, std::int64_t max_epochs, std::int64_t stop) {
@@ -91,7 +91,7 @@ TEST(ToldCheckpoints, BatchesOfAnotherNumberInsideOfAnEpochAreSaid) {
     const Listening log;
     EXPECT_EQ(go_on(1, 2, -1).progress.epoch, 2);
     const bool is_said =
-        log.text.find("inside of an epoch of 4 batches, and its epochs have 8 now") != std::string::npos;
+        log.text.find("within an epoch of 4 batches, but epochs now have 8") != std::string::npos;
     EXPECT_EQ(is_said, is_inside) << log.text;
   }
 }

@@ -1,4 +1,4 @@
-// What averages of weights do to a training: when they are looked at, who sees them and what is saved.
+// Weight averaging in a run: when averages are updated, where they are applied and what is saved.
 #include "kindling/training/weight_average.h"
 
 #include <ATen/Functions.h>
@@ -79,7 +79,7 @@ double closed_form(const std::vector<double>& weights, const std::function<doubl
   return sum;
 }
 
-TEST(Ema, IsItsClosedForm) {
+TEST(Ema, MatchesItsClosedForm) {
   const auto plain = ema({.decay = 0.9});
   AveragedSlopeFit fit({plain});
   fit.fit();
@@ -98,7 +98,7 @@ TEST(Ema, IsItsClosedForm) {
               kRounding);
 }
 
-TEST(Ema, UpdatesWhereItIsTold) {
+TEST(Ema, UpdatesAtTheConfiguredSteps) {
   const auto averaged = [](EmaOptions options, const std::vector<std::size_t>& steps) {
     options.decay = 0.9;
     const auto average = ema(options);
@@ -115,7 +115,7 @@ TEST(Ema, UpdatesWhereItIsTold) {
   averaged({.update_every_n_steps = 6, .update_starting_at_epoch = 2}, {0, 6, 11});
 }
 
-TEST(Ema, IsSeenByValidationsAndNotByTheTraining) {
+TEST(Ema, IsUsedInValidationsAndNotInTraining) {
   AveragedSlopeFit plain({}), fit({ema()}), blind({ema({.decay = 0.9, .evaluate = false})});
   plain.fit();
   fit.fit();
@@ -132,7 +132,7 @@ TEST(Ema, IsSeenByValidationsAndNotByTheTraining) {
   }
 }
 
-TEST(Ema, LeavesTheModelItsOwnWeightsWhenToldSoAndAfterADivergence) {
+TEST(Ema, KeepsTheModelsOwnWeightsIfConfiguredAndAfterADivergence) {
   AveragedSlopeFit fit({ema({.decay = 0.9, .apply_at_end = false})});
   fit.fit();
   EXPECT_EQ(fit.weight(), fit.watch->after_steps.back());
@@ -146,7 +146,7 @@ TEST(Ema, LeavesTheModelItsOwnWeightsWhenToldSoAndAfterADivergence) {
   EXPECT_EQ(diverging.weight(), diverging.watch->after_steps.at(2));
 }
 
-TEST(Ema, IsNotPoisonedByAStepThatIsLeftOut) {
+TEST(Ema, IgnoresSkippedSteps) {
   const auto average = ema();
   AveragedSlopeFit fit({average}, 2);
   const at::Tensor x = at::arange(8, at::kFloat).unsqueeze(1);
@@ -159,7 +159,7 @@ TEST(Ema, IsNotPoisonedByAStepThatIsLeftOut) {
   EXPECT_NEAR(fit.weight(), closed_form(fit.watch->after_steps, [](auto) { return 0.9; }), kRounding);
 }
 
-TEST(Ema, StartsAnewInEachFit) {
+TEST(Ema, StartsFromScratchInEachFit) {
   const auto average = ema();
   AveragedSlopeFit first({average}), second({average});
   first.fit();
@@ -169,12 +169,12 @@ TEST(Ema, StartsAnewInEachFit) {
   EXPECT_NE(first.model->weight.data_ptr(), average->averages().find("weight")->data_ptr());
 }
 
-TEST(Ema, TakesPartInOwnLoops) {
+TEST(Ema, WorksInCustomLoops) {
   AveragedSlopeFit whole({ema()}), own({});
   const auto average = ema();
   own.options.callbacks.push_back(average);
   whole.fit();
-  for (int times = 0; times < 2; ++times) {  // another training, the same callback
+  for (int times = 0; times < 2; ++times) {  // another run with the same callback
     own.model = std::make_shared<Slope>();
     Trainer trainer(own.options);
     trainer.prepare_data(own.data);
@@ -199,7 +199,7 @@ struct ThrowingSlope : Slope {
   bool throws = true;
 };
 
-TEST(Ema, GivesTheModelItsWeightsBackWhenAValidationThrows) {
+TEST(Ema, RestoresTheWeightsWhenAValidationThrows) {
   AveragedSlopeFit fit({ema()});
   const auto model = std::make_shared<ThrowingSlope>();
   fit.model = model;
@@ -214,9 +214,9 @@ TEST(Ema, GivesTheModelItsWeightsBackWhenAValidationThrows) {
   EXPECT_EQ(fit.weight(), fit.watch->after_steps.back());
 }
 
-// Whoever saves while a validation sees the averages, or after the fit has applied them, saves the model's
-// own.
-TEST(Ema, IsSavedBesideTheModelsOwnWeightsAlways) {
+// A save during a validation with averages, or after the fit has applied them, contains the model's own
+// weights.
+TEST(Ema, IsAlwaysSavedInAdditionToTheModelsOwnWeights) {
   AveragedSlopeFit fit({ema()}, 1);
   StateDict in_validation;
   fit.watch->at_validation = [&](Trainer& trainer) { in_validation = copy_to(trainer.state_dict(), cpu()); };
@@ -259,7 +259,7 @@ TEST(LoadValidatedWeights, LoadsTheAveragesThatWereValidated) {
             saved.metadata.at("monitor.value"));
   EXPECT_EQ(saved.metadata.at("monitor.mode"), "min");
 
-  // A folder stands for its newest checkpoint.
+  // A directory means its newest checkpoint.
   auto newest = std::make_shared<Slope>();
   load_validated_weights(*newest, scratch.folder());
   EXPECT_TRUE(same(newest->weight, *load_checkpoint(scratch.folder()).find("callback.1.average.weight")));
@@ -291,7 +291,7 @@ TEST(LoadValidatedWeights, LoadsTheModelOfARunWithoutAverages) {
   EXPECT_THROW(load_validated_weights(*loaded, scratch / "weights.safetensors"), CheckpointError);
 }
 
-TEST(Ema, EvaluationsOfCallbacksSeeTheModelAsItIs) {
+TEST(Ema, LeavesEvaluationsOfCallbacksToTheCurrentWeights) {
   const auto average = ema();
   AveragedSlopeFit fit({average}, 1);
   double in_validation = 0, with_averages = 0, without = 0;
@@ -349,7 +349,7 @@ TEST(Ema, CountsTiedWeightsOnceAndLeavesIntegersAlone) {
   EXPECT_TRUE(averages.find("first")->is_same(*averages.find("second")));
 }
 
-TEST(Ema, OfNarrowWeightsIsKeptInSinglePrecision) {
+TEST(Ema, KeepsNarrowWeightsInSinglePrecision) {
   const auto average = ema({.decay = 0.999});
   const auto model = std::make_shared<TiedPair>();
   model->to(at::kBFloat16);
@@ -369,7 +369,7 @@ TEST(Ema, OfNarrowWeightsIsKeptInSinglePrecision) {
   EXPECT_NEAR(host_value(kept.flatten()[0]), closed_form(watch->weights, [](auto) { return 0.999; }), 1e-5);
 }
 
-TEST(Ema, RefusesWhatCannotBe) {
+TEST(Ema, RefusesInvalidOptions) {
   const std::string range = error_text<ConfigError>([] { ema({.decay = 1.5}); });
   EXPECT_NE(range.find("decay"), std::string::npos) << range;
   const std::string never = error_text<ConfigError>([] { ema({.update_every_n_steps = 0}); });
@@ -378,11 +378,11 @@ TEST(Ema, RefusesWhatCannotBe) {
     AveragedSlopeFit({ema(), std::make_shared<StochasticWeightAveraging>(SwaOptions{.swa_lrs = {0.1}})})
         .fit();
   });
-  EXPECT_NE(two.find("evaluate is set, and for StochasticWeightAveraging, too"), std::string::npos) << two;
+  EXPECT_NE(two.find("evaluate is also set for StochasticWeightAveraging"), std::string::npos) << two;
   EXPECT_NE(two.find("evaluate = false"), std::string::npos) << two;
 }
 
-TEST(Swa, RefusesWhatCannotBe) {
+TEST(Swa, RefusesInvalidOptions) {
   const auto text = [](SwaOptions options, std::optional<std::int64_t> max_epochs = 3) {
     return error_text<ConfigError>([&] {
       AveragedSlopeFit fit({std::make_shared<StochasticWeightAveraging>(options)});
@@ -396,7 +396,7 @@ TEST(Swa, RefusesWhatCannotBe) {
   EXPECT_NE(text({.swa_lrs = {0.1, 0.2}}).find("2 swa_lrs, and 1 groups"), std::string::npos);
   EXPECT_NE(text({.swa_lrs = {0.1}, .swa_epoch_start = 1.5}).find("swa_epoch_start is 1.5"),
             std::string::npos);
-  EXPECT_NE(text({.swa_lrs = {0.1}, .swa_epoch_start = 4}).find("behind max_epochs = 3"), std::string::npos);
+  EXPECT_NE(text({.swa_lrs = {0.1}, .swa_epoch_start = 4}).find("after max_epochs = 3"), std::string::npos);
   EXPECT_NE(text({.swa_lrs = {0.1}}, std::nullopt).find("max_epochs is not set"), std::string::npos);
   EXPECT_NE(text({.swa_lrs = {0.1}, .annealing_strategy = "cosine"}).find("annealing_strategy"),
             std::string::npos);
@@ -425,8 +425,8 @@ TEST(Swa, IsTheMeanOverTheEndsOfItsEpochs) {
   mean_of(10, 9);
 }
 
-// Batch norm and dropout: the averages are evaluated with statistics of their own, and neither the training
-// nor its random numbers notice.
+// Batch norm and dropout: the averages are evaluated with recomputed statistics, without effect on training
+// and its random numbers.
 struct NormedSlope : Module {
   at::Tensor forward(const at::Tensor& x) override { return last->forward(drop->forward(norm->forward(x))); }
   at::Tensor loss(const at::Tensor& y, const at::Tensor& labels) override { return at::mse_loss(y, labels); }
@@ -435,7 +435,7 @@ struct NormedSlope : Module {
   torch::nn::Linear last = register_module("last", torch::nn::Linear(1, 1));
 };
 
-TEST(Swa, ComputesStatisticsWithoutMeddlingWithTheTraining) {
+TEST(Swa, RecomputesStatisticsWithoutAffectingTraining) {
   std::vector<StateDict> ends;
   at::Tensor mean;
   for (const bool averages : {false, true}) {
@@ -457,7 +457,7 @@ TEST(Swa, ComputesStatisticsWithoutMeddlingWithTheTraining) {
   EXPECT_NEAR(mean.item<double>(), 3.5, 1e-6);  // of 0, 1, …, 7, where momentum alone would still be near 2.9
 }
 
-TEST(Swa, LeavesFrozenStatisticsAlone) {
+TEST(Swa, LeavesFrozenStatisticsUnchanged) {
   const auto model = std::make_shared<NormedSlope>();
   model->norm->running_mean.fill_(3);
   model->norm->running_var.fill_(4);

@@ -1,4 +1,4 @@
-// What a device's graphs do behind backward, against the same done operator by operator.
+// The graphs of a device after backward, compared with eager steps.
 #include <ATen/ops/randn_like.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ class FakeRecordedUpdate : public testing::Test {
   void SetUp() override {
     if (!why_no_graph(fake::device()).empty()) GTEST_SKIP() << "LibTorch has no graphs of devices";
   }
-  // Graphs that have been started by the second of two fits with the same options.
+  // Returns the graphs launched by the second of two fits with the same options.
   static std::int64_t expect_same_with_graphs(const std::function<TrainerOptions()>& options) {
     const auto fit = [&](const char* step_graph) {
       TrainerOptions asked = options();
@@ -48,7 +48,7 @@ class EverySecondAdam : public Adam {
   std::int64_t num_updates_ = 0;
 };
 
-// What a callback may do to an optimizer between two steps.
+// A change that a callback makes to an optimizer between two steps.
 class OptimizerMeddler : public Callback {
  public:
   explicit OptimizerMeddler(std::function<void(Optimizer&, std::int64_t step)> meddle)
@@ -62,11 +62,11 @@ class OptimizerMeddler : public Callback {
   std::int64_t num_steps_ = 0;
 };
 
-TEST_F(FakeRecordedUpdate, IsThreeGraphsPerStep) {
+TEST_F(FakeRecordedUpdate, LaunchesThreeGraphsPerStep) {
   const auto replays = [&](double clip) {
     return expect_same_with_graphs([&] { return TrainerOptions{.gradient_clip_val = clip}; });
   };
-  // Of 36 steps 19 or more are replayed, each with what is measured and the update.
+  // At least 19 of 36 steps are replayed, each with measurements and the update.
   EXPECT_GT(replays(0.5), 3 * 15);
 }
 
@@ -94,7 +94,7 @@ TEST_F(FakeRecordedUpdate, FollowsTheRate) {
   });
 }
 
-TEST_F(FakeRecordedUpdate, FollowsATensorOfTheUsersAsRate) {
+TEST_F(FakeRecordedUpdate, FollowsAUserDefinedRateTensor) {
   expect_same_with_graphs([] {
     const auto rate = std::make_shared<at::Tensor>();
     return TrainerOptions{
@@ -106,7 +106,7 @@ TEST_F(FakeRecordedUpdate, FollowsATensorOfTheUsersAsRate) {
   });
 }
 
-TEST_F(FakeRecordedUpdate, FollowsStateThatIsLoaded) {
+TEST_F(FakeRecordedUpdate, FollowsLoadedState) {
   for (const std::int64_t at : {15, 16, 17})
     expect_same_with_graphs([at] {
       const auto saved = std::make_shared<StateDict>();
@@ -118,7 +118,7 @@ TEST_F(FakeRecordedUpdate, FollowsStateThatIsLoaded) {
     });
 }
 
-TEST_F(FakeRecordedUpdate, FollowsGradientsThatAreExchanged) {
+TEST_F(FakeRecordedUpdate, FollowsReplacedGradients) {
   expect_same_with_graphs([] {
     return TrainerOptions{
         .gradient_clip_val = 0.5,
@@ -143,7 +143,7 @@ TEST_F(FakeRecordedUpdate, FollowsTheMomentum) {
   });
 }
 
-TEST_F(FakeRecordedUpdate, LeavesRulesAloneThatMayCount) {
+TEST_F(FakeRecordedUpdate, DoesNotCaptureOtherRules) {
   expect_same_with_graphs([] {
     return TrainerOptions{.optimizer = [](ParameterGroups p) {
       return std::make_unique<EverySecondAdam>(std::move(p), AdamOptions{.lr = 0.01});
@@ -152,7 +152,7 @@ TEST_F(FakeRecordedUpdate, LeavesRulesAloneThatMayCount) {
 }
 
 // A step that is not finite, in the middle of replayed ones.
-TEST_F(FakeRecordedUpdate, LeavesOutWhatIsNotFinite) {
+TEST_F(FakeRecordedUpdate, SkipsNonfiniteSteps) {
   for (const char* on_nonfinite : {"stop", "skip", "ignore"})
     for (const double clip : {0., 0.5}) {
       SCOPED_TRACE(std::string(on_nonfinite) + (clip > 0 ? " with clipping" : ""));
@@ -179,7 +179,7 @@ TEST_F(FakeRecordedUpdate, LeavesOutWhatIsNotFinite) {
     }
 }
 
-// A rule and its recorded update without a trainer.
+// An optimizer and its captured update without a trainer.
 struct LoneUpdate {
   explicit LoneUpdate(at::Device where = fake::device()) {
     for (at::Tensor& parameter : parameters) {
@@ -191,7 +191,7 @@ struct LoneUpdate {
   void step() {
     recorded.step(*rule, [&] { rule->step(); });
   }
-  // What is measured is a norm, under the name of the first parameter that has a gradient.
+  // Measures a norm, under the name of the first parameter with a gradient.
   void measure(const at::Tensor& loss) {
     recorded.measure(*rule, {&loss, 1}, [&] {
       const bool is_first = parameters[0].grad().defined();
@@ -208,7 +208,7 @@ struct LoneUpdate {
 // A loss of the device.
 at::Tensor loss_of(double value) { return at::full({}, value, fake::device()); }
 
-TEST_F(FakeRecordedUpdate, MeasuresWhatItIsGiven) {
+TEST_F(FakeRecordedUpdate, MeasuresTheGivenLossesAndGradients) {
   LoneUpdate update;
   const at::Tensor gradient = update.parameters[0].grad(), losses[] = {loss_of(1), loss_of(2)};
   std::int64_t row = 0;
@@ -239,7 +239,7 @@ TEST_F(FakeRecordedUpdate, FollowsParametersThatShrink) {
   EXPECT_TRUE(same(whole.cpu(), at::tensor({0.F, 0.F, 0.5F, 0.5F})));
 }
 
-TEST_F(FakeRecordedUpdate, FollowsARateOfTheHosts) {
+TEST_F(FakeRecordedUpdate, FollowsAHostRate) {
   LoneUpdate update;
   const at::Tensor rate = at::full({}, 0.125);
   update.rule->set_lr(0, rate);
@@ -265,7 +265,7 @@ TEST_F(FakeRecordedUpdate, FollowsRatesAndParametersThatMove) {
   EXPECT_TRUE(same(former.cpu(), at::full({4}, 0.375)));
 }
 
-TEST_F(FakeRecordedUpdate, FollowsALossOfTheHosts) {
+TEST_F(FakeRecordedUpdate, FollowsAHostLoss) {
   LoneUpdate update;
   const at::Tensor loss = at::full({}, 1.);
   for (std::int64_t row = 0; row < 5; ++row) {
@@ -278,7 +278,7 @@ TEST_F(FakeRecordedUpdate, FollowsALossOfTheHosts) {
 }
 
 // A graph of the device would hold nothing of it.
-TEST_F(FakeRecordedUpdate, LeavesParametersOfTheHostAlone) {
+TEST_F(FakeRecordedUpdate, DoesNotCaptureHostParameters) {
   LoneUpdate update(at::kCPU);
   for (int i = 0; i < 5; ++i) {
     update.measure(at::scalar_tensor(1));
@@ -287,7 +287,7 @@ TEST_F(FakeRecordedUpdate, LeavesParametersOfTheHostAlone) {
   EXPECT_TRUE(same(update.parameters[0].detach(), at::full({4}, 0.375)));
 }
 
-TEST_F(FakeRecordedUpdate, TellsAutogradWhatItChanges) {
+TEST_F(FakeRecordedUpdate, RaisesVersionsForAutograd) {
   LoneUpdate update;
   update.parameters[1].mutable_grad() = at::Tensor();
   for (int i = 0; i < 5; ++i) {
@@ -298,7 +298,7 @@ TEST_F(FakeRecordedUpdate, TellsAutogradWhatItChanges) {
   }
 }
 
-TEST_F(FakeRecordedUpdate, KnowsWhatALayoutIs) {
+TEST_F(FakeRecordedUpdate, DistinguishesLayouts) {
   const at::Tensor matrix = at::zeros({4, 4}, fake::device());
   const at::Tensor others[] = {matrix,
                                matrix.narrow(0, 0, 2),
@@ -317,8 +317,8 @@ TEST_F(FakeRecordedUpdate, KnowsWhatALayoutIs) {
     }
 }
 
-// Eight are kept, and what has been given up is recorded anew.
-TEST_F(FakeRecordedUpdate, KeepsAFewParts) {
+// Eight regions are kept; one that was dropped is recorded again.
+TEST_F(FakeRecordedUpdate, KeepsAFewRegions) {
   EpochLog log(fake::device());
   CapturedRegion part(fake::device(), log);
   const at::Tensor source = at::ones({1 << 16}, fake::device()), target = at::zeros_like(source);

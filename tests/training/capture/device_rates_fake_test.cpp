@@ -79,17 +79,17 @@ void expect_rates_of_groups() {
       EXPECT_EQ(tensor.const_data_ptr(), places[group]) << "a graph reads it there";
     }
     EXPECT_EQ(rule.lr(0), rate);
-    EXPECT_EQ(rates_of_step(rule)[0].toDouble(), rate) << "behind the scope it is a number again";
+    EXPECT_EQ(rates_of_step(rule)[0].toDouble(), rate) << "after the scope it is a number again";
   }
 }
 
-TEST(FakeDeviceRates, AreThoseOfTheGroupsInEachStep) {
+TEST(FakeDeviceRates, MatchTheGroupsInEachStep) {
   expect_rates_of_groups<Adam>();
   expect_rates_of_groups<AdamW>();
   expect_rates_of_groups<Sgd>();
 }
 
-TEST(FakeDeviceRates, AreOfEachOptimizer) {
+TEST(FakeDeviceRates, AreSeparateForEachOptimizer) {
   Sgd one({group_of(fake::device())}), other({group_of(fake::device())});
   DeviceRates rates;
   one.set_lr(0.25);
@@ -100,7 +100,7 @@ TEST(FakeDeviceRates, AreOfEachOptimizer) {
   }
 }
 
-TEST(FakeDeviceRates, LeaveATensorOfTheUsersAlone) {
+TEST(FakeDeviceRates, LeaveUserDefinedTensorsUnchanged) {
   Sgd rule({group_of(fake::device()), group_of(fake::device())});
   DeviceRates rates;
   const at::Tensor own = at::full({}, 0.125, fake::device());
@@ -110,7 +110,7 @@ TEST(FakeDeviceRates, LeaveATensorOfTheUsersAlone) {
   EXPECT_TRUE(rates_of_step(rule)[1].toTensor().is_same(own));
 }
 
-TEST(FakeDeviceRates, AreNumbersOfTheHostAndOfFloat64) {
+TEST(FakeDeviceRates, AreHostNumbersInFloat64) {
   DeviceRates rates;
   Adam of_host({group_of(at::kCPU)});
   EXPECT_TRUE(rates_of_step(of_host, rates)[0].isDouble());
@@ -119,7 +119,7 @@ TEST(FakeDeviceRates, AreNumbersOfTheHostAndOfFloat64) {
 }
 
 // They would round it to the type of what they multiply, and gain nothing.
-TEST(FakeDeviceRates, AreNumbersOfRulesThatAreNotRecorded) {
+TEST(FakeDeviceRates, AreNumbersForRulesThatAreNotCaptured) {
   struct NotedLion : Lion {
     using Lion::Lion;
     void update_part(const Part& part) override {

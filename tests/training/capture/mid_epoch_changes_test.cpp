@@ -1,5 +1,5 @@
 // A program may change a model, LibTorch's settings or gradients in the middle of an epoch. Captured steps
-// then train as eager ones do: the change is noticed in the very next step.
+// then train like eager ones: the change is detected in the next step.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -306,7 +306,7 @@ void expect_equal_fits(const ChangedFit& captured, const ChangedFit& eager) {
 }
 
 // KINDLING_SOAK_CHANGES=1 tries every change on every model; otherwise each model meets one of eight.
-TEST(MidEpochChanges, TrainAsEagerStepsDo) {
+TEST(MidEpochChanges, TrainLikeEagerSteps) {
   const bool tries_all = std::getenv("KINDLING_SOAK_CHANGES") != nullptr;
   const std::vector<Change> changes = all_changes();
   int num_applied = 0, num_replayed = 0;

@@ -66,14 +66,14 @@ class OperatorCalls : public testing::TestWithParam<CallsOfStep> {
   }
 };
 
-TEST_P(OperatorCalls, AreNoMoreThanBefore) {
+TEST_P(OperatorCalls, DoNotIncrease) {
   EXPECT_LE(calls({.step_graph = "off"}), GetParam().plain);
   EXPECT_LE(calls({.gradient_clip_val = 1, .step_graph = "off"}), GetParam().clipped);
   EXPECT_LE(calls({.step_graph = "off", .log_every_n_steps = 1}), GetParam().recorded);
 }
 
 // The clocks call none, and the profiler is gone once its batches are over.
-TEST_P(OperatorCalls, AreTheSameWithAProfileBehindItsTrace) {
+TEST_P(OperatorCalls, AreTheSameAfterAProfileHasEnded) {
   const Scratch scratch;
   const TrainerOptions profiled{.profile = true,
                                 .profile_wait = 0,

@@ -1,4 +1,4 @@
-// What is noticed of two runs of a step, on the CPU and on a device.
+// Differences detected between two runs of a step, on the CPU and on a device.
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Functions.h>
@@ -24,7 +24,7 @@ class StepComparisons : public testing::TestWithParam<bool> {
             .num_gradients = 2,
             .random = {at::arange(4)}};
   }
-  // Of a second run, which a test makes another one, with the first.
+  // Compares the first run with a second one, which a test modifies.
   bool are_same(const std::function<void(StepComparison::Run&)>& change, bool may_be_same = true) {
     StepComparison::Run second = run();
     change(second);
@@ -44,7 +44,7 @@ class StepComparisons : public testing::TestWithParam<bool> {
   StepComparison comparison_{device(), kThousandth};
 };
 
-TEST_P(StepComparisons, TellWhatDiffers) {
+TEST_P(StepComparisons, DetectDifferences) {
   using Run = StepComparison::Run;
   EXPECT_TRUE(are_same([](Run&) {}));
   EXPECT_FALSE(are_same([](Run&) {}, /*may_be_same=*/false));
@@ -59,11 +59,11 @@ TEST_P(StepComparisons, TellWhatDiffers) {
   EXPECT_TRUE(are_same([](Run&) {})) << "what differed before is forgotten";
 }
 
-TEST_P(StepComparisons, AreToTheBitOnTheCpuAndCloseOnADevice) {
+TEST_P(StepComparisons, AreBitwiseOnTheCpuAndCloseOnADevice) {
   using Run = StepComparison::Run;
   const auto are_close = [&] { return are_same([&](Run& run) { run.results[0] = numbers({1, 2.001}); }); };
   EXPECT_EQ(are_close(), GetParam());
-  // A gradient's smallest numbers are seen beside the largest of all; so is no other result.
+  // Gradients are compared relative to the largest number of all gradients; other results are not.
   EXPECT_EQ(are_same([&](Run& run) { run.results[1] = numbers({4, 0.03}); }), GetParam());
   EXPECT_FALSE(are_same([&](Run& run) { run.results[0] = numbers({1.03, 2}); }));
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
@@ -74,7 +74,7 @@ TEST_P(StepComparisons, AreToTheBitOnTheCpuAndCloseOnADevice) {
 }
 
 // As the trainer does with buffers, before the step itself writes to them.
-TEST_P(StepComparisons, KeepWhatIsTakenBack) {
+TEST_P(StepComparisons, KeepRevertedChanges) {
   at::Tensor buffer = numbers({3});
   StepComparison::Run run_of = run();
   run_of.changes = {buffer};
@@ -90,7 +90,7 @@ TEST_P(StepComparisons, KeepWhatIsTakenBack) {
   EXPECT_TRUE(told());
 }
 
-TEST_P(StepComparisons, ForgetWhatIsDropped) {
+TEST_P(StepComparisons, ForgetDroppedComparisons) {
   StepComparison::Run other = run();
   other.results[0] = numbers({7, 7});
   comparison_.keep(run());

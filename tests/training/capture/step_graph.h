@@ -1,4 +1,4 @@
-// Trainings with and without recorded steps, for tests that compare them.
+// Runs with and without step capture, for tests that compare them.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -24,7 +24,7 @@
 
 namespace kindling {
 
-// What the app log says while it lives.
+// The app log's messages while it exists.
 class SaidBySteps {
  public:
   explicit SaidBySteps(LogLevel level = LogLevel::info) {
@@ -61,7 +61,7 @@ class CountedNet : public Classifier {
   bool has_static_graph() const override { return true; }
 
   std::int64_t num_calls = 0;
-  // What a test does beside.
+  // Additional work of a test.
   std::function<at::Tensor(CountedNet&, const Batch&, at::Tensor loss)> extra{};
   at::Tensor mask = at::full({}, 0.5);  // neither parameter nor buffer
   torch::nn::Conv2d conv{torch::nn::Conv2dOptions(1, 4, 3).padding(1)};
@@ -87,7 +87,7 @@ struct GraphFit {
   std::string said;
 };
 
-// What a callback may do to a model between two steps.
+// A change that a callback makes to a model between two steps.
 class ModelMeddler : public Callback {
  public:
   explicit ModelMeddler(std::function<void(CountedNet&, std::int64_t batch)> meddle)

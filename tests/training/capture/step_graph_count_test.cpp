@@ -1,4 +1,4 @@
-// What is left of a step's calls and allocations where it is replayed.
+// Operator calls and allocations of a replayed step.
 #include <ATen/Functions.h>
 #include <ATen/Version.h>
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The gradients of a window have memory of their own: those of a replay are in use until they are dropped,
 // and the next batch would be computed operator by operator (102 to 111).
-TEST(ReplayedWindows, AreReplayedInAllTheirBatches) {
+TEST(ReplayedWindows, ReplayAllTheirBatches) {
   constexpr std::int64_t kBatches = 12, kSize = 8;
   TensorData data({at::rand({kBatches * kSize, 1, 8, 8}), at::ones({kBatches * kSize}, at::kLong)}, {},
                   {.batch_size = kSize});

@@ -1,5 +1,4 @@
-// Steps that are graphs of a card, against steps that are not. Operators are made to give the same bits
-// twice.
+// CUDA graphs compared with eager steps, with deterministic operators.
 #include <gtest/gtest.h>
 
 #include "graph/device/device_graph.h"
@@ -28,7 +27,7 @@ GraphFit cuda_fit(const std::string& step_graph, TrainerOptions options,
   return graph_fit(step_graph, std::move(options), prepare);
 }
 
-// Of 36 steps. While the answer to a comparison is on its way, steps are made one by one.
+// Of 36 steps. While the result of a comparison is pending, steps are eager.
 constexpr std::int64_t kMostCalls = 30;
 
 void expect_replayed_on_cuda(const TrainerOptions& options,
@@ -46,7 +45,7 @@ OptimizerFactory momentum_rule() {
   };
 }
 
-TEST_F(StepGraphCuda, GivesTheBitsOfTheStepsThemselves) {
+TEST_F(StepGraphCuda, IsBitIdenticalToEagerSteps) {
   const std::vector<std::pair<std::string, TrainerOptions>> cases{
       {"plain", {}},
       {"clipping and step records", {.gradient_clip_val = 0.5, .log_every_n_steps = 2}},
@@ -70,8 +69,8 @@ TEST_F(StepGraphCuda, GivesTheBitsOfTheStepsThemselves) {
 
 TEST_F(StepGraphCuda, LogsWhatTheModelLogs) { expect_replayed_on_cuda({.log_every_n_steps = 1}, log_beside); }
 
-// What a card adds up in changing order is not taken for another step.
-TEST_F(StepGraphCuda, TrainsWithoutTheOrderOfSums) {
+// Sums in a nondeterministic order do not count as a changed step.
+TEST_F(StepGraphCuda, TrainsWithNondeterministicSums) {
   const GraphFit eager = cuda_fit("off", {.deterministic = "warn"}),
                  recorded = cuda_fit("on", {.deterministic = "warn"});
   EXPECT_LE(recorded.num_calls, kMostCalls);
@@ -84,8 +83,8 @@ struct CudaRefusal {
   std::function<at::Tensor(CountedNet&, const Batch&, at::Tensor)> extra;
 };
 
-// The training goes on, and later recordings succeed.
-TEST_F(StepGraphCuda, RefusesWhatACardCannotRecord) {
+// Training continues, and later recordings succeed.
+TEST_F(StepGraphCuda, RefusesStepsThatAGpuCannotRecord) {
   const std::vector<CudaRefusal> refusals{
       {"a number of the host's", "host",
        [](CountedNet&, const Batch&, const at::Tensor& loss) {
@@ -99,7 +98,7 @@ TEST_F(StepGraphCuda, RefusesWhatACardCannotRecord) {
     const auto prepare = [&extra = extra](CountedNet& net) { net.extra = extra; };
     const GraphFit eager = cuda_fit("off", {}, prepare), recorded = cuda_fit("on", {}, prepare);
     EXPECT_EQ(recorded.num_calls, 36);
-    EXPECT_NE(recorded.said.find("steps are not recorded: "), std::string::npos) << recorded.said;
+    EXPECT_NE(recorded.said.find("steps are not captured: "), std::string::npos) << recorded.said;
     EXPECT_NE(recorded.said.find(reason), std::string::npos) << recorded.said;
     expect_same_fit(recorded, eager);
   }
@@ -113,10 +112,10 @@ TEST_F(StepGraphCuda, NoticesAStepThatChanges) {
     };
   };
   const GraphFit recorded = cuda_fit("on", {}, prepare);
-  EXPECT_NE(recorded.said.find("a replay differs from the step itself"), std::string::npos) << recorded.said;
+  EXPECT_NE(recorded.said.find("a replay differs from the eager step"), std::string::npos) << recorded.said;
 }
 
-TEST_F(StepGraphCuda, TrainsTheShippedModelsAlike) {
+TEST_F(StepGraphCuda, TrainsTheShippedModelsLikeEagerSteps) {
   const auto trained = [](const std::shared_ptr<Module>& model, std::int64_t size, const char* step_graph) {
     NoiseImages data(44, size, 8);
     torch::manual_seed(2);

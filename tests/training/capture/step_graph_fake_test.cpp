@@ -1,4 +1,4 @@
-// Steps of a device that are graphs of it, against steps that are not: bit by bit, and by what the host does.
+// Device graphs compared with eager steps: bit-identical results, and the work of the host.
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
@@ -65,9 +65,9 @@ void expect_replayed(const TrainerOptions& options, const FakePrepare& prepare =
 }
 
 // Batch norm and dropout are part of the model, clipping and a short last batch of the training.
-TEST_F(FakeStepGraph, GivesTheBitsOfTheStepsThemselves) { expect_replayed({.gradient_clip_val = 0.5}); }
+TEST_F(FakeStepGraph, IsBitIdenticalToEagerSteps) { expect_replayed({.gradient_clip_val = 0.5}); }
 
-TEST_F(FakeStepGraph, HoldsWithEveryOptionThatTouchesAStep) {
+TEST_F(FakeStepGraph, WorksWithEveryOptionThatAffectsAStep) {
   for (const auto& [name, options] : step_option_cases()) {
     SCOPED_TRACE(name);
     expect_replayed(options);
@@ -83,7 +83,7 @@ TEST_F(FakeStepGraph, LogsWhatTheModelLogs) {
 }
 
 // Nothing reads what is still on its way.
-TEST_F(FakeStepGraph, HoldsWithLateCopies) {
+TEST_F(FakeStepGraph, WorksWithLateCopies) {
   const GraphFit eager = fake_fit("off");
   const fake::LateCopies late;
   const GraphFit recorded = fake_fit("on");
@@ -93,7 +93,7 @@ TEST_F(FakeStepGraph, HoldsWithLateCopies) {
 }
 
 // Loss, metrics and weights of the shipped models.
-TEST_F(FakeStepGraph, TrainsTheShippedModelsAlike) {
+TEST_F(FakeStepGraph, TrainsTheShippedModelsLikeEagerSteps) {
   const auto trained = [](const std::shared_ptr<Module>& model, std::int64_t size, const char* step_graph) {
     const SaidBySteps said;
     const auto records = std::make_shared<MemoryLogger>();
@@ -133,7 +133,7 @@ class FakeStepCounter : public Callback {
   std::vector<fake::Counts> counts;
 };
 
-TEST_F(FakeStepGraph, StartsLessAndNeverWaits) {
+TEST_F(FakeStepGraph, LaunchesLessAndNeverWaits) {
   std::vector<std::int64_t> launches;
   for (const char* step_graph : {"off", "on"}) {
     const auto counter = std::make_shared<FakeStepCounter>();
@@ -143,7 +143,7 @@ TEST_F(FakeStepGraph, StartsLessAndNeverWaits) {
       EXPECT_EQ(counts.host_waits(), 0);
       copies_to_host += counts.device_to_host_copies;
     }
-    // One answer for each layout's first replay, and one in each epoch behind the first.
+    // One answer for each layout's first replay, and one in each epoch after the first.
     EXPECT_LE(copies_to_host, std::string_view(step_graph) == "on" ? 7 : 0);
     launches.push_back(counter->counts.at(33).launches);  // a full batch that is not compared
   }
@@ -163,11 +163,11 @@ class FakeRefusedSteps : public testing::TestWithParam<FakeRefusal> {
   }
 };
 
-// The reason is said once, and the training is the same to the bit.
+// The reason is logged once, and the run is bit-identical.
 TEST_P(FakeRefusedSteps, AreNotReplayed) {
   const GraphFit eager = fake_fit("off", {}, GetParam().prepare),
                  asked = fake_fit("on", {}, GetParam().prepare);
-  const std::string start = "step_graph: steps are not recorded: ";
+  const std::string start = "step_graph: steps are not captured: ";
   EXPECT_NE(asked.said.find(start), std::string::npos);
   EXPECT_EQ(asked.said.find(start), asked.said.rfind(start)) << asked.said;
   EXPECT_NE(asked.said.find(GetParam().reason), std::string::npos) << asked.said;
@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
                                   net.out->bias.register_hook(
                                       [](const at::Tensor& gradient) { return gradient * 0.5; });
                                 }},
-                    // No operator tells of this: the device refuses to record it.
+                    // No operator shows this: the device refuses to record it.
                     FakeRefusal{"WaitsForTheDevice", "a wait for the device",
                                 beside([](CountedNet&, const Batch&, at::Tensor loss) {
                                   at::accelerator::synchronizeDevice(0);
@@ -245,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(
                                 })}),
     [](const auto& refusal) { return refusal.param.name; });
 
-TEST_F(FakeStepGraph, NoticesAStepThatBecomesAnotherOne) {
+TEST_F(FakeStepGraph, DetectsAStepThatChanges) {
   const auto prepare = beside([](CountedNet& model, const Batch&, at::Tensor loss) {
     return loss * (model.trainer().epoch() < 4 ? 1. : 0.5);
   });
@@ -255,7 +255,7 @@ TEST_F(FakeStepGraph, NoticesAStepThatBecomesAnotherOne) {
     const GraphFit recorded = fake_fit("on", {}, prepare);
     fake::set_late_copies(false);
     EXPECT_LT(recorded.num_calls, kBatchesOfFake);
-    EXPECT_NE(recorded.said.find("does something else now"), std::string::npos);
+    EXPECT_NE(recorded.said.find("computes something different"), std::string::npos);
     expect_same_fit(recorded, eager);
   }
 }
@@ -307,7 +307,7 @@ TEST_F(FakeStepGraph, FollowsAModelThatChanges) {
 }
 
 // The host does not look into a device's memory: another tensor in each step may hold anything.
-TEST_F(FakeStepGraph, RefusesTensorsThatAreOtherOnesInEachStep) {
+TEST_F(FakeStepGraph, RefusesADifferentTensorInEachStep) {
   const auto with = [] {
     return TrainerOptions{
         .callbacks = {std::make_shared<ModelMeddler>([](CountedNet& net, std::int64_t batch) {
@@ -323,8 +323,8 @@ TEST_F(FakeStepGraph, RefusesTensorsThatAreOtherOnesInEachStep) {
   expect_same_fit(recorded, eager);
 }
 
-// Gradients that somebody keeps are not written to.
-TEST_F(FakeStepGraph, LeavesGradientsToThoseWhoKeepThem) {
+// Gradients that other code keeps are not overwritten.
+TEST_F(FakeStepGraph, DoesNotOverwriteGradientsThatOthersKeep) {
   class Keeper : public Callback {
    public:
     void on_before_optimizer_step(Trainer&, Module& model, Optimizer&) override {
@@ -342,8 +342,8 @@ TEST_F(FakeStepGraph, LeavesGradientsToThoseWhoKeepThem) {
   expect_same_fit(recorded, fake_fit("off"));
 }
 
-// Parameters that are no matter of the optimizer's gather their gradients from step to step.
-TEST_F(FakeStepGraph, GathersGradientsThatNobodyClears) {
+// Parameters that the optimizer does not have accumulate their gradients from step to step.
+TEST_F(FakeStepGraph, AccumulatesGradientsThatAreNotCleared) {
   std::vector<at::Tensor> gathered;
   for (const char* step_graph : {"off", "on"})
     fake_fit(step_graph,
@@ -360,8 +360,8 @@ TEST_F(FakeStepGraph, GathersGradientsThatNobodyClears) {
   EXPECT_TRUE(same(gathered[1], gathered[0]));
 }
 
-// The graph is no part of what is saved: a training goes on with it or without.
-TEST_F(FakeStepGraph, MayBeSwitchedByAResume) {
+// The captured step is not part of a checkpoint: a run resumes with or without capture.
+TEST_F(FakeStepGraph, MayBeSwitchedOnResume) {
   const Scratch folder;
   const auto trained = [&](const char* step_graph, std::int64_t epochs, const std::filesystem::path& from) {
     torch::manual_seed(1);
@@ -379,8 +379,8 @@ TEST_F(FakeStepGraph, MayBeSwitchedByAResume) {
   }
 }
 
-// An own loop: batches of other shapes, and more shapes than are worth a graph each.
-TEST_F(FakeStepGraph, FollowsShapesUntilTheyAreTooMany) {
+// A custom training loop with batches of other shapes, more than are worth a graph each.
+TEST_F(FakeStepGraph, FollowsShapesUpToALimit) {
   for (const std::int64_t num_shapes : {3, 12}) {
     std::vector<at::Tensor> weights;
     std::string text;

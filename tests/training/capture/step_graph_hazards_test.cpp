@@ -1,5 +1,4 @@
-// What models, batches and callbacks may do to a step that is recorded: the numbers stay those of the steps
-// themselves.
+// Models, batches and callbacks that interfere with a captured step: the numbers stay those of eager steps.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -31,7 +30,7 @@ class BetweenBatches : public Callback {
   std::int64_t num_ = 0;
 };
 
-// Why it is not recorded is said; without a reason it is replayed.
+// The log gives the reason if the step is not captured; without a reason it is replayed.
 struct Hazard {
   std::string name, reason;
   std::function<void(CountedNet&)> prepare = [](CountedNet&) {};
@@ -41,7 +40,7 @@ struct Hazard {
 
 class Hazards : public testing::TestWithParam<Hazard> {};
 
-TEST_P(Hazards, ChangeNoNumber) {
+TEST_P(Hazards, AreBitIdenticalToEagerSteps) {
   const auto options = [&] {
     TrainerOptions options{.accumulate_grad_batches = GetParam().window};
     if (GetParam().between) options.callbacks = {std::make_shared<BetweenBatches>(GetParam().between)};
@@ -92,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
                                return loss * at::rand({}, *g, at::kFloat);
                              });
                            }},
-                    Hazard{"NumbersLoggedByEpoch", "does something else now",
+                    Hazard{"NumbersLoggedByEpoch", "computes something different",
                            [](CountedNet& net) {
                              let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                                model.log("epoch_here", static_cast<double>(model.trainer().epoch()));
@@ -129,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
                                return model.num_calls < 4 ? loss.view({1}) : loss;
                              });
                            }},
-                    Hazard{"BackwardWithinTheStep", "computes gradients of its own",
+                    Hazard{"BackwardWithinTheStep", "computes gradients itself",
                            [](CountedNet& net) {
                              let(net, [](CountedNet& model, const Batch& batch, at::Tensor loss) {
                                (model.loss(model.forward(batch[0]), batch.labels()) * 0.1).backward();
@@ -137,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
                              });
                            }},
                     Hazard{"BackwardWithinTheStepInWindows",
-                           "computes gradients of its own",
+                           "computes gradients itself",
                            [](CountedNet& net) {
                              let(net, [](CountedNet& model, const Batch& batch, at::Tensor loss) {
                                (model.loss(model.forward(batch[0]), batch.labels()) * 0.1).backward();
@@ -161,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
                                return at::stack({loss, loss * 2}).select(0, 1);
                              });
                            }},
-                    Hazard{"HostLoopsOverResults", "does something else now",
+                    Hazard{"HostLoopsOverResults", "computes something different",
                            [](CountedNet& net) {
                              let(net, [](CountedNet&, const Batch& batch, at::Tensor loss) {
                                at::Tensor w = at::zeros({4});
@@ -194,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
                                return loss * n.cos();
                              });
                            }},
-                    Hazard{"WritesToOutputsGivenByOut", "a replay fails",
+                    Hazard{"WritesToOutputsGivenByOut", "a replay failed",
                            [](CountedNet& net) {
                              let(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                                const torch::NoGradGuard no_grad;
@@ -356,7 +355,7 @@ TEST(StepGraphHazards, ErrorsBeforeTheFirstReplay) {
   EXPECT_TRUE(same(recorded, eager));
 }
 
-// A class that is none: the error is that of the step, and training may go on.
+// An invalid class label: the error is that of the step, and training may continue.
 TEST(StepGraphHazards, ErrorsWithinAStep) {
   const auto run = [](const char* step_graph) {
     torch::manual_seed(1);
@@ -409,8 +408,8 @@ TEST(StepGraphHazards, ChecksWithinAStep) {
   EXPECT_LT(errors("on").second, 10);
 }
 
-// Another training within a step, and several at the same time.
-TEST(StepGraphHazards, TrainingsWithinTrainings) {
+// Another run within a step, and several at the same time.
+TEST(StepGraphHazards, NestedTrainers) {
   const std::vector<Batch> batches{Batch{at::randn({6, 4})}, Batch{at::randn({6, 4})}};
   expect_same_training(batches, "it trains another model", [&](FreeNet& net) {
     auto inner = std::make_shared<FreeNet>();
@@ -434,7 +433,7 @@ struct Square : Module {
 };
 
 // At the same address, of the same sizes.
-TEST(StepGraphHazards, AWeightThatIsTransposedWhereItLies) {
+TEST(StepGraphHazards, WeightTransposedInPlace) {
   const Batch batch{at::randn({6, 4})};
   const auto trained = [&](const char* step_graph) {
     const auto net = std::make_shared<Square>();
@@ -454,7 +453,7 @@ TEST(StepGraphHazards, AWeightThatIsTransposedWhereItLies) {
   EXPECT_TRUE(same(trained("on"), trained("off")));
 }
 
-TEST(StepGraphHazards, TrainingsInThreads) {
+TEST(StepGraphHazards, TrainersInThreads) {
   const std::vector<Batch> batches{Batch{at::randn({6, 4})}, Batch{at::randn({6, 4})}};
   std::vector<FreeTraining> made(2);
   std::vector<std::thread> threads;

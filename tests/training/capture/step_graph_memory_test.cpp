@@ -1,4 +1,4 @@
-// What recorded steps cost in memory, beside steps that are not recorded.
+// Memory of captured steps compared with eager steps.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -64,25 +64,25 @@ std::int64_t peak_of_fit(const std::shared_ptr<Module>& model, std::vector<std::
   return bytes.peak();
 }
 
-// A tenth is what recorded steps may take more: what operators make themselves does not share memory with
-// what they are told to write to.
+// Captured steps may need a tenth more: memory that operators allocate themselves is not shared with their
+// preallocated outputs.
 template <class Model>
 void expect_hardly_more_memory(std::vector<std::int64_t> shape) {
   const std::int64_t eager = peak_of_fit(std::make_shared<Model>(), shape, "off"),
                      recorded = peak_of_fit(std::make_shared<Model>(), shape, "on");
-  std::cout << "peak " << recorded << " B with recorded steps, " << eager << " B without\n";
+  std::cout << "peak " << recorded << " B with captured steps, " << eager << " B without\n";
   EXPECT_LE(10 * recorded, 11 * eager);
   EXPECT_GT(eager, 4 * at::rand(shape).numel());
 }
 
-TEST(StepGraphMemory, IsHardlyMoreThanThatOfTheSteps) {
+TEST(StepGraphMemory, IsHardlyMoreThanThatOfEagerSteps) {
   expect_hardly_more_memory<EightConvolutions>({32, 3, 32, 32});
   expect_hardly_more_memory<SmallCnn>({32, 1, 28, 28});
   expect_hardly_more_memory<Lenet>({32, 1, 28, 28});
   expect_hardly_more_memory<Mlp>({32, 1, 28, 28});
 }
 
-// What lives after each epoch.
+// Live memory after each epoch.
 class LiveAfterEpochs : public Callback {
  public:
   explicit LiveAfterEpochs(const LiveBytes& bytes) : bytes_(bytes) {}
@@ -105,7 +105,7 @@ TEST(StepGraphMemory, DoesNotGrow) {
   EXPECT_EQ(live->after[299], live->after[49]);
 }
 
-// What lives after certain steps, counted over all epochs.
+// Live memory after certain steps, counted over all epochs.
 class LiveAfterSteps : public Callback {
  public:
   LiveAfterSteps(const LiveBytes& bytes, std::set<std::int64_t> steps)
@@ -124,7 +124,7 @@ class LiveAfterSteps : public Callback {
   std::set<std::int64_t> steps_;
 };
 
-// Of a small recorded step; `after`: steps that are looked at.
+// Of a small captured step; `after`: the steps to measure.
 std::vector<LiveAfterSteps::Live> live_after(std::int64_t batches, std::int64_t epochs,
                                              std::set<std::int64_t> after) {
   TensorData data({at::rand({2 * batches, 1, 2, 2}), at::randint(10, {2 * batches})}, {}, {.batch_size = 2});
@@ -134,7 +134,7 @@ std::vector<LiveAfterSteps::Live> live_after(std::int64_t batches, std::int64_t 
   TrainerOptions options{.max_epochs = epochs, .callbacks = {live}};
   options.step_graph = "on";
   Trainer(std::move(options)).fit(std::make_shared<Mlp>(MlpOptions{.hidden = {4}}), data);
-  EXPECT_EQ(said.text(), "");  // all are recorded
+  EXPECT_EQ(said.text(), "");  // all are captured
   return live->after;
 }
 
@@ -148,7 +148,7 @@ TEST(StepGraphMemory, TheLogTakesFourBytesPerValueAndStep) {
   EXPECT_EQ(live[1].tensors - live[0].tensors, 4 * (kValues * kMoreSteps + kLeftOver));
 }
 
-// Epochs of 100 steps, whose logs use the same memory again; looked at behind the last step of an epoch.
+// Epochs of 100 steps, whose logs reuse their memory; measured after the last step of an epoch.
 TEST(StepGraphMemory, IsTheSameAfterAThousandAndTenThousandSteps) {
   const auto live = live_after(/*batches=*/100, /*epochs=*/100, {1000, 10000});
   ASSERT_EQ(live.size(), 2U);

@@ -1,4 +1,4 @@
-// Recorded steps against steps that are not recorded: bit by bit.
+// Captured steps are bit-identical to eager steps.
 #include "training/capture/step_graph.h"
 
 #include <ATen/autocast_mode.h>
@@ -23,7 +23,7 @@ namespace {
 // epoch's first batch is made by the step itself as well, and so is a first replay.
 constexpr std::int64_t kAllBatches = 36;
 
-TEST(StepGraph, GivesTheBitsOfTheStepsThemselves) {
+TEST(StepGraph, IsBitIdenticalToEagerSteps) {
   const GraphFit eager = graph_fit("off"), recorded = graph_fit("on");
   EXPECT_EQ(eager.num_calls, kAllBatches);
   EXPECT_LT(recorded.num_calls, kAllBatches - 15);
@@ -33,7 +33,7 @@ TEST(StepGraph, GivesTheBitsOfTheStepsThemselves) {
 
 // Convolution and pooling have other loops then. Of weights for one channel the option says nothing: they are
 // both.
-TEST(StepGraph, GivesTheBitsOfStepsWithChannelsLast) {
+TEST(StepGraph, IsBitIdenticalWithChannelsLast) {
   const auto lay_out = [](CountedNet& net) {
     const at::Tensor weight = net.conv->weight.detach();
     net.conv->weight.set_data(
@@ -54,7 +54,7 @@ TEST(StepGraph, GivesTheBitsOfStepsWithChannelsLast) {
   }
 }
 
-TEST(StepGraph, HoldsWithEveryOptionThatTouchesAStep) {
+TEST(StepGraph, WorksWithEveryOptionThatAffectsAStep) {
   for (const auto& [name, options] : step_option_cases()) {
     SCOPED_TRACE(name);
     const GraphFit eager = graph_fit("off", options), recorded = graph_fit("on", options);
@@ -103,7 +103,7 @@ TEST(StepGraph, LogsWhatTheModelLogs) {
   ASSERT_NE(recorded.records.back().find("double_loss"), nullptr);
 }
 
-TEST(StepGraph, IsUsedByItselfWhereTheModelSaysSo) {
+TEST(StepGraph, IsAutomaticForStaticModels) {
   EXPECT_LT(graph_fit("auto").num_calls, kAllBatches - 15);
   struct Other : CountedNet {
     bool has_static_graph() const override { return false; }
@@ -115,7 +115,8 @@ TEST(StepGraph, IsUsedByItselfWhereTheModelSaysSo) {
   EXPECT_EQ(model->num_calls, kAllBatches);
 }
 
-// What a model may do that a replay cannot: the step itself is made, with the reason, and all numbers stay.
+// Models whose steps cannot be replayed: steps stay eager, the reason is logged, and all numbers are the
+// same.
 struct Refusal {
   std::string name, reason;
   std::function<void(CountedNet&)> prepare;
@@ -127,7 +128,7 @@ class RefusedSteps : public testing::TestWithParam<Refusal> {};
 TEST_P(RefusedSteps, AreNotReplayed) {
   const GraphFit eager = graph_fit("off", GetParam().options, GetParam().prepare),
                  asked = graph_fit("on", GetParam().options, GetParam().prepare);
-  EXPECT_NE(asked.said.find("step_graph: steps are not recorded: "), std::string::npos);
+  EXPECT_NE(asked.said.find("step_graph: steps are not captured: "), std::string::npos);
   EXPECT_NE(asked.said.find(GetParam().reason), std::string::npos) << asked.said;
   EXPECT_EQ(asked.num_calls, eager.num_calls);
   expect_same_fit(asked, eager);
@@ -202,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(
                     return model.loss(model.forward(batch[0]), batch.labels());
                   });
                 }},
-        Refusal{"LogsOtherNumbers", "what it logs differs",
+        Refusal{"LogsOtherNumbers", "what it logs varies",
                 [](CountedNet& net) {
                   do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
                     model.log("calls", static_cast<double>(model.num_calls));
@@ -253,7 +254,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {.max_epochs = 1, .detect_anomaly = true}}),
     [](const auto& refusal) { return refusal.param.name; });
 
-TEST(StepGraph, NoticesAStepThatBecomesAnotherOne) {
+TEST(StepGraph, DetectsAStepThatChanges) {
   const auto prepare = [](CountedNet& net) {
     do_beside(net, [](CountedNet& model, const Batch&, at::Tensor loss) {
       return loss * (model.trainer().epoch() < 4 ? 1. : 0.5);
@@ -261,7 +262,7 @@ TEST(StepGraph, NoticesAStepThatBecomesAnotherOne) {
   };
   const GraphFit eager = graph_fit("off", {}, prepare), recorded = graph_fit("on", {}, prepare);
   EXPECT_LT(recorded.num_calls, kAllBatches - 5);
-  EXPECT_NE(recorded.said.find("does something else now"), std::string::npos);
+  EXPECT_NE(recorded.said.find("computes something different"), std::string::npos);
   expect_same_fit(recorded, eager);
 }
 
@@ -342,8 +343,8 @@ TEST(StepGraph, EndsWithTheFirstHook) {
   expect_same_fit(recorded, eager);
 }
 
-// Gradients that somebody keeps are not written to.
-TEST(StepGraph, LeavesGradientsToThoseWhoKeepThem) {
+// Gradients that other code keeps are not overwritten.
+TEST(StepGraph, DoesNotOverwriteGradientsThatOthersKeep) {
   class Keeper : public Callback {
    public:
     void on_before_optimizer_step(Trainer&, Module& model, Optimizer&) override {
@@ -360,8 +361,8 @@ TEST(StepGraph, LeavesGradientsToThoseWhoKeepThem) {
   expect_same_fit(recorded, graph_fit("off"));
 }
 
-// Parameters that are no matter of the optimizer's gather their gradients from step to step.
-TEST(StepGraph, GathersGradientsThatNobodyClears) {
+// Parameters that the optimizer does not have accumulate their gradients from step to step.
+TEST(StepGraph, AccumulatesGradientsThatAreNotCleared) {
   std::vector<at::Tensor> gathered;
   for (const char* step_graph : {"off", "on"}) {
     std::shared_ptr<CountedNet> model;
@@ -380,7 +381,7 @@ TEST(StepGraph, GathersGradientsThatNobodyClears) {
   EXPECT_TRUE(same(gathered[1], gathered[0]));
 }
 
-TEST(StepGraph, LeavesOutStepsThatAreNotFinite) {
+TEST(StepGraph, SkipsNonfiniteSteps) {
   const auto data_with_nan = [](const char* step_graph, const char* on_nonfinite) {
     torch::manual_seed(1);
     const auto model = std::make_shared<CountedNet>();
@@ -394,8 +395,8 @@ TEST(StepGraph, LeavesOutStepsThatAreNotFinite) {
     EXPECT_TRUE(same(data_with_nan("on", on_nonfinite), data_with_nan("off", on_nonfinite))) << on_nonfinite;
 }
 
-// A host's constant is one as long as it stays the same.
-TEST(StepGraph, KnowsConstants) {
+// A host tensor is a constant as long as it stays the same.
+TEST(StepGraph, ReplaysConstants) {
   const auto prepare = [](CountedNet& net) {
     do_beside(net, [](CountedNet&, const Batch&, at::Tensor loss) {
       std::vector<float> number{1.25F};
@@ -408,7 +409,7 @@ TEST(StepGraph, KnowsConstants) {
 }
 
 // More shapes than are worth a recording each.
-TEST(StepGraph, LeavesBatchesOfManyShapes) {
+TEST(StepGraph, GivesUpOnTooManyShapes) {
   const auto weight = [](const char* step_graph, std::string& text) {
     const SaidBySteps said;
     const auto model = std::make_shared<Slope>();
@@ -427,8 +428,8 @@ TEST(StepGraph, LeavesBatchesOfManyShapes) {
   EXPECT_TRUE(same(recorded, eager));
 }
 
-// The graph is no part of what is saved: a training goes on with it or without.
-TEST(StepGraph, MayBeSwitchedByAResume) {
+// The captured step is not part of a checkpoint: a run resumes with or without capture.
+TEST(StepGraph, MayBeSwitchedOnResume) {
   const Scratch folder;
   const auto trained = [&](const char* step_graph, std::int64_t epochs, const std::filesystem::path& from) {
     torch::manual_seed(1);
@@ -446,8 +447,8 @@ TEST(StepGraph, MayBeSwitchedByAResume) {
   }
 }
 
-// An own loop need not end its epochs.
-TEST(StepGraph, LooksAgainInEpochsThatNeverEnd) {
+// A custom training loop need not end its epochs.
+TEST(StepGraph, ChecksAgainInEpochsThatNeverEnd) {
   const SaidBySteps said;
   class Sloping : public Slope {
    public:
@@ -466,12 +467,12 @@ TEST(StepGraph, LooksAgainInEpochsThatNeverEnd) {
     if (step == 500) sloping->factor = 0.5;
     trainer.train_step(Batch{x, 2 * x});
   }
-  EXPECT_NE(said.text().find("does something else now"), std::string::npos);
+  EXPECT_NE(said.text().find("computes something different"), std::string::npos);
   EXPECT_GT(sloping->num_calls, 490);
   EXPECT_LT(sloping->num_calls, 510);
 }
 
-TEST(StepGraph, ServesOwnLoops) {
+TEST(StepGraph, WorksInCustomLoops) {
   const auto trained = [](const char* step_graph) {
     torch::manual_seed(1);
     const auto model = std::make_shared<CountedNet>();

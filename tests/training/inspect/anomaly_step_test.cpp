@@ -62,7 +62,7 @@ TEST(AnomalyMode, IsOffByDefault) {
   EXPECT_EQ(std::count(model->was_on.begin(), model->was_on.end(), true), 0);
 }
 
-TEST(AnomalyMode, HoldsInStepsAndComesBack) {
+TEST(AnomalyMode, IsSetInStepsAndRestored) {
   for (const bool is_on_before : {false, true}) {
     AnomalyMode::set_enabled(is_on_before, /*check_nan=*/false);
     const auto model = std::make_shared<RootOfZero>();
@@ -76,7 +76,7 @@ TEST(AnomalyMode, HoldsInStepsAndComesBack) {
   AnomalyMode::set_enabled(false, true);
 }
 
-TEST(AnomalyMode, HoldsInStepsOfAnOwnLoop) {
+TEST(AnomalyMode, IsSetInStepsOfACustomLoop) {
   Trainer trainer({.max_epochs = 1, .detect_anomaly = true, .optimizer = sgd(0.125)});
   trainer.prepare_model(std::make_shared<RootOfZero>(1));
   const Batch batch{at::ones({2, 1}), at::ones({2, 1})};
@@ -85,7 +85,7 @@ TEST(AnomalyMode, HoldsInStepsOfAnOwnLoop) {
   EXPECT_FALSE(AnomalyMode::is_enabled());
 }
 
-TEST(AnomalyMode, HoldsInUpdatesOfSeveralOptimizers) {
+TEST(AnomalyMode, IsSetInUpdatesOfSeveralOptimizers) {
   const auto model = std::make_shared<PointGan>();
   model->poison = 2;  // divides a loss by zero: 0 · inf in what comes before
   TensorData data = gan_points();

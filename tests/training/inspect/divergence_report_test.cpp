@@ -1,4 +1,4 @@
-// What is said of a step that was not finite, and that saying it changes nothing.
+// The report of a step that was not finite, which must not affect the run.
 #include "device/random_state.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
@@ -29,7 +29,7 @@ TEST_P(Forensics, NameTheGradient) {
   const HeardWarnings warnings;
   poison_run(options(), data);
   ASSERT_EQ(warnings.texts.size(), 1U);
-  EXPECT_TRUE(warnings.has("the loss is finite, the gradient of 'first.weight' has an infinity"))
+  EXPECT_TRUE(warnings.has("the loss is finite, but the gradient of 'first.weight' has an infinity"))
       << warnings.texts[0];
 }
 
@@ -42,11 +42,11 @@ TEST_P(Forensics, NameTheLayer) {
   poison_run(options(), data);
   ASSERT_EQ(warnings.texts.size(), 1U);
   EXPECT_TRUE(warnings.has("not finite from step 3 on")) << warnings.texts[0];
-  EXPECT_TRUE(warnings.has("Of this step: the output of layer 'last' (aten::addmm) has an infinity"))
+  EXPECT_TRUE(warnings.has("for this step: the output of layer 'last' (aten::addmm) has an infinity"))
       << warnings.texts[0];
 }
 
-// A convolution works on memory of its own, which holds anything before it is written.
+// A convolution uses its own memory, which is not initialized.
 TEST_P(Forensics, NameWholeOperatorsOnly) {
   torch::nn::Sequential net{torch::nn::Conv2d(1, 4, 3), torch::nn::BatchNorm2d(4)};
   net->to(device_);
@@ -61,7 +61,7 @@ TEST_P(Forensics, NameWholeOperatorsOnly) {
                                       "the output of layer '1' (aten::batch_norm) has NaN"}));
 }
 
-TEST_P(Forensics, SayThatItDidNotComeAgain) {
+TEST_P(Forensics, ReportThatTheRepeatedStepIsFinite) {
   class Once : public PoisonNet {
    public:
     at::Tensor training_step(const Batch& batch) override {
@@ -73,7 +73,7 @@ TEST_P(Forensics, SayThatItDidNotComeAgain) {
   TensorData data = poisoned_data(Poison::none, 1);
   const HeardWarnings warnings;
   EXPECT_EQ(Trainer(options()).fit(std::make_shared<Once>(), data).diverged_step, 6);
-  EXPECT_TRUE(warnings.has("everything was finite")) << warnings.texts.at(0);
+  EXPECT_TRUE(warnings.has("re-running the step gave finite values")) << warnings.texts.at(0);
 }
 
 TEST_P(Forensics, SaveTheBatch) {
@@ -101,7 +101,7 @@ TEST_P(Forensics, SaveTheBatch) {
   }
 }
 
-TEST_P(Forensics, FolderThatCannotBeWrittenIsSaid) {
+TEST_P(Forensics, ReportAFolderThatCannotBeWritten) {
   const Scratch scratch;
   TensorData data = poisoned_data(Poison::input, 6);
   TrainerOptions saving = options();
@@ -111,7 +111,7 @@ TEST_P(Forensics, FolderThatCannotBeWrittenIsSaid) {
   EXPECT_TRUE(warnings.has("its batch could not be saved")) << warnings.texts.at(0);
 }
 
-TEST_P(Forensics, LeaveModelAndRandomNumbersAsTheyWere) {
+TEST_P(Forensics, LeaveModelAndRandomStateUnchanged) {
   struct Calls : Metric {
     at::Tensor update(const at::Tensor& outputs, const at::Tensor&) const override {
       return at::ones({2}, outputs.options());

@@ -18,7 +18,7 @@ TEST(FakeHostWaitWatch, SeesBlockingCopiesToTheHostOnly) {
   EXPECT_EQ(watch.found(), "aten::copy_");
 }
 
-TEST(FakeHostWaitWatch, IsSilentForACopyThatNobodyWaitsFor) {
+TEST(FakeHostWaitWatch, IgnoresNonblockingCopies) {
   const at::Tensor on_device = at::ones({3}, at::device(fake::device(0)));
   const at::Tensor pinned = at::empty({3}, at::dtype(at::kFloat).pinned_memory(true));
   const HostWaitWatch watch;

@@ -32,7 +32,7 @@ struct WaitingCall {
 
 class WaitingOperator : public testing::TestWithParam<WaitingCall> {};
 
-TEST_P(WaitingOperator, IsNoticed) {
+TEST_P(WaitingOperator, IsDetected) {
   const at::Tensor x = at::ones({1}, at::kLong);
   const HostWaitWatch watch;
   GetParam().call(x);
@@ -80,13 +80,13 @@ std::vector<std::string> warnings_of_fit(const std::shared_ptr<Module>& model) {
   return warnings;
 }
 
-TEST(HostWaitWatch, WarnsOnceOfAStepThatWaits) {
+TEST(HostWaitWatch, WarnsOnceAboutAStepThatWaits) {
   const auto warnings = warnings_of_fit(std::make_shared<Impatient>());
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("training_step calls aten::item"), std::string::npos) << warnings[0];
 }
 
-TEST(HostWaitWatch, IsSilentForAStepThatDoesNot) {
+TEST(HostWaitWatch, IsSilentForAStepThatDoesNotWait) {
   EXPECT_TRUE(warnings_of_fit(std::make_shared<LinearRegression>()).empty());
 }
 

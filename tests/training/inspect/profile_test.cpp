@@ -1,5 +1,5 @@
-// Where the time of a training goes: TrainerOptions::profile. Sleeping takes at least as long as asked for,
-// so that the bounds hold on a machine of any speed.
+// Where the time of a run goes: TrainerOptions::profile. Sleeping takes at least as long as requested, so the
+// bounds hold on a machine of any speed.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
@@ -73,7 +73,7 @@ void expect_shares(const Record& epoch) {
     EXPECT_GE(share(epoch, part) * value_of(epoch, "epoch_time_s"), 2 * kDoze_s) << part;
 }
 
-TEST(TimeShares, AreThoseOfTheParts) {
+TEST(TimeShares, CoverTheParts) {
   const auto logger = std::make_shared<DozyLogger>();
   DozyData data;
   Trainer({.max_epochs = 2,
@@ -90,7 +90,7 @@ TEST(TimeShares, AreThoseOfTheParts) {
   EXPECT_EQ(num_epochs, 2);
 }
 
-TEST(TimeShares, AreThoseOfAnOwnLoop) {
+TEST(TimeShares, CoverCustomLoops) {
   const auto logger = std::make_shared<DozyLogger>();
   DozyData data;
   Trainer trainer({.max_epochs = 2,
@@ -110,7 +110,7 @@ TEST(TimeShares, AreThoseOfAnOwnLoop) {
   expect_shares(logger->records().back());
 }
 
-TEST(TimeShares, AreThoseOfSeveralOptimizers) {
+TEST(TimeShares, CoverSeveralOptimizers) {
   const auto logger = std::make_shared<MemoryLogger>();
   struct DozyGan : PointGan {
     at::Tensor training_step(const Batch& batch) override {
@@ -182,7 +182,7 @@ class Profile : public testing::Test {
 };
 
 // The Trace Event Format, as Chromium's tracing page reads it.
-TEST_F(Profile, TraceKeepsToItsFormat) {
+TEST_F(Profile, TraceHasTheDocumentedFormat) {
   fit(options());
   const nlohmann::json trace = json_of(this->trace());
   std::size_t num_calls = 0;
@@ -210,7 +210,7 @@ TEST_F(Profile, HoldsTheBatchesOfItsSchedule) {
        {"batch 3", "batch 4", "batch 5", "aten::mul", "forward", "backward", "update", "data"})
     EXPECT_EQ(names.count(name), 1U) << name;
   for (const char* name : {"batch 2", "batch 6", "validation"}) EXPECT_EQ(names.count(name), 0U) << name;
-  EXPECT_EQ(table().find("batches 3 to 5 of the training, on cpu\n"), 0U) << table();
+  EXPECT_EQ(table().find("batches 3 to 5 of the run, on cpu\n"), 0U) << table();
   EXPECT_NE(table().find("aten::mul "), std::string::npos) << table();
   EXPECT_EQ(table().find("forward "), std::string::npos) << "no operator: " << table();
 }
@@ -222,8 +222,8 @@ TEST_F(Profile, CountsTheCallsOfItsSchedule) {
   chosen.profile_active = 2;
   fit(chosen);
   EXPECT_EQ(table().find("batches 5 to 6 of"), 0U) << table();
-  // Three products a step, forward and backward: what takes the most time is in the table whatever the clock
-  // says.
+  // Three multiplications per step, forward and backward: the slowest operators are in the table on any
+  // machine.
   std::istringstream lines(table());
   std::string line, name, host;
   int num_calls = 0;
@@ -242,7 +242,7 @@ TEST_F(Profile, EndsWithTheEpoch) {
   EXPECT_FALSE(torch::profiler::impl::profilerEnabled());
 }
 
-TEST_F(Profile, ChangesNoNumber) {
+TEST_F(Profile, LeavesTrainingBitIdentical) {
   const auto trained = [&](TrainerOptions options) {
     const auto logger = std::make_shared<MemoryLogger>();
     options.max_epochs = 2;
@@ -260,7 +260,7 @@ TEST_F(Profile, ChangesNoNumber) {
     EXPECT_TRUE(same(tensor, *profiled.first.find(name))) << name;
 }
 
-TEST_F(Profile, WorksForAnOwnLoop) {
+TEST_F(Profile, WorksInACustomLoop) {
   Trainer trainer(options());
   trainer.prepare_model(std::make_shared<Slope>());
   for (int i = 0; i < 4; ++i) trainer.train_step({at::ones({2, 1}), at::ones({2, 1})});
@@ -307,7 +307,7 @@ std::string log_of(const std::function<void()>& call) {
   return log;
 }
 
-TEST_F(Profile, TellsWhereItIsAndWhenThereIsNone) {
+TEST_F(Profile, LogsItsPathOrThatNoTraceWasWritten) {
   EXPECT_NE(log_of([&] { fit(options()); }).find("profile: batches 3 to 5 are in " + trace().string()),
             std::string::npos);
   const std::string log = log_of([&] {
@@ -315,27 +315,27 @@ TEST_F(Profile, TellsWhereItIsAndWhenThereIsNone) {
     chosen.profile_wait = 16;
     fit(chosen);
   });
-  EXPECT_NE(log.find("profile: there is no trace, because the training has ended after batches 1 to 16"),
+  EXPECT_NE(log.find("profile: no trace was written, because the run ended after batches 1 to 16"),
             std::string::npos)
       << log;
 }
 
-TEST_F(Profile, GivesWayToAnotherProfiler) {
+TEST_F(Profile, YieldsToAnotherProfiler) {
   using torch::autograd::profiler::disableProfiler, torch::profiler::impl::ActivityType;
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
   torch::autograd::profiler::prepareProfiler(config, {ActivityType::CPU});
   torch::autograd::profiler::enableProfiler(config, {ActivityType::CPU});
   const std::string log = log_of([&] { fit(options()); });
-  EXPECT_NE(log.find("another profiler is at work"), std::string::npos) << log;
+  EXPECT_NE(log.find("another profiler is active"), std::string::npos) << log;
   EXPECT_FALSE(std::filesystem::exists(trace()));
   EXPECT_FALSE(disableProfiler()->events().empty()) << "it has seen the fit";
 }
 
-TEST_F(Profile, GivesWayToAnotherTrainer) {
+TEST_F(Profile, YieldsToAnotherTrainer) {
   OperatorTrace others{cpu()};
   ASSERT_TRUE(others.prepare());
   const std::string log = log_of([&] { fit(options()); });
-  EXPECT_NE(log.find("another profiler is at work"), std::string::npos) << log;
+  EXPECT_NE(log.find("another profiler is active"), std::string::npos) << log;
   others.start();
   at::ones({1});
   EXPECT_FALSE(others.finish(scratch_ / "others.json").empty());
@@ -346,11 +346,11 @@ TEST_F(Profile, NeedsAFolder) {
   auto chosen = options();
   chosen.profile_dir = scratch_ / "file/profile";
   const std::string error = error_text<Error>([&] { fit(chosen); });
-  EXPECT_NE(error.find("file/profile: it cannot be made: "), std::string::npos) << error;
+  EXPECT_NE(error.find("file/profile: it cannot be created: "), std::string::npos) << error;
   EXPECT_NE(error.find("choose another profile_dir"), std::string::npos) << error;
 }
 
-TEST_F(Profile, SaysWhenTheTraceCannotBeWritten) {
+TEST_F(Profile, ReportsATraceThatCannotBeWritten) {
   std::filesystem::create_directories(trace() / "in the way");
   const std::string error = error_text<Error>([&] { fit(options()); });
   EXPECT_NE(error.find("trace.json: the trace could not be written"), std::string::npos) << error;
@@ -361,7 +361,7 @@ TEST(ProfileOptions, AreChecked) {
   const auto error = [](const TrainerOptions& options) {
     return error_text<ConfigError>([&] { Trainer{options}; });
   };
-  EXPECT_NE(error({.profile_active = 0}).find("profile_active is 0; wanted: an integer >= 1 and <= 1000"),
+  EXPECT_NE(error({.profile_active = 0}).find("profile_active is 0; expected: an integer >= 1 and <= 1000"),
             std::string::npos)
       << error({.profile_active = 0});
   EXPECT_NE(error({.profile_wait = -1}).find("profile_wait"), std::string::npos);

@@ -1,4 +1,4 @@
-// When a trainer looks for waits.
+// The steps in which a trainer watches for host waits.
 #include <gtest/gtest.h>
 
 #include "kindling/base/log.h"
@@ -35,13 +35,13 @@ std::size_t num_warnings_of(const std::shared_ptr<Module>& model) {
   return num_warnings;
 }
 
-TEST(WatchedStep, LooksAtTheFirstTwoStepsOfAnEpoch) {
+TEST(WatchedStep, WatchesTheFirstTwoStepsOfAnEpoch) {
   EXPECT_EQ(num_warnings_of(std::make_shared<WaitsAt>(0)), 1U);
   EXPECT_EQ(num_warnings_of(std::make_shared<WaitsAt>(1)), 1U);
   EXPECT_EQ(num_warnings_of(std::make_shared<WaitsAt>(2)), 0U) << "it costs too much for every step";
 }
 
-TEST(WatchedStep, LooksInEveryEpoch) {
+TEST(WatchedStep, WatchesLaterEpochs) {
   EXPECT_EQ(num_warnings_of(std::make_shared<WaitsAt>(0, 1)), 1U);
   EXPECT_EQ(num_warnings_of(std::make_shared<WaitsAt>(1, 2)), 1U);
 }

@@ -74,12 +74,12 @@ TEST_F(Allocations, AreCounted) {
   EXPECT_GT(*num_allocations() - before, 2);  // of LibTorch's
 }
 
-TEST_F(Allocations, OfAStepAreNoMoreThanByHand) {
+TEST_F(Allocations, InAStepAreNoMoreThanByHand) {
   EXPECT_LE(allocations_of_a_step({}), allocations_by_hand());
 }
 
-// What looks inside costs nothing while it is off, and shows while it is on.
-TEST_F(Allocations, AreThoseOfAPlainStepWhileNobodyLooks) {
+// Inspection costs nothing while it is off, and is measurable while it is on.
+TEST_F(Allocations, DoNotIncreaseWithInspectionOff) {
   const std::int64_t plain = allocations_of_a_step({});
   const auto folder = scratch_ / "profile";
   EXPECT_EQ(allocations_of_a_step({.profile = false, .profile_dir = folder}), plain);

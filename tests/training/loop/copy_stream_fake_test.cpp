@@ -1,4 +1,4 @@
-// Batches travel on a stream of their own.
+// Batches are copied on a separate stream.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ at::Tensor pinned(const at::Tensor& values) {
   return tensor;
 }
 
-TEST(FakeCopyStream, WhatIsComputedWaitsForTheCopyAndTheHostDoesNot) {
+TEST(FakeCopyStream, DelaysTheDeviceButNotTheHost) {
   const fake::LateCopies late;
   for (const int index : {0, 1}) {
     CopyStream copies(fake::device(index));
@@ -37,7 +37,7 @@ TEST(FakeCopyStream, WhatIsComputedWaitsForTheCopyAndTheHostDoesNot) {
   }
 }
 
-TEST(FakeCopyStream, TakesWhatIsOnTheHostAlone) {
+TEST(FakeCopyStream, CopiesHostTensorsOnly) {
   const fake::LateCopies late;
   CopyStream copies(fake::device(0));
   const at::Tensor there = at::ones({2}, fake::device(0)), elsewhere = at::ones({2}, fake::device(1)),

@@ -37,7 +37,7 @@ at::Tensor parameter() {
   return weight;
 }
 
-TEST(DeprecatedNames, CountWhenTheyAreOverridden) {
+TEST(DeprecatedNames, TakeEffectWhenOverridden) {
   EXPECT_TRUE(FormerlyStatic().has_static_graph());
   FormerRule rule(ParameterGroups{parameter()});
   EXPECT_TRUE(rule.supports_tensor_lr());

@@ -39,7 +39,7 @@ std::string error_with(const std::string& deterministic, const std::shared_ptr<P
   });
 }
 
-TEST(Deterministic, RefusesOperatorsThatAreNot) {
+TEST(Deterministic, RefusesNondeterministicOperators) {
   const auto model = std::make_shared<Puts>();
   EXPECT_EQ(error_with("false", model), "(no error)");
   const std::string error = error_with("true", model);
@@ -58,10 +58,10 @@ TEST(Deterministic, WarnsOnceInTheAppLog) {
   set_log_observer({});
   configure_log({});
   ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_EQ(warnings[0], "put_ has no deterministic form: the numbers of another run may differ");
+  EXPECT_EQ(warnings[0], "put_ has no deterministic implementation: results of another run may differ");
 }
 
-TEST(Deterministic, HoldsWhileTheTrainerIsAtWork) {
+TEST(Deterministic, HoldsWhileTheTrainerRuns) {
   for (const bool is_on_before : {false, true}) {
     at::globalContext().setDeterministicAlgorithms(is_on_before, /*warn_only=*/true);
     const auto model = std::make_shared<Puts>();
@@ -81,7 +81,7 @@ TEST(Deterministic, HoldsWhileTheTrainerIsAtWork) {
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
-TEST(Deterministic, LeavesTheSettingAloneWhenItIsNotAskedFor) {
+TEST(Deterministic, LeavesTheSettingUnchangedByDefault) {
   at::globalContext().setDeterministicAlgorithms(true, true);
   const auto model = std::make_shared<Puts>();
   model->puts = false;
@@ -91,7 +91,7 @@ TEST(Deterministic, LeavesTheSettingAloneWhenItIsNotAskedFor) {
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
-TEST(Deterministic, OtherWordsAreRefused) {
+TEST(Deterministic, RefusesOtherWords) {
   const std::string error = error_text<ConfigError>([] { Trainer({.deterministic = "yes"}); });
   EXPECT_NE(error.find("\"false\", \"true\", \"warn\""), std::string::npos) << error;
 }

@@ -15,7 +15,7 @@ namespace {
 
 using Counts = fake::Counts;
 
-// What the device has seen since the last look.
+// The device's counts since the last call.
 Counts look() {
   const Counts counts = fake::counts();
   fake::reset_counts();
@@ -121,7 +121,7 @@ TEST_P(FakeDeviceRule, LogMovesOncePerEpochAndOncePerValidation) {
   }
 }
 
-TEST_P(FakeDeviceRule, RecordsTellWhatTheDeviceHasSeen) {
+TEST_P(FakeDeviceRule, RecordsMatchTheDevicesCounts) {
   const auto counter = run();
   for (std::size_t i = 0; i < counter->records.size(); ++i) {
     const Counts &loop = counter->loops[i], &end = counter->ends[i];
@@ -136,7 +136,7 @@ TEST_P(FakeDeviceRule, RecordsTellWhatTheDeviceHasSeen) {
   }
 }
 
-TEST_P(FakeDeviceRule, HoldsWithLateCopies) {
+TEST_P(FakeDeviceRule, IsCorrectWithLateCopies) {
   const fake::LateCopies late;
   const auto counter = run();
   for (const Counts& loop : counter->loops) EXPECT_EQ(loop.host_waits(), 0);
@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(FakeModels, FakeDeviceRule,
                                   (info.param.step_graph == "off" ? "" : "_recorded");
                          });
 
-// The counters are no good if they do not see a wait.
+// Checks that the counters detect a wait.
 TEST(FakeDeviceCounts, SeeAModelThatReadsItsLoss) {
   class Reader : public Slope {
    public:

@@ -1,4 +1,4 @@
-// What lies between two epochs, two loops, or two fits.
+// Transitions between two epochs, two loops, or two fits.
 #include <gtest/gtest.h>
 
 #include "support/device_under_test.h"
@@ -32,7 +32,7 @@ class EpochEdges : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(EpochEdges);
 
-TEST_P(EpochEdges, EachStepOfALoopWithOwnBatchesIsReportedOnce) {
+TEST_P(EpochEdges, EachStepOfALoopWithCustomBatchesIsReportedOnce) {
   Trainer trainer(options());
   trainer.prepare_model(std::make_shared<Slope>());
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -42,7 +42,7 @@ TEST_P(EpochEdges, EachStepOfALoopWithOwnBatchesIsReportedOnce) {
   EXPECT_EQ(reported_steps(), (std::vector<std::int64_t>{1, 2, 3, 4}));
 }
 
-TEST_P(EpochEdges, EachStepOfALoopThatGoesOnIsReportedOnce) {
+TEST_P(EpochEdges, EachStepOfAResumedLoopIsReportedOnce) {
   Trainer trainer(options());
   TensorData data = ramp(6, 0, 2);
   trainer.prepare_data(data);
@@ -95,12 +95,12 @@ TEST_P(EpochEdges, EpochThatIsFinishedAfterAStopStaysOpen) {
     trainer.request_stop();
   }
   EXPECT_TRUE(trainer.finish_epoch().empty());
-  EXPECT_EQ(trainer.progress().epoch, 0);  // a training that goes on has the rest of it before it
+  EXPECT_EQ(trainer.progress().epoch, 0);  // a resumed run trains the rest of the epoch
   EXPECT_EQ(validations->num, 0);
   EXPECT_EQ(model->num_val_batches, 0);
 }
 
-TEST_P(EpochEdges, FitLeavesTheUsersOwnLoopOverTheLoaderWhereItIs) {
+TEST_P(EpochEdges, FitDoesNotMoveAUsersLoopOverTheLoader) {
   TensorData data = ramp(4, 2, 2);
   const auto loader = data.train_dataloader();
   Batch first, second;

@@ -64,7 +64,7 @@ TEST_P(Evaluate, ChangesNeitherWeightsNorBuffers) {
   EXPECT_TRUE(same(cnn->named_buffers()["net.1.running_mean"], at::zeros({16})));
 }
 
-TEST_P(Evaluate, GivesTheModeBackWhenAStepThrows) {
+TEST_P(Evaluate, RestoresTheModeWhenAStepThrows) {
   class Thrower : public Slope {
    public:
     void validation_step(const Batch&) override { throw std::logic_error("enough"); }
@@ -124,13 +124,13 @@ TEST(EvaluateWithoutData, NeedsALoader) {
   const auto model = std::make_shared<Slope>();
   Trainer trainer;
   EXPECT_EQ(error_text<DataError>([&] { trainer.validate(model, data); }),
-            "Trainer::validate: the data has no val_dataloader(); wanted: a loader; override "
+            "Trainer::validate: the data has no val_dataloader(); expected: a loader; override "
             "val_dataloader() of the data module");
   EXPECT_EQ(error_text<DataError>([&] { trainer.test(model, data); }),
-            "Trainer::test: the data has no test_dataloader(); wanted: a loader; override test_dataloader() "
+            "Trainer::test: the data has no test_dataloader(); expected: a loader; override test_dataloader() "
             "of the data module");
   EXPECT_EQ(error_text<DataError>([&] { trainer.predict(model, data); }),
-            "Trainer::predict: the data has no predict_dataloader(); wanted: a loader; override "
+            "Trainer::predict: the data has no predict_dataloader(); expected: a loader; override "
             "predict_dataloader() of the data module");
 }
 

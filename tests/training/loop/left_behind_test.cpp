@@ -1,4 +1,4 @@
-// What Trainers leave behind when they are gone: nothing, over two hundred fits.
+// Trainers leak nothing over two hundred fits.
 #include <ATen/DeviceAccelerator.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -67,7 +67,7 @@ Holdings holdings(Device device) {
 
 class LeftBehind : public OnDevice {};
 
-TEST_P(LeftBehind, IsNothingAfterTwoHundredFits) {
+TEST_P(LeftBehind, NoMemoryIsLeakedByTwoHundredFits) {
   for (int i = 0; i < kWarmUpFits; ++i) train_once(num_gpus_wanted());
   const Holdings before = holdings(device_);
   for (int i = 0; i < kFits; ++i) train_once(num_gpus_wanted());
@@ -76,8 +76,9 @@ TEST_P(LeftBehind, IsNothingAfterTwoHundredFits) {
   EXPECT_EQ(after.files, before.files);
   EXPECT_EQ(after.threads, before.threads);
   if (KINDLING_TEST_COUNTS_MEMORY) {
-    // The smallest thing that a Trainer could leave, its log of 16 KiB, would make 3.2 MB; what LibTorch and
-    // the C library keep to themselves, a cache for each thread for instance, has been seen to move by 144 KB.
+    // The smallest thing that a Trainer could leave, its log of 16 KiB, would make 3.2 MB; what LibTorch
+    // and the C library keep to themselves, a cache for each thread for instance, has been seen to move by
+    // 144 KB.
     EXPECT_LE(after.heap_bytes - before.heap_bytes, 1 << 20);
     // One model with gradients and Adam's state has 304 KB, 60 MB in all; freed memory that the C library has
     // not given back has been seen to grow by 0.3 MB.

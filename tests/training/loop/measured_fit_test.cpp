@@ -1,4 +1,4 @@
-// The shipped metrics in fits and in steps of one's own.
+// The shipped metrics in fits and in custom steps.
 #include "training/loop/measured_fit.h"
 
 #include <gtest/gtest.h>
@@ -33,14 +33,14 @@ class MeasuredFit : public OnDevice {
       const auto metric = shipped_metric(name);
       const auto count = answers.outputs.size(0);
       for (const auto& [ending, value] : values_of(*metric, answers.part_of(*metric), count))
-        // A card's exp() is not the host's to the last bit.
+        // A GPU's exp() differs from the host's in the last bits.
         EXPECT_NEAR(value_of(record, prefix + name + ending), value, cards_error(value)) << prefix + name + ending;
     }
   }
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(MeasuredFit);
 
-TEST_P(MeasuredFit, IsAsIfTheEpochWereOneBatch) {
+TEST_P(MeasuredFit, MeasuresTheEpochLikeOneBatch) {
   const auto model = std::make_shared<Passing>();
   measure_classes(*model);
   MetricBatch answers = some_answers();
@@ -52,7 +52,7 @@ TEST_P(MeasuredFit, IsAsIfTheEpochWereOneBatch) {
   EXPECT_EQ(value_of(record, "host_waits"), device_.is_cpu() ? 0 : 2);
 }
 
-TEST_P(MeasuredFit, KnowsMetricsByTheirNamesInStepsOfOnesOwn) {
+TEST_P(MeasuredFit, MeasuresByNameInCustomSteps) {
   class Weighing : public Passing {
    public:
     void validation_step(const Batch& batch) override {
@@ -71,7 +71,7 @@ TEST_P(MeasuredFit, KnowsMetricsByTheirNamesInStepsOfOnesOwn) {
   EXPECT_EQ(record.find("train_f1_macro"), nullptr);
 }
 
-TEST_P(MeasuredFit, RefusesANameThatNoMetricHas) {
+TEST_P(MeasuredFit, RefusesAnUnknownMetricName) {
   class Mistyping : public Passing {
    public:
     void validation_step(const Batch& batch) override { measure(Stage::val, wanted, batch[0], batch[1]); }
@@ -81,23 +81,23 @@ TEST_P(MeasuredFit, RefusesANameThatNoMetricHas) {
   const auto text = [&] { return error_text<ConfigError>([&] { first_epoch(model, some_answers()); }); };
   EXPECT_NE(text().find("add_metric()"), std::string::npos) << text();
   measure_classes(*model);
-  EXPECT_NE(text().find("has no metric 'f1_makro'; wanted: one of top2, f1_macro"), std::string::npos)
+  EXPECT_NE(text().find("has no metric 'f1_makro'; expected: one of top2, f1_macro"), std::string::npos)
       << text();
   EXPECT_NE(text().find("did you mean 'f1_macro'?"), std::string::npos) << text();
 }
 
-TEST_P(MeasuredFit, RefusesLabelsThatAreNoClassAtTheEpochsEnd) {
+TEST_P(MeasuredFit, RefusesInvalidLabelsAtTheEndOfTheEpoch) {
   const auto model = std::make_shared<Passing>();
   model->add_metric("f1", shipped_metric("f1_macro"));
   MetricBatch answers = some_answers();
   answers.weights.reset();
   answers.labels[17] = 5;
   const std::string text = error_text<DataError>([&] { first_epoch(model, answers); });
-  EXPECT_NE(text.find("a label of the epoch is none of the outputs' classes"), std::string::npos) << text;
+  EXPECT_NE(text.find("a label in the epoch is not a class of the outputs"), std::string::npos) << text;
 }
 
-// What a skipped step has added is taken back, with all batches of its window.
-TEST_P(MeasuredFit, LeavesOutStepsThatAreSkipped) {
+// The sums of a skipped step are reverted, with all batches of its window.
+TEST_P(MeasuredFit, ExcludesSkippedSteps) {
   class Weighted : public Passing {
    public:
     at::Tensor loss(const at::Tensor& y, const at::Tensor& weights) override {

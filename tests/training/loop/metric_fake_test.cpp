@@ -1,4 +1,4 @@
-// What metrics and previews cost on a card, as the card has seen it.
+// The cost of metrics and previews on a GPU, counted by the device.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ TEST(FakeMetrics, EpochIsOneCopyToTheHost) {
 }
 
 // Every kind of metric, weights and skipped steps included.
-TEST(FakeMetrics, StepsOfShippedOnesNeitherWaitNorCopy) {
+TEST(FakeMetrics, ShippedMetricsNeitherWaitNorCopyInSteps) {
   class Weighing : public Passing {
    public:
     at::Tensor training_step(const Batch& batch) override {
@@ -83,7 +83,7 @@ TEST(FakePreview, CopiesAtMostOnceASecond) {
   EXPECT_EQ(fake::counts().host_waits(), 0);
 }
 
-TEST(FakePreview, NewTrainingShowsNothingOfTheOneBefore) {
+TEST(FakePreview, StartsEmptyInANewRun) {
   Trainer trainer({.max_epochs = 1, .num_gpus = 1});
   trainer.prepare_model(std::make_shared<Slope>());
   trainer.train_step(trainer.prepare_batch(Batch{at::ones({2, 1}), at::ones({2, 1})}));

@@ -31,7 +31,7 @@ TEST_P(MetricFit, IsComputedFromTheSumsOfEachEpoch) {
   }
 }
 
-TEST_P(MetricFit, ComesToTheHostWithTheLog) {
+TEST_P(MetricFit, IsCopiedToTheHostWithTheLog) {
   TensorData data = eleven_answers(/*with_validation=*/false);
   Trainer(options(2)).fit(std::make_shared<Echo>(), data);
   for (const Record& record : logger_->records()) {
@@ -51,7 +51,7 @@ TEST_P(MetricFit, IsMeasuredByValidateAndTest) {
   }
 }
 
-TEST_P(MetricFit, CountsTheSamplesOfTheBatchesThatItWasGiven) {
+TEST_P(MetricFit, CountsTheSamplesOfItsBatches) {
   class EveryOther : public Echo {
    public:
     at::Tensor training_step(const Batch& batch) override {
@@ -65,7 +65,7 @@ TEST_P(MetricFit, CountsTheSamplesOfTheBatchesThatItWasGiven) {
   EXPECT_EQ(value_of(logger_->records().at(0), "train_cells"), 1 + 1e2 * 1 + 1e4 * 2 + 1e6 * 3 + 1e8 * 7);
 }
 
-TEST_P(MetricFit, SecondOneOfANameReplacesTheFirst) {
+TEST_P(MetricFit, ReplacesAMetricOfTheSameName) {
   class Labels : public Metric {
    public:
     at::Tensor update(const at::Tensor&, const at::Tensor& labels) const override { return labels.sum(); }
@@ -147,13 +147,13 @@ TEST_P(MetricFit, RefusesWeightsOfSomeBatchesOnly) {
   const auto text_of = [&](const std::vector<bool>& weighs) {
     return error_text<DataError>([&] { Trainer(made).fit(std::make_shared<Weighing>(weighs), data); });
   };
-  const std::string rest = " numbers, those before gave ", of = "metric 'train_acc': a batch gives ";
-  EXPECT_EQ(text_of({true, false}).find(of + "1" + rest + "12; wanted: as many for every batch"), 0U);
-  EXPECT_EQ(text_of({false, true}).find(of + "12" + rest + "1; wanted: as many for every batch"), 0U);
+  const std::string rest = " numbers, earlier ones had ", of = "metric 'train_acc': a batch has ";
+  EXPECT_EQ(text_of({true, false}).find(of + "1" + rest + "12; expected: the same number for every batch"), 0U);
+  EXPECT_EQ(text_of({false, true}).find(of + "12" + rest + "1; expected: the same number for every batch"), 0U);
   EXPECT_EQ(text_of({false, false, true, true}), "(no error)");  // training and validation are two
 }
 
-TEST_P(MetricFit, ValueThatTheModelLogsUnderTheNameOfItsMetricCounts) {
+TEST_P(MetricFit, PrefersALoggedValueOfTheSameName) {
   TrainerOptions made = options(2);
   made.optimizer = sgd(0);
   Trainer trainer(made);

@@ -1,4 +1,4 @@
-// Evaluations in the middle of an own loop over the same loader, and loops that were left.
+// Evaluations within a custom loop over the same loader, and abandoned loops.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class NestedLoops : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(NestedLoops);
 
-TEST_P(NestedLoops, EvaluationsLeaveTheLoopWhereItIs) {
+TEST_P(NestedLoops, EvaluationsDoNotMoveTheLoop) {
   OneForAll data = ten_samples();
   const auto model = std::make_shared<Slope>();
   Trainer trainer(options());
@@ -72,7 +72,7 @@ class Noting : public Slope {
   std::vector<at::Tensor> seen;
 };
 
-TEST_P(NestedLoops, LoopThatWasLeftIsForgottenByTheNextFit) {
+TEST_P(NestedLoops, AbandonedLoopDoesNotAffectTheNextFit) {
   OneForAll data = ten_samples();
   const auto logger = std::make_shared<MemoryLogger>();
   TrainerOptions made = options();
@@ -99,7 +99,7 @@ TEST_P(NestedLoops, LoopThatWasLeftIsForgottenByTheNextFit) {
   }
 }
 
-TEST_P(NestedLoops, NextLoopGoesOnWhereOneWasLeft) {
+TEST_P(NestedLoops, NextLoopContinuesAfterABreak) {
   OneForAll data = ten_samples();
   Trainer trainer(options());
   trainer.prepare_data(data);

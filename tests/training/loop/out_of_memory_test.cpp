@@ -1,4 +1,4 @@
-// Memory that cannot be had is one error with the batch size and the bytes.
+// Running out of memory is an error with the batch size and the bytes.
 #include <ATen/ops/empty.h>
 
 #include "kindling/base/error.h"
@@ -28,7 +28,7 @@ class OutOfMemory : public OnDevice {};
 KINDLING_RUN_ON_TRAINER_DEVICES(OutOfMemory);
 
 // 2^47 bytes are more than a process can address.
-TEST_P(OutOfMemory, TellsBytesAndBatchSize) {
+TEST_P(OutOfMemory, ReportsBytesAndBatchSize) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer ends the process instead";
 #endif
@@ -36,8 +36,8 @@ TEST_P(OutOfMemory, TellsBytesAndBatchSize) {
   Trainer trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted(), .num_sanity_val_steps = 0});
   const auto hungry = std::make_shared<Hungry>(std::int64_t{1} << 45);
   const std::string rest =
-      ": host memory is exhausted: 140737488355328 bytes were asked for, with a batch of 3 samples; "
-      "take a smaller batch_size or a smaller model, or see what else holds memory";
+      ": host memory is exhausted: 140737488355328 bytes were requested, with a batch of 3 samples; "
+      "use a smaller batch_size or a smaller model, or check what else uses memory";
   EXPECT_EQ(error_text<Error>([&] { trainer.fit(hungry, data); }), "training step 1" + rest);
   EXPECT_EQ(error_text<Error>([&] { trainer.validate(hungry, data); }), "evaluation batch 1" + rest);
   try {
@@ -47,7 +47,7 @@ TEST_P(OutOfMemory, TellsBytesAndBatchSize) {
   }
 }
 
-TEST_P(OutOfMemory, OfTheStandardLibraryIsTheSame) {
+TEST_P(OutOfMemory, ReportsBadAllocAlike) {
   TensorData data = ramp(9, 4, 3);
   Trainer trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted(), .num_sanity_val_steps = 0});
   const auto hungry = std::make_shared<Hungry>(0);
@@ -59,7 +59,7 @@ TEST_P(OutOfMemory, OfTheStandardLibraryIsTheSame) {
 }
 
 // oneDNN has an error of its own, without bytes.
-TEST_P(OutOfMemory, OfOneDnnIsTheSame) {
+TEST_P(OutOfMemory, ReportsOneDnnErrorsAlike) {
   class OneDnn : public Slope {
    public:
     explicit OneDnn(const char* says) : says_(says) {}
@@ -75,17 +75,16 @@ TEST_P(OutOfMemory, OfOneDnnIsTheSame) {
   };
   for (const char* says :
        {"could not create a primitive", "could not create a memory object", "could not execute a primitive"})
-    EXPECT_EQ(text_of(says),
-              std::string("training step 1: host memory is exhausted: oneDNN ") + says +
-                  ", with a batch of 3 samples; take a smaller batch_size or a smaller model, or "
-                  "see what else holds memory");
+    EXPECT_EQ(text_of(says), std::string("training step 1: host memory is exhausted: oneDNN ") + says +
+                                 ", with a batch of 3 samples; use a smaller batch_size or a smaller model, "
+                                 "or check what else uses memory");
   EXPECT_EQ(text_of("could not create a primitive descriptor"), "could not create a primitive descriptor");
   const auto own = std::make_shared<OneDnn>("could not create a primitive");
   EXPECT_NE(error_text<Error>([&] { trainer.validate(own, data); }).find("evaluation batch 1: host memory"),
             std::string::npos);
 }
 
-TEST(OutOfMemoryTexts, OfACardAreUnderstood) {
+TEST(OutOfMemoryTexts, OfAGpuAreParsed) {
   class OnCard : public Slope {
    public:
     at::Tensor forward(const at::Tensor&) override {
@@ -96,15 +95,15 @@ TEST(OutOfMemoryTexts, OfACardAreUnderstood) {
   };
   TensorData data = ramp(9, 0, 3);
   EXPECT_NE(error_text<Error>([&] { Trainer({.max_epochs = 1}).fit(std::make_shared<OnCard>(), data); })
-                .find("training step 1: the card's memory is exhausted: 20.00 MiB were asked for, with a "
+                .find("training step 1: GPU memory is exhausted: 20.00 MiB were requested, with a "
                       "batch of 3 samples"),
             std::string::npos);
 }
 
 // In a process of its own, whose address space leaves 64 MB.
-TEST(OutOfMemoryLimit, OfTheSystemIsToldTheSameWay) {
+TEST(OutOfMemoryLimit, OfTheSystemIsReportedAlike) {
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer takes an address space of its own";
+  GTEST_SKIP() << "the sanitizer needs its own address space";
 #endif
   const std::string text = text_of_limited_child(64U << 20U, [] {
     TensorData data = ramp(9, 0, 3);
@@ -113,7 +112,7 @@ TEST(OutOfMemoryLimit, OfTheSystemIsToldTheSameWay) {
   });
   EXPECT_NE(
       text.find(
-          "training step 1: host memory is exhausted: 268435456 bytes were asked for, with a batch of 3"),
+          "training step 1: host memory is exhausted: 268435456 bytes were requested, with a batch of 3"),
       std::string::npos)
       << text;
 }

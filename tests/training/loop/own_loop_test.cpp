@@ -1,4 +1,4 @@
-// Loops of one's own get what fit() gets.
+// Custom training loops get what fit() gets.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -40,7 +40,7 @@ class OwnLoop : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(OwnLoop);
 
-TEST_P(OwnLoop, GivesTheWeightsAndRecordsOfAFit) {
+TEST_P(OwnLoop, MatchesTheWeightsAndRecordsOfAFit) {
   for (const bool by_steps : {false, true}) {
     std::vector<at::Tensor> weights[2];
     std::vector<Record> records[2];
@@ -77,7 +77,7 @@ TEST_P(OwnLoop, GivesTheWeightsAndRecordsOfAFit) {
   }
 }
 
-TEST_P(OwnLoop, EarlyExitEndsTheEpochWithWhatItHad) {
+TEST_P(OwnLoop, EarlyExitEndsTheEpochWithItsStepsSoFar) {
   const auto model = std::make_shared<Slope>();
   TensorData data = ramp(9, 2, 2);
   TrainerOptions made = options();
@@ -101,7 +101,7 @@ TEST_P(OwnLoop, EarlyExitEndsTheEpochWithWhatItHad) {
   EXPECT_EQ(firsts, (std::vector<std::int64_t>{0, 0}));
 }
 
-TEST_P(OwnLoop, StepsPutAModelBackIntoTrainingMode) {
+TEST_P(OwnLoop, StepsRestoreTrainingMode) {
   const auto model = std::make_shared<Slope>();  // expects it in every training step
   Trainer trainer(options());
   TensorData data = ramp(4, 0, 2);
@@ -114,7 +114,7 @@ TEST_P(OwnLoop, StepsPutAModelBackIntoTrainingMode) {
   }
 }
 
-TEST_P(OwnLoop, WhatIsLoggedAfterTheLastStepIsNotLost) {
+TEST_P(OwnLoop, KeepsValuesLoggedAfterTheLastStep) {
   Trainer trainer({.max_epochs = 2, .num_gpus = num_gpus_wanted()});
   trainer.prepare_model(std::make_shared<Slope>());
   const at::Tensor x = at::ones({2, 1});
@@ -129,7 +129,7 @@ TEST_P(OwnLoop, WhatIsLoggedAfterTheLastStepIsNotLost) {
   EXPECT_FALSE(trainer.finish_epoch().contains("return"));
 }
 
-TEST_P(OwnLoop, ValuesOfEpisodesHaveTheirOwnWeight) {
+TEST_P(OwnLoop, ValuesOfEpisodesHaveSeparateWeights) {
   Trainer trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted()});
   trainer.prepare_model(std::make_shared<Slope>());
   for (const std::int64_t length : {2, 6}) {
@@ -203,24 +203,24 @@ TEST_P(OwnLoop, StopEndsTheBatches) {
   EXPECT_EQ(trainer.progress().batch, 3);
 }
 
-TEST(OwnLoopErrors, WithoutDataOrModelAreTold) {
+TEST(OwnLoopErrors, NameMissingDataOrModel) {
   Trainer trainer({.max_epochs = 1});
   TensorData data = ramp(4, 0, 2);
   EXPECT_EQ(error_text<Error>([&] { trainer.train_batches().begin(); }),
-            "Trainer::train_batches: there is no data; call prepare_data(data) first");
+            "Trainer::train_batches: no data has been prepared; call prepare_data(data) first");
   trainer.prepare_data(data);
   EXPECT_EQ(error_text<Error>([&] { trainer.train_batches().begin(); }),
-            "Trainer::train_batches: there is no model; call prepare_model(model) first");
+            "Trainer::train_batches: no model has been prepared; call prepare_model(model) first");
 }
 
-// Makes its loader anew whenever it is asked.
+// Creates a new loader for each request.
 class Anew : public DataModule {
  public:
   Anew() : DataModule({.batch_size = 4}) {}
   std::shared_ptr<DataLoader> train_dataloader() override { return get_tensorloader({at::arange(4)}, true); }
 };
 
-TEST(OwnLoopData, LoaderThatIsMadeAnewStaysAliveAndShufflesOn) {
+TEST(OwnLoopData, RecreatedLoaderStaysAliveAndKeepsShuffling) {
   Anew data;
   std::vector<at::Tensor> orders;
   for (int epoch = 0; epoch < 3; ++epoch)
@@ -252,7 +252,7 @@ class OneLoader : public TensorData {
   std::shared_ptr<DataLoader> predict_dataloader() override { return train_dataloader(); }
 };
 
-TEST_P(OwnLoop, EvaluationFromACallbackLeavesTheTrainingLoaderWhereItIs) {
+TEST_P(OwnLoop, EvaluationFromACallbackDoesNotMoveTheTrainingLoader) {
   for (const bool shuffle : {false, true}) {
     const at::Tensor x = at::arange(100, at::kFloat).unsqueeze(1);
     OneLoader data({x, 2 * x}, {}, {.batch_size = 10, .shuffle = shuffle});
@@ -265,7 +265,7 @@ TEST_P(OwnLoop, EvaluationFromACallbackLeavesTheTrainingLoaderWhereItIs) {
   }
 }
 
-TEST_P(OwnLoop, LayerSummaryDrawsNothingForItsBatch) {
+TEST_P(OwnLoop, LayerSummaryDrawsNoRandomNumbers) {
   class Noisy : public TensorData {
    public:
     using TensorData::TensorData;
@@ -315,8 +315,9 @@ TEST_P(OwnLoop, ParameterThatIsUnfrozenLaterIsTrainedFromThenOn) {
   }
 }
 
-// A step that throws, as for want of memory, and is done again leaves nothing of the first try in the log.
-TEST_P(OwnLoop, StepThatIsTriedAgainCountsOnce) {
+// A step that throws, for example out of memory, and is repeated leaves nothing of the first attempt in the
+// log.
+TEST_P(OwnLoop, RetriedStepCountsOnce) {
   struct Count : Metric {
     at::Tensor update(const at::Tensor& outputs, const at::Tensor&) const override {
       return at::full({2}, outputs.size(0), outputs.options());
@@ -349,7 +350,7 @@ TEST_P(OwnLoop, StepThatIsTriedAgainCountsOnce) {
   EXPECT_EQ(values.at("tries"), 2);  // of 1 and 3
 }
 
-TEST_P(OwnLoop, LossThatIsNotFiniteEndsTheFitAndIsTold) {
+TEST_P(OwnLoop, NonfiniteLossEndsTheFitWithAWarning) {
   class Poisoned : public Slope {
    public:
     at::Tensor training_step(const Batch& batch) override {
@@ -372,7 +373,7 @@ TEST_P(OwnLoop, LossThatIsNotFiniteEndsTheFitAndIsTold) {
   EXPECT_NE(warnings[0].find("not finite from step 7 on"), std::string::npos) << warnings[0];
 }
 
-TEST_P(OwnLoop, NameThatIsLoggedInTrainingAndValidationHasAMeanOfEach) {
+TEST_P(OwnLoop, NameLoggedInTrainingAndValidationHasTwoMeans) {
   class Both : public Slope {
    public:
     at::Tensor forward(const at::Tensor& x) override {

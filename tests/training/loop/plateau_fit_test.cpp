@@ -43,7 +43,7 @@ std::vector<double> rates_in(const MemoryLogger& logger) {
   return rates;
 }
 
-TEST(PlateauInAFit, HalvesTheRateWhenTheModelsMonitorStays) {
+TEST(PlateauInAFit, HalvesTheRateWhenTheMonitorStagnates) {
   const auto logger = std::make_shared<MemoryLogger>();
   const auto model = std::make_shared<Told>(std::vector<double>{1, 2, 2, 2, 3, 1, 1, 5});
   TensorData data = ramp(4, 2, 2);
@@ -56,7 +56,7 @@ TEST(PlateauInAFit, HalvesTheRateWhenTheModelsMonitorStays) {
   EXPECT_EQ(rates_in(*logger), twice);
 }
 
-TEST(PlateauInAFit, BelongsToOneTrainingEvenIfTheOptionsAreShared) {
+TEST(PlateauInAFit, IsSeparateForEachRunWithSharedOptions) {
   const auto logger = std::make_shared<MemoryLogger>(), other_logger = std::make_shared<MemoryLogger>();
   const std::vector<double> scores{1, 2, 2, 2, 3, 1, 1, 5};
   const auto first = std::make_shared<Told>(scores), second = std::make_shared<Told>(scores);
@@ -77,7 +77,7 @@ TEST(PlateauInAFit, BelongsToOneTrainingEvenIfTheOptionsAreShared) {
   EXPECT_EQ(rates_in(*other_logger), kRates);
 }
 
-TEST(PlateauInAFit, IsSeenByOwnLoops) {
+TEST(PlateauInAFit, WorksInCustomLoops) {
   const auto logger = std::make_shared<MemoryLogger>();
   Trainer trainer(on_plateau(logger, {.monitor = "reward", .mode = "max"}));
   const auto model = std::make_shared<Slope>();
@@ -91,7 +91,7 @@ TEST(PlateauInAFit, IsSeenByOwnLoops) {
   EXPECT_EQ(rates_in(*logger), kRates);
 }
 
-TEST(PlateauInAFit, SeesWhatACallbackHasDerived) {
+TEST(PlateauInAFit, SeesValuesThatACallbackAdds) {
   class Derived : public Callback {
    public:
     void on_epoch_record(Trainer&, Module&, Record& record) override {
@@ -106,13 +106,13 @@ TEST(PlateauInAFit, SeesWhatACallbackHasDerived) {
   EXPECT_EQ(rates_in(*logger), kRates);
 }
 
-TEST(PlateauInAFit, RefusesAValueThatIsNotThere) {
+TEST(PlateauInAFit, RefusesAMissingValue) {
   const auto logger = std::make_shared<MemoryLogger>();
   TensorData data = ramp(4, 2, 2);
   const std::string text = error_text<ConfigError>([&] {
     Trainer(on_plateau(logger, {.monitor = "val_los", .mode = "min"})).fit(std::make_shared<Slope>(), data);
   });
-  EXPECT_NE(text.find("plateau schedule: the record of epoch 1 has no 'val_los'; wanted: one of train_loss, "
+  EXPECT_NE(text.find("plateau schedule: the record of epoch 1 has no 'val_los'; expected: one of train_loss, "
                       "val_loss, lr"),
             std::string::npos)
       << text;
@@ -127,7 +127,7 @@ TEST(PlateauInAFit, RefusesAValueThatIsNotThere) {
       << "nothing would ever come";
 }
 
-TEST(PlateauInAFit, WaitsForAValidationThatIsLeftOut) {
+TEST(PlateauInAFit, WaitsForASkippedValidation) {
   const auto logger = std::make_shared<MemoryLogger>();
   const auto model = std::make_shared<Told>(std::vector<double>{9, 2, 9, 1, 9, 1, 9, 9});
   TensorData data = ramp(4, 2, 2);
@@ -138,15 +138,15 @@ TEST(PlateauInAFit, WaitsForAValidationThatIsLeftOut) {
   EXPECT_EQ(rates_in(*logger), (std::vector<double>{1, 1, 1, 1, 1, 1, 0.5, 0.5}));
 }
 
-TEST(PlateauInAFit, WantsAModeForAnotherValueThanTheModels) {
+TEST(PlateauInAFit, RequiresAModeForOtherValuesThanTheMonitor) {
   const auto logger = std::make_shared<MemoryLogger>();
   TensorData data = ramp(4, 2, 2);
   EXPECT_EQ(
       error_text<ConfigError>([&] {
         Trainer(on_plateau(logger, {.monitor = "train_loss"})).fit(std::make_shared<Told>(kScores), data);
       }),
-      "plateau schedule: monitor is 'train_loss', and mode is not set; wanted: what is better; mode = "
-      "\"min\" or \"max\"");
+      "plateau schedule: monitor is 'train_loss', but mode is not set; expected: whether lower or higher "
+      "values are better; set mode to \"min\" or \"max\"");
 }
 
 class Momenta : public Callback {
@@ -157,7 +157,7 @@ class Momenta : public Callback {
   std::vector<double> of_steps;
 };
 
-TEST(OneCycleInAFit, MovesTheMomentumOfEveryStep) {
+TEST(OneCycleInAFit, SetsTheMomentumOfEveryStep) {
   const Schedule cycle = one_cycle_schedule({.base_momentum = 0.5, .max_momentum = 0.75});
   for (const bool is_adam : {false, true}) {
     const auto momenta = std::make_shared<Momenta>();

@@ -1,4 +1,4 @@
-// What a model plots, on its board at the end of an epoch.
+// The curves of a model on its board at the end of an epoch.
 #include <gtest/gtest.h>
 
 #include "support/device_under_test.h"
@@ -24,7 +24,7 @@ class Plots : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(Plots);
 
-TEST_P(Plots, LossesAreDrawnAsInTheTextbook) {
+TEST_P(Plots, LossesAreDrawnAsInD2l) {
   fit(model_, options());
   const Chart chart = model_->board().chart();
   EXPECT_EQ(chart.xlabel, "epoch");
@@ -37,7 +37,7 @@ TEST_P(Plots, LossesAreDrawnAsInTheTextbook) {
   EXPECT_EQ(chart.curves[1].y, (Numbers{3, 3}));
 }
 
-TEST_P(Plots, NumberOfPointsAnEpochIsTheModels) {
+TEST_P(Plots, NumberOfPointsPerEpochIsSetByTheModel) {
   model_->plot_train_per_epoch = 4;
   model_->plot_valid_per_epoch = 0;
   fit(model_, options());
@@ -77,7 +77,7 @@ TEST_P(Plots, NamesOfTheUserAreLoggedAndDrawn) {
   EXPECT_EQ(value_of(logger->records()[0], "val_largest"), 2);
 }
 
-TEST_P(Plots, LoopOfOnesOwnIsDrawnToo) {
+TEST_P(Plots, CustomLoopIsDrawnToo) {
   Trainer trainer(options());
   trainer.prepare_model(model_);
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -97,14 +97,14 @@ TEST_P(Plots, EpochThatEndsEarlyKeepsItsScale) {
   EXPECT_EQ(model_->board().chart().curves[0].x, (Numbers{0.125, 0.625, 1.125}));
 }
 
-TEST_P(Plots, SecondFitBeginsTheBoardAnew) {
+TEST_P(Plots, SecondFitClearsTheBoard) {
   fit(model_, options());
   const Numbers first = model_->board().chart().curves[0].x;
   fit(model_, options());
   EXPECT_EQ(model_->board().chart().curves[0].x, first);
 }
 
-TEST_P(Plots, OutsideOfFitNothingIsDrawn) {
+TEST_P(Plots, NothingIsDrawnOutsideOfFit) {
   model_->plot("x", at::ones({}).to(device_), true);
   TensorData data = ramp(8, 4, 2);
   Trainer trainer(options());

@@ -1,4 +1,4 @@
-// What loggers get: the records of steps and epochs.
+// The records of steps and epochs that loggers get.
 #include <gtest/gtest.h>
 
 #include "kindling/models/mlp.h"
@@ -24,7 +24,7 @@ class Records : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(Records);
 
-TEST_P(Records, EpochHoldsEveryKeyOnce) {
+TEST_P(Records, EpochHasEveryKeyOnce) {
   const std::vector<Record> records = of({.max_epochs = 2, .gradient_clip_val = 1});
   ASSERT_EQ(records.size(), 2);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -44,7 +44,7 @@ TEST_P(Records, EpochHoldsEveryKeyOnce) {
   }
 }
 
-TEST_P(Records, StepsHoldLossRateAndNorm) {
+TEST_P(Records, StepsHaveLossRateAndNorm) {
   const std::vector<Record> records = of({.max_epochs = 1,
                                           .gradient_clip_val = 100,
                                           .log_every_n_steps = 1,
@@ -119,7 +119,7 @@ class LateName : public Slope {
   }
 };
 
-TEST_P(Records, NamesOfTheUserAreAddedAsTheyCome) {
+TEST_P(Records, NamesOfTheUserAreAddedInOrder) {
   const std::vector<Record> records = of({.max_epochs = 2}, std::make_shared<LateName>());
   EXPECT_EQ(records[0].find("late"), nullptr);
   EXPECT_DOUBLE_EQ(value_of(records[1], "late"), 2);  // the mean of 0, 1, 2, 3, 4

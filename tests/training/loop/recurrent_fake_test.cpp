@@ -52,7 +52,7 @@ TEST(FakeRecurrent, PacksWithoutAWait) {
   EXPECT_EQ(fake::counts().host_waits() + fake::counts().blocking_host_to_device_copies, 0);
 }
 
-// Layers in a row that may stand in a Sequential, as a Sequential may not.
+// A sequence of layers that may be nested in a Sequential, unlike a Sequential.
 struct LayersInARowImpl : torch::nn::SequentialImpl {
   at::Tensor forward(const at::Tensor& x) { return torch::nn::SequentialImpl::forward(x); }
 };
@@ -84,7 +84,7 @@ struct DeepNet : Module {
   torch::nn::Sequential net;
 };
 
-// Of a forward and a backward pass, beside what is there before and after it.
+// Peak memory of a forward and backward pass, in addition to the memory before and after it.
 std::int64_t peak_of(int num_segments) {
   const auto net = std::make_shared<DeepNet>(32, num_segments);
   move_to(*net, fake::device());
@@ -98,7 +98,7 @@ std::int64_t peak_of(int num_segments) {
   return 0;
 }
 
-TEST(FakeActivationCheckpoint, OfADeepNetTakesLessThanHalfTheMemory) {
+TEST(FakeActivationCheckpoint, HalvesTheMemoryOfADeepNet) {
   const std::int64_t plain = peak_of(0), in_eight = peak_of(8);
   std::cout << "peak of a deep net: " << plain / 1024 << " KiB, in 8 segments " << in_eight / 1024
             << " KiB\n";
@@ -106,7 +106,7 @@ TEST(FakeActivationCheckpoint, OfADeepNetTakesLessThanHalfTheMemory) {
   EXPECT_GT(plain, 32 * 3 * 512 * 16 * 4) << "the net keeps what it computes";
 }
 
-TEST(FakeActivationCheckpoint, WaitsForNothing) {
+TEST(FakeActivationCheckpoint, NeverWaits) {
   struct Ones : DataModule {
     std::shared_ptr<DataLoader> train_dataloader() override {
       return get_tensorloader({at::ones({20, 16}), at::ones({20, 16})}, false);

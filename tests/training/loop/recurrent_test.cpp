@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kWindows = 20;
 constexpr std::int64_t kFirstWindows = 6;  // what most tests take of an epoch
 
-// What is carried after each step.
+// The hidden state after each step.
 struct Hiddens : Callback {
   void on_train_batch_end(Trainer&, Module& model) override {
     const auto& carried = dynamic_cast<Predictor&>(model).state->carried()[0].tensors;
@@ -68,7 +68,7 @@ KINDLING_RUN_ON_TRAINER_DEVICES(RecurrentTraining);
 // steps cost one more.
 double python_tolerance(Device device) { return device.is_cuda() ? 1e-5 : 1e-6; }
 
-TEST_P(RecurrentTraining, WithACarriedStateIsPythons) {
+TEST_P(RecurrentTraining, MatchesPythonWithACarriedState) {
   const auto hiddens = std::make_shared<Hiddens>();
   const auto model = std::make_shared<Predictor>();
   WindowData data;
@@ -85,7 +85,7 @@ TEST_P(RecurrentTraining, WithACarriedStateIsPythons) {
   EXPECT_FALSE(model->state->hidden(3).defined()) << "an epoch's end resets it";
 }
 
-TEST_P(RecurrentTraining, OnPackedSequencesIsPythons) {
+TEST_P(RecurrentTraining, MatchesPythonOnPackedSequences) {
   const auto model = std::make_shared<SignPredictor>();
   SignData data;
   TrainerOptions five = options();
@@ -98,8 +98,8 @@ TEST_P(RecurrentTraining, OnPackedSequencesIsPythons) {
         << item.key();
 }
 
-// In whatever way one evaluates in between: training goes on with its own state.
-TEST_P(RecurrentTraining, GoesOnAsIfNothingHadBeenEvaluated) {
+// After any kind of evaluation, training continues with its own hidden state.
+TEST_P(RecurrentTraining, IsUnaffectedByEvaluations) {
   struct Curious : Callback {
     void on_train_batch_end(Trainer& trainer, Module& model) override {
       WindowData data(/*validates=*/true);
@@ -123,7 +123,7 @@ TEST_P(RecurrentTraining, GoesOnAsIfNothingHadBeenEvaluated) {
 }
 
 // Statistics are computed in training mode.
-TEST_P(RecurrentTraining, GoesOnAsIfNoStatisticsHadBeenComputed) {
+TEST_P(RecurrentTraining, IsUnaffectedByUpdateBn) {
   struct Normed : Predictor {
     at::Tensor forward(const at::Tensor& x) override {
       const at::Tensor hidden = state->hidden(x.size(0));
@@ -172,7 +172,8 @@ TEST_P(RecurrentTraining, EvaluationsCarryTheirOwnState) {
     model->state->reset_state();
   }
 
-  // Windows of 16 steps of rows 0 and 1, then of rows 2 and 3, which begin anew by reset_every_n_batches.
+  // Windows of 16 steps of rows 0 and 1, then of rows 2 and 3, which start from scratch by
+  // reset_every_n_batches.
   const auto eight = std::make_shared<Predictor>("initial.", CarriedStateOptions{.reset_every_n_batches = 8});
   double expected = 0;
   for (const std::int64_t row : {0, 2}) {
@@ -186,7 +187,7 @@ TEST_P(RecurrentTraining, EvaluationsCarryTheirOwnState) {
   EXPECT_NEAR(trainer.validate(eight, data).at("val_loss"), expected, 1e-6) << "float sums of 32 numbers";
 }
 
-TEST_P(RecurrentTraining, GoesOnBitEqualFromEveryStep) {
+TEST_P(RecurrentTraining, ResumesBitIdenticallyFromEveryStep) {
   struct Keeper : Callback {
     void on_train_batch_end(Trainer& trainer, Module&) override { states.push_back(kept(trainer)); }
     void on_validation_end(Trainer& trainer, Module&) override {
@@ -244,8 +245,8 @@ TEST_P(RecurrentTraining, RefusesABatchOfAnotherSize) {
   Trainer(options()).fit(model, even);  // a new training begins without what that one has left
 }
 
-// A poisoned window is skipped, and those behind it are not.
-TEST_P(RecurrentTraining, LeavesOutAStepThatIsNotFinite) {
+// A poisoned window is skipped, and those after it are not.
+TEST_P(RecurrentTraining, SkipsANonfiniteStep) {
   struct Poisoned : WindowData {
     Batch on_after_batch_transfer(Batch batch) override {
       if (++count == 5) batch.tensors()[0] = batch[0] * std::nan("");
@@ -290,7 +291,7 @@ TEST_P(RecurrentTraining, IsOneStepForAnOptimizerThatEvaluatesSeveralTimes) {
   EXPECT_GT(model->begun_with[half].abs().sum().item<double>(), 0);
 }
 
-TEST_P(RecurrentTraining, InAnOwnLoopIsTheSame) {
+TEST_P(RecurrentTraining, IsTheSameInACustomLoop) {
   const auto expected = fit();
   const auto model = std::make_shared<Predictor>();
   Trainer trainer(options());

@@ -50,7 +50,7 @@ void expect_same_numbers(const FitOfSamples& one, const FitOfSamples& other) {
     EXPECT_TRUE(same(one.weights.tensors[i].second, other.weights.tensors[i].second));
 }
 
-TEST(FakeResidentFit, AnEpochSendsItsOrderAlone) {
+TEST(FakeResidentFit, SendsOnlyTheOrderOfAnEpoch) {
   const fake::LateCopies late;
   const FitOfSamples stays = fit_of_samples("auto"), travels = fit_of_samples("off");
   expect_same_numbers(stays, travels);
@@ -72,8 +72,8 @@ TEST(FakeResidentFit, AnEpochSendsItsOrderAlone) {
   EXPECT_EQ(stays.counts.host_waits(), travels.counts.host_waits());
 }
 
-TEST(FakeResidentFit, GivesTheMemoryBack) {
-  // What lives beyond what there was before, while the trainer is still there; and the most.
+TEST(FakeResidentFit, ReleasesTheMemory) {
+  // Additional live memory while the trainer exists, and the peak.
   const auto bytes_of_fit = [](const std::string& resident) {
     NoiseImages data(kSamples, 10, 8, resident);
     const auto model = std::make_shared<Mlp>(MlpOptions{.hidden = {4}});
@@ -90,7 +90,7 @@ TEST(FakeResidentFit, GivesTheMemoryBack) {
   EXPECT_GE(most_on, 2 * kSamples * 101);
 }
 
-TEST(FakeResidentFit, AFewBatchesTravelUnlessItIsOn) {
+TEST(FakeResidentFit, TransfersAFewBatchesUnlessOn) {
   const auto copies = [](const std::string& resident, const auto& limit) {
     TrainerOptions options = three_epochs();
     limit(options);
@@ -116,7 +116,7 @@ TEST(FakeResidentFit, AFewBatchesTravelUnlessItIsOn) {
                       }()));
 }
 
-TEST(FakeResidentFit, OwnLoopsHaveTheSame) {
+TEST(FakeResidentFit, WorksInCustomLoops) {
   const FitOfSamples whole = fit_of_samples("off");
   at::manual_seed(3);
   const auto logger = std::make_shared<MemoryLogger>();

@@ -1,4 +1,4 @@
-// Places where a stop, an error or a second training could make what goes on another training.
+// Positions where a stop, an error or a second run could change a resumed run.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ struct AtMoments : Callback {
   bool refuses = false;
 };
 
-// One process's part of a training of eight batches an epoch.
+// One session of a run with eight batches per epoch.
 struct EdgeFit {
   EdgeFit(const std::filesystem::path& folder, std::int64_t epochs, ModelCheckpointOptions asked = {}) {
     asked.dirpath = folder;
@@ -102,7 +102,7 @@ TEST(ResumeEdges, AStopDoesNotHideADivergence) {
   EXPECT_EQ(fit.checkpoint->last(), std::filesystem::path());
 }
 
-TEST(ResumeEdges, ADivergedTrainingIsNotHandedOut) {
+TEST(ResumeEdges, ADivergedRunHasNoStateDict) {
   const Scratch scratch(memory_folder());
   EdgeFit fit(scratch / "a", 2, {.every_n_steps = 2});
   fit.data = data_with_nan();
@@ -115,7 +115,7 @@ TEST(ResumeEdges, ADivergedTrainingIsNotHandedOut) {
   EXPECT_NE(error.find("diverged at step 5"), std::string::npos) << error;
 }
 
-TEST(ResumeEdges, AStopInAnOwnLoopLeavesTheEpochOpen) {
+TEST(ResumeEdges, AStopInACustomLoopLeavesTheEpochOpen) {
   const Scratch scratch(memory_folder());
   EdgeFit whole(scratch / "whole", 2), first(scratch / "a", 2, {.every_n_steps = 1}),
       second(scratch / "a", 2, {.every_n_steps = 1});
@@ -129,7 +129,7 @@ TEST(ResumeEdges, AStopInAnOwnLoopLeavesTheEpochOpen) {
   EXPECT_EQ(numbers_of(second.logger->records()[0]), numbers_of(whole.logger->records()[0]));
 }
 
-TEST(ResumeEdges, ALoggerThatThrowsLeavesNothingHalfTold) {
+TEST(ResumeEdges, ALoggerThatThrowsLeavesNoPartialRecord) {
   struct FailsOnce : Logger {
     void write(const Record& record) override {
       if (record.kind == Record::Kind::step && record.global_step == 5) throw std::runtime_error("network");
@@ -149,7 +149,7 @@ TEST(ResumeEdges, ALoggerThatThrowsLeavesNothingHalfTold) {
     EXPECT_EQ(first.logger->records()[static_cast<std::size_t>(i)].global_step, i + 1);
 }
 
-TEST(ResumeEdges, AStateThatWasLoadedInPartIsNotSaved) {
+TEST(ResumeEdges, APartiallyLoadedStateIsNotSaved) {
   const Scratch scratch(memory_folder());
   EdgeFit first(scratch / "a", 1), second(scratch / "b", 2);
   first.fit();
@@ -159,7 +159,7 @@ TEST(ResumeEdges, AStateThatWasLoadedInPartIsNotSaved) {
   EXPECT_EQ(second.checkpoint->last(), std::filesystem::path());
 }
 
-TEST(ResumeEdges, WhatAnotherModelHasLoggedBelongsToIt) {
+TEST(ResumeEdges, LoggedValuesBelongToTheirModel) {
   const Scratch scratch(memory_folder());
   EdgeFit first(scratch / "a", 1), second(scratch / "a", 2);
   {
@@ -172,7 +172,7 @@ TEST(ResumeEdges, WhatAnotherModelHasLoggedBelongsToIt) {
   EXPECT_EQ(second.fit().progress.epoch, 2);
 }
 
-TEST(ResumeEdges, WhatACallbackLogsAfterAStepIsSaved) {
+TEST(ResumeEdges, ValuesThatACallbackLogsAfterAStepAreSaved) {
   const Scratch scratch(memory_folder());
   EdgeFit whole(scratch / "whole", 1), killed(scratch / "a", 1, {.every_n_steps = 3}),
       stopped(scratch / "b", 1), after_kill(scratch / "a", 1), after_stop(scratch / "b", 1);
@@ -200,7 +200,7 @@ TEST(ResumeEdges, WhatACallbackLogsAfterAStepIsSaved) {
   }
 }
 
-TEST(ResumeEdges, ValidationsDrawTheSameWhereverTheyWereStopped) {
+TEST(ResumeEdges, ValidationsDrawTheSameNumbersAfterAnyStop) {
   for (const std::int64_t sanity : {0, 2}) {  // 2: the stop comes in the sanity check
     const Scratch scratch(memory_folder());
     double whole = 0;
@@ -222,7 +222,7 @@ TEST(ResumeEdges, ValidationsDrawTheSameWhereverTheyWereStopped) {
   }
 }
 
-TEST(ResumeEdges, TheLastSaveIsTriedAgain) {
+TEST(ResumeEdges, AFailedLastSaveIsRepeated) {
   struct FailsOnce : FileOperations {
     int rename(const char* from, const char* to) override {
       if (!std::string_view(to).ends_with("step-00000008.safetensors") || --left < 0)
@@ -242,7 +242,7 @@ TEST(ResumeEdges, TheLastSaveIsTriedAgain) {
   }
 }
 
-TEST(ResumeEdges, GoingBackWaitsForASaveThatIsUnderWay) {
+TEST(ResumeEdges, ResumingWaitsForARunningSave) {
   struct Slow : FileOperations {
     int fsync(int file) override {
       ::usleep(50'000);
@@ -265,7 +265,7 @@ TEST(ResumeEdges, GoingBackWaitsForASaveThatIsUnderWay) {
   EXPECT_EQ(fit.checkpoint->last().filename(), "step-00000002.safetensors");
 }
 
-TEST(ResumeEdges, OfTwoTrainingsInOneFileTheLastIsCutBack) {
+TEST(ResumeEdges, OnlyTheLastOfTwoRunsInAFileIsCutBack) {
   const Scratch scratch(memory_folder());
   const Record lines[] = {{.kind = Record::Kind::step, .global_step = 1, .epoch = 1},
                           {.global_step = 2, .epoch = 1},

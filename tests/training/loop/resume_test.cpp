@@ -1,4 +1,4 @@
-// A training that was stopped anywhere and goes on from its checkpoint ends as if it had never stopped.
+// A run that was stopped anywhere and resumed from its checkpoint ends as if it had never stopped.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace kindling {
 namespace {
 
-// Keeps the state of a training at every place where one may save it.
+// Keeps the state of a run at every position where it may be saved.
 class Keeper : public Callback {
  public:
   explicit Keeper(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -59,7 +59,7 @@ class Resumes : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(Resumes);
 
-TEST_P(Resumes, AreBitEqualFromEveryPlace) {
+TEST_P(Resumes, AreBitIdenticalFromEveryPosition) {
   const Scratch scratch(memory_folder());
   std::size_t num_places = 0;
   const std::vector<std::pair<std::string, std::string>> trainings{
@@ -95,7 +95,7 @@ TEST_P(Resumes, AreBitEqualFromEveryPlace) {
 
 // The averages, the rates that one of them sets, the patience that is left; saved in validations that see one
 // of the averages, too.
-TEST_P(Resumes, OfAveragesAreBitEqualFromEveryPlace) {
+TEST_P(Resumes, OfAveragesAreBitIdenticalFromEveryPosition) {
   const Scratch scratch(memory_folder());
   for (const std::string evaluated : {"ema", "swa"}) {
     ResumedFit whole = made("adam");
@@ -122,7 +122,7 @@ TEST_P(Resumes, OfAveragesAreBitEqualFromEveryPlace) {
 }
 
 // The sums of metrics, in the middle of an epoch, of a validation and of a window whose step may be skipped.
-TEST_P(Resumes, OfMetricsAreBitEqualFromEveryPlace) {
+TEST_P(Resumes, OfMetricsAreBitIdenticalFromEveryPosition) {
   const Scratch scratch(memory_folder());
   const auto measured = [&] {
     ResumedFit fit = made("adam");
@@ -154,7 +154,7 @@ TEST_P(Resumes, OfMetricsAreBitEqualFromEveryPlace) {
   }
 }
 
-TEST_P(Resumes, WithoutTheRandomStateTheyDiffer) {
+TEST_P(Resumes, DifferWithoutTheRandomState) {
   const Scratch scratch(memory_folder());
   ResumedFit whole = made("adam"), stopped = made("adam"), rest = made("adam");
   whole.fit();
@@ -167,7 +167,7 @@ TEST_P(Resumes, WithoutTheRandomStateTheyDiffer) {
   EXPECT_FALSE(same(rest.end.tensors[0].second, whole.end.tensors[0].second));
 }
 
-TEST_P(Resumes, AreBitEqualAfterStopsAnywhere) {
+TEST_P(Resumes, AreBitIdenticalAfterAnyStop) {
   const Scratch scratch(memory_folder());
   ResumedFit whole = made("adamw");
   whole.average("swa");
@@ -200,13 +200,13 @@ TEST_P(Resumes, AreBitEqualAfterStopsAnywhere) {
   std::cout << num_stops << " stops of 2 trainings on " << device_ << "\n";
 }
 
-TEST_P(Resumes, OfOwnLoopsAreBitEqual) {
+TEST_P(Resumes, OfCustomLoopsAreBitIdentical) {
   const Scratch scratch(memory_folder());
   ResumedFit whole = made("sgd");
   whole.average("ema");
   whole.options.num_sanity_val_steps = 0;
   whole.fit();
-  // A loop that saves after every step and is left at some; then it goes on in another one.
+  // A loop that saves after every step and is abandoned at some; another loop resumes it.
   auto logger = std::make_shared<MemoryLogger>();
   StateDict end;
   for (const std::int64_t leave_at : {5, 15, 38, 1000}) {
@@ -233,7 +233,7 @@ TEST_P(Resumes, OfOwnLoopsAreBitEqual) {
   expect_same_records(logger->records(), whole.logger->records(), "own loop");
 }
 
-TEST_P(Resumes, CutMetricFilesBackToWhatTheCheckpointKnows) {
+TEST_P(Resumes, CutMetricFilesBackToTheCheckpoint) {
   const Scratch scratch(memory_folder());
   const auto with_files = [&](ResumedFit& fit, const std::string& name) {
     fit.options.loggers = {std::make_shared<JsonlLogger>(scratch / (name + ".jsonl")),
@@ -271,7 +271,7 @@ TEST_P(Resumes, CutMetricFilesBackToWhatTheCheckpointKnows) {
   }
 }
 
-TEST_P(Resumes, RefuseWhatDoesNotFitAndLeaveWhatIsThere) {
+TEST_P(Resumes, RefuseMismatchesAndChangeNothing) {
   const Scratch scratch(memory_folder());
   ResumedFit stopped = made("adam", ModelCheckpointOptions{.dirpath = scratch / "ckpt"});
   stopped.meddler->stop_at = 20;
@@ -294,7 +294,7 @@ TEST_P(Resumes, RefuseWhatDoesNotFitAndLeaveWhatIsThere) {
   EXPECT_NE(missing.find("none"), std::string::npos) << missing;
 }
 
-TEST_P(Resumes, OfATrainingThatIsOverChangeNothing) {
+TEST_P(Resumes, OfAFinishedRunChangeNothing) {
   const Scratch scratch(memory_folder());
   const ModelCheckpointOptions options{.dirpath = scratch / "ckpt"};
   ResumedFit whole = made("adam", options);
@@ -319,7 +319,7 @@ TEST_P(Resumes, OfATrainingThatIsOverChangeNothing) {
   EXPECT_EQ(longer.fit(scratch / "ckpt").progress.epoch, kResumeEpochs + 1);
 }
 
-TEST_P(Resumes, BeforeTheFirstStepDrawTheSameWeights) {
+TEST_P(Resumes, DrawTheSameWeightsBeforeTheFirstStep) {
   const Scratch scratch(memory_folder());
   const ModelCheckpointOptions options{.dirpath = scratch / "ckpt"};
   ResumedFit whole = made("adam"), stopped = made("adam", options), rest = made("adam", options);

@@ -1,4 +1,4 @@
-// Trainings for tests of stopping and going on: whatever draws, counts or is kept somewhere is in them.
+// Runs for tests of stopping and resuming, with everything that draws random numbers, counts or keeps state.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -23,7 +23,7 @@
 
 namespace kindling {
 
-// Lazy layers, batch norm and dropout: whatever draws or counts. Stops in a validation where it is told.
+// Lazy layers, batch norm and dropout. Stops in a validation at the given batch.
 class Busy : public Classifier {
  public:
   Busy() {
@@ -65,8 +65,8 @@ class NoisyImages : public NoiseImages {
   }
 };
 
-// Draws when an epoch begins; counts epochs and steps as its state; lowers the rate once, freezes a layer
-// with its running statistics once; stops where it is told.
+// Draws when an epoch begins, counts epochs and steps as its state, lowers the rate once, freezes a layer
+// with its running statistics once, and stops at the given step.
 class Meddler : public Callback {
  public:
   void on_fit_start(Trainer&, Module&) override { num_steps = num_epochs = 0; }
@@ -114,14 +114,15 @@ inline OptimizerFactory rule_named(const std::string& rule) {
 inline Schedule schedule_named(const std::string& name) {
   if (name == "no") return {};
   if (name == "one_cycle") return one_cycle_schedule({.max_lr = 0.05});
-  // A loss that falls is no improvement: every epoch but the first halves the rate, the last in its cooldown.
+  // A falling loss does not count as an improvement: every epoch but the first halves the rate, the last in
+  // its cooldown.
   if (name == "plateau")
     return plateau_schedule(
         {.monitor = "train_loss", .mode = "max", .factor = 0.5, .patience = 0, .cooldown = 1});
   return cosine_schedule();
 }
 
-// One process's part of a training of 60 steps, 15 an epoch.
+// One session of a run of 60 steps, 15 per epoch.
 struct ResumedFit {
   ResumedFit(const std::string& rule, std::int64_t num_gpus, const std::string& schedule = "cosine") {
     options = {.max_epochs = kResumeEpochs,
@@ -170,10 +171,10 @@ struct ResumedFit {
   }();
   NoisyImages data{58, 4, 4};
   TrainerOptions options;
-  StateDict end;  // the training's state when the fit was over
+  StateDict end;  // the run's state at the end of the fit
 };
 
-// Everything that two trainings have come to, random state included, bit by bit.
+// Compares the complete results of two runs bitwise, random state included.
 inline void expect_same_state(const StateDict& actual, const StateDict& expected, const std::string& where) {
   ASSERT_EQ(actual.tensors.size(), expected.tensors.size()) << where;
   for (std::size_t i = 0; i < actual.tensors.size(); ++i) {

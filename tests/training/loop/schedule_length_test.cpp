@@ -1,4 +1,4 @@
-// What a schedule is told, and what each group of parameters gets of it.
+// The schedule's view of the run's length, and the rates of parameter groups.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -9,7 +9,7 @@
 namespace kindling {
 namespace {
 
-// A constant rate that notes how long it is told the run to be.
+// A constant rate that records the length of the run that it is given.
 Schedule noting(std::set<std::int64_t>& lengths) {
   return [&lengths](const SchedulePoint& at) {
     lengths.insert(at.total_steps);
@@ -47,7 +47,7 @@ TEST(ScheduleLength, OverEpochsIsInEpochs) {
   EXPECT_EQ(by_epoch({.max_epochs = 99, .max_steps = 7}), Lengths{3});
 }
 
-TEST(ScheduleLength, OfAFitIsNotThatOfAnOwnLoopAfterIt) {
+TEST(ScheduleLength, OfAFitDoesNotAffectALaterCustomLoop) {
   std::set<std::int64_t> lengths;
   Trainer trainer({.max_epochs = 2, .schedule = noting(lengths)});
   TensorData data = ramp(5, 2, 2);
@@ -121,7 +121,7 @@ TEST(RatesOfGroups, OneNumberIsForAllAndReplacesATensor) {
   EXPECT_EQ(model.second.item<float>(), -0.5F);
 }
 
-TEST(NamesOfGroups, ThatWereGivenStay) {
+TEST(NamesOfGroups, AreKept) {
   TwoRates model;
   Sgd sgd(ParameterGroups{{.parameters = {model.weight}, .names = {"mine"}}, {.parameters = {model.second}}});
   sgd.take_names(model);

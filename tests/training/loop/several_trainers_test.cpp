@@ -1,5 +1,5 @@
-// Trainers in one process: on threads of their own, one after the other, at once, and with inference between
-// the steps.
+// Several trainers in one process: on separate threads, one after the other, at the same time, and with
+// inference between steps.
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ struct NumberedRun {
                 .loggers = {logger}} {}
 
   void fit() { Trainer(options).fit(model, data); }
-  // What was learned, step by step and epoch by epoch; times and counts are left out.
+  // The losses and metrics by step and epoch, without times and counts.
   std::vector<double> numbers() const {
     std::vector<double> numbers;
     for (const Record& record : logger->records())
@@ -76,7 +76,7 @@ class SeveralTrainers : public OnDevice {
   }
 };
 
-TEST_P(SeveralTrainers, GiveTheSameNumbersOnAnotherThread) {
+TEST_P(SeveralTrainers, ComputeTheSameNumbersOnAnotherThread) {
   NumberedRun moved = run(1);
   std::thread([&] { moved.fit(); }).join();
   EXPECT_EQ(moved.numbers(), lone_numbers(1));
@@ -114,7 +114,7 @@ TEST_P(SeveralTrainers, KeepOrderAndLogApartAtOnceOnTwoThreads) {
   EXPECT_EQ(second.numbers(), lone_numbers(2));
 }
 
-TEST_P(SeveralTrainers, KeepLogsApartInOwnLoopsStepByStep) {
+TEST_P(SeveralTrainers, KeepLogsApartInInterleavedCustomLoops) {
   Trainer one({.num_gpus = num_gpus_wanted(), .optimizer = sgd(0)}), other(one.options());
   one.prepare_model(std::make_shared<Slope>());
   other.prepare_model(std::make_shared<Slope>());
@@ -183,7 +183,7 @@ class StopFromAThread : public OnDevice {
   }
 };
 
-TEST_P(StopFromAThread, EndsWithTheStepThatRuns) {
+TEST_P(StopFromAThread, EndsAfterTheRunningStep) {
   const FitResult result = stopped(Meeting::Place::training, 5);
   EXPECT_EQ(result.status, FitStatus::stopped);
   EXPECT_EQ(result.progress.global_step, 5);
@@ -253,7 +253,7 @@ class InferenceBetweenSteps : public OnDevice {
   std::shared_ptr<Fragile> model_;
 };
 
-TEST_P(InferenceBetweenSteps, ByHandLeavesTrainingBitEqual) {
+TEST_P(InferenceBetweenSteps, ByHandLeavesTrainingBitIdentical) {
   expect_undisturbed([this](Trainer& trainer, Module& model, DataModule&) {
     const at::NoGradGuard no_grad;
     model.eval();
@@ -263,14 +263,14 @@ TEST_P(InferenceBetweenSteps, ByHandLeavesTrainingBitEqual) {
   });
 }
 
-TEST_P(InferenceBetweenSteps, ByItsTrainerLeavesTrainingBitEqual) {
+TEST_P(InferenceBetweenSteps, ByItsTrainerLeavesTrainingBitIdentical) {
   expect_undisturbed([this](Trainer& trainer, Module&, DataModule& data) {
     EXPECT_EQ(trainer.predict(model_, data).size(0), 24);
     EXPECT_EQ(trainer.validate(model_, data).size(), 2);
   });
 }
 
-TEST_P(InferenceBetweenSteps, ByAnotherTrainerLeavesTrainingBitEqual) {
+TEST_P(InferenceBetweenSteps, ByAnotherTrainerLeavesTrainingBitIdentical) {
   expect_undisturbed([this](Trainer& trainer, Module&, DataModule& data) {
     Trainer other({.num_gpus = num_gpus_wanted()});
     EXPECT_EQ(other.predict(model_, data).size(0), 24);
@@ -279,7 +279,7 @@ TEST_P(InferenceBetweenSteps, ByAnotherTrainerLeavesTrainingBitEqual) {
   });
 }
 
-TEST_P(InferenceBetweenSteps, ThatThrowsLeavesTrainingBitEqual) {
+TEST_P(InferenceBetweenSteps, ThatThrowsLeavesTrainingBitIdentical) {
   class Broken : public TensorData {
    public:
     Broken() : TensorData(shuffled(1)) {}

@@ -61,15 +61,15 @@ class Stopping : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(Stopping);
 
-TEST_P(Stopping, ValidatesInsideOfEpochs) {
+TEST_P(Stopping, ValidatesWithinEpochs) {
   EXPECT_EQ(entries({.max_epochs = 1, .val_check_interval = 3}),
             (Entries{"step 1", "step 2", "step 3", "val 3", "step 4", "step 5", "step 6", "val 6", "step 7",
                      "epoch 1"}));
-  // Half of 7 batches: the fourth is the first behind it.
+  // Half of 7 batches: the fourth is the first one after it.
   EXPECT_EQ(
       entries({.max_epochs = 1, .val_check_interval = 0.5}),
       (Entries{"step 1", "step 2", "step 3", "step 4", "val 4", "step 5", "step 6", "step 7", "epoch 1"}));
-  // As many as the share says: a third of 7 batches.
+  // A fraction: a third of 7 batches.
   EXPECT_EQ(entries({.max_epochs = 1, .val_check_interval = 1. / 3}).size(), 7u + 2 + 1);
   // At the end there is one, not two; and none that max_steps makes the last of an epoch.
   EXPECT_EQ(entries({.max_epochs = 1, .val_check_interval = 7}).size(), 8u);
@@ -86,8 +86,8 @@ TEST_P(Stopping, ValidatesEveryNthEpoch) {
   EXPECT_EQ(diary->num_validations, 1);
 }
 
-// A validation in the middle changes nothing of the training, and gives the numbers of one at that point.
-TEST_P(Stopping, ValidationsInsideLeaveTheTrainingAsItIs) {
+// A validation within an epoch does not affect training, and returns the numbers of one at that point.
+TEST_P(Stopping, ValidationsWithinEpochsDoNotAffectTraining) {
   struct Outcome {
     std::shared_ptr<MemoryLogger> logger = std::make_shared<MemoryLogger>();
     StateDict end;
@@ -120,7 +120,7 @@ TEST_P(Stopping, ValidationsInsideLeaveTheTrainingAsItIs) {
 }
 
 // Stopped at every step, and inside of every validation.
-TEST_P(Stopping, GoesOnBitEqualWithValidationsInside) {
+TEST_P(Stopping, ResumesBitIdenticallyWithValidationsWithinEpochs) {
   const auto made = [&] {
     ResumedFit fit("adamw", num_gpus_wanted());
     fit.options.max_epochs = 2;
@@ -148,7 +148,7 @@ TEST_P(Stopping, GoesOnBitEqualWithValidationsInside) {
   }
 }
 
-TEST_P(Stopping, ValidatesInsideOfOwnLoopsOverTrainBatches) {
+TEST_P(Stopping, ValidatesWithinCustomLoopsOverTrainBatches) {
   TrainerOptions options{.max_epochs = 1,
                          .num_gpus = num_gpus_wanted(),
                          .val_check_interval = 3,
@@ -184,7 +184,7 @@ TEST_P(Stopping, KeepsTheBestOfAllValidations) {
 }
 
 // The weights at the end are those that were validated last.
-TEST_P(Stopping, AfterAValidationInsideNoStepIsMade) {
+TEST_P(Stopping, MakesNoStepAfterAValidationThatStops) {
   struct AtFirst : Callback {
     void on_validation_record(Trainer& trainer, Module&, const Record&) override {
       trainer.request_stop(FitReason::early_stop);
@@ -195,7 +195,7 @@ TEST_P(Stopping, AfterAValidationInsideNoStepIsMade) {
   EXPECT_EQ(result.reason, FitReason::early_stop);
 }
 
-TEST_P(Stopping, OfOneTrainingIsNotThatOfTheNext) {
+TEST_P(Stopping, DoesNotAffectTheNextRun) {
   TensorData data = ramp(14, 4, 2);
   Trainer trainer({.max_epochs = 2, .num_gpus = num_gpus_wanted(), .min_epochs = 2, .optimizer = sgd(0.01)});
   trainer.prepare_data(data);
@@ -212,12 +212,12 @@ TEST_P(Stopping, OfOneTrainingIsNotThatOfTheNext) {
   EXPECT_EQ(trainer.stop_token().reason(), FitReason::finished);
 }
 
-TEST_P(Stopping, DevelopmentRunsValidateOnceWhateverElseIsSet) {
+TEST_P(Stopping, FastDevRunsAlwaysValidateOnce) {
   EXPECT_EQ(entries({.fast_dev_run = true, .val_check_interval = 10, .check_val_every_n_epoch = 5}),
             (Entries{"step 1", "epoch 1"}));
 }
 
-TEST_P(Stopping, EarlyStopsWaitForTheLeastLength) {
+TEST_P(Stopping, EarlyStopsWaitForTheMinimumLength) {
   struct AtOnce : Callback {
     void on_train_batch_end(Trainer& trainer, Module&) override {
       if (trainer.progress().global_step == 1) trainer.request_stop(FitReason::early_stop);
@@ -229,7 +229,7 @@ TEST_P(Stopping, EarlyStopsWaitForTheLeastLength) {
   EXPECT_EQ(entries({.max_epochs = 5, .min_steps = 4, .callbacks = {stop}}).back(), "step 4");
   EXPECT_EQ(entries({.max_epochs = 5, .min_epochs = 2, .callbacks = {stop}}).back(), "epoch 2");
   EXPECT_EQ(result.status, FitStatus::stopped);
-  // What a user asks for does not wait.
+  // A user's request does not wait.
   struct Request : AtOnce {
     void on_epoch_end(Trainer& trainer, Module&, const Record&) override { trainer.request_stop(); }
   };
@@ -238,7 +238,7 @@ TEST_P(Stopping, EarlyStopsWaitForTheLeastLength) {
   EXPECT_EQ(result.reason, FitReason::requested);
 }
 
-TEST_P(Stopping, EndsWhenTheTimeIsOver) {
+TEST_P(Stopping, EndsAtTheTimeLimit) {
   struct Slow : Callback {
     void on_train_batch_end(Trainer&, Module&) override {
       const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
@@ -274,7 +274,7 @@ TEST(TimeLimit, CountsDaysToSeconds) {
 }
 
 // The time before a stop counts.
-TEST_P(Stopping, TimeGoesOnAfterAResume) {
+TEST_P(Stopping, TimeContinuesAfterAResume) {
   TrainerOptions options{.max_epochs = 1, .num_gpus = num_gpus_wanted(), .max_time = "00:01:00:00"};
   TensorData data = ramp(14, 4, 2);
   Trainer first(options), second(options);
@@ -325,7 +325,7 @@ TEST(StoppingOptions, AreChecked) {
     return error_text<ConfigError>([&] { Trainer{std::move(options)}; });
   };
   EXPECT_NE(text_of({.val_check_interval = 0.0}).find("val_check_interval is 0.0"), std::string::npos);
-  EXPECT_NE(text_of({.val_check_interval = 1.5}).find("a share > 0 and <= 1.0 or an integer >= 1"),
+  EXPECT_NE(text_of({.val_check_interval = 1.5}).find("a fraction > 0 and <= 1.0 or an integer >= 1"),
             std::string::npos);
   EXPECT_NE(text_of({.val_check_interval = 0}).find("val_check_interval is 0"), std::string::npos);
   EXPECT_NE(text_of({.overfit_batches = 2.0}).find("overfit_batches"), std::string::npos);
@@ -335,11 +335,11 @@ TEST(StoppingOptions, AreChecked) {
   TensorData data = ramp(14, 4, 2);
   const std::string text = error_text<ConfigError>(
       [&] { Trainer({.max_epochs = 1, .val_check_interval = 8}).fit(std::make_shared<Slope>(), data); });
-  EXPECT_NE(text.find("val_check_interval = 8, and an epoch has 7 training batches"), std::string::npos)
+  EXPECT_NE(text.find("val_check_interval = 8, but an epoch has 7 training batches"), std::string::npos)
       << text;
 }
 
-// Lines of validations are told from those of steps and epochs.
+// Lines of validations are distinguished from those of steps and epochs.
 TEST(JsonlLogger, CutsValidationsBack) {
   const Scratch scratch;
   const auto lines_after = [&](const Progress& at) {

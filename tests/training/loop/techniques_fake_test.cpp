@@ -1,5 +1,4 @@
-// What a training can be asked for beside the plain step costs no host wait and no transfer: each for itself,
-// and all together.
+// Optional techniques cost no host wait and no transfer, alone or together.
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
@@ -15,7 +14,7 @@
 namespace kindling {
 namespace {
 
-// What the device has seen from each step's end to the next one's, validations left out.
+// The device's counts from the end of each step to that of the next, without validations.
 struct TechniqueCosts : Callback {
   void on_train_epoch_start(Trainer&, Module&) override { fake::reset_counts(); }
   void on_train_batch_end(Trainer&, Module&) override {
@@ -85,7 +84,7 @@ std::shared_ptr<TechniqueCosts> costs_of(const std::vector<Technique>& wanted) {
   return costs;
 }
 
-TEST(FakeTechniques, CostNoWaitAndNoTransferAloneAndTogether) {
+TEST(FakeTechniques, NeitherWaitNorTransferAloneOrTogether) {
   const auto plain = costs_of({});
   EXPECT_EQ(plain->to_device, 2 * plain->batches);  // images and labels
   std::vector<Technique> all;
@@ -101,7 +100,7 @@ TEST(FakeTechniques, CostNoWaitAndNoTransferAloneAndTogether) {
   }
 }
 
-TEST(FakeTechniques, SeveralOptimizersCostNoWaitAndNoTransfer) {
+TEST(FakeTechniques, SeveralOptimizersNeitherWaitNorTransfer) {
   for (const std::string precision : {"32-true", "16-mixed"})
     for (const std::string on_nonfinite : {"stop", "skip"}) {
       const auto costs = std::make_shared<TechniqueCosts>();

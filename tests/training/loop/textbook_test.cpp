@@ -1,4 +1,5 @@
-// The textbook's section on cards, as its readers try it; docs/dev/d2l_traceability.md has the table.
+// The section on GPUs of Dive into Deep Learning, as its readers try it; docs/dev/d2l_traceability.md has the
+// table.
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
@@ -19,7 +20,7 @@ namespace {
 class TextbookTensors : public OnDevice {};
 KINDLING_RUN_ON_DEVICES(TextbookTensors);
 
-TEST_P(TextbookTensors, TellAndShowTheirDevice) {
+TEST_P(TextbookTensors, ReportAndPrintTheirDevice) {
   const at::Tensor x = torch::tensor({1.F, 2.F, 3.F});
   EXPECT_EQ(x.device(), cpu());
   const at::Tensor there = torch::ones({2, 3}, at::device(device_));
@@ -29,7 +30,7 @@ TEST_P(TextbookTensors, TellAndShowTheirDevice) {
   EXPECT_EQ(shown.str(), "cpu " + device_.str());
 }
 
-TEST_P(TextbookTensors, ANetMovesToTheCardAndAnswersThere) {
+TEST_P(TextbookTensors, ANetMovesToTheGpuAndComputesThere) {
   const Device device = device_.is_cpu() ? cpu() : try_gpu(device_.index());
   EXPECT_EQ(device, device_);
   torch::nn::Sequential net{LazyLinear(1)};
@@ -59,14 +60,14 @@ class TextbookTrainer : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(TextbookTrainer);
 
-TEST_P(TextbookTrainer, TakesTheFirstCardsThatExist) {
+TEST_P(TextbookTrainer, UsesTheFirstAvailableGpus) {
   const Trainer trainer({3, num_gpus_wanted(), 0.5});
   EXPECT_EQ(trainer.gpus(), first_gpus(num_gpus_wanted()));
   EXPECT_EQ(trainer.gpus().size(), static_cast<std::size_t>(std::min(num_gpus_wanted(), num_gpus())));
   EXPECT_EQ(trainer.device(), device_);
 }
 
-TEST_P(TextbookTrainer, PrepareBatchMovesEveryTensorThatIsNotThere) {
+TEST_P(TextbookTrainer, PrepareBatchMovesEveryTensorToTheDevice) {
   const Trainer trainer(options(1));
   const at::Tensor a = at::ones({2}), b = at::ones({2, 3}, at::kLong),
                    there = at::ones({2}, at::device(device_));
@@ -76,7 +77,7 @@ TEST_P(TextbookTrainer, PrepareBatchMovesEveryTensorThatIsNotThere) {
   EXPECT_TRUE(same(batch[2], b));
 }
 
-TEST_P(TextbookTrainer, PrepareModelGivesTrainerBoardAndDevice) {
+TEST_P(TextbookTrainer, PrepareModelSetsTrainerBoardAndDevice) {
   Trainer trainer(options(7));
   model_->board().draw(3, 1., "old");
   trainer.prepare_model(model_);
@@ -149,7 +150,7 @@ TEST_P(TextbookTrainer, FitIsMadeOfItsParts) {
   EXPECT_EQ(model->board().chart().curves.at(0).y, model_->board().chart().curves.at(0).y);
 }
 
-TEST_P(TextbookTrainer, EpochsAndStepsOfOnesOwnMayAlternate) {
+TEST_P(TextbookTrainer, CustomStepsAndEpochsMayAlternate) {
   TensorData data = ramp(4, 0, 2);
   Trainer trainer(options(9));
   trainer.prepare_data(data);
@@ -173,8 +174,8 @@ TEST_P(TextbookTrainer, ClipGradientsScalesToTheNorm) {
   const at::Tensor norm = trainer.clip_gradients(2.5, *model_);
   EXPECT_EQ(norm.device(), device_);
   EXPECT_TRUE(close(norm, at::scalar_tensor(5.F), 1e-6));
-  EXPECT_TRUE(
-      close(model_->weight.grad(), at::tensor({1.5F}), 1e-6));  // 1e-6: PyTorch's constant beside the norm
+  EXPECT_TRUE(close(model_->weight.grad(), at::tensor({1.5F}),
+                    1e-6));  // 1e-6: PyTorch adds this constant to the norm
   EXPECT_TRUE(close(model_->named_parameters()["other"].grad(), at::tensor({2.F}), 1e-6));
   EXPECT_FALSE(trainer.clip_gradients(1, *std::make_shared<Slope>()).defined());
 }
@@ -182,11 +183,11 @@ TEST_P(TextbookTrainer, ClipGradientsScalesToTheNorm) {
 TEST(TextbookTrainerErrors, AnEpochNeedsDataAndAModel) {
   Trainer trainer({.max_epochs = 1});
   EXPECT_EQ(error_text<Error>([&] { trainer.fit_epoch(); }),
-            "Trainer::fit_epoch: there is no data; call prepare_data(data) first");
+            "Trainer::fit_epoch: no data has been prepared; call prepare_data(data) first");
   TensorData data = ramp(2, 0, 2);
   trainer.prepare_data(data);
   EXPECT_EQ(error_text<Error>([&] { trainer.fit_epoch(); }),
-            "Trainer::fit_epoch: there is no model; call prepare_model(model) first");
+            "Trainer::fit_epoch: no model has been prepared; call prepare_model(model) first");
   trainer.fit(std::make_shared<Slope>(), data);
   EXPECT_THROW(trainer.fit_epoch(), Error) << "fit gives the data back";
 }

@@ -56,7 +56,7 @@ TEST_P(Fit, MatchesTheStepsDoneByHand) {
   EXPECT_EQ(data.num_preparations, 1);
 }
 
-TEST_P(Fit, TrainsWhereTheCallerHasSwitchedGradientsOff) {
+TEST_P(Fit, TrainsEvenIfTheCallerHasSwitchedGradientsOff) {
   const at::NoGradGuard no_grad;
   TensorData data = ramp(5, 2, 2);
   Trainer trainer(options(1));
@@ -70,11 +70,10 @@ TEST_P(Fit, ClipsToTheNorm) {
   TrainerOptions clipped = options(1);
   clipped.gradient_clip_val = 1;
   Trainer(clipped).fit(model_, data);
-  EXPECT_TRUE(
-      close(model_->weight, at::tensor({(0.5f + 1 + 1) / 8}), 1e-6));  // norms 0.5, 2.5, 4; 1e-6 beside
+  EXPECT_TRUE(close(model_->weight, at::tensor({(0.5f + 1 + 1) / 8}), 1e-6));  // norms 0.5, 2.5, 4, plus 1e-6
 }
 
-TEST_P(Fit, OwnLoopGivesTheSameWeights) {
+TEST_P(Fit, CustomLoopGivesTheSameWeights) {
   const auto make = [&] {
     TrainerOptions made = options(2);
     made.gradient_clip_val = 1;
@@ -101,7 +100,7 @@ TEST_P(Fit, OwnLoopGivesTheSameWeights) {
   EXPECT_EQ(own.lr(), fitting.lr());
 }
 
-TEST_P(Fit, OwnLoopLogsBesideTheModel) {
+TEST_P(Fit, CustomLoopLogsInAdditionToTheModel) {
   Trainer trainer(options(1));
   trainer.prepare_model(model_);
   const at::Tensor x = at::ones({2, 1});
@@ -157,7 +156,7 @@ TEST_P(Fit, FrozenAndUnusedParametersStay) {
   EXPECT_FALSE(same(model_->weight, at::zeros({1})));
 }
 
-TEST_P(Fit, SecondFitGoesOnFromTheWeightsWithFreshCounters) {
+TEST_P(Fit, SecondFitContinuesFromTheWeightsWithFreshCounters) {
   TensorData data = ramp(2, 0, 2);
   Trainer trainer(options(1));
   trainer.fit(model_, data);
@@ -209,12 +208,12 @@ TEST(TrainerLimits, StepsEndInTheMiddleOfAnEpoch) {
   EXPECT_EQ(run_with({.max_epochs = 9, .max_steps = 5}), (Limits{{2, 2, 2, 2, 1}, 5, 1, 1}));
 }
 
-TEST(TrainerErrors, WithoutAnEndThereIsNoFit) {
+TEST(TrainerErrors, RequireMaxEpochsOrMaxSteps) {
   TensorData data = ramp(2, 0, 2);
   const std::string text = error_text<ConfigError>([&] { Trainer().fit(std::make_shared<Slope>(), data); });
   EXPECT_EQ(
       text,
-      "Trainer::fit: neither max_epochs nor max_steps is set; wanted: at least one of them; for example "
+      "Trainer::fit: neither max_epochs nor max_steps is set; expected: at least one of them; for example "
       "max_epochs = 10");
 }
 
@@ -246,14 +245,14 @@ std::string text_with_loss() {
   return error_text<Error>([&] { Trainer({.max_epochs = 1}).fit(std::make_shared<WithLoss<Loss>>(), data); });
 }
 
-TEST(TrainerErrors, LossIsOneNumberWithAGradient) {
+TEST(TrainerErrors, RequireAScalarLossWithAGradient) {
   const std::string per_sample = text_with_loss<PerSample>();
   EXPECT_NE(per_sample.find("::training_step: a tensor of 2 elements was returned"), std::string::npos)
       << per_sample;
   EXPECT_NE(per_sample.find("return its mean()"), std::string::npos);
   const std::string detached = text_with_loss<Detached>();
   EXPECT_NE(detached.find("a tensor without a gradient function was returned"), std::string::npos);
-  EXPECT_NE(detached.find("are all parameters frozen, or was it detached"), std::string::npos) << detached;
+  EXPECT_NE(detached.find("check whether all parameters are frozen"), std::string::npos) << detached;
   EXPECT_NE(text_with_loss<Undefined>().find("an undefined tensor was returned"), std::string::npos);
 }
 

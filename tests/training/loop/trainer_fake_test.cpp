@@ -1,4 +1,4 @@
-// A trainer on a machine with two cards.
+// A trainer on a machine with two GPUs.
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
@@ -16,28 +16,29 @@
 namespace kindling {
 namespace {
 
-TEST(FakeTrainer, UsesTheFirstOfTheCardsThatExist) {
+TEST(FakeTrainer, UsesTheFirstOfTheAvailableGpus) {
   EXPECT_EQ(Trainer({.max_epochs = 1, .num_gpus = 1}).gpus(), std::vector<Device>{fake::device(0)});
   EXPECT_EQ(Trainer({.max_epochs = 1, .num_gpus = -1}).gpus().size(), 2);
   EXPECT_EQ(Trainer({.max_epochs = 1, .num_gpus = 2}).device(), fake::device(0));
   EXPECT_EQ(Trainer({.max_epochs = 1}).device(), cpu());
 }
 
-TEST(FakeTrainer, SaysWhenThereAreFewerCardsThanAsked) {
+TEST(FakeTrainer, WarnsIfThereAreFewerGpusThanRequested) {
   std::vector<std::string> messages;
   set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
   const Trainer trainer({.max_epochs = 1, .num_gpus = 5});
   set_log_observer({});
   EXPECT_EQ(trainer.gpus().size(), 2);
-  EXPECT_EQ(messages,
-            (std::vector<std::string>{
-                "num_gpus = 5: this process trains on the first card alone, the others stay unused; to use "
-                "them, start one process for each and set process_group (`kindling fit` does so by itself)",
-                "num_gpus = 5, but only 2 can be seen: training goes on on the first card"}));
+  EXPECT_EQ(
+      messages,
+      (std::vector<std::string>{
+          "num_gpus = 5: this process trains on the first GPU only; to use the others, start one process "
+          "per GPU and set process_group (`kindling fit` does this automatically)",
+          "num_gpus = 5, but only 2 are visible; continuing on the first GPU"}));
   EXPECT_THROW(Trainer({.max_epochs = 1, .num_gpus = 5, .require_gpus = true}), DeviceError);
 }
 
-TEST(FakeTrainer, SaysThatTheSecondCardStaysUnused) {
+TEST(FakeTrainer, WarnsThatTheSecondGpuIsUnused) {
   std::vector<std::string> messages;
   set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
   Trainer({.max_epochs = 1, .num_gpus = 1});
@@ -45,7 +46,7 @@ TEST(FakeTrainer, SaysThatTheSecondCardStaysUnused) {
   Trainer({.max_epochs = 1, .num_gpus = 2});
   set_log_observer({});
   ASSERT_EQ(messages.size(), 1U);
-  EXPECT_NE(messages[0].find("num_gpus = 2: this process trains on the first card alone"), std::string::npos);
+  EXPECT_NE(messages[0].find("num_gpus = 2: this process trains on the first GPU only"), std::string::npos);
 }
 
 TEST(FakeTrainer, MixedDevicesAreAnErrorThatNamesBoth) {
@@ -62,7 +63,7 @@ TEST(FakeTrainer, MixedDevicesAreAnErrorThatNamesBoth) {
   EXPECT_NE(text.find("move it with kindling::move_to"), std::string::npos) << text;
 }
 
-TEST(FakeTrainer, ModelFromTheOtherCardIsMoved) {
+TEST(FakeTrainer, MovesAModelFromTheOtherGpu) {
   const auto model = std::make_shared<Slope>();
   model->to(fake::device(1));
   TensorData data = ramp(2, 0, 2);
@@ -71,7 +72,7 @@ TEST(FakeTrainer, ModelFromTheOtherCardIsMoved) {
   EXPECT_TRUE(same(model->weight, at::tensor({0.0625f})));
 }
 
-TEST(FakeTrainer, TwoThreadsCountApart) {
+TEST(FakeTrainer, CountsTransfersPerThread) {
   const auto train = [](std::int64_t epochs, double& waits) {
     const auto logger = std::make_shared<MemoryLogger>();
     TensorData data = ramp(6, 0, 2);

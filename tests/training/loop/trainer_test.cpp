@@ -12,26 +12,26 @@
 namespace kindling {
 namespace {
 
-TEST(Trainer, FirstThreeOptionsAreTheTextbooks) {
+TEST(Trainer, HasTheFirstThreeOptionsOfD2l) {
   const Trainer trainer({10, 0, 1.5});
   EXPECT_EQ(trainer.options().max_epochs, 10);
   EXPECT_EQ(trainer.options().num_gpus, 0);
   EXPECT_EQ(trainer.options().gradient_clip_val, 1.5);
 }
 
-TEST(Trainer, UsesNoCardUnlessAsked) {
+TEST(Trainer, UsesNoGpuByDefault) {
   const Trainer trainer({.max_epochs = 1});
   EXPECT_TRUE(trainer.gpus().empty());
   EXPECT_EQ(trainer.device(), cpu());
 }
 
-TEST(Trainer, LeavesBatchesWhereTheyAreWithoutACard) {
+TEST(Trainer, LeavesBatchesOnTheHostWithoutAGpu) {
   const Trainer trainer({.max_epochs = 1});
   const at::Tensor tensor = at::ones({2});
   EXPECT_TRUE(trainer.prepare_batch(Batch{tensor})[0].is_same(tensor));
 }
 
-// What is logged while it lives.
+// The messages that are logged while it exists.
 class LogWatch {
  public:
   LogWatch() {
@@ -50,21 +50,21 @@ class TrainerWithoutCards : public testing::Test {
   }
 };
 
-TEST_F(TrainerWithoutCards, TrainsOnTheCpuAndSaysWhy) {
+TEST_F(TrainerWithoutCards, TrainsOnTheCpuAndLogsTheReason) {
   LogWatch watch;
   const Trainer trainer({.max_epochs = 1, .num_gpus = 2});
   EXPECT_EQ(trainer.device(), cpu());
   EXPECT_EQ(watch.warnings, std::vector<std::string>{"num_gpus = 2, but " + gpu_unavailable_reason() +
-                                                     ": training goes on on the CPU"});
+                                                     "; continuing on the CPU"});
 }
 
-TEST_F(TrainerWithoutCards, AllOfNoneIsSaidToo) {
+TEST_F(TrainerWithoutCards, WarnsIfAllGpusOfNoneAreRequested) {
   LogWatch watch;
   const Trainer trainer({.max_epochs = 1, .num_gpus = -1});
   EXPECT_EQ(watch.warnings.size(), 1);
 }
 
-TEST_F(TrainerWithoutCards, RequiredCardsAreAnError) {
+TEST_F(TrainerWithoutCards, ThrowsIfGpusAreRequired) {
   LogWatch watch;
   const std::string text =
       error_text<DeviceError>([] { Trainer({.max_epochs = 1, .num_gpus = 1, .require_gpus = true}); });
@@ -73,7 +73,7 @@ TEST_F(TrainerWithoutCards, RequiredCardsAreAnError) {
   EXPECT_TRUE(watch.warnings.empty());
 }
 
-TEST(Trainer, CardsThatWereNotAskedForAreNotMissed) {
+TEST(Trainer, DoesNotWarnAboutGpusThatAreNotRequested) {
   LogWatch watch;
   EXPECT_NO_THROW(Trainer({.max_epochs = 1, .require_gpus = true}));
   EXPECT_TRUE(watch.warnings.empty());
@@ -104,7 +104,7 @@ double lr_after_one_step(TrainerOptions options, const std::shared_ptr<Module>& 
   return trainer.lr();
 }
 
-TEST(Trainer, OptimizerOfTheOptionsWinsOverTheModels) {
+TEST(Trainer, OptimizerOfTheOptionsOverridesTheModels) {
   EXPECT_EQ(lr_after_one_step({.optimizer = sgd(0.5)}, std::make_shared<WithOptimizer>()), 0.5);
   EXPECT_EQ(lr_after_one_step({}, std::make_shared<WithOptimizer>()), 0.25);
   const auto plain = std::make_shared<Slope>();

@@ -1,5 +1,5 @@
-// Batches that a process repeats because it has no samples left count in no metric, whatever is done with
-// steps that are not finite; and an epoch without any batch is no epoch.
+// Batches that a rank repeats because it has no samples left are not part of metrics, for any on_nonfinite;
+// an epoch without batches is an error.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -47,8 +47,8 @@ class CountingManual : public ManualModule {
   torch::nn::Linear layer_{register_module("layer", torch::nn::Linear(100, 10))};
 };
 
-// The last of five global batches has two samples: of four processes two have none.
-TEST(UncountedBatches, AreInNoMetric) {
+// The last of five global batches has two samples, so two of four ranks have none.
+TEST(UncountedBatches, AreNotPartOfMetrics) {
   for (const char* on_nonfinite : {"stop", "skip", "ignore"})
     for (const char* precision : {"32-true", "16-mixed"})
       for (const std::int64_t window : {1, 3}) {
@@ -63,7 +63,7 @@ TEST(UncountedBatches, AreInNoMetric) {
       }
 }
 
-TEST(UncountedBatches, AreInNoMetricOfAModelThatRunsItsUpdates) {
+TEST(UncountedBatches, AreNotPartOfMetricsWithManualUpdates) {
   for (const char* on_nonfinite : {"stop", "skip"}) {
     const auto change = [&](TrainerOptions& options, std::int64_t) {
       options.on_nonfinite = on_nonfinite;
@@ -81,7 +81,7 @@ TEST(UncountedBatches, AnEpochWithoutABatchIsRefused) {
     TensorData data({x, 2 * x}, {}, {.batch_size = 3, .drop_last = true});
     Trainer trainer({.max_epochs = 1, .process_group = groups[static_cast<std::size_t>(group.rank())]});
     const std::string text = error_text<DataError>([&] { trainer.fit(std::make_shared<Slope>(), data); });
-    EXPECT_NE(text.find("drop_last leaves no batch of 3 for each of 2 processes among 5 samples"),
+    EXPECT_NE(text.find("drop_last leaves no batch of 3 for each of 2 ranks among 5 samples"),
               std::string::npos)
         << text;
   });

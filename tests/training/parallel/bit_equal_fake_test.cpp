@@ -1,4 +1,5 @@
-// The fake accelerator computes with the CPU's kernels: a run on it must give the CPU's numbers, bit for bit.
+// The fake accelerator computes with the CPU's kernels, so a run on it must be bit-identical to one on the
+// CPU.
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -28,14 +29,14 @@ std::shared_ptr<Module> make(const std::string& name) {
 
 NoiseImages images_for(const std::string& name) { return {40, name == "lenet" ? 28 : 8, 8}; }
 
-// A device has the rates of a schedule as float32.
+// A device keeps the rates of a schedule in float32.
 Schedule cosine_of_float32() {
   return Schedule([cosine = cosine_schedule()](const SchedulePoint& at) {
     return static_cast<double>(static_cast<float>(cosine(at)));
   });
 }
 
-// Clipping looks at the gradients and leaves them: norms are summed in another order on the host.
+// Clips without effect, because norms are summed in a different order on the host.
 TrainerOptions clipped(std::int64_t num_gpus) {
   return {.max_epochs = 3,
           .num_gpus = num_gpus,
@@ -75,7 +76,7 @@ void expect_same_state(const Module& actual, const Module& expected) {
 class FakeRun : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(FakeModels, FakeRun, testing::Values("mlp", "lenet", "small_cnn"));
 
-TEST_P(FakeRun, HasTheLossesMetricsAndWeightsOfTheCpu) {
+TEST_P(FakeRun, MatchesLossesMetricsAndWeightsOfTheCpu) {
   const Trained expected = fitted(GetParam(), clipped(0)), run = fitted(GetParam(), clipped(1));
   ASSERT_EQ(run.records.size(), expected.records.size());
   for (std::size_t i = 0; i < run.records.size(); ++i)
@@ -92,7 +93,7 @@ TEST_P(FakeRun, HasTheLossesMetricsAndWeightsOfTheCpu) {
   expect_same_state(*run.model, *expected.model);
 }
 
-TEST_P(FakeRun, StaysRightWithLateCopies) {
+TEST_P(FakeRun, IsCorrectWithLateCopies) {
   const Trained expected = fitted(GetParam(), clipped(0));
   const fake::LateCopies late;
   const Trained run = fitted(GetParam(), clipped(1));
@@ -102,11 +103,11 @@ TEST_P(FakeRun, StaysRightWithLateCopies) {
 }
 
 TEST_P(FakeRun, TouchesNoDeviceMemoryFromTheHost) {
-  const fake::ProtectMemory protection;  // a read would be a crash
+  const fake::ProtectMemory protection;  // a read crashes
   EXPECT_EQ(fitted(GetParam(), clipped(1)).records.size(), 18);
 }
 
-// A trainer takes the first card; its parts take any.
+// A trainer uses the first GPU; its parts use any.
 Trained stepped(const std::string& name, Device device) {
   at::manual_seed(3);
   const TrainerOptions options = clipped(0);

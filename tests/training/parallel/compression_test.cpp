@@ -1,4 +1,4 @@
-// Gradients that travel as bfloat16 between processes, here threads.
+// Gradients sent as bfloat16 between ranks, here threads.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ TEST(Compression, RoundsGradientsAndNothingElse) {
   });
 }
 
-TEST(Compression, LeavesGradientsOfOtherTypesAsTheyAre) {
+TEST(Compression, LeavesGradientsOfOtherTypesUnchanged) {
   const auto groups = ProcessGroup::from_threads(2, kNarrow);
   on_ranks(groups, [](ProcessGroup& group) {
     GradientBucket bucket({at::zeros({1}, at::kDouble)}, /*num_more=*/0);
@@ -46,7 +46,7 @@ TEST(Compression, LeavesGradientsOfOtherTypesAsTheyAre) {
   });
 }
 
-// Of a training of one epoch, by process 0.
+// Of a run of one epoch, on rank 0.
 std::int64_t bytes_sent(const DistributedOptions& options) {
   const auto groups = ProcessGroup::from_threads(2, options);
   std::vector<std::shared_ptr<Mlp>> models{mlp({64, 600, 600}), mlp({64, 600, 600})};
@@ -61,7 +61,7 @@ std::int64_t bytes_sent(const DistributedOptions& options) {
   return bytes;
 }
 
-TEST(Compression, HalvesWhatGradientsAre) {
+TEST(Compression, HalvesTheBytesOfGradients) {
   std::int64_t gradients = 0;
   for (const at::Tensor& parameter : mlp({64, 600, 600})->parameters())
     gradients += (parameter.numel() + 15) / 16 * 16 * 4;  // each begins at a multiple of 16 numbers
@@ -71,7 +71,7 @@ TEST(Compression, HalvesWhatGradientsAre) {
 }
 
 // Of gradients with 8 significant bits, 50 steps later.
-TEST(Compression, TrainsNearlyAsWithout) {
+TEST(Compression, TrainsNearlyAsWellAsWithoutIt) {
   const auto change = [](TrainerOptions& options, std::int64_t) { options.max_epochs = 10; };
   const auto wide = run_ranks(2, change), narrow = narrow_ranks(2, change), again = narrow_ranks(4, change);
   expect_replicas(narrow);
@@ -85,19 +85,19 @@ TEST(Compression, TrainsNearlyAsWithout) {
   EXPECT_LT(narrow[0].result.metrics.at("train_loss"), 0.5);  // of 2.3 at the start
 }
 
-TEST(Compression, IsRefusedBesideShards) {
+TEST(Compression, IsRefusedWithGradientShards) {
   const auto groups = ProcessGroup::from_threads(2, kNarrow);
   try {
     Trainer({.max_epochs = 1, .gradient_shards = 2, .process_group = groups[0]});
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "distributed.compression: it is bf16, and with gradient_shards sums keep all their bits; "
-                 "wanted: none beside it");
+                 "distributed.compression: it is bf16, but gradient_shards needs uncompressed sums; "
+                 "expected: \"none\"");
   }
 }
 
-TEST(Compression, IsThatOfAllProcesses) {
+TEST(Compression, MustBeTheSameOnAllRanks) {
   const auto first = ProcessGroup::from_threads(2, {.timeout_s = 60});
   std::vector<std::string> errors(2);
   on_ranks(first, [&](ProcessGroup& group) {
@@ -111,8 +111,7 @@ TEST(Compression, IsThatOfAllProcesses) {
     }
   });
   for (const std::string& error : errors)
-    EXPECT_NE(error.find("compression is 'bf16' in process 1 and 'none' in process 0"), std::string::npos)
-        << error;
+    EXPECT_NE(error.find("compression is 'bf16' on rank 1 and 'none' on rank 0"), std::string::npos) << error;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace kindling {
 
-// Counts what is added up between processes.
+// Counts what is reduced between ranks.
 class CountingGroup : public ProcessGroup {
  public:
   explicit CountingGroup(const std::shared_ptr<ProcessGroup>& group)

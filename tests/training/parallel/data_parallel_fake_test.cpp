@@ -1,4 +1,4 @@
-// Two processes, here threads, each on a card of its own.
+// Two ranks, here threads, each on its own fake GPU.
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
@@ -16,7 +16,7 @@ namespace {
 
 using Change = std::function<void(TrainerOptions&, std::int64_t)>;
 
-// Those of run_ranks(2, …), each on its card.
+// Like run_ranks(2, …), with each rank on its GPU.
 std::vector<RankRun> run_on_cards(const Change& change = {}, const MakeModel& make = small_mlp,
                                   std::int64_t num_samples = kRankSamples) {
   fake::install_collectives();
@@ -28,8 +28,8 @@ std::vector<RankRun> run_on_cards(const Change& change = {}, const MakeModel& ma
   return run_ranks(2, on_cards, make, num_samples);
 }
 
-// The device computes with the CPU's kernels, and a sum of two numbers has no order. Clipping looks at the
-// gradients and leaves them: norms are summed in another order on the host.
+// The device computes with the CPU's kernels, and a sum of two numbers has no order. Clips without effect,
+// because norms are summed in a different order on the host.
 void expect_the_bits_of_the_cpu(const Change& change = {}, const MakeModel& make = small_mlp,
                                 std::int64_t num_samples = kRankSamples) {
   const Change unclipped = [&](TrainerOptions& options, std::int64_t rank) {
@@ -47,7 +47,7 @@ void expect_the_bits_of_the_cpu(const Change& change = {}, const MakeModel& make
   for (std::size_t i = 0; i < buffers.size(); ++i) EXPECT_TRUE(buffers[i].equal(expected_buffers[i])) << i;
 }
 
-TEST(FakeDataParallel, EachProcessWorksOnTheCardOfItsLocalRank) {
+TEST(FakeDataParallel, RunsEachRankOnTheGpuOfItsLocalRank) {
   const auto calls = fake::collective_counts();
   const auto runs = run_on_cards();
   EXPECT_EQ(runs[0].model->parameters()[0].device(), fake::device(0));
@@ -60,8 +60,8 @@ TEST(FakeDataParallel, EachProcessWorksOnTheCardOfItsLocalRank) {
   EXPECT_EQ(fake::collective_counts().broadcasts - calls.broadcasts, 2);
 }
 
-// With 49 samples the last batch has none for the second process.
-TEST(FakeDataParallel, TrainsBitForBitAsOnTheCpu) {
+// With 49 samples the last batch has none for the second rank.
+TEST(FakeDataParallel, TrainsBitIdenticallyToTheCpu) {
   for (const std::int64_t num_samples : {50, 49})
     for (const std::int64_t window : {1, 3}) {
       SCOPED_TRACE(std::to_string(num_samples) + " samples, window " + std::to_string(window));
@@ -71,19 +71,19 @@ TEST(FakeDataParallel, TrainsBitForBitAsOnTheCpu) {
     }
 }
 
-TEST(FakeDataParallel, ManyBucketsSentWhileBackwardGoesOnGiveTheSameBits) {
+TEST(FakeDataParallel, SendsManyBucketsDuringBackwardBitIdentically) {
   expect_the_bits_of_the_cpu([](TrainerOptions& options, std::int64_t) { options.max_epochs = 1; },
                              [] {
                                return mlp({64, 600, 600});
                              });
 }
 
-TEST(FakeDataParallel, BuffersAreThoseOfTheFirstProcess) {
+TEST(FakeDataParallel, TakesBuffersFromRank0) {
   expect_the_bits_of_the_cpu(
       {}, [] { return std::make_shared<Normed>(); }, /*num_samples=*/48);
 }
 
-TEST(FakeDataParallel, SharedOutOptimizerStatesGiveTheSameBits) {
+TEST(FakeDataParallel, ShardsOptimizerStateBitIdentically) {
   for (const char* step_graph : {"off", "on"}) {
     SCOPED_TRACE(step_graph);
     expect_the_bits_of_the_cpu(
@@ -98,8 +98,8 @@ TEST(FakeDataParallel, SharedOutOptimizerStatesGiveTheSameBits) {
   }
 }
 
-// What both devices have seen between the first and the last step of each epoch: at these two moments no
-// process is elsewhere.
+// Counts of both devices between the first and the last step of each epoch: at these two events both ranks
+// are in the same place.
 class CardCounter : public Callback {
  public:
   explicit CardCounter(ProcessGroup& group) : group_(group) {}
@@ -121,7 +121,7 @@ class CardCounter : public Callback {
   ProcessGroup& group_;
 };
 
-TEST(FakeDataParallel, StepsNeitherReadNorWaitForACard) {
+TEST(FakeDataParallel, StepsNeitherReadNorWaitForAGpu) {
   for (const auto& [is_late, is_sharded] : {std::pair(false, false), {true, false}, {true, true}}) {
     if (is_late) fake::set_late_copies(true);
     std::shared_ptr<CardCounter> counter;
@@ -145,18 +145,18 @@ TEST(FakeDataParallel, StepsNeitherReadNorWaitForACard) {
   }
 }
 
-TEST(FakeDataParallel, AStopThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
+TEST(FakeDataParallel, StopsAllRanksAfterTheSameStep) {
   const auto runs = run_on_cards([](TrainerOptions& options, std::int64_t rank) {
     options.callbacks = {std::make_shared<StopsAt>(rank == 1 ? 7 : -1, FitReason::requested)};
   });
   expect_replicas(runs);
   for (const RankRun& run : runs) {
     EXPECT_EQ(run.result.reason, FitReason::requested);
-    EXPECT_EQ(run.result.progress.global_step, 9);  // sent with step 8, heard in step 9
+    EXPECT_EQ(run.result.progress.global_step, 9);  // sent with step 8, takes effect after step 9
   }
 }
 
-TEST(FakeDataParallel, ASaveThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
+TEST(FakeDataParallel, SavesOnAllRanksAfterTheSameStep) {
   struct AsksAt : Callback {
     void on_train_batch_end(Trainer& trainer, Module&) override {
       if (trainer.progress().global_step == step) checkpoint->request_save();
@@ -174,10 +174,11 @@ TEST(FakeDataParallel, ASaveThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
   });
   std::vector<std::int64_t> steps;
   for (const CheckpointInfo& info : list_checkpoints(scratch / "a")) steps.push_back(info.global_step);
-  EXPECT_EQ(steps, (std::vector<std::int64_t>{15, 9}));  // sent with step 8, heard in step 9; and the end's
+  EXPECT_EQ(steps,
+            (std::vector<std::int64_t>{15, 9}));  // sent with step 8, takes effect after step 9; and the end
 }
 
-TEST(FakeDataParallel, AParameterThatOneProcessAloneUsesHasItsGradientInAll) {
+TEST(FakeDataParallel, GivesAllRanksTheGradientOfAParameterThatOneUses) {
   const auto make = [is_first = std::make_shared<bool>(true)] {
     auto model = std::make_shared<Branches>();
     model->forward(at::zeros({1, 100}));
@@ -193,7 +194,7 @@ TEST(FakeDataParallel, AParameterThatOneProcessAloneUsesHasItsGradientInAll) {
   }
 }
 
-// From the third batch on it takes its branch, in both processes.
+// From the third batch on it takes its branch, on both ranks.
 struct Wavering : Branches {
   at::Tensor training_step(const Batch& batch) override {
     uses_branch = trainer().batch_index() >= 2;
@@ -201,7 +202,7 @@ struct Wavering : Branches {
   }
 };
 
-TEST(FakeDataParallel, AParameterWhoseUseChangesInsideAnEpochIsRefusedByName) {
+TEST(FakeDataParallel, RefusesAParameterWhoseUseChangesWithinAnEpoch) {
   fake::install_collectives();
   std::vector<std::shared_ptr<Wavering>> models;
   for (int rank = 0; rank < 2; ++rank) {
@@ -224,7 +225,7 @@ TEST(FakeDataParallel, AParameterWhoseUseChangesInsideAnEpochIsRefusedByName) {
   });
 }
 
-TEST(FakeDataParallel, AProcessThatGoesIsTheReasonThatTheOtherNames) {
+TEST(FakeDataParallel, NamesTheRankThatHasFailed) {
   fake::install_collectives();
   const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
@@ -233,11 +234,11 @@ TEST(FakeDataParallel, AProcessThatGoesIsTheReasonThatTheOtherNames) {
     EXPECT_TRUE(same(ones.cpu(), at::full({3}, 2.f)));
     if (group.rank() == 1) return group.leave("sample 7 is torn");
     const std::string text = error_text<DistributedError>([&] { group.all_reduce(ones); });
-    EXPECT_NE(text.find("process 1: sample 7 is torn"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 1: sample 7 is torn"), std::string::npos) << text;
   });
 }
 
-TEST(FakeDataParallel, FewerCardsThanProcessesAreSaidAloudOrRefused) {
+TEST(FakeDataParallel, WarnsOfOrRefusesFewerGpusThanProcesses) {
   const auto groups = ProcessGroup::from_threads(3, {.timeout_s = 60});
   std::vector<std::string> messages;
   set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
@@ -247,7 +248,9 @@ TEST(FakeDataParallel, FewerCardsThanProcessesAreSaidAloudOrRefused) {
   set_log_observer({});
   EXPECT_EQ(third.device(), fake::device(0));
   ASSERT_EQ(messages.size(), 1U);
-  EXPECT_NE(messages[0].find("number 3 finds 2 cards: it shares fake:0"), std::string::npos) << messages[0];
+  EXPECT_NE(messages[0].find("process number 3 of this machine finds 2 GPUs: it shares fake:0"),
+            std::string::npos)
+      << messages[0];
   EXPECT_THROW(Trainer({.max_epochs = 1, .num_gpus = 2, .require_gpus = true, .process_group = groups[2]}),
                DeviceError);
 }

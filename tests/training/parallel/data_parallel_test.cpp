@@ -1,4 +1,4 @@
-// Several processes train as one, here as threads, each with a trainer of its own.
+// Data-parallel training equals training in a single process. Ranks are threads, each with its own trainer.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ void expect_close(const RankRun& one, const RankRun& other) {
     EXPECT_NEAR(one.result.metrics.at(name), other.result.metrics.at(name), 2e-6) << name;
 }
 
-TEST(DataParallel, TrainsAsOneProcessWithTheSameGlobalBatch) {
+TEST(DataParallel, TrainsLikeASingleProcessWithTheSameGlobalBatch) {
   for (const std::int64_t window : {1, 3})
     for (const char* step_graph : {"off", "on"}) {
       const auto change = [&](TrainerOptions& options, std::int64_t) {
@@ -44,7 +44,7 @@ TEST(DataParallel, TrainsAsOneProcessWithTheSameGlobalBatch) {
     }
 }
 
-TEST(DataParallel, LearnsAsManyBatchesByHeartAsOneProcess) {
+TEST(DataParallel, OverfitsAsManyBatchesAsASingleProcess) {
   const auto change = [](TrainerOptions& options, std::int64_t) {
     options.overfit_batches = CountOrFraction(0.4);
   };
@@ -53,13 +53,13 @@ TEST(DataParallel, LearnsAsManyBatchesByHeartAsOneProcess) {
   EXPECT_EQ(runs[1].result.progress.global_step, 3 * 2);
 }
 
-TEST(DataParallel, OnlyTheFirstProcessTellsLoggers) {
+TEST(DataParallel, CallsLoggersOnRank0Only) {
   const auto runs = run_ranks(2);
   EXPECT_EQ(runs[0].logger->records().size(), 3U);
   EXPECT_TRUE(runs[1].logger->records().empty());
 }
 
-TEST(DataParallel, BuffersAreThoseOfTheFirstProcess) {
+TEST(DataParallel, TakesBuffersFromRank0) {
   for (const char* precision : {"32-true", "64-true"}) {
     const auto runs = run_ranks(
         2, [&](TrainerOptions& options, std::int64_t) { options.precision = precision; },
@@ -69,7 +69,7 @@ TEST(DataParallel, BuffersAreThoseOfTheFirstProcess) {
   }
 }
 
-TEST(DataParallel, AParameterThatNobodyUsesStaysAsItIs) {
+TEST(DataParallel, LeavesUnusedParametersUnchanged) {
   at::Tensor first_of_never;
   bool is_first = true;
   const auto runs = run_ranks(2, {}, [&] {
@@ -84,7 +84,7 @@ TEST(DataParallel, AParameterThatNobodyUsesStaysAsItIs) {
   EXPECT_TRUE(std::dynamic_pointer_cast<Branches>(runs[1].model)->sometimes->weight.grad().defined());
 }
 
-TEST(DataParallel, AStopThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
+TEST(DataParallel, StopsAllRanksAfterTheSameStep) {
   const auto runs = run_ranks(3, [](TrainerOptions& options, std::int64_t rank) {
     options.callbacks = {std::make_shared<StopsAt>(rank == 2 ? 7 : -1, FitReason::requested)};
   });
@@ -92,11 +92,11 @@ TEST(DataParallel, AStopThatOneProcessAsksForIsMadeByAllBehindTheSameStep) {
   for (const RankRun& run : runs) {
     EXPECT_EQ(run.result.status, FitStatus::stopped);
     EXPECT_EQ(run.result.reason, FitReason::requested);
-    EXPECT_EQ(run.result.progress.global_step, 8);  // asked for behind step 7, agreed on in step 8
+    EXPECT_EQ(run.result.progress.global_step, 8);  // requested after step 7, agreed on in step 8
   }
 }
 
-TEST(DataParallel, ALossThatIsNotFiniteInOneProcessEndsAll) {
+TEST(DataParallel, StopsAllRanksAtANonfiniteLossOfOne) {
   bool spoils = false;
   const auto runs = run_ranks(2, {}, [&] {
     auto model = std::make_shared<Spoilt>();
@@ -110,7 +110,7 @@ TEST(DataParallel, ALossThatIsNotFiniteInOneProcessEndsAll) {
   }
 }
 
-// What it does to a weight in one process, no other one does.
+// Changes a weight on one rank only.
 class Tampers : public Callback {
  public:
   Tampers(bool is_at_work, double factor) : is_at_work_(is_at_work), factor_(factor) {}
@@ -146,7 +146,7 @@ std::vector<std::string> errors_of(const std::function<void(TrainerOptions&, std
   return errors;
 }
 
-TEST(DataParallel, AModelThatIsNoReplicaAnyMoreIsFoundAtTheEndOfTheEpoch) {
+TEST(DataParallel, DetectsDifferingReplicasAtTheEndOfTheEpoch) {
   for (const char* precision : {"32-true", "64-true", "bf16-true"}) {
     const bool is_coarse = std::string(precision) == "bf16-true";
     const auto errors = errors_of(
@@ -156,32 +156,31 @@ TEST(DataParallel, AModelThatIsNoReplicaAnyMoreIsFoundAtTheEndOfTheEpoch) {
           options.callbacks = {std::make_shared<Tampers>(rank == 1, is_coarse ? 1.5 : 1 + 1e-6)};
         },
         [](std::int64_t) { return small_mlp(); }, [](std::int64_t) { return rank_images(2); });
-    EXPECT_NE(
-        errors[0].find("behind step 10: parameter 'net.3.weight' of process 1 has other bits than that of "
-                       "process 0"),
-        std::string::npos)
+    EXPECT_NE(errors[0].find("after step 10: parameter 'net.3.weight' of rank 1 differs from that of "
+                             "rank 0"),
+              std::string::npos)
         << precision << ": " << errors[0];
     EXPECT_FALSE(errors[1].empty());
   }
 }
 
-TEST(DataParallel, ProcessesThatDisagreeAreRefusedByNameOfTheDifference) {
+TEST(DataParallel, RefusesRanksThatDisagree) {
   const auto model = [](std::int64_t) { return small_mlp(); };
   const auto data = [](std::int64_t) { return rank_images(2); };
   for (const std::string& error : errors_of(
            [](TrainerOptions&options, std::int64_t rank) { options.max_epochs = 3 + rank; }, model, data))
-    EXPECT_NE(error.find("max_epochs is '4' in process 1 and '3' in process 0"), std::string::npos) << error;
+    EXPECT_NE(error.find("max_epochs is '4' on rank 1 and '3' on rank 0"), std::string::npos) << error;
   for (const std::string& error : errors_of(
            {}, [](std::int64_t rank) { return mlp({16 + rank}); }, data))
     EXPECT_NE(error.find("[17, 100]"), std::string::npos) << error;
   for (const std::string& error :
        errors_of({}, model, [](std::int64_t rank) { return rank_images(2, kRankSamples + rank); }))
-    EXPECT_NE(error.find("training's number of samples is '51' in process 1 and '50' in process 0"),
+    EXPECT_NE(error.find("training's number of samples is '51' on rank 1 and '50' on rank 0"),
               std::string::npos)
         << error;
 }
 
-TEST(DataParallel, DifferencesOfAnyKindAreNamed) {
+TEST(DataParallel, NamesAllKindsOfDifferences) {
   const auto model = [](std::int64_t) { return small_mlp(); };
   const auto data = [](std::int64_t) { return rank_images(2); };
   const auto expect_named = [](const std::vector<std::string>& errors, const std::string& text) {
@@ -190,11 +189,11 @@ TEST(DataParallel, DifferencesOfAnyKindAreNamed) {
   expect_named(errors_of([](TrainerOptions& options,
                             std::int64_t rank) { options.precision = rank == 1 ? "bf16-mixed" : "32-true"; },
                          model, data),
-               "precision is 'bf16-mixed' in process 1 and '32-true' in process 0");
+               "precision is 'bf16-mixed' on rank 1 and '32-true' on rank 0");
   expect_named(
       errors_of([](TrainerOptions& options, std::int64_t rank) { options.shard_optimizer_state = rank == 1; },
                 model, data),
-      "shard_optimizer_state is 'true' in process 1 and 'false' in process 0");
+      "shard_optimizer_state is 'true' on rank 1 and 'false' on rank 0");
   expect_named(errors_of(
                    {},
                    [](std::int64_t rank) {
@@ -203,7 +202,7 @@ TEST(DataParallel, DifferencesOfAnyKindAreNamed) {
                      return with_buffer;
                    },
                    data),
-               "buffer 'seen' is 'Float [3], frozen' in process 1");
+               "buffer 'seen' is 'Float [3], frozen' on rank 1");
   expect_named(errors_of(
                    {},
                    [](std::int64_t rank) {
@@ -212,7 +211,7 @@ TEST(DataParallel, DifferencesOfAnyKindAreNamed) {
                      return frozen;
                    },
                    data),
-               ", frozen' in process 1");
+               ", frozen' on rank 1");
   expect_named(errors_of({}, model,
                          [](std::int64_t rank) {
                            const at::Tensor x = at::zeros({kRankSamples, 1, 10, 10}),
@@ -220,10 +219,10 @@ TEST(DataParallel, DifferencesOfAnyKindAreNamed) {
                            return TensorData({x, y}, {x.narrow(0, 0, 20 + rank), y.narrow(0, 0, 20 + rank)},
                                              {.batch_size = kGlobalBatch / 2});
                          }),
-               "validation's number of samples is '21' in process 1 and '20' in process 0");
+               "validation's number of samples is '21' on rank 1 and '20' on rank 0");
 }
 
-TEST(DataParallel, AnErrorInOneProcessIsTheReasonThatOthersName) {
+TEST(DataParallel, ReportsAnErrorOfOneRankOnTheOthers) {
   struct Failing : Mlp {
     explicit Failing(bool fails) : Mlp(MlpOptions{.hidden = {16}}), fails_(fails) {}
     at::Tensor training_step(const Batch& batch) override {
@@ -237,11 +236,11 @@ TEST(DataParallel, AnErrorInOneProcessIsTheReasonThatOthersName) {
       {}, [](std::int64_t rank) { return std::make_shared<Failing>(rank == 1); },
       [](std::int64_t) { return rank_images(2); });
   EXPECT_EQ(errors[1], "sample 7: it is torn");
-  EXPECT_NE(errors[0].find("process 1: sample 7: it is torn"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[0].find("rank 1: sample 7: it is torn"), std::string::npos) << errors[0];
 }
 
-// Saved by step and at the end of epochs, with a validation between; every save is gone on from.
-TEST(DataParallel, GoesOnBitForBit) {
+// Saves by step and at the end of epochs, with a validation in between, and resumes from every save.
+TEST(DataParallel, ResumesBitIdentically) {
   const Scratch scratch;
   const auto saving = [&](TrainerOptions& options, std::int64_t) {
     options.log_every_n_steps = 1;
@@ -277,7 +276,7 @@ TEST(DataParallel, GoesOnBitForBit) {
   }
 }
 
-TEST(DataParallel, GoesOnWithAnotherNumberOfProcessesFromTheEndOfAnEpoch) {
+TEST(DataParallel, ResumesWithAnotherNumberOfRanksAfterAnEpoch) {
   const Scratch scratch;
   const auto saving = [&](TrainerOptions& options, std::int64_t) {
     options.callbacks = {std::make_shared<ModelCheckpoint>(
@@ -298,8 +297,8 @@ TEST(DataParallel, GoesOnWithAnotherNumberOfProcessesFromTheEndOfAnEpoch) {
   }
 }
 
-// How many transfers have begun when the gradient of the first layer, the last to come, is there.
-TEST(DataParallel, WhatIsReadyIsSentWhileBackwardGoesOn) {
+// Counts the transfers that have started when the gradient of the first layer, the last one, is ready.
+TEST(DataParallel, SendsFullBucketsDuringBackward) {
   const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   std::vector<int> started_before_end(2), per_step(2);
   std::vector<std::shared_ptr<Mlp>> models;

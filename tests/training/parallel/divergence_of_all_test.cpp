@@ -1,4 +1,4 @@
-// A step that is not finite in one of several processes: which one it is, and its batch.
+// A step that is not finite on one rank: the warning names the rank, and its batch is saved.
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -48,7 +48,7 @@ std::string file_of_rank(std::int64_t rank) {
   return "nonfinite-step-00000003" + (rank > 0 ? ".rank" + std::to_string(rank) : "") + ".safetensors";
 }
 
-TEST(DivergenceOfAll, NamesTheProcessesAndSavesTheirBatches) {
+TEST(DivergenceOfAll, NamesTheRanksAndSavesTheirBatches) {
   for (const std::int64_t log_every_n_steps : {0, 1})
     for (const std::set<std::int64_t>& ranks : {std::set<std::int64_t>{1}, {0}, {0, 2}}) {
       const Scratch scratch;
@@ -59,7 +59,7 @@ TEST(DivergenceOfAll, NamesTheProcessesAndSavesTheirBatches) {
         EXPECT_EQ(run.result.diverged_step, 3);
       }
       std::set<std::string> files;
-      ASSERT_EQ(warnings.texts.size(), 3U);  // each process has a log of its own
+      ASSERT_EQ(warnings.texts.size(), 3U);  // one per rank
       for (const std::int64_t rank : {0, 1, 2}) {
         const std::string text = "process " + std::to_string(rank) +
                                  ", batch 2 (counted from 0): the output of aten::div",
@@ -74,8 +74,8 @@ TEST(DivergenceOfAll, NamesTheProcessesAndSavesTheirBatches) {
     }
 }
 
-// The batch is that of the process: rank 1 has samples of its own.
-TEST(DivergenceOfAll, SavesTheBatchThatTheProcessHad) {
+// The batch is that of the rank: rank 1 has different samples.
+TEST(DivergenceOfAll, SavesTheBatchOfTheRank) {
   const Scratch scratch;
   const HeardWarnings warnings;
   const auto runs = run_poisoned({0, 1}, scratch.folder(), 0);
@@ -90,16 +90,15 @@ TEST(DivergenceOfAll, SavesTheBatchThatTheProcessHad) {
   EXPECT_FALSE(first.find("batch.0")->equal(*second.find("batch.0")));
 }
 
-TEST(DivergenceOfAll, SavesAllBatchesWhereNoneCanBeBlamed) {
+TEST(DivergenceOfAll, SavesAllBatchesIfNoneCanBeBlamed) {
   const Scratch scratch;
   const HeardWarnings warnings;
   run_poisoned({1}, scratch.folder(), 1, /*comes_again=*/false);
   EXPECT_EQ(names_in(scratch.folder()),
             (std::set<std::string>{file_of_rank(0), file_of_rank(1), file_of_rank(2)}));
   for (const std::string& warning : warnings.texts)
-    EXPECT_NE(
-        warning.find("process 2, batch 2 (counted from 0): when it was done once more everything was finite"),
-        std::string::npos)
+    EXPECT_NE(warning.find("rank 2, batch 2 (counted from 0): re-running the step gave finite values"),
+              std::string::npos)
         << warning;
 }
 

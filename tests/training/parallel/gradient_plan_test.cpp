@@ -1,4 +1,4 @@
-// Gradients of one optimizer on their way between processes, here threads.
+// Reduces the gradients of one optimizer over ranks, here threads.
 #include "training/parallel/gradient_plan.h"
 
 #include <ATen/Functions.h>
@@ -16,7 +16,7 @@
 namespace kindling {
 namespace {
 
-// Of two types, which travel by themselves: `late` first, as it is the last one of the model.
+// Two dtypes, which are sent separately: `late` first, because it is the last parameter of the model.
 struct TwoTypes : torch::nn::Module {
   TwoTypes() {
     early = register_parameter("early", at::ones({2}));
@@ -57,7 +57,7 @@ void expect_all(const at::Tensor& gradient, double value) {
   EXPECT_TRUE(gradient.eq(value).all().item<bool>()) << gradient;
 }
 
-TEST(GradientPlan, GivesTheMeanOverTheSamplesOfAll) {
+TEST(GradientPlan, ReducesToTheMeanOverAllSamples) {
   on_ranks(2, [](ProcessGroup& group) {
     Planned planned;
     const double samples = group.rank() == 0 ? 3 : 1;
@@ -69,7 +69,7 @@ TEST(GradientPlan, GivesTheMeanOverTheSamplesOfAll) {
   });
 }
 
-TEST(GradientPlan, FitsItsEpochAndItsParameters) {
+TEST(GradientPlan, IsValidForItsEpochAndParametersOnly) {
   Planned planned(/*epoch=*/2);
   EXPECT_TRUE(planned.plan.fits(planned.optimizer, 2));
   EXPECT_FALSE(planned.plan.fits(planned.optimizer, 3));
@@ -79,8 +79,8 @@ TEST(GradientPlan, FitsItsEpochAndItsParameters) {
   EXPECT_FALSE(planned.plan.fits(planned.optimizer, 2));
 }
 
-// Of a process whose samples are only there so that it makes a step.
-TEST(GradientPlan, WhatCountsNothingIsNotSeen) {
+// A rank whose batch only repeats samples to take part in the step.
+TEST(GradientPlan, IgnoresBatchesThatDoNotCount) {
   on_ranks(2, [](ProcessGroup& group) {
     Planned planned;
     const bool counts = group.rank() == 0;
@@ -98,7 +98,7 @@ TEST(GradientPlan, WhatCountsNothingIsNotSeen) {
   });
 }
 
-TEST(GradientPlan, ALossThatIsNotFiniteCountsForAll) {
+TEST(GradientPlan, ReportsANonfiniteLossToAllRanks) {
   on_ranks(2, [](ProcessGroup& group) {
     Planned planned;
     const at::Tensor mark =
@@ -107,8 +107,8 @@ TEST(GradientPlan, ALossThatIsNotFiniteCountsForAll) {
   });
 }
 
-// Layers that are computed again in backward: known from the first step on, or refused.
-TEST(GradientPlan, AGradientThatComesInPartsIsWaitedFor) {
+// Layers that are recomputed in backward must be used from the first step on.
+TEST(GradientPlan, WaitsForGradientsAccumulatedInParts) {
   on_ranks(2, [](ProcessGroup& group) {
     Planned planned;
     for (int i = 0; i < 3; ++i) {
@@ -123,7 +123,7 @@ TEST(GradientPlan, AGradientThatComesInPartsIsWaitedFor) {
   });
 }
 
-TEST(GradientPlan, AGradientThatComesInPartsLaterIsRefusedByName) {
+TEST(GradientPlan, RefusesGradientsThatLaterComeInParts) {
   on_ranks(2, [](ProcessGroup& group) {
     Planned planned;
     planned.step(group, {}, 1);
@@ -134,15 +134,15 @@ TEST(GradientPlan, AGradientThatComesInPartsLaterIsRefusedByName) {
       planned.model.late.sum().backward();
       ADD_FAILURE() << "not refused";
     } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find("the gradient of 'late': it has come twice in one backward"),
+      EXPECT_NE(std::string(error.what()).find("the gradient of 'late': it was accumulated twice"),
                 std::string::npos)
           << error.what();
     }
   });
 }
 
-// The gradient's own memory is free while the rest of backward goes on.
-TEST(GradientPlan, AGradientThatIsTakenLiesInItsBucket) {
+// The gradient's own memory is freed while backward is still running.
+TEST(GradientPlan, StoresGradientsInTheirBuckets) {
   on_ranks(2, [](ProcessGroup& group) {
     Planned planned;
     planned.step(group, {}, 1);
@@ -155,7 +155,7 @@ TEST(GradientPlan, AGradientThatIsTakenLiesInItsBucket) {
   });
 }
 
-TEST(GradientPlan, AStepThatHasThrownLeavesNothingBehind) {
+TEST(GradientPlan, DropsTheGradientsOfAStepThatThrew) {
   on_ranks(2, [](ProcessGroup& group) {
     Planned planned;
     planned.step(group, {}, 1);

@@ -1,4 +1,4 @@
-// A batch that is cut into shards, in a process alone; see program/replicas_test.cpp for several.
+// A batch split into shards in a single process; see program/replicas_test.cpp for several ranks.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace kindling {
 namespace {
 
-// Tells what it finds in its buffer, which each step moves, and may be made to throw.
+// Reports the value of its buffer, which each step changes; may be made to throw.
 class CountedSteps : public Mlp {
  public:
   CountedSteps() : Mlp(MlpOptions{.hidden = {16}}) {
@@ -47,7 +47,7 @@ struct ShardLoop {
   std::shared_ptr<CountedSteps> model = seeded();
 };
 
-TEST(GradientShards, BeginWithTheSameBuffersAndLeaveThoseOfTheFirst) {
+TEST(GradientShards, StartFromTheSameBuffersAndKeepThoseOfTheFirst) {
   ShardLoop loop;
   int left = 6;
   for (const Batch& batch : loop.trainer.train_batches()) {
@@ -58,7 +58,7 @@ TEST(GradientShards, BeginWithTheSameBuffersAndLeaveThoseOfTheFirst) {
   EXPECT_EQ(loop.model->steps.item<float>(), 3);
 }
 
-// Data that draws in its hook, where `draws` says so.
+// Data that draws random numbers in its hook if `draws` is set.
 struct DrawingImages : TensorData {
   explicit DrawingImages(bool draws)
       : TensorData({at::rand({16, 1, 10, 10}), at::arange(16).remainder(10)}, {}, {.batch_size = 8}),
@@ -71,7 +71,7 @@ struct DrawingImages : TensorData {
   bool draws;
 };
 
-TEST(GradientShards, WarnOnceOfDataThatDrawsRandomNumbers) {
+TEST(GradientShards, WarnOnceAboutDataThatDrawsRandomNumbers) {
   for (const std::int64_t shards : {1, 2})
     for (const bool draws : {false, true}) {
       int num_warnings = 0;
@@ -88,7 +88,7 @@ TEST(GradientShards, WarnOnceOfDataThatDrawsRandomNumbers) {
 }
 
 // Each batch of a window moves them by one.
-TEST(GradientShards, OfAWindowBeginWithTheBuffersOfTheBatchBefore) {
+TEST(GradientShards, StartFromTheBuffersOfThePreviousBatchInAWindow) {
   ShardLoop loop(/*accumulate_grad_batches=*/2);
   std::vector<std::int64_t> steps;
   for (const Batch& batch : loop.trainer.train_batches()) {
@@ -100,7 +100,7 @@ TEST(GradientShards, OfAWindowBeginWithTheBuffersOfTheBatchBefore) {
 }
 
 // Up to the order of sums: 5e-7 is some last bits of weights below 1, after nine steps.
-TEST(GradientShards, OfAWindowMakeTheStepOfAWindow) {
+TEST(GradientShards, StepLikeAnUnshardedWindow) {
   const auto run = [](std::int64_t size, std::int64_t shards) {
     return run_ranks(size, [&](TrainerOptions& options, std::int64_t) {
       options.accumulate_grad_batches = 2;
@@ -117,8 +117,8 @@ TEST(GradientShards, OfAWindowMakeTheStepOfAWindow) {
   expect_replicas(several);
 }
 
-// What a model reads of its buffers is that of process 0, in each batch of the window.
-TEST(GradientShards, OfAWindowReadTheSameBuffersInAllProcesses) {
+// In each batch of the window the model reads the buffers of rank 0.
+TEST(GradientShards, ReadTheSameBuffersOnAllRanksInAWindow) {
   struct Drifting : Mlp {
     Drifting() : Mlp(MlpOptions{.hidden = {16}}) {
       forward(at::zeros({1, 100}));
@@ -149,13 +149,13 @@ TEST(GradientShards, OfAWindowReadTheSameBuffersInAllProcesses) {
   EXPECT_TRUE(several[0].buffers()[0].equal(alone[0].buffers()[0]));
 }
 
-TEST(GradientShards, OfATrainersOptionsAreCountedOnceByAnotherTrainer) {
+TEST(GradientShards, AreCountedOnceWhenOptionsAreReused) {
   const Trainer first({.max_epochs = 1, .accumulate_grad_batches = 2, .gradient_shards = 4});
   EXPECT_EQ(first.options().accumulate_grad_batches, 2);
   EXPECT_EQ(Trainer(first.options()).options().accumulate_grad_batches, 2);
 }
 
-TEST(GradientShards, OfAStepThatHasThrownLeaveNothingBehind) {
+TEST(GradientShards, DropTheGradientsOfAStepThatThrew) {
   ShardLoop plain, torn;
   std::vector<Batch> shards;
   for (const Batch& batch : plain.trainer.train_batches()) {

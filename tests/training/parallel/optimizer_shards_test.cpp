@@ -1,4 +1,4 @@
-// The states of optimizers, shared out among processes: who has what, and that nothing else changes.
+// Sharded optimizer state: which rank has what, and that training does not change.
 #include "training/parallel/optimizer_shards.h"
 
 #include <ATen/Functions.h>
@@ -25,7 +25,7 @@ namespace {
 
 using Change = std::function<void(TrainerOptions&, std::int64_t)>;
 
-TEST(OwnersOf, AreEvenAndHangOnSizesAlone) {
+TEST(OwnersOf, AreBalancedAndDependOnSizesOnly) {
   std::vector<at::Tensor> parameters;
   std::int64_t total = 0, largest = 0;
   for (std::int64_t i = 0; i < 40; ++i) {
@@ -46,7 +46,7 @@ TEST(OwnersOf, AreEvenAndHangOnSizesAlone) {
             (std::vector<std::int64_t>{1, 0, 1, 1}));
 }
 
-// Large and small, of several types, lying in memory in every way that there is.
+// Large and small parameters of several dtypes and memory layouts.
 std::vector<at::Tensor> parameters_of(std::int64_t rank) {
   at::manual_seed(20 + static_cast<std::uint64_t>(rank));
   std::vector<at::Tensor> all{at::randn({300, 100}),
@@ -100,7 +100,7 @@ TEST(OptimizerShard, RestoresGradientsWhenAnUpdateThrows) {
   });
 }
 
-// Counts the numbers of state in each process, behind every update.
+// Counts the state's numbers on each rank after every update.
 class StateCounter : public Callback {
  public:
   void on_after_optimizer_step(Trainer&, Module& model, Optimizer& optimizer) override {
@@ -123,7 +123,7 @@ void expect_same(const RankRun& one, const RankRun& other) {
     EXPECT_EQ(one.result.metrics.at(name), other.result.metrics.at(name)) << name;
 }
 
-TEST(ShardedOptimizerState, GivesTheSameBitsWithAPartOfTheStateInEachProcess) {
+TEST(ShardedOptimizerState, TrainsBitIdenticallyWithAPartOfTheStatePerRank) {
   const std::vector<std::pair<std::string, OptimizerFactory>> rules{
       {"adamw", adamw()},
       {"sgd",
@@ -169,7 +169,7 @@ TEST(ShardedOptimizerState, GivesTheSameBitsWithAPartOfTheStateInEachProcess) {
     }
 }
 
-TEST(ShardedOptimizerState, LeavesOutStepsAndAveragesAsWithout) {
+TEST(ShardedOptimizerState, SkipsStepsAndAveragesAsWithoutSharding) {
   const auto fit = [&](bool is_sharded, const char* precision) {
     bool spoils = false;
     const auto runs = run_ranks(
@@ -223,7 +223,7 @@ class TwoParts : public ManualModule {
   torch::nn::Linear first{nullptr}, second{nullptr};
 };
 
-TEST(ShardedOptimizerState, OfModelsWithSeveralOptimizersIsSharedOutForEach) {
+TEST(ShardedOptimizerState, IsShardedForEachOfSeveralOptimizers) {
   const auto fit = [](bool is_sharded) {
     const Scratch scratch;
     const auto runs = run_ranks(
@@ -279,7 +279,7 @@ void expect_same_files(const std::filesystem::path& one, const std::filesystem::
   }
 }
 
-TEST(ShardedOptimizerState, IsSavedAsOneThatIsNotSharedOut) {
+TEST(ShardedOptimizerState, IsSavedLikeUnshardedState) {
   for (const std::int64_t size : {2, 4}) {
     const Scratch scratch;
     run_ranks(size, saving_into(scratch / "sharded", true), wide_mlp);
@@ -288,7 +288,7 @@ TEST(ShardedOptimizerState, IsSavedAsOneThatIsNotSharedOut) {
   }
 }
 
-TEST(ShardedOptimizerState, GoesOnBitForBitWhetherSharedOutOrNot) {
+TEST(ShardedOptimizerState, ResumesBitIdenticallyWithOrWithoutSharding) {
   const Scratch scratch;
   const RankRun whole = run_ranks(2, saving_into(scratch / "c", true), wide_mlp)[0];
   for (const CheckpointInfo& checkpoint : list_checkpoints(scratch / "c"))
@@ -316,8 +316,9 @@ TEST(ShardedOptimizerState, GoesOnBitForBitWhetherSharedOutOrNot) {
     }
 }
 
-// With gradient_shards the number of processes moves no bit, so what is left over is what a resume does.
-TEST(ShardedOptimizerState, GoesOnWithAnotherNumberOfProcesses) {
+// With gradient_shards runs are bit-identical for any number of ranks, so a difference would come from
+// resuming.
+TEST(ShardedOptimizerState, ResumesWithAnotherNumberOfRanks) {
   const Scratch scratch;
   const auto options_of = [&](const std::shared_ptr<ProcessGroup>& group, bool saves) {
     TrainerOptions options = options_for(group);
@@ -360,8 +361,8 @@ TEST(ShardedOptimizerState, GoesOnWithAnotherNumberOfProcesses) {
   }
 }
 
-// A factory may give it a state, say that of a training in Python: each process keeps its part.
-TEST(ShardedOptimizerState, ThatAnOptimizerBeginsWithIsSharedOut) {
+// A factory may create an optimizer with state, for example from a run in Python: each rank keeps its part.
+TEST(ShardedOptimizerState, ShardsStateThatExistsFromTheStart) {
   const auto fit = [&](bool is_sharded) {
     std::vector<std::shared_ptr<StateCounter>> counters(2);
     const auto runs = run_ranks(
@@ -388,7 +389,7 @@ TEST(ShardedOptimizerState, ThatAnOptimizerBeginsWithIsSharedOut) {
   expect_same(fit(true), fit(false));
 }
 
-TEST(ShardedOptimizerState, IsRefusedForARuleThatDoesNotSayThatItMayBe) {
+TEST(ShardedOptimizerState, IsRefusedForARuleThatIsNotPerParameter) {
   struct Own : Optimizer {
     explicit Own(ParameterGroups of) : Optimizer(std::move(of), 0.1) {}
     void update(const Update&) override {}
@@ -404,14 +405,14 @@ TEST(ShardedOptimizerState, IsRefusedForARuleThatDoesNotSayThatItMayBe) {
       ADD_FAILURE() << "it trains";
     } catch (const ConfigError& error) {
       EXPECT_NE(std::string(error.what()).find("is_per_parameter()"), std::string::npos) << error.what();
-    } catch (const DistributedError& error) {  // the other one was first
+    } catch (const DistributedError& error) {  // the other rank was first
       EXPECT_NE(std::string(error.what()).find("is_per_parameter()"), std::string::npos) << error.what();
     }
   });
 }
 
-// What it overrides may look at all parameters at once.
-TEST(ShardedOptimizerState, MayBeOfShippedRulesAndOfNoneThatDerivesFromThem) {
+// A derived class may use all parameters at once.
+TEST(ShardedOptimizerState, SupportsShippedRulesButNotClassesDerivedFromThem) {
   struct Own : AdamW {
     using AdamW::AdamW;
   };
@@ -420,7 +421,7 @@ TEST(ShardedOptimizerState, MayBeOfShippedRulesAndOfNoneThatDerivesFromThem) {
   for (const auto& [name, make] : every_rule()) EXPECT_TRUE(make({weight}, "")->is_per_parameter()) << name;
 }
 
-TEST(ShardedOptimizerState, OfAProcessAloneIsAllOfIt) {
+TEST(ShardedOptimizerState, IsCompleteInASingleProcess) {
   const auto counter = std::make_shared<StateCounter>();
   run_ranks(1, [&](TrainerOptions& options, std::int64_t) {
     options.shard_optimizer_state = true;

@@ -1,4 +1,4 @@
-// Trainings by several processes, here threads, each with a trainer of its own.
+// Data-parallel runs, with threads as ranks, each with its own trainer.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -16,7 +16,7 @@
 
 namespace kindling {
 
-// 50 samples in global batches of 12: the last one has two, so that of four processes two have none.
+// 50 samples in global batches of 12: the last one has two samples, so two of four ranks have none.
 inline constexpr std::int64_t kRankSamples = 50, kGlobalBatch = 12;
 
 inline TensorData rank_images(std::int64_t size, std::int64_t num_samples = kRankSamples) {
@@ -54,7 +54,7 @@ struct RankRun {
 
 using MakeModel = std::function<std::shared_ptr<Module>()>;
 
-// With its parameters: threads that draw at once draw in no order.
+// Creates the parameters now, because threads that draw at the same time draw in random order.
 inline std::shared_ptr<Mlp> mlp(std::vector<std::int64_t> hidden) {
   auto model = std::make_shared<Mlp>(MlpOptions{.hidden = std::move(hidden)});
   model->forward(at::zeros({1, 100}));
@@ -63,8 +63,8 @@ inline std::shared_ptr<Mlp> mlp(std::vector<std::int64_t> hidden) {
 
 inline std::shared_ptr<Module> small_mlp() { return mlp({16}); }
 
-// All ranks, by rank; `size` 1: a process alone, which knows nothing of groups. The models of all ranks but
-// the first begin with other weights.
+// Returns the runs by rank; `size` 1: a single process without a group. All models but that of rank 0 start
+// with different weights.
 inline std::vector<RankRun> run_ranks(std::int64_t size,
                                       const std::function<void(TrainerOptions&, std::int64_t)>& change = {},
                                       const MakeModel& make = small_mlp,
@@ -117,7 +117,7 @@ class Normed : public Classifier {
   torch::nn::Sequential net;
 };
 
-// One branch for batches of one process alone, one for nobody.
+// One branch is used by the batches of one rank only, one by none.
 class Branches : public Mlp {
  public:
   Branches() : Mlp(MlpOptions{.hidden = {16}}) {
@@ -132,7 +132,7 @@ class Branches : public Mlp {
   bool uses_branch = false;
 };
 
-// With a loss that is not finite in the third batch of an epoch, if it spoils.
+// If `spoils`, the loss of the third batch of an epoch is not finite.
 struct Spoilt : Mlp {
   Spoilt() : Mlp(MlpOptions{.hidden = {16}}) {}
   at::Tensor training_step(const Batch& batch) override {

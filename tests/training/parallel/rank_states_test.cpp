@@ -17,7 +17,7 @@ namespace {
 
 const std::string kOwn = std::string(*std::begin(saved_keys::kPerRank)) + "x";
 
-// `rank` is in what is its own.
+// The per-rank entries contain `rank`.
 StateDict state_of(std::int64_t rank, const std::string& batch) {
   StateDict state;
   state.tensors.emplace_back("model.weight", at::ones({2}));
@@ -32,7 +32,7 @@ std::int64_t own_number(const StateDict& state) {
   return -1;
 }
 
-TEST(RankStates, AreOneFileThatIsTheSameEverywhere) {
+TEST(RankStates, GatherTheSameFileOnAllRanks) {
   std::vector<std::string> bytes(3);
   on_ranks(3, [&](ProcessGroup& group) {
     const StateDict all = gather_state(state_of(group.rank(), "5"), group);
@@ -46,7 +46,7 @@ TEST(RankStates, AreOneFileThatIsTheSameEverywhere) {
   EXPECT_EQ(bytes[2], bytes[0]);
 }
 
-TEST(RankStates, OfAnEpochsEndAreThoseOfAnyNumber) {
+TEST(RankStates, LoadWithAnyNumberOfRanksAfterAnEpoch) {
   StateDict of_two, inside;
   on_ranks(2, [&](ProcessGroup& group) {
     const StateDict end = gather_state(state_of(group.rank(), "0"), group);
@@ -57,14 +57,14 @@ TEST(RankStates, OfAnEpochsEndAreThoseOfAnyNumber) {
   EXPECT_THROW(own_state(inside, nullptr), CheckpointError);
   on_ranks(3, [&](ProcessGroup& group) {
     EXPECT_EQ(own_number(own_state(of_two, &group)),
-              group.rank() % 2);  // the third one goes on with the first's
+              group.rank() % 2);  // the third rank resumes with the state of the first
     EXPECT_EQ(has_own_state(of_two, &group), group.rank() < 2);
     EXPECT_THROW(own_state(inside, &group), CheckpointError);
   });
 }
 
-// They belong to the shards: whichever process has a shard goes on with its numbers.
-TEST(RankStates, RandomStatesOfShardsBelongToNoProcess) {
+// They belong to the shards: the rank that has a shard continues its random numbers.
+TEST(RankStates, KeepRandomStatesOfShardsOutOfRankStates) {
   on_ranks(2, [&](ProcessGroup& group) {
     StateDict own = state_of(group.rank(), "0");
     own.tensors.emplace_back(std::string(ShardStreams::kPrefix) + std::to_string(group.rank()),
@@ -82,7 +82,7 @@ TEST(RankStates, RandomStatesOfShardsBelongToNoProcess) {
   });
 }
 
-TEST(RankStates, RefuseANumberOfProcessesThatIsNone) {
+TEST(RankStates, RefuseAnInvalidNumberOfProcesses) {
   for (const std::string processes : {"two", "", "0", "-3", "99999999999999999999"}) {
     StateDict saved = state_of(0, "0");
     saved.metadata["processes"] = processes;
@@ -92,8 +92,8 @@ TEST(RankStates, RefuseANumberOfProcessesThatIsNone) {
   }
 }
 
-// Each process's state would be looked for in turn.
-TEST(RankStates, RefuseMoreProcessesThanTheFileHasStatesOf) {
+// Otherwise the state of each rank would be searched for in turn.
+TEST(RankStates, RefuseMoreRanksThanTheFileHas) {
   StateDict of_two;
   on_ranks(2, [&](ProcessGroup& group) {
     const StateDict all = gather_state(state_of(group.rank(), "0"), group);

@@ -1,4 +1,4 @@
-// Batch norm over all processes, here threads, each with a trainer of its own.
+// Batch norm over all ranks, here threads, each with its own trainer.
 #include "training/parallel/sync_batch_norm.h"
 
 #include <ATen/Functions.h>
@@ -65,8 +65,8 @@ double largest_difference(const RankRun& a, const RankRun& b) {
   return std::max(largest_difference(a.weights(), b.weights()), largest_difference(a.buffers(), b.buffers()));
 }
 
-// In 64 bits, so that 20 steps of AdamW leave nothing to excuse. Seen: 5e-15.
-TEST(SyncBatchNorm, TrainsAsOneProcessWithTheWholeBatch) {
+// In float64, so that 20 steps of AdamW stay exact enough. Observed: 5e-15.
+TEST(SyncBatchNorm, TrainsLikeASingleProcessWithTheWholeBatch) {
   for (const std::int64_t window : {1, 3}) {
     const auto change = with_sync([&](TrainerOptions& options) {
       options.precision = "64-true";
@@ -83,8 +83,8 @@ TEST(SyncBatchNorm, TrainsAsOneProcessWithTheWholeBatch) {
   }
 }
 
-// AdamW makes of last bits of a gradient near 0 whole steps, so with SGD.
-TEST(SyncBatchNorm, KeepsAMillionthOverFiftyStepsInSinglePrecision) {
+// Uses SGD, because AdamW turns the last bits of gradients near 0 into whole steps.
+TEST(SyncBatchNorm, StaysWithinAMillionthOverFiftyStepsInSinglePrecision) {
   const auto change = with_sync([](TrainerOptions& options) {
     options.max_epochs = 10;
     options.optimizer = [](ParameterGroups parameters) {
@@ -98,13 +98,13 @@ TEST(SyncBatchNorm, KeepsAMillionthOverFiftyStepsInSinglePrecision) {
     EXPECT_LE((a[i] - b[i]).abs().max().item<double>(), 1e-6 * b[i].abs().max().item<double>() + 1e-7) << i;
 }
 
-TEST(SyncBatchNorm, IsNotThereUnlessItIsAskedFor) {
+TEST(SyncBatchNorm, IsOffByDefault) {
   const auto change = [](TrainerOptions& options, std::int64_t) { options.precision = "64-true"; };
   const auto alone = run_ranks(1, change, normed_images), runs = run_ranks(2, change, normed_images);
   EXPECT_GT(largest_difference(runs[0], alone[0]), 1e-4);
 }
 
-TEST(SyncBatchNorm, OfAProcessAloneChangesNoBit) {
+TEST(SyncBatchNorm, IsBitIdenticalInASingleProcess) {
   const auto with = run_ranks(1, with_sync(), normed_images);
   const auto without = run_ranks(
       1, [](TrainerOptions& options, std::int64_t) { options.max_epochs = 4; }, normed_images);
@@ -119,7 +119,7 @@ TEST(SyncBatchNorm, IsRepeatedByAnActivationCheckpoint) {
   EXPECT_EQ(largest_difference(again[0], plain[0]), 0);
 }
 
-// The step of such a model weighs its gradients in another place.
+// A ManualModule weights its gradients elsewhere.
 class ManualNorms : public ManualModule {
  public:
   ManualNorms() { inner = register_module("inner", std::make_shared<NormedImages>()); }
@@ -139,7 +139,7 @@ class ManualNorms : public ManualModule {
   std::shared_ptr<NormedImages> inner;
 };
 
-TEST(SyncBatchNorm, HoldsForUpdatesThatAModelRunsItself) {
+TEST(SyncBatchNorm, WorksWithManualUpdates) {
   const auto change = with_sync([](TrainerOptions& options) {
     options.precision = "64-true";
     options.optimizer = {};
@@ -153,8 +153,8 @@ TEST(SyncBatchNorm, HoldsForUpdatesThatAModelRunsItself) {
   }
 }
 
-// Numbers of 16 bits are normed in 32. Of 8 significant bits, sums of another order leave four.
-TEST(SyncBatchNorm, TakesEveryPrecision) {
+// 16-bit numbers are normalized in float32. Of 8 significant bits, four survive sums in a different order.
+TEST(SyncBatchNorm, SupportsEveryPrecision) {
   for (const char* precision : {"bf16-mixed", "bf16-true"}) {
     const auto change = [&](TrainerOptions& options, std::int64_t) {
       options.sync_batchnorm = true;
@@ -167,21 +167,21 @@ TEST(SyncBatchNorm, TakesEveryPrecision) {
   }
 }
 
-TEST(SyncBatchNorm, KeepsStepsFromBeingRecorded) {
+TEST(SyncBatchNorm, PreventsStepCapture) {
   const auto change = with_sync([](TrainerOptions& options) {
     options.precision = "64-true";
     options.step_graph = "on";
   });
   const auto eager = with_sync([](TrainerOptions& options) { options.precision = "64-true"; });
   std::string said;
-  std::mutex mutex;  // of both threads
+  std::mutex mutex;  // shared by both threads
   set_log_observer([&](LogLevel, const std::string& line) {
     const std::lock_guard lock(mutex);
     said += line + "\n";
   });
   const auto asked = run_ranks(2, change, normed_images);
   set_log_observer({});
-  EXPECT_NE(said.find("steps are not recorded: with sync_batchnorm the processes talk in the middle of them"),
+  EXPECT_NE(said.find("steps are not captured: with sync_batchnorm the ranks communicate within a step"),
             std::string::npos)
       << said;
   EXPECT_EQ(largest_difference(asked[0], run_ranks(2, eager, normed_images)[0]), 0);
@@ -196,11 +196,12 @@ std::string refusal_of(const std::function<void()>& call) {
   return "nothing";
 }
 
-TEST(SyncBatchNorm, RefusesWhatItCannotDo) {
-  EXPECT_NE(refusal_of([] {
-              Trainer(TrainerOptions{.max_epochs = 1, .gradient_shards = 2, .sync_batchnorm = true});
-            }).find("trainer.sync_batchnorm: it is set, and with gradient_shards each shard has batch"),
-            std::string::npos);
+TEST(SyncBatchNorm, RefusesUnsupportedOperations) {
+  EXPECT_NE(
+      refusal_of([] {
+        Trainer(TrainerOptions{.max_epochs = 1, .gradient_shards = 2, .sync_batchnorm = true});
+      }).find("trainer.sync_batchnorm: it is set, but with gradient_shards each shard has separate batch"),
+      std::string::npos);
   on_ranks(2, [](ProcessGroup& group) {
     const std::shared_ptr<ProcessGroup> borrowed(&group, [](ProcessGroup*) {});
     const SyncBatchNorm::Scope scope({.group = borrowed});
@@ -213,12 +214,12 @@ TEST(SyncBatchNorm, RefusesWhatItCannotDo) {
     const at::Tensor y = at::batch_norm(x, one, none, {}, {}, true, 0.1, 1e-5, false).pow(2).sum();
     EXPECT_NE(refusal_of([&] {
                 torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true);
-              }).find("batch norm over all processes: a second derivative is asked for"),
+              }).find("synchronized batch norm: second derivatives"),
               std::string::npos);
   });
 }
 
-TEST(SyncBatchNorm, OfOneProcessAndNotOfAllIsRefused) {
+TEST(SyncBatchNorm, MustBeSetOnAllRanks) {
   std::vector<std::string> errors(2);
   const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
@@ -229,7 +230,7 @@ TEST(SyncBatchNorm, OfOneProcessAndNotOfAllIsRefused) {
     errors[rank] = refusal_of([&] { Trainer(options).fit(normed_images(), data); });
   });
   for (const std::string& error : errors)
-    EXPECT_NE(error.find("sync_batchnorm is 'true' in process 1 and 'false' in process 0"), std::string::npos)
+    EXPECT_NE(error.find("sync_batchnorm is 'true' on rank 1 and 'false' on rank 0"), std::string::npos)
         << error;
 }
 

@@ -52,7 +52,7 @@ void expect_pairs(const Notes& notes, const std::vector<std::string>& moments) {
   EXPECT_EQ(notes, expected);
 }
 
-TEST(CallbackList, IsCalledFromTheFirstToTheLastAtEachMoment) {
+TEST(CallbackList, IsCalledInOrderAtEachEvent) {
   Notes notes;
   TensorData data = ramp(2, 2, 2);
   Trainer(
@@ -99,7 +99,7 @@ class ThrowsOnce : public Callback {
   std::string moment_;
 };
 
-TEST(CallbackThatThrows, LeavesTheTrainerAsANewOne) {
+TEST(CallbackThatThrows, LeavesTheTrainerLikeANewOne) {
   const auto data = [] { return ramp(7, 4, 2); };
   const auto expected = std::make_shared<MemoryLogger>();
   TrainerOptions options{.max_epochs = 2, .log_every_n_steps = 1, .loggers = {expected}};

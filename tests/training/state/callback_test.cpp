@@ -18,7 +18,7 @@
 namespace kindling {
 namespace {
 
-// Notes what it is told, one word each.
+// Notes the events, one word each.
 class Diary : public Callback, public Logger {
  public:
   void on_fit_start(Trainer& trainer, Module&) override {
@@ -257,7 +257,7 @@ TEST(RequestStop, MayComeFromAnotherThread) {
   EXPECT_GE(result.progress.global_step, 1);
 }
 
-TEST(Callback, HearsOfAnErrorAndOfTheEnd) {
+TEST(Callback, IsNotifiedOfAnErrorAndOfTheEnd) {
   class Thrower : public Slope {
    public:
     at::Tensor training_step(const Batch& batch) override {
@@ -274,7 +274,7 @@ TEST(Callback, HearsOfAnErrorAndOfTheEnd) {
                                       "batch_end 1/1", "exception enough", "finish", "fit_end 0 failed"}));
 }
 
-TEST(Callback, AnErrorOfTheEndDoesNotHideTheFirst) {
+TEST(Callback, ErrorAtTheEndDoesNotHideTheFirst) {
   class Worse : public Callback, public Logger {
    public:
     void on_train_batch_end(Trainer&, Module&) override { throw std::logic_error("the first"); }
@@ -309,7 +309,7 @@ TEST(Callback, MayAddToTheRecordBeforeTheLoggersHaveIt) {
   EXPECT_TRUE(result.metrics.contains("perplexity"));
 }
 
-TEST(Callback, FindsModelAndDataAtTheTrainer) {
+TEST(Callback, FindsModelAndDataInTheTrainer) {
   class Looker : public Callback {
    public:
     void on_train_epoch_start(Trainer& trainer, Module& model) override {
@@ -346,13 +346,13 @@ TEST(Callback, MayNotTrainWithTheTrainerThatCallsIt) {
   for (const auto& call : calls) {
     Trainer trainer({.max_epochs = 1, .callbacks = {std::make_shared<Nested>(call)}});
     const std::string text = error_text<Error>([&] { trainer.fit(model, data); });
-    EXPECT_NE(text.find("from a callback or a step of the trainer's own training"), std::string::npos)
+    EXPECT_NE(text.find("it was called from a callback or step of the same trainer"), std::string::npos)
         << text;
     trainer.prepare_model(model);  // usable again
   }
 }
 
-TEST(Callback, WhatItThrowsReachesTheCaller) {
+TEST(Callback, ExceptionReachesTheCaller) {
   class Thrower : public Callback {
    public:
     void on_epoch_end(Trainer&, Module&, const Record&) override { throw std::logic_error("enough"); }

@@ -1,5 +1,5 @@
-// Rates and shares of time are those of one epoch's training. Sleeping takes at least as long as asked for:
-// the bounds hold on a machine of any speed.
+// Rates and fractions of time cover the training part of one epoch. Sleeping takes at least as long as
+// requested, so the bounds hold on a machine of any speed.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@ constexpr double kNap_s = 0.05;
 
 void nap() { std::this_thread::sleep_for(std::chrono::duration<double>(kNap_s)); }
 
-// Four samples that take a nap to get, as long as they are told to.
+// Four samples; the first `num_naps` loads take a nap.
 class Sleepy : public Dataset {
  public:
   std::int64_t size() const override { return 4; }
@@ -74,7 +74,7 @@ class Clocks : public testing::Test {
   const std::shared_ptr<SleepySlope> model_ = std::make_shared<SleepySlope>();
 };
 
-TEST_F(Clocks, SamplesAreThoseOfTheEpochsTraining) {
+TEST_F(Clocks, CountSamplesOfTrainingOnly) {
   model_->naps_in_training = true;
   for (const Record& record : records_of(3)) {
     EXPECT_LE(value_of(record, "samples_per_s"), 4 / (2 * kNap_s));
@@ -82,7 +82,7 @@ TEST_F(Clocks, SamplesAreThoseOfTheEpochsTraining) {
   }
 }
 
-TEST_F(Clocks, WaitForDataIsThatOfTheEpoch) {
+TEST_F(Clocks, MeasureTheDataWaitOfTheEpoch) {
   data_.train->num_naps = 2;  // the first epoch's
   const std::vector<Record> records = records_of(3);
   EXPECT_GE(wait_seconds(records.at(0)), 2 * kNap_s);
@@ -91,7 +91,7 @@ TEST_F(Clocks, WaitForDataIsThatOfTheEpoch) {
     EXPECT_LE(wait_seconds(records.at(i)), value_of(records[i], "epoch_time_s")) << "that epoch was short";
 }
 
-TEST_F(Clocks, TimeOfTheValidationCountsForTheEpochOnly) {
+TEST_F(Clocks, CountTheTimeOfValidationForTheEpochOnly) {
   model_->naps_in_validation = true;
   data_.train->num_naps = 2;
   for (const Record& record : records_of(2)) {
@@ -103,7 +103,7 @@ TEST_F(Clocks, TimeOfTheValidationCountsForTheEpochOnly) {
   }
 }
 
-TEST_F(Clocks, WaitForTheValidationsDataIsNoneOfTheTrainings) {
+TEST_F(Clocks, ExcludeTheDataWaitOfValidationFromTraining) {
   data_.val->num_naps = 4;
   for (const Record& record : records_of(2)) {
     EXPECT_LE(value_of(record, "data_wait_share"), 1);
@@ -111,7 +111,7 @@ TEST_F(Clocks, WaitForTheValidationsDataIsNoneOfTheTrainings) {
   }
 }
 
-TEST_F(Clocks, OwnLoopHasTheSame) {
+TEST_F(Clocks, WorkInCustomLoops) {
   model_->naps_in_training = true;
   Trainer trainer({.max_epochs = 2, .num_sanity_val_steps = 0});
   trainer.prepare_data(data_);
@@ -125,7 +125,7 @@ TEST_F(Clocks, OwnLoopHasTheSame) {
   }
 }
 
-TEST(EpochClock, ServesReadersWithStartsOfTheirOwn) {
+TEST(EpochClock, SupportsReadersWithSeparateStarts) {
   EpochClock clock;
   const auto spend = [&](Activity activity) {
     const ActivityScope scope(&clock, activity);

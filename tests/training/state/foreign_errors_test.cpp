@@ -1,5 +1,5 @@
-// What happens to errors that are not Kindling's own: LibTorch's are translated at every entry point of the
-// Trainer, a user's own pass as they are, and after either the Trainer and the model can be used again.
+// Errors of other libraries: LibTorch's are translated at every entry point of the Trainer, a user's pass
+// unchanged, and after either the Trainer and the model can be used again.
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -166,7 +166,7 @@ TEST_P(ForeignErrors, OfLibTorchAreTranslatedInAFit) {
   }
 }
 
-TEST_P(ForeignErrors, OfTheUsersOwnTypePassAsTheyAre) {
+TEST_P(ForeignErrors, OfUserDefinedTypesPassUnchanged) {
   for (const char* place : kPlacesOfAFit) {
     Planted planted(place, own_fault, num_gpus_wanted());
     try {
@@ -212,9 +212,9 @@ TEST_P(ForeignErrors, AreTranslatedAtEveryOtherEntryPoint) {
   EXPECT_EQ(text("on_epoch_end", [](Trainer& t) { t.fit_epoch(); }), "Trainer::fit_epoch: planted");
 }
 
-// What a card refuses before anything of the user's runs.
+// Errors of a GPU before any user code runs.
 TEST_P(ForeignErrors, OfAMoveAreTranslated) {
-  if (device_.is_cpu()) GTEST_SKIP() << "without a card nothing is moved";
+  if (device_.is_cpu()) GTEST_SKIP() << "without a GPU nothing is moved";
   class Heavy : public Slope {
    public:
     using torch::nn::Module::to;
@@ -281,8 +281,8 @@ TEST_P(ForeignErrors, LeaveNoLogHookOrMode) {
   }
 }
 
-// Of batch norm, behind the other batches of the epoch.
-TEST_P(ForeignErrors, OfALastBatchOfOneSampleSayWhatToDo) {
+// An error of batch norm, after the other batches of the epoch.
+TEST_P(ForeignErrors, OfALastBatchOfOneSampleHaveAHint) {
   struct Normed : Slope {
     at::Tensor forward(const at::Tensor& x) override { return norm->forward((x * weight).view({-1, 1})); }
     torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(1));

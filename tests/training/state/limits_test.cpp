@@ -1,4 +1,4 @@
-// Which batches a limit concerns.
+// The batches that a limit applies to.
 #include <gtest/gtest.h>
 
 #include "training/loop/small_fit.h"
@@ -36,7 +36,7 @@ Evaluated evaluated_with(TrainerOptions options) {
   return {model->num_val_batches, model->num_test_batches, model->num_predict_batches, rows};
 }
 
-TEST(EvaluationLimits, EachConcernsItsOwnLoop) {
+TEST(EvaluationLimits, EachAppliesToItsLoopOnly) {
   EXPECT_EQ(evaluated_with({}), (Evaluated{4, 4, 4, 8}));
   EXPECT_EQ(evaluated_with({.limit_train_batches = 1}), (Evaluated{4, 4, 4, 8}));
   EXPECT_EQ(evaluated_with({.limit_val_batches = 1}), (Evaluated{1, 4, 4, 8}));
@@ -48,14 +48,14 @@ TEST(EvaluationLimits, FastDevRunIsOneBatchOfEach) {
   EXPECT_EQ(evaluated_with({.fast_dev_run = true}), (Evaluated{1, 1, 1, 2}));
 }
 
-TEST(EvaluationLimits, SanityCheckKeepsToTheLimitOfTheValidation) {
+TEST(EvaluationLimits, SanityCheckRespectsTheValidationLimit) {
   const auto model = std::make_shared<Slope>();
   TensorData data = ramp(8, 8, 2);
   Trainer({.max_epochs = 1, .limit_val_batches = 1, .num_sanity_val_steps = 3}).fit(model, data);
   EXPECT_EQ(model->num_val_batches, 1 + 1);
 }
 
-TEST(EvaluationLimits, StopComesBehindTheSanityCheck) {
+TEST(EvaluationLimits, StopTakesEffectAfterTheSanityCheck) {
   class StopsAtOnce : public Slope {
    public:
     void validation_step(const Batch& batch) override {
@@ -69,12 +69,12 @@ TEST(EvaluationLimits, StopComesBehindTheSanityCheck) {
   Trainer trainer({.max_epochs = 1, .num_sanity_val_steps = 3});
   model->token = trainer.stop_token();
   EXPECT_EQ(trainer.fit(model, data).progress.global_step, 0);
-  EXPECT_EQ(model->num_val_batches, 3);  // whose random numbers a training that goes on counts on
+  EXPECT_EQ(model->num_val_batches, 3);  // a resumed run relies on their random numbers
 }
 
-// A loss is 2·x of a batch at weight 0: the mean over all of 0, 1, 2, 3, 4 shows that none is left out, and
+// A loss is 2·x of a batch at weight 0: the mean over all of 0, 1, 2, 3, 4 shows that none is skipped, and
 // that the last batch has half the weight.
-TEST(EvaluationLimits, ValidationCountsTheSamplesThatDropLastWouldLeaveOut) {
+TEST(EvaluationLimits, ValidationCountsTheSamplesThatDropLastWouldSkip) {
   const at::Tensor x = at::arange(5, at::kFloat).unsqueeze(1);
   TensorData data({x, 2 * x}, {x, 2 * x}, {.batch_size = 2, .shuffle = false, .drop_last = true});
   const auto model = std::make_shared<Slope>();

@@ -1,4 +1,4 @@
-// Images and weights of convolutions that lie in memory pixel by pixel.
+// Images and convolution weights in the channels-last memory format.
 #include "nn/precision.h"
 
 #include <ATen/Functions.h>
@@ -45,7 +45,7 @@ class LayoutNet : public Classifier {
   bool input_is_channels_last = false;
 };
 
-// Images with two channels, whose layout can be told.
+// Images with two channels, whose memory format can be detected.
 TensorData two_channel_images() {
   auto generator = at::detail::createCPUGenerator(5);
   const at::Tensor images = at::rand({24, 2, 8, 8}, generator);
@@ -73,10 +73,10 @@ class MemoryLayout : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(MemoryLayout);
 
-// Kernels of the other layout add up in another order: last bits of float32, which Adam's division by small
-// numbers enlarges in 12 steps, up to a hundredth of what its rate moves a weight by. No bias stands before
-// the batch norm, whose gradient would be last bits alone.
-TEST_P(MemoryLayout, ChangesNoNumberButItsLastBits) {
+// Kernels of the other format sum in a different order, which changes the last bits of float32. In 12 steps
+// Adam's division by small numbers enlarges them up to a hundredth of an update. No bias precedes the batch
+// norm, because its gradient would consist of last bits only.
+TEST_P(MemoryLayout, ChangesLastBitsOnly) {
   for (const std::string rule : {"sgd", "adam", "adamw"}) {
     const auto plain = trained("off", rule), turned = trained("on", rule);
     EXPECT_FALSE(plain->input_is_channels_last);
@@ -90,7 +90,7 @@ TEST_P(MemoryLayout, ChangesNoNumberButItsLastBits) {
   }
 }
 
-TEST_P(MemoryLayout, GoesOnBitEqual) {
+TEST_P(MemoryLayout, ResumesBitIdentically) {
   struct Saver : Callback {
     void on_train_batch_end(Trainer& trainer, Module&) override {
       if (trainer.progress().global_step == 5) save_checkpoint(trainer.state_dict(), file);
@@ -109,7 +109,7 @@ TEST_P(MemoryLayout, GoesOnBitEqual) {
   EXPECT_TRUE(is_channels_last(rest->first->weight));
 }
 
-TEST_P(MemoryLayout, OfOwnLoopsIsTheSame) {
+TEST_P(MemoryLayout, WorksInCustomLoops) {
   const auto model = std::make_shared<LayoutNet>();
   TensorData data = two_channel_images();
   Trainer trainer({.num_gpus = num_gpus_wanted(), .channels_last = "on"});
@@ -141,7 +141,7 @@ TEST(MemoryLayoutOption, IsChecked) {
     FAIL() << "it was taken";
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "TrainerOptions: channels_last is \"yes\"; wanted: one of \"off\", \"on\", \"auto\"");
+                 "TrainerOptions: channels_last is \"yes\"; expected: one of \"off\", \"on\", \"auto\"");
   }
 }
 

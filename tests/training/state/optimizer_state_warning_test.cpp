@@ -87,14 +87,14 @@ std::unique_ptr<Optimizer> wrapped_adamw(ParameterGroups parameters) {
   return TorchOptimizer::make<torch::optim::AdamW>(std::move(parameters), torch::optim::AdamWOptions(0.01));
 }
 
-TEST(CheckpointOfAnOptimizer, WarnsOnceOfStateThatIsNotRegistered) {
+TEST(CheckpointOfAnOptimizer, WarnsOnceAboutUnregisteredState) {
   const std::string warnings = warnings_of_saves(factory<HiddenAdamW>());
   EXPECT_EQ(std::ranges::count(warnings, '\n'), 1) << warnings;
   EXPECT_NE(warnings.find("HiddenAdamW has registered no state with add_state()"), std::string::npos)
       << warnings;
 }
 
-TEST(CheckpointOfAnOptimizer, DoesNotWarnOfStateThatIsSavedOrMissing) {
+TEST(CheckpointOfAnOptimizer, DoesNotWarnAboutSavedOrMissingState) {
   EXPECT_EQ(warnings_of_saves(factory<SignDescent>()), "");
   EXPECT_EQ(warnings_of_saves(wrapped_adamw), "");
   EXPECT_EQ(

@@ -1,4 +1,4 @@
-// The types that a training keeps its numbers in and computes with.
+// The dtypes in which a run stores its numbers and computes.
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST_P(PrecisionOf, DecidesTheTypes) {
 }
 
 // Its own batches, too.
-TEST_P(PrecisionOf, HoldsInOwnLoops) {
+TEST_P(PrecisionOf, WorksInCustomLoops) {
   const auto model = std::make_shared<TypeNet>();
   Trainer trainer(options("64-true"));
   trainer.prepare_model(model);
@@ -94,7 +94,7 @@ TEST_P(PrecisionOf, HoldsInOwnLoops) {
 }
 
 // Of lazy layers, too, whose parameters come with the first batch; and of batches that nobody has prepared.
-TEST_P(PrecisionOf, HoldsForLazyLayersAndAnyBatch) {
+TEST_P(PrecisionOf, WorksForLazyLayersAndAnyBatch) {
   const auto model = std::make_shared<TypeNet>();
   Trainer trainer(options("64-true"));
   trainer.prepare_model(model);
@@ -102,8 +102,8 @@ TEST_P(PrecisionOf, HoldsForLazyLayersAndAnyBatch) {
   for (const at::Tensor& parameter : model->parameters()) EXPECT_EQ(parameter.scalar_type(), at::kDouble);
 }
 
-// Weights of a file keep no type of their own.
-TEST_P(PrecisionOf, OfAFileIsNotThatOfTheTraining) {
+// Loaded weights take the dtype of the run, not of the file.
+TEST_P(PrecisionOf, DoesNotDependOnThePrecisionOfAFile) {
   const Scratch scratch(memory_folder());
   const auto saved = std::make_shared<TypeNet>();
   saved->forward(at::rand({2, 1, 6, 6}));
@@ -118,7 +118,7 @@ TEST_P(PrecisionOf, OfAFileIsNotThatOfTheTraining) {
   for (const at::Tensor& parameter : model->parameters()) EXPECT_EQ(parameter.scalar_type(), at::kFloat);
 }
 
-TEST_P(PrecisionOf, OfAnEvaluationIsGivenBack) {
+TEST_P(PrecisionOf, IsRestoredAfterAnEvaluation) {
   const auto model = std::make_shared<TypeNet>();
   NoiseImages data(24, 6, 4);
   Trainer(options("32-true")).fit(model, data);
@@ -140,7 +140,7 @@ TEST_P(PrecisionOf, DoubleIsDouble) {
   EXPECT_EQ(model->weight.item<double>(), 1e-12);
 }
 
-TEST_P(PrecisionOf, ScaledGradientsLeaveOutExactlyThePoisonedSteps) {
+TEST_P(PrecisionOf, ScaledGradientsSkipExactlyThePoisonedSteps) {
   // sqrt at 0 has an infinite derivative.
   struct Poisoned : Slope {
     at::Tensor training_step(const Batch& batch) override {
@@ -203,7 +203,7 @@ TEST_P(PrecisionOf, ScalingChangesNoGradient) {
   EXPECT_EQ(norms[0], norms[1]);
 }
 
-TEST_P(PrecisionOf, GoesOnBitEqualWithItsScale) {
+TEST_P(PrecisionOf, ResumesBitIdenticallyWithItsScale) {
   for (const std::string precision : {"16-mixed", "bf16-true", "64-true", "bf16-mixed"}) {
     const auto made = [&] {
       ResumedFit fit("adamw", num_gpus_wanted());
@@ -226,8 +226,8 @@ TEST_P(PrecisionOf, GoesOnBitEqualWithItsScale) {
   }
 }
 
-// On the CPU and on a card alike; in the default type of the other tests it would be a training in float32.
-TEST_P(PrecisionOf, MixedTrainsAsWellAsFull) {
+// On the CPU and on a GPU alike; the default dtype of the other tests would make it a run in float32.
+TEST_P(PrecisionOf, MixedTrainsAsWellAsFullPrecision) {
   const auto accuracy = [&](const std::string& precision) {
     at::manual_seed(0);
     NoiseImages data(400, 10, 20);

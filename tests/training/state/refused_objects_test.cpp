@@ -1,4 +1,4 @@
-// What a trainer is given and cannot train with.
+// Objects that a trainer refuses.
 #include <gtest/gtest.h>
 
 #include "kindling/base/error.h"
@@ -16,7 +16,7 @@ TEST(RefusedObjects, NullPointersAreNamed) {
   Trainer trainer({.max_epochs = 1});
   const auto text = [](const auto& call) { return error_text<ConfigError>(call); };
   EXPECT_EQ(text([&] { trainer.fit(none, data); }),
-            "Trainer::fit: the model is a null pointer; wanted: a model; make it with std::make_shared");
+            "Trainer::fit: the model is a null pointer; expected: a model; make it with std::make_shared");
   EXPECT_THROW(trainer.prepare_model(none), ConfigError);
   EXPECT_THROW(trainer.validate(none, data), ConfigError);
   EXPECT_THROW(trainer.test(none, data), ConfigError);
@@ -27,7 +27,7 @@ TEST(RefusedObjects, NullPointersAreNamed) {
       text([] {
         Trainer({.callbacks = {std::make_shared<Callback>(), nullptr}});
       }),
-      "TrainerOptions::callbacks: number 1 (counted from 0) is a null pointer; wanted: objects alone; make "
+      "TrainerOptions::callbacks: element 1 (counted from 0) is a null pointer; expected: objects; create "
       "them with std::make_shared");
   EXPECT_THROW(Trainer({.loggers = {nullptr}}), ConfigError);
   EXPECT_EQ(trainer.fit(std::make_shared<Slope>(), data).status, FitStatus::finished);
@@ -42,12 +42,12 @@ TEST(RefusedObjects, AnOptimizerOfAnotherModelIsNamed) {
                    }});
   trainer.fit(first, data);
   const std::string text = error_text<ConfigError>([&] { trainer.fit(second, data); });
-  EXPECT_NE(text.find("none of its 1 parameters is one of "), std::string::npos) << text;
-  EXPECT_NE(text.find("make it of what the factory is given"), std::string::npos) << text;
+  EXPECT_NE(text.find("none of its 1 parameters belongs to "), std::string::npos) << text;
+  EXPECT_NE(text.find("create it from the factory's argument"), std::string::npos) << text;
   EXPECT_TRUE(same(second->weight, at::zeros({1})));
 }
 
-// Also by a loop that goes on after the first refusal.
+// Also by a loop that continues after the first error.
 TEST(RefusedObjects, AnOptimizerOfAnotherModelStaysRefused) {
   const auto model = std::make_shared<Slope>();
   Trainer trainer({.max_epochs = 1, .optimizer = [](const ParameterGroups&) {
@@ -60,7 +60,7 @@ TEST(RefusedObjects, AnOptimizerOfAnotherModelStaysRefused) {
 }
 
 // As of an image that is made to look like another one.
-TEST(RefusedObjects, AModelsOwnOptimizerMayMoveWhatItDoesNotRegister) {
+TEST(RefusedObjects, AModelsOptimizerMayUpdateUnregisteredTensors) {
   struct Picture : Slope {
     at::Tensor forward(const at::Tensor& x) override { return x * (weight.detach() + picture); }
     std::unique_ptr<Optimizer> configure_optimizers() override {
@@ -75,7 +75,7 @@ TEST(RefusedObjects, AModelsOwnOptimizerMayMoveWhatItDoesNotRegister) {
 }
 
 // One of several is enough: a loss may have parameters that the model does not register.
-TEST(RefusedObjects, AnOptimizerMayHaveOtherParametersBesideTheModels) {
+TEST(RefusedObjects, AnOptimizerMayHaveAdditionalParameters) {
   TensorData data = ramp(4, 0, 2);
   const auto model = std::make_shared<Slope>();
   const at::Tensor other = at::ones({1}).requires_grad_();

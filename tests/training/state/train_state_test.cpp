@@ -1,5 +1,4 @@
-// A training that was stopped anywhere, saved into memory and continued elsewhere ends as if it had never
-// stopped.
+// A run that was stopped anywhere, saved into memory and resumed elsewhere ends as if it had never stopped.
 #include "training/state/train_state.h"
 
 #include <ATen/Functions.h>
@@ -112,7 +111,7 @@ class TrainStates : public OnDevice {
             },
             .schedule = cosine_schedule()};
   }
-  // Everything that two trainings have, their random states included.
+  // Compares everything of two runs, their random states included.
   void expect_same(Training& a, Training& b, const std::string& where) const {
     StateDict of_a, of_b;
     a.state.save(of_a);
@@ -132,7 +131,7 @@ class TrainStates : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(TrainStates);
 
-TEST_P(TrainStates, GoOnBitEqualFromAnyStep) {
+TEST_P(TrainStates, ResumeBitIdenticallyFromAnyStep) {
   for (const std::string rule : {"sgd", "adamw"}) {
     Training whole(options(rule), device_, num_gpus_wanted());
     whole.fit();
@@ -171,7 +170,7 @@ TEST_P(TrainStates, GoOnBitEqualFromAnyStep) {
   }
 }
 
-TEST_P(TrainStates, GoOnFromTheMiddleOfAValidation) {
+TEST_P(TrainStates, ResumeFromTheMiddleOfAValidation) {
   Training whole(options("adamw"), device_, num_gpus_wanted());
   whole.fit();
   Training first(options("adamw"), device_, num_gpus_wanted()),
@@ -191,7 +190,7 @@ TEST_P(TrainStates, GoOnFromTheMiddleOfAValidation) {
             numbers_of(whole.logger->records()[2 * kBatches + 1]));
 }
 
-TEST_P(TrainStates, RandomStateIsPartOfIt) {
+TEST_P(TrainStates, IncludeTheRandomState) {
   Training whole(options("sgd"), device_, num_gpus_wanted());
   whole.fit();
   Training first(options("sgd"), device_, num_gpus_wanted());
@@ -209,7 +208,7 @@ TEST_P(TrainStates, RandomStateIsPartOfIt) {
       << "dropout drew other numbers, and nobody noticed";
 }
 
-TEST_P(TrainStates, RefuseWhatIsNotTheirs) {
+TEST_P(TrainStates, RefuseMismatchedStates) {
   Training first(options("sgd"), device_, num_gpus_wanted());
   first.counter->stop_at = 3;
   first.fit();

@@ -91,7 +91,7 @@ TEST_P(Accumulation, StepsLikeOneLargeBatch) {
 }
 
 // Sizes that nobody knows before, and a last window that is not full.
-TEST_P(Accumulation, WeighsUnevenBatchesOfOwnLoops) {
+TEST_P(Accumulation, WeightsUnevenBatchesOfCustomLoops) {
   const at::Tensor x = at::arange(1, 12, at::kFloat).unsqueeze(1);
   const auto model = std::make_shared<Slope>();
   TrainerOptions made = options(3);
@@ -181,7 +181,7 @@ TEST_P(Accumulation, GivesEpochSchedulesWholeEpochs) {
 }
 
 // A batch that is not finite spoils its window and nothing else.
-TEST_P(Accumulation, LeavesOutAPoisonedWindow) {
+TEST_P(Accumulation, SkipsAPoisonedWindow) {
   for (const Poison poison : kPoisons) {
     TrainerOptions made = options(4);
     made.max_epochs = 1;
@@ -203,7 +203,7 @@ TEST_P(Accumulation, LeavesOutAPoisonedWindow) {
   }
 }
 
-TEST_P(Accumulation, GoesOnBitEqualAfterAStopAtAnyStep) {
+TEST_P(Accumulation, ResumesBitIdenticallyAfterAStopAtAnyStep) {
   const auto made = [&] {
     ResumedFit fit("adamw", num_gpus_wanted());
     fit.options.accumulate_grad_batches = 4;  // 4, 4, 4, 3
@@ -226,7 +226,7 @@ TEST_P(Accumulation, GoesOnBitEqualAfterAStopAtAnyStep) {
 }
 
 // What a training_step throws must not leave half a window behind.
-TEST_P(Accumulation, BeginsAWindowAnewAfterAnError) {
+TEST_P(Accumulation, RestartsAWindowAfterAnError) {
   struct Throwing : Slope {
     at::Tensor training_step(const Batch& batch) override {
       if (throws) throw Error({.place = "here", .found = "an error"});

@@ -1,4 +1,4 @@
-// A training with activation checkpoints is the same training.
+// A run with activation checkpoints is bit-identical to one without.
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
@@ -12,7 +12,7 @@
 namespace kindling {
 namespace {
 
-// Layers in a row that may stand in a Sequential, as a Sequential may not.
+// A sequence of layers that may be nested in a Sequential, unlike a Sequential.
 struct PlainSegmentImpl : torch::nn::SequentialImpl {
   at::Tensor forward(const at::Tensor& x) { return torch::nn::SequentialImpl::forward(x); }
 };
@@ -58,7 +58,7 @@ class CheckpointedFit : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(CheckpointedFit);
 
-TEST_P(CheckpointedFit, IsTheSameToTheBit) {
+TEST_P(CheckpointedFit, IsBitIdentical) {
   for (const char* precision : {"32-true", "bf16-mixed", "16-mixed", "64-true"})
     for (const std::int64_t accumulated : {1, 3}) {
       TrainerOptions changed = options();
@@ -69,8 +69,8 @@ TEST_P(CheckpointedFit, IsTheSameToTheBit) {
     }
 }
 
-// A training may go on with checkpoints where it was begun without.
-TEST_P(CheckpointedFit, GoesOnFromATrainingWithout) {
+// A run that was started without activation checkpoints may resume with them.
+TEST_P(CheckpointedFit, ResumesARunWithoutCheckpointing) {
   const Scratch scratch(memory_folder());
   TrainerOptions half = options();
   half.max_epochs = 1;
@@ -80,7 +80,7 @@ TEST_P(CheckpointedFit, GoesOnFromATrainingWithout) {
 }
 
 // The watch for waits has nothing to say, and a step that is not finite is found in the same layer.
-TEST_P(CheckpointedFit, IsWatchedAsAnyOther) {
+TEST_P(CheckpointedFit, IsWatchedLikeAnyOtherFit) {
   struct Poisoned : NoisyImages {
     Poisoned() : NoisyImages(58, 4, 4) {}
     Batch on_after_batch_transfer(Batch batch) override {

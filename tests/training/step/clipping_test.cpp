@@ -1,4 +1,4 @@
-// What is told of gradients that are clipped.
+// The records of clipped gradients.
 #include <gtest/gtest.h>
 
 #include "support/device_under_test.h"
@@ -11,7 +11,7 @@ class Clipping : public OnDevice {};
 KINDLING_RUN_ON_TRAINER_DEVICES(Clipping);
 
 // Batches {0, 1}, {2, 3}, {4}: the gradients are -0.5, -2.5, -4 as long as the weight is below 2.
-TEST_P(Clipping, NormInTheRecordsIsTheOneBefore) {
+TEST_P(Clipping, RecordsTheNormBeforeClipping) {
   const auto logger = std::make_shared<MemoryLogger>();
   TensorData data = ramp(5, 0, 2);
   Trainer({.max_epochs = 1,

@@ -51,7 +51,7 @@ class ClosureStep : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(ClosureStep);
 
-TEST_P(ClosureStep, IsThatOfALoopWithAClosure) {
+TEST_P(ClosureStep, MatchesAHandWrittenLoopWithAClosure) {
   TensorData data(curve_samples(), {}, {.batch_size = 40, .shuffle = false});
   const auto model = std::make_shared<Curve>(), own = std::make_shared<Curve>();
   TrainerOptions with_records = options();
@@ -72,7 +72,7 @@ TEST_P(ClosureStep, IsThatOfALoopWithAClosure) {
       now.backward();
       return now;
     });
-    // What is logged is what the step began with.
+    // The log has the values of the first evaluation of the step.
     const Record& record = logger->records().at(static_cast<std::size_t>(step));
     EXPECT_EQ(value_of(record, "train_loss"), loss.item<float>());
     EXPECT_EQ(value_of(record, "evaluations"), before + 1);
@@ -83,19 +83,19 @@ TEST_P(ClosureStep, IsThatOfALoopWithAClosure) {
     EXPECT_TRUE(same(model->parameters()[i], own->parameters()[i]));
 }
 
-TEST_P(ClosureStep, RefusesWhatChangesTheGradientsBetweenEvaluations) {
+TEST_P(ClosureStep, RefusesOptionsThatChangeGradientsBetweenEvaluations) {
   TensorData data(curve_samples(), {}, {.batch_size = 20, .shuffle = false});
   TrainerOptions clipping = options(), accumulating = options();
   clipping.gradient_clip_val = 1;
   accumulating.accumulate_grad_batches = 2;
   EXPECT_EQ(error_text<ConfigError>([&] { Trainer(clipping).fit(std::make_shared<Curve>(), data); }),
-            "gradient_clip_val: it is set, and the optimizer evaluates the loss of a batch several times; "
-            "wanted: its "
-            "default with such an optimizer (lbfgs)");
+            "gradient_clip_val: it is set, but the optimizer evaluates the loss of a batch several times; "
+            "expected: the "
+            "default value with such an optimizer (lbfgs)");
   EXPECT_THROW(Trainer(accumulating).fit(std::make_shared<Curve>(), data), ConfigError);
 }
 
-TEST_P(ClosureStep, GoesOnLoggingWhenAnEvaluationThrows) {
+TEST_P(ClosureStep, KeepsLoggingWhenAnEvaluationThrows) {
   class Fragile : public Curve {
    public:
     at::Tensor training_step(const Batch& batch) override {

@@ -1,4 +1,4 @@
-// trainer.float32_matmul_precision: what holds while a trainer is at work, and that products heed it.
+// trainer.float32_matmul_precision: the setting while a trainer runs, and that matmuls respect it.
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class ProcessWord {
   ProcessWord& operator=(const ProcessWord&) = delete;
 };
 
-TEST(Float32MatmulPrecision, HoldsWhileTheTrainerIsAtWork) {
+TEST(Float32MatmulPrecision, HoldsWhileTheTrainerRuns) {
   for (const std::string before : {"highest", "high"})
     for (const std::string word : {"highest", "high", "medium"}) {
       const ProcessWord process(before.c_str());
@@ -69,7 +69,7 @@ TEST(Float32MatmulPrecision, HoldsWhileTheTrainerIsAtWork) {
     }
 }
 
-TEST(Float32MatmulPrecision, ComesBackWhenAStepThrows) {
+TEST(Float32MatmulPrecision, IsRestoredWhenAStepThrows) {
   const auto model = std::make_shared<Multiplies>();
   model->throws = true;
   TensorData data = ramp(4, 0, 2);
@@ -79,7 +79,7 @@ TEST(Float32MatmulPrecision, ComesBackWhenAStepThrows) {
   EXPECT_EQ(float32_matmul_precision(), "highest");
 }
 
-TEST(Float32MatmulPrecision, IsTheProcessesWhereNothingIsAsked) {
+TEST(Float32MatmulPrecision, IsThatOfTheProcessByDefault) {
   const ProcessWord process("medium");
   const auto model = std::make_shared<Multiplies>();
   TensorData data = ramp(4, 2, 2);
@@ -96,7 +96,7 @@ struct LooksExactly : Callback {
   }
 };
 
-TEST(Float32MatmulPrecision, OfATrainerWithinAFitEndsWithIt) {
+TEST(Float32MatmulPrecision, OfANestedTrainerEndsWithIt) {
   const auto model = std::make_shared<Multiplies>();
   TensorData data = ramp(4, 0, 2);
   Trainer({.max_epochs = 1,
@@ -107,13 +107,13 @@ TEST(Float32MatmulPrecision, OfATrainerWithinAFitEndsWithIt) {
   EXPECT_EQ(model->words, (Words{"medium", "highest", "medium", "highest"}));
 }
 
-TEST(Float32MatmulPrecision, OtherWordsAreRefused) {
+TEST(Float32MatmulPrecision, RefusesOtherWords) {
   const std::string error = error_text<ConfigError>([] { Trainer({.float32_matmul_precision = "bf16"}); });
   EXPECT_NE(error.find("float32_matmul_precision is \"bf16\""), std::string::npos) << error;
   EXPECT_NE(error.find("\"highest\", \"high\", \"medium\""), std::string::npos) << error;
 }
 
-TEST(Float32MatmulPrecision, OfAllProcessesIsTheSame) {
+TEST(Float32MatmulPrecision, MustBeTheSameOnAllRanks) {
   std::vector<std::string> errors(2);
   const auto groups = ProcessGroup::from_threads(2, {.timeout_s = 60});
   on_ranks(groups, [&](ProcessGroup& group) {
@@ -124,7 +124,7 @@ TEST(Float32MatmulPrecision, OfAllProcessesIsTheSame) {
     errors[rank] = error_text<Error>([&] { Trainer(options).fit(mlp({8}), data); });
   });
   for (const std::string& error : errors)
-    EXPECT_NE(error.find("float32_matmul_precision is 'medium' in process 1 and nothing in process 0"),
+    EXPECT_NE(error.find("float32_matmul_precision is 'medium' on rank 1 and nothing on rank 0"),
               std::string::npos)
         << error;
 }
@@ -151,7 +151,7 @@ GraphFit fit_with(const std::optional<std::string>& word, const std::string& ste
   return graph_fit(step_graph, {.float32_matmul_precision = word}, multiply_beside);
 }
 
-TEST(Float32MatmulPrecision, IsHeardByProductsRecordedOrNot) {
+TEST(Float32MatmulPrecision, AppliesToEagerAndReplayedMatmuls) {
   const GraphFit exact = fit_with("highest", "off");
   for (const std::string word : {"high", "medium"}) {
     const GraphFit eager = fit_with(word, "off"), recorded = fit_with(word, "on");
@@ -168,8 +168,8 @@ TEST(Float32MatmulPrecision, IsHeardByProductsRecordedOrNot) {
   expect_same_fit(fit_with(std::nullopt, "on"), exact);
 }
 
-// What is recorded multiplies zeros, which comes to the same everywhere.
-TEST(Float32MatmulPrecision, IsHeardByProductsThatWereExactAtFirst) {
+// Recorded steps multiply zeros, which is exact everywhere.
+TEST(Float32MatmulPrecision, AppliesToMatmulsThatWereExactAtFirst) {
   const auto fit = [](const std::string& step_graph) {
     const auto unmask = [](CountedNet& net, std::int64_t batch) {
       if (batch == 15) net.mask.fill_(1);
@@ -190,7 +190,7 @@ TEST(Float32MatmulPrecision, IsHeardByProductsThatWereExactAtFirst) {
 }
 
 // On a device that adds up in changing order.
-TEST(Float32MatmulPrecision, WidensWhatTwoRunsMayDifferBy) {
+TEST(Float32MatmulPrecision, WidensTheToleranceOfComparisons) {
   EXPECT_EQ(tolerance_of("32-true", /*shortens_products=*/true).relative,
             tolerance_of("bf16-mixed").relative);
   EXPECT_LT(tolerance_of("32-true").relative, tolerance_of("bf16-mixed").relative);
@@ -206,7 +206,7 @@ struct ChangesTheWord : Callback {
   int num_batches = 0;
 };
 
-TEST(Float32MatmulPrecision, OfRecordingsIsThatOfTheirReplays) {
+TEST(Float32MatmulPrecision, IsTheSameInRecordingsAndReplays) {
   const ProcessWord process("highest");
   const auto fit = [](const std::string& step_graph) {
     return graph_fit(step_graph, {.callbacks = {std::make_shared<ChangesTheWord>()}}, multiply_beside);

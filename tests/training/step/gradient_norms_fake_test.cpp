@@ -18,7 +18,7 @@ class LoopCounts : public Callback {
   fake::Counts counts;
 };
 
-TEST(FakeGradientNorms, NobodyWaitsForThem) {
+TEST(FakeGradientNorms, NeverWait) {
   const auto counter = std::make_shared<LoopCounts>();
   const auto logger = std::make_shared<MemoryLogger>();
   NoiseImages data(16, 8, 4);

@@ -38,7 +38,7 @@ std::vector<double> values_of(const std::vector<Record>& records, const std::str
 }
 
 // The gradient of a slope is the mean of its batch: {0, 1}, {2, 3}, {4}.
-TEST_P(NormsOfGradients, AreThoseOfEveryStepAndTheirMean) {
+TEST_P(NormsOfGradients, AreReportedForEveryStepAndAsMean) {
   const auto records = of(std::make_shared<Slope>(), {.track_grad_norm = 2});
   EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{0.5, 2.5, 4}));
   EXPECT_EQ(value_of(records.back(), "grad_norm/weight"), 2);  // (2·0.5 + 2·2.5 + 1·4) / 5
@@ -50,18 +50,18 @@ TEST_P(NormsOfGradients, AreOffByDefault) {
               true);
 }
 
-TEST_P(NormsOfGradients, AreFromBeforeTheClipping) {
+TEST_P(NormsOfGradients, AreMeasuredBeforeClipping) {
   const auto records = of(std::make_shared<Slope>(), {.gradient_clip_val = 0.25, .track_grad_norm = 2});
   EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{0.5, 2.5, 4}));
 }
 
-TEST_P(NormsOfGradients, AreWithoutTheScaleOfTheLoss) {
+TEST_P(NormsOfGradients, ExcludeTheScaleOfTheLoss) {
   const auto records = of(std::make_shared<Slope>(), {.precision = "16-mixed", .track_grad_norm = 2});
   EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{0.5, 2.5, 4}));
 }
 
 // Of a window the norm of the mean gradient: Σx over samples 0 to 3, then sample 4.
-TEST_P(NormsOfGradients, AreThoseOfAWholeWindow) {
+TEST_P(NormsOfGradients, CoverAWholeWindow) {
   const auto records = of(std::make_shared<Slope>(), {.accumulate_grad_batches = 2, .track_grad_norm = 2});
   EXPECT_EQ(values_of(records, "grad_norm/weight_step"), (std::vector<double>{1.5, 4}));
 }
@@ -78,7 +78,7 @@ class TwoGradients : public Slope {
   at::Tensor pair_;
 };
 
-TEST_P(NormsOfGradients, AreOfTheChosenP) {
+TEST_P(NormsOfGradients, UseTheChosenP) {
   const auto norm = [&](double p, const std::string& name) {
     return values_of(of(std::make_shared<TwoGradients>(), {.track_grad_norm = p}), "grad_norm/" + name);
   };
@@ -88,7 +88,7 @@ TEST_P(NormsOfGradients, AreOfTheChosenP) {
   EXPECT_EQ(norm(2, "weight"), std::vector<double>{12});
 }
 
-TEST_P(NormsOfGradients, AreThoseOfEachOptimizer) {
+TEST_P(NormsOfGradients, AreReportedForEachOptimizer) {
   const auto logger = std::make_shared<MemoryLogger>();
   TensorData data = gan_points();
   Trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted(), .track_grad_norm = 2, .loggers = {logger}})
@@ -135,7 +135,7 @@ TEST(GradientNorms, NamesParametersOfAReplacedOptimizer) {
 
 TEST(GradientNormOptions, AreChecked) {
   EXPECT_EQ(error_text<ConfigError>([] { Trainer({.track_grad_norm = -1}); }),
-            "TrainerOptions: track_grad_norm is -1.0; wanted: a number >= 0");
+            "TrainerOptions: track_grad_norm is -1.0; expected: a number >= 0");
 }
 
 }  // namespace

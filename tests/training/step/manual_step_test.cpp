@@ -19,7 +19,7 @@
 namespace kindling {
 namespace {
 
-// What is said while it lives.
+// The messages that are logged while it exists.
 class Said {
  public:
   Said() {
@@ -119,7 +119,7 @@ class ManualSteps : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(ManualSteps);
 
-TEST_P(ManualSteps, AreThoseOfALoopByHand) {
+TEST_P(ManualSteps, MatchAHandWrittenLoop) {
   expect_equal_values(by_trainer(options()), by_hand(0, 1));
   expect_equal_values(by_trainer(options(), 2), by_hand(0, 2));
   TrainerOptions clipped = options();
@@ -135,14 +135,14 @@ TEST_P(ManualSteps, ComputeInLowPrecisionWithTheLatestWeights) {
   expect_equal_values(by_trainer(mixed), by_hand(0, 1, "bf16-mixed"));
 }
 
-// With one scale for both losses of a step, which changes behind them.
+// With one scale for both losses of a step, which changes after them.
 TEST_P(ManualSteps, ScaleSmallGradients) {
   TrainerOptions mixed = options();
   mixed.precision = "16-mixed";
   expect_equal_values(by_trainer(mixed), by_hand(0, 1, "16-mixed"));
 }
 
-TEST_P(ManualSteps, AreRecordedWithTheRateOfEachUpdate) {
+TEST_P(ManualSteps, LogTheRateOfEachUpdate) {
   TrainerOptions with = options(1);
   const auto logger = std::make_shared<MemoryLogger>();
   with.loggers = {logger};
@@ -163,7 +163,7 @@ TEST_P(ManualSteps, AreRecordedWithTheRateOfEachUpdate) {
   EXPECT_NE(records.back().find("discriminator"), nullptr);
 }
 
-TEST_P(ManualSteps, FollowTheScheduleAndTellCallbacks) {
+TEST_P(ManualSteps, FollowTheScheduleAndNotifyCallbacks) {
   struct Watcher : Callback {
     void on_before_optimizer_step(Trainer&, Module&, Optimizer& optimizer) override {
       rates.push_back(optimizer.lr());
@@ -183,7 +183,7 @@ TEST_P(ManualSteps, FollowTheScheduleAndTellCallbacks) {
   }
 }
 
-TEST_P(ManualSteps, StopAtWhatIsNotFinite) {
+TEST_P(ManualSteps, StopAtANonfiniteLoss) {
   for (const bool in_discriminator : {true, false}) {
     const auto gan = std::make_shared<PointGan>();
     gan->poison = 4;
@@ -198,7 +198,7 @@ TEST_P(ManualSteps, StopAtWhatIsNotFinite) {
   }
 }
 
-TEST_P(ManualSteps, SkipTheOneUpdateThatIsNotFinite) {
+TEST_P(ManualSteps, SkipOnlyTheNonfiniteUpdate) {
   for (const std::string precision : {"32-true", "16-mixed"})
     for (const bool in_discriminator : {true, false}) {
       SCOPED_TRACE(precision);
@@ -230,7 +230,7 @@ TEST_P(ManualSteps, SkipTheOneUpdateThatIsNotFinite) {
     }
 }
 
-TEST_P(ManualSteps, TellWhichLossWasNotFinite) {
+TEST_P(ManualSteps, NameTheNonfiniteLoss) {
   const Said log;
   const auto gan = std::make_shared<PointGan>();
   gan->poison = 4;
@@ -239,8 +239,8 @@ TEST_P(ManualSteps, TellWhichLossWasNotFinite) {
   EXPECT_NE(log.text().find("aten::div"), std::string::npos) << log.text();
 }
 
-TEST_P(ManualSteps, GoOnBitEqualFromEveryStep) {
-  // Keeps the state behind each step.
+TEST_P(ManualSteps, ResumeBitIdenticallyFromEveryStep) {
+  // Keeps the state after each step.
   struct Keeper : Callback {
     void on_train_batch_end(Trainer& trainer, Module&) override {
       save_checkpoint(trainer.state_dict(), folder / std::to_string(++num_states));
@@ -291,7 +291,7 @@ struct Manual : PointGan {
   std::function<NamedOptimizers(Manual&)> make;
 };
 
-TEST_P(ManualSteps, RefuseWhatWouldTrainNothing) {
+TEST_P(ManualSteps, RefuseUpdatesThatTrainNothing) {
   const auto error = [&](auto step, auto make) {
     const auto model = std::make_shared<Manual>();
     model->step = step;
@@ -317,7 +317,7 @@ TEST_P(ManualSteps, RefuseWhatWouldTrainNothing) {
             return loss_of(model);
           },
           own),
-      "depends on none of the parameters");
+      "does not depend on any parameter");
   has(error(
           [&](Manual& model, const Batch&) {
             model.run("generator", model.made(4));
@@ -331,7 +331,7 @@ TEST_P(ManualSteps, RefuseWhatWouldTrainNothing) {
             return at::Tensor();
           },
           own),
-      "the number to show as train_loss");
+      "a scalar to log as train_loss");
   const auto update = [&](Manual& model, const Batch&) {
     model.run("generator", loss_of(model));
     return loss_of(model);
@@ -377,14 +377,14 @@ TEST_P(ManualSteps, RefuseAGraphWhoseWeightsHaveChanged) {
   EXPECT_NE(error.find("modified by an inplace operation"), std::string::npos) << error;
 }
 
-TEST_P(ManualSteps, TellOfFrozenOptimizers) {
+TEST_P(ManualSteps, ReportFrozenOptimizers) {
   const auto model = std::make_shared<PointGan>();
   model->freeze(*model->discriminator);
   const std::string error = error_of([&] { trained(model, options(1)); });
   EXPECT_NE(error.find("are frozen"), std::string::npos) << error;
 }
 
-TEST_P(ManualSteps, DoNotTakeTheStateOfOneOptimizer) {
+TEST_P(ManualSteps, RefuseTheStateOfASingleOptimizer) {
   struct Plain : Module {
     Plain() { generator = register_module("generator", torch::nn::Linear(1, 1)); }
     at::Tensor training_step(const Batch& batch) override { return generator->forward(batch[0]).mean(); }
@@ -409,16 +409,17 @@ TEST_P(ManualSteps, DoNotTakeTheStateOfOneOptimizer) {
   plain.fit(std::make_shared<Plain>(), data);
   const StateDict state = plain.state_dict();
   named.prepare_model(std::make_shared<Named>());
-  EXPECT_NE(error_of([&] { named.load_state_dict(state); }).find("it has no name"), std::string::npos);
+  EXPECT_NE(error_of([&] { named.load_state_dict(state); }).find("it is unnamed"), std::string::npos);
 }
 
 TEST_P(ManualSteps, RefuseOptionsThatTheModelCannotHave) {
   TensorData data = gan_points();
   TrainerOptions with = options(1);
   with.optimizer = sgd(0.1);
-  EXPECT_NE(
-      error_of([&] { Trainer(with).fit(std::make_shared<PointGan>(), data); }).find("several of its own"),
-      std::string::npos);
+  EXPECT_NE(error_of([&] {
+              Trainer(with).fit(std::make_shared<PointGan>(), data);
+            }).find("creates its optimizers itself"),
+            std::string::npos);
   with = options(1);
   with.accumulate_grad_batches = 2;
   EXPECT_NE(error_of([&] {
@@ -427,17 +428,17 @@ TEST_P(ManualSteps, RefuseOptionsThatTheModelCannotHave) {
             std::string::npos);
 }
 
-TEST_P(ManualSteps, TellOfAnEpochWithoutUpdates) {
+TEST_P(ManualSteps, WarnAboutAnEpochWithoutUpdates) {
   const Said log;
   const auto model = std::make_shared<Manual>();
   model->step = [](Manual& gan, const Batch&) { return gan.generator_loss(gan.made(4)); };
   TensorData data = gan_points();
   Trainer(options(1)).fit(model, data);
-  EXPECT_NE(log.text().find("has run no update(optimizer, loss) in this epoch"), std::string::npos)
+  EXPECT_NE(log.text().find("did not call update(optimizer, loss) in this epoch"), std::string::npos)
       << log.text();
 }
 
-// A batch without an update between others is not left out with the update behind it.
+// A batch without an update between others is not skipped with the update after it.
 TEST_P(ManualSteps, KeepTheMetricsOfBatchesWithoutUpdates) {
   struct Count : Metric {
     at::Tensor update(const at::Tensor& outputs, const at::Tensor&) const override {
@@ -461,10 +462,10 @@ TEST_P(ManualSteps, KeepTheMetricsOfBatchesWithoutUpdates) {
   const auto logger = std::make_shared<MemoryLogger>();
   with.loggers = {logger};
   trained(model, with);
-  EXPECT_EQ(value_of(logger->records().back(), "train_seen"), 16);  // of 20; four were left out
+  EXPECT_EQ(value_of(logger->records().back(), "train_seen"), 16);  // of 20; four were skipped
 }
 
-TEST_P(ManualSteps, TellOfAnOptimizerThatRunsNoUpdate) {
+TEST_P(ManualSteps, WarnAboutAnOptimizerWithoutUpdates) {
   const Said log;
   const auto model = std::make_shared<Manual>();
   model->step = [](Manual& gan, const Batch&) {
@@ -474,7 +475,7 @@ TEST_P(ManualSteps, TellOfAnOptimizerThatRunsNoUpdate) {
   };
   TensorData data = gan_points();
   Trainer(options(1)).fit(model, data);
-  EXPECT_NE(log.text().find("no update has been run in this epoch of 'discriminator'"), std::string::npos)
+  EXPECT_NE(log.text().find("optimizers without an update in this epoch: 'discriminator'"), std::string::npos)
       << log.text();
 }
 

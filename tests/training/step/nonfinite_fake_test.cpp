@@ -1,4 +1,4 @@
-// What the guard costs on a device: no wait, and nothing beyond the log's one copy.
+// The cost of the guard on a device: no wait, and no copy in addition to that of the log.
 #include <iostream>
 
 #include "fake_accelerator.h"
@@ -41,7 +41,7 @@ TEST(FakeNonfinite, GuardNeverWaits) {
 }
 
 // One operator for loss and gradients, one more to log its finding; with a norm the gradients are not read.
-TEST(FakeNonfinite, GuardIsOneOperatorAStep) {
+TEST(FakeNonfinite, GuardIsOneOperatorPerStep) {
   for (const double clip : {0., 1.}) {
     TensorData data = poisoned_data(Poison::none, 1);
     fake::reset_counts();

@@ -17,8 +17,8 @@ namespace kindling {
 
 inline constexpr std::int64_t kPoisonBatches = 20, kPoisonBatchSize = 2;
 
-// What a batch is poisoned with: a NaN among the inputs; a label that makes the loss infinite and leaves
-// gradients finite; a gradient that is infinite beside a finite loss.
+// The kinds of poison in a batch: a NaN among the inputs; a label that makes the loss infinite and leaves
+// gradients finite; an infinite gradient with a finite loss.
 enum class Poison { none, input, label, gradient };
 inline constexpr Poison kPoisons[] = {Poison::input, Poison::label, Poison::gradient};
 
@@ -40,7 +40,7 @@ class PoisonNet : public Module {
   torch::nn::Linear first, last;
 };
 
-// {inputs [n, 3], labels [n, 1], ones [n, 1]}; the batch of step k (from 1) poisoned; one left out.
+// {inputs [n, 3], labels [n, 1], ones [n, 1]}; the batch of step k (from 1) poisoned; one skipped.
 inline std::vector<at::Tensor> poisoned_tensors(Poison poison, std::int64_t k, std::int64_t without = 0) {
   const std::int64_t n = kPoisonBatches * kPoisonBatchSize;
   std::vector<at::Tensor> tensors{at::arange(3 * n, at::kFloat).view({n, 3}).mul(0.01),
@@ -120,7 +120,7 @@ inline testing::AssertionResult same_training(const PoisonRun& actual, const Poi
   return testing::AssertionSuccess();
 }
 
-// What the app log hears while it lives.
+// The warnings in the app log while it exists.
 class HeardWarnings {
  public:
   HeardWarnings() {
@@ -145,7 +145,7 @@ class HeardWarnings {
   std::vector<std::string> texts;
 
  private:
-  std::mutex mutex_;  // several threads may be at work
+  std::mutex mutex_;  // several threads may log
 };
 
 }  // namespace kindling

@@ -1,4 +1,4 @@
-// A step whose loss or gradients are not finite: what becomes of parameters, optimizer and fit.
+// The effect of a step whose loss or gradients are not finite on parameters, optimizer and fit.
 #include <iostream>
 
 #include "kindling/base/error.h"
@@ -29,7 +29,7 @@ class Nonfinite : public OnDevice {
 };
 KINDLING_RUN_ON_TRAINER_DEVICES(Nonfinite);
 
-TEST_P(Nonfinite, StopTellsTheStepAndKeepsWhatWasThereBefore) {
+TEST_P(Nonfinite, StopNamesTheStepAndKeepsThePreviousWeights) {
   int tries = 0;
   for (const auto& [name, rule] : guarded_rules())
     for (std::int64_t k = 1; k <= kPoisonBatches; ++k) {
@@ -54,7 +54,7 @@ TEST_P(Nonfinite, StopTellsTheStepAndKeepsWhatWasThereBefore) {
   std::cout << tries << " poisoned fits\n";
 }
 
-TEST_P(Nonfinite, SkipIsAsIfTheBatchHadNotBeenThere) {
+TEST_P(Nonfinite, SkipMatchesARunWithoutTheBatch) {
   int tries = 0;
   for (const auto& [name, rule] : guarded_rules())
     for (const std::int64_t k : {1, 2, 7, 20})
@@ -79,7 +79,7 @@ TEST_P(Nonfinite, SkipIsAsIfTheBatchHadNotBeenThere) {
   std::cout << tries << " fits with a skipped step\n";
 }
 
-TEST_P(Nonfinite, IgnoreLooksAtNothing) {
+TEST_P(Nonfinite, IgnoreChecksNothing) {
   TensorData data = poisoned_data(Poison::input, 3);
   const HeardWarnings warnings;
   const PoisonRun run = poison_run(options("ignore"), data);
@@ -89,7 +89,7 @@ TEST_P(Nonfinite, IgnoreLooksAtNothing) {
   EXPECT_TRUE(warnings.texts.empty());
 }
 
-TEST_P(Nonfinite, FiniteFitHasNoSignOfTheGuard) {
+TEST_P(Nonfinite, GuardDoesNotAffectAFiniteFit) {
   TensorData data = poisoned_data(Poison::none, 1);
   TrainerOptions guarded = options("stop");
   guarded.log_every_n_steps = 1;
@@ -148,7 +148,7 @@ class OwnDescent : public Optimizer {
   }
 };
 
-TEST_P(Nonfinite, RulesThatCannotLeaveOutAStepAreStoppedAndNotSkipped) {
+TEST_P(Nonfinite, RulesThatCannotSkipAStepAreStopped) {
   const std::vector<OptimizerFactory> rules{
       [](ParameterGroups p) { return std::make_unique<OwnDescent>(std::move(p)); },
       [](ParameterGroups p) {
@@ -166,7 +166,7 @@ TEST_P(Nonfinite, RulesThatCannotLeaveOutAStepAreStoppedAndNotSkipped) {
   }
 }
 
-TEST_P(Nonfinite, OwnRulesAreSkippedByTheBase) {
+TEST_P(Nonfinite, CustomRulesAreSkippedByTheBaseClass) {
   const OptimizerFactory rule = [](ParameterGroups p) {
     return std::make_unique<OwnDescent>(std::move(p), false);
   };
@@ -176,7 +176,7 @@ TEST_P(Nonfinite, OwnRulesAreSkippedByTheBase) {
 }
 
 // In every type of gradient, at the end of a vector and in its rest, and in layouts of every kind.
-TEST_P(Nonfinite, GuardKnowsEveryNumber) {
+TEST_P(Nonfinite, GuardChecksEveryNumber) {
   NonfiniteGuard guard("skip");
   EpochLog log(device_);
   const auto finds = [&](const at::Tensor& loss, const at::Tensor& gradient) {
@@ -215,7 +215,7 @@ TEST_P(Nonfinite, OptionIsChecked) {
             std::string::npos);
 }
 
-TEST_P(Nonfinite, BatchesOfOwnLoopsAreNotKnown) {
+TEST_P(Nonfinite, BatchesOfCustomLoopsAreUnknown) {
   const HeardWarnings warnings;
   Trainer trainer(options("stop"));
   trainer.prepare_model(std::make_shared<PoisonNet>());
@@ -228,7 +228,7 @@ TEST_P(Nonfinite, BatchesOfOwnLoopsAreNotKnown) {
   EXPECT_EQ(trainer.stop_token().reason(), FitReason::diverged);
   ASSERT_EQ(warnings.texts.size(), 1U);
   EXPECT_TRUE(warnings.has("not finite from step 2 on"));
-  EXPECT_TRUE(warnings.has("came from an own loop"));
+  EXPECT_TRUE(warnings.has("came from a custom training loop"));
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ class BatchSizeFinder : public OnDevice {
 
 KINDLING_RUN_ON_TRAINER_DEVICES(BatchSizeFinder);
 
-TEST_P(BatchSizeFinder, DoublesUntilMemoryIsExhausted) {
+TEST_P(BatchSizeFinder, DoublesUntilOutOfMemory) {
   for (const Limited::As as : {Limited::As::card, Limited::As::bad_alloc, Limited::As::onednn}) {
     const auto result = search(23, {}, as);
     EXPECT_EQ(result.batch_size, 16);
@@ -74,7 +74,7 @@ TEST_P(BatchSizeFinder, DoublesUntilMemoryIsExhausted) {
   }
 }
 
-TEST_P(BatchSizeFinder, LooksBetweenWhatFitsAndWhatDoesNot) {
+TEST_P(BatchSizeFinder, SearchesBetweenSizesThatFitAndDoNot) {
   const auto result = search(23, {.mode = "binsearch"});
   EXPECT_EQ(result.batch_size, 23);
   EXPECT_EQ(trials_of(result), (Trials{{2, true},
@@ -105,16 +105,16 @@ TEST_P(BatchSizeFinder, EndsWithAllSamplesOrAllTrials) {
   EXPECT_EQ(few.trials.size(), 3U);
 }
 
-TEST_P(BatchSizeFinder, TellsWhenNothingFits) {
+TEST_P(BatchSizeFinder, ThrowsIfNothingFits) {
   EXPECT_EQ(error_text<Error>([&] { search(0, {}); }),
-            "find_batch_size: memory is exhausted with every batch size that was tried, down to 1; take a "
+            "find_batch_size: out of memory with every batch size that was tried, down to 1; use a "
             "smaller model or smaller samples");
   EXPECT_EQ(error_text<Error>([&] { search(3, {.init_val = 64, .max_trials = 2}); }),
-            "find_batch_size: memory is exhausted with every batch size that was tried, down to 32; begin "
+            "find_batch_size: out of memory with every batch size that was tried, down to 32; start "
             "with a smaller init_val");
 }
 
-TEST_P(BatchSizeFinder, LeavesOtherErrorsAsTheyAre) {
+TEST_P(BatchSizeFinder, RethrowsOtherErrors) {
   EXPECT_EQ(error_text<std::runtime_error>([&] { search(3, {}, Limited::As::other); }), "something else");
   TensorData data = ramp(12, 0, 3);
   struct Windows : DataModule {
@@ -143,7 +143,7 @@ TEST_P(BatchSizeFinder, TriesWholeStepsAndAValidation) {
   EXPECT_EQ(model->num_val_batches, 2);
 }
 
-TEST_P(BatchSizeFinder, LeavesAFitAsItWouldHaveBeenToTheBit) {
+TEST_P(BatchSizeFinder, LeavesALaterFitBitIdentical) {
   StateDict plain;
   for (const bool searches : {false, true}) {
     at::manual_seed(5);
@@ -158,7 +158,7 @@ TEST_P(BatchSizeFinder, LeavesAFitAsItWouldHaveBeenToTheBit) {
   }
 }
 
-TEST_P(BatchSizeFinder, TakesModelsWithOptimizersOfTheirOwn) {
+TEST_P(BatchSizeFinder, SupportsManualModules) {
   const at::Tensor points = at::rand({20, 1});
   TensorData data({points, points}, {}, {.batch_size = 2});
   EXPECT_EQ(find_batch_size({.num_gpus = num_gpus_wanted()}, std::make_shared<PointGan>(), data).batch_size,
@@ -196,11 +196,11 @@ TEST(BatchSizeFinderOptionsTest, AreChecked) {
 
 // In a process of its own, whose address space leaves 256 MB: the activations of a convolution and what its
 // library keeps for itself. Each sample takes several maps of 16 and 32 · 32 · 32 floats, 64 and 128 KB.
-TEST(BatchSizeFinderLimit, SurvivesMemoryThatIsReallyExhausted) {
+TEST(BatchSizeFinderLimit, SurvivesARealOutOfMemory) {
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer takes an address space of its own";
+  GTEST_SKIP() << "the sanitizer needs its own address space";
 #endif
-  if (num_gpus() > 0) GTEST_SKIP() << "autograd's threads for cards do not survive a fork";
+  if (num_gpus() > 0) GTEST_SKIP() << "autograd's GPU threads do not survive a fork";
   const std::string text = text_of_limited_child(256U << 20U, [] {
     NoiseImages data(1024, 32, 8);
     const auto model = std::make_shared<SmallCnn>();

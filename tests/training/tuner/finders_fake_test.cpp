@@ -1,4 +1,4 @@
-// The searches on a card: no step of them waits, and nothing of them stays in its memory.
+// The finders on a GPU: no step waits, and no memory stays allocated.
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
@@ -20,7 +20,7 @@ struct Looking : Slope {
   std::vector<fake::Counts> seen;
 };
 
-TEST(FakeFinders, LossesComeWithoutAWait) {
+TEST(FakeFinders, ReadLossesWithoutAWait) {
   const fake::LateCopies late;
   TensorData data = ramp(120, 0, 3);  // an epoch of 40 batches
   const auto model = std::make_shared<Looking>();
@@ -33,8 +33,8 @@ TEST(FakeFinders, LossesComeWithoutAWait) {
   for (const double loss : result.losses) EXPECT_TRUE(std::isfinite(loss));
 }
 
-// Losses arrive late on a card: it may run some steps more, but the result is that of the CPU.
-TEST(FakeFinders, ResultIsThatOfTheCpu) {
+// Losses arrive late on a GPU: it may run some more steps, but the result is that of the CPU.
+TEST(FakeFinders, MatchTheResultOnTheCpu) {
   const auto search = [](std::int64_t num_gpus) {
     TensorData data = ramp(120, 0, 3);
     return find_lr({.num_gpus = num_gpus, .optimizer = sgd(0.1)}, std::make_shared<Slope>(), data,
@@ -49,7 +49,7 @@ TEST(FakeFinders, ResultIsThatOfTheCpu) {
   EXPECT_EQ(on_card.suggestion(), on_cpu.suggestion());
 }
 
-TEST(FakeFinders, LeaveTheMemoryOfTheCardAsItWas) {
+TEST(FakeFinders, RestoreTheMemoryOfTheGpu) {
   NoiseImages data(64, 8, 8);
   const auto model = std::make_shared<SmallCnn>();
   find_lr({.num_gpus = 1}, model, data, {.num_training_steps = 4});  // what stays for the process is there
@@ -60,7 +60,7 @@ TEST(FakeFinders, LeaveTheMemoryOfTheCardAsItWas) {
 }
 
 // The trials of a search get along with less than there is.
-TEST(FakeFinders, HoldTheMarginOfTheCardBack) {
+TEST(FakeFinders, HoldBackTheMarginOnTheGpu) {
   const auto live_bytes = [](double margin) {
     const auto model = std::make_shared<Looking>();
     TensorData data = ramp(20, 0, 2);
@@ -73,7 +73,7 @@ TEST(FakeFinders, HoldTheMarginOfTheCardBack) {
 }
 
 // The memory that a trial begins with is that of the one before, and the weight, which the first has moved.
-TEST(FakeFinders, LeaveNothingOfATrialToTheNext) {
+TEST(FakeFinders, FreeTheMemoryOfEachTrial) {
   struct Watched : DataModule {
     std::shared_ptr<DataLoader> train_dataloader() override {
       live_bytes.push_back(fake::counts().live_bytes[0]);

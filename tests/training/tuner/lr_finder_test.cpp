@@ -65,7 +65,7 @@ class LrFinder : public OnDevice {
 
 KINDLING_RUN_ON_TRAINER_DEVICES(LrFinder);
 
-TEST_P(LrFinder, LeavesAFitAsItWouldHaveBeenToTheBit) {
+TEST_P(LrFinder, LeavesALaterFitBitIdentical) {
   for (const char* precision : {"32-true", "64-true", "bf16-mixed"}) {
     TrainerOptions with = options();
     with.precision = precision;
@@ -79,7 +79,7 @@ TEST_P(LrFinder, LeavesAFitAsItWouldHaveBeenToTheBit) {
   }
 }
 
-TEST_P(LrFinder, LeavesTheModelWhereAndAsItIs) {
+TEST_P(LrFinder, RestoresTheModelAndItsDevice) {
   NoiseImages data(32, 8, 8);
   const auto model = std::make_shared<SmallCnn>(SmallCnnOptions{.channels = {4}, .hidden = 8});
   Trainer trainer(options());
@@ -111,7 +111,7 @@ TEST_P(LrFinder, LeavesTheModelWhereAndAsItIs) {
   EXPECT_EQ(model->trainer().max_epochs(), 3);  // of its own trainer
 }
 
-TEST_P(LrFinder, LeavesLazyLayersWithoutShape) {
+TEST_P(LrFinder, KeepsLazyLayersUninitialized) {
   NoiseImages data(32, 8, 8);
   const auto model = changeable();
   find_lr(options(), model, data, {.num_training_steps = 3});
@@ -126,7 +126,7 @@ TEST_P(LrFinder, LeavesLazyLayersWithoutShape) {
 }
 
 // Of the training's own callbacks, loggers, schedule, length and validations it takes none.
-TEST_P(LrFinder, RunsTheStepsAlone) {
+TEST_P(LrFinder, RunsTrainingStepsOnly) {
   struct Never : Callback {
     void on_fit_start(Trainer&, Module&) override { ADD_FAILURE(); }
   };
@@ -152,7 +152,7 @@ TEST_P(LrFinder, RunsTheStepsAlone) {
   EXPECT_FALSE(result.stopped_early);
 }
 
-TEST_P(LrFinder, RatesGrowAsTold) {
+TEST_P(LrFinder, RatesGrowAsConfigured) {
   TrainerOptions with = options();
   with.optimizer = sgd(0.1);
   TensorData data = ramp(9, 0, 3);
@@ -172,7 +172,7 @@ TEST_P(LrFinder, RatesGrowAsTold) {
 }
 
 // The update of a step has its rate: the loss |w - 2|·x of Slope falls by it.
-TEST_P(LrFinder, LossesAreThoseOfTheGrowingRates) {
+TEST_P(LrFinder, LossesMatchTheGrowingRates) {
   TrainerOptions with = options();
   with.gradient_clip_val = 0;
   with.optimizer = sgd(7);
@@ -191,7 +191,7 @@ TEST_P(LrFinder, LossesAreThoseOfTheGrowingRates) {
   }
 }
 
-TEST_P(LrFinder, GroupsKeepTheRatioOfTheirRates) {
+TEST_P(LrFinder, GroupsKeepTheRatiosOfTheirRates) {
   struct TwoSlopes : Slope {
     TwoSlopes() : other(register_parameter("other", at::zeros({1}))) {}
     at::Tensor training_step(const Batch& batch) override { return (batch[0] * (weight + other)).mean(); }
@@ -256,7 +256,7 @@ TEST_P(LrFinder, StopsWhereTheLossGrowsTooLarge) {
   EXPECT_GT(search(4, -1e3).lrs.size(), eight.lrs.size());  // a loss below 0 has no such bound
 }
 
-TEST_P(LrFinder, StopsAtALossThatIsNotFinite) {
+TEST_P(LrFinder, StopsAtANonfiniteLoss) {
   struct Broken : Slope {
     at::Tensor training_step(const Batch& batch) override {
       const at::Tensor loss = Slope::training_step(batch);
@@ -292,18 +292,19 @@ TEST_P(LrFinder, EndsWhenAStopIsRequested) {
   EXPECT_FALSE(result.stopped_early);
 }
 
-TEST_P(LrFinder, RefusesWhatHasNoSingleRate) {
+TEST_P(LrFinder, RefusesModelsWithoutASingleRate) {
   TensorData data = ramp(9, 0, 3);
-  EXPECT_EQ(error_text<ConfigError>([&] { find_lr(options(), std::make_shared<PointGan>(), data); }),
-            "find_lr: the model is a ManualModule, with optimizers of its own; wanted: a model with one "
-            "optimizer; try their learning rates by hand");
+  EXPECT_EQ(
+      error_text<ConfigError>([&] { find_lr(options(), std::make_shared<PointGan>(), data); }),
+      "find_lr: the model is a ManualModule, which creates its optimizers itself; expected: a model with one "
+      "optimizer; tune their learning rates by hand");
   TrainerOptions with = options();
   with.gradient_clip_val = 0;
   with.optimizer = [](const ParameterGroups& all) { return std::make_unique<Lbfgs>(all); };
   const auto model = std::make_shared<Slope>();
   EXPECT_EQ(error_text<ConfigError>([&] { find_lr(with, model, data); }),
-            "find_lr: the optimizer evaluates the loss of a batch several times (lbfgs); wanted: one whose "
-            "every step has one loss and one learning rate");
+            "find_lr: the optimizer evaluates the loss of a batch several times (lbfgs); expected: an "
+            "optimizer that evaluates the loss once per step");
   with.optimizer = sgd(0);
   EXPECT_NE(error_text<ConfigError>([&] {
               find_lr(with, model, data);
@@ -313,7 +314,7 @@ TEST_P(LrFinder, RefusesWhatHasNoSingleRate) {
 }
 
 // Without a search, too; what the trainer's options make is the search's matter.
-TEST_P(LrFinder, RefusesModelsWithOptimizersOfTheirOwnBeforehand) {
+TEST_P(LrFinder, RefusesManualModulesBeforehand) {
   struct OwnLbfgs : Slope {
     std::unique_ptr<Optimizer> configure_optimizers() override { return std::make_unique<Lbfgs>(*this); }
   };
@@ -338,7 +339,7 @@ TEST(LrFinderOptionsTest, AreChecked) {
   EXPECT_NE(error({.mode = "log"}).find("exponential"), std::string::npos);
   EXPECT_NE(error({.early_stop_threshold = -1}).find("early_stop_threshold"), std::string::npos);
   EXPECT_EQ(error({.min_lr = 0.5, .max_lr = 0.25}),
-            "LrFinderOptions: min_lr = 0.5, max_lr = 0.25; wanted: min_lr below max_lr");
+            "LrFinderOptions: min_lr = 0.5, max_lr = 0.25; expected: min_lr below max_lr");
 }
 
 TEST(LrFinderSuggestion, IsWhereTheCurveFallsMostSteeply) {
@@ -350,7 +351,7 @@ TEST(LrFinderSuggestion, IsWhereTheCurveFallsMostSteeply) {
   EXPECT_EQ(result.suggestion(0, 0), 1);  // one-sided at the ends: -91 at the first
 }
 
-TEST(LrFinderSuggestion, IsNothingWithoutAFall) {
+TEST(LrFinderSuggestion, IsEmptyIfTheCurveNeverFalls) {
   LrFinderResult result;
   EXPECT_EQ(result.suggestion(), std::nullopt);
   result.lrs = {1, 2, 3, 4};

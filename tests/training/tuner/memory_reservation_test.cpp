@@ -1,4 +1,4 @@
-// Memory that a search does without.
+// Memory that a search must not use.
 #include "training/tuner/memory_reservation.h"
 
 #include <gtest/gtest.h>
@@ -28,9 +28,9 @@ std::int64_t num_pages() {
 }
 
 // In a process of its own, with 256 MB: between what is left of them by a half and by nothing lie 192.
-TEST(MemoryReservation, IsAShareOfWhatALimitLeaves) {
+TEST(MemoryReservation, HoldsAFractionOfTheMemoryBelowALimit) {
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer takes an address space of its own";
+  GTEST_SKIP() << "the sanitizer needs its own address space";
 #endif
   const pid_t child = ::fork();
   if (child == 0) {
@@ -47,7 +47,7 @@ TEST(MemoryReservation, IsAShareOfWhatALimitLeaves) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(MemoryReservation, IsNothingOfTheHostWithoutALimit) {
+TEST(MemoryReservation, HoldsNothingOnTheHostWithoutALimit) {
   const auto before = num_pages();
   const MemoryReservation held(cpu(), 0.5);
   EXPECT_LT(num_pages() - before, 256);  // 1 MiB: what the asking itself takes

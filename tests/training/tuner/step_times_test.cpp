@@ -26,7 +26,7 @@ class SleepsInForward : public Slope {
 
 TrainerOptions eager_steps() { return {.max_epochs = 2, .step_graph = "off", .optimizer = sgd(0.1)}; }
 
-TEST(StepTimes, TellsTimeAndWhereItGoes) {
+TEST(StepTimes, MeasuresTimesAndShares) {
   TensorData data = ramp(20, 4, 5);
   const auto model = std::make_shared<SleepsInForward>();
   const StepTimes times = measure_steps(eager_steps(), model, data, {.warm_up_steps = 3, .steps = 7});
@@ -66,14 +66,14 @@ class SlowToStart : public TensorData {
   bool is_first_ = true;
 };
 
-TEST(StepTimes, SharesAreThoseOfTheStepsThatAreMeasured) {
+TEST(StepTimes, SharesCoverTheMeasuredSteps) {
   SlowToStart data;
   const StepTimes times = measure_steps(eager_steps(), std::make_shared<SleepsInForward>(), data,
                                         {.warm_up_steps = 1, .steps = 5});
   EXPECT_LT(times.data, 0.5);  // 100 ms against 15 ms, if the first batch were among them
 }
 
-TEST(StepTimes, TheLastStepIsThatOfAFit) {
+TEST(StepTimes, LastStepMatchesThatOfAFit) {
   TensorData data = ramp(20, 0, 5);
   const auto logged = std::make_shared<MemoryLogger>();
   TrainerOptions options = eager_steps();
@@ -91,7 +91,7 @@ TEST(StepTimes, TheLastStepIsThatOfAFit) {
   EXPECT_EQ(times.last_step[0].second, last);
 }
 
-TEST(StepTimes, LeavesTheModelAndRandomNumbersAsTheyWere) {
+TEST(StepTimes, LeavesModelAndRandomStateUnchanged) {
   const auto weights_after = [](bool measures) {
     at::manual_seed(7);
     const auto model = std::make_shared<SmallCnn>(SmallCnnOptions{.channels = {4}, .hidden = 8});
@@ -122,23 +122,23 @@ class NeverFinite : public Slope {
   at::Tensor forward(const at::Tensor& x) override { return Slope::forward(x) / 0.0; }
 };
 
-TEST(StepTimes, SayWhyStepsAreNotRecorded) {
+TEST(StepTimes, ReportWhyStepsAreNotCaptured) {
   TensorData data = ramp(20, 0, 5);
   TrainerOptions options = eager_steps();
   options.step_graph = "auto";
   EXPECT_EQ(measure_steps(options, std::make_shared<Slope>(), data, {.steps = 5}).why_not_recorded,
-            "the model does not say has_static_graph()");
+            "has_static_graph() of the model is false");
   options.step_graph = "on";
   const StepTimes times = measure_steps(options, std::make_shared<ReadsItsWeight>(), data, {.steps = 5});
   EXPECT_NE(times.why_not_recorded.find("the host reads"), std::string::npos) << times.why_not_recorded;
 }
 
-TEST(StepTimes, AreNotThoseOfATrainingThatDiverges) {
+TEST(StepTimes, ThrowForARunThatDiverges) {
   TensorData data = ramp(20, 0, 5);
   EXPECT_THROW(measure_steps(eager_steps(), std::make_shared<NeverFinite>(), data, {.steps = 5}), Error);
 }
 
-TEST(StepTimes, RefusesNoSteps) {
+TEST(StepTimes, RefusesZeroSteps) {
   TensorData data = ramp(20, 0, 5);
   EXPECT_THROW(measure_steps(eager_steps(), std::make_shared<Slope>(), data, {.steps = 0}), ConfigError);
   EXPECT_THROW(measure_steps(eager_steps(), std::make_shared<Slope>(), data, {.warm_up_steps = 0}),

@@ -31,7 +31,7 @@ class SlowWith : public Slope {
 
 TrainerOptions few_epochs() { return {.max_epochs = 2, .step_graph = "off", .optimizer = sgd(0.1)}; }
 
-TEST(ThreadsFinder, TakesTheFasterOne) {
+TEST(ThreadsFinder, ChoosesTheFasterOne) {
   const OperatorThreads threads(2);
   for (const int slow : {1, 2}) {
     TensorData data = ramp(20, 0, 5);
@@ -45,7 +45,7 @@ TEST(ThreadsFinder, TakesTheFasterOne) {
   }
 }
 
-TEST(ThreadsFinder, LeavesTheTrainingAsItWas) {
+TEST(ThreadsFinder, LeavesTrainingUnchanged) {
   const auto weights_after = [](bool measures) {
     const OperatorThreads threads(2);
     at::manual_seed(7);
@@ -66,7 +66,7 @@ TEST(ThreadsFinder, LeavesTheTrainingAsItWas) {
     EXPECT_TRUE(same(measured.tensors[i].second, alone.tensors[i].second)) << alone.tensors[i].first;
 }
 
-TEST(ThreadsFinder, MeasuresNothingWhereThereIsNothingToChoose) {
+TEST(ThreadsFinder, MeasuresNothingWithoutAChoice) {
   TensorData data = ramp(20, 0, 5);
   const auto slope = std::make_shared<Slope>();  // counts its steps
   {
