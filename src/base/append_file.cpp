@@ -8,6 +8,7 @@
 #include "base/folder.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/base/log.h"
 
 namespace kindling {
 namespace {
@@ -31,14 +32,29 @@ off_t size_of_whole_lines(const std::filesystem::path& path, int descriptor) {
   return size;
 }
 
+// All bytes of the open file, which may have no name any more.
+std::string contents_of(const std::filesystem::path& path, int descriptor) {
+  std::string bytes(static_cast<std::size_t>(end_of(path, descriptor)), '\0');
+  for (std::size_t filled = 0; filled < bytes.size();) {
+    const ssize_t got = without_interruptions([&] {
+      return ::pread(descriptor, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(filled));
+    });
+    if (got < 0) fail_on_file(path, "read", errno);
+    if (got == 0) bytes.resize(filled);
+    filled += static_cast<std::size_t>(got);
+  }
+  return bytes;
+}
+
 int cut_file(int descriptor, off_t size) {
   return without_interruptions([&] { return file_operations().ftruncate(descriptor, size); });
 }
 
 }  // namespace
 
-AppendFile::AppendFile(std::filesystem::path path)
-    : path_(std::move(path)), file_(opened(path_, O_RDWR | O_CREAT | O_APPEND)) {
+AppendFile::AppendFile(const std::filesystem::path& path)
+    : path_(std::filesystem::absolute(path)),  // the current folder may be another one by the next sync()
+      file_(opened(path_, O_RDWR | O_CREAT | O_APPEND)) {
   const off_t size = size_of_whole_lines(path_, file_->get());
   if (size != end_of(path_, file_->get()) && cut_file(file_->get(), size) != 0)
     fail_on_file(path_, "write", errno);
@@ -55,8 +71,19 @@ void AppendFile::append(std::string_view lines) {
 }
 
 void AppendFile::sync() {
+  if (!is_at_path(*file_, path_)) restore();
   if (const int code = sync_to_disk(file_->get())) fail_on_file(path_, "sync", code);
   if (!std::exchange(has_durable_name_, true)) sync_folder(folder_of(path_));
+}
+
+void AppendFile::restore() {
+  const bool is_replaced = std::filesystem::exists(path_);
+  if (!is_replaced) write_file_atomically(path_, contents_of(path_, file_->get()));
+  *this = AppendFile(path_);
+  log_warning(path_.string() +
+              (is_replaced ? ": another file has replaced it while it was being written; its former lines "
+                             "are lost, later ones are added to the new file"
+                           : ": the file was removed while it was being written; it has been written again"));
 }
 
 void AppendFile::cut_to(std::size_t size) {

@@ -1,5 +1,9 @@
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
+
+#include <charconv>
+#include <new>
 
 #include "base/file_descriptor.h"
 #include "base/file_operations.h"
@@ -25,11 +29,44 @@ int write_durably(const std::filesystem::path& path, std::span<const std::string
   return file.close();
 }
 
+constexpr std::string_view kTemporaryMark = ".tmp.";
+
+std::filesystem::path temporary_file_of(const std::filesystem::path& path) {
+  return folder_of(path) /
+         ("." + path.filename().string() + std::string(kTemporaryMark) + std::to_string(::getpid()));
+}
+
+// The process that has written a temporary file, by the file's name; 0: it is another kind of file.
+pid_t writer_of(std::string_view file, std::string_view name) {
+  const std::size_t mark = file.rfind(kTemporaryMark);
+  if (!file.starts_with('.') || mark == std::string_view::npos || mark < 2) return 0;
+  if (!name.empty() && file.substr(1, mark - 1) != name) return 0;
+  const char* const end = file.data() + file.size();
+  pid_t writer = 0;
+  const auto [reached, error] = std::from_chars(file.data() + mark + kTemporaryMark.size(), end, writer);
+  return error == std::errc() && reached == end && writer > 0 ? writer : 0;
+}
+
+// In another container a living process may have the same number.
+bool is_dead(pid_t process) {
+  return process == ::getpid() || (::kill(process, 0) != 0 && errno == ESRCH);
+}
+
 }  // namespace
 
+void delete_stale_temporary_files(const std::filesystem::path& folder, std::string_view name) noexcept try {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, ignored), end;
+       !ignored && entry != end; entry.increment(ignored)) {
+    const pid_t writer = writer_of(entry->path().filename().string(), name);
+    if (writer != 0 && is_dead(writer)) file_operations().unlink(entry->path().c_str());
+  }
+} catch (const std::bad_alloc&) {
+  // They stay until the next start.
+}
+
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::string_view> pieces) {
-  const std::filesystem::path temporary =
-      folder_of(path) / ("." + path.filename().string() + ".tmp." + std::to_string(::getpid()));
+  const std::filesystem::path temporary = temporary_file_of(path);
   int code = write_durably(temporary, pieces);
   const std::string action = code == 0 ? "replace" : "write";
   if (code == 0 && file_operations().rename(temporary.c_str(), path.c_str()) != 0) code = errno;

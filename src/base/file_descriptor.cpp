@@ -1,6 +1,7 @@
 #include "base/file_descriptor.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <system_error>
 #include <utility>
@@ -62,6 +63,12 @@ std::shared_ptr<const FileDescriptor> opened(const std::filesystem::path& path, 
   auto file = std::make_shared<const FileDescriptor>(path, flags);
   if (!file->ok()) fail_on_file(path, "open", errno);
   return file;
+}
+
+bool is_at_path(const FileDescriptor& file, const std::filesystem::path& path) {
+  struct stat opened_file = {}, named = {};
+  return ::fstat(file.get(), &opened_file) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         opened_file.st_dev == named.st_dev && opened_file.st_ino == named.st_ino;
 }
 
 // Kernels write less than requested on signals, full disks and beyond 2 GiB.

@@ -44,6 +44,9 @@ class FileDescriptor {
 // Throws Error if it cannot be opened.
 std::shared_ptr<const FileDescriptor> opened(const std::filesystem::path& path, int flags);
 
+// Returns whether the path still leads to the open file. False: it has been removed or replaced.
+bool is_at_path(const FileDescriptor& file, const std::filesystem::path& path);
+
 // Writes all of `bytes`; returns 0, or the error number.
 int write_all(int descriptor, std::string_view bytes);
 // Returns 0, or the error number.

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "kindling/base/export.h"
+
 namespace kindling {
 
 // Makes files created, renamed and deleted in the directory survive a power loss. Throws Error.
@@ -9,6 +11,12 @@ void sync_folder(const std::filesystem::path& folder);
 
 // Creates the directory durably unless it exists. Its parent must exist. Throws Error.
 void make_folder(const std::filesystem::path& folder);
+
+// The same, and creates its parents too: each created directory survives a power loss.
+KINDLING_API void create_folders_durably(const std::filesystem::path& folder);
+
+// Creates a directory durably. Returns false if something of this name exists. Throws Error.
+KINDLING_API bool create_new_folder_durably(const std::filesystem::path& folder);
 
 // Returns the directory of a file: "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& file);

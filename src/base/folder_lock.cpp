@@ -2,10 +2,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "base/file_descriptor.h"
 #include "base/file_operations.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/base/log.h"
 
 namespace kindling {
 namespace {
@@ -19,10 +22,29 @@ std::string holder_of(int descriptor) {
   return "process " + id;
 }
 
-[[noreturn]] void refuse_lock(const std::filesystem::path& folder, int descriptor, int code) {
-  if (code != EWOULDBLOCK) fail_on_file(folder / ".lock", "lock", code);
+std::shared_ptr<const FileDescriptor> opened_lock(const std::filesystem::path& folder) {
+  return opened(folder / ".lock", O_RDWR | O_CREAT | O_NOFOLLOW);
+}
+
+// False: another one has it.
+bool take_lock(const std::filesystem::path& folder, int descriptor) {
+  if (without_interruptions([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); }) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    fail_on_file(folder / ".lock", "lock", errno);
+  }
+  const std::string id = std::to_string(::getpid()) + "\n";
+  const auto empty_it = [&] { return file_operations().ftruncate(descriptor, 0); };
+  int code = without_interruptions(empty_it) == 0 ? 0 : errno;
+  if (code == 0) code = write_all(descriptor, id);
+  if (code != 0) fail_on_file(folder / ".lock", "write", code, id.size());
+  return true;
+}
+
+std::shared_ptr<const FileDescriptor> locked_file(const std::filesystem::path& folder) {
+  auto file = opened_lock(folder);
+  if (take_lock(folder, file->get())) return file;
   throw Error({.place = folder.string(),
-               .found = holder_of(descriptor) + " is using this folder",
+               .found = holder_of(file->get()) + " is using this folder",
                .wanted = "a folder that no other process uses",
                .remedy = "wait until it ends, stop it, or choose another folder"});
 }
@@ -31,14 +53,24 @@ std::string holder_of(int descriptor) {
 
 // The kernel releases the lock when its holder dies in any way: a leftover file means nothing.
 FolderLock::FolderLock(const std::filesystem::path& folder)
-    : file_(opened(folder / ".lock", O_RDWR | O_CREAT | O_NOFOLLOW)) {
-  if (without_interruptions([&] { return ::flock(file_->get(), LOCK_EX | LOCK_NB); }) != 0)
-    refuse_lock(folder, file_->get(), errno);
-  const std::string id = std::to_string(::getpid()) + "\n";
-  const auto empty_it = [&] { return file_operations().ftruncate(file_->get(), 0); };
-  int code = without_interruptions(empty_it) == 0 ? 0 : errno;
-  if (code == 0) code = write_all(file_->get(), id);
-  if (code != 0) fail_on_file(folder / ".lock", "write", code, id.size());
+    : folder_(std::filesystem::absolute(folder)), file_(locked_file(folder)) {}
+
+FolderLock::FolderLock(std::filesystem::path folder, std::shared_ptr<const FileDescriptor> file)
+    : folder_(std::move(folder)), file_(std::move(file)) {}
+
+std::optional<FolderLock> FolderLock::if_free(const std::filesystem::path& folder) {
+  auto file = opened_lock(folder);
+  if (!take_lock(folder, file->get())) return std::nullopt;
+  return FolderLock(std::filesystem::absolute(folder), std::move(file));
+}
+
+// Without the file's name, other processes would lock another file.
+void FolderLock::renew() {
+  if (is_at_path(*file_, folder_ / ".lock")) return;
+  file_ = locked_file(folder_);
+  log_warning((folder_ / ".lock").string() +
+              ": the lock file was removed while this process was using the folder; it has been created "
+              "again");
 }
 
 }  // namespace kindling

@@ -1,14 +1,17 @@
 #include "kindling/base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/ansicolor_sink.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
@@ -39,24 +42,51 @@ spdlog::sink_ptr stderr_sink(bool color, LogLevel level) {
   return sink;
 }
 
-spdlog::sink_ptr file_sink(const std::filesystem::path& file) {
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
-    sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
-    return sink;
-  } catch (const spdlog::spdlog_ex& error) {
-    throw Error({.place = file.string(),
-                 .found = std::string("the log file cannot be opened (") + error.what() + ")",
+// Appends lines to an open file. spdlog's own sink follows symbolic links.
+class AppendSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  AppendSink(const std::filesystem::path& file, bool follow_links)
+      : file_(file, O_WRONLY | O_CREAT | O_APPEND | (follow_links ? 0 : O_NOFOLLOW)),
+        code_(file_.ok() ? 0 : errno) {}
+
+  int code() const { return code_; }  // 0, or the number of the error that opening the file has met
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    write_all(file_.get(), {line.data(), line.size()});  // a full disk must not end what is logged about
+  }
+  void flush_() override {}
+
+ private:
+  FileDescriptor file_;
+  int code_;
+};
+
+spdlog::sink_ptr file_sink(const LogOptions& options) {
+  std::error_code ignored;
+  std::filesystem::create_directories(options.file.parent_path(), ignored);
+  auto sink = std::make_shared<AppendSink>(options.file, options.follow_links);
+  if (sink->code() == ELOOP && !options.follow_links)
+    throw Error({.place = options.file.string(),
+                 .found = "the log file is a symbolic link",
+                 .wanted = "a file, or none",
+                 .remedy = "remove the link: what it leads to would be written"});
+  if (sink->code() != 0)
+    throw Error({.place = options.file.string(),
+                 .found = "the log file cannot be opened: " + std::generic_category().message(sink->code()),
                  .wanted = "",
                  .remedy = "check that its folder exists and is writable"});
-  }
+  sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
+  return sink;
 }
 
 // Owned here: spdlog's default logger and its registry belong to the host program.
 std::shared_ptr<spdlog::logger> make_logger(const LogOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
   if (options.to_stderr) sinks.push_back(stderr_sink(options.color, options.stderr_level));
-  if (!options.file.empty()) sinks.push_back(file_sink(options.file));
+  if (!options.file.empty()) sinks.push_back(file_sink(options));
   if (sinks.empty()) return nullptr;
   auto logger = std::make_shared<spdlog::logger>("kindling", sinks.begin(), sinks.end());
   logger->set_level(spdlog::level::trace);  // log() has checked the levels

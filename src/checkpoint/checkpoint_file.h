@@ -22,7 +22,9 @@ inline constexpr const char* kAveragesKey = "averages";         // the prefix of
 inline constexpr const char* kMonitorNameKey = "monitor.name";  // present with the next two, or absent
 inline constexpr const char* kMonitorValueKey = "monitor.value";  // in the form of number_text()
 inline constexpr const char* kMonitorModeKey = "monitor.mode";    // "min" or "max": which values are better
-inline constexpr const char* kModelPrefix = "model.";  // the prefix of the names of the model's weights
+inline constexpr const char* kModelPrefix = "model.";      // the prefix of the names of the model's weights
+inline constexpr const char* kProgramPrefix = "program.";  // the prefix of texts that the program adds
+inline constexpr const char* kProgramConfigKey = "program.config";  // `kindling fit`: the resolved config
 
 // A valid checkpoint of a newer version of Kindling. Resuming from an older checkpoint instead would lose
 // progress.

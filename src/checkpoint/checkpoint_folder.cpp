@@ -228,6 +228,10 @@ std::filesystem::path CheckpointFolder::file_of(std::int64_t global_step) const 
   return path_ / name_of_step(global_step);
 }
 
+void CheckpointFolder::renew_lock() {
+  with_errors_as<CheckpointError>([&] { lock_.renew(); });
+}
+
 void CheckpointFolder::prune(const std::string& run_id) const {
   const std::vector<CheckpointInfo> all = checkpoints_of_run(path_, run_id);
   const std::vector<CheckpointInfo> ranked = by_monitored_value(all, retention_.higher_is_better);

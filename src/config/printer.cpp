@@ -78,7 +78,25 @@ std::vector<std::string> section_lines(const ConfigSection& section) {
   return lines;
 }
 
+std::vector<std::string> value_lines(const ConfigSection& section) {
+  std::vector<std::string> lines;
+  if (!section.table.empty()) lines.push_back(header(section.table));
+  for (const OptionRef& option : section.options.refs())
+    if (std::string line = assignment(option); !line.starts_with('#')) lines.push_back(std::move(line));
+  return lines;
+}
+
 }  // namespace
+
+std::string print_values(std::span<const ConfigSection> sections) {
+  std::string text;
+  for (const bool top_level : {true, false})
+    for (const ConfigSection& section : sections) {
+      if (section.table.empty() != top_level || !section.enabled) continue;
+      for (const std::string& line : value_lines(section)) text += line + '\n';
+    }
+  return text;
+}
 
 std::string print_config(std::span<const ConfigSection> sections) {
   std::string text;

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kindling/base/json.h"
+#include "loggers/missing_epochs.h"
 
 namespace kindling {
 namespace {
@@ -34,6 +37,56 @@ bool line_is_beyond(std::string_view line, const Progress& at) {
                    at);
 }
 
+// A power cut may leave zeros in the middle of a file, and the JSON parser takes a zero for the end.
+bool is_json_object(std::string_view line) {
+  return line.starts_with('{') && line.find('\0') == std::string_view::npos && nlohmann::json::accept(line);
+}
+
+// The lines of a file that a resumed training keeps.
+struct KeptLines {
+  std::size_t cut = 0;                 // the first byte beyond
+  std::vector<std::size_t> damaged{};  // where lines before it begin that cannot be read
+  MissingEpochs missing;
+
+  KeptLines(std::string_view all, const Progress& at) : missing(at.epoch) {
+    cut = all.size();
+    std::int64_t latest_step = -1;
+    for (std::size_t begin = 0; begin < all.size(); begin += line_at(all, begin).size()) {
+      const std::string_view line = line_at(all, begin);
+      if (!is_json_object(line)) {
+        damaged.push_back(begin);
+        continue;
+      }
+      const std::int64_t step = number_after(line, kStepKey);
+      if (step < 0) continue;    // not a record
+      if (step < latest_step) {  // another training, which has begun after this one
+        cut = all.size();
+        missing = MissingEpochs(at.epoch);
+      }
+      latest_step = step;
+      if (line_is_beyond(line, at))
+        cut = std::min(cut, begin);
+      else if (line.starts_with(kEpochStart))
+        missing.found(number_after(line, kEpochStart));
+    }
+    std::erase_if(damaged, [&](std::size_t begin) { return begin >= cut; });
+  }
+
+  static std::string_view line_at(std::string_view all, std::size_t begin) {
+    return all.substr(begin, std::min(all.find('\n', begin), all.size() - 1) + 1 - begin);
+  }
+
+  std::string readable(std::string_view all) const {
+    std::string text;
+    std::size_t begin = 0;
+    for (const std::size_t at : damaged) {
+      text += all.substr(begin, at - begin);
+      begin = at + line_at(all, at).size();
+    }
+    return text += all.substr(begin, cut - begin);
+  }
+};
+
 }  // namespace
 
 void JsonlLogger::write(const Record& record) {
@@ -53,17 +106,14 @@ void JsonlLogger::sync() {
 
 void JsonlLogger::resume_at(const Progress& at) {
   const std::string all = read_file(path_, kMaxLinesBytes);
-  std::size_t cut = all.size();
-  std::int64_t latest_step = -1;
-  for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
-    end = std::min(all.find('\n', begin), all.size() - 1) + 1;
-    const std::string_view line = std::string_view(all).substr(begin, end - begin);
-    const std::int64_t step = number_after(line, kStepKey);
-    if (step < latest_step) cut = all.size();  // another run, which started after this one
-    latest_step = step;
-    if (cut == all.size() && line_is_beyond(line, at)) cut = begin;
+  const KeptLines kept(all, at);
+  if (kept.damaged.empty()) {
+    file_.cut_to(kept.cut);
+  } else {
+    write_file_atomically(path_, kept.readable(all));
+    file_ = AppendFile(path_);
   }
-  file_.cut_to(cut);
+  report_damage(path_, kept.damaged.size(), kept.missing);
 }
 
 }  // namespace kindling

@@ -42,8 +42,8 @@ at::ScalarType scalar_type(TensorType type) {
   throw CheckpointError({.found = "safetensors: unknown tensor type"});
 }
 
-void write_state(const StateDict& state, const std::filesystem::path& path, WithChecksums checksums) {
-  write_safetensors(path, HostTensors(state).writes, state.metadata, checksums);
+void write_state(const StateDict& state, const std::filesystem::path& path) {
+  write_safetensors(path, HostTensors(state).writes, state.metadata, WithChecksums::yes);
 }
 
 // Returns the checkpoint in a directory that a run would resume from.
@@ -122,7 +122,7 @@ StateDict state_of_bytes(const std::string& bytes, const std::string& place) {
 }
 
 void save_safetensors(const StateDict& state, const std::filesystem::path& path) {
-  write_state(state, path, WithChecksums::no);
+  write_state(state, path);
 }
 
 StateDict load_safetensors(const std::filesystem::path& path) {
@@ -140,7 +140,7 @@ StateDict load_state_file(const std::filesystem::path& path, const std::string& 
 void save_checkpoint(const StateDict& state, const std::filesystem::path& path) {
   StateDict marked = state;
   marked.metadata[kFormatVersionKey] = std::to_string(kCheckpointFormatVersion);
-  write_state(marked, path, WithChecksums::yes);
+  write_state(marked, path);
 }
 
 StateDict load_checkpoint(const std::filesystem::path& path) {

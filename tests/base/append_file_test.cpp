@@ -3,6 +3,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/base/log.h"
 #include "support/file_faults.h"
 #include "support/scratch.h"
 
@@ -47,6 +48,41 @@ TEST(AppendFile, SyncsTheFileAndItsNameOnce) {
   calls.calls.clear();
   file.sync();
   EXPECT_EQ(calls.calls, std::vector<std::string>{"fsync"});
+}
+
+class ChangedAppendFile : public testing::Test {
+ protected:
+  ChangedAppendFile() {
+    set_log_observer([this](LogLevel, const std::string& text) { log_ += text + "\n"; });
+    file_.append("1\n22\n");
+    file_.sync();
+  }
+  ~ChangedAppendFile() override { set_log_observer({}); }
+
+  const Scratch scratch_;
+  const std::filesystem::path path_ = scratch_ / "log";
+  AppendFile file_{path_};
+  std::string log_;
+};
+
+TEST_F(ChangedAppendFile, IsWrittenAgainAfterItsRemoval) {
+  std::filesystem::remove(path_);
+  file_.append("333\n");
+  file_.sync();
+  file_.append("4\n");
+  file_.sync();
+  EXPECT_EQ(read_file(path_, 100), "1\n22\n333\n4\n");
+  EXPECT_EQ(log_, path_.string() +
+                      ": the file was removed while it was being written; it has been written again\n");
+}
+
+TEST_F(ChangedAppendFile, ContinuesInTheFileThatHasReplacedIt) {
+  write_file_atomically(path_, "mine\n");
+  file_.append("333\n");
+  file_.sync();
+  file_.append("4\n");
+  EXPECT_EQ(read_file(path_, 100), "mine\n4\n");
+  EXPECT_NE(log_.find("another file has replaced it"), std::string::npos) << log_;
 }
 
 TEST(AppendFile, ThrowsIfASyncFails) {

@@ -125,6 +125,26 @@ TEST(WriteFileAtomically, OverwritesAStrayTemporaryFile) {
   EXPECT_EQ(files_in(scratch.folder()), 1u);
 }
 
+// Process 4194305 cannot exist: it is beyond the largest number that Linux allows.
+TEST(DeleteStaleTemporaryFiles, TakesThoseOfDeadProcesses) {
+  const Scratch scratch;
+  const std::string alive = ".x.tmp." + std::to_string(::getppid());
+  const std::vector<std::string> stale{".x.tmp.4194305", ".a.tmp.b.tmp.4194305",
+                                       ".x.tmp." + std::to_string(::getpid())},
+      others{alive, "x", ".x.tmp.", ".x.tmp.4194305x", "x.tmp.4194305", ".tmp.4194305", ".x.tmp.-1"};
+  for (const auto* names : {&stale, &others})
+    for (const std::string& name : *names) std::ofstream(scratch / name) << "text";
+  delete_stale_temporary_files(scratch.folder(), "y");
+  EXPECT_EQ(files_in(scratch.folder()), stale.size() + others.size());
+  delete_stale_temporary_files(scratch.folder(), "a.tmp.b");
+  EXPECT_FALSE(std::filesystem::exists(scratch / stale[1]));
+  EXPECT_EQ(files_in(scratch.folder()), stale.size() + others.size() - 1);
+  delete_stale_temporary_files(scratch.folder());
+  EXPECT_EQ(files_in(scratch.folder()), others.size());
+  for (const std::string& name : others) EXPECT_TRUE(std::filesystem::exists(scratch / name)) << name;
+  delete_stale_temporary_files(scratch / "no");
+}
+
 TEST(WriteFileAtomically, KeepsTheOldFileIfTheDiskIsFull) {
   const Scratch scratch;
   write_file_atomically(scratch / "x", "old");

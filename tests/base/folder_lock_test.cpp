@@ -4,6 +4,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/base/log.h"
 #include "support/file_faults.h"
 #include "support/scratch.h"
 
@@ -67,6 +68,33 @@ TEST(FolderLock, NamesItsHolderAndIsFreeAfterTheHolderIsKilled) {
     EXPECT_EQ(refusal_of_lock(scratch.folder()), "(no error)");
   }
   std::cout << "R17: 10 holders killed, 10 locks recovered\n";
+}
+
+TEST(FolderLock, IsTakenAgainAfterTheRemovalOfItsFile) {
+  const Scratch scratch;
+  std::string log;
+  set_log_observer([&](LogLevel, const std::string& text) { log += text; });
+  FolderLock lock(scratch.folder());
+  lock.renew();
+  EXPECT_EQ(log, "");
+  std::filesystem::remove(scratch / ".lock");
+  lock.renew();
+  EXPECT_EQ(log, (scratch / ".lock").string() +
+                     ": the lock file was removed while this process was using the folder; it has been "
+                     "created again");
+  EXPECT_NE(refusal_of_lock(scratch.folder()), "(no error)");
+  std::filesystem::remove(scratch / ".lock");
+  const FolderLock other(scratch.folder());
+  EXPECT_NE(error_text<Error>([&] { lock.renew(); }).find("is using this folder"), std::string::npos);
+  set_log_observer({});
+}
+
+TEST(FolderLock, IsForTheFirstOnly) {
+  const Scratch scratch;
+  const auto lock = FolderLock::if_free(scratch.folder());
+  EXPECT_TRUE(lock);
+  EXPECT_FALSE(FolderLock::if_free(scratch.folder()));
+  EXPECT_THROW(FolderLock::if_free(scratch / "no"), Error);
 }
 
 TEST(FolderLock, ReportsWhyLockingFailed) {

@@ -70,6 +70,22 @@ TEST_F(Log, KeepsItsConfigurationWhenTheFileCannotBeOpened) {
   EXPECT_NE(read_file(scratch / "log.txt", 1000).find("still here"), std::string::npos);
 }
 
+TEST_F(Log, WritesThroughALinkOnlyIfAllowed) {
+  const Scratch scratch;
+  write_file_atomically(scratch / "other.txt", "");
+  std::filesystem::create_symlink("other.txt", scratch / "log.txt");
+  const std::string text =
+      error_text<Error>([&] { configure_log({.file = scratch / "log.txt", .follow_links = false}); });
+  EXPECT_EQ(text, (scratch / "log.txt").string() +
+                      ": the log file is a symbolic link; expected: a file, or none; remove the link: what it "
+                      "leads to would be written");
+  log_info("to nobody");
+  EXPECT_EQ(read_file(scratch / "other.txt", 100), "");
+  configure_log({.file = scratch / "log.txt"});
+  log_info("to the other");
+  EXPECT_NE(read_file(scratch / "other.txt", 100).find("to the other\n"), std::string::npos);
+}
+
 TEST_F(Log, PassesMessagesOfItsLevelToTheObserver) {
   std::vector<std::pair<LogLevel, std::string>> seen;
   set_log_observer([&](LogLevel level, const std::string& text) { seen.emplace_back(level, text); });

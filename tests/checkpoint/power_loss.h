@@ -1,28 +1,17 @@
-// A disk that loses its power: what a folder may hold afterwards, by what has been synced and what has not.
+// The calls that change a folder, recorded for disk_states.h.
 #pragma once
 
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/file_operations.h"
 #include "kindling/base/file.h"
+#include "support/disk_states.h"
 
 namespace kindling {
-
-// A call that changes a folder or a file in it. Files are numbered, as they may change their names.
-struct DiskEvent {
-  enum class Kind { name, unname, truncate, write, sync_file, sync_folder } kind;
-  int file = -1;
-  std::string name{};   // name, unname
-  std::string bytes{};  // write
-};
-
-// Name → bytes.
-using FolderState = std::map<std::string, std::string>;
 
 inline FolderState read_folder(const std::string& folder) {
   FolderState state;
@@ -53,16 +42,9 @@ class RecordedCalls : public FileOperations {
   std::vector<DiskEvent> events;
 
  private:
-  static constexpr int kFolder = -1;
   std::map<std::string, int> files_;  // by name, now
   std::map<int, int> by_descriptor_;  // file, or the folder
   int count_ = 0;
 };
-
-// Of all that the disk may hold when the power fails after the first `count` events: of each file that is not
-// synced nothing new, half of it, zeros in its place or all; of the folder's changes since its last sync any
-// choice. File systems that keep an order among them allow fewer.
-std::set<FolderState> states_after_power_loss(const FolderState& before, const std::vector<DiskEvent>& events,
-                                              std::size_t count);
 
 }  // namespace kindling

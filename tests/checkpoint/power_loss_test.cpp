@@ -17,74 +17,17 @@ namespace {
 
 std::string name_in(const char* path) { return std::filesystem::path(path).filename().string(); }
 
-// A file as running processes see it, and as it is on the disk.
-struct DiskFile {
-  std::string now, synced;
-};
-
-std::vector<std::string> versions_on_disk(const DiskFile& file) {
-  if (file.now == file.synced) return {file.now};
-  const std::string half = file.now.substr(0, (file.synced.size() + file.now.size()) / 2);
-  return {file.synced, half, std::string(file.now.size(), '\0'), file.now};
-}
-
-struct Disk {
-  std::map<int, DiskFile> files;
-  std::map<std::string, int> names;    // at the last sync
-  std::vector<DiskEvent> name_events;  // since
-
-  static void change(std::map<std::string, int>& names, const DiskEvent& event) {
-    if (event.kind == DiskEvent::Kind::name) names[event.name] = event.file;
-    if (event.kind == DiskEvent::Kind::unname) names.erase(event.name);
-  }
-
-  void apply(const DiskEvent& event) {
-    using Kind = DiskEvent::Kind;
-    if (event.kind == Kind::name || event.kind == Kind::unname) name_events.push_back(event);
-    if (event.kind == Kind::truncate) files[event.file].now.clear();
-    if (event.kind == Kind::write) files[event.file].now += event.bytes;
-    if (event.kind == Kind::sync_file) files[event.file].synced = files[event.file].now;
-    if (event.kind != Kind::sync_folder) return;
-    for (const DiskEvent& change_of_name : name_events) change(names, change_of_name);
-    name_events.clear();
-  }
-
-  // All choices of bytes for the named files from `next` on.
-  void add_states(std::map<std::string, int>::const_iterator next, const std::map<std::string, int>& named,
-                  FolderState& state, std::set<FolderState>& states) {
-    if (next == named.end()) {
-      states.insert(state);
-      return;
-    }
-    for (const std::string& bytes : versions_on_disk(files[next->second])) {
-      state[next->first] = bytes;
-      add_states(std::next(next), named, state, states);
-    }
-    state.erase(next->first);
-  }
-};
-
-Disk disk_of(const FolderState& before) {
-  Disk disk;
-  int count = 0;
-  for (const auto& [name, bytes] : before) {
-    disk.files[count] = {.now = bytes, .synced = bytes};
-    disk.names[name] = count++;
-  }
-  return disk;
-}
-
 }  // namespace
 
 RecordedCalls::RecordedCalls(const FolderState& before) {
-  for (const auto& [name, bytes] : before) files_[name] = count_++;  // as disk_of numbers them
+  for (const auto& [name, bytes] : before) files_[name] = count_++;  // as Disk numbers them
 }
 
 int RecordedCalls::open(const char* path, int flags, mode_t mode) {
   const int descriptor = FileOperations::open(path, flags, mode);
   if (descriptor < 0) return descriptor;
   const std::string name = name_in(path);
-  by_descriptor_[descriptor] = kFolder;
+  by_descriptor_[descriptor] = kRootFolder;
   if ((flags & O_DIRECTORY) != 0 || (flags & O_ACCMODE) == O_RDONLY) return descriptor;
   if (const auto [place, is_new] = files_.try_emplace(name, count_); is_new) {
     events.push_back({.kind = DiskEvent::Kind::name, .file = count_++, .name = name});
@@ -104,7 +47,7 @@ ssize_t RecordedCalls::write(int descriptor, const void* bytes, std::size_t size
 
 int RecordedCalls::fsync(int descriptor) {
   const int file = by_descriptor_.at(descriptor);
-  const auto kind = file == kFolder ? DiskEvent::Kind::sync_folder : DiskEvent::Kind::sync_file;
+  const auto kind = file == kRootFolder ? DiskEvent::Kind::sync_folder : DiskEvent::Kind::sync_file;
   events.push_back({.kind = kind, .file = file});
   return FileOperations::fsync(descriptor);
 }
@@ -124,21 +67,6 @@ int RecordedCalls::unlink(const char* path) {
       {.kind = DiskEvent::Kind::unname, .file = files_.at(name_in(path)), .name = name_in(path)});
   files_.erase(name_in(path));
   return FileOperations::unlink(path);
-}
-
-std::set<FolderState> states_after_power_loss(const FolderState& before, const std::vector<DiskEvent>& events,
-                                              std::size_t count) {
-  Disk disk = disk_of(before);
-  for (std::size_t i = 0; i < count; ++i) disk.apply(events[i]);
-  std::set<FolderState> states;
-  for (std::size_t choice = 0; choice < std::size_t{1} << disk.name_events.size(); ++choice) {
-    std::map<std::string, int> names = disk.names;
-    for (std::size_t i = 0; i < disk.name_events.size(); ++i)
-      if ((choice >> i & 1) != 0) Disk::change(names, disk.name_events[i]);
-    FolderState state;
-    disk.add_states(names.begin(), names, state, states);
-  }
-  return states;
 }
 
 namespace {
@@ -176,14 +104,17 @@ struct Losses {
 
 Losses replay(const RecordedSave& save, const std::string& folder) {
   Losses losses;
-  for (std::size_t count = 0; count <= save.events.size(); ++count, ++losses.prefixes)
-    for (const FolderState& state : states_after_power_loss(save.folder, save.events, count)) {
+  Disk disk(save.folder);
+  for (std::size_t count = 0; count <= save.events.size(); ++count, ++losses.prefixes) {
+    if (count > 0) disk.apply(save.events[count - 1]);
+    for (const FolderState& state : disk.states_after_power_loss()) {
       ++losses.states;
       write_folder(folder, state);
       const std::string found = whole_checkpoint_of(folder);
       const bool is_good = found == save.after || (count < save.returned && found == save.before);
       if (!is_good) losses.broken.push_back(found + " after " + std::to_string(count) + " events");
     }
+  }
   return losses;
 }
 

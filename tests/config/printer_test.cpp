@@ -96,6 +96,18 @@ TEST(PrintConfig, CommentsEachKeyAndPutsTheTopFirst) {
 
 TEST(PrintConfig, RoundTripsDefaultsAndEmptyValues) { EXPECT_TRUE(reread({}) == EveryTypePrinted{}); }
 
+TEST(PrintValues, PrintsWhatIsSetAndNothingElse) {
+  SeedOptions seed, off;
+  PrintedNetOptions net;
+  const ConfigSection sections[] = {
+      {.table = "net", .doc = "a net", .options = OptionSet::of(net)},
+      {.table = "off", .options = OptionSet::of(off), .enabled = false},
+      {.table = "", .options = OptionSet::of(seed)},
+      {.table = "parts[0]", .options = OptionSet::of(off)}};
+  EXPECT_EQ(print_values(sections),
+            "seed = 0\n[net]\nhidden = [256, 10]\nlr = 0.001\nmode = \"norm\"\n[[parts]]\nseed = 0\n");
+}
+
 TEST(PrintConfig, RoundTripsEveryBitOfDoubles) {
   const EveryTypePrinted options{
       .rate = -std::numeric_limits<double>::infinity(),

@@ -9,6 +9,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/base/log.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -87,6 +88,62 @@ TEST(CsvLogger, ReplacesAnOlderFileWithItsFirstRow) {
   CsvLogger logger(scratch / "metrics.csv");
   logger.write(epoch_row(1, {}));
   EXPECT_EQ(read_file(scratch / "metrics.csv", 1000), "epoch,global_step\n1,10\n");
+}
+
+// A run that was stopped after its second epoch.
+class DamagedTable : public testing::Test {
+ protected:
+  DamagedTable() {
+    set_log_observer([this](LogLevel, const std::string& text) { log_ += text + "\n"; });
+  }
+  ~DamagedTable() override { set_log_observer({}); }
+
+  std::string resumed(const std::string& table) {
+    if (!table.empty()) write_file_atomically(path_, table);
+    CsvLogger logger(path_);
+    logger.resume_at({.epoch = 2, .global_step = 20});
+    logger.write(epoch_row(3, {{"train_loss", 0.25}}));
+    return read_file(path_, 10'000);
+  }
+
+  const Scratch scratch_;
+  const std::filesystem::path path_ = scratch_ / "metrics.csv";
+  const std::string start_ = "epoch,global_step,train_loss\n1,10,0.5\n", end_ = "3,30,0.25\n";
+  std::string log_;
+};
+
+TEST_F(DamagedTable, LosesRowsThatCannotBeRead) {
+  for (const std::string& damage :
+       {std::string(4096, '\0') + "\n", std::string("\n"), std::string("2\n"), std::string("2,20,0.5,7\n"),
+        std::string("x,20,0.5\n"), std::string("2,20,0.5x\n"), std::string("2,20,\"\n")}) {
+    log_.clear();
+    EXPECT_EQ(resumed(start_ + damage + "2,20,nan\n3,30,7\n"), start_ + "2,20,nan\n" + end_) << damage;
+    EXPECT_EQ(log_, path_.string() + ": 1 line that cannot be read was removed\n");
+  }
+}
+
+TEST_F(DamagedTable, ReportsMissingRows) {
+  const std::string reason = ": the file was damaged, shortened or removed while the run was stopped\n";
+  EXPECT_EQ(resumed(start_), start_ + end_);
+  EXPECT_EQ(log_, path_.string() + ": the record of epoch 2 is missing" + reason);
+  log_.clear();
+  std::filesystem::remove(path_);
+  EXPECT_EQ(resumed(""), "epoch,global_step,train_loss\n" + end_);
+  EXPECT_EQ(log_, path_.string() + ": the records of 2 epochs are missing, the first is epoch 1" + reason);
+}
+
+TEST_F(DamagedTable, IsWrittenAgainAfterItsRemoval) {
+  CsvLogger logger(path_);
+  logger.write(epoch_row(1, {{"train_loss", 0.5}}));
+  logger.sync();
+  std::filesystem::remove(path_);
+  logger.write(epoch_row(2, {{"train_loss", 0.25}}));
+  logger.sync();
+  EXPECT_EQ(read_file(path_, 1000), start_ + "2,20,0.25\n");
+  EXPECT_NE(log_.find("it has been written again"), std::string::npos) << log_;
+  std::filesystem::remove(path_);
+  logger.write(epoch_row(3, {{"late", 1}}));
+  EXPECT_EQ(read_file(path_, 1000), "epoch,global_step,train_loss,late\n1,10,0.5,\n2,20,0.25,\n3,30,,1\n");
 }
 
 }  // namespace

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
+#include <fstream>
+
 #include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/formats/safetensors.h"
 #include "kindling/nn/lazy_conv2d.h"
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/tensors/move.h"
@@ -94,6 +98,23 @@ TEST_P(LoadedState, RoundTripsBitIdenticallyThroughAFile) {
     EXPECT_TRUE(same(*read.find(name), tensor)) << name;
   }
   EXPECT_EQ(read.metadata.at("epoch"), "3");
+}
+
+TEST(StateDict, IsWrittenWithChecksumsThatLoadingVerifies) {
+  const Scratch scratch;
+  const StateDict state{.tensors = {{"a", at::arange(4, at::kFloat)}, {"b", at::arange(3)}},
+                        .metadata = {{"format", "pt"}}};
+  const std::filesystem::path path = scratch / "w.safetensors";
+  save_safetensors(state, path);
+  EXPECT_TRUE(SafetensorsFile(path).has_checksums());
+  EXPECT_EQ(load_safetensors(path).metadata, state.metadata);
+  const std::string whole = read_file(path, 10'000);
+  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string bytes = whole;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ 1 << bit % 8);
+    std::ofstream(path, std::ios::binary) << bytes;
+    EXPECT_THROW(load_safetensors(path), CheckpointError) << bit;
+  }
 }
 
 TEST(StateDict, GivesLazyLayersTheirShape) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,21 +44,29 @@ KINDLING_API void write_file_atomically(const std::filesystem::path& path, std::
 KINDLING_API void write_file_atomically(const std::filesystem::path& path,
                                         std::span<const std::string_view> pieces);
 
+// Deletes the temporary files that write_file_atomically() has left in the folder in processes that were
+// killed: those of the file `name`, or of all files. Ignores errors. To be called before this process writes.
+KINDLING_API void delete_stale_temporary_files(const std::filesystem::path& folder,
+                                               std::string_view name = {}) noexcept;
+
 // A file of lines that only grows. Not thread-safe.
 class KINDLING_API AppendFile {
  public:
   // Opens or creates the file. Removes an incomplete last line, which a killed process may leave.
-  explicit AppendFile(std::filesystem::path path);
+  explicit AppendFile(const std::filesystem::path& path);
 
   // Appends whole lines, each ended by '\n'. When it returns the system has them (they survive this process,
   // but not a power loss). If it throws, none of `lines` is left in the file.
   void append(std::string_view lines);
-  // When it returns, everything appended survives a power loss too.
+  // When it returns, everything appended survives a power loss too. Writes the file again if it has been removed
+  // since it was opened, and continues in the file that has replaced it, if any; both are logged.
   void sync();
   // Truncates the file to its first `size` bytes. Throws if no line ends there.
   void cut_to(std::size_t size);
 
  private:
+  void restore();
+
   std::filesystem::path path_;
   std::shared_ptr<const FileDescriptor> file_;
   bool has_durable_name_ = false;
@@ -69,8 +78,17 @@ class KINDLING_API FolderLock {
  public:
   // Throws Error that names the process holding the lock, or says why the directory cannot be locked.
   explicit FolderLock(const std::filesystem::path& folder);
+  // Returns nothing where another process, or another object in this one, has the lock. Throws as above.
+  static std::optional<FolderLock> if_free(const std::filesystem::path& folder);
+
+  // Takes the lock again where its file has been removed, which the app log then reports. Throws Error where
+  // another process has taken the lock in the meantime.
+  void renew();
 
  private:
+  FolderLock(std::filesystem::path folder, std::shared_ptr<const FileDescriptor> file);
+
+  std::filesystem::path folder_;
   std::shared_ptr<const FileDescriptor> file_;
 };
 

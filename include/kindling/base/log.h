@@ -21,6 +21,7 @@ struct LogOptions {
   LogLevel stderr_level = LogLevel::debug;  // the same for stderr only
   bool color = false;                       // colours the level in stderr lines
   std::filesystem::path file = {};          // appended to, with timestamps; empty: no file
+  bool follow_links = true;                 // false: refuses a file that is a symbolic link
 };
 
 // Replaces the whole configuration except the observer. Throws Error if the file cannot be opened; the

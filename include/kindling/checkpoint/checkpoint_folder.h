@@ -58,6 +58,10 @@ class KINDLING_API CheckpointFolder {
   const std::filesystem::path& path() const noexcept { return path_; }
   std::filesystem::path file_of(std::int64_t global_step) const;
 
+  // Takes the directory's lock again if its file has been removed, which is logged. Throws CheckpointError if
+  // another run has taken it in the meantime.
+  void renew_lock();
+
   // Deletes the checkpoints of this run that need not be kept; call it once a new one is durable. Files of
   // other runs, files with other names, and damaged ones are never touched. Throws CheckpointError, as do all
   // functions here.

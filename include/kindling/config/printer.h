@@ -24,6 +24,8 @@ struct ConfigSection {
 // printed as "# key =", relative std::filesystem::path values are printed absolute. Throws ConfigError for
 // text that is not UTF-8, which TOML cannot represent.
 KINDLING_API std::string print_config(std::span<const ConfigSection> sections);
+// The same without comments: neither docs nor unset optionals nor disabled tables.
+KINDLING_API std::string print_values(std::span<const ConfigSection> sections);
 
 // Returns a Markdown table with a row per option: key, type with its range or choices, current value (for
 // fresh options the default), and description.

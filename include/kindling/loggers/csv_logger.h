@@ -19,7 +19,8 @@ class KINDLING_API CsvLogger : public Logger {
   explicit CsvLogger(std::filesystem::path path);
   void write(const Record& record) override;
   void sync() override;
-  // Keeps the rows up to that point in the run's file; replaces a file that is not such a table.
+  // Keeps the rows up to that point in the run's file; replaces a file that is not such a table. Removes rows
+  // that cannot be read. Logs their number and the epochs without a row.
   void resume_at(const Progress& at) override;
 
  private:

@@ -15,7 +15,8 @@ class KINDLING_API JsonlLogger : public Logger {
   explicit JsonlLogger(const std::filesystem::path& path) : path_(path), file_(path) {}
   void write(const Record& record) override;
   void sync() override;
-  // Truncates the file before the first later line of the last run in it.
+  // Truncates the file before the first later line of the last run in it and removes lines that are not JSON
+  // objects. Logs their number and the epochs without a record.
   void resume_at(const Progress& at) override;
 
  private:

@@ -69,10 +69,10 @@ KINDLING_API LoadReport load_state_dict(torch::nn::Module& module, const StateDi
 
 // The same from a safetensors file or a Python state dict (`.pt`, torch.save), directly into the parameters'
 // memory: at most one tensor at a time is held in host memory, and none when reading into a parameter on the
-// CPU. Everything is checked before the first write; only a disk error during reading leaves the model partly
-// loaded. For a checkpoint, {.prefix = "model."} loads the model's own weights; load_validated_weights() in
-// checkpoint_file.h loads those that validation measured, which may be averages (a warning says so if they
-// differ). Throws CheckpointError.
+// CPU. Names and shapes are checked before the first write; only a disk error during reading and a tensor whose
+// checksum does not match leave the model partly loaded. For a checkpoint, {.prefix = "model."} loads the
+// model's own weights; load_validated_weights() in checkpoint_file.h loads those that validation measured, which
+// may be averages (a warning says so if they differ). Throws CheckpointError.
 KINDLING_API LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                                      const LoadOptions& options = {});
 
@@ -82,7 +82,9 @@ KINDLING_API StateDict renamed(const StateDict& state, const LoadOptions& option
                                const std::string& place = "state_dict");
 
 // Safetensors files, readable by Python's `safetensors`. Tensors of any device and layout are written; they
-// are read to the CPU. All functions here throw CheckpointError; an existing file is replaced atomically.
+// are read to the CPU. A file has checksums in two entries of its metadata, which are not part of
+// StateDict::metadata; loading verifies them. All functions here throw CheckpointError; an existing file is
+// replaced atomically.
 KINDLING_API void save_safetensors(const StateDict& state, const std::filesystem::path& path);
 KINDLING_API StateDict load_safetensors(const std::filesystem::path& path);
 

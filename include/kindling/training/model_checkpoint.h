@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +62,10 @@ class KINDLING_API ModelCheckpoint : public Callback, private TrainingSaver {
   // Requests a save after the running step (or validation). May be called from any thread or signal handler.
   // In data-parallel training one rank is enough: all ranks save after their next common step.
   void request_save() noexcept;
+
+  // Adds texts to the metadata of every later checkpoint, such as the program's config: NAME is stored as
+  // "program.NAME". Loading ignores them. Call it from the trainer's thread, between two steps.
+  void set_metadata(std::map<std::string, std::string> texts);
 
   // Waits until all saves are durable and releases the directory, as on_fit_end() does; call it at the end of
   // custom training loops. Throws the error of a failed save, depending on on_error.

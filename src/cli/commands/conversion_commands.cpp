@@ -10,6 +10,7 @@
 #include "cli/run/resume_plan.h"
 #include "cli/run/weights.h"
 #include "kindling/base/error.h"
+#include "kindling/base/file.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 #include "kindling/interop/export_program.h"
@@ -202,10 +203,16 @@ int export_optimizer(const CommandContext& context) {
   return 0;
 }
 
+// An export that was killed has left a temporary file.
+void delete_leftovers_of(const fs::path& out) {
+  delete_stale_temporary_files(out.parent_path(), out.filename().string());
+}
+
 }  // namespace
 
 int export_command(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
+  delete_leftovers_of(request.out);
   if (request.optimizer) return export_optimizer(context);
   if (request.in.extension() == ".pt2" && request.out.extension() == ".onnx") return convert_program(request);
   const bool is_program = request.out.extension() == ".pt2" || request.out.extension() == ".onnx";
@@ -224,6 +231,7 @@ int export_command(const CommandContext& context) {
 int import_command(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
   check_ending(request.out);
+  delete_leftovers_of(request.out);
   return convert(request, load_state_file(request.in, request.key));
 }
 

@@ -35,6 +35,8 @@ class RunConfig {
 
   // Returns the resolved config as TOML.
   std::string text() const { return print_config(tables_); }
+  // Returns the same without comments.
+  std::string values_text() const { return print_values(tables_); }
   // Returns the same, followed by every table that this config does not have, commented out.
   std::string text_with_optional_tables(const Registry& registry) const;
   // Returns the same by key: "trainer.max_epochs" and "3". Options without a value are omitted.

@@ -59,7 +59,8 @@ void log_of(const Group& group, const Request& request, const RunFolder& folder)
                  .stderr_level = is_first(group) && !request.quiet ? LogLevel::warning : LogLevel::error,
                  .color = color,
                  .file = folder.file(is_first(group) ? "log.txt"
-                                                     : "log.rank" + std::to_string(group->rank()) + ".txt")});
+                                                     : "log.rank" + std::to_string(group->rank()) + ".txt"),
+                 .follow_links = false});
 }
 
 // The run directory, which rank 0 creates or finds.
@@ -90,10 +91,10 @@ void keep_profiler_quiet() { ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0)
 
 // Writes the config of a resumed run once the saved state has been loaded. After the first step, files that
 // the run does not resume from have been put aside, and a restart of its processes uses the latest checkpoint
-// of the run instead of the one named on the command line.
-class ResumedRun : public Callback {
+// of the run instead of the one named on the command line. Knows the step at which a fit has failed.
+class RunKeeper : public Callback {
  public:
-  ResumedRun(const RunFolder& folder, const RunConfig& config, LaunchPlace place)
+  RunKeeper(RunFolder& folder, const RunConfig& config, LaunchPlace place)
       : folder_(folder), config_(config), place_(std::move(place)) {}
   void on_resume(Trainer&, Module&) override {
     folder_.write_config(config_.text());
@@ -102,12 +103,18 @@ class ResumedRun : public Callback {
   void on_train_batch_end(Trainer&, Module&) override {
     if (std::exchange(is_unrecorded_, false)) remember_run(place_, folder_.path());
   }
+  void on_epoch_end(Trainer&, Module&, const Record&) override { folder_.renew_lock(); }
+  void on_exception(Trainer& trainer, Module&, const std::exception&) override {
+    failed_step_ = trainer.progress().global_step;
+  }
+  const std::optional<std::int64_t>& failed_step() const noexcept { return failed_step_; }
 
  private:
-  const RunFolder& folder_;
+  RunFolder& folder_;
   const RunConfig& config_;
   const LaunchPlace place_;
   bool is_unrecorded_ = false;  // for a restart
+  std::optional<std::int64_t> failed_step_;
 };
 
 // Runs a fit from the run directory to the saved weights; run.json records its progress.
@@ -118,7 +125,9 @@ class FitRun {
         config_(*in_.loaded.config),
         request_(request_of_rank(in_.group, in_.context.request)),
         folder_(folder_of(in_.group, config_, in_.plan, in_.place)),
-        checkpoint_(checkpoint_of(config_, folder_)) {
+        checkpoint_(checkpoint_of(config_, folder_)),
+        keeper_(std::make_shared<RunKeeper>(folder_, config_,
+                                            is_first(in_.group) ? in_.place : std::nullopt)) {
     if (!in_.plan.run.empty()) renew_plan();
     config_.resume = {};  // concerns this start, not the run
     const Module::Monitor monitor = config_.monitor_of(*in_.model);
@@ -140,7 +149,11 @@ class FitRun {
     summary_.float32_matmul_precision =
         config_.trainer_options().float32_matmul_precision.value_or(float32_matmul_precision());
     warn_other_kernels();
-    if (in_.plan.checkpoint) summary_.resumed_from_step = in_.plan.checkpoint->global_step;
+    if (folder_.is_reused())
+      log_info("the folder is that of a run that was killed before its first checkpoint");
+    if (!in_.plan.checkpoint) return;
+    summary_.resumed_from_step = in_.plan.checkpoint->global_step;
+    summary_.global_step = in_.plan.checkpoint->global_step;
   }
 
   int run() {
@@ -183,6 +196,7 @@ class FitRun {
 
   void record_failure() {
     summary_.status = "failed";
+    summary_.global_step = keeper_->failed_step().value_or(summary_.global_step);
     try {
       write_summary();
     } catch (const std::exception& error) {  // the first error is the one to report
@@ -197,6 +211,7 @@ class FitRun {
     if (num_gpus() < trainer.options().num_gpus) summary_.device_note = gpu_unavailable_reason();
     folder_.write_summary(summary_);
     in_.signals.watch(trainer.stop_token(), checkpoint_);
+    checkpoint_->set_metadata({{"config", config_.values_text()}});
     FitOptions options;
     if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
     const FitResult result = trainer.fit(in_.model, *in_.data, options);
@@ -204,6 +219,7 @@ class FitRun {
     summary_.status = kStatusTexts[static_cast<std::size_t>(result.status)];
     summary_.reason = reason_name(result.reason);
     summary_.global_step = result.progress.global_step;
+    report_removed_files();
     write_summary();
     if (is_first(in_.group)) screen_->show_end(result, best_saved_text());
     // A signal may have reached only one rank. No rank exits before rank 0 has written everything.
@@ -242,13 +258,9 @@ class FitRun {
     if (in_.plan.run.empty()) options.optimizer = with_start(options.optimizer, config_.optimizer_start);
     options.process_group = in_.group;
     options.callbacks.insert(options.callbacks.begin(),
-                             {std::make_shared<RunLog>(), screen_, checkpoint_, resumed_run()});
+                             {std::make_shared<RunLog>(), screen_, checkpoint_, keeper_});
     if (is_first(in_.group)) add_loggers(options);
     return options;
-  }
-
-  std::shared_ptr<Callback> resumed_run() const {
-    return std::make_shared<ResumedRun>(folder_, config_, is_first(in_.group) ? in_.place : std::nullopt);
   }
 
   void add_loggers(TrainerOptions& options) const {
@@ -257,9 +269,26 @@ class FitRun {
     if (config_.folder.csv)
       options.loggers.push_back(std::make_shared<CsvLogger>(folder_.file("metrics.csv")));
     for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
-    if (in_.plan.restarts_in.empty()) return;
+    if (in_.plan.restarts_in.empty() && !folder_.is_reused()) return;
     for (const auto& logger : options.loggers)
       logger->resume_at({});  // discards what the previous start wrote
+  }
+
+  // Loggers write their own files again.
+  void report_removed_files() {
+    if (!is_first(in_.group)) return;
+    const auto is_removed = [&](const char* name) { return !std::filesystem::exists(folder_.file(name)); };
+    const auto report = [&](const char* name, const std::string& consequence) {
+      log_warning(folder_.file(name).string() + " was removed during the run" + consequence);
+    };
+    if (is_removed("log.txt")) {
+      log_of(in_.group, in_.context.request, folder_);
+      report("log.txt", "; its earlier lines are lost");
+    }
+    if (is_removed("command.txt")) report("command.txt", "");
+    if (!is_removed("config.toml")) return;
+    folder_.write_config(config_.text());
+    report("config.toml", "; it has been written again");
   }
 
   void write_summary() {
@@ -308,6 +337,7 @@ class FitRun {
   Request request_;
   RunFolder folder_;
   std::shared_ptr<ModelCheckpoint> checkpoint_;
+  std::shared_ptr<RunKeeper> keeper_;
   std::shared_ptr<Screen> screen_;
   RunSummary summary_;
 };

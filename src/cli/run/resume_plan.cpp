@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "base/joined.h"
+#include "checkpoint/checkpoint_file.h"
 #include "cli/config/config_change.h"
 #include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/formats/safetensors.h"
 
 namespace kindling {
 namespace {
@@ -26,14 +29,22 @@ bool is_harmless(const ConfigChange& change, const RunConfig& config) {
          config.policy_of(change.key).on_resume == OptionPolicy::OnResume::may_change;
 }
 
-void require_harmless(const std::vector<ConfigChange>& changes, const RunConfig& config,
-                      const fs::path& run) {
+// True if the value comes from the run's config.toml, which was edited or damaged after the checkpoint.
+bool is_in_file(const ConfigChange& change, const std::vector<ConfigChange>& changes_of_file) {
+  return std::ranges::any_of(changes_of_file, [&](const ConfigChange& one) {
+    return one.key == change.key && one.now == change.now;
+  });
+}
+
+void require_harmless(const std::vector<ConfigChange>& changes, const RunConfig& config, const fs::path& run,
+                      const std::vector<ConfigChange>& changes_of_file) {
   std::vector<ConfigChange> refused;
   for (const ConfigChange& change : changes)
     if (!is_harmless(change, config)) refused.push_back(change);
   if (refused.empty()) return;
-  const auto line = [](const ConfigChange& change) {
-    return "  " + change.key + ": was " + change.was + ", now " + change.now + "\n";
+  const auto line = [&](const ConfigChange& change) {
+    return "  " + change.key + ": was " + change.was + ", now " + change.now +
+           (is_in_file(change, changes_of_file) ? " (in its config.toml)\n" : "\n");
   };
   throw ConfigError({.found = run.string() +
                               ": the config differs from the one that the run was started with:\n" +
@@ -113,6 +124,45 @@ std::string position_text(const CheckpointInfo& checkpoint) {
          (checkpoint.epoch == 1 ? " epoch" : " epochs");
 }
 
+// The config that the checkpoint was saved with; nothing in checkpoints of earlier versions.
+std::unique_ptr<RunConfig> config_in(const ResumePlan& plan, const Registry& registry,
+                                     const std::string& name) {
+  const fs::path& file = plan.checkpoint->path;
+  const Metadata metadata = SafetensorsFile(file).index().metadata;
+  const auto found = metadata.find(kProgramConfigKey);
+  if (found == metadata.end()) return nullptr;
+  try {
+    const auto document = ConfigDocument::parse(found->second, file.string() + ", config", plan.run);
+    return std::make_unique<RunConfig>(document, registry, name);
+  } catch (const ConfigError& error) {
+    log_warning(std::string("this version cannot read the checkpoint's config, so the config is compared "
+                            "with the run's config.toml instead: ") +
+                error.what());
+    return nullptr;
+  }
+}
+
+// What a run was trained with so far.
+struct FormerConfig {
+  std::unique_ptr<RunConfig> config;
+  std::vector<ConfigChange> changes_of_file{};  // those that somebody has made in the run's config.toml
+};
+
+FormerConfig former_config(const ResumePlan& plan, const Registry& registry, const std::string& name) {
+  FormerConfig former{.config = config_in(plan, registry, name)};
+  try {
+    auto file = std::make_unique<RunConfig>(ConfigDocument::load(plan.run / "config.toml"), registry, name);
+    if (former.config)
+      former.changes_of_file = changes_between(*former.config, *file);
+    else
+      former.config = std::move(file);
+  } catch (const ConfigError& error) {
+    if (!former.config) throw;
+    log_warning(std::string("the run's config.toml cannot be read and is written again: ") + error.what());
+  }
+  return former;
+}
+
 }  // namespace
 
 fs::path checkpoints_of(const fs::path& run) { return run / "checkpoints"; }
@@ -137,10 +187,10 @@ fs::path run_of(const fs::path& path) {
 ResumePlan plan_resume(const Request& request, const Registry& registry, RunConfig& config) {
   ResumePlan plan = requested_plan(request, config);
   if (plan.run.empty()) return plan;
-  RunConfig former(ConfigDocument::load(plan.run / "config.toml"), registry, config.run.name);
-  config.keep_found(former);
-  const auto changes = changes_between(former, config);
-  if (!request.allow_config_change) require_harmless(changes, config, plan.run);
+  const FormerConfig former = former_config(plan, registry, config.run.name);
+  config.keep_found(*former.config);
+  const auto changes = changes_between(*former.config, config);
+  if (!request.allow_config_change) require_harmless(changes, config, plan.run, former.changes_of_file);
   if ((plan.is_finished = is_finished(plan, config.trainer_options()))) {
     plan.note = plan.run.string() + " is finished: " + position_text(*plan.checkpoint) +
                 "; to continue it, increase trainer.max_epochs or max_steps";

@@ -28,8 +28,9 @@ std::filesystem::path checkpoints_of(const std::filesystem::path& run);
 bool has_checkpoints(const std::filesystem::path& run);  // intact or not
 
 // Plans a fit from --resume or else checkpoint.resume. Throws CheckpointError if the run has no usable
-// checkpoint, and ConfigError with every key that differs from the run's config and may affect its results,
-// unless the request allows that. Copies the results of the run's searches into the config.
+// checkpoint, and ConfigError with every key that differs from the config that the checkpoint was saved with
+// (for checkpoints of earlier versions: the run's config.toml) and may affect its results, unless the request
+// allows that. Copies the results of the run's searches into the config.
 ResumePlan plan_resume(const Request& request, const Registry& registry, RunConfig& config);
 
 }  // namespace kindling

@@ -35,7 +35,9 @@ struct RunSummary {
 // The directory of one run, DIR/NAME/0001, locked against other processes for the lifetime of this object.
 class RunFolder {
  public:
-  // Creates a directory with the next free number. Throws Error if it cannot be created or written.
+  // Creates a directory with the next free number, or reuses the newest one if its run was killed before its
+  // first checkpoint and its first epoch. What is created survives a power loss. Throws Error if it cannot be
+  // created or written.
   RunFolder(const std::filesystem::path& dir, const std::string& name);
   // Opens the directory of a resumed run. Throws Error if it cannot be written or another process uses it.
   explicit RunFolder(std::filesystem::path run);
@@ -45,22 +47,33 @@ class RunFolder {
   static RunFolder of_another_process(std::filesystem::path run);
 
   const std::filesystem::path& path() const noexcept { return path_; }
+  bool is_reused() const noexcept { return is_reused_; }  // a killed run has left files in it
   std::filesystem::path file(const std::string& name) const { return path_ / name; }
 
   // Writes config.toml unless it already has this text.
   void write_config(const std::string& text) const;
   // Appends a line to command.txt.
   void write_command(int argc, char** argv) const;
+  // Takes the directory's lock again if its file has been removed, which is logged. Throws Error if another
+  // process has taken it in the meantime.
+  void renew_lock();
   // Rewrites run.json.
   void write_summary(const RunSummary& summary) const;
 
  private:
-  RunFolder(std::filesystem::path run, std::optional<FolderLock> lock)
-      : path_(std::move(run)), lock_(std::move(lock)) {}
+  struct Claim {
+    std::filesystem::path run;
+    std::optional<FolderLock> lock;
+    bool is_reused = false;
+  };
+  explicit RunFolder(Claim claim);
+  static Claim claim(const std::filesystem::path& runs);
 
   std::filesystem::path path_;
   std::optional<FolderLock> lock_;  // empty: another process writes
+  bool is_reused_ = false;
   std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();  // for durations
 };
 
 // Returns the run with the largest number, if there is one.

@@ -14,9 +14,13 @@ std::string loader_text(const std::shared_ptr<DataLoader>& loader) {
          " batches of " + std::to_string(loader->options().batch_size);
 }
 
+// Epochs count from 1, as in the records.
 std::string text(const Progress& at) {
-  return "epoch " + std::to_string(at.epoch) + ", batch " + std::to_string(at.batch) + ", step " +
-         std::to_string(at.global_step);
+  const std::string step = ", step " + std::to_string(at.global_step),
+                    running = "epoch " + std::to_string(at.epoch + 1);
+  if (at.phase == Phase::validation) return "in the validation of " + running + step;
+  if (at.batch > 0) return "in " + running + ", after batch " + std::to_string(at.batch) + step;
+  return (at.epoch == 0 ? "before epoch 1" : "after epoch " + std::to_string(at.epoch)) + step;
 }
 
 // In the order of FitReason.
@@ -49,8 +53,7 @@ void RunLog::on_exception(Trainer&, Module&, const std::exception& error) {
 }
 
 void RunLog::on_fit_end(Trainer&, Module&, const FitResult& result) {
-  log_info(std::string(kReasonTexts[static_cast<std::size_t>(result.reason)]) + " at " +
-           text(result.progress));
+  log_info(std::string(kReasonTexts[static_cast<std::size_t>(result.reason)]) + " " + text(result.progress));
 }
 
 }  // namespace kindling

@@ -123,6 +123,7 @@ class ModelCheckpoint::Impl {
   bool higher_is_better() const { return monitor_.higher_is_better; }
 
   const ModelCheckpointOptions options;
+  std::map<std::string, std::string> metadata{};  // of the program
   std::atomic<bool> requested = false;
   bool has_failed = false;  // the fit
 
@@ -145,7 +146,9 @@ class ModelCheckpoint::Impl {
       state.metadata[kMonitorModeKey] = monitor_.higher_is_better ? "max" : "min";
     }
     saved_ = at;
+    for (const auto& [name, text] : metadata) state.metadata[kProgramPrefix + name] = text;
     if (!folder_) return;  // rank 0 writes
+    folder_->renew_lock();
     const std::filesystem::path file = folder_->file_of(at.global_step);
     const auto write_and_prune = [file, &folder = *folder_, run_id = run_id_](const StateDict& of) {
       save_checkpoint(of, file);
@@ -239,6 +242,10 @@ void ModelCheckpoint::request_save() noexcept { impl_->requested.store(true, std
 
 bool ModelCheckpoint::save_requested() { return impl_->save_requested(); }
 void ModelCheckpoint::on_save_request() noexcept { impl_->on_save_request(); }
+
+void ModelCheckpoint::set_metadata(std::map<std::string, std::string> texts) {
+  impl_->metadata = std::move(texts);
+}
 
 void ModelCheckpoint::finish() {
   impl_->finish();

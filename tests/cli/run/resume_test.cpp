@@ -95,7 +95,7 @@ TEST_F(ResumedRun, TrainsOnWithMoreEpochs) {
   const std::string commands = text_of(run("runs") / "command.txt");
   EXPECT_EQ(std::count(commands.begin(), commands.end(), '\n'), 2) << commands;
   const std::string log = text_of(run("runs") / "log.txt");
-  EXPECT_LT(log.find("finished at epoch 2"), log.find("resume: after step 46")) << log;
+  EXPECT_LT(log.find("finished after epoch 2, step 46"), log.find("resume: after step 46")) << log;
 }
 
 TEST_F(ResumedRun, ClosesTheEpochOfItsLastStep) {

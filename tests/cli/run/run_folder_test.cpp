@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <thread>
 
+#include "kindling/base/error.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -20,6 +22,7 @@ TEST(RunFolder, IsNeverSharedByRunsThatStartAtOnce) {
     runs.emplace_back([&] {
       for (int j = 0; j < 25; ++j) {
         const RunFolder folder(scratch.folder(), "same");
+        folder.write_summary({.status = "finished"});
         const std::lock_guard lock(mutex);
         made.insert(folder.path());
       }
@@ -27,6 +30,76 @@ TEST(RunFolder, IsNeverSharedByRunsThatStartAtOnce) {
   for (std::thread& run : runs) run.join();
   EXPECT_EQ(made.size(), 8u * 25u);
   EXPECT_EQ(made.rbegin()->filename(), "0200");  // and no number is left out
+}
+
+class KilledRunFolder : public testing::Test {
+ protected:
+  std::filesystem::path next() const { return RunFolder(scratch_.folder(), "small").path().filename(); }
+  std::filesystem::path run() const { return scratch_ / "small/0001"; }
+  void SetUp() override { RunFolder(scratch_.folder(), "small").write_summary({.status = "running"}); }
+
+  const Scratch scratch_;
+};
+
+TEST_F(KilledRunFolder, IsReusedBeforeItsFirstCheckpoint) {
+  EXPECT_EQ(next(), "0001");
+  std::filesystem::remove(run() / "run.json");  // as right after the folder was created
+  EXPECT_EQ(next(), "0001");
+  std::filesystem::create_directory(run() / "checkpoints");
+  std::ofstream(run() / "checkpoints/.lock") << "1\n";
+  std::ofstream(run() / "metrics.jsonl") << "{\"global_step\": 1, \"epoch\": 1}\n";
+  EXPECT_EQ(next(), "0001");
+  EXPECT_TRUE(RunFolder(scratch_.folder(), "small").is_reused());
+}
+
+TEST_F(KilledRunFolder, IsKeptWithAnythingThatWasTrained) {
+  const std::pair<const char*, const char*> files[] = {
+      {"checkpoints/step-00000001.safetensors", "damaged"},
+      {"checkpoints/step-00000001.safetensors.set_aside", "x"},
+      {"weights.safetensors", "x"},
+      {"metrics.csv", "epoch,global_step\n1,2\n"},
+      {"metrics.jsonl", "{\"global_step\": 1, \"epoch\": 1}\n{\"epoch\": 1, \"global_step\": 1}\n"},
+      {"run.json", "{\"status\": \"failed\"}"},
+      {"run.json", "{\"status\": \"stopped\"}"}};
+  std::filesystem::create_directory(run() / "checkpoints");
+  for (const auto& [name, text] : files) {
+    std::ofstream(run() / name) << text;
+    EXPECT_EQ(next(), "0002") << name << ": " << text;
+    std::filesystem::remove_all(scratch_ / "small/0002");
+    std::filesystem::remove(run() / name);
+    EXPECT_EQ(next(), "0001") << name;
+  }
+}
+
+TEST_F(KilledRunFolder, IsNotAFolderOfSomebodyElse) {
+  std::filesystem::remove(run() / "run.json");
+  std::ofstream(run() / "notes.txt") << "mine";
+  EXPECT_EQ(next(), "0002");
+}
+
+TEST_F(KilledRunFolder, IsNotTakenFromALivingRun) {
+  const RunFolder living(scratch_.folder(), "small");
+  EXPECT_EQ(living.path().filename(), "0001");
+  EXPECT_EQ(next(), "0002");
+}
+
+TEST_F(KilledRunFolder, LosesItsTemporaryFiles) {
+  for (const char* name : {".weights.safetensors.tmp.4194305", ".run.json.tmp.4194305"})
+    std::ofstream(run() / name) << "half";
+  EXPECT_EQ(next(), "0001");
+  for (const auto& entry : std::filesystem::directory_iterator(run()))
+    EXPECT_EQ(entry.path().filename().string().find(".tmp."), std::string::npos) << entry.path();
+}
+
+TEST(RunFolder, NoticesTheRemovalOfItsLock) {
+  const Scratch scratch;
+  RunFolder folder(scratch.folder(), "small");
+  std::filesystem::remove(folder.file(".lock"));
+  folder.renew_lock();
+  EXPECT_THROW(RunFolder(folder.path()), Error);
+  std::filesystem::remove(folder.file(".lock"));
+  const RunFolder other(folder.path());
+  EXPECT_THROW(folder.renew_lock(), Error);
 }
 
 }  // namespace

@@ -94,6 +94,38 @@ TEST(ModelCheckpoint, KeepsTheLastAndTheBest) {
   EXPECT_EQ(best.metadata.at("progress.epoch"), "1");
 }
 
+TEST(ModelCheckpoint, CarriesTextsOfTheProgram) {
+  const Scratch scratch(memory_folder());
+  for (const bool is_asynchronous : {false, true}) {
+    const fs::path folder = scratch / (is_asynchronous ? "b" : "a");
+    SlopeFit fit({.dirpath = folder, .asynchronous = is_asynchronous});
+    fit.checkpoint->set_metadata({{"config", "lr = 0.01\n"}, {"progress.epoch", "77"}});
+    fit.fit();
+    const StateDict saved = load_checkpoint(folder);
+    EXPECT_EQ(saved.metadata.at("program.config"), "lr = 0.01\n");
+    EXPECT_EQ(saved.metadata.at("program.progress.epoch"), "77");
+    fit.options.max_epochs = 4;
+    EXPECT_EQ(fit.fit(fit.checkpoint->last()).progress.epoch, 4);
+  }
+}
+
+TEST(ModelCheckpoint, TakesItsLockAgainOrStops) {
+  const Scratch scratch(memory_folder());
+  SlopeFit fit({.dirpath = scratch / "a"});
+  fit.add(Once::At::step, 9, [&](Trainer&, Module&) { fs::remove(scratch / "a/.lock"); });
+  fit.fit();
+  EXPECT_TRUE(fs::exists(scratch / "a/.lock"));
+
+  SlopeFit other({.dirpath = scratch / "b"});
+  std::optional<FolderLock> taken;
+  other.add(Once::At::step, 9, [&](Trainer&, Module&) {
+    fs::remove(scratch / "b/.lock");
+    taken.emplace(scratch / "b");
+  });
+  const std::string text = error_text<CheckpointError>([&] { other.fit(); });
+  EXPECT_NE(text.find("is using this folder"), std::string::npos) << text;
+}
+
 TEST(ModelCheckpoint, SavesOnRequest) {
   const Scratch scratch(memory_folder());
   SlopeFit fit({.dirpath = scratch / "a", .every_n_epochs = 0});
