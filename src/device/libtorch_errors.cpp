@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <string_view>
 
@@ -52,6 +53,13 @@ void rethrow_translated(const std::string& place, const c10::Error& error) {
                .found = name + " has no deterministic implementation, and the run rejects such "
                                "operators",
                .remedy = "use another operator, or set deterministic to warn"}));
+  if (const auto label = label_out_of_range(error))
+    std::throw_with_nested(
+        DataError({.place = place,
+                   .found = "a label of the data is " + std::to_string(*label) +
+                            ", and the outputs have fewer classes",
+                   .wanted = "labels from 0 to one less than there are classes, or -100, which is ignored",
+                   .remedy = "raise the model's num_classes (model.num_classes), or correct the labels"}));
   const bool is_one_sample = text.starts_with("Expected more than 1 value per channel when training");
   std::throw_with_nested(
       Error({.place = place,
@@ -87,6 +95,17 @@ std::optional<std::string> text_of_exhausted_memory(const std::exception& error)
   const bool is_exhausted = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
                             std::ranges::any_of(kMemoryTexts, is_in);
   return is_exhausted ? std::optional(text) : std::nullopt;
+}
+
+// "Target 9 is out of bounds."
+std::optional<std::int64_t> label_out_of_range(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  constexpr std::string_view before = "Target ", after = " is out of bounds";
+  if (!text.starts_with(before) || text.find(after) == std::string::npos) return std::nullopt;
+  char* end = nullptr;
+  const std::int64_t label = std::strtoll(text.c_str() + before.size(), &end, 10);
+  if (!std::string_view(end).starts_with(after)) return std::nullopt;
+  return label;
 }
 
 bool comes_from_memory(const std::exception& error) {

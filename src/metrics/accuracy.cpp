@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/where.h>
 
+#include <cmath>
+
 #include "kindling/base/error.h"
 #include "metrics/class_answers.h"
 #include "metrics/class_labels.h"
@@ -29,27 +31,45 @@ namespace {
 
 constexpr std::int64_t kNoClass = -100;
 
-at::Tensor right_answers(const at::Tensor& outputs, const at::Tensor& labels) {
-  const bool by_number = are_class_numbers(outputs, labels);
-  if (!by_number && !are_class_probabilities(outputs, labels))
-    refuse_class_labels("accuracy", outputs, labels);
-  return outputs.argmax(1).eq(by_number ? labels : labels.argmax(1));
+[[noreturn]] void refuse_sums() {
+  throw DataError(
+      {.place = "accuracy",
+       .found = "labels of the outputs' shape do not add up to 1 over the classes",
+       .wanted = "class numbers, or class probabilities",
+       .remedy = "if each class has a yes or no of its own (multi-label), measure f1 or auroc of "
+                 "outputs.flatten() and labels.flatten()"});
+}
+
+// How many answers are right, as one number; NaN if labels of the outputs' shape are no probabilities.
+at::Tensor num_right_answers(const at::Tensor& outputs, const at::Tensor& labels) {
+  if (are_class_numbers(outputs, labels)) return outputs.argmax(1).eq(labels).sum();
+  if (!are_class_probabilities(outputs, labels)) refuse_class_labels("accuracy", outputs, labels);
+  const at::Tensor num_right = outputs.argmax(1).eq(labels.argmax(1)).sum();
+  return num_right.to(at::kFloat).masked_fill_(add_up_to_one(labels).all().logical_not_(), std::nan(""));
+}
+
+// Pixels, tokens: the numbers of the outputs that are not classes.
+std::int64_t num_answers_of(const at::Tensor& outputs) {
+  return outputs.dim() < 2 || outputs.size(1) == 0 ? outputs.numel() : outputs.numel() / outputs.size(1);
 }
 
 }  // namespace
 
 at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) {
   const at::NoGradGuard no_grad;
-  return right_answers(outputs, labels).to(at::kFloat).mean();
+  return num_right_answers(outputs, labels).to(at::kFloat).div(num_answers_of(outputs));
 }
 
 Accuracy::Accuracy(AccuracyOptions options) : options_(options) { validate(options_, "Accuracy"); }
 
 at::Tensor Accuracy::update(const at::Tensor& outputs, const at::Tensor& labels) const {
-  if (options_.ignore_index) return Metric::update(outputs, labels);
-  const at::Tensor right = right_answers(outputs, labels), num_right = right.sum();
-  const std::int64_t answers_per_sample = right.numel() / std::max<std::int64_t>(outputs.size(0), 1);
-  return answers_per_sample > 1 ? num_right.div(answers_per_sample) : num_right;  // pixels, tokens
+  return options_.ignore_index ? Metric::update(outputs, labels) : num_right_answers(outputs, labels);
+}
+
+std::optional<std::int64_t> Accuracy::num_answers(const at::Tensor& outputs, const at::Tensor&) const {
+  const std::int64_t answers = num_answers_of(outputs);
+  if (outputs.dim() < 3 || answers == outputs.size(0)) return std::nullopt;
+  return answers;
 }
 
 // The cells: wrong, correct, ignored, not a class.
@@ -60,12 +80,21 @@ at::Tensor Accuracy::update_weighted(const at::Tensor& outputs, const at::Tensor
   const at::Tensor hit = answers.labels.eq(answers.predicted()).to(at::kLong);
   const at::Tensor cells =
       at::where(answers.labels.ge(answers.num_classes), answers.labels.sub(answers.num_classes - 2), hit);
-  return counts_of(cells, 4, answers.weights);
+  at::Tensor counts = counts_of(cells, 4, answers.weights);
+  if (answers.are_probabilities) {  // a class number that is none is a wrong answer, these are none at all
+    at::Tensor no_probabilities = counts.select(1, 3);
+    no_probabilities.masked_fill_(no_probabilities.ne(0), std::nan(""));
+  }
+  return counts;
 }
 
 double Accuracy::compute(std::span<const double> sums, double num_samples) const {
-  if (sums.size() == 1) return sums[0] / num_samples;
+  if (sums.size() == 1) {
+    if (std::isnan(sums[0])) refuse_sums();
+    return sums[0] / num_samples;
+  }
   const std::vector<double> cells = sum_of_parts(sums, kPartsOfWeights);
+  if (std::isnan(cells[3])) refuse_sums();
   if (options_.ignore_index) refuse_other_labels("accuracy", cells[3], *options_.ignore_index);
   return cells[1] / (cells[0] + cells[1] + (options_.ignore_index ? 0 : cells[2] + cells[3]));
 }

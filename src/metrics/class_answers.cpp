@@ -35,14 +35,17 @@ at::Tensor coded_numbers(const at::Tensor& labels, std::int64_t num_classes, std
 }
 
 at::Tensor coded_probabilities(const at::Tensor& rows) {
-  const at::Tensor adds_up = rows.sum(1).sub_(1).abs_().le_(kProbabilityTolerance).to(at::kBool);
-  return rows.argmax(1).masked_fill_(adds_up.logical_not(), rows.size(1) + 1);
+  return rows.argmax(1).masked_fill_(add_up_to_one(rows).logical_not(), rows.size(1) + 1);
 }
 
 // [batch, classes, …] → [n, classes].
 at::Tensor rows_of(const at::Tensor& tensor) { return tensor.movedim(1, -1).reshape({-1, tensor.size(1)}); }
 
 }  // namespace
+
+at::Tensor add_up_to_one(const at::Tensor& probabilities) {
+  return probabilities.sum(1).sub_(1).abs_().le_(kProbabilityTolerance).to(at::kBool);
+}
 
 at::Tensor ClassAnswers::predicted() const {
   return scores.dim() == 1 ? scores.gt(0).to(at::kLong) : scores.argmax(1);
@@ -68,6 +71,7 @@ ClassAnswers class_answers(const char* place, const at::Tensor& outputs, const a
     answers.num_classes = outputs.size(1);
     answers.scores = rows_of(outputs);
     answers.labels = coded_probabilities(rows_of(labels));
+    answers.are_probabilities = true;
   } else {
     refuse_class_labels(place, outputs, labels);
   }

@@ -12,6 +12,7 @@ struct ClassAnswers {
   at::Tensor scores;   // [n, classes], or [n] for one logit for two classes
   at::Tensor labels;   // int64 [n]: a class, num_classes if it is ignored, num_classes + 1: not a class
   at::Tensor weights;  // float64 [n], or undefined
+  bool are_probabilities = false;  // the labels were given as probabilities
 
   at::Tensor predicted() const;  // int64 [n]
 };
@@ -22,6 +23,10 @@ struct ClassAnswers {
 // shape, or undefined. Reads nothing on the host. Throws DataError for other shapes and dtypes.
 ClassAnswers class_answers(const char* place, const at::Tensor& outputs, const at::Tensor& labels,
                            const at::Tensor& weights, std::int64_t ignore_index);
+
+// [batch, classes, …] → bool [batch, …]: whether the probabilities of a label add up to 1, as far as those of
+// half precision do.
+at::Tensor add_up_to_one(const at::Tensor& probabilities);
 
 // `weights` [batch] or of `shape` → float64 [n], one for each of its elements. Throws DataError.
 at::Tensor weights_of(const char* place, const at::Tensor& weights, at::IntArrayRef shape);

@@ -32,14 +32,14 @@ bool EpochLog::has_rows_of(std::size_t column) const {
 }
 
 void EpochLog::mark(std::string_view name, const std::shared_ptr<const Metric>& metric,
-                    const at::Tensor& part) {
+                    const at::Tensor& part, ValueOptions options) {
   const std::size_t index = column(name, Kind::metric);
   columns_[index].metric = metric;
   auto sums = std::find_if(sums_.begin(), sums_.end(), [&](const Sums& s) { return s.column == index; });
   const bool has_sums = sums != sums_.end();
   if (part.numel() == 1) {
     if (has_sums) require_as_many(name, 1, sums->on_device.size(1));
-    return mark(index, part);
+    return mark(index, part, options);
   }
   if (!has_sums) {
     if (has_rows_of(index)) require_as_many(name, part.numel(), 1);

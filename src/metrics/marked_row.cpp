@@ -56,8 +56,8 @@ void MarkedRow::mark_in(EpochLog& log, std::span<const at::Tensor> tensors) cons
   for (const Value& value : values_) {
     if (value.is_number)
       log.mark(log.column(value.name, value.kind), value.number, value.options);
-    else if (value.kind == EpochLog::Kind::metric && !value.options.weight)
-      log.mark(value.name, value.metric, *next++);
+    else if (value.kind == EpochLog::Kind::metric)
+      log.mark(value.name, value.metric, *next++, value.options);
     else
       log.mark(log.column(value.name, value.kind), *next++, value.options);
   }

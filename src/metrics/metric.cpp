@@ -20,6 +20,10 @@ at::Tensor Metric::update_weighted(const at::Tensor&, const at::Tensor&, const a
                    .remedy = "override Metric::update_weighted()"});
 }
 
+std::optional<std::int64_t> Metric::num_answers(const at::Tensor&, const at::Tensor&) const {
+  return std::nullopt;
+}
+
 NamedValues Metric::values(std::span<const double> sums, double num_samples) const {
   return {{"", compute(sums, num_samples)}};
 }

@@ -246,10 +246,13 @@ std::vector<at::Tensor> RecomputationScope::compute(const TensorFunction& forwar
 }
 
 bool has_lazy_layers(const torch::nn::Module& module) {
-  return std::ranges::any_of(module.modules(), [](const auto& layer) {
-    const auto* lazy = dynamic_cast<const LazyLayer*>(layer.get());
+  const auto is_without_shape = [](const torch::nn::Module& layer) {
+    const auto* lazy = dynamic_cast<const LazyLayer*>(&layer);
     return lazy != nullptr && !lazy->is_materialized();
-  });
+  };
+  return is_without_shape(module) ||
+         std::ranges::any_of(module.modules(/*include_self=*/false),
+                             [&](const auto& layer) { return is_without_shape(*layer); });
 }
 
 // Returns the same values as leaves of a new graph.

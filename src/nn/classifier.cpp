@@ -3,10 +3,31 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/zeros.h>
 
+#include <exception>
+#include <string>
+
+#include "device/libtorch_errors.h"
+#include "kindling/base/error.h"
 #include "kindling/metrics/accuracy.h"
 #include "metrics/class_labels.h"
+#include "tensors/shape_text.h"
 
 namespace kindling {
+namespace {
+
+[[noreturn]] void refuse_label(const Classifier& model, std::int64_t label, const at::Tensor& outputs) {
+  const std::int64_t num_classes = outputs.size(1);
+  std::throw_with_nested(DataError(
+      {.place = model.name() + "::loss",
+       .found = "a label of the data is " + std::to_string(label) + ", and the outputs have " +
+                std::to_string(num_classes) + " classes, " + type_text(outputs),
+       .wanted = "labels from 0 to " + std::to_string(num_classes - 1) + ", or -100, which is ignored",
+       .remedy = label < 0 ? "correct the labels"
+                           : "set num_classes (model.num_classes) to " + std::to_string(label + 1) +
+                                 " or more, or correct the labels"}));
+}
+
+}  // namespace
 
 Classifier::Classifier() { add_metric("acc", std::make_shared<Accuracy>()); }
 
@@ -16,7 +37,12 @@ at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels)
   const bool by_number = labels.scalar_type() == at::kLong && are_class_numbers(outputs, labels);
   if (!by_number && !are_class_probabilities(outputs, labels))
     refuse_class_labels("Classifier::loss", outputs, labels);
-  return at::cross_entropy_loss(outputs, labels);
+  try {
+    return at::cross_entropy_loss(outputs, labels);
+  } catch (const c10::Error& error) {
+    if (const auto label = label_out_of_range(error)) refuse_label(*this, *label, outputs);
+    throw;
+  }
 }
 
 at::Tensor Classifier::accuracy(const at::Tensor& outputs, const at::Tensor& labels) const {

@@ -6,6 +6,7 @@
 
 #include "kindling/nn/evaluation_guard.h"
 #include "nn/layer_name.h"
+#include "tensors/module_tree.h"
 
 namespace kindling {
 namespace {
@@ -41,19 +42,18 @@ std::vector<LayerRow> layer_summary(Module& model, const Batch& batch) {
   const ShapesByName shapes = shapes_of(model, batch.tensors().front());
 
   std::vector<LayerRow> rows;
-  for (const auto& item : model.named_modules()) {
-    const torch::nn::Module& layer = *item.value();
-    LayerRow row{.name = item.key(), .type = layer_name(layer), .input_shape = {}, .output_shape = {}};
+  for_each_module(model, [&](const std::string& name, const torch::nn::Module& layer) {
+    LayerRow row{.name = name, .type = layer_name(layer), .input_shape = {}, .output_shape = {}};
     for (const auto& parameter : layer.parameters(/*recurse=*/false)) row.num_parameters += parameter.numel();
     const auto found = shapes.find(row.name);
     if (found != shapes.end()) {
       row.input_shape = found->second.input;
       row.output_shape = found->second.output;
     } else if (!layer.children().empty() && row.num_parameters == 0) {
-      continue;  // holds the layers that follow
+      return;  // holds the layers that follow
     }
     rows.push_back(std::move(row));
-  }
+  });
   return rows;
 }
 

@@ -8,6 +8,7 @@
 #include "kindling/base/suggest.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/tensors/lazy.h"
+#include "tensors/module_tree.h"
 
 namespace kindling {
 namespace {
@@ -50,8 +51,9 @@ void stop_learning(const at::Tensor& parameter) {
 std::map<std::string, bool> fitting_names(torch::nn::Module& model,
                                           const std::vector<std::string>& patterns) {
   std::vector<std::string> names;
-  for (const auto& item : model.named_modules())
-    for (const std::string& name : own_names(*item.value())) names.push_back(join(item.key(), name));
+  for_each_module(model, [&](const std::string& layer_name, torch::nn::Module& layer) {
+    for (const std::string& name : own_names(layer)) names.push_back(join(layer_name, name));
+  });
   for (const std::string& pattern : patterns)
     require_match(names, pattern, model.name() + "::freeze_by_name");
   std::map<std::string, bool> fits;
@@ -146,9 +148,11 @@ void Module::measure(Stage stage, const NamedMetric& by, const at::Tensor& outpu
   EpochLog* const to = view_.log();
   if (to == nullptr) return;
   const at::NoGradGuard no_grad;
-  to->mark(by.logged_as[static_cast<std::size_t>(stage)], by.metric,
-           weights.defined() ? by.metric->update_weighted(outputs, labels, weights)
-                             : by.metric->update(outputs, labels));
+  const std::string& name = by.logged_as[static_cast<std::size_t>(stage)];
+  if (weights.defined()) return to->mark(name, by.metric, by.metric->update_weighted(outputs, labels, weights));
+  const at::Tensor part = by.metric->update(outputs, labels);
+  const auto answers = part.numel() == 1 ? by.metric->num_answers(outputs, labels) : std::nullopt;
+  to->mark(name, by.metric, part, {.weight = answers});
 }
 
 void Module::plot(std::string_view key, const at::Tensor& value, bool train) {
@@ -186,8 +190,9 @@ std::string Module::name_of(const torch::nn::Module& layer) const {
 
 std::vector<std::string> Module::parameter_names() {
   std::vector<std::string> names;
-  for (const auto& item : named_modules())
-    for (const std::string& name : own_parameters(*item.value())) names.push_back(join(item.key(), name));
+  for_each_module(*this, [&](const std::string& layer_name, torch::nn::Module& layer) {
+    for (const std::string& name : own_parameters(layer)) names.push_back(join(layer_name, name));
+  });
   return names;
 }
 
@@ -197,29 +202,30 @@ void Module::freeze(torch::nn::Module& layer) {
     if (is_within(item.key(), part)) frozen_.insert(item.key());
   frozen_.insert(part);
   for (const at::Tensor& parameter : layer.parameters()) stop_learning(parameter);
-  for (const auto& item : layer.modules())
-    if (auto* lazy = dynamic_cast<LazyLayer*>(item.get()))
+  for_each_module(layer, [](const std::string&, torch::nn::Module& inner) {
+    if (auto* lazy = dynamic_cast<LazyLayer*>(&inner))
       for (const std::string& parameter : lazy->parameter_names()) lazy->frozen.insert(parameter);
+  });
   layer.eval();
 }
 
 void Module::freeze_by_name(const std::vector<std::string>& patterns) {
   const auto fits = fitting_names(*this, patterns);
-  for (const auto& layer : named_modules()) {
+  for_each_module(*this, [&](const std::string& layer_name, torch::nn::Module& layer) {
     std::size_t num_names = 0, num_fitting = 0;
     for (const auto& [name, is_fitting] : fits) {
-      if (!is_within(name, layer.key())) continue;
+      if (!is_within(name, layer_name)) continue;
       ++num_names;
       num_fitting += is_fitting;
     }
-    if (num_names > 0 && num_fitting == num_names) freeze(*layer.value());
-    for (const std::string& name : own_names(*layer.value())) {
-      if (!fits.at(join(layer.key(), name))) continue;
-      if (auto* lazy = dynamic_cast<LazyLayer*>(layer.value().get())) lazy->frozen.insert(name);
-      const auto parameters = layer.value()->named_parameters(/*recurse=*/false);
+    if (num_names > 0 && num_fitting == num_names) freeze(layer);
+    for (const std::string& name : own_names(layer)) {
+      if (!fits.at(join(layer_name, name))) continue;
+      if (auto* lazy = dynamic_cast<LazyLayer*>(&layer)) lazy->frozen.insert(name);
+      const auto parameters = layer.named_parameters(/*recurse=*/false);
       if (const at::Tensor* parameter = parameters.find(name)) stop_learning(*parameter);
     }
-  }
+  });
 }
 
 void Module::unfreeze(torch::nn::Module& layer) {
@@ -227,8 +233,9 @@ void Module::unfreeze(torch::nn::Module& layer) {
   std::erase_if(frozen_,
                 [&](const std::string& name) { return is_within(name, part) || is_within(part, name); });
   for (const at::Tensor& parameter : layer.parameters()) parameter.requires_grad_(true);
-  for (const auto& item : layer.modules())
-    if (auto* lazy = dynamic_cast<LazyLayer*>(item.get())) lazy->frozen.clear();
+  for_each_module(layer, [](const std::string&, torch::nn::Module& inner) {
+    if (auto* lazy = dynamic_cast<LazyLayer*>(&inner)) lazy->frozen.clear();
+  });
   layer.train(is_training());
 }
 

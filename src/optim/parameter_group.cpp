@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "kindling/base/error.h"
@@ -23,6 +24,7 @@ void check_patterns(const ParameterGroups& all, const std::vector<GroupPattern>&
                          .wanted = "by_name(model, patterns), or names in the groups"});
     names.insert(names.end(), group.names.begin(), group.names.end());
   }
+  for (const auto& [other, first] : all.other_names()) names.push_back(other);
   for (const GroupPattern& pattern : patterns) {
     validate(pattern, place_of(pattern));
     require_match(names, pattern.match, place_of(pattern));
@@ -41,9 +43,16 @@ std::vector<std::pair<std::string, at::Tensor>> distinct_parameters(const torch:
 }
 
 ParameterGroups::ParameterGroups(const torch::nn::Module& model) : groups_(1) {
+  std::map<const at::TensorImpl*, std::string> first_names;
   for (auto& [name, parameter] : distinct_parameters(model)) {
     groups_[0].names.push_back(name);
     groups_[0].parameters.push_back(parameter);
+    first_names[parameter.unsafeGetTensorImpl()] = name;
+  }
+  for (const auto& item : model.named_parameters()) {
+    if (!item.value().defined()) continue;
+    const std::string& first = first_names.at(item.value().unsafeGetTensorImpl());
+    if (first != item.key()) other_names_.emplace_back(item.key(), first);
   }
 }
 
@@ -69,7 +78,12 @@ ParameterGroups by_name(const ParameterGroups& all, const std::vector<GroupPatte
   for (const ParameterGroup& group : all.groups()) {
     ParameterGroup rest{.lr = group.lr, .weight_decay = group.weight_decay};
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
-      const auto fits = [&](const GroupPattern& pattern) { return matches(group.names[i], pattern.match); };
+      const auto fits = [&](const GroupPattern& pattern) {
+        return matches(group.names[i], pattern.match) ||
+               std::ranges::any_of(all.other_names(), [&](const auto& other) {
+                 return other.second == group.names[i] && matches(other.first, pattern.match);
+               });
+      };
       const auto pattern = std::ranges::find_if(patterns, fits);
       ParameterGroup& to =
           pattern == patterns.end() ? rest : chosen[static_cast<std::size_t>(pattern - patterns.begin())];

@@ -64,14 +64,24 @@ std::filesystem::path newest_of(const std::filesystem::path& folder) {
   return newest->path;
 }
 
+void require_path(const std::filesystem::path& path, const char* place) {
+  if (path.empty())
+    throw CheckpointError({.place = place,
+                           .found = "the path is empty",
+                           .wanted = "a file",
+                           .remedy = "FitResult::best_checkpoint is empty if the fit has saved no checkpoint "
+                                     "with the monitored value"});
+}
+
 // Returns the checkpoint for a path: the file itself, or the newest one in a directory.
-std::filesystem::path checkpoint_path(const std::filesystem::path& path) {
+std::filesystem::path checkpoint_path(const std::filesystem::path& path, const char* place) {
+  require_path(path, place);
   return std::filesystem::is_directory(path) ? newest_of(path) : path;
 }
 
 // Opens a file with a model and its training state, with checksums or without them.
 SafetensorsFile open_training_state(const std::filesystem::path& path) {
-  SafetensorsFile file(checkpoint_path(path));
+  SafetensorsFile file(checkpoint_path(path, "load_validated_weights"));
   if (!file.index().metadata.contains(kGlobalStepKey))
     throw CheckpointError({.place = file.path().string(),
                            .found = std::string("its metadata has no ") + kGlobalStepKey,
@@ -126,6 +136,7 @@ void save_safetensors(const StateDict& state, const std::filesystem::path& path)
 }
 
 StateDict load_safetensors(const std::filesystem::path& path) {
+  require_path(path, "load_safetensors");
   return read_state(WeightsFile(SafetensorsFile(path)));
 }
 
@@ -134,6 +145,7 @@ void save_torch(const StateDict& state, const std::filesystem::path& path) {
 }
 
 StateDict load_state_file(const std::filesystem::path& path, const std::string& key) {
+  require_path(path, "load_state_file");
   return read_state(WeightsFile::open(path, key));
 }
 
@@ -144,7 +156,7 @@ void save_checkpoint(const StateDict& state, const std::filesystem::path& path) 
 }
 
 StateDict load_checkpoint(const std::filesystem::path& path) {
-  const SafetensorsFile file(checkpoint_path(path));
+  const SafetensorsFile file(checkpoint_path(path, "load_checkpoint"));
   require_checkpoint(file);
   return read_state(WeightsFile(file));
 }
@@ -170,6 +182,7 @@ LoadReport load_validated_weights(torch::nn::Module& module, const std::filesyst
 
 LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                         const LoadOptions& options) {
+  require_path(path, "load_weights");
   const WeightsFile file = WeightsFile::open(path, options.key);
   if (options.prefix == kModelPrefix && file.metadata().contains(kAveragesKey))
     log_warning(

@@ -6,6 +6,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
+#include "tensors/module_tree.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -80,11 +81,11 @@ void leave_lazy(const std::string& weight, LazyLayer& layer, const StateDict& va
 
 std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::Module& module) {
   std::vector<std::pair<std::string, LazyLayer*>> layers;
-  for (const auto& item : module.named_modules()) {
-    auto* lazy = dynamic_cast<LazyLayer*>(item.value().get());
-    if (lazy == nullptr || lazy->is_materialized()) continue;
-    layers.emplace_back(item.key().empty() ? "weight" : item.key() + ".weight", lazy);
-  }
+  for_each_module(module, [&](const std::string& name, torch::nn::Module& layer) {
+    auto* lazy = dynamic_cast<LazyLayer*>(&layer);
+    if (lazy == nullptr || lazy->is_materialized()) return;
+    layers.emplace_back(name.empty() ? "weight" : name + ".weight", lazy);
+  });
   return layers;
 }
 

@@ -3,6 +3,10 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <optional>
+#include <span>
+
 #include "kindling/base/error.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
@@ -49,8 +53,39 @@ TEST(AccuracyOfPixels, IsTheFractionOfAllPixels) {
   const at::Tensor outputs = at::tensor({1.F, 1.F, 0.F, 0.F, 0.F, 1.F, 1.F, 0.F}).view({2, 2, 2});
   const at::Tensor labels = at::tensor({0, 1, 1, 0}, at::kLong).view({2, 2});
   const kindling::Accuracy accuracy;
+  EXPECT_EQ(accuracy.num_answers(outputs, labels), 4);
   const double sum = accuracy.update(outputs, labels).item<double>();
-  EXPECT_EQ(accuracy.compute({&sum, 1}, 2), 0.75);
+  EXPECT_EQ(sum, 3);
+  EXPECT_EQ(accuracy.compute({&sum, 1}, 4), 0.75);
+}
+
+TEST(AccuracyOfPixels, CountsSamplesWhereEachHasOneAnswer) {
+  const kindling::Accuracy accuracy;
+  EXPECT_EQ(accuracy.num_answers(at::zeros({4, 3}), at::zeros({4}, at::kLong)), std::nullopt);
+  EXPECT_EQ(accuracy.num_answers(at::zeros({4, 3, 1}), at::zeros({4, 1}, at::kLong)), std::nullopt);
+}
+
+constexpr const char* kNoProbabilities =
+    "accuracy: labels of the outputs' shape do not add up to 1 over the classes; expected: class numbers, or "
+    "class probabilities; if each class has a yes or no of its own (multi-label), measure f1 or auroc of "
+    "outputs.flatten() and labels.flatten()";
+
+// Two of three classes are true of the first sample.
+TEST(AccuracyOfSeveralLabels, IsRefusedAtTheEndOfTheEpoch) {
+  const at::Tensor outputs = at::eye(2, 3), labels = at::tensor({1.F, 1.F, 0.F, 0.F, 1.F, 0.F}).view({2, 3});
+  const kindling::Accuracy accuracy;
+  const double sum = accuracy.update(outputs, labels).item<double>();
+  EXPECT_EQ(error_text<DataError>([&] { (void)accuracy.compute({&sum, 1}, 2); }), kNoProbabilities);
+  EXPECT_TRUE(std::isnan(kindling::accuracy(outputs, labels).item<double>()));
+}
+
+TEST(AccuracyOfSeveralLabels, IsRefusedWithWeightsToo) {
+  const at::Tensor outputs = at::eye(2, 3), labels = at::tensor({1.F, 1.F, 0.F, 0.F, 1.F, 0.F}).view({2, 3});
+  const kindling::Accuracy accuracy;
+  const at::Tensor sums = accuracy.update_weighted(outputs, labels, at::ones({2})).contiguous();
+  const std::span<const double> numbers(sums.const_data_ptr<double>(),
+                                        static_cast<std::size_t>(sums.numel()));
+  EXPECT_EQ(error_text<DataError>([&] { (void)accuracy.compute(numbers, 2); }), kNoProbabilities);
 }
 
 double weighted_share(const kindling::Accuracy& metric, const at::Tensor& labels, const at::Tensor& weights) {

@@ -58,6 +58,33 @@ TEST(ParameterGroups, ByNameOfGroupsKeepTheNumbersOfTheRest) {
   EXPECT_EQ(groups.groups()[1].names, Names{"b"});
 }
 
+// first.weight is second.weight, too.
+struct TiedLinear : torch::nn::Module {
+  TiedLinear() {
+    register_module("first", first);
+    second->register_parameter("weight", first->weight);
+    register_module("second", second);
+  }
+  torch::nn::Linear first{2, 3};
+  std::shared_ptr<torch::nn::Module> second = std::make_shared<torch::nn::Module>();
+};
+
+TEST(ParameterGroups, ByNameKnowsEveryNameOfATiedParameter) {
+  const TiedLinear model;
+  for (const char* pattern : {"first.weight", "second.weight", "second.*"}) {
+    const ParameterGroups groups = by_name(model, {{.match = pattern, .lr = 0.5}});
+    ASSERT_EQ(groups.groups().size(), 2U) << pattern;
+    EXPECT_EQ(groups.groups()[0].names, Names{"first.bias"});
+    EXPECT_EQ(groups.groups()[1].names, Names{"first.weight"}) << "once, by its first name";
+    EXPECT_TRUE(groups.groups()[1].parameters[0].is_same(model.first->weight));
+  }
+  EXPECT_EQ(error_text<ConfigError>([&] {
+              by_name(model, {{.match = "first.weight"}, {.match = "second.weight"}});
+            }),
+            "parameter group 'second.weight': earlier groups contain all parameters that it matches; expected: "
+            "the more specific pattern first");
+}
+
 TEST(ParameterGroups, ByNameRejectPatternsWithoutAMatch) {
   const TwoLinear model;
   EXPECT_EQ(error_text<ConfigError>([&] { by_name(model, {{.match = "frist.*"}}); }),

@@ -7,6 +7,7 @@
 #include "kindling/device/transfer_counts.h"
 #include "kindling/nn/lazy_conv2d.h"
 #include "kindling/nn/lazy_linear.h"
+#include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_comparison.h"
 #include "kindling/tensors/state_dict.h"
@@ -237,6 +238,42 @@ TEST(LoadWeights, TellsAutogradOfTheWrite) {
   const at::Tensor loss = net->forward(net->forward(at::ones({1, 2}).requires_grad_())).sum();
   load_weights(*net, scratch / "w.safetensors");
   EXPECT_THROW(loss.backward(), c10::Error);  // its weights are not those of the forward pass
+}
+
+struct OnTheStack : torch::nn::Module {
+  OnTheStack() {
+    register_module("known", known);
+    register_module("lazy", lazy);
+  }
+  torch::nn::Linear known{2, 2};
+  LazyLinear lazy{3};
+};
+
+TEST(LoadWeights, FillsAModelThatNoPointerOwns) {
+  const Scratch scratch;
+  const at::Tensor weight = at::arange(4, at::kFloat).view({2, 2}),
+                   wide = at::arange(6, at::kFloat).view({3, 2});
+  StateDict state;
+  state.tensors = {{"known.weight", weight},
+                   {"known.bias", at::ones({2})},
+                   {"lazy.weight", wide},
+                   {"lazy.bias", at::zeros({3})}};
+  save_safetensors(state, scratch / "weights.safetensors");
+  OnTheStack model;
+  EXPECT_EQ(load_weights(model, scratch / "weights.safetensors").loaded.size(), 4U);
+  EXPECT_TRUE(same(model.known->weight.detach(), weight));
+  EXPECT_TRUE(model.lazy->is_materialized());
+}
+
+TEST(LoadWeights, NamesAnEmptyPath) {
+  OnTheStack model;
+  EXPECT_EQ(error_text<CheckpointError>([&] { load_weights(model, ""); }),
+            "load_weights: the path is empty; expected: a file; FitResult::best_checkpoint is empty if the fit "
+            "has saved no checkpoint with the monitored value");
+  EXPECT_EQ(error_text<CheckpointError>([&] {
+              load_validated_weights(model, "");
+            }).find("load_validated_weights: the path is empty"),
+            0U);
 }
 
 }  // namespace

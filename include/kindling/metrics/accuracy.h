@@ -13,8 +13,9 @@ namespace kindling {
 
 // Returns the fraction of correct top-1 predictions: the samples whose largest output is the one of their
 // label. Takes outputs [batch, classes, …] and labels [batch, …] (class numbers), or class probabilities of
-// the outputs' shape, whose largest counts. Returns a float32 scalar on the same device. Not differentiable;
-// the host does not wait. Throws DataError for labels of another shape.
+// the outputs' shape, whose largest counts. Returns a float32 scalar on the same device; NaN if such
+// probabilities do not add up to 1, as those of several classes at once (multi-label) do not. Not
+// differentiable; the host does not wait. Throws DataError for labels of another shape.
 KINDLING_API at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels);
 
 struct AccuracyOptions {
@@ -25,12 +26,15 @@ struct AccuracyOptions {
                                        {.doc = "label that is not counted; absent: all labels count"}));
 };
 
-// The fraction of correct top-1 predictions over all samples of an epoch; with weights, the fraction of the
-// weight. Without an ignore_index, a label that is not a class (such as -100) counts as a wrong answer.
+// The fraction of correct top-1 predictions over all answers of an epoch (one per sample, or one per pixel or
+// token); with weights, the fraction of the weight. Without an ignore_index, a label that is not a class (such
+// as -100) counts as a wrong answer.
 //
-// A batch without weights and without an ignore_index adds one number, which is also the step's value. Others
-// add float64 [3, 4], bit-identical for every division of the samples into batches; outputs and labels may
-// then have all forms that ClassScore accepts. Weights must be given for all batches of an epoch or for none.
+// A batch without weights and without an ignore_index adds one number, how many answers are right, which is
+// also logged for its step. Others add float64 [3, 4]; outputs and labels may then have all forms that
+// ClassScore accepts. Weights must be given for all batches of an epoch or for none. The result is
+// bit-identical for every division of the answers into batches; without weights, for batches of up to 2^24
+// answers, because the log keeps float32.
 class KINDLING_API Accuracy : public Metric {
  public:
   explicit Accuracy(AccuracyOptions options = {});
@@ -38,7 +42,9 @@ class KINDLING_API Accuracy : public Metric {
   at::Tensor update(const at::Tensor& outputs, const at::Tensor& labels) const override;
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
-  // Throws DataError if there is an ignore_index and a label was not a class.
+  std::optional<std::int64_t> num_answers(const at::Tensor& outputs, const at::Tensor& labels) const override;
+  // Throws DataError for labels of the outputs' shape that do not add up to 1, and if there is an ignore_index
+  // and a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;
 
  private:

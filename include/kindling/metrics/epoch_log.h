@@ -53,9 +53,11 @@ class KINDLING_API EpochLog {
   void mark(std::string_view name, const at::Tensor& value, ValueOptions options = {}) {
     mark(column(name), value, options);
   }
-  // Adds a batch's contribution to a metric: a single number as a value of the row, a larger tensor to sums
-  // on the device. Throws DataError if the shape differs from earlier ones.
-  void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part);
+  // Adds a batch's contribution to a metric: a single number as a value of the row, weighted by what it adds to
+  // compute()'s num_samples; a larger tensor to sums on the device. Throws DataError if the shape differs from
+  // earlier ones.
+  void mark(std::string_view name, const std::shared_ptr<const Metric>& metric, const at::Tensor& part,
+            ValueOptions options = {});
   // Reverts what has been added to sums since the last call if `left_out`, a number on the device, is not 0.
   // Reverts nothing if it is undefined.
   void settle(const at::Tensor& left_out);

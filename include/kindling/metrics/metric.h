@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
 #include <span>
 
 #include "kindling/base/export.h"
@@ -28,8 +30,12 @@ class KINDLING_API Metric {
   virtual at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                                      const at::Tensor& weights) const;
 
+  // Returns how many answers a batch has if these are not its samples: pixels, tokens. Called for batches that
+  // add a single number without weights. The default returns nothing: samples count.
+  virtual std::optional<std::int64_t> num_answers(const at::Tensor& outputs, const at::Tensor& labels) const;
+
   // Returns the number: from the sums (row by row) that the batches have added, in double precision, and from
-  // the number of their samples. NaN if it is undefined.
+  // the number of their samples (of their answers if num_answers() returns them). NaN if it is undefined.
   virtual double compute(std::span<const double> sums, double num_samples) const = 0;
 
   // Returns all reported values, each with the suffix of its name: "[2]" becomes val_f1_per_class[2]. The

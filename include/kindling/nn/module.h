@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/base/thread_owner.h"
 #include "kindling/data/stage.h"
 #include "kindling/metrics/metric.h"
 #include "kindling/metrics/progress_board.h"
@@ -133,6 +134,7 @@ class KINDLING_API Module : public torch::nn::Module {
   // The model's view of its trainer; set by Trainer::prepare_model().
   const TrainerView& trainer() const noexcept { return view_; }
   void set_trainer(TrainerView view) { view_ = std::move(view); }
+  ThreadOwner& thread_owner() noexcept { return thread_owner_; }  // for trainers: one at a time uses a model
 
  private:
   struct NamedMetric {
@@ -146,6 +148,7 @@ class KINDLING_API Module : public torch::nn::Module {
   std::string name_of(const torch::nn::Module& layer) const;
 
   TrainerView view_;
+  ThreadOwner thread_owner_;
   std::set<std::string> frozen_;
   std::vector<NamedMetric> metrics_;
   std::vector<std::string> plotted_{"train_loss"};

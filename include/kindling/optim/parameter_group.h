@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kindling/base/export.h"
@@ -40,9 +41,13 @@ class KINDLING_API ParameterGroups {
   operator std::vector<at::Tensor>() const;
 
   const std::vector<ParameterGroup>& groups() const noexcept { return groups_; }
+  // Of a model: the further names of parameters that it has registered several times, as tied weights are,
+  // each with the parameter's first name. by_name() knows them, too.
+  const std::vector<std::pair<std::string, std::string>>& other_names() const noexcept { return other_names_; }
 
  private:
   std::vector<ParameterGroup> groups_;
+  std::vector<std::pair<std::string, std::string>> other_names_;
 };
 
 // Parameters selected by name, `net.0.*` (name_pattern.h), with their own settings.

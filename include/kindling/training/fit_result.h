@@ -39,6 +39,7 @@ struct FitResult {
   Progress progress{};                      // epochs finished, batches of the stopped epoch, steps
   std::filesystem::path best_checkpoint{};  // of the first ModelCheckpoint; empty: none has a monitored value
   std::optional<std::int64_t> diverged_step{};  // the step that was not finite; its update was not applied
+  std::string diverged_reason{};                // the findings of repeating that step, as in the app log
 };
 
 }  // namespace kindling

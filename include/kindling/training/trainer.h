@@ -27,8 +27,8 @@
 namespace kindling {
 
 // Trains, evaluates and runs a model: moves it and its batches to the first GPU, keeps the loss log on the
-// device and copies it to the host once per epoch. Use a trainer from one thread; several trainers may run at
-// once in separate threads.
+// device and copies it to the host once per epoch. Several trainers may run at once in separate threads, each
+// with its own model; calling one of them, or using its model, from a second thread throws Error.
 //
 // Between prepare_batch() and the end of an epoch nothing reads a tensor on the host. Throws ConfigError for
 // options, DataError, DeviceError; errors of LibTorch are rethrown as Error or DeviceError (the original is

@@ -1,6 +1,5 @@
 #include "cli/config/command_line.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <limits>
@@ -12,8 +11,16 @@
 #include "kindling/base/suggest.h"
 #include "kindling/base/version.h"
 
+// A program that links this library may bring its own CLI11, of another version. Of two functions of the same
+// name the linker takes one, so CLI11 is compiled in under another namespace.
+#define CLI kindling_cli11
+#include <CLI/CLI.hpp>
+#undef CLI
+
 namespace kindling {
 namespace {
+
+namespace CLI = kindling_cli11;
 
 // "trainer.max_epochs" of "--trainer.max_epochs=3" or "--trainer.max_epochs"; empty for other words.
 std::string_view override_key(std::string_view word) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/float32_products.h"
+#include "device/libtorch_errors.h"
 #include "device/random_state.h"
 #include "graph/device/backward_on_this_thread.h"
 #include "graph/device/side_stream.h"
@@ -62,6 +63,7 @@ void CapturedGradients::begin_anew() {
   running_ = nullptr;
   comparison_.drop();
   look_.emplace(*state_.model);
+  eager_.model_changed();
   is_cleared_.clear();
   for (const at::Tensor& parameter : look_->parameters())
     is_cleared_.push_back(std::ranges::any_of(state_.optimizer->parameters(), [&](const at::Tensor& trained) {
@@ -181,7 +183,7 @@ at::Tensor CapturedGradients::replay(CapturedBatch& recorded, const Batch& batch
   at::Tensor loss;
   {
     const ActivityScope scope(&context_.clock, Activity::forward);
-    loss = recorded.forward(batch, state_.log);
+    loss = forward_of(recorded, batch);
   }
   const ActivityScope scope(&context_.clock, Activity::backward);
   fill_seed(recorded, loss, factor);
@@ -189,6 +191,21 @@ at::Tensor CapturedGradients::replay(CapturedBatch& recorded, const Batch& batch
   add_gradients(recorded.backward(), look_->parameters(),
                 [&](std::size_t i) { return is_alone && is_cleared_[i]; });
   return is_alone ? loss : loss.clone();
+}
+
+// For a label that is not a class, the model's own error says more than the operator's: the step is run again
+// for it, without leaving anything behind.
+at::Tensor CapturedGradients::forward_of(CapturedBatch& recorded, const Batch& batch) {
+  try {
+    return recorded.forward(batch, state_.log);
+  } catch (const c10::Error& error) {
+    if (!label_out_of_range(error)) throw;
+    const RandomStateGuard random_state_guard(state_.log.device());
+    const TensorSnapshot buffers(look_->buffers());
+    const MutedLog muted(context_);
+    eager_.forward(batch, /*begins_window=*/false);
+    throw;
+  }
 }
 
 // Includes all buffers, because some operators write to buffers without declaring it.
@@ -258,6 +275,7 @@ bool CapturedGradients::waits_for_answer() {
 }
 
 void CapturedGradients::end_epoch() {
+  eager_.end_epoch();
   if (running_ != nullptr) running_->release(StepReplay::Memory::intermediate);
 }
 

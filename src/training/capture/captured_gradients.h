@@ -39,6 +39,7 @@ class CapturedGradients : public BatchGradients {
   at::Tensor warm_up(CapturedBatch& recorded, const Batch& batch, double factor);
   at::Tensor record(CapturedBatch& recorded, const Batch& batch, double factor);
   at::Tensor replay(CapturedBatch& recorded, const Batch& batch, double factor);
+  at::Tensor forward_of(CapturedBatch& recorded, const Batch& batch);
   at::Tensor checked(CapturedBatch& recorded, const Batch& batch, double factor);
   BatchResults compute_apart(const Batch& batch, CapturedBatch& recorded, double factor,
                              Recording* recording);

@@ -82,11 +82,10 @@ void add_sentence(std::string& text, const std::string& sentence) {
 void DivergenceReport::report(const RowTag& step, std::int64_t num_batches, const BatchSource* source) {
   if (step_) return;
   step_ = step.global_step;
-  const std::string found = source != nullptr
-                                ? gathered_findings(step, num_batches, *source)
-                                : "its batch is unknown, because it came from a custom training loop";
+  reason_ = source != nullptr ? gathered_findings(step, num_batches, *source)
+                              : "its batch is unknown, because it came from a custom training loop";
   log_warning("the training loss or a gradient is not finite from step " + std::to_string(*step_) +
-              " on, so training stops. Findings for this step: " + found +
+              " on, so training stops. Findings for this step: " + reason_ +
               ". A smaller learning rate or gradient_clip_val may help");
 }
 

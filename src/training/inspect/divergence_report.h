@@ -16,12 +16,16 @@ class DivergenceReport {
   explicit DivergenceReport(TrainingContext& context) : context_(context), state_(context.state) {}
 
   // Call it when a run starts.
-  void start() { step_.reset(); }
+  void start() {
+    step_.reset();
+    reason_.clear();
+  }
   // Reports in the app log and saves the batch in options.nonfinite_dir, once per run. `step` identifies the
   // step's first batch. `source` provides the batches of the running epoch; nullptr: they are unknown.
   // Collective.
   void report(const RowTag& step, std::int64_t num_batches, const BatchSource* source);
   std::optional<std::int64_t> step() const noexcept { return step_; }
+  const std::string& reason() const noexcept { return reason_; }  // empty: nothing has been reported
 
  private:
   struct Replayed {
@@ -42,6 +46,7 @@ class DivergenceReport {
   TrainingContext& context_;
   TrainState& state_;
   std::optional<std::int64_t> step_;
+  std::string reason_;
 };
 
 }  // namespace kindling

@@ -9,21 +9,31 @@ namespace kindling {
 namespace {
 
 constexpr LoaderSelector kPredictLoader{"Trainer::predict", "predict_dataloader",
-                                        &DataModule::predict_dataloader, Stage::predict};
+                                        &DataModule::predict_dataloader, Stage::predict,
+                                        ", and no test_dataloader() or val_dataloader(), its defaults"};
 
-Module& require_model(const char* location, const std::shared_ptr<Module>& model) {
+void require_model(const char* location, const std::shared_ptr<Module>& model) {
   if (!model)
     throw ConfigError({.place = location,
                        .found = "the model is a null pointer",
                        .wanted = "a model; make it with std::make_shared"});
-  return *model;
 }
 
-// Runs a call that works on the trainer alone, and translates errors of LibTorch.
+// Runs a call that works on the trainer alone, with the model that is given or the one that is trained, and
+// translates errors of LibTorch.
 template <class Impl, class Call>
-auto guarded(Impl& impl, const char* location, const Call& call) {
+auto guarded(Impl& impl, const char* location, const Call& call, std::shared_ptr<Module> model = nullptr) {
   return with_libtorch_errors(location, [&] {
-    const typename Impl::Work work(impl, location);
+    const typename Impl::Work work(impl, location, std::move(model));
+    return call();
+  });
+}
+
+// The same for a call that may come from a callback of the trainer's own fit.
+template <class Impl, class Call>
+auto nested(Impl& impl, const char* location, const Call& call, std::shared_ptr<Module> model = nullptr) {
+  return with_libtorch_errors(location, [&] {
+    const typename Impl::Use use(impl, location, std::move(model));
     return call();
   });
 }
@@ -36,53 +46,58 @@ Trainer::Trainer(TrainerOptions options)
 Trainer::~Trainer() = default;
 
 FitResult Trainer::fit(std::shared_ptr<Module> model, DataModule& data, const FitOptions& options) {
-  require_model("Trainer::fit", model);
-  return guarded(*impl_, "Trainer::fit", [&] { return impl_->fit(std::move(model), data, options); });
+  constexpr const char* kHere = "Trainer::fit";
+  require_model(kHere, model);
+  return guarded(
+      *impl_, kHere, [&] { return impl_->fit(model, data, options); }, model);
 }
 
 // --- Evaluation, which a callback of a fit may call, too ---
 
 Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
-  return with_libtorch_errors("Trainer::validate", [&] {
-    return impl_->evaluate(
-        require_model("Trainer::validate", model),
-        impl_->source_of(data,
-                         {"Trainer::validate", "val_dataloader", &DataModule::val_dataloader, Stage::val},
-                         options().limit_val_batches),
-        &Module::validation_step);
-  });
+  constexpr LoaderSelector kLoader{"Trainer::validate", "val_dataloader", &DataModule::val_dataloader,
+                                   Stage::val};
+  const auto call = [&] {
+    return impl_->evaluate(*model, impl_->source_of(data, kLoader, options().limit_val_batches),
+                           &Module::validation_step);
+  };
+  require_model(kLoader.location, model);
+  return nested(*impl_, kLoader.location, call, model);
 }
 
 Metrics Trainer::test(std::shared_ptr<Module> model, DataModule& data) {
-  return with_libtorch_errors("Trainer::test", [&] {
-    return impl_->evaluate(
-        require_model("Trainer::test", model),
-        impl_->source_of(data,
-                         {"Trainer::test", "test_dataloader", &DataModule::test_dataloader, Stage::test},
-                         options().limit_test_batches),
-        &Module::test_step);
-  });
+  constexpr LoaderSelector kLoader{"Trainer::test", "test_dataloader", &DataModule::test_dataloader,
+                                   Stage::test, ", and no val_dataloader(), its default"};
+  const auto call = [&] {
+    return impl_->evaluate(*model, impl_->source_of(data, kLoader, options().limit_test_batches),
+                           &Module::test_step);
+  };
+  require_model(kLoader.location, model);
+  return nested(*impl_, kLoader.location, call, model);
 }
 
 at::Tensor Trainer::predict(std::shared_ptr<Module> model, DataModule& data) {
-  return with_libtorch_errors("Trainer::predict", [&] {
-    return impl_->predict(require_model("Trainer::predict", model),
-                          impl_->source_of(data, kPredictLoader, options().limit_predict_batches));
-  });
+  const auto call = [&] {
+    return impl_->predict(*model, impl_->source_of(data, kPredictLoader, options().limit_predict_batches));
+  };
+  require_model(kPredictLoader.location, model);
+  return nested(*impl_, kPredictLoader.location, call, model);
 }
 
 void Trainer::predict(std::shared_ptr<Module> model, DataModule& data,
                       const std::function<void(const Prediction&)>& take) {
-  with_libtorch_errors("Trainer::predict", [&] {
-    impl_->predict(require_model("Trainer::predict", model),
-                   impl_->source_of(data, kPredictLoader, options().limit_predict_batches), take);
-  });
+  const auto call = [&] {
+    impl_->predict(*model, impl_->source_of(data, kPredictLoader, options().limit_predict_batches), take);
+  };
+  require_model(kPredictLoader.location, model);
+  nested(*impl_, kPredictLoader.location, call, model);
 }
 
 std::vector<LayerRow> Trainer::layer_summary(std::shared_ptr<Module> model, DataModule& data) {
-  return with_libtorch_errors("Trainer::layer_summary", [&] {
-    return impl_->layer_summary(require_model("Trainer::layer_summary", model), data);
-  });
+  constexpr const char* kHere = "Trainer::layer_summary";
+  require_model(kHere, model);
+  return nested(
+      *impl_, kHere, [&] { return impl_->layer_summary(*model, data); }, model);
 }
 
 // --- The pieces of a fit, for custom training loops ---
@@ -92,8 +107,10 @@ void Trainer::prepare_data(DataModule& data) {
 }
 
 void Trainer::prepare_model(std::shared_ptr<Module> model) {
-  require_model("Trainer::prepare_model", model);
-  guarded(*impl_, "Trainer::prepare_model", [&] { impl_->prepare_model(std::move(model)); });
+  constexpr const char* kHere = "Trainer::prepare_model";
+  require_model(kHere, model);
+  guarded(
+      *impl_, kHere, [&] { impl_->prepare_model(model); }, model);
 }
 
 Metrics Trainer::fit_epoch() {
@@ -106,8 +123,7 @@ bool Trainer::is_done() const { return impl_->prepared("Trainer::is_done", /*nee
 
 StateDict Trainer::state_dict() {
   constexpr const char* kHere = "Trainer::state_dict";
-  return with_libtorch_errors(kHere,
-                              [&] { return impl_->prepared(kHere, /*needs_data=*/false).save_point(); });
+  return nested(*impl_, kHere, [&] { return impl_->prepared(kHere, /*needs_data=*/false).save_point(); });
 }
 
 void Trainer::load_state_dict(const StateDict& state) {

@@ -84,8 +84,23 @@ Trainer::Impl::Impl(Trainer& owner, TrainerOptions options)
   if (const auto& threads = context->options.num_threads) at::set_num_threads(static_cast<int>(*threads));
 }
 
-Trainer::Impl::Work::Work(Impl& impl, const char* location)
+Trainer::Impl::Use::Use(Impl& impl, const char* location, std::shared_ptr<Module> model)
+    : of_trainer_(
+          impl.thread_owner_, location,
+          [&](const std::string& other) {
+            throw Error({.place = location,
+                         .found = "the trainer is running " + other + " on another thread",
+                         .wanted = "calls from one thread at a time",
+                         .remedy = "make a Trainer for each thread; stop_token() stops a fit from another "
+                                   "thread"});
+          }),
+      model_(model ? std::move(model) : impl.context->state.model) {
+  if (model_) of_model_.emplace(*model_, location);
+}
+
+Trainer::Impl::Work::Work(Impl& impl, const char* location, std::shared_ptr<Module> model)
     : impl_(impl),
+      use_(impl, location, std::move(model)),
       deterministic_(impl.context->deterministic_operators),
       products_(impl.context->options.float32_matmul_precision) {
   if (impl_.is_working_)
@@ -198,7 +213,7 @@ BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderSelector& sel
   auto loader = (from.*selector.loader)();
   if (!loader)
     throw DataError({.place = selector.location,
-                     .found = std::string("the data has no ") + selector.name + "()",
+                     .found = std::string("the data has no ") + selector.name + "()" + selector.defaults,
                      .wanted = "a loader",
                      .remedy = std::string("override ") + selector.name + "() of the data module"});
   return {from, std::move(loader), selector.stage, context->placement, limit};
@@ -217,6 +232,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
   prepare_data(new_data);
   prepare_model(model);
   if (saved) context->state.adopt_run_id(*saved);
+  num_ended_ = {};
   FitResult result;
   try {
     context->callbacks.call(&Callback::on_fit_start, *model);
@@ -227,6 +243,7 @@ FitResult Trainer::Impl::fit(std::shared_ptr<Module> model, DataModule& new_data
     result.status = status_of(result.reason);
     result.progress = context->state.progress;
     result.diverged_step = loop.divergence().step();
+    result.diverged_reason = loop.divergence().reason();
     end_fit(result);
   } catch (...) {
     report_error(std::current_exception());
@@ -246,15 +263,32 @@ void Trainer::Impl::run_sanity_check(DataModule& of) {
 }
 
 void Trainer::Impl::end_fit(FitResult& result) {
-  const Callbacks& callbacks = context->callbacks;
-  Module& model = *context->state.model;
-  for (const auto& callback : callbacks.savers()) {
-    callback->on_fit_end(callbacks.trainer(), model, result);
-    if (result.best_checkpoint.empty()) result.best_checkpoint = callback->saver()->best();
-  }
+  while (end_next_saver(result))
+    if (result.best_checkpoint.empty())
+      result.best_checkpoint = context->callbacks.savers()[num_ended_.savers - 1]->saver()->best();
   loop.close_log();
-  for (const auto& logger : context->options.loggers) logger->finish();
-  for (const auto& callback : callbacks.others()) callback->on_fit_end(callbacks.trainer(), model, result);
+  while (finish_next_logger()) continue;
+  while (end_next_other(result)) continue;
+}
+
+bool Trainer::Impl::end_next_saver(const FitResult& result) {
+  const Callbacks& callbacks = context->callbacks;
+  if (num_ended_.savers == callbacks.savers().size()) return false;
+  callbacks.savers()[num_ended_.savers++]->on_fit_end(callbacks.trainer(), *context->state.model, result);
+  return true;
+}
+
+bool Trainer::Impl::finish_next_logger() {
+  if (num_ended_.loggers == context->options.loggers.size()) return false;
+  context->options.loggers[num_ended_.loggers++]->finish();
+  return true;
+}
+
+bool Trainer::Impl::end_next_other(const FitResult& result) {
+  const Callbacks& callbacks = context->callbacks;
+  if (num_ended_.others == callbacks.others().size()) return false;
+  callbacks.others()[num_ended_.others++]->on_fit_end(callbacks.trainer(), *context->state.model, result);
+  return true;
 }
 
 void Trainer::Impl::report_error(std::exception_ptr error) noexcept {
@@ -276,11 +310,13 @@ void Trainer::Impl::report_error(std::exception_ptr error) noexcept {
       }
     });
   const FitResult result{.status = FitStatus::failed, .reason = FitReason::error, .progress = state.progress};
-  for (const auto& callback : callbacks.savers())
-    log_on_failure([&] { callback->on_fit_end(trainer, model, result); });
-  for (const auto& logger : context->options.loggers) log_on_failure([&] { logger->finish(); });
-  for (const auto& callback : callbacks.others())
-    log_on_failure([&] { callback->on_fit_end(trainer, model, result); });
+  bool is_left = true;
+  const auto call_all = [&](const auto& call_next) {
+    for (is_left = true; is_left;) log_on_failure([&] { is_left = call_next(); });
+  };
+  call_all([&] { return end_next_saver(result); });
+  call_all([&] { return finish_next_logger(); });
+  call_all([&] { return end_next_other(result); });
 }
 
 Trainer::Impl::FitScope::~FitScope() {

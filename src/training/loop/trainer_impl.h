@@ -1,12 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 
+#include "base/thread_use.h"
 #include "device/float32_products.h"
 #include "kindling/training/trainer.h"
+#include "nn/model_use.h"
 #include "training/loop/evaluate_loop.h"
 #include "training/loop/fit_loop.h"
 
@@ -18,6 +21,7 @@ struct LoaderSelector {
   const char* name;
   std::shared_ptr<DataLoader> (DataModule::*loader)();
   Stage stage;
+  const char* defaults = "";  // for the error: what a data module that does not override it returns
 };
 
 // The implementation of Trainer around its loops: prepares models and data, starts and ends a fit, evaluates.
@@ -42,17 +46,31 @@ class Trainer::Impl {
   FitLoop loop;
   DataModule* data = nullptr;  // prepared
 
-  // Marks the trainer as busy while a call is running: a second call, from a callback or a step, would
-  // destroy the data of the first one.
+  // While it lives, this thread uses the trainer and a model: the one that is given, else the one that is
+  // trained, if any. Throws Error that names the call if another thread is using either of them.
+  class Use {
+   public:
+    Use(Impl& impl, const char* location, std::shared_ptr<Module> model);
+
+   private:
+    const ThreadUse of_trainer_;
+    const std::shared_ptr<Module> model_;
+    std::optional<ModelUse> of_model_;
+  };
+
+  // While it lives, a call is running on the trainer: a second one, from a callback or a step, would destroy
+  // what the first one works on.
   class Work {
    public:
-    Work(Impl& impl, const char* location);  // throws Error for a second call
+    // Throws Error for a second one.
+    Work(Impl& impl, const char* location, std::shared_ptr<Module> model = nullptr);
     ~Work() { impl_.is_working_ = false; }
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
 
    private:
     Impl& impl_;
+    const Use use_;
     DeterministicOperators::Scope deterministic_;
     Float32Products products_;
   };
@@ -71,8 +89,17 @@ class Trainer::Impl {
   void run_sanity_check(DataModule& data);
   void report_error(std::exception_ptr error) noexcept;
   void end_fit(FitResult& result);
+  // Calls on_fit_end or finish() of the next one that has not been called in this fit. False: all have been.
+  bool end_next_saver(const FitResult& result);
+  bool finish_next_logger();
+  bool end_next_other(const FitResult& result);
 
+  ThreadOwner thread_owner_;
   bool is_working_ = false;
+  struct NumEnded {
+    std::size_t savers = 0, loggers = 0, others = 0;
+  };
+  NumEnded num_ended_;  // of this fit: one that has thrown is not called again
 };
 
 }  // namespace kindling

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <typeinfo>
 #include <vector>
 
+#include "device/host_caller.h"
 #include "kindling/training/callback.h"
 
 namespace kindling {
@@ -25,8 +27,15 @@ class Callbacks {
   void call(void (Callback::*moment)(Trainer&, Module&, Parameters...), Module& model,
             Arguments&... arguments) const {
     is_calling_ = true;
-    for (const auto& callback : others_) (*callback.*moment)(trainer_, model, arguments...);
-    for (const auto& saver : savers_) (*saver.*moment)(trainer_, model, arguments...);
+    const auto call_all = [&](const auto& list) {
+      for (const auto& pointer : list) {
+        Callback& callback = *pointer;
+        const HostCaller caller(HostCaller::kCallback, &typeid(callback));
+        (callback.*moment)(trainer_, model, arguments...);
+      }
+    };
+    call_all(others_);
+    call_all(savers_);
     is_calling_ = false;
   }
 

@@ -300,7 +300,13 @@ void TrainState::load_optimizers(const StateDict& state) {
 }
 
 void TrainState::save(StateDict& state) {
-  if (is_open_ || accumulated_batches > 0)
+  if (!is_open_ && accumulated_batches > 0)
+    throw InsideStep({.place = "the run",
+                      .found = "an accumulation window is open: the next step has the gradients of " +
+                               std::to_string(accumulated_batches) + " batches so far",
+                      .wanted = "a save between two steps",
+                      .remedy = "save when progress().accumulated_batches is 0"});
+  if (is_open_)
     throw InsideStep(
         {.place = "the run",
          .found = "step " + std::to_string(progress.global_step + 1) + " is running or has failed",

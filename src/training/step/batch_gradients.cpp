@@ -5,17 +5,30 @@
 
 #include <string>
 
+#include "device/host_caller.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
+namespace {
+
+// Steps after which a tensor that nobody has written counts as untrained, before the end of its epoch: a
+// program may update a tensor of its own every few steps.
+constexpr std::int64_t kPatience = 16;
+
+// The epochs 0, 1, 2, 4, 8, …: a model may get layers later, and a run of many epochs must not pay for that.
+bool looks_for_untrained(std::int64_t epoch) { return (epoch & (epoch - 1)) == 0; }
+
+}  // namespace
 
 at::Tensor EagerGradients::forward(const Batch& batch, bool begins_window) {
   const ActivityScope scope(&context_.clock, Activity::forward);
+  if (begins_window && ++num_windows_ == kPatience) untrained_.report(*state_.model);
   const bool has_optimizer = state_.optimizer != nullptr;
   if (has_optimizer && begins_window) state_.optimizer->zero_grad();
   at::Tensor loss;
   {
     const AutocastScope autocast(context_.placement.precision, state_.log.device());
+    const HostCaller caller(HostCaller::kTrainingStep);
     loss = state_.model->training_step(batch);
   }
   if (!has_optimizer)
@@ -40,8 +53,20 @@ at::Tensor EagerGradients::seed(const at::Tensor& loss, double factor) {
 
 void EagerGradients::backward(const at::Tensor& loss, double factor) {
   const ActivityScope scope(&context_.clock, Activity::backward);
+  watch_untrained(loss);
+  const HostCaller caller(HostCaller::kBackward);
   if (factor == 1 && !state_.scaler) return loss.backward();
   loss.backward(seed(loss, factor));
+}
+
+void EagerGradients::watch_untrained(const at::Tensor& loss) {
+  const std::int64_t generation = state_.optimizer_generation(), epoch = state_.progress.epoch;
+  const bool is_new_epoch = epoch != watched_epoch_ && looks_for_untrained(epoch);
+  if (generation == watched_generation_ && !is_new_epoch) return;
+  watched_generation_ = generation;
+  watched_epoch_ = epoch;
+  num_windows_ = 0;
+  untrained_.note(loss, *state_.optimizer);
 }
 
 void EagerGradients::require_scalar(const at::Tensor& loss) const {

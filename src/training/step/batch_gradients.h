@@ -4,6 +4,7 @@
 
 #include "kindling/tensors/batch.h"
 #include "training/state/training_context.h"
+#include "training/step/untrained_tensors.h"
 
 namespace kindling {
 
@@ -29,6 +30,9 @@ class EagerGradients : public BatchGradients {
     backward(loss, factor);
     return loss;
   }
+  void end_epoch() override { untrained_.report(*state_.model); }
+  // The model has other layers now: looks again for gradients that no optimizer uses.
+  void model_changed() { watched_generation_ = -1; }
 
   at::Tensor forward(const Batch& batch, bool begins_window);
   void backward(const at::Tensor& loss, double factor);
@@ -38,11 +42,15 @@ class EagerGradients : public BatchGradients {
 
  private:
   void require_scalar(const at::Tensor& loss) const;
+  void watch_untrained(const at::Tensor& loss);
 
   TrainingContext& context_;
   TrainState& state_;
   at::Tensor seed_;  // used without a scaler
   double seed_factor_ = 0;
+  UntrainedTensors untrained_;
+  std::int64_t watched_generation_ = -1, watched_epoch_ = -1;  // when the tensors were noted last
+  std::int64_t num_windows_ = 0;                               // since then
 };
 
 }  // namespace kindling

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device/host_caller.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "nn/named_optimizers.h"
@@ -69,6 +70,7 @@ void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::T
   std::vector<at::Tensor> learning;
   for (const at::Tensor& parameter : optimizer.parameters())
     if (parameter.requires_grad()) learning.push_back(parameter);
+  const HostCaller caller(HostCaller::kBackward);
   if (!learning.empty() && loss.requires_grad())
     loss.backward(seed, retain_graph, /*create_graph=*/false, learning);
 }
@@ -124,12 +126,14 @@ at::Tensor ManualStep::training_step(const Batch& batch) {
   const SyncBatchNorm::Scope norms({.group = group_of_norms_,
                                      .counts = num_counted_ > 0,
                                      .scale = static_cast<double>(num_counted_)});
+  const HostCaller caller(HostCaller::kTrainingStep);
   return state_.model->training_step(batch);
 }
 
 void ManualStep::update(std::string_view name, const at::Tensor& loss, bool retain_graph) {
   const at::AutoGradMode with_gradients(true);
   const AutocastPause pause(state_.log.device());
+  const HostCaller library(nullptr);
   Optimizer& optimizer = state_.require_optimizer(name);
   const std::string text(name);
   const std::string place = state_.model->name() + "::update(" + text + ")";

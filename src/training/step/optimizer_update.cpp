@@ -4,7 +4,9 @@
 #include <ATen/ops/_foreach_norm.h>
 
 #include <algorithm>
+#include <typeinfo>
 
+#include "device/host_caller.h"
 #include "kindling/base/error.h"
 #include "kindling/optim/clip.h"
 #include "optim/distinct_parameters.h"
@@ -137,6 +139,7 @@ void OptimizerUpdate::mark_gradient_norms(Optimizer& optimizer, std::vector<std:
 void OptimizerUpdate::step(Optimizer& optimizer, OptimizerSlot& slot, const Optimizer::Closure& closure) {
   std::optional<DeviceRates::Scope> on_device;
   if (context_.options.schedule) on_device.emplace(slot.rates, optimizer);  // also without capture
+  const HostCaller caller(HostCaller::kOptimizer, &typeid(optimizer));
   const auto step = [&] { guard_.step_if_finite(optimizer, scaler(), closure); };
   if (UpdateCapture* const capture = this->capture())
     capture->step(optimizer, step);

@@ -30,7 +30,8 @@ Device trial_device(const TrainerOptions& options) {
 }
 
 TrialScope::TrialScope(Module& model, Device device)
-    : model_(model),
+    : use_(model, "a finder"),
+      model_(model),
       board_(std::exchange(model.board(), ProgressBoard(model.board().options()))),
       state_(model, ScopedModelState::Extent::everything),
       trainer_(model, model.trainer()),

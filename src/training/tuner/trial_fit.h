@@ -11,6 +11,7 @@
 #include "kindling/training/callback.h"
 #include "kindling/training/stop_token.h"
 #include "kindling/training/trainer_options.h"
+#include "nn/model_use.h"
 #include "nn/scoped_model_state.h"
 
 namespace kindling {
@@ -33,6 +34,7 @@ class TrialScope {
   TrialScope& operator=(const TrialScope&) = delete;
 
  private:
+  const ModelUse use_;
   Module& model_;
   ProgressBoard board_;
   const ScopedModelState state_;

@@ -72,8 +72,11 @@ TEST_P(Forensics, ReportThatTheRepeatedStepIsFinite) {
   };
   TensorData data = poisoned_data(Poison::none, 1);
   const HeardWarnings warnings;
-  EXPECT_EQ(Trainer(options()).fit(std::make_shared<Once>(), data).diverged_step, 6);
+  const FitResult result = Trainer(options()).fit(std::make_shared<Once>(), data);
+  EXPECT_EQ(result.diverged_step, 6);
   EXPECT_TRUE(warnings.has("re-running the step gave finite values")) << warnings.texts.at(0);
+  EXPECT_NE(result.diverged_reason.find("re-running the step gave finite values"), std::string::npos)
+      << result.diverged_reason;
 }
 
 TEST_P(Forensics, SaveTheBatch) {

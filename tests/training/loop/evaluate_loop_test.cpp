@@ -126,12 +126,14 @@ TEST(EvaluateWithoutData, NeedsALoader) {
   EXPECT_EQ(error_text<DataError>([&] { trainer.validate(model, data); }),
             "Trainer::validate: the data has no val_dataloader(); expected: a loader; override "
             "val_dataloader() of the data module");
-  EXPECT_EQ(error_text<DataError>([&] { trainer.test(model, data); }),
-            "Trainer::test: the data has no test_dataloader(); expected: a loader; override test_dataloader() "
-            "of the data module");
+  EXPECT_EQ(
+      error_text<DataError>([&] { trainer.test(model, data); }),
+      "Trainer::test: the data has no test_dataloader(), and no val_dataloader(), its default; expected: a "
+      "loader; override test_dataloader() of the data module");
   EXPECT_EQ(error_text<DataError>([&] { trainer.predict(model, data); }),
-            "Trainer::predict: the data has no predict_dataloader(); expected: a loader; override "
-            "predict_dataloader() of the data module");
+            "Trainer::predict: the data has no predict_dataloader(), and no test_dataloader() or "
+            "val_dataloader(), its defaults; expected: a loader; override predict_dataloader() of the data "
+            "module");
 }
 
 }  // namespace

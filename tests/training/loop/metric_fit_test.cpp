@@ -173,6 +173,37 @@ TEST_P(MetricFit, PrefersALoggedValueOfTheSameName) {
   EXPECT_EQ(accuracies_of(std::make_shared<Scores>()), (std::vector<double>{2. / 3, 2. / 3}));
 }
 
+// Five samples of seven answers each. Sample i has i + 1 right ones, 15 of 35 together; in float32 the
+// sevenths are not exact, and so their sum would depend on the batches.
+TensorData five_sevenths(std::int64_t batch_size) {
+  const at::Tensor x = at::stack({at::ones({5, 7}), at::zeros({5, 7})}, 1);  // class 0 throughout
+  at::Tensor labels = at::ones({5, 7}, at::kLong);
+  for (std::int64_t i = 0; i < 5; ++i) labels[i].narrow(0, 0, i + 1).zero_();
+  return {{x, labels}, {x, labels}, {.batch_size = batch_size, .shuffle = false}};
+}
+
+TEST_P(MetricFit, AccuracyOfManyAnswersDoesNotDependOnTheBatchSize) {
+  for (const std::int64_t batch_size : {1, 2, 3, 4, 5}) {
+    TrainerOptions made = options(1);
+    made.log_every_n_steps = 1;
+    TensorData data = five_sevenths(batch_size);
+    Trainer(made).fit(std::make_shared<Scores>(), data);
+    const Record& epoch = logger_->records().back();
+    for (const char* name : {"train_acc", "val_acc"})
+      EXPECT_EQ(value_of(epoch, name), 15. / 35) << batch_size;
+  }
+  // Of the last step of the last fit, which had all of them.
+  EXPECT_EQ(value_of(logger_->records().at(logger_->records().size() - 2), "train_acc_step"), 15. / 35);
+}
+
+TEST_P(MetricFit, AccuracyRefusesSeveralClassesAtOnce) {
+  const at::Tensor x = at::eye(3), labels = at::ones({3, 3}) - at::eye(3);
+  TensorData data({x, labels}, {}, {.batch_size = 2, .shuffle = false});
+  const std::string text =
+      error_text<DataError>([&] { Trainer(options(1)).fit(std::make_shared<Scores>(), data); });
+  EXPECT_EQ(text.find("accuracy: labels of the outputs' shape do not add up to 1"), 0U) << text;
+}
+
 TEST(MetricsOfAModel, AreDrawnForTheValidation) {
   EXPECT_TRUE(Scores().is_plotted("val_acc"));
   EXPECT_TRUE(Echo().is_plotted("val_cells"));

@@ -6,9 +6,12 @@
 #include <barrier>
 #include <functional>
 #include <latch>
+#include <stdexcept>
 #include <thread>
 
+#include "kindling/base/error.h"
 #include "support/device_under_test.h"
+#include "support/scratch.h"
 #include "support/tensor_matchers.h"
 #include "training/loop/small_fit.h"
 
@@ -289,6 +292,108 @@ TEST_P(InferenceBetweenSteps, ThatThrowsLeavesTrainingBitIdentical) {
     EXPECT_THROW(trainer.predict(model_, broken), std::runtime_error);
     EXPECT_TRUE(at::GradMode::is_enabled());
   });
+}
+
+// A fit that another thread holds in its first step while the test does something.
+class HeldFit {
+ public:
+  explicit HeldFit(Trainer& trainer) : trainer_(trainer) { model->reached.wait(); }
+  ~HeldFit() { end(); }
+  FitResult end() {
+    if (thread_.joinable()) {
+      model->requested.count_down();
+      thread_.join();
+    }
+    return result_;
+  }
+
+  const std::shared_ptr<Meeting> model = std::make_shared<Meeting>(Meeting::Place::training, 1);
+
+ private:
+  Trainer& trainer_;
+  TensorData data_ = ramp(4, 0, 2);
+  FitResult result_;
+  std::thread thread_{[this] { result_ = trainer_.fit(model, data_); }};
+};
+
+TEST_P(SeveralTrainers, OneOnTwoThreadsIsRefused) {
+  Trainer trainer({.max_epochs = 2, .num_gpus = num_gpus_wanted()});
+  HeldFit held(trainer);
+  TensorData data = ramp(4, 2, 2);
+  const auto other = std::make_shared<Slope>();
+  const auto refuses = [](const std::string& location, const auto& call) {
+    EXPECT_EQ(error_text<Error>(call),
+              location +
+                  ": the trainer is running Trainer::fit on another thread; expected: calls from one thread at "
+                  "a time; make a Trainer for each thread; stop_token() stops a fit from another thread");
+  };
+  refuses("Trainer::fit", [&] { trainer.fit(other, data); });
+  refuses("Trainer::validate", [&] { trainer.validate(other, data); });
+  refuses("Trainer::predict", [&] { trainer.predict(other, data); });
+  refuses("Trainer::prepare_model", [&] { trainer.prepare_model(other); });
+  refuses("Trainer::train_step", [&] { trainer.train_step({at::ones({1, 1}), at::ones({1, 1})}); });
+  refuses("Trainer::state_dict", [&] { (void)trainer.state_dict(); });
+  EXPECT_EQ(held.end().status, FitStatus::finished);
+  EXPECT_EQ(trainer.fit(other, data).status, FitStatus::finished) << "one after the other";
+}
+
+TEST_P(SeveralTrainers, OneModelInTwoAtOnceIsRefused) {
+  Trainer trainer({.max_epochs = 2, .num_gpus = num_gpus_wanted()}), second(trainer.options());
+  HeldFit held(trainer);
+  TensorData data = ramp(4, 2, 2);
+  const auto refuses = [](const std::string& location, const auto& call) {
+    EXPECT_EQ(error_text<Error>(call),
+              location +
+                  ": another trainer is using the model kindling::(anonymous "
+                  "namespace)::Meeting, in Trainer::fit on another thread; expected: one "
+                  "trainer at a time; give each trainer a model of its own");
+  };
+  refuses("Trainer::fit", [&] { second.fit(held.model, data); });
+  refuses("Trainer::validate", [&] { second.validate(held.model, data); });
+  refuses("Trainer::prepare_model", [&] { second.prepare_model(held.model); });
+  EXPECT_EQ(second.fit(std::make_shared<Slope>(), data).status, FitStatus::finished) << "another model";
+  EXPECT_EQ(held.end().status, FitStatus::finished);
+  EXPECT_EQ(second.fit(held.model, data).status, FitStatus::finished) << "one after the other";
+}
+
+TEST_P(SeveralTrainers, AreFreeAfterAnError) {
+  class Throws : public Slope {
+    at::Tensor training_step(const Batch&) override { throw std::runtime_error("planted"); }
+  };
+  Trainer trainer({.max_epochs = 1, .num_gpus = num_gpus_wanted()}), second(trainer.options());
+  TensorData data = ramp(4, 2, 2);
+  const auto model = std::make_shared<Throws>();
+  EXPECT_THROW(trainer.fit(model, data), std::runtime_error);
+  std::thread([&] {
+    EXPECT_EQ(second.validate(model, data).size(), 1U);
+    EXPECT_EQ(trainer.fit(std::make_shared<Slope>(), data).status, FitStatus::finished);
+  }).join();
+}
+
+// Trains another model with another trainer in each of its steps, and evaluates that one there, too.
+class TrainsAnother : public Slope {
+ public:
+  explicit TrainsAnother(TrainerOptions options) : options_(std::move(options)) {}
+  at::Tensor training_step(const Batch& batch) override {
+    TensorData data = ramp(4, 2, 2);
+    const auto inner = std::make_shared<Slope>();
+    Trainer trainer(options_);
+    num_inner_steps += trainer.fit(inner, data).progress.global_step;
+    EXPECT_EQ(trainer.validate(inner, data).size(), 1U);
+    return Slope::training_step(batch);
+  }
+  std::int64_t num_inner_steps = 0;
+
+ private:
+  TrainerOptions options_;
+};
+
+TEST_P(SeveralTrainers, OneInsideAStepOfAnotherIsNoMisuse) {
+  const TrainerOptions options{.max_epochs = 1, .num_gpus = num_gpus_wanted()};
+  const auto model = std::make_shared<TrainsAnother>(options);
+  TensorData data = ramp(4, 0, 2);
+  EXPECT_EQ(Trainer(options).fit(model, data).progress.global_step, 2);
+  EXPECT_EQ(model->num_inner_steps, 4);
 }
 
 KINDLING_RUN_ON_TRAINER_DEVICES(SeveralTrainers);

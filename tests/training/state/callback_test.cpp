@@ -274,6 +274,39 @@ TEST(Callback, IsNotifiedOfAnErrorAndOfTheEnd) {
                                       "batch_end 1/1", "exception enough", "finish", "fit_end 0 failed"}));
 }
 
+// Notes its name at the end of a fit, and may throw there.
+class NotesEnd : public Callback, public Logger {
+ public:
+  NotesEnd(std::vector<std::string>& notes, std::string name, bool throws = false)
+      : notes_(notes), name_(std::move(name)), throws_(throws) {}
+  void on_fit_end(Trainer&, Module&, const FitResult&) override {
+    notes_.push_back(name_);
+    if (throws_) throw std::runtime_error(name_);
+  }
+  void write(const Record&) override {}
+  void finish() override { notes_.push_back("finish " + name_); }
+
+ private:
+  std::vector<std::string>& notes_;
+  std::string name_;
+  bool throws_;
+};
+
+TEST(Callback, IsToldTheEndOnceEvenIfItThrowsThere) {
+  std::vector<std::string> notes;
+  const auto first = std::make_shared<NotesEnd>(notes, "first"),
+             second = std::make_shared<NotesEnd>(notes, "second", /*throws=*/true),
+             third = std::make_shared<NotesEnd>(notes, "third");
+  TensorData data = ramp(4, 0, 2);
+  Trainer trainer({.max_epochs = 1, .callbacks = {first, second, third}, .loggers = {first}});
+  for (int again = 0; again < 2; ++again) {
+    notes.clear();
+    EXPECT_EQ(error_text<std::runtime_error>([&] { trainer.fit(std::make_shared<Slope>(), data); }),
+              "second");
+    EXPECT_EQ(notes, (std::vector<std::string>{"finish first", "first", "second", "third"}));
+  }
+}
+
 TEST(Callback, ErrorAtTheEndDoesNotHideTheFirst) {
   class Worse : public Callback, public Logger {
    public:

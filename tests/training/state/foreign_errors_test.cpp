@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "kindling/base/error.h"
+#include "kindling/nn/classifier.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -298,6 +299,53 @@ TEST_P(ForeignErrors, OfALastBatchOfOneSampleHaveAHint) {
 }
 
 KINDLING_RUN_ON_TRAINER_DEVICES(ForeignErrors);
+
+// Four classes; sample 20 of 24 has the label 9. With a static graph the steps before it are captured.
+class FourClasses : public Classifier {
+ public:
+  explicit FourClasses(bool is_static) : is_static_(is_static) { register_module("net", net_); }
+  at::Tensor forward(const at::Tensor& x) override { return net_->forward(x); }
+  bool has_static_graph() const override { return is_static_; }
+
+ private:
+  bool is_static_;
+  torch::nn::Linear net_{2, 4};
+};
+
+TEST(LabelOutOfRange, IsNamedWithTheClassesAndTheKey) {
+  at::Tensor labels = at::arange(24).remainder(4);
+  labels[20] = 9;
+  for (const bool is_static : {false, true}) {
+    TensorData data({at::ones({24, 2}), labels}, {}, {.batch_size = 2, .shuffle = false});
+    Trainer trainer({.max_epochs = 1, .num_gpus = 0});
+    const std::string text =
+        error_text<DataError>([&] { trainer.fit(std::make_shared<FourClasses>(is_static), data); });
+    EXPECT_NE(
+        text.find("FourClasses::loss: a label of the data is 9, and the outputs have 4 classes, Float [2, "
+                  "4]; expected: labels from 0 to 3, or -100, which is ignored; set num_classes "
+                  "(model.num_classes) to 10 or more, or correct the labels"),
+        std::string::npos)
+        << text;
+  }
+}
+
+// A model that calls cross-entropy itself.
+TEST(LabelOutOfRange, IsAnErrorOfTheDataInOtherModelsToo) {
+  class Own : public FourClasses {
+   public:
+    Own() : FourClasses(false) {}
+    at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override {
+      return at::cross_entropy_loss(outputs, labels);
+    }
+  };
+  TensorData data({at::ones({2, 2}), at::full({2}, 9)}, {}, {.batch_size = 2});
+  Trainer trainer({.max_epochs = 1, .num_gpus = 0});
+  EXPECT_EQ(
+      error_text<DataError>([&] { trainer.fit(std::make_shared<Own>(), data); }),
+      "Trainer::fit: a label of the data is 9, and the outputs have fewer classes; expected: labels from 0 "
+      "to one less than there are classes, or -100, which is ignored; raise the model's num_classes "
+      "(model.num_classes), or correct the labels");
+}
 
 }  // namespace
 }  // namespace kindling
