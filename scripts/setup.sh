@@ -164,7 +164,7 @@ install_libtorch() {
   LIBTORCH=$("$deps/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/torch")')
 }
 
-# For tests that hold files and numbers against PyTorch: what the Python part of the pinned torch needs; without it they are skipped.
+# For tests that compare files and numbers with PyTorch's: what the Python part of the pinned torch needs; without it they are skipped.
 install_torch_for_python() {
   [ -x "$deps/venv/bin/python" ] || return 0
   if "$deps/venv/bin/python" -c 'import torch, numpy, safetensors, xxhash' 2>/dev/null; then return 0; fi

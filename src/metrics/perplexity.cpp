@@ -15,14 +15,18 @@
 namespace kindling {
 
 // Sums −log p and the weights of the labels that count, and the number of labels that are not classes.
-at::Tensor Perplexity::update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
+at::Tensor Perplexity::update_weighted(const at::Tensor& given, const at::Tensor& labels,
                                        const at::Tensor& weights) const {
+  const bool moves_classes = options_.classes_last && given.dim() > 2;
+  const at::Tensor outputs = moves_classes ? given.movedim(-1, 1) : given;
   if (!are_class_numbers(outputs, labels) || labels.is_floating_point() || outputs.size(1) < 2)
     throw DataError(
         {.place = "perplexity",
-         .found = "the labels are " + type_text(labels) + ", the outputs " + type_text(outputs),
-         .wanted = "outputs [batch, classes, …] and class numbers [batch, …]",
-         .remedy = "classes are dimension 1: use outputs.transpose(1, 2) for [batch, tokens, classes]"});
+         .found = "the labels are " + type_text(labels) + ", the outputs " + type_text(given),
+         .wanted = options_.classes_last ? "outputs [batch, …, classes] and class numbers [batch, …]"
+                                         : "outputs [batch, classes, …] and class numbers [batch, …]",
+         .remedy = options_.classes_last ? "omit classes_last for outputs [batch, classes, tokens]"
+                                         : "set classes_last for outputs [batch, tokens, classes]"});
   const ClassAnswers answers = class_answers("perplexity", outputs, labels, weights, options_.ignore_index);
   const at::Tensor does_not_count = answers.labels.ge(answers.num_classes);
   const at::Tensor indices = answers.labels.masked_fill(does_not_count, 0).unsqueeze(1);

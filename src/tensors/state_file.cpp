@@ -20,11 +20,25 @@ namespace kindling {
 namespace {
 
 constexpr std::pair<TensorType, at::ScalarType> kTypes[] = {
-    {TensorType::boolean, at::kBool},  {TensorType::uint8, at::kByte},
-    {TensorType::int8, at::kChar},     {TensorType::int16, at::kShort},
-    {TensorType::int32, at::kInt},     {TensorType::int64, at::kLong},
-    {TensorType::float16, at::kHalf},  {TensorType::bfloat16, at::kBFloat16},
-    {TensorType::float32, at::kFloat}, {TensorType::float64, at::kDouble},
+    {TensorType::boolean, at::kBool},
+    {TensorType::uint8, at::kByte},
+    {TensorType::int8, at::kChar},
+    {TensorType::int16, at::kShort},
+    {TensorType::int32, at::kInt},
+    {TensorType::int64, at::kLong},
+    {TensorType::float16, at::kHalf},
+    {TensorType::bfloat16, at::kBFloat16},
+    {TensorType::float32, at::kFloat},
+    {TensorType::float64, at::kDouble},
+    {TensorType::uint16, at::kUInt16},
+    {TensorType::uint32, at::kUInt32},
+    {TensorType::uint64, at::kUInt64},
+    {TensorType::complex64, at::kComplexFloat},
+    {TensorType::float8_e4m3fn, at::kFloat8_e4m3fn},
+    {TensorType::float8_e4m3fnuz, at::kFloat8_e4m3fnuz},
+    {TensorType::float8_e5m2, at::kFloat8_e5m2},
+    {TensorType::float8_e5m2fnuz, at::kFloat8_e5m2fnuz},
+    {TensorType::float8_e8m0fnu, at::kFloat8_e8m0fnu},
 };
 
 TensorType tensor_type(const at::Tensor& tensor, const std::string& name) {
@@ -33,7 +47,7 @@ TensorType tensor_type(const at::Tensor& tensor, const std::string& name) {
   throw CheckpointError(
       {.place = "tensor '" + name + "'",
        .found = std::string("its dtype ") + c10::toString(tensor.scalar_type()) + " cannot be saved",
-       .wanted = "bool, an integer or a floating-point dtype"});
+       .wanted = "bool, an integer, a floating-point dtype or ComplexFloat"});
 }
 
 at::ScalarType scalar_type(TensorType type) {

@@ -53,7 +53,10 @@ StateFit match(const StateDict& own, const StateDict& values, Places places) {
       continue;
     }
     const at::Tensor& value = values.tensors[place.mapped()].second;
-    if (tensor.defined() && tensor.sizes() == value.sizes())
+    const bool loses_imaginary_part = tensor.defined() && value.is_complex() && !tensor.is_complex();
+    if (loses_imaginary_part)
+      fit.report.misfits.push_back({name, type_text(value), type_text(tensor)});
+    else if (tensor.defined() && tensor.sizes() == value.sizes())
       fit.targets.push_back({name, tensor, place.mapped()});
     else
       fit.report.misfits.push_back(

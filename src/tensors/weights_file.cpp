@@ -5,8 +5,23 @@
 #include <utility>
 
 #include "kindling/base/error.h"
+#include "kindling/base/json.h"
+#include "kindling/base/log.h"
+#include "kindling/base/suggest.h"
 
 namespace kindling {
+namespace {
+
+void warn_of_skipped(const SafetensorsFile& file) {
+  std::vector<std::string> names;
+  for (const SkippedTensor& tensor : file.index().skipped)
+    names.push_back(json_string(tensor.name.substr(0, 100)) + " (" + tensor.dtype + ")");
+  if (names.empty()) return;
+  log_warning(file.path().string() + ": skipped tensors of types that LibTorch does not have: " +
+              list_names(names) + "; convert them in Python to read them here");
+}
+
+}  // namespace
 
 WeightsFile WeightsFile::open(const std::filesystem::path& path, const std::string& key) {
   if (is_torch_file(path)) return WeightsFile(TorchFile(path, key));
@@ -17,6 +32,7 @@ WeightsFile WeightsFile::open(const std::filesystem::path& path, const std::stri
 }
 
 WeightsFile::WeightsFile(SafetensorsFile file) : file_(std::move(file)) {
+  warn_of_skipped(std::get<SafetensorsFile>(file_));
   const SafetensorsIndex& index = std::get<SafetensorsFile>(file_).index();
   metadata_ = index.metadata;
   for (const TensorEntry& tensor : index.tensors) {

@@ -18,6 +18,7 @@ class WeightsFile {
  public:
   // `key` as for TorchFile; only those have one.
   static WeightsFile open(const std::filesystem::path& path, const std::string& key = "");
+  // Logs a warning that names the tensors of types that LibTorch does not have; they are skipped.
   explicit WeightsFile(SafetensorsFile file);
   explicit WeightsFile(TorchFile file);
 

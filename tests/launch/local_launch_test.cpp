@@ -273,7 +273,7 @@ TEST_F(LocalLaunchTest, EndsNoProcessByARequestToSave) {
   });
   EXPECT_EQ(run_local_processes(
                 script("[ $KINDLING_RANK = 1 ] && trap 'touch got1' USR1; echo x >ready$KINDLING_RANK\n"
-                       "while ! [ -e go ]; do sleep 0.01; done",
+                       "while ! [ -e go ]; do sleep 0.01; done; exit 0",
                        2)),
             0);
   sender.join();

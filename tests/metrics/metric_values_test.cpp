@@ -203,7 +203,7 @@ TEST_P(MetricValues, RejectShapesThatDoNotMatch) {
   expect(text_of("top3", at::zeros({4}), labels), "k is 3, but there are outputs for only 2 classes");
   expect(text_of("f1", outputs, labels), "the outputs have 3 classes; expected: two");
   expect(text_of("perplexity", at::zeros({4, 7, 3}), at::zeros({4, 7}, at::kLong)),
-         "outputs.transpose(1, 2)");
+         "set classes_last for outputs [batch, tokens, classes]");
   expect(text_of("perplexity", outputs, outputs), "class numbers [batch, …]");
   for (const std::string name : {"mse", "r2"}) {
     expect(text_of(name, at::zeros({4, 1}), at::zeros({4})),
@@ -211,6 +211,20 @@ TEST_P(MetricValues, RejectShapesThatDoNotMatch) {
     expect(text_of(name, labels, labels), "the outputs floating-point");
     expect(text_of(name, outputs, outputs, at::ones({4, 3})), "expected: one per sample");
   }
+}
+
+// Four equally probable classes, and the bits of outputs whose classes stand second.
+TEST_P(MetricValues, OfPerplexityTakeClassesInTheLastPlace) {
+  const Perplexity last({.classes_last = true}), second;
+  const at::Tensor labels = at::arange(6, at::kLong).remainder(4).view({2, 3}).to(device_);
+  const at::Tensor zeros = at::zeros({2, 3, 4}).to(device_);
+  EXPECT_DOUBLE_EQ(values_of(last, last.update(zeros, labels), 2)[0].second, 4);
+  const at::Tensor outputs = at::arange(24, at::kFloat).sin().view({2, 3, 4}).to(device_);
+  EXPECT_TRUE(at::equal(last.update(outputs, labels), second.update(outputs.transpose(1, 2), labels)));
+  EXPECT_TRUE(at::equal(last.update(outputs[0], labels[0]), second.update(outputs[0], labels[0])));
+  const std::string text = error_text<DataError>([&] { last.update(outputs.transpose(1, 2), labels); });
+  EXPECT_NE(text.find("expected: outputs [batch, …, classes] and class numbers [batch, …]"), std::string::npos)
+      << text;
 }
 
 TEST(MetricOptions, AreChecked) {
@@ -277,8 +291,9 @@ class NoUpdate : public Metric {
 };
 
 TEST(Metric, WithoutAnUpdateIsAnError) {
-  EXPECT_EQ(error_text<DataError>([] { NoUpdate().update({}, {}); }),
-            "measure: the metric overrides neither update() nor update_weighted(); override Metric::update()");
+  EXPECT_EQ(
+      error_text<DataError>([] { NoUpdate().update({}, {}); }),
+      "measure: the metric overrides neither update() nor update_weighted(); override Metric::update()");
 }
 
 }  // namespace

@@ -7,10 +7,12 @@
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/base/log.h"
 #include "kindling/formats/safetensors.h"
 #include "kindling/nn/lazy_conv2d.h"
 #include "kindling/nn/lazy_linear.h"
 #include "kindling/tensors/move.h"
+#include "kindling/tensors/state_comparison.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -165,11 +167,62 @@ TEST(StateDict, LazyLayersStayLazyWhenNothingWasLoaded) {
 
 TEST(StateDict, DtypesThatCannotBeSavedAreNamed) {
   const Scratch scratch;
-  const StateDict state{.tensors = {{"z", at::zeros({1}, at::kComplexFloat)}}, .metadata = {}};
+  const StateDict state{.tensors = {{"z", at::zeros({1}, at::kComplexDouble)}}, .metadata = {}};
   const std::string text =
       error_text<CheckpointError>([&] { save_safetensors(state, scratch / "z.safetensors"); });
-  EXPECT_NE(text.find("tensor 'z': its dtype ComplexFloat cannot be saved"), std::string::npos) << text;
+  EXPECT_NE(text.find("tensor 'z': its dtype ComplexDouble cannot be saved"), std::string::npos) << text;
   EXPECT_FALSE(std::filesystem::exists(scratch / "z.safetensors"));
+}
+
+// Bits of each type as LibTorch makes them: 1 and −2, or 1 and 2 of what has no sign.
+TEST(StateDict, ComesBackInEveryTypeOfSafetensors) {
+  const Scratch scratch;
+  StateDict state;
+  for (const at::ScalarType type :
+       {at::kUInt16, at::kUInt32, at::kUInt64, at::kFloat8_e4m3fn, at::kFloat8_e4m3fnuz, at::kFloat8_e5m2,
+        at::kFloat8_e5m2fnuz, at::kFloat8_e8m0fnu, at::kComplexFloat}) {
+    const bool has_sign = !at::isIntegralType(type, false) && type != at::kFloat8_e8m0fnu;
+    state.tensors.emplace_back(c10::toString(type), at::tensor({1.0, has_sign ? -2.0 : 2.0}).to(type));
+  }
+  save_safetensors(state, scratch / "w.safetensors");
+  const StateDict loaded = load_safetensors(scratch / "w.safetensors");
+  for (const auto& [name, tensor] : state.tensors) {
+    const at::Tensor* found = loaded.find(name);
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_EQ(found->scalar_type(), tensor.scalar_type()) << name;
+    EXPECT_TRUE(at::equal(found->to(at::kComplexDouble), tensor.to(at::kComplexDouble))) << name;
+  }
+  EXPECT_TRUE(compare(state, loaded, {}).is_equal());
+}
+
+TEST(StateDict, IsReadWithoutTensorsOfUnknownTypes) {
+  const Scratch scratch;
+  const std::string header =
+      R"({"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  write_file_atomically(scratch / "w.safetensors", bytes + header + "xy\x07");
+  std::vector<std::string> messages;
+  set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
+  const StateDict state = load_safetensors(scratch / "w.safetensors");
+  set_log_observer({});
+  ASSERT_EQ(state.tensors.size(), 1u);
+  EXPECT_EQ(state.find("b")->item<int>(), 7);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_NE(messages[0].find("skipped tensors of types that LibTorch does not have: \"a\" (F4)"),
+            std::string::npos)
+      << messages[0];
+}
+
+// A copy would drop the imaginary part.
+TEST(StateDict, OfComplexNumbersDoesNotFitRealParameters) {
+  torch::nn::Linear layer(2, 2);
+  StateDict state = state_dict(*layer);
+  for (auto& [name, tensor] : state.tensors) tensor = tensor.detach().to(at::kComplexFloat);
+  const std::string text = error_text<CheckpointError>([&] { load_state_dict(*layer, state); });
+  EXPECT_NE(text.find("'weight' has the shape ComplexFloat [2, 2], the model's is Float [2, 2]"),
+            std::string::npos)
+      << text;
 }
 
 TEST(StateDict, MissingFileIsNamed) {

@@ -18,8 +18,28 @@ namespace kindling {
 
 class InputFile;
 
-// The types that LibTorch also has.
-enum class TensorType { boolean, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64 };
+// The types that LibTorch has too.
+enum class TensorType {
+  boolean,
+  uint8,
+  int8,
+  int16,
+  int32,
+  int64,
+  float16,
+  bfloat16,
+  float32,
+  float64,
+  uint16,
+  uint32,
+  uint64,
+  float8_e4m3fn,
+  float8_e4m3fnuz,
+  float8_e5m2,
+  float8_e5m2fnuz,
+  float8_e8m0fnu,
+  complex64
+};
 
 KINDLING_API std::size_t size_of(TensorType type);       // bytes of one value
 KINDLING_API std::string_view name_of(TensorType type);  // the format's name: "F32"
@@ -33,6 +53,13 @@ struct TensorEntry {
   std::string checksum{};                // of the values, as Checksum::hex; empty: the file has none
 };
 
+// A tensor of a type that LibTorch does not have, such as "F4": its values cannot be read.
+struct SkippedTensor {
+  std::string name;                // as in TensorEntry
+  std::string dtype{};             // as in the file
+  std::size_t begin = 0, end = 0;  // bytes, counted from the start of the file
+};
+
 // The free-form texts of the header, under "__metadata__".
 using Metadata = std::map<std::string, std::string>;
 
@@ -41,7 +68,8 @@ using Metadata = std::map<std::string, std::string>;
 struct SafetensorsIndex {
   Metadata metadata{};                 // without the checksums
   std::vector<TensorEntry> tensors{};  // in the order of their values in the file
-  bool has_checksums = false;          // one for each tensor and one for the header
+  std::vector<SkippedTensor> skipped{};
+  bool has_checksums = false;  // one for each tensor and one for the header
 
   KINDLING_API const TensorEntry* find(std::string_view name) const;  // nullptr: no such tensor
 };

@@ -10,16 +10,20 @@ namespace kindling {
 
 struct PerplexityOptions {
   std::int64_t ignore_index = -100;
+  bool classes_last = false;  // outputs are [batch, …, classes], as sequence models return them
 
-  static constexpr auto fields =
-      kindling::fields(kindling::field("ignore_index", &PerplexityOptions::ignore_index,
-                                       {.doc = "label that is not counted, such as padding"}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("ignore_index", &PerplexityOptions::ignore_index,
+                      {.doc = "label that is not counted, such as padding"}),
+      kindling::field("classes_last", &PerplexityOptions::classes_last,
+                      {.doc = "outputs are [batch, ..., classes] instead of [batch, classes, ...]"}));
 };
 
 // exp of the mean of −log p(label) over all labels (tokens) of an epoch: the number of equally probable
-// classes that would be equally uncertain. Outputs are logits [batch, classes, …], labels are class numbers
-// [batch, …] of an integral type; weights as in ClassScore. The result matches torchmetrics (whose outputs
-// are [batch, tokens, classes]) and is bit-identical for every division of the samples into batches.
+// classes that would be equally uncertain. Outputs are logits [batch, classes, …], or with classes_last
+// [batch, …, classes] as in torchmetrics; labels are class numbers [batch, …] of an integral type; weights as
+// in ClassScore. The result matches torchmetrics and is bit-identical for every division of the samples into
+// batches.
 class KINDLING_API Perplexity : public Metric {
  public:
   explicit Perplexity(PerplexityOptions options = {}) : options_(options) {}

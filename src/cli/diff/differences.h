@@ -24,8 +24,9 @@ inline std::string counted(std::size_t count, const std::string& thing) {
 }
 
 // Returns the first record, by step, in which two metrics.jsonl files differ, and how many records only one
-// of them has. Ignores metrics of the machine (times, waits, copies) and an incomplete last line. Throws
-// DataError with the line of a file that cannot be read.
+// of them has. Names columns that one file lacks, which do not count as differences. Ignores metrics of the
+// machine (times, waits, copies) and an incomplete last line. Throws DataError with the line of a file that
+// cannot be read.
 PartDifference difference_of_metrics(const std::filesystem::path& a, const std::filesystem::path& b,
                                      const Tolerance& tolerance);
 

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "base/joined.h"
@@ -19,15 +21,17 @@ constexpr std::size_t kMaxMetricsBytes = std::size_t{1} << 32;
 
 // Metrics of the machine, not of the training.
 constexpr std::array kMachineMetrics{
-    "epoch_time_s",          "samples_per_s",        "data_wait_share",      "host_waits",
-    "device_to_host_copies", "device_to_host_bytes", "host_to_device_bytes",
+    "epoch_time_s",          "samples_per_s",        "data_wait_share",       "host_waits",
+    "device_to_host_copies", "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes",
 };
 
 // A line of metrics.jsonl.
 struct MetricsLine {
-  std::int64_t step = 0;
   // At one step: its own line, then a validation's, then the epoch's.
-  enum class Kind { step, validation, epoch } kind = Kind::step;
+  enum class Kind { step, validation, epoch };
+
+  std::int64_t step = 0;
+  Kind kind = Kind::step;
   std::map<std::string, double> values{};
 
   auto place() const { return std::tuple(step, kind); }
@@ -55,10 +59,59 @@ std::optional<MetricsLine> parsed_line(std::string_view text) {
   return line;
 }
 
+using Columns = std::map<MetricsLine::Kind, std::set<std::string>>;
+
 struct MetricsFile {
   std::vector<MetricsLine> lines{};
   bool is_cut_off = false;
+
+  Columns columns() const {
+    Columns columns;
+    for (const MetricsLine& line : lines)
+      for (const auto& [name, value] : line.values) columns[line.kind].insert(name);
+    return columns;
+  }
 };
+
+// Columns by kind of record that both files have, and those that one file lacks although it has such records.
+struct ComparedColumns {
+  Columns common{}, only_a{}, only_b{};
+
+  ComparedColumns(const Columns& a, const Columns& b) {
+    for (const auto& [kind, names] : a) {
+      const auto other = b.find(kind);
+      if (other == b.end()) continue;
+      std::ranges::set_intersection(names, other->second, inserter_of(common[kind]));
+      std::ranges::set_difference(names, other->second, inserter_of(only_a[kind]));
+      std::ranges::set_difference(other->second, names, inserter_of(only_b[kind]));
+    }
+  }
+
+  // Without the two that say where a record stands.
+  bool has_values() const {
+    return std::ranges::any_of(common, [](const auto& one) {
+      return std::ranges::any_of(
+          one.second, [](const std::string& name) { return name != "global_step" && name != "epoch"; });
+    });
+  }
+
+ private:
+  static std::insert_iterator<std::set<std::string>> inserter_of(std::set<std::string>& names) {
+    return {names, names.end()};
+  }
+};
+
+// "lr, mine of step records; train_acc of epoch records"; empty for none.
+std::string column_text(const Columns& columns) {
+  constexpr std::array kKinds{"step", "validation", "epoch"};
+  std::vector<std::string> texts;
+  for (const auto& [kind, names] : columns)
+    if (!names.empty())
+      texts.push_back(joined(std::vector(names.begin(), names.end()), ", ",
+                             [](const std::string& name) { return one_line(name); }) +
+                      " of " + kKinds[static_cast<std::size_t>(kind)] + " records");
+  return joined(texts, "; ");
+}
 
 MetricsFile read_metrics(const std::filesystem::path& path) {
   const std::string text = read_file(path, kMaxMetricsBytes);
@@ -84,20 +137,21 @@ bool is_same(double a, double b, const Tolerance& tolerance) {
          distance <= tolerance.absolute + tolerance.relative * std::max(std::abs(a), std::abs(b));
 }
 
-// A row for each metric that differs: its name, both values and their difference.
+// A row for each of these metrics that differs: its name, both values and their difference.
 std::vector<std::vector<std::string>> rows_of(const MetricsLine& a, const MetricsLine& b,
+                                              const std::set<std::string>& names,
                                               const Tolerance& tolerance) {
   std::vector<std::vector<std::string>> rows;
-  for (const auto& [name, value] : a.values) {
-    const auto other = b.values.find(name);
-    if (other == b.values.end())
-      rows.push_back({one_line(name), number_text(value), "missing", ""});
-    else if (!is_same(value, other->second, tolerance))
-      rows.push_back({one_line(name), number_text(value), number_text(other->second),
-                      short_text(other->second - value, 3)});
+  for (const std::string& name : names) {
+    const auto x = a.values.find(name), y = b.values.find(name);
+    const bool is_in_a = x != a.values.end(), is_in_b = y != b.values.end();
+    if (is_in_a && is_in_b && !is_same(x->second, y->second, tolerance))
+      rows.push_back({one_line(name), number_text(x->second), number_text(y->second),
+                      short_text(y->second - x->second, 3)});
+    if (is_in_a != is_in_b)
+      rows.push_back({one_line(name), is_in_a ? number_text(x->second) : "missing",
+                      is_in_b ? number_text(y->second) : "missing", ""});
   }
-  for (const auto& [name, value] : b.values)
-    if (!a.values.contains(name)) rows.push_back({one_line(name), "missing", number_text(value), ""});
   return rows;
 }
 
@@ -122,6 +176,7 @@ PartDifference difference_of_metrics(const std::filesystem::path& a, const std::
   PartDifference difference{
       .part = "metrics",
       .columns = {{.title = "metric"}, {.title = "A"}, {.title = "B"}, {.title = "B - A"}}};
+  const ComparedColumns columns(in_a.columns(), in_b.columns());
   OneSidedRecords only_a, only_b;
   std::size_t common = 0;
   const MetricsLine* first = nullptr;
@@ -132,7 +187,9 @@ PartDifference difference_of_metrics(const std::filesystem::path& a, const std::
       only_b.add(*y++);
     } else {
       ++common;
-      if (first == nullptr && !(difference.rows = rows_of(*x, *y, tolerance)).empty()) first = &*x;
+      if (first == nullptr &&
+          !(difference.rows = rows_of(*x, *y, columns.common.at(x->kind), tolerance)).empty())
+        first = &*x;
       ++x, ++y;
     }
   }
@@ -143,8 +200,12 @@ PartDifference difference_of_metrics(const std::filesystem::path& a, const std::
   if (only_b.count > 0) clauses.push_back(only_b.text("B"));
   if (in_a.is_cut_off != in_b.is_cut_off)
     clauses.push_back(std::string("the last line of ") + (in_a.is_cut_off ? "A" : "B") + " is cut off");
+  if (common > 0 && !columns.has_values()) clauses.emplace_back("no metric in common");
   difference.is_equal = clauses.empty();
   difference.summary = clauses.empty() ? "equal, " + counted(common, "record") : joined(clauses, "; ");
+  for (const auto& [side, only] : {std::pair("B", &columns.only_a), std::pair("A", &columns.only_b)})
+    if (const std::string text = column_text(*only); !text.empty())
+      difference.summary += std::string("; not compared, because ") + side + " lacks them: " + text;
   return difference;
 }
 

@@ -403,6 +403,11 @@ std::vector<ProgramWeight> Pt2File::read_weights(const std::string& folder, cons
                        .tensor = tensor_of(payload["tensor_meta"]),
                        .is_parameter = payload["is_param"].boolean(),
                        .storage = storage_at(root_ + folder + payload["path_name"].text())});
+    // An entry may be longer than its tensor: Python saves the whole storage of a slice.
+    if (storage_bytes(weights.back().storage) % bytes_of(weights.back().tensor.type) != 0)
+      payload.refuse("its entry has " + std::to_string(storage_bytes(weights.back().storage)) +
+                         " bytes, which are no whole number of values",
+                     "a multiple of " + std::to_string(bytes_of(weights.back().tensor.type)));
     if (!fits(weights.back().tensor, storage_bytes(weights.back().storage)))
       payload.refuse("its values are not within the " +
                      std::to_string(storage_bytes(weights.back().storage)) + " bytes of its entry");

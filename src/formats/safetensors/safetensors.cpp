@@ -27,7 +27,7 @@ struct TypeRow {
   std::size_t bytes;
 };
 
-constexpr std::array<TypeRow, 10> kTypes = {{{TensorType::boolean, "BOOL", 1},
+constexpr std::array<TypeRow, 19> kTypes = {{{TensorType::boolean, "BOOL", 1},
                                              {TensorType::uint8, "U8", 1},
                                              {TensorType::int8, "I8", 1},
                                              {TensorType::int16, "I16", 2},
@@ -36,7 +36,16 @@ constexpr std::array<TypeRow, 10> kTypes = {{{TensorType::boolean, "BOOL", 1},
                                              {TensorType::float16, "F16", 2},
                                              {TensorType::bfloat16, "BF16", 2},
                                              {TensorType::float32, "F32", 4},
-                                             {TensorType::float64, "F64", 8}}};
+                                             {TensorType::float64, "F64", 8},
+                                             {TensorType::uint16, "U16", 2},
+                                             {TensorType::uint32, "U32", 4},
+                                             {TensorType::uint64, "U64", 8},
+                                             {TensorType::float8_e4m3fn, "F8_E4M3", 1},
+                                             {TensorType::float8_e4m3fnuz, "F8_E4M3FNUZ", 1},
+                                             {TensorType::float8_e5m2, "F8_E5M2", 1},
+                                             {TensorType::float8_e5m2fnuz, "F8_E5M2FNUZ", 1},
+                                             {TensorType::float8_e8m0fnu, "F8_E8M0", 1},
+                                             {TensorType::complex64, "C64", 8}}};
 
 const TypeRow& row_of(TensorType type) { return kTypes.at(static_cast<std::size_t>(type)); }
 

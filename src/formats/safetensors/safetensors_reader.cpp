@@ -26,6 +26,13 @@ constexpr std::size_t kMaxRank = 64;  // LibTorch's own limit
                          .remedy = "the file is damaged or not a safetensors file: copy or save it again"});
 }
 
+// True if a text could be a type of a newer version of the format: "F4", "F6_E2M3".
+bool is_dtype_name(std::string_view text) {
+  const auto is_part = [](char c) { return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; };
+  return !text.empty() && text.size() <= 20 && text[0] >= 'A' && text[0] <= 'Z' &&
+         std::ranges::all_of(text, is_part);
+}
+
 // Accepts the parser's events for the one allowed structure only, so that depth, types and duplicates are
 // checked while parsing, and no document is built:
 //   { "__metadata__": {text: text …}, name: {"dtype": text, "shape": [n …], "data_offsets": [n, n]} … }
@@ -66,9 +73,9 @@ class HeaderReader {
     if (state_ == State::metadata) {
       index_.metadata.emplace(key_, std::move(text));
       if (index_.metadata.size() > kMaxEntries) refuse_entry("there are more than 100000 entries");
-    } else if (state_ == State::tensor && key_ == "dtype" && !type_) {
-      type_ = type_named(text);
-      if (!type_) refuse_entry("dtype " + json_string(text.substr(0, 20)) + " is not supported");
+    } else if (state_ == State::tensor && key_ == "dtype" && dtype_.empty()) {
+      if (!is_dtype_name(text)) refuse_entry("dtype " + json_string(text.substr(0, 20)) + " is unknown");
+      dtype_ = std::move(text);
     } else {
       return unexpected("a string");
     }
@@ -131,14 +138,18 @@ class HeaderReader {
 
   void add_tensor() {
     key_.clear();
-    if (!type_ || !shape_ || !offsets_) refuse_entry("dtype, shape or data_offsets is missing");
+    if (dtype_.empty() || !shape_ || !offsets_) refuse_entry("dtype, shape or data_offsets is missing");
     if (offsets_->size() != 2) refuse_entry("data_offsets does not have two numbers");
-    tensor_.type = *type_;
-    tensor_.shape.assign(shape_->begin(), shape_->end());
     tensor_.begin = (*offsets_)[0];
     tensor_.end = (*offsets_)[1];
-    index_.tensors.push_back(std::move(tensor_));
-    type_.reset();
+    if (const auto type = type_named(dtype_)) {
+      tensor_.type = *type;
+      tensor_.shape.assign(shape_->begin(), shape_->end());
+      index_.tensors.push_back(std::move(tensor_));
+    } else {
+      index_.skipped.push_back({std::move(tensor_.name), dtype_, tensor_.begin, tensor_.end});
+    }
+    dtype_.clear();
     shape_.reset();
     offsets_.reset();
   }
@@ -149,7 +160,7 @@ class HeaderReader {
   std::string key_;
   std::unordered_set<std::string> names_;
   TensorEntry tensor_;
-  std::optional<TensorType> type_;
+  std::string dtype_;  // empty: not read yet
   std::optional<std::vector<std::uint64_t>> shape_, offsets_;
 };
 
@@ -163,34 +174,54 @@ void read_header(std::string_view header, const std::string& place, SafetensorsI
   nlohmann::json::sax_parse(header.begin(), header.end(), &reader);
 }
 
+// Where the values of a tensor are, by data_offsets.
+struct Extent {
+  const std::string* name;
+  std::size_t *begin, *end;
+  const TensorEntry* entry;  // nullptr: a tensor of a type of unknown size
+};
+
+// In the order of their values.
+std::vector<Extent> extents_of(SafetensorsIndex& index) {
+  const auto by_offsets = [](const auto& one) { return std::pair(one.begin, one.end); };
+  std::ranges::stable_sort(index.tensors, {}, by_offsets);
+  std::ranges::stable_sort(index.skipped, {}, by_offsets);
+  std::vector<Extent> extents;
+  for (TensorEntry& entry : index.tensors) extents.push_back({&entry.name, &entry.begin, &entry.end, &entry});
+  for (SkippedTensor& tensor : index.skipped)
+    extents.push_back({&tensor.name, &tensor.begin, &tensor.end, nullptr});
+  std::ranges::stable_sort(extents, {}, [](const Extent& one) { return std::pair(*one.begin, *one.end); });
+  return extents;
+}
+
 // The values must cover the rest of the file without gaps or overlaps, as the format requires.
 void check_layout(SafetensorsIndex& index, const std::string& place, std::size_t data_start,
                   std::size_t file_bytes) {
-  const auto by_offsets = [](const TensorEntry& entry) { return std::pair(entry.begin, entry.end); };
-  std::ranges::stable_sort(index.tensors, {}, by_offsets);
   const std::size_t data_bytes = file_bytes - data_start;
   std::size_t reached = 0;
-  for (TensorEntry& entry : index.tensors) {
-    const std::string where = place + ", tensor " + json_string(entry.name.substr(0, 100));
-    const std::string offsets = "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]";
-    if (entry.end < entry.begin || entry.end > data_bytes) {
+  for (const auto& [name, begin, end, entry] : extents_of(index)) {
+    const std::string where = place + ", tensor " + json_string(name->substr(0, 100));
+    const std::string offsets = "[" + std::to_string(*begin) + ", " + std::to_string(*end) + "]";
+    if (*end < *begin || *end > data_bytes) {
       refuse(where, "its data_offsets " + offsets + " are outside the file",
              "two ascending numbers up to " + std::to_string(data_bytes));
     }
-    if (entry.begin != reached) {
+    if (*begin != reached) {
       refuse(where,
-             "its data_offsets " + offsets + (entry.begin < reached ? " overlap others" : " leave a gap"),
+             "its data_offsets " + offsets + (*begin < reached ? " overlap others" : " leave a gap"),
              "a start at " + std::to_string(reached));
     }
-    const std::optional<std::size_t> wanted = bytes_of(entry.type, entry.shape);
-    if (!wanted) refuse(where, "its shape overflows");
-    if (*wanted != entry.end - entry.begin) {
-      refuse(where, "its data_offsets " + offsets + " do not fit its dtype and shape",
-             std::to_string(*wanted) + " bytes");
+    if (entry != nullptr) {
+      const std::optional<std::size_t> wanted = bytes_of(entry->type, entry->shape);
+      if (!wanted) refuse(where, "its shape overflows");
+      if (*wanted != *end - *begin) {
+        refuse(where, "its data_offsets " + offsets + " do not fit its dtype and shape",
+               std::to_string(*wanted) + " bytes");
+      }
     }
-    reached = entry.end;
-    entry.begin += data_start;
-    entry.end += data_start;
+    reached = *end;
+    *begin += data_start;
+    *end += data_start;
   }
   if (reached != data_bytes) {
     refuse(place + ", byte " + std::to_string(data_start + reached),

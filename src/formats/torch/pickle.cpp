@@ -29,8 +29,9 @@ class PickleMachine {
   using Kind = PickleValue::Kind;
   using Place = PickleValue::Place;
 
-  PickleMachine(Pickle& pickle, std::string_view bytes, const std::string& place, const std::string& remedy)
-      : values_(pickle.values_), bytes_(bytes), place_(place), remedy_(remedy) {}
+  PickleMachine(Pickle& pickle, std::string_view bytes, const std::string& place,
+                const PickleRemedies& remedies)
+      : values_(pickle.values_), bytes_(bytes), place_(place), remedies_(remedies) {}
 
   Place run() {
     if (number(1) != 0x80 || number(1) != 2) refuse("it is not a pickle of protocol 2");
@@ -114,10 +115,14 @@ class PickleMachine {
   }
 
   [[noreturn]] void refuse(const std::string& found, const std::string& wanted = "") const {
+    refuse(found, wanted, remedies_.of_tensors);
+  }
+  [[noreturn]] void refuse(const std::string& found, const std::string& wanted,
+                           const std::string& remedy) const {
     throw CheckpointError({.place = place_ + ", data.pkl, byte " + std::to_string(instruction_),
                            .found = found,
                            .wanted = wanted,
-                           .remedy = remedy_});
+                           .remedy = remedy});
   }
 
   // --- the bytes ---
@@ -207,8 +212,14 @@ class PickleMachine {
     if (known.empty())
       refuse("it names " + json_string((module + "." + name).substr(0, 200)) +
                  ", which does not occur in state dicts",
-             "tensors, numbers and strings in dicts");
+             "tensors, numbers and strings in dicts", remedy_of(module, name));
     push({.kind = Kind::name, .text = known});
+  }
+  // Tensors of further types name their type and how they are made again.
+  const std::string& remedy_of(const std::string& module, const std::string& name) const {
+    if (name == "ComplexDoubleStorage") return remedies_.of_complex;
+    const bool is_of_tensors = module == "torch" || module == "torch.storage" || module == "torch._utils";
+    return is_of_tensors ? remedies_.of_tensors : remedies_.of_objects;
   }
   bool is_name(Place place, std::string_view name) const {
     return is(place, Kind::name) && values_[place].text == name;
@@ -266,7 +277,7 @@ class PickleMachine {
   std::vector<PickleValue>& values_;
   std::string_view bytes_;
   const std::string& place_;
-  const std::string& remedy_;
+  const PickleRemedies& remedies_;
   std::size_t at_ = 0, instruction_ = 0;
   std::vector<Place> stack_;
   std::vector<std::size_t> marks_;  // sizes of the stack
@@ -280,8 +291,8 @@ std::string described(const PickleValue& value) {
   return kNames[static_cast<std::size_t>(value.kind)];
 }
 
-Pickle::Pickle(std::string_view bytes, const std::string& place, const std::string& remedy) {
-  result_ = PickleMachine(*this, bytes, place, remedy).run();
+Pickle::Pickle(std::string_view bytes, const std::string& place, const PickleRemedies& remedies) {
+  result_ = PickleMachine(*this, bytes, place, remedies).run();
 }
 
 }  // namespace kindling

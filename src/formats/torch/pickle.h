@@ -26,14 +26,20 @@ struct PickleValue {
   std::vector<Place> items{};  // dict: alternating keys and values; tensor: storage, sizes, strides
 };
 
-// The values of a pickle; `bytes` must outlive it. Throws CheckpointError with the byte position. `remedy` is
-// the hint for files that are not state dicts.
+// Hints for refused pickles.
+struct PickleRemedies {
+  std::string of_tensors{};  // Python loads it by default (weights_only=True)
+  std::string of_complex{};  // the same, and it has complex128
+  std::string of_objects{};  // it has objects of other classes, whose code Python would run
+};
+
+// The values of a pickle; `bytes` must outlive it. Throws CheckpointError with the byte position.
 class Pickle {
  public:
   using Kind = PickleValue::Kind;
   using Place = PickleValue::Place;
 
-  Pickle(std::string_view bytes, const std::string& place, const std::string& remedy);
+  Pickle(std::string_view bytes, const std::string& place, const PickleRemedies& remedies);
 
   const PickleValue& result() const { return values_[result_]; }
   const PickleValue& operator[](Place place) const { return values_[place]; }
@@ -59,11 +65,17 @@ struct StorageName {
   TensorType type;
 };
 inline constexpr StorageName kStorageNames[] = {
-    {"torch BoolStorage", TensorType::boolean},  {"torch ByteStorage", TensorType::uint8},
-    {"torch CharStorage", TensorType::int8},     {"torch ShortStorage", TensorType::int16},
-    {"torch IntStorage", TensorType::int32},     {"torch LongStorage", TensorType::int64},
-    {"torch HalfStorage", TensorType::float16},  {"torch BFloat16Storage", TensorType::bfloat16},
-    {"torch FloatStorage", TensorType::float32}, {"torch DoubleStorage", TensorType::float64},
+    {"torch BoolStorage", TensorType::boolean},
+    {"torch ByteStorage", TensorType::uint8},
+    {"torch CharStorage", TensorType::int8},
+    {"torch ShortStorage", TensorType::int16},
+    {"torch IntStorage", TensorType::int32},
+    {"torch LongStorage", TensorType::int64},
+    {"torch HalfStorage", TensorType::float16},
+    {"torch BFloat16Storage", TensorType::bfloat16},
+    {"torch FloatStorage", TensorType::float32},
+    {"torch DoubleStorage", TensorType::float64},
+    {"torch ComplexFloatStorage", TensorType::complex64},
 };
 
 }  // namespace kindling

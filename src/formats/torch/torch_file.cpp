@@ -353,24 +353,25 @@ struct TorchFile::Storages {
 
   // `read` computes its result from the pickle and from the archive's storages.
   template <class Read>
-  static auto open(ByteSource source, const std::string& place, const std::string& remedy, Read read) {
+  static auto open(ByteSource source, const std::string& place, const PickleRemedies& remedies, Read read) {
     check_start(source, place);
     auto storages = std::make_shared<Storages>(std::move(source), place);
     const ZipArchive& archive = storages->archive;
     const std::string root = root_of(archive, place);
     check_byte_order(archive, root, place);
     const std::string pickled = archive.text(*archive.find(root + "data.pkl"), kMaxPickleBytes);
-    const Pickle pickle(pickled, place, remedy);
+    const Pickle pickle(pickled, place, remedies);
     return std::pair(storages, read(pickle, storages_in(archive, root)));
   }
   static auto open_state_dict(ByteSource source, const std::string& place, const std::string& key) {
-    return open(std::move(source), place, conversion_in_python(place),
+    return open(std::move(source), place, conversions_in_python(place),
                 [&](const Pickle& pickle, const TorchStorages& stored) {
                   return state_dict_tensors(pickle, key, stored, place);
                 });
   }
   static auto open_optimizer(ByteSource source, const std::string& place, const std::string& key) {
-    return open(std::move(source), place, kOptimizerRemedy,
+    return open(std::move(source), place,
+                PickleRemedies{kOptimizerRemedy, kOptimizerRemedy, kOptimizerRemedy},
                 [&](const Pickle& pickle, const TorchStorages& stored) {
                   return optimizer_in(pickle, key, stored, place);
                 });

@@ -95,13 +95,26 @@ class TensorReader {
 
 }  // namespace
 
-std::string conversion_in_python(const std::string& place) {
+std::string conversion_in_python(const std::string& place) { return conversions_in_python(place).of_tensors; }
+
+PickleRemedies conversions_in_python(const std::string& place) {
   const std::filesystem::path file = std::filesystem::path(place).filename();
-  return "convert it in Python: sd = torch.load(" + json_string(file.string()) +
-         ", map_location=\"cpu\", weights_only=True); safetensors.torch.save_file({name: "
-         "t.contiguous().clone() for "
-         "name, t in sd.items()}, " +
-         json_string(std::filesystem::path(file).replace_extension(".safetensors").string()) + ")";
+  const std::string in = json_string(file.string()),
+                    out = json_string(std::filesystem::path(file).replace_extension(".safetensors").string());
+  const auto load = [&](const char* weights_only) {
+    return "import torch, safetensors.torch; sd = torch.load(" + in +
+           ", map_location=\"cpu\", weights_only=" + weights_only + "); ";
+  };
+  const auto save = [&](const char* tensor) {
+    return std::string("safetensors.torch.save_file({name: ") + tensor +
+           ".contiguous().clone() for name, t in sd.items() if torch.is_tensor(t)}, " + out + ")";
+  };
+  return {.of_tensors = "convert it in Python: " + load("True") + save("t"),
+          .of_complex = "convert it in Python: " + load("True") +
+                        save("(t.to(torch.complex64) if t.is_complex() else t)"),
+          .of_objects =
+              "convert it in Python, which runs code of the file, so only if you trust it: " + load("False") +
+              "sd = sd.state_dict() if hasattr(sd, \"state_dict\") else sd; " + save("t")};
 }
 
 std::string quoted_key(std::string_view key) { return json_string(key.substr(0, 100)); }

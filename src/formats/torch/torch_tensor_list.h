@@ -38,8 +38,9 @@ class TorchTensorList {
   std::size_t stored_ = 0, named_ = 0;  // bytes
 };
 
-// Returns Python code that converts a refused .pt file to safetensors.
+// Returns Python code, in a line to paste, that converts a refused .pt file to safetensors.
 std::string conversion_in_python(const std::string& place);
+PickleRemedies conversions_in_python(const std::string& place);
 // Returns a key as messages show it.
 std::string quoted_key(std::string_view key);
 [[noreturn]] void refuse_torch(const std::string& place, const std::string& where, const std::string& found,

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <unordered_set>
@@ -24,6 +26,9 @@ void check_to_write(std::span<const TensorToWrite> tensors) {
       throw CheckpointError(
           {.place = "tensor " + json_string(tensor.name.substr(0, 100)) + " to be written", .found = found});
     };
+    if (std::ranges::find(kStorageNames, tensor.type, &StorageName::type) == std::end(kStorageNames))
+      refuse("a .pt cannot have its type " + std::string(name_of(tensor.type)) +
+             " here; write .safetensors instead");
     if (bytes_of(tensor.type, tensor.shape) != tensor.size_bytes)
       refuse("its size does not match its type and shape");
     if (!names.insert(tensor.name).second) refuse("the name is used twice");

@@ -96,15 +96,21 @@ std::string OnnxGraph::constant(const at::Tensor& tensor, const std::string& wan
   const std::size_t bytes = static_cast<std::size_t>(tensor.numel()) * tensor.element_size();
   constant_bytes_ += bytes;
   if (constant_bytes_ > kProtobufLimit) refuse_size();
-  const at::Tensor& kept = kept_.emplace_back(tensor.detach().cpu().contiguous());
-  const std::string name = unique_name(wanted_name);
-  ProtobufWriter message;
-  for (const std::int64_t size : kept.sizes()) message.integer(1, size);
-  message.integer(2, onnx_type_of(kept.scalar_type()));
-  message.text(8, name);
-  message.bytes(9, {static_cast<const char*>(kept.const_data_ptr()), bytes});
-  graph_.message(5, std::move(message));
-  return name;
+  onnx_type_of(tensor.scalar_type());  // throws here, where the caller is known
+  return constants_.emplace_back(unique_name(wanted_name), tensor.detach().cpu().contiguous()).first;
+}
+
+// Those that no node has as an input would make runtimes warn.
+void OnnxGraph::add_used_constants() {
+  for (const auto& [name, tensor] : constants_) {
+    if (!used_.contains(name)) continue;
+    ProtobufWriter message;
+    for (const std::int64_t size : tensor.sizes()) message.integer(1, size);
+    message.integer(2, onnx_type_of(tensor.scalar_type()));
+    message.text(8, name);
+    message.bytes(9, {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
+    graph_.message(5, std::move(message));
+  }
 }
 
 void OnnxGraph::add_node(const std::string& type, const std::vector<std::string>& inputs,
@@ -114,6 +120,7 @@ void OnnxGraph::add_node(const std::string& type, const std::vector<std::string>
   while (num_inputs > 0 && inputs[num_inputs - 1].empty()) --num_inputs;
   ProtobufWriter node;
   for (std::size_t i = 0; i < num_inputs; ++i) node.text(1, inputs[i]);
+  used_.insert(inputs.begin(), inputs.end());
   for (const std::string& output : outputs) node.text(2, output);
   node.text(4, type);
   for (const OnnxAttribute& attribute : attributes) node.message(5, attribute_message(attribute));
@@ -144,6 +151,7 @@ void OnnxGraph::add_output(const std::string& wanted_name, const std::string& va
 }
 
 void OnnxGraph::write(const std::filesystem::path& path) {
+  add_used_constants();
   graph_.text(2, "model");
   ProtobufWriter operators, model;
   operators.text(1, "");

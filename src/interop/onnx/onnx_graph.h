@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -44,8 +45,8 @@ class OnnxGraph {
   // Returns `wanted`, or `wanted` with a number appended if that name is taken.
   std::string unique_name(const std::string& wanted);
 
-  // Adds a constant, which is kept until the file is written. Throws CheckpointError if the file would exceed
-  // protobuf's limit of 2 GB.
+  // Adds a constant, which is kept until the file is written; only those that a node uses are written. Throws
+  // CheckpointError if the file would exceed protobuf's limit of 2 GB.
   std::string constant(const at::Tensor& tensor, const std::string& wanted_name = "constant");
 
   std::vector<std::string> add_all(const std::string& type, const std::vector<std::string>& inputs,
@@ -67,9 +68,11 @@ class OnnxGraph {
  private:
   void add_node(const std::string& type, const std::vector<std::string>& inputs,
                 const std::vector<OnnxAttribute>& attributes, const std::vector<std::string>& outputs);
+  void add_used_constants();
 
   ProtobufWriter graph_;
-  std::vector<at::Tensor> kept_;  // whose bytes are borrowed
+  std::vector<std::pair<std::string, at::Tensor>> constants_;  // by name; their bytes are borrowed
+  std::set<std::string> used_;                                 // inputs of nodes
   std::size_t constant_bytes_ = 0;
   std::set<std::string> names_;
   std::map<std::string, std::int64_t> counts_;  // by requested name

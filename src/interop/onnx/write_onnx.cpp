@@ -98,6 +98,26 @@ std::string without_underscore(std::string name) {
        .remedy = "write the layer with supported operators, or export the model as .pt2"});
 }
 
+[[noreturn]] void refuse_custom_operator(const ProgramNode& node) {
+  throw CheckpointError({.place = place_of(node),
+                         .found = "it is a custom operator, which ONNX does not have",
+                         .wanted = "operators of torch.ops.aten",
+                         .remedy = "write the layer with those"});
+}
+
+// A buffer that a program changes. Batch norm does so in training mode; other buffers change in any mode.
+[[noreturn]] void refuse_changed_buffer(const std::string& place, const std::string& name) {
+  const auto is_named = [&](std::string_view end) { return name.ends_with(end); };
+  constexpr std::array kStatistics{"running_mean", "running_var", "num_batches_tracked"};
+  const bool is_statistics = std::ranges::any_of(kStatistics, is_named);
+  throw CheckpointError(
+      {.place = place,
+       .found = "it changes " + json_string(name) + ", and models of ONNX keep nothing between calls",
+       .wanted = is_statistics ? "a program in evaluation mode" : "a forward that changes no buffer",
+       .remedy = is_statistics ? "export the model in evaluation mode: model.eval() in Python"
+                               : "take the buffer's value as an input and return the new one as an output"});
+}
+
 bool has_computed_numbers(const ProgramArgument& argument) {
   if (std::holds_alternative<NumberName>(argument.value)) return true;
   const auto* list = std::get_if<ProgramList>(&argument.value);
@@ -194,7 +214,7 @@ void OnnxProgram::add_call(std::size_t number) {
       OnnxCall call(node, nullptr, values_, graph_);
       return function->second(call);
     }
-    if (!node.target.starts_with(kAten)) refuse_operator_in_onnx(node, node.target);
+    if (!node.target.starts_with(kAten)) refuse_custom_operator(node);
     const std::string name = name_of_operator(node.target);
     const std::size_t dot = name.find('.');
     const auto handle = c10::Dispatcher::singleton().findSchema(
@@ -281,11 +301,7 @@ void OnnxProgram::check_write(std::size_t number, const std::string& written) co
     if (const auto* name = std::get_if<TensorName>(&input.argument.value);
         name != nullptr && input.kind != ProgramInput::Kind::user &&
         std::ranges::find(all, name->name) != all.end())
-      throw CheckpointError(
-          {.place = place_of(node),
-           .found = "it modifies " + json_string(input.target) + ", but ONNX models have no state",
-           .wanted = "a program in evaluation mode",
-           .remedy = "export the model in evaluation mode: model.eval() in Python"});
+      refuse_changed_buffer(place_of(node), input.target);
 }
 
 void OnnxProgram::add_outputs() {
@@ -295,11 +311,7 @@ void OnnxProgram::add_outputs() {
   for (const ProgramOutput& output : program_.outputs) {
     if (output.kind == Kind::user_input_mutation) continue;  // inputs belong to the caller
     if (output.kind == Kind::buffer_mutation || output.kind == Kind::parameter_mutation)
-      throw CheckpointError(
-          {.place = "the program's outputs",
-           .found = json_string(output.target) + " is modified, but ONNX models have no state",
-           .wanted = "a program in evaluation mode",
-           .remedy = "export the model in evaluation mode: model.eval() in Python"});
+      refuse_changed_buffer("the program", output.target);
     const std::string wanted = given < names.size() ? names[given] : "output";
     ++given;
     if (const auto* name = std::get_if<TensorName>(&output.argument.value)) {

@@ -256,7 +256,7 @@ void Trainer::Impl::run_sanity_check(DataModule& of) {
   const TrainerOptions& options = context->options;
   const std::int64_t steps = std::min(options.num_sanity_val_steps,
                                       options.limit_val_batches.value_or(options.num_sanity_val_steps));
-  if (!loop.has_validation() || steps == 0 || context->stop.stop_requested()) return;
+  if (!loop.has_validation() || steps == 0) return;
   BatchSource batches(of, of.val_dataloader(), Stage::val, context->placement, steps);
   if (group() != nullptr) shard(batches);
   loop.sanity_check(batches);

@@ -104,12 +104,39 @@ TEST(Diff, NamesTheFirstRecordAndItsMetrics) {
                  "{\"global_step\": 2, \"epoch\": 1, \"train_loss_step\": 2.5, \"mine\": 1, \"lr\": null}\n" +
                  kEpoch);
   const ProgramRun run = runs.diff();
-  expect_diff(run, 1,
-              "metrics   first difference at step 2, of 3 common records\n"
-              "          metric            A         B     B - A\n"
-              "          lr                0.1       nan   nan\n"
-              "          train_loss_step   2.25      2.5   0.25\n"
-              "          mine              missing   1\n");
+  expect_diff(
+      run, 1,
+      "metrics   first difference at step 2, of 3 common records; not compared, because A lacks them: "
+      "mine of step records\n"
+      "          metric            A      B     B - A\n"
+      "          lr                0.1    nan   nan\n"
+      "          train_loss_step   2.25   2.5   0.25\n");
+}
+
+// As Python writes them by the documentation.
+TEST(Diff, ComparesTheColumnsThatBothRunsHave) {
+  const TwoRuns runs;
+  write_text(
+      runs.b / "metrics.jsonl",
+      "{\"global_step\": 1, \"train_loss_step\": 2.5}\n{\"global_step\": 2, \"train_loss_step\": 2.25}\n"
+      "{\"epoch\": 1, \"global_step\": 2, \"train_loss\": 2.375, \"mine\": 1}\n");
+  const ProgramRun run = runs.diff();
+  expect_diff(
+      run, 0,
+      "metrics   equal, 3 records; not compared, because B lacks them: epoch, lr of step records; val_loss "
+      "of epoch records; not compared, because A lacks them: mine of epoch records\n");
+  // In a column that both have, each record needs its value.
+  write_text(runs.b / "metrics.jsonl",
+             "{\"global_step\": 1, \"train_loss_step\": 2.5, \"lr\": 0.1}\n{\"global_step\": 2, "
+             "\"train_loss_step\": 2.25}\n");
+  expect_diff(runs.diff(), 1,
+              "metrics   first difference at step 2, of 2 common records; 1 record only in A, from step 2 "
+              "(epoch) on; "
+              "not compared, because B lacks them: epoch of step records\n"
+              "          metric   A     B           B - A\n"
+              "          lr       0.1   missing\n");
+  write_text(runs.b / "metrics.jsonl", "{\"epoch\": 1, \"global_step\": 2, \"mine\": 1}\n");
+  expect_diff(runs.diff(), 1, "no metric in common");
 }
 
 TEST(Diff, TellsWhatOnlyOneRunHas) {

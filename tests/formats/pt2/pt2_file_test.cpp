@@ -166,11 +166,27 @@ TEST_F(Pt2, RefusesValuesOutsideTheirStorage) {
             std::string::npos);
 }
 
+// As Python saves a slice: with the whole storage.
+TEST_F(Pt2, HasEntriesThatAreLongerThanTheirTensors) {
+  auto parts = parts_of_archive(whole_);
+  const auto weight =
+      std::ranges::find_if(parts, [](const auto& part) { return part.name.ends_with("weight_3"); });
+  ASSERT_NE(weight, parts.end());
+  const auto with_bytes = [&](std::size_t count) {
+    weight->bytes.resize(weight->bytes.size() + count);
+    weight->directory_size = weight->bytes.size();
+    return zip_of(parts);
+  };
+  EXPECT_EQ(refusal(with_bytes(8)), "(no error)");
+  EXPECT_NE(refusal(with_bytes(1)).find("bytes, which are no whole number of values; expected: a multiple of "),
+            std::string::npos);
+}
+
 TEST_F(Pt2, RefusesUnsupportedPrograms) {
   const std::string model = "model.json";
-  EXPECT_NE(
-      refusal_with(model, "{\"as_bool\": true}", "{\"as_graph\": {\"name\": \"g\"}}").find("control flow or of autocast"),
-      std::string::npos);
+  EXPECT_NE(refusal_with(model, "{\"as_bool\": true}", "{\"as_graph\": {\"name\": \"g\"}}")
+                .find("control flow or of autocast"),
+            std::string::npos);
   EXPECT_NE(refusal_with(model, "\"as_float\": 0.5", "\"as_custom_obj\": 1").find("as_custom_obj"),
             std::string::npos);
   EXPECT_NE(refusal_with(model, "{\"user_input\": {\"arg\"", "{\"token\": {\"arg\"").find("token"),

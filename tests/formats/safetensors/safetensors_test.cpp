@@ -60,9 +60,12 @@ TEST(Safetensors, WritesTheExpectedBytes) {
 TEST(Safetensors, RoundTripsEveryTypeAndShape) {
   const std::string data = "0123456789abcdef";
   std::vector<TensorToWrite> tensors;
-  for (const TensorType type : {TensorType::boolean, TensorType::uint8, TensorType::int8, TensorType::int16,
-                                TensorType::int32, TensorType::int64, TensorType::float16,
-                                TensorType::bfloat16, TensorType::float32, TensorType::float64}) {
+  for (const TensorType type :
+       {TensorType::boolean, TensorType::uint8, TensorType::int8, TensorType::int16, TensorType::int32,
+        TensorType::int64, TensorType::float16, TensorType::bfloat16, TensorType::float32,
+        TensorType::float64, TensorType::uint16, TensorType::uint32, TensorType::uint64,
+        TensorType::float8_e4m3fn, TensorType::float8_e4m3fnuz, TensorType::float8_e5m2,
+        TensorType::float8_e5m2fnuz, TensorType::float8_e8m0fnu, TensorType::complex64}) {
     tensors.push_back({"two " + std::string(name_of(type)), type, {2, 1}, data.data(), 2 * size_of(type)});
     tensors.push_back({"rank 0 " + std::string(name_of(type)), type, {}, data.data(), size_of(type)});
     tensors.push_back({"empty " + std::string(name_of(type)), type, {0, 3}, nullptr, 0});
@@ -80,6 +83,23 @@ TEST(Safetensors, RoundTripsEveryTypeAndShape) {
     EXPECT_EQ(entry->begin % size_of(entry->type), 0u) << tensor.name;
     EXPECT_EQ(values_of(*entry, bytes), data.substr(0, tensor.size_bytes)) << tensor.name;
   }
+}
+
+// Four bits a value are no type of LibTorch's. What the other tensors have is whole.
+TEST(Safetensors, SkipsTensorsOfUnknownTypes) {
+  const std::string bytes = file_of(
+      R"({"a":{"dtype":"F4","shape":[4],"data_offsets":[2,4]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+      R"("c":{"dtype":"U8","shape":[1],"data_offsets":[4,5]}})",
+      "ABxyC");
+  const SafetensorsIndex file = parse_safetensors(bytes, "x");
+  ASSERT_EQ(file.tensors.size(), 2u);
+  EXPECT_EQ(values_of(*file.find("b"), bytes), "AB");
+  EXPECT_EQ(values_of(*file.find("c"), bytes), "C");
+  EXPECT_EQ(file.find("a"), nullptr);
+  ASSERT_EQ(file.skipped.size(), 1u);
+  EXPECT_EQ(file.skipped[0].name, "a");
+  EXPECT_EQ(file.skipped[0].dtype, "F4");
+  EXPECT_EQ(bytes.substr(file.skipped[0].begin, file.skipped[0].end - file.skipped[0].begin), "xy");
 }
 
 TEST(Safetensors, WritesAndReadsFiles) {
@@ -197,7 +217,8 @@ TEST(Safetensors, RefusesHeadersOfAnotherStructure) {
        "field \"dtype\": a string is unexpected or repeated"},
       {file_of(R"({"a":{"dtype":"U8","shape":[],"shape":[]}})", ""), "field \"shape\": a list is unexpected"},
       {file_of(R"({"a":{"strides":1}})", ""), "field \"strides\": a number is unexpected"},
-      {one("F12", "[4]", "[0,4]"), "field \"dtype\": dtype \"F12\" is not supported"},
+      {one("f32", "[4]", "[0,4]"), "field \"dtype\": dtype \"f32\" is unknown"},
+      {one("", "[4]", "[0,4]"), "field \"dtype\": dtype \"\" is unknown"},
       {one("U8", "[-4]", "[0,4]"), "field \"shape\": a negative number is unexpected"},
       {one("U8", "[4.0]", "[0,4]"), "a fraction or a number that is too large"},
       {one("U8", "[18446744073709551616]", "[0,4]"), "a fraction or a number that is too large"},
@@ -216,6 +237,8 @@ TEST(Safetensors, RefusesOffsetsThatDoNotFit) {
       {one("F32", "[4]", "[0,4]"), "expected: 16 bytes"},
       {one("U8", "[3]", "[1,4]"), "its data_offsets [1, 4] leave a gap; expected: a start at 0"},
       {one("U8", "[3]", "[0,3]"), "1 bytes do not belong to a tensor"},
+      {one("F4", "[4]", "[0,5]"), "its data_offsets [0, 5] are outside the file"},  // of a type of unknown size
+      {one("F4", "[4]", "[1,4]"), "its data_offsets [1, 4] leave a gap"},
       {one("F64", "[4611686018427387904,4611686018427387904]", "[0,4]"), "its shape overflows"},
       {one("I16", "[9223372036854775807,2,0]", "[0,0]", ""), "its shape overflows"},
       {one("F32", "[0,4611686018427387904,4]", "[0,0]", ""), "its shape overflows"},

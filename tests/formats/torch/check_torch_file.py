@@ -10,7 +10,7 @@ import torch
 
 DTYPES = {"BOOL": torch.bool, "U8": torch.uint8, "I8": torch.int8, "I16": torch.int16, "I32": torch.int32,
           "I64": torch.int64, "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32,
-          "F64": torch.float64}
+          "F64": torch.float64, "C64": torch.complex64}
 
 
 def expected(path):

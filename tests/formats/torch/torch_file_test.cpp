@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "support/python.h"
 #include "support/scratch.h"
 #include "support/torch_bytes.h"
 
@@ -125,9 +127,51 @@ TEST(TorchFile, SuggestsPythonCodeThatConvertsRefusedFiles) {
   EXPECT_EQ(torch_refusal(torch_file_of(name("os", "system"))),
             "x.pt, data.pkl, byte 2: it names \"os.system\", which does not occur in state dicts; expected: "
             "tensors, numbers "
-            "and strings in dicts; convert it in Python: sd = torch.load(\"x.pt\", map_location=\"cpu\", "
-            "weights_only=True); safetensors.torch.save_file({name: t.contiguous().clone() for name, t in "
-            "sd.items()}, \"x.safetensors\")");
+            "and strings in dicts; convert it in Python, which runs code of the file, so only if you trust it: "
+            "import torch, safetensors.torch; sd = torch.load(\"x.pt\", map_location=\"cpu\", "
+            "weights_only=False); sd = sd.state_dict() if hasattr(sd, \"state_dict\") else sd; "
+            "safetensors.torch.save_file({name: t.contiguous().clone() for name, t in sd.items() if "
+            "torch.is_tensor(t)}, \"x.safetensors\")");
+  const std::string refusal = torch_refusal(torch_file_of(name("torch._utils", "_rebuild_tensor_v3")));
+  EXPECT_NE(
+      refusal.find("dicts; convert it in Python: import torch, safetensors.torch; sd = torch.load(\"x.pt\", "
+                   "map_location=\"cpu\", weights_only=True); safetensors.torch.save_file("),
+      std::string::npos)
+      << refusal;
+}
+
+// The line after "import", as a user would paste it.
+TEST(TorchFile, TellsThePythonThatWorksWhenPasted) {
+  const std::string python = python_with_torch();
+  if (python.empty() || std::system((python + " -c 'import safetensors.torch' >/dev/null 2>&1").c_str()) != 0)
+    GTEST_SKIP() << "there is no Python with PyTorch and safetensors; KINDLING_TORCH_PYTHON can name one";
+  const Scratch scratch;
+  const std::string folder = scratch.folder().string();
+  const auto run = [&](const std::string& program) {
+    write_file_atomically(scratch / "run.py", program);
+    return std::system(("cd '" + folder + "' && " + python + " run.py >log 2>&1").c_str());
+  };
+  ASSERT_EQ(run("import torch\nw = torch.tensor([1.0, 2.0])\n"
+                "torch.save(torch.nn.Sequential(torch.nn.Linear(2, 3)), 'module.pt')\n"
+                "torch.save({'w': w.to(torch.float8_e4m3fn), 'n': 3}, 'float8.pt')\n"
+                "torch.save({'w': w.to(torch.complex128), 'x': w}, 'complex.pt')\n"
+                "torch.save({'w': w.to(torch.complex64)}, 'read.pt')\n"),
+            0)
+      << read_file(scratch / "log", 100'000);
+  const auto converted = [&](const std::string& name) {
+    const std::string refusal = error_text<CheckpointError>([&] { TorchFile(scratch / (name + ".pt")); });
+    const std::size_t begin = refusal.find("import torch");
+    EXPECT_NE(begin, std::string::npos) << refusal;
+    EXPECT_EQ(run(begin == std::string::npos ? "" : refusal.substr(begin)), 0)
+        << read_file(scratch / "log", 100'000);
+    return SafetensorsFile(scratch / (name + ".safetensors")).index();
+  };
+  EXPECT_EQ(converted("module").tensors.size(), 2u);
+  ASSERT_NE(converted("float8").find("w"), nullptr);
+  EXPECT_EQ(converted("float8").find("w")->type, TensorType::float8_e4m3fn);
+  EXPECT_EQ(converted("complex").find("w")->type, TensorType::complex64);
+  EXPECT_EQ(converted("complex").find("x")->type, TensorType::float32);
+  EXPECT_EQ(TorchFile(scratch / "read.pt").find("w")->type, TensorType::complex64);
 }
 
 TEST(TorchFile, IsDetectedByItsFirstBytes) {

@@ -16,9 +16,9 @@ const std::string kSomeValues = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJK
 
 std::vector<TensorToWrite> tensors_of_all_kinds() {
   std::vector<TensorToWrite> tensors;
-  for (const TensorType type :
-       {TensorType::uint8, TensorType::int8, TensorType::int16, TensorType::int32, TensorType::int64,
-        TensorType::float16, TensorType::bfloat16, TensorType::float32, TensorType::float64}) {
+  for (const TensorType type : {TensorType::uint8, TensorType::int8, TensorType::int16, TensorType::int32,
+                                TensorType::int64, TensorType::float16, TensorType::bfloat16,
+                                TensorType::float32, TensorType::float64, TensorType::complex64}) {
     const std::string name(name_of(type));
     tensors.push_back({name + ".matrix", type, {2, 3}, kSomeValues.data(), 6 * size_of(type)});
     tensors.push_back({name + ".scalar", type, {}, kSomeValues.data() + 8, size_of(type)});
@@ -82,6 +82,8 @@ TEST(TorchWriter, RefusesInvalidTensors) {
   EXPECT_EQ(refusal({good, good}), "tensor \"w\" to be written: the name is used twice");
   EXPECT_EQ(refusal({{"w", TensorType::int16, {2}, kSomeValues.data(), 2}}),
             "tensor \"w\" to be written: its size does not match its type and shape");
+  EXPECT_EQ(refusal({{"w", TensorType::uint16, {1}, kSomeValues.data(), 2}}),
+            "tensor \"w\" to be written: a .pt cannot have its type U16 here; write .safetensors instead");
   EXPECT_EQ(refusal({{"\xff", TensorType::uint8, {2}, kSomeValues.data(), 2}}),
             "tensor \"\xff\" to be written: its name is not valid UTF-8");
   EXPECT_FALSE(std::filesystem::exists(scratch / "x.pt"));

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "interop/onnx/onnx_graph.h"
 #include "interop/onnx/write_onnx.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -102,7 +103,48 @@ TEST(Onnx, RefusesWritesThroughViewsThatOthersSee) {
 TEST(Onnx, RefusesWritesToWeights) {
   SmallProgram small;
   small.call("relu_.default", "p_w", "y");
-  EXPECT_NE(small.refusal("y").find("it modifies \"w\""), std::string::npos);
+  const std::string refusal = small.refusal("y");
+  EXPECT_NE(refusal.find("it changes \"w\""), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("take the buffer's value as an input and return the new one as an output"),
+            std::string::npos)
+      << refusal;
+  EXPECT_EQ(refusal.find("eval()"), std::string::npos) << refusal;  // such a buffer changes in any mode
+}
+
+TEST(Onnx, TellsBatchNormOfEvaluationMode) {
+  SmallProgram small;
+  small.program.inputs[0].target = "net.1.running_mean";
+  small.weights = {{"net.1.running_mean", at::ones({4})}};
+  small.call("relu_.default", "p_w", "y");
+  EXPECT_NE(small.refusal("y").find("it changes \"net.1.running_mean\""), std::string::npos);
+  EXPECT_NE(small.refusal("y").find("model.eval()"), std::string::npos);
+}
+
+TEST(Onnx, SuggestsNoOtherOperatorForACustomOne) {
+  SmallProgram small;
+  small.call("neg.default", "x", "y");
+  small.program.nodes[0].target = "torch.ops.mine.twice.default";
+  const std::string refusal = small.refusal("y");
+  EXPECT_NE(
+      refusal.find("torch.ops.mine.twice.default: it is a custom operator, which ONNX does not have; expected: "
+                   "operators of torch.ops.aten; write the layer with those"),
+      std::string::npos)
+      << refusal;
+}
+
+// onnxruntime warns of others.
+TEST(Onnx, HasNoConstantsThatNoNodeUses) {
+  const Scratch scratch;
+  OnnxGraph graph;
+  const std::string x = graph.add_input("x", at::kFloat, {{.number = 2}});
+  graph.constant(at::ones({2}), "not_used");
+  graph.add_output("y", graph.add("Add", {x, graph.constant(at::ones({2}), "used")}), at::kFloat,
+                   {{.number = 2}});
+  graph.write(scratch / "a.onnx");
+  const std::string bytes = read_file(scratch / "a.onnx", 10'000);
+  EXPECT_EQ(bytes.find("not_used"), std::string::npos);
+  const std::size_t first = bytes.find("used");
+  EXPECT_NE(first, bytes.rfind("used"));  // of the node and of the constant
 }
 
 TEST(Onnx, RefusesMoreThanProtobufHolds) {

@@ -201,7 +201,8 @@ TEST(ResumeEdges, ValuesThatACallbackLogsAfterAStepAreSaved) {
 }
 
 TEST(ResumeEdges, ValidationsDrawTheSameNumbersAfterAnyStop) {
-  for (const std::int64_t sanity : {0, 2}) {  // 2: the stop comes in the sanity check
+  // With 2 the stop comes in the sanity check, or before the fit.
+  for (const auto& [sanity, is_before] : {std::pair<std::int64_t, bool>{0, false}, {2, false}, {2, true}}) {
     const Scratch scratch(memory_folder());
     double whole = 0;
     for (const int part : {0, 1, 2}) {
@@ -212,7 +213,8 @@ TEST(ResumeEdges, ValidationsDrawTheSameNumbersAfterAnyStop) {
       const auto model = std::make_shared<DrawingSlope>();
       Trainer trainer(fit.options);
       model->stop = trainer.stop_token();
-      model->stops = part == 1;
+      model->stops = part == 1 && !is_before;
+      if (part == 1 && is_before) trainer.request_stop();
       trainer.fit(model, fit.data, {.resume = fit.checkpoint->last()});
       if (part == 0) whole = fit.logged("val_drawn");
       if (part == 2) {
