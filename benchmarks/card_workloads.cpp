@@ -96,7 +96,7 @@ class GptBlock : public torch::nn::Module {
   torch::nn::Linear widen_, narrow_;
 };
 
-// The embedding of the tokens is the last layer, too.
+// The token embedding is also the last layer.
 class Gpt2 : public kindling::Module {
  public:
   Gpt2()

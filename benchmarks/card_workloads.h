@@ -4,7 +4,7 @@
 
 namespace kindling_bench {
 
-// Workloads that fill a GPU. Their data are random, so a loss only shows that all peers compute the same.
+// Workloads that fill a GPU. Their data is random, so a loss shows only that all peers compute the same.
 
 // A residual network for images of 32 x 32 in batches of 512, from bytes.
 Workload card_cifar();

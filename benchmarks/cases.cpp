@@ -47,7 +47,8 @@ FirstStep time_first_step(const std::string& command) {
   const bool read = process != nullptr && std::fscanf(process, "%lf", &step.cpu_seconds) == 1;
   step.wall_seconds = wall_seconds() - start;  // before the process ends
   if (process != nullptr) pclose(process);
-  if (!read) throw kindling::Error({.place = command, .found = "it did not make its first step"});
+  if (!read)
+    throw kindling::Error({.place = command, .found = "the process did not complete its first step"});
   return step;
 }
 
@@ -89,7 +90,7 @@ void run_case(const Options& options) {
                                                               {"ckpt_load", ckpt_load},
                                                               {"ckpt_step", ckpt_step}};
   if (options.first_step) return first_step(options);
-  // Without a trainer there is no step graph to be without.
+  // Without a trainer there is no step capture to turn off.
   const bool trains = options.case_name != "data_feed" && options.case_name != "optim_only";
   if (options.peer == "kindling_eager" && !trains) return;
   const auto found = cases.find(options.case_name);

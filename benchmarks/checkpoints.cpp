@@ -27,7 +27,7 @@ namespace {
 
 using kindling::StateDict;
 
-// 24 layers as Adam trains them.
+// 24 layers with their Adam state.
 StateDict large_state() {
   constexpr std::int64_t kWidth = 1180;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(0);
@@ -47,8 +47,8 @@ double bytes_of(const StateDict& state) {
   return bytes;
 }
 
-// Tells whether what is read is what was saved: the sum of all words, each times the number of its tensor in
-// the order of names, modulo 2^32.
+// Checks that the loaded state equals the saved one: the sum of all words, each multiplied by the number of
+// its tensor in the order of names, modulo 2^32.
 double checksum(StateDict state) {
   std::ranges::sort(state.tensors, {}, [](const auto& tensor) { return tensor.first; });
   std::uint32_t sum = 0, number = 0;
@@ -65,8 +65,8 @@ double checksum(const PlainBytes& file) {
   return checksum(std::move(state));
 }
 
-// One call of `work` is one repeat, each in memory that is fresh from the system. Then the checksum of what
-// `read_back` reads.
+// Each call of `work` is one repeat, with fresh memory from the system. Then computes the checksum of the
+// state that `read_back` returns.
 template <class Work, class ReadBack>
 void measure(const Options& options, double state_bytes, const Work& work, const ReadBack& read_back) {
   Clock clock(options);
@@ -95,7 +95,8 @@ std::filesystem::path file_of(const Options& options) {
   return std::filesystem::path(options.folder) / (options.peer + ".safetensors");
 }
 
-// Only the part of a save that the training thread pays for: waiting for the previous save, and the snapshot.
+// The cost of a save on the training thread alone: waits as long as a disk may need for the previous save,
+// and takes a snapshot.
 class Snapshots : public kindling::Callback {
  public:
   Snapshots(bool waits, bool copies) : waits_(waits), copies_(copies) {}

@@ -10,18 +10,18 @@ double wall_seconds();        // of a steady clock
 double cpu_seconds();         // of this process, all its threads
 double thread_cpu_seconds();  // of the thread that calls
 
-// Times the stretches between calls of tick(). The first is a warm-up that does not count. With a gate, every
-// counted stretch begins only after the line "ready" has been answered, so that the driver can let several
-// programs take turns.
+// Times the intervals between calls of tick(). The first is a warm-up and not counted. With a gate, every
+// counted interval starts only after the line "ready" has been answered, so that the driver can alternate
+// between programs.
 class Clock {
  public:
   explicit Clock(const Options& options) : repeats_(options.repeats), gate_(options.gate) {}
 
   int rounds() const noexcept { return kWarmup + repeats_; }
   void tick();
-  void stop();  // ends the running stretch; what comes before the next tick() does not count
+  void stop();  // ends the current interval; time until the next tick() does not count
 
-  // Seconds of the counted stretches.
+  // Seconds of the counted intervals.
   std::vector<double> wall() const { return {wall_.begin() + kWarmup, wall_.end()}; }
   std::vector<double> cpu() const { return {cpu_.begin() + kWarmup, cpu_.end()}; }
   // Of the thread that ticks.

@@ -12,7 +12,7 @@
 namespace kindling_bench {
 namespace {
 
-// As the shipped sets of images do it.
+// As the shipped image data sets do it.
 class Images : public kindling::ImageData {
  public:
   Images() : ImageData({.divisor = 255}, shuffled(256)) {}
@@ -24,7 +24,7 @@ class Images : public kindling::ImageData {
   }
 };
 
-// Its batches are floats already.
+// Its batches are already floats.
 class Floats : public kindling::DataModule {
  public:
   Floats() : DataModule(shuffled(256)) {}

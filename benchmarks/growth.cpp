@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kMegabyte = 1e6;
 
-// One sample per batch, or the data would be what grows most.
+// One sample per batch, or the data would grow most.
 void steps(const Options& options, std::int64_t count) {
   Workload workload = tiny_mlp(regression(count, 20, 1), {.batch_size = 1, .shuffle = true});
   workload.size = count;
@@ -48,7 +48,7 @@ void samples(const Options& options, std::int64_t count) {
   report_times(options, clock, "us/sample", static_cast<double>(count), {});
 }
 
-// Clipping and Adam, on gradients that stay the same.
+// Clipping and Adam, on constant gradients.
 void tensors(const Options& options, std::int64_t count) {
   constexpr std::int64_t kParameters = 1'024'000;
   constexpr int kSteps = 100;

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   try {
     const auto options = kindling_bench::parse_options({argv + 1, argv + argc});
     at::set_num_threads(options.threads);
-    // As the program kindling does, before the first operator.
+    // Like the program kindling, before the first operator.
     at::globalContext().setFlushDenormal(true);
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());

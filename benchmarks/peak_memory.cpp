@@ -19,8 +19,8 @@ void forget_former_peak() {
   std::ofstream file("/proc/self/clear_refs");
   if (!(file << "5" << std::flush))
     throw kindling::Error({.place = "/proc/self/clear_refs",
-                           .found = "it cannot be written",
-                           .wanted = "a Linux that tells peaks of memory"});
+                           .found = "cannot write the file",
+                           .wanted = "a Linux kernel that reports peak memory"});
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 
 namespace kindling_bench {
 
-// By how much the resident memory of this process has grown at its peak since this was made. One at a time.
+// Measures the peak growth of this process's resident memory since construction. One at a time.
 class PeakMemory {
  public:
-  PeakMemory();  // throws kindling::Error if Linux does not let it reset the counter
+  PeakMemory();  // throws kindling::Error if Linux does not reset the peak
   double bytes() const;
 
  private:

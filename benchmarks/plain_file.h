@@ -7,7 +7,7 @@
 
 namespace kindling_bench {
 
-// Files as a program has them that does no more than it must. Both throw kindling::Error.
+// File access without any extras, as a lower bound. Both throw kindling::Error.
 
 // Write, fsync, rename.
 void write_plainly(const std::filesystem::path& path, std::string_view bytes);

@@ -15,7 +15,7 @@ int positive(const std::string& option, const std::string& text) {
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || value < 1)
     throw kindling::ConfigError(
-        {.place = option, .found = "the value '" + text + "'", .wanted = "a whole number from 1 on"});
+        {.place = option, .found = "the value '" + text + "'", .wanted = "a positive integer"});
   return value;
 }
 

@@ -9,7 +9,7 @@
 
 namespace kindling_bench {
 
-// What the repeats of one case have come to.
+// The result of the repeats of one case.
 struct Result {
   std::string metric;  // "cpu", "wall" …
   std::string unit;

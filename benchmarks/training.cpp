@@ -15,7 +15,7 @@ namespace kindling_bench {
 
 namespace {
 
-// The same model, written as a program and read back; of cases with the squared error.
+// The same model, exported as a program and loaded again; for cases with squared error.
 std::shared_ptr<kindling::Module> as_program(const Workload& workload) {
   const auto file =
       std::filesystem::temp_directory_path() / ("kindling_bench-" + std::to_string(::getpid()) + ".pt2");
@@ -29,7 +29,7 @@ std::shared_ptr<kindling::Module> as_program(const Workload& workload) {
   return program;
 }
 
-// Several processes have the images of an epoch between them, and fewer steps, each of them together.
+// Ranks share the images of an epoch, and take fewer steps together.
 double parts_of_epoch(const Workload& workload, const kindling::ProcessGroup* group) {
   const bool are_steps = group != nullptr && workload.unit == "us/step";
   return static_cast<double>(workload.size) / static_cast<double>(are_steps ? group->size() : 1);

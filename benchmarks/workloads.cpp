@@ -93,7 +93,7 @@ class MnistNet : public kindling::Module {
         dropout_(register_module("conv2_drop", torch::nn::Dropout2d())),
         fc1_(register_module("fc1", torch::nn::Linear(320, 50))),
         fc2_(register_module("fc2", torch::nn::Linear(50, 10))) {
-    // to(), because contiguous() takes the one input channel of conv1 for channels-last already.
+    // to(), because contiguous() treats the single input channel of conv1 as already channels-last.
     for (at::Tensor* weight : {&conv1_->weight, &conv2_->weight})
       weight->set_data(
           weight->detach().to(weight->options(), /*non_blocking=*/false, /*copy=*/false, kChannelsLast));
@@ -124,9 +124,10 @@ at::Tensor read_bytes(const std::string& name) {
   const char* shared = std::getenv("KINDLING_SHARED");
   const auto path = std::filesystem::path(shared != nullptr ? shared : "../shared") / "data/mnist-10k" / name;
   if (!std::filesystem::exists(path))
-    throw kindling::DataError({.place = path.string(),
-                               .found = "there is no such file",
-                               .remedy = "let KINDLING_SHARED name the folder with data/mnist-10k"});
+    throw kindling::DataError(
+        {.place = path.string(),
+         .found = "no such file",
+         .remedy = "set KINDLING_SHARED to the directory that contains data/mnist-10k"});
   kindling::IdxArray array = kindling::read_idx(path);
   return at::from_blob(array.bytes.data(), array.shape, at::kByte).clone();
 }
@@ -186,7 +187,7 @@ Workload step_deep() { return step_case(Widths(17, 64), 320); }
 
 namespace {
 
-// Steps on images in their own order, of which there are as many as full batches take.
+// Steps on unshuffled images, as many as fill complete batches.
 Workload image_steps(std::shared_ptr<kindling::Module> model, std::vector<at::Tensor> images,
                      std::int64_t steps, std::int64_t batch_size) {
   for (at::Tensor& tensor : images) tensor = tensor.narrow(0, 0, steps * batch_size);
@@ -206,7 +207,7 @@ std::vector<at::Tensor> mnist_often() {
 
 }  // namespace
 
-// 156 full batches, also for two processes.
+// 156 full batches, also for two ranks.
 Workload lenet() { return image_steps(seeded<LeNet>(), mnist(), 156, 64); }
 
 Workload card_lenet() {

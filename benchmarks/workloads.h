@@ -14,8 +14,8 @@
 
 namespace kindling_bench {
 
-// What is trained, on what, and how: for all peers of a case the same weights, and the same batches in the
-// same order, drawn from fixed seeds.
+// A model, its data and its training options. All peers of a case have the same weights, and the same batches
+// in the same order, drawn from fixed seeds.
 struct Workload {
   std::shared_ptr<kindling::Module> model;
   std::shared_ptr<kindling::DataModule> data;
@@ -35,7 +35,7 @@ Workload card_mlp();
 Workload fmnist_epoch();
 Workload cnn_mnist();
 
-// How a trainer does it for the peer and the precision that the options name.
+// Returns trainer options for the peer and the precision in `options`.
 kindling::TrainerOptions trainer_options(const Options& options, const Workload& workload);
 
 // {float [60000, 784] in 0…1, int64 [60000]}, or the images as bytes.

@@ -11,7 +11,7 @@ namespace kd = kindling;
 
 namespace {
 
-// Of single images, as a server gets them.
+// Measures single images, as a server receives them.
 template <class Model>
 double microseconds_per_image(Model& model, const at::Tensor& images) {
   using Clock = std::chrono::steady_clock;
@@ -23,8 +23,8 @@ double microseconds_per_image(Model& model, const at::Tensor& images) {
 }
 
 void serve(const char* package_file, const char* program_file, const char* weights_file) {
-  at::set_num_threads(1);  // of so small a model
-  // The program says what the package takes and gives, and under which names its weights are.
+  at::set_num_threads(1);  // enough for such a small model
+  // The program describes the inputs and outputs of the package and the names of its weights.
   const auto model = std::make_shared<kd::ExportedModule>(kd::ExportedModuleOptions{.file = program_file});
   kd::load_weights(*model, weights_file);
   kd::CompiledPackage package(package_file, *model);
@@ -40,7 +40,7 @@ void serve(const char* package_file, const char* program_file, const char* weigh
   const kd::EvaluationGuard evaluation(*model);
   std::cout << "the model takes " << microseconds_per_image(*model, batch[0])
             << " us for an image, the package " << microseconds_per_image(package, batch[0]) << " us\n";
-  // After another training: load_weights(*model, …); package.set_weights(*model);
+  // After another training run: load_weights(*model, …); package.set_weights(*model);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ ResidualMlp::ResidualMlp(ResidualMlpOptions options)
 torch::Tensor ResidualMlp::forward(const torch::Tensor& inputs) {
   torch::Tensor x = first_->forward(inputs).relu();
   for (const auto& layer : *hidden_) x = x + layer->as<kindling::LazyLinear>()->forward(x).relu();
-  log("activation", x.detach().abs().mean());  // shows up in the table and in metrics.jsonl, without a wait
+  log("activation",
+      x.detach().abs().mean());  // appears in the table and in metrics.jsonl, without waiting for the device
   return last_->forward(x);
 }
 

@@ -11,7 +11,7 @@ TwoMoons::TwoMoons(TwoMoonsOptions options, kindling::DataOptions data_options)
   const std::int64_t n = options.num_samples;
   const at::Tensor labels = at::arange(n).remainder(2);
   const at::Tensor angle = at::rand({n}, generator) * std::numbers::pi;
-  const at::Tensor lower = labels.to(at::kFloat);  // the second moon is turned over and moved
+  const at::Tensor lower = labels.to(at::kFloat);  // the second moon is flipped and shifted
   const at::Tensor x = angle.cos() * (1 - 2 * lower) + lower;
   const at::Tensor y = angle.sin() * (1 - 2 * lower) + lower * 0.5;
   const at::Tensor points = at::stack({x, y}, 1) + at::randn({n, 2}, generator) * options.noise;

@@ -9,11 +9,11 @@ struct TwoMoonsOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("num_samples", &TwoMoonsOptions::num_samples,
-                      {.doc = "points; a fifth is for validation", .min = 10}),
+                      {.doc = "number of points; a fifth is for validation", .min = 10}),
       kindling::field("noise", &TwoMoonsOptions::noise, {.doc = "standard deviation", .min = 0}));
 };
 
-// Two half circles that reach into each other: batches {float [batch, 2], int64 [batch]}.
+// Two interleaved half circles: batches {float [batch, 2], int64 [batch]}.
 class TwoMoons : public kindling::DataModule {
  public:
   TwoMoons(TwoMoonsOptions options, kindling::DataOptions data_options);

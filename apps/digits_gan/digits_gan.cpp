@@ -33,7 +33,7 @@ DigitsGan::DigitsGan(DigitsGanOptions options)
                                           nn::Linear(options.width, 1)))) {}
 
 torch::Tensor DigitsGan::generate(std::int64_t num_images) {
-  const torch::Tensor weight = generator_->parameters()[0];  // tells device and type
+  const torch::Tensor weight = generator_->parameters()[0];  // determines device and dtype
   return generator_->forward(torch::randn({num_images, options_.latent}, weight.options()));
 }
 
@@ -47,7 +47,7 @@ kindling::NamedOptimizers DigitsGan::configure_named_optimizers() {
 
 torch::Tensor DigitsGan::training_step(const kindling::Batch& batch) {
   const torch::Tensor generated = generate(batch.num_samples());
-  // softplus(-x) = -log σ(x): real images are to be above 0, generated ones below.
+  // softplus(-x) = -log σ(x): real images should score above 0, generated ones below.
   const torch::Tensor of_discriminator =
       torch::softplus(-forward(batch[0])).mean() + torch::softplus(forward(generated.detach())).mean();
   update("discriminator", of_discriminator);

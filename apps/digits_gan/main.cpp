@@ -6,7 +6,7 @@
 int main(int argc, char** argv) {
   kindling::Registry registry;
   kindling::register_builtin(registry);
-  registry.model<DigitsGan, DigitsGanOptions>("digits_gan", "makes handwritten digits of 8 x 8 pixels");
-  registry.callback<SampleSheet, SampleSheetOptions>("sample_sheet", "a picture of what the model makes");
+  registry.model<DigitsGan, DigitsGanOptions>("digits_gan", "generates handwritten digits of 8 x 8 pixels");
+  registry.callback<SampleSheet, SampleSheetOptions>("sample_sheet", "writes an image of generated digits");
   return kindling::run_program(argc, argv, registry);
 }

@@ -11,8 +11,9 @@
 void SampleSheet::on_fit_end(kindling::Trainer&, kindling::Module& model, const kindling::FitResult&) {
   auto* const gan = dynamic_cast<DigitsGan*>(&model);
   if (gan == nullptr)
-    throw kindling::ConfigError(
-        {.place = "[callbacks.sample_sheet]", .found = "the model makes no digits", .wanted = "digits_gan"});
+    throw kindling::ConfigError({.place = "[callbacks.sample_sheet]",
+                                 .found = "the model does not generate digits",
+                                 .wanted = "digits_gan"});
   const kindling::EvaluationGuard evaluation(model);
   // [10, 10, 8, 8] → rows of pixels of the sheet.
   const at::Tensor images = gan->generate(100).view({10, 10, 8, 8}).permute({0, 2, 1, 3}).reshape({80, 80});
@@ -21,5 +22,5 @@ void SampleSheet::on_fit_end(kindling::Trainer&, kindling::Module& model, const 
   out << "P5\n80 80\n255\n";
   out.write(static_cast<const char*>(pixels.const_data_ptr()), pixels.numel());
   if (!out.flush())
-    throw kindling::Error({.place = options_.file.string(), .found = "it could not be written"});
+    throw kindling::Error({.place = options_.file.string(), .found = "cannot write the image"});
 }

@@ -8,10 +8,10 @@
 struct SampleSheetOptions {
   std::filesystem::path file = "samples.pgm";
   static constexpr auto fields =
-      kindling::fields(kindling::field("file", &SampleSheetOptions::file, {.doc = "where the picture goes"}));
+      kindling::fields(kindling::field("file", &SampleSheetOptions::file, {.doc = "image file to write"}));
 };
 
-// Draws 10 x 10 generated digits when the fit is over.
+// Writes an image of 10 x 10 generated digits at the end of the fit.
 class SampleSheet : public kindling::Callback {
  public:
   explicit SampleSheet(SampleSheetOptions options) : options_(std::move(options)) {}

@@ -40,7 +40,7 @@ constexpr std::int64_t kNoClass = -100;
                  "outputs.flatten() and labels.flatten()"});
 }
 
-// How many answers are right, as one number; NaN if labels of the outputs' shape are no probabilities.
+// Returns the number of right answers; NaN if labels of the outputs' shape are not probabilities.
 at::Tensor num_right_answers(const at::Tensor& outputs, const at::Tensor& labels) {
   if (are_class_numbers(outputs, labels)) return outputs.argmax(1).eq(labels).sum();
   if (!are_class_probabilities(outputs, labels)) refuse_class_labels("accuracy", outputs, labels);

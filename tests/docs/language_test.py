@@ -35,7 +35,7 @@ WORDS = [
     (r"\bshares? of\b", "fraction of"),
     (r"\brecorded steps?\b|\bsteps? (is|are) (not )?recorded\b", "captured steps, step capture"),
     (r"\bremedy\b|\bwanted:", "hint, expected"),
-    (r"(?<!here )\b(is|are) no\b(?! (longer|more))", "is not a"),
+    (r"(?<!here )\b(is|are) no\b(?! (longer|more|element|other))", "is not a"),
     (r"(?:^|[.:] |// )(Who|What) [a-z' ]+ (is|are|was|does|has|gives)\b", "subject, verb, object"),
 ]
 PATTERNS = [(re.compile(pattern, re.MULTILINE), instead) for pattern, instead in WORDS]

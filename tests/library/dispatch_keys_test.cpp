@@ -1,5 +1,5 @@
-// The dispatch keys of LibTorch that Kindling borrows: free until they are needed, and left to another
-// library that has registered a fallback for one of them first.
+// The LibTorch dispatch keys that Kindling uses: unregistered until needed, and left to another library that
+// has registered a fallback first.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 #include <kindling/base/error.h>
@@ -27,7 +27,7 @@ bool is_taken(c10::DispatchKey key) {
   return c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(key);
 }
 
-// What main() finds before it takes the keys as another library would.
+// The state before main() registers the keys like another library.
 bool were_free = false;
 
 void take(c10::DispatchKey key) {
@@ -38,7 +38,7 @@ void take(c10::DispatchKey key) {
 
 TEST(DispatchKeys, AreFreeAfterLoading) { EXPECT_TRUE(were_free); }
 
-// "auto" and "on" alike; the warning is the process's, not the fit's.
+// Same for "auto" and "on"; the warning is logged once per process, not per fit.
 TEST(DispatchKeys, WarnOnceAndRunStepsEagerlyWhereTaken) {
   const ShortFit eager = short_fit("off", LogLevel::warning), first = short_fit("auto", LogLevel::warning),
                  second = short_fit("on", LogLevel::warning);

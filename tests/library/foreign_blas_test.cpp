@@ -1,4 +1,4 @@
-// The process has an sgemm_ that is not LibTorch's: the program's own, or that of a preloaded library.
+// The process contains an sgemm_ other than LibTorch's: that of the program or of a preloaded library.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What of a process anyone in it can change, and how it was a moment ago.
+// Process-wide state that any code can change, and comparisons with an earlier state.
 #pragma once
 
 #include <immintrin.h>
@@ -79,7 +79,7 @@ inline HostProcess host_process() {
   return process;
 }
 
-// Everything that is written to stdout and stderr while it lives, by whatever means.
+// Captures everything written to stdout and stderr during its lifetime.
 class CapturedOutput {
  public:
   explicit CapturedOutput(const std::filesystem::path& file) : file_(file), out_(::dup(1)), err_(::dup(2)) {

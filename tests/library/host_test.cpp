@@ -1,5 +1,5 @@
-// A program that knows nothing of LibTorch, has a log of its own (spdlog, with its default logger replaced),
-// and loads a plug-in that trains with Kindling. Nothing of the process may change under it.
+// A program that does not use LibTorch, has its own log (spdlog with a replaced default logger), and loads a
+// plug-in that trains with Kindling. The state of its process must not change.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -28,7 +28,7 @@ std::filesystem::path capture_file() {
   return std::filesystem::path(testing::TempDir()) / ("kindling-host-" + std::to_string(::getpid()));
 }
 
-// Choices of the host's own, which nobody may take back.
+// Settings of the host, which must not be reset.
 void make_choices() {
   auto logger =
       std::make_shared<spdlog::logger>("host", std::make_shared<spdlog::sinks::ostream_sink_mt>(host_log));
@@ -52,17 +52,17 @@ void load_plugin() {
 class Host : public testing::Test {
  protected:
   void SetUp() override { ASSERT_NE(plugin, nullptr) << dlerror(); }
-  // Everything went as expected, in numbers of things done.
+  // The number of actions that went as expected.
   int train() { return of_plugin<int()>("plugin_train")(); }
   std::string settings() { return of_plugin<const char*()>("plugin_settings")(); }
 };
 
-TEST_F(Host, IsAsItWasAfterTheLibraryIsLoaded) {
+TEST_F(Host, IsUnchangedByLoadingTheLibrary) {
   EXPECT_EQ(after_loading, before_loading);
   EXPECT_EQ(printed_while_loading, "");
 }
 
-TEST_F(Host, IsAsItWasAfterTraining) {
+TEST_F(Host, IsUnchangedByTraining) {
   const HostProcess before = host_process();
   EXPECT_EQ(train(), kThingsThatPluginTrainDoes);
   EXPECT_EQ(host_process(), before);
@@ -90,7 +90,7 @@ TEST_F(Host, SeesNothingPrinted) {
   EXPECT_EQ(done, kThingsThatPluginTrainDoes);
 }
 
-TEST_F(Host, HasItsLogToItself) {
+TEST_F(Host, KeepsItsLogSeparate) {
   host_log.str("");
   spdlog::info("before");
   EXPECT_EQ(train(), kThingsThatPluginTrainDoes);

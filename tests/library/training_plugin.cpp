@@ -15,7 +15,7 @@ namespace kd = kindling;
 
 namespace {
 
-// No random operator; reads a value on the host once, which Kindling warns of.
+// No random operator; reads a value on the host once, which logs a warning.
 struct Line : kd::Module {
   Line() : layer(register_module("layer", torch::nn::Linear(1, 1))) {}
   at::Tensor forward(const at::Tensor& x) override { return layer->forward(x); }
@@ -66,7 +66,7 @@ kd::FitResult fit(kd::TrainerOptions options) {
   return kd::Trainer(std::move(options)).fit(parts->model, parts->data);
 }
 
-// As many cards as there can be: without them the library has something to say.
+// Requests many GPUs, so that the library logs a warning without them.
 kd::TrainerOptions two_epochs() {
   return {.max_epochs = 2, .num_gpus = 127, .gradient_clip_val = 1, .log_every_n_steps = 1};
 }
@@ -97,7 +97,7 @@ extern "C" {
 __attribute__((visibility("default"))) void plugin_prepare() {
   at::manual_seed(1);
   parts = new Parts;
-  at::set_num_threads(3);  // the host's own choice, and not LibTorch's default
+  at::set_num_threads(3);  // chosen by the host, different from LibTorch's default
 }
 
 __attribute__((visibility("default"))) int plugin_train() {

@@ -1,5 +1,4 @@
-// What a plug-in that trains offers to its host: C functions, found by name, so that the host needs no header
-// of LibTorch.
+// The interface of a training plug-in: C functions, found by name, so that the host needs no LibTorch header.
 #pragma once
 
 extern "C" {

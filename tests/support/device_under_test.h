@@ -12,7 +12,7 @@ namespace kindling {
 
 std::vector<Device> devices_under_test();
 
-// Of these the ones that a Trainer can be told to use: the CPU, or the first card.
+// Those that a Trainer can use: the CPU or the first GPU.
 inline std::vector<Device> trainer_devices_under_test() {
   std::vector<Device> devices;
   for (const Device device : devices_under_test())

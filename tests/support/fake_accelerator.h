@@ -1,11 +1,11 @@
 // A fake accelerator for tests: a LibTorch back end with two devices, "fake:0" and "fake:1", in host memory.
 //
-// It computes with the CPU's kernels, bit for bit, but behaves like a device: mixed devices are refused with
-// LibTorch's own text, every copy between host and device and every wait of the host is counted, an illegal
-// host read of device memory can be made a crash, and asynchronous copies can be made late. Call install()
-// first in the test program's main, before the first backward pass (LibTorch counts the devices there, once).
-// From then on it is *the* accelerator of the process (at::accelerator), so give such tests a program of
-// their own.
+// It computes with the CPU's kernels, bit-identically, but behaves like a device: mixed devices are refused
+// with LibTorch's own text, every copy between host and device and every wait of the host is counted, an
+// illegal host read of device memory can be made a crash, and asynchronous copies can be made late. Call
+// install() first in the test program's main, before the first backward pass (LibTorch counts the devices
+// there, once). From then on it is *the* accelerator of the process (at::accelerator), so give such tests a
+// program of their own.
 //
 // Everything here is process-wide and may be called from any thread. Linux only. Not seen by the fake: waits
 // inside the kernels of a real device. Assert copies, item reads and data-dependent operators rather than
@@ -61,8 +61,8 @@ struct Counts {
   int64_t stream_waits = 0;
   int64_t event_waits = 0;
   int64_t device_waits = 0;
-  // What the host has started on a device: operators other than views, and copies; a replay of a graph is
-  // one.
+  // Work that the host has started on a device: operators other than views, and copies; a graph replay counts
+  // as one.
   int64_t launches = 0;
   int64_t graph_replays = 0;
   // Bytes asked for on each device and not given back: now, and the most since the last reset.
@@ -108,7 +108,7 @@ void set_protected(bool on);
 // carries out all copies still queued. Off at start.
 void set_late_copies(bool on);
 
-// What the devices say is free of their memory: -1, as at start, for what is.
+// Sets the free memory that the devices report; -1, the default: the actual value.
 void set_free_bytes(int64_t bytes);
 
 class FreeBytes {
@@ -122,9 +122,9 @@ class FreeBytes {
 // Graphs (with LibTorch 2.13, by at::accelerator::Graph): while a stream other than the default one is
 // captured, its operators and copies are recorded and leave nothing: memory that is there stays as it is,
 // results hold bytes that no one should read (as floats NaN), and no random number is drawn. A replay runs
-// them in the same memory, that of the graph or of tensors which it does not keep alive, and draws anew.
-// Whatever makes the host wait, copies to or from the host, work on the default stream and events to or from
-// other streams are refused and make the capture fail, also when the error is caught.
+// them in the same memory, that of the graph or of tensors which it does not keep alive, and draws new random
+// numbers. Whatever makes the host wait, copies to or from the host, work on the default stream and events to
+// or from other streams are refused and make the capture fail, also when the error is caught.
 
 class ProtectMemory {
  public:

@@ -90,7 +90,7 @@ const at::Generator& default_generator(c10::DeviceIndex index);
 const at::Generator& cpu_generator_of(const at::Generator& generator);
 
 // --- graphs (fake_accelerator_graph.cpp) ---
-// What a stream is given while it is captured, instead of being done. There is one at a time.
+// Records the work of a stream during capture instead of doing it. One at a time.
 class Capture {
  public:
   using Job = std::function<void()>;
@@ -99,7 +99,7 @@ class Capture {
 
   static void begin(std::shared_ptr<Capture> capture);
   static void end();
-  // Of the current stream of the device; nullptr: what it is given is done.
+  // Of the current stream of the device; nullptr: not captured.
   static std::shared_ptr<Capture> of(c10::DeviceIndex device);
   static bool is_of(const c10::Stream& stream);
   // Throws, and lets the capture fail, where the calling thread captures or `stream` is captured.

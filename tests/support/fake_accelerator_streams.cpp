@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kQueriesUntilDone = 3;
 
-// What a stream has to have done: its first `number` jobs, counted from its beginning.
+// A position in a stream: its first `number` jobs must be done.
 struct Milestone {
   c10::Stream stream;
   int64_t number = 0;

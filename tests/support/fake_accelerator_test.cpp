@@ -197,7 +197,7 @@ TEST_P(OnDevice, TrainsSmallCnnBitEqualToCpu) {
   expect_bit_equal(train(kSmallCnn, device_), train(kSmallCnn, torch::kCPU));
 }
 
-TEST_P(OnDevice, TrainsOnAStreamOfItsOwnWithProtectedMemoryAndLateCopies) {
+TEST_P(OnDevice, TrainsOnASideStreamWithProtectedMemoryAndLateCopies) {
   const fake::ProtectMemory protection;
   const fake::LateCopies late;
   const c10::StreamGuard guard(new_stream(device_));
@@ -245,7 +245,7 @@ TEST_P(OnDevice, RunsNormsAndAttentionLikeCpu) {
       torch::allclose(torch::scaled_dot_product_attention(moved, moved, moved).cpu(), wanted, 1e-5, 1e-6));
 }
 
-TEST_P(OnDevice, GivesTheRandomNumbersOfTheCpu) {
+TEST_P(OnDevice, DrawsTheRandomNumbersOfTheCpu) {
   const auto on = torch::device(device_);
   torch::manual_seed(9);
   const Tensor normal = torch::randn({33}), permutation = torch::randperm(50),
@@ -376,7 +376,7 @@ class Warnings : public c10::WarningHandler {
   int count = 0;
 };
 
-TEST(Losses, GiveNoWarningAndTheCpusNumber) {
+TEST(Losses, MatchTheCpuWithoutWarnings) {
   Warnings warnings;
   const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
   const Tensor host = torch::linspace(-1, 1, 12).view({3, 4}), target = torch::zeros({3, 4});
@@ -386,7 +386,7 @@ TEST(Losses, GiveNoWarningAndTheCpusNumber) {
   EXPECT_EQ(warnings.count, 0);
 }
 
-TEST(Counts, TellCopiesAndTheirBytes) {
+TEST(Counts, IncludeCopiesAndTheirBytes) {
   const Tensor host = torch::rand({10});
   fake::reset_counts();
   const Tensor here = host.to(fake::device(0));
@@ -401,11 +401,11 @@ TEST(Counts, TellCopiesAndTheirBytes) {
   EXPECT_EQ(fake::counts().device_to_host_copies, 1);
   EXPECT_EQ(fake::counts().device_to_host_bytes, 40);
   EXPECT_EQ(fake::counts().host_waits(), 1);
-  EXPECT_TRUE((here + 1).device() == fake::device(0));  // a result is no copy
+  EXPECT_TRUE((here + 1).device() == fake::device(0));  // a result is not a copy
   EXPECT_EQ(fake::counts().host_to_device_copies, 1);
 }
 
-TEST(Counts, TellPinnedCopiesThatNobodyWaitsFor) {
+TEST(Counts, IncludeAsynchronousPinnedCopies) {
   fake::reset_counts();
   const Tensor pinned = torch::empty({10}, torch::TensorOptions().pinned_memory(true)).fill_(3);
   EXPECT_TRUE(pinned.is_pinned());
@@ -427,7 +427,7 @@ TEST(Counts, TellPinnedCopiesThatNobodyWaitsFor) {
   EXPECT_EQ(fake::counts().host_waits(), 1);
 }
 
-TEST(Counts, TellReadsOfTheHost) {
+TEST(Counts, IncludeHostReads) {
   const Tensor here = torch::tensor({0.f, 2.f, 0.f}).to(fake::device(0));
   fake::reset_counts();
   EXPECT_EQ(here[1].item<float>(), 2);
@@ -447,7 +447,7 @@ TEST(Counts, TellReadsOfTheHost) {
   EXPECT_EQ(fake::operator_calls("aten::mm"), 0);
 }
 
-TEST(Counts, TellSynchronisations) {
+TEST(Counts, IncludeSynchronizations) {
   fake::reset_counts();
   at::accelerator::synchronizeDevice(1);
   const auto stream = at::accelerator::getCurrentStream(0);
@@ -463,7 +463,7 @@ TEST(Counts, TellSynchronisations) {
   EXPECT_EQ(fake::counts().host_waits(), 3);
 }
 
-TEST(Counts, TellLiveAndPeakBytes) {
+TEST(Counts, IncludeLiveAndPeakBytes) {
   fake::reset_counts();
   const auto before = fake::counts();
   {
@@ -490,7 +490,7 @@ TEST(ProtectedMemoryDeathTest, CrashesOnARawReadOfTheHost) {
   EXPECT_DEATH(read(), "");
 }
 
-TEST(ProtectedMemory, StaysInReachOfKernelsAndCopies) {
+TEST(ProtectedMemory, IsAccessibleToKernelsAndCopies) {
   const fake::ProtectMemory protection;
   const Tensor here = torch::ones({4}, fake::device(0));
   EXPECT_EQ((here + here).sum().item<float>(), 8);
@@ -565,7 +565,7 @@ TEST(LateCopies, DoNotHoldTheirStagingBuffer) {
   EXPECT_EQ(staging.pinned.storage().use_count(), 1);
 }
 
-TEST(LateCopies, AreDoneBeforeTheirStagingBufferIsGivenBack) {
+TEST(LateCopies, AreDoneBeforeTheirStagingBufferIsFreed) {
   const fake::LateCopies late;
   Staging staging;
   staging.send();
@@ -583,7 +583,7 @@ TEST(LateCopies, AreCarriedOutWhenTheModeEnds) {
   EXPECT_TRUE(staging.device.cpu().equal(torch::ones({4})));
 }
 
-TEST(LateCopies, FillABatchBesideTheOneInUse) {
+TEST(LateCopies, FillABatchWhileAnotherIsInUse) {
   const fake::LateCopies late;
   std::array<Staging, 2> staging;
   const c10::Stream compute = at::accelerator::getCurrentStream(0), copies = new_stream(fake::device(0));
@@ -612,7 +612,7 @@ TEST(LateCopies, AreNotSeenByAnotherStreamThatDoesNotWait) {
   EXPECT_TRUE((staging.device + 0).cpu().equal(torch::ones({4})));
 }
 
-// Work on a stream of its own, as a graph.
+// Work on a side stream, captured as a graph.
 struct Captured {
   explicit Captured(const std::function<void()>& work) {
     const c10::StreamGuard guard(stream);
@@ -625,7 +625,7 @@ struct Captured {
   std::string failure;
 };
 
-TEST(Graphs, LeaveNothingWhereTheyAreCaptured) {
+TEST(Graphs, ComputeNothingDuringCapture) {
   Tensor x = torch::ones({3}, fake::device(0)), sum;
   auto generator = at::globalContext().defaultGenerator(fake::device(0));
   const Tensor state = generator.get_state();
@@ -681,7 +681,7 @@ TEST(Graphs, DoNotKeepTheTensorsThatTheyRead) {
   EXPECT_EQ(before - fake::counts().live_bytes[0], 4000);
 }
 
-TEST(Graphs, RefuseWhatTheHostWaitsFor) {
+TEST(Graphs, RefuseHostWaits) {
   const Tensor x = torch::ones({3}, fake::device(0)), host = torch::ones({3});
   c10::Event before(c10::DeviceType::PrivateUse1);
   before.record(at::accelerator::getCurrentStream(0));

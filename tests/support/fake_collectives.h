@@ -1,5 +1,5 @@
-// What adds up the fake accelerator's tensors between processes, or threads that stand for some: over the
-// store of their group, and with its own kernel, which neither copies to the host nor lets it wait.
+// Collectives for tensors of the fake accelerator, between processes or threads that act as ranks: over the
+// store of their group, with a kernel that neither copies to the host nor makes it wait.
 #pragma once
 
 #include <cstdint>

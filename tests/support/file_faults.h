@@ -1,4 +1,4 @@
-// What can happen to the system calls of a save: recorded, disturbed, or cut short by a kill.
+// Records, disturbs, or interrupts by a kill, the system calls of a save.
 #pragma once
 
 #include <signal.h>
@@ -16,7 +16,7 @@
 
 namespace kindling {
 
-// The system's calls without the wait for the disk, for tests that lose no power.
+// The system calls without waiting for the disk, for tests without power loss.
 class UnsyncedCalls : public FileOperations {
  public:
   int fsync(int) override { return 0; }
@@ -39,7 +39,7 @@ class WatchedFileOperations : public UnsyncedCalls {
     return disturbed("ftruncate") ? -1 : FileOperations::ftruncate(descriptor, size);
   }
   int fsync(int descriptor) override { return disturbed("fsync") ? -1 : UnsyncedCalls::fsync(descriptor); }
-  int close(int descriptor) override {  // an error comes with the file closed all the same
+  int close(int descriptor) override {  // the file is closed even after an error
     const int result = FileOperations::close(descriptor);
     return disturbed("close") ? -1 : result;
   }
@@ -92,7 +92,7 @@ class KillAtCall : public WatchedFileOperations {
   bool is_torn_, is_here_ = false;
 };
 
-// The call of this number fails, once or it and all later ones of its kind.
+// The call of this number fails: only that one, or all later ones of its kind, too.
 class FailAtCall : public WatchedFileOperations {
  public:
   FailAtCall(std::size_t number, int code, bool for_good)
@@ -110,7 +110,7 @@ class FailAtCall : public WatchedFileOperations {
   bool for_good_;
 };
 
-// Every call is interrupted before it gets through, and writes take at most so many bytes.
+// Every call is interrupted once before it succeeds, and writes accept at most this many bytes.
 class InterruptedCalls : public WatchedFileOperations {
  public:
   explicit InterruptedCalls(std::size_t most_bytes) : most_bytes_(most_bytes) {}
@@ -125,8 +125,8 @@ class InterruptedCalls : public WatchedFileOperations {
   bool is_second_ = false;
 };
 
-// Runs `work` in a process of its own and returns its exit code, or -1 when a signal has ended it. What
-// `work` throws makes the code 99.
+// Runs `work` in a separate process and returns its exit code, or -1 if a signal ended it. Exceptions give
+// the code 99.
 template <class Work>
 int exit_code_of(Work work) {
   const pid_t child = ::fork();

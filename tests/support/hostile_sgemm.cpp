@@ -1,5 +1,5 @@
-// A BLAS of the process's own: LibTorch gets the product that it asks for, whoever else calls gets a wrong
-// one. Part of a program (exported) or of a library that is preloaded.
+// Another BLAS in the process: returns the correct product to LibTorch and a wrong one to all other callers.
+// Part of a program (exported) or of a preloaded library.
 #include <dlfcn.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// How much memory the tensors take that a thread makes.
+// Measures the memory of the tensors that a thread creates.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -10,7 +10,7 @@
 
 namespace kindling {
 
-// Of tensors in host memory that this thread has made since it was made itself.
+// Counts tensors in host memory that this thread has created since construction.
 class LiveBytes {
  public:
   LiveBytes() : counts_(std::make_shared<Counts>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counts_) {}
@@ -21,7 +21,7 @@ class LiveBytes {
  private:
   struct Counts : c10::MemoryReportingInfoBase {
     void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
-      now += size;  // below zero for memory that is given back
+      now += size;  // negative for freed memory
       peak = std::max(peak, now);
     }
     bool memoryProfilingEnabled() const override { return true; }

@@ -9,7 +9,7 @@ std::vector<Device> devices_under_test() { return {fake::device(0), fake::device
 
 }  // namespace kindling
 
-// What knows nothing of devices has run in the other program.
+// Tests without devices run in the other program.
 int main(int argc, char** argv) {
   kindling::fake::install();  // before the suites are named after their devices
   GTEST_FLAG_SET(filter, "Devices/*:Fake*");

@@ -12,8 +12,8 @@
 
 namespace kindling {
 
-// For a child process of a test: its address space may grow by so many bytes from now on. Leaves the process
-// with 2 or 3 where that cannot be arranged.
+// For a child process of a test: limits the growth of its address space to this many bytes. Exits with 2 or 3
+// if that fails.
 inline void limit_further_memory(std::size_t bytes) {
   long pages = 0;
   if (std::FILE* statm = std::fopen("/proc/self/statm", "r")) {
@@ -25,7 +25,7 @@ inline void limit_further_memory(std::size_t bytes) {
   if (::setrlimit(RLIMIT_AS, &both) != 0) ::_exit(3);
 }
 
-// Returns the text that `work` returns in a child process whose memory is limited so.
+// Returns the text that `work` returns in a child process with this memory limit.
 inline std::string text_of_limited_child(std::size_t bytes, const std::function<std::string()>& work) {
   int pipe_ends[2];
   EXPECT_EQ(::pipe(pipe_ends), 0);

@@ -8,7 +8,7 @@
 
 namespace kindling {
 
-// On the thread that makes it, while it lives; those that operators make of others included.
+// Counts calls on the thread that creates it during its lifetime, including operators called by operators.
 class OperatorCount {
  public:
   OperatorCount()
@@ -18,7 +18,7 @@ class OperatorCount {
   OperatorCount(const OperatorCount&) = delete;
   OperatorCount& operator=(const OperatorCount&) = delete;
 
-  // So far on this thread, by whomever they were counted.
+  // The total of this thread so far, by all counters.
   static std::int64_t now() { return num_calls_; }
 
  private:

@@ -1,12 +1,12 @@
-// How many places tests try that try all of them.
+// The number of positions for tests that try every position.
 #pragma once
 
 #include <cstddef>
 
 namespace kindling {
 
-// Each one; under a sanitizer, which makes them several times as slow and looks at memory and threads rather
-// than results, each fifth.
+// Every position; with a sanitizer, which is several times slower and checks memory and threads rather than
+// results, every fifth.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr std::size_t kPlaceStride = 5;
 #else

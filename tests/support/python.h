@@ -14,7 +14,7 @@ inline std::string find_python_with_torch() {
       return python;
   return "";
 }
-// Looked for once: it takes seconds.
+// Searched for once, because that takes seconds.
 inline const std::string& python_with_torch() {
   static const std::string python = find_python_with_torch();
   return python;

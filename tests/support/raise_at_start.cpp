@@ -1,4 +1,5 @@
-// Loaded into a program by LD_PRELOAD: raises signals among the constructors of its libraries, before main().
+// Loaded into a program by LD_PRELOAD: raises signals during the constructors of its libraries, before
+// main().
 #include <csignal>
 
 __attribute__((constructor)) static void raise_signals() {

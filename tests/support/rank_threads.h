@@ -11,7 +11,7 @@
 
 namespace kindling {
 
-// Runs the same on each member of a group of threads. What one throws fails the test, and ends the others.
+// Runs the same function on each thread of a group. An exception fails the test and ends the others.
 inline void on_ranks(const std::vector<std::shared_ptr<ProcessGroup>>& groups,
                      const std::function<void(ProcessGroup&)>& run) {
   std::vector<std::thread> threads;

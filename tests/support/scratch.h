@@ -8,13 +8,13 @@
 
 namespace kindling {
 
-// For tests of thousands of files, which need no disk.
+// In memory, for tests with thousands of files.
 inline std::filesystem::path memory_folder() {
   const std::string shared_memory = "/dev/shm";
   return ::access(shared_memory.c_str(), W_OK) == 0 ? shared_memory : testing::TempDir();
 }
 
-// An empty folder of the running test's own, removed at its end: tests may run at the same time.
+// An empty directory for the running test, removed at its end; tests may run at the same time.
 class Scratch {
  public:
   explicit Scratch(const std::filesystem::path& inside = testing::TempDir()) {
@@ -39,7 +39,7 @@ class Scratch {
   std::filesystem::path folder_;
 };
 
-// The text of the error of kind `Kind` that `call` throws; says so when it throws none.
+// Returns the text of the error of type `Kind` that `call` throws; "(no error)" if it throws none.
 template <class Kind, class Call>
 std::string error_text(Call call) {
   try {

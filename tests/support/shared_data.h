@@ -5,8 +5,8 @@
 
 namespace kindling {
 
-// A file or folder of the data and golden numbers that lie outside of the repository (KINDLING_SHARED); an
-// empty path when it is not there.
+// A file or directory of the data and golden numbers outside the repository (KINDLING_SHARED); an empty path
+// if it does not exist.
 inline std::filesystem::path shared_data(const char* name) {
   const char* root = std::getenv("KINDLING_SHARED");
   if (root == nullptr || *root == '\0') return {};

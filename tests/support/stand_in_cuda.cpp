@@ -1,5 +1,5 @@
-// A stand-in for the CUDA driver: says in which order it counts its cards. KINDLING_STAND_IN_CUDA is the list
-// of their PCI bus ids, with a comma between them; not set: nobody has started the driver.
+// A stand-in for the CUDA driver that reports the order of its GPUs. KINDLING_STAND_IN_CUDA is the
+// comma-separated list of their PCI bus ids; unset: the driver has not been started.
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -29,7 +29,7 @@ KINDLING_API int cuDeviceGetCount(int* count) {
   return std::getenv("KINDLING_STAND_IN_CUDA") == nullptr ? kNotInitialized : kSuccess;
 }
 KINDLING_API int cuDeviceGet(int* device, int ordinal) {
-  *device = 70 + ordinal;  // a handle is no ordinal
+  *device = 70 + ordinal;  // a handle is not an ordinal
   return kSuccess;
 }
 KINDLING_API int cuDeviceGetPCIBusId(char* out, int size, int device) {

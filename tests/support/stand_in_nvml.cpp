@@ -1,7 +1,7 @@
-// A stand-in for NVIDIA's management library: as much of it as Kindling asks for, with two cards of its own.
-// KINDLING_STAND_IN_NVML names the situation: "" (two cards at work), "idle" (no processes), "busy" (100
-// processes on each), "silent" (nothing but names can be read), "old" (an older driver: first version of the
-// memory's struct), "no_cards", "no_driver".
+// A stand-in for NVIDIA's management library with two GPUs and the functions that Kindling calls.
+// KINDLING_STAND_IN_NVML selects a scenario: "" (two busy GPUs), "idle" (no processes), "busy" (100 processes
+// on each), "silent" (only names can be read), "old" (an older driver with the first version of the memory
+// struct), "no_cards", "no_driver".
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -142,7 +142,7 @@ KINDLING_API int nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned*
   }
   return kSuccess;
 }
-// Knows one that computes too.
+// Includes one that also computes.
 KINDLING_API int nvmlDeviceGetGraphicsRunningProcesses_v3(void* handle, unsigned* count, Process* processes) {
   if (is_situation("silent")) return kNotSupported;
   const bool draws = is_situation("") && &card_of(handle) == kCards;

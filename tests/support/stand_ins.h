@@ -1,4 +1,4 @@
-// NVIDIA's libraries as tests play them (stand_in_*.cpp): nothing of them is real.
+// Stand-ins for NVIDIA's libraries (stand_in_*.cpp).
 #pragma once
 
 #include <cstdlib>

@@ -8,7 +8,7 @@
 
 namespace kindling {
 
-// Same dtype, shape and values, wherever they lie.
+// Same dtype, shape and values, on any device.
 inline testing::AssertionResult same(const at::Tensor& actual, const at::Tensor& expected) {
   const at::Tensor a = actual.detach().cpu(), b = expected.detach().cpu();
   if (a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.equal(b))
@@ -30,8 +30,8 @@ inline testing::AssertionResult close(const at::Tensor& actual, const at::Tensor
   return testing::AssertionFailure() << text.str();
 }
 
-// The same on the CPU and on the fake accelerator, which computes with the CPU's kernels; on a card the
-// operators round otherwise.
+// Exact on the CPU and on the fake accelerator, which uses the CPU's kernels; GPU operators round
+// differently.
 inline testing::AssertionResult same_on_cpu(const at::Tensor& actual, const at::Tensor& expected) {
   return actual.device().is_cuda() ? close(actual, expected, 1e-5) : same(actual, expected);
 }

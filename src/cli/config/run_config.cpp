@@ -110,7 +110,7 @@ void RunConfig::read_techniques(ConfigReader& reader) {
   has_ema_ = read("ema", OptionSet::of(ema_));
   has_swa_ = read("swa", OptionSet::of(swa_));
   if (has_swa_ && swa_.swa_lrs.empty() && !reader.has("swa.swa_lrs"))
-    reader.error("swa", "'swa.swa_lrs' is missing: the learning rate to end up with, such as [0.01]");
+    reader.error("swa", "'swa.swa_lrs' is missing: the final learning rate, such as [0.01]");
   if (!has_ema_ || !has_swa_) return;
   constexpr const char* kOne =
       "the model can have one average at a time: set it to false in [ema] or in [swa]";
@@ -182,7 +182,7 @@ void RunConfig::check_name(ConfigReader& reader) const {
   const bool is_path = run.name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos;
   if (is_path || run.name == "." || run.name == ".." || run.name.size() > 200)
     reader.error("name",
-                 "'name' becomes a folder: expected at most 200 characters and neither '/', '\\' nor NUL");
+                 "'name' becomes a directory: expected at most 200 characters and neither '/', '\\' nor NUL");
 }
 
 std::map<std::string, std::string> RunConfig::values() const {

@@ -142,7 +142,7 @@ std::unique_ptr<RunConfig> config_in(const ResumePlan& plan, const Registry& reg
   }
 }
 
-// What a run was trained with so far.
+// The config that a run has been trained with so far.
 struct FormerConfig {
   std::unique_ptr<RunConfig> config;
   std::vector<ConfigChange> changes_of_file{};  // those that somebody has made in the run's config.toml

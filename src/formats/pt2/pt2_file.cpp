@@ -406,7 +406,7 @@ std::vector<ProgramWeight> Pt2File::read_weights(const std::string& folder, cons
     // An entry may be longer than its tensor: Python saves the whole storage of a slice.
     if (storage_bytes(weights.back().storage) % bytes_of(weights.back().tensor.type) != 0)
       payload.refuse("its entry has " + std::to_string(storage_bytes(weights.back().storage)) +
-                         " bytes, which are no whole number of values",
+                         " bytes, which is not a whole number of values",
                      "a multiple of " + std::to_string(bytes_of(weights.back().tensor.type)));
     if (!fits(weights.back().tensor, storage_bytes(weights.back().storage)))
       payload.refuse("its values are not within the " +

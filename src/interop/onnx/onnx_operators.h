@@ -12,8 +12,8 @@ namespace kindling {
 
 // Adds the nodes of a call and sets its results.
 using OnnxMapping = std::function<void(OnnxCall&)>;
-// By operator name: "conv2d", "add.Tensor". In-place operators such as "add_.Tensor" are listed only if there
-// is no out-of-place variant.
+// By operator name: "conv2d", "add.Tensor". In-place operators such as "add_.Tensor" are listed only without
+// an out-of-place variant.
 using OnnxMappings = std::vector<std::pair<std::string, OnnxMapping>>;
 
 OnnxMappings onnx_pointwise();

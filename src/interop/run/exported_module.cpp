@@ -129,10 +129,10 @@ void ExportedModule::train(bool on) {
   if (!on || program_ == nullptr || program_->has_warned) return;
   program_->has_warned = true;
   if (program_->runner.has_mode() && !program_->runner.is_in_training_mode())
-    log_warning(
-        options_.file.string() +
-        " was exported in evaluation mode: dropout does not drop and running statistics stay as they are, in "
-        "training, too; export it after model.train() to train them");
+    log_warning(options_.file.string() +
+                " was exported in evaluation mode: dropout stays off and running statistics stay fixed even "
+                "in training; "
+                "to train it fully, export it after model.train()");
 }
 
 std::vector<at::Tensor> ExportedModule::run(std::span<const at::Tensor> inputs) {

@@ -4,7 +4,7 @@
 
 #include "kindling/tensors/batch.h"
 #include "training/state/training_context.h"
-#include "training/step/untrained_tensors.h"
+#include "nn/untrained_tensors.h"
 
 namespace kindling {
 

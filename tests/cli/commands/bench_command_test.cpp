@@ -71,7 +71,7 @@ std::vector<std::string> with(std::vector<std::string> words, const std::vector<
   return words;
 }
 
-TEST(BenchCommand, MatmulGivesJsonLines) {
+TEST(BenchCommand, MatmulPrintsJsonLines) {
   const auto lines = lines_of(run_bench(with(kSmallMatmul, {"--json"})));
   expect_common_fields(lines, "matmul");
   int on_cpu = 0;
@@ -87,7 +87,7 @@ TEST(BenchCommand, MatmulGivesJsonLines) {
   EXPECT_EQ(lines.back()["crossover"].is_null(), num_gpus() == 0);
 }
 
-TEST(BenchCommand, WithoutACardSaysWhyAndShowsNone) {
+TEST(BenchCommand, ReportsWhyThereIsNoGpu) {
   if (num_gpus() > 0) GTEST_SKIP() << "this machine has " << num_gpus();
   for (const std::string what : {"matmul", "transfer"}) {
     const ProgramRun run = run_bench(
@@ -114,7 +114,7 @@ TEST(BenchCommand, LogVariantsAgree) {
   }
 }
 
-TEST(BenchCommand, PairWithoutTwoCardsIsTheFormOfTheCpu) {
+TEST(BenchCommand, PairRunsOnTheCpuWithoutTwoGpus) {
   if (num_gpus() > 1) GTEST_SKIP() << "this machine has " << num_gpus();
   const ProgramRun run = run_bench({"pair", "--n", "32", "--repeats", "3"});
   EXPECT_EQ(run.exit_code, 0);
@@ -138,7 +138,7 @@ TEST(BenchCommand, TransferComparesOneCopyWithMany) {
   }
 }
 
-TEST(BenchCommand, DrawsAPicture) {
+TEST(BenchCommand, WritesAChart) {
   const Scratch scratch;
   const std::string file = (scratch / "a=b.svg").string();
   const ProgramRun run = run_bench(with(kSmallMatmul, {"--svg", file}));
@@ -157,13 +157,13 @@ TEST(BenchCommand, PrintsATableWithDeviceLibTorchAndThreads) {
   EXPECT_NE(run.out.find("crossover, the n from which the GPU stays faster:"), std::string::npos) << run.out;
 }
 
-TEST(BenchCommand, LeavesTheNumberOfThreadsAsItWas) {
+TEST(BenchCommand, RestoresTheNumberOfThreads) {
   const int before = at::get_num_threads();
   EXPECT_EQ(run_bench(with(kSmallMatmul, {"--threads", std::to_string(before + 1)})).exit_code, 0);
   EXPECT_EQ(at::get_num_threads(), before);
 }
 
-TEST(BenchCommand, RefusesWhatItCannotDoWithExitCode2) {
+TEST(BenchCommand, RefusesInvalidRequestsWithExitCode2) {
   const auto refuses = [](std::vector<std::string> words, const std::string& text) {
     const ProgramRun run = run_bench(std::move(words));
     EXPECT_EQ(run.exit_code, 2);

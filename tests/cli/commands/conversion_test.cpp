@@ -57,7 +57,7 @@ TEST(Conversion, ExportsTheModelOfARunOrACheckpoint) {
     ASSERT_EQ(out.exit_code, 0) << out.err;
     expect_equal_states(load_state_file(scratch / ("w." + ending)), weights);
   }
-  // A checkpoint's model alone: optimizer and random state are no weights.
+  // Only the model of a checkpoint: optimizer and random state are not weights.
   StateDict checkpoint{.tensors = {{"optimizer.x", weights.tensors[0].second}},
                        .metadata = {{"progress.global_step", "1"}}};
   for (const auto& [name, tensor] : weights.tensors) checkpoint.tensors.emplace_back("model." + name, tensor);
@@ -89,7 +89,7 @@ TEST(Conversion, ExportsTheModelItself) {
     EXPECT_NE(bytes.find("\"" + name + "\""), std::string::npos) << name;
   }
   EXPECT_NE(bytes.find("torch.ops.aten.linear.default"), std::string::npos);
-  // ONNX of the run and of its program are the same file, which begins with the version of its form, 9.
+  // The ONNX files of the run and of its program are identical; they start with the format version, 9.
   ASSERT_EQ(run_program({"export", run, scratch / "a.onnx"}).exit_code, 0);
   ASSERT_EQ(run_program({"export", out, scratch / "b.onnx"}).exit_code, 0);
   const std::string onnx = read_file(scratch / "a.onnx", 100'000'000);
@@ -102,7 +102,7 @@ TEST(Conversion, ExportsTheModelItself) {
   EXPECT_EQ(run_program({"export", run / "weights.safetensors", out}).exit_code, 2);
 }
 
-// What has been exported is a model in a config: its first losses are those of the run it comes from.
+// An exported model in a config starts with the losses of the run that it comes from.
 TEST(Conversion, TrainsAnExportedModelByItsConfig) {
   if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
   const Scratch scratch;
@@ -123,7 +123,7 @@ TEST(Conversion, TrainsAnExportedModelByItsConfig) {
   const std::filesystem::path first = fit("first", {});
   const std::string file = scratch / "model.pt2";
   ASSERT_EQ(run_program({"export", first, file, "--train"}).exit_code, 0);
-  // Both go on from the same weights.
+  // Both continue from the same weights.
   const std::string weights = first / "weights.safetensors";
   const std::filesystem::path written = fit("written", {"model.init_weights=" + weights});
   std::string data_and_optimizer = text_of(kConfigs / "digits_mlp.toml");
@@ -158,7 +158,7 @@ TEST(Conversion, WithoutInteropNamesTheOptionToBuildWith) {
   }
 }
 
-TEST(Conversion, RefusesWhatCannotBeMeant) {
+TEST(Conversion, RefusesInvalidRequests) {
   const Scratch scratch;
   const std::string in = kPythonFiles / "torch_2.13.0/gpt.pt", out = scratch / "w.safetensors";
   const auto expect_refused = [](std::vector<std::string> words, int exit_code, const std::string& text) {

@@ -1,4 +1,4 @@
-// `kindling devices` in a process of its own, where the stand-in for NVML is found first.
+// `kindling devices` in a separate process that finds the stand-in for NVML first.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -70,7 +70,7 @@ TEST_F(DevicesCommand, DrawsATableOf100Columns) {
   EXPECT_NE(output.find("| cpu     |"), std::string::npos) << output;
 }
 
-TEST_F(DevicesCommand, GivesEverythingAsJson) {
+TEST_F(DevicesCommand, PrintsEverythingAsJson) {
   const Json devices = json();
   EXPECT_EQ(devices["driver_version"], "580.95.05");
   EXPECT_EQ(devices["cuda_version"], "13.0");
@@ -93,13 +93,13 @@ TEST_F(DevicesCommand, GivesEverythingAsJson) {
   EXPECT_EQ(devices["note"], nullptr);
 }
 
-TEST_F(DevicesCommand, SaysWhyACardCannotBeUsed) {
+TEST_F(DevicesCommand, ReportsWhyAGpuCannotBeUsed) {
   const std::string output = run("");
   EXPECT_NE(output.find("\n* card 1 cannot be used: " + gpu_unavailable_reason() + "\n"), std::string::npos)
       << output;
 }
 
-TEST_F(DevicesCommand, ShowsWhatCannotBeReadAsDashesAndNull) {
+TEST_F(DevicesCommand, ShowsMissingReadingsAsDashesAndNull) {
   const Json card = json("KINDLING_STAND_IN_NVML=silent")["cards"][1];
   for (const char* key : {"memory_used_bytes", "memory_total_bytes", "temperature_celsius", "power_watts",
                           "power_limit_watts", "utilization_percent", "processes"})
@@ -114,13 +114,13 @@ TEST_F(DevicesCommand, ShowsWhatCannotBeReadAsDashesAndNull) {
       "|    0 |       - | -                                                           |                 - |");
 }
 
-TEST_F(DevicesCommand, SaysThatNoProcessUsesACard) {
+TEST_F(DevicesCommand, ReportsThatNoProcessUsesAGpu) {
   const std::string output = run("KINDLING_STAND_IN_NVML=idle");
   EXPECT_NE(output.find("\nno process uses a card\n"), std::string::npos) << output;
   EXPECT_EQ(rows(output).size(), 3u);
 }
 
-TEST_F(DevicesCommand, TellsWhyThereAreNoReadings) {
+TEST_F(DevicesCommand, ReportsWhyThereAreNoReadings) {
   const Json without_driver = json("KINDLING_STAND_IN_NVML=no_driver");
   EXPECT_TRUE(without_driver["cards"].empty());
   EXPECT_EQ(without_driver["note"], "no GPU can be used: " + gpu_unavailable_reason() +

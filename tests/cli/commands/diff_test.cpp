@@ -37,7 +37,7 @@ fs::path step_file(const fs::path& run, int step) {
   return run / "checkpoints" / ("step-0000000" + std::to_string(step) + ".safetensors");
 }
 
-// What a run would leave.
+// The files of a run.
 fs::path small_run(const fs::path& folder) {
   fs::create_directories(folder / "checkpoints");
   write_text(folder / "config.toml", kConfig);
@@ -62,7 +62,7 @@ void expect_diff(const ProgramRun& run, int exit_code, const std::string& line) 
   EXPECT_NE((run.out + run.err).find(line), std::string::npos) << run.out << run.err;
 }
 
-TEST(Diff, OfEqualRunsSaysWhatWasCompared) {
+TEST(Diff, ReportsWhatWasComparedForEqualRuns) {
   const TwoRuns runs;
   write_text(
       runs.b / "metrics.jsonl",  // another machine's times
@@ -78,7 +78,7 @@ TEST(Diff, OfEqualRunsSaysWhatWasCompared) {
   EXPECT_EQ(run.err, "");
 }
 
-TEST(Diff, OfTwoFitsFindsTheSeedAndWhatItDid) {
+TEST(Diff, FindsADifferentSeedAndItsEffects) {
   const Scratch scratch;
   for (const char* seed : {"0", "0", "1"}) {
     const ProgramRun fit =
@@ -139,7 +139,7 @@ TEST(Diff, ComparesTheColumnsThatBothRunsHave) {
   expect_diff(runs.diff(), 1, "no metric in common");
 }
 
-TEST(Diff, TellsWhatOnlyOneRunHas) {
+TEST(Diff, ReportsRecordsOfOnlyOneRun) {
   const TwoRuns runs;
   write_text(runs.b / "metrics.jsonl", kStep1 + std::string(kStep2).substr(0, 20));  // killed while it wrote
   fs::remove(step_file(runs.a, 1));
@@ -160,7 +160,7 @@ TEST(Diff, NamesTheFirstTensorOfTheModelFirst) {
   expect_diff(runs.diff({"--rtol", "0.33"}), 1, "step 2    2 of 5 tensors different");
 }
 
-TEST(Diff, TellsTensorsThatCannotBeCompared) {
+TEST(Diff, ReportsTensorsThatCannotBeCompared) {
   const TwoRuns runs;
   StateDict other = small_model();
   other.tensors[0].second = at::ones({3, 2});
@@ -174,7 +174,7 @@ TEST(Diff, TellsTensorsThatCannotBeCompared) {
               "          net.1.bais     only in B\n");
 }
 
-TEST(Diff, TakesPythonsFilesForTheModel) {
+TEST(Diff, ComparesModelsInFilesFromPython) {
   const TwoRuns runs;
   const fs::path pt = runs.scratch / "python.pt";
   save_torch(small_model(), pt);
@@ -182,7 +182,7 @@ TEST(Diff, TakesPythonsFilesForTheModel) {
   expect_diff(run_program({"diff", step_file(runs.a, 2), pt}), 0, "weights   equal, 2 tensors\n");
   save_safetensors(small_model(0.5 + 1e-3), pt);
   expect_diff(run_program({"diff", runs.a, pt}), 1, "net.1.bias   1 of 2     1e-3");
-  // A folder of weights step by step.
+  // A directory of weights, step by step.
   const fs::path python = runs.scratch / "python";
   fs::create_directories(python);
   save_safetensors(small_model(0.75), python / "step-2.safetensors");

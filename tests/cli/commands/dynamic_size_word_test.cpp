@@ -29,7 +29,7 @@ TEST(DynamicSizeWord, NamesASizeItsPlacesAndItsBounds) {
   EXPECT_EQ(plain.multiple_of, 1);
 }
 
-TEST(DynamicSizeWord, RefusesOtherWords) {
+TEST(DynamicSizeWord, RefusesInvalidWords) {
   for (const auto& [word, part] : {std::pair{"sequence", "sequence"},
                                    {"=0:1", "=0:1"},
                                    {"sequence=", ""},
@@ -57,7 +57,7 @@ struct AnyImages : Module {
   torch::nn::Linear head{4, 10};
 };
 
-TEST(DynamicSizeWord, TheProgramExportsARunWithIt) {
+TEST(DynamicSizeWord, IsUsedByTheExportCommand) {
   if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
   const Scratch scratch;
   AnyImages model;

@@ -1,4 +1,4 @@
-// What is printed arrives, or the exit code says that it did not.
+// All output arrives, or the exit code reports the loss.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(All, PrintingCommand,
                                          "bench", "list", "reference", "doctor", "help"),
                          [](const auto& info) { return info.param; });
 
-// A fit trains to its end, says once that its output is lost, and fails.
+// A fit trains to its end, reports lost output once, and fails.
 class UnreadFit : public testing::Test {
  protected:
   // `redirection` of standard output; $big is a file as large as the limit for files is.
@@ -104,7 +104,7 @@ TEST_F(UnreadFit, TrainsToItsEndAtTheLimitForFiles) {
   expect_complete(">> \"$big\"", "File too large; raise the limit (ulimit -f), or redirect it elsewhere");
 }
 
-TEST(Program, EndsQuietlyWhenNobodyReadsOn) {
+TEST(Program, EndsQuietlyWhenItsReaderStops) {
   const Scratch scratch;
   const ShellRun run = run_in_shell("kindling doctor | :\nexit ${PIPESTATUS[0]}", scratch);
   EXPECT_EQ(run.exit_code, 128 + SIGPIPE);

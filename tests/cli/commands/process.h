@@ -17,17 +17,17 @@
 
 namespace kindling {
 
-// The program's code, which these tests link, ignores some signals from the start on. What they start would
+// The code of the program, which these tests link, ignores some signals from the start. Child processes would
 // inherit that.
 inline const bool kHasDefaultSignals = [] {
   for (const int signal : {SIGUSR1, SIGPIPE, SIGXFSZ, SIGHUP}) ::signal(signal, SIG_DFL);
   return true;
 }();
 
-// Those of a CUDA build of LibTorch take gigabytes of addresses, whether there is a card or not.
+// Processes of a CUDA build of LibTorch take gigabytes of address space, with or without a GPU.
 inline bool has_cuda_libraries() { return ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
 
-// The real program in a process of its own. What it prints goes to a file.
+// The real program in a separate process. Its output goes to a file.
 class Process {
  public:
   Process(std::vector<std::string> words, const std::filesystem::path& output,
@@ -36,7 +36,7 @@ class Process {
     std::vector<char*> argv;
     for (auto& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    std::filesystem::remove(output);  // what is read there is its own
+    std::filesystem::remove(output);  // so that it contains only the output of this process
     pid_ = fork();
     if (pid_ != 0) return;
     const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -62,12 +62,12 @@ class Process {
     if (exit_code_ < 0) take_status(WNOHANG);
     return exit_code_ < 0;
   }
-  // As a shell counts: 128 + the signal, when one has ended it.
+  // As in a shell: 128 + signal number if a signal ended it.
   int wait() {
     if (exit_code_ < 0) take_status(0);
     return exit_code_;
   }
-  // Until something is true or the process has ended.
+  // Waits until a condition is true or the process has ended.
   template <class Condition>
   void wait_until(Condition condition) {
     while (!condition() && is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -84,13 +84,13 @@ class Process {
   int exit_code_ = -1;
 };
 
-// How it ends when nothing disturbs it.
+// Runs the program and returns its exit code.
 inline int run_process(std::vector<std::string> words, const std::filesystem::path& output,
                        const std::filesystem::path& folder = ".") {
   return Process(std::move(words), output, folder).wait();
 }
 
-// The processes of a launcher, which are its children; by their ids.
+// The ids of the processes that a launcher has started.
 inline std::vector<pid_t> children_of(pid_t launcher) {
   const std::string id = std::to_string(launcher);
   std::ifstream ids("/proc/" + id + "/task/" + id + "/children");

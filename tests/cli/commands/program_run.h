@@ -48,7 +48,7 @@ inline void write_text(const std::filesystem::path& file, const std::string& tex
   std::ofstream(file) << text;
 }
 
-// Where the data and golden numbers are; empty when they are not.
+// The directory of the data and golden numbers; empty if it does not exist.
 inline std::filesystem::path shared_folder() {
   const char* set = std::getenv("KINDLING_SHARED");
   const std::filesystem::path folder = set != nullptr && *set != '\0' ? set : "../shared";

@@ -75,14 +75,14 @@ TEST(Program, WritesEveryKeyOfTheRecords) {
   EXPECT_EQ(epochs[1]["epoch"], 2);
 }
 
-TEST(Program, CountsItsRuns) {
+TEST(Program, NumbersItsRuns) {
   const Scratch scratch;
   EXPECT_EQ(run_program(small_fit(scratch)).exit_code, 0);
   EXPECT_EQ(run_program(small_fit(scratch)).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(scratch / "runs/small/0002/weights.safetensors"));
 }
 
-TEST(Program, ResolvedConfigRunsToTheSameNumbers) {
+TEST(Program, ResolvedConfigReproducesTheRun) {
   const Scratch scratch;
   ASSERT_EQ(run_program(small_fit(scratch)).exit_code, 0);
   const auto resolved = scratch / "runs/small/0001/config.toml";
@@ -116,7 +116,7 @@ TEST(Program, ValidatesAndPredictsFromARun) {
   EXPECT_EQ(std::count(predicted.out.begin(), predicted.out.end(), '\n'), 360);  // the header and 359 samples
 }
 
-TEST(Program, WantsWeightsToEvaluate) {
+TEST(Program, RequiresWeightsToEvaluate) {
   const Scratch scratch;
   write_text(scratch / "small.toml", kSmallRun);
   const ProgramRun run = run_program({"validate", "-c", (scratch / "small.toml").string()});
@@ -148,7 +148,7 @@ TEST(Program, ShowsEveryErrorOfAConfigAtOnce) {
     EXPECT_NE(run.err.find(part), std::string::npos) << part << "\n" << run.err;
 }
 
-TEST(Program, MeasuresWhatItsConfigLists) {
+TEST(Program, ComputesTheMetricsOfTheConfig) {
   const Scratch scratch;
   const std::vector<std::string> listed{
       R"(model.metrics=["top5", "f1_macro", "confusion_matrix", "without_three"])",
@@ -168,14 +168,14 @@ TEST(Program, MeasuresWhatItsConfigLists) {
       right += label == answer ? cell : 0;
     }
   EXPECT_EQ(right / all, values["val_acc"].get<double>());
-  // What it has written down says the same.
+  // The written config contains the same.
   const ProgramRun again = run_program({"fit", "-c", (folder / "config.toml").string()});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(nlohmann::json::parse(text_of(scratch / "runs/small/0002/run.json"))["metrics"]["val_f1_macro"],
             values["val_f1_macro"]);
 }
 
-TEST(Program, RefusesMetricsThatAreNoneOrDoNotFit) {
+TEST(Program, RefusesUnknownAndUnsuitableMetrics) {
   const Scratch scratch;
   const auto expect = [&](std::vector<std::string> words, int exit_code, const std::string& wanted) {
     const ProgramRun run = run_program(small_fit(scratch, std::move(words)));
@@ -202,10 +202,10 @@ TEST(Program, RefusesANameThatIsAPath) {
   const Scratch scratch;
   const ProgramRun run = run_program(small_fit(scratch, {"name=../elsewhere"}));
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_NE(run.err.find("'name' becomes a folder"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("'name' becomes a directory"), std::string::npos) << run.err;
 }
 
-TEST(Program, RefusesARunFolderThatCannotBeMade) {
+TEST(Program, RefusesARunDirectoryThatCannotBeCreated) {
   const Scratch scratch;
   write_text(scratch / "runs", "a file where the folder should be");
   const ProgramRun run = run_program(small_fit(scratch));
@@ -232,7 +232,7 @@ TEST(Program, WritesNoEscapesIntoAPipe) {
   EXPECT_NE(run.out.find("done in "), std::string::npos);
 }
 
-// Starts the program in a process of its own on a terminal; what it draws comes back.
+// Runs the program in a separate process on a terminal and returns its output.
 struct OnTerminal {
   int exit_code;
   std::string screen;
@@ -278,7 +278,7 @@ TEST(Program, RedrawsOneLineOnATerminal) {
   EXPECT_NE(shown.screen.find("epoch  train loss"), std::string::npos);
 }
 
-TEST(Program, SavesAndLeavesOnASignal) {
+TEST(Program, SavesAndExitsOnASignal) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const Scratch scratch;
     const auto folder = scratch / "runs/small/0001";

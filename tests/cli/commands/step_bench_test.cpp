@@ -28,7 +28,7 @@ class ReadsItsLoss : public Mlp {
   }
 };
 
-// Says nothing of its steps.
+// Does not declare a static graph.
 class SaysNothing : public Mlp {
  public:
   using Mlp::Mlp;
@@ -50,7 +50,7 @@ class StepBenchCommand : public testing::Test {
     registry_.model<SaysNothing, MlpOptions>("says_nothing");
     registry_.model<Diverges, MlpOptions>("diverges");
   }
-  // In a folder of its own, with batches of 200: 7 whole ones of the digits and a short one.
+  // In a separate directory, with batches of 200: 7 full ones of the digits and a shorter one.
   ProgramRun run(const std::string& model, std::vector<std::string> more = kFewSteps) {
     write_text(scratch_ / "digits.toml", "[model]\nname = \"" + model +
                                              "\"\n[data]\nname = \"digits\"\nbatch_size = 200\n[optimizer]\n"
@@ -76,7 +76,7 @@ class StepBenchCommand : public testing::Test {
   Scratch scratch_;
 };
 
-TEST_F(StepBenchCommand, GivesARowForEagerStepsAndOneForTheStepGraph) {
+TEST_F(StepBenchCommand, ReportsEagerAndReplayedSteps) {
   const auto all = lines("mlp");
   for (std::size_t i = 0; i < 2; ++i) {
     const StepJson& row = all[i];
@@ -109,7 +109,7 @@ TEST_F(StepBenchCommand, GivesARowForEagerStepsAndOneForTheStepGraph) {
   EXPECT_DOUBLE_EQ(summary["speed_up"], all[0]["median_s"].get<double>() / all[1]["median_s"].get<double>());
 }
 
-TEST_F(StepBenchCommand, SaysWhyStepsAreNotRecorded) {
+TEST_F(StepBenchCommand, ReportsWhyStepsAreNotCaptured) {
   const auto all = lines("reads_its_loss");
   EXPECT_EQ(all[1]["recorded"], false);
   EXPECT_NE(all[1]["why_not_recorded"].get<std::string>().find("the host reads"), std::string::npos)
@@ -121,9 +121,9 @@ TEST_F(StepBenchCommand, SaysWhyStepsAreNotRecorded) {
   EXPECT_NE(table.out.find("a fit runs eager steps"), std::string::npos) << table.out;
 }
 
-TEST_F(StepBenchCommand, SaysWhatAFitOfTheConfigTakes) {
+TEST_F(StepBenchCommand, ReportsTheSettingsOfAFit) {
   const auto silent = lines("says_nothing");
-  EXPECT_EQ(silent[1]["recorded"], true);  // it is asked for here
+  EXPECT_EQ(silent[1]["recorded"], true);  // it is requested here
   EXPECT_EQ(silent[2]["fit_records"], false);
   EXPECT_EQ(lines("says_nothing", {"trainer.step_graph=on"})[2]["fit_records"], true);
   EXPECT_EQ(lines("mlp", {"trainer.step_graph=off"})[2]["fit_records"], false);
@@ -138,7 +138,7 @@ TEST_F(StepBenchCommand, PrintsATable) {
     EXPECT_NE(made.out.find(text), std::string::npos) << text << " is not in\n" << made.out;
 }
 
-TEST_F(StepBenchCommand, WritesNothingButThePicture) {
+TEST_F(StepBenchCommand, WritesOnlyTheChart) {
   const std::string picture = (scratch_ / "steps.svg").string();
   std::vector<std::string> words = kFewSteps;
   words.insert(words.end(), {"--svg", picture, "checkpoint.every_n_steps=1", "trainer.log_every_n_steps=1"});
@@ -153,7 +153,7 @@ TEST_F(StepBenchCommand, WritesNothingButThePicture) {
   EXPECT_NE(svg.find("step graph"), std::string::npos);
 }
 
-TEST_F(StepBenchCommand, TakesTheThreadsItIsToldAndLeavesTheirNumberAsItWas) {
+TEST_F(StepBenchCommand, UsesTheRequestedThreadsAndRestoresTheirNumber) {
   const int before = at::get_num_threads();
   EXPECT_EQ(lines("mlp", {"--threads", std::to_string(before + 1)})[0]["threads"], before + 1);
   EXPECT_EQ(lines("mlp", {"trainer.num_threads=" + std::to_string(before + 2)})[0]["threads"], before + 2);
@@ -178,7 +178,7 @@ TEST_F(StepBenchCommand, RefusesWhatFitRefuses) {
   EXPECT_FALSE(std::filesystem::exists(runs()));
 }
 
-TEST_F(StepBenchCommand, SaysThatATrainingHasDiverged) {
+TEST_F(StepBenchCommand, ReportsADivergedTraining) {
   const ProgramRun made = run("diverges", {"--steps", "20", "--warm-up", "5"});
   EXPECT_EQ(made.exit_code, 1);
   EXPECT_NE(made.err.find("the run ended after"), std::string::npos) << made.err;

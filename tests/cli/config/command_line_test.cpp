@@ -17,7 +17,7 @@ Request parse(std::vector<std::string> words) {
   return parsed.request;
 }
 
-TEST(CommandLine, TakesOverridesInEveryFormAndPlace) {
+TEST(CommandLine, AcceptsOverridesInEveryFormAndPosition) {
   const Request request =
       parse({"seed=3", "--trainer.max_epochs", "5", "fit", "--model.name=mlp", "-c", "a=b.toml",
              "data.val=[0, 10]", "--name", "mine", "--trainer.num_gpus", "-1", "--config", "c.toml"});

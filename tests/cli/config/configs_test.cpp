@@ -57,7 +57,7 @@ TEST_P(DigitsConfig, ReachesItsAccuracy) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, DigitsConfig, testing::Range(0, 5));
 
-TEST(MnistConfig, SaysWhereItsFilesGo) {
+TEST(MnistConfig, NamesMissingFiles) {
   const Scratch scratch;
   const ProgramRun run = run_program({"fit", "-c", (kConfigs / "mnist_lenet.toml").string(), "--data.root",
                                       scratch.folder().string(), "--run.dir", (scratch / "runs").string()});

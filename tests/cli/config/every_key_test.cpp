@@ -1,5 +1,5 @@
-// Every key that a config can have is shown by --print-config with its range, and a value outside of it is an
-// error that names the key and what is wanted.
+// --print-config shows every key with its range, and a value outside the range is an error that names the key
+// and the expected values.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -37,7 +37,7 @@ std::vector<ConfigKey> keys_of(const std::filesystem::path& config) {
   return keys;
 }
 
-// Values that a key must refuse, by what its comment says: ranges, choices; none where all are allowed.
+// Invalid values of a key according to the range or choices in its comment; none if all are allowed.
 std::vector<std::string> wrong_values(const ConfigKey& key) {
   std::vector<std::string> values;
   std::smatch match;
@@ -56,7 +56,7 @@ std::vector<std::string> wrong_values(const ConfigKey& key) {
   return values;
 }
 
-TEST(EveryKey, RefusesWhatIsOutOfItsRange) {
+TEST(EveryKey, RefusesValuesOutOfRange) {
   const Scratch scratch(memory_folder());
   std::vector<std::string> tables{
       "[early_stopping]\n[ema]\nevaluate = false\napply_at_end = false\n[swa]\nswa_lrs = "

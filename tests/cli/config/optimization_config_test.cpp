@@ -34,7 +34,7 @@ class OptimizationConfig : public testing::Test {
                  {"fit", "-c", (scratch_ / "tiny.toml").string(), "--run.dir", (scratch_ / "runs").string()});
     return run_program(words);
   }
-  // What the config without the run is told, behind the path of its file.
+  // Returns the error for the config, without the path of its file.
   std::string refusal(const std::string& more) {
     const ProgramRun run = fit(more, {"--check"});
     EXPECT_EQ(run.exit_code, 2);
@@ -87,7 +87,7 @@ TEST_F(OptimizationConfig, RatesAreThoseOfTheGoldenSchedules) {
   for (const auto& each : golden["schedules"]) {
     SCOPED_TRACE(each["name"].get<std::string>());
     std::string config = "[optimizer]\nname = \"sgd\"\nlr = " + each["lr"].dump() + "\n[schedule]\n";
-    const bool is_warm = each["name"] == "warmup_cosine";  // the one that is not named as in a config
+    const bool is_warm = each["name"] == "warmup_cosine";  // its name differs from that in a config
     for (const auto& [key, value] : each["schedule"].items()) {
       const bool is_name = key == "name";
       config += is_warm && key == "start_factor" ? "warmup_start_factor" : key;
@@ -120,7 +120,7 @@ gamma = 0.5
   const ProgramRun fitted = fit(parts);
   ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
   EXPECT_EQ(rates(1), (std::vector<double>{0, 0.25, 0.5, 0.75, 1, 0.5, 0.25, 0.125, 0.0625, 0.03125}));
-  // The resolved config is the same again.
+  // Resolving the resolved config again changes nothing.
   const std::string printed = text_of(run(1) / "config.toml");
   write_text(scratch_ / "again.toml", printed);
   EXPECT_EQ(run_program({"fit", "-c", (scratch_ / "again.toml").string(), "--print-config"}).out, printed);
@@ -136,7 +136,7 @@ factor = 0.5
 patience = 0
 eps = 0.0
 )";
-  // Nothing is learned at this rate, so that no epoch is better than the first one.
+  // The model learns nothing at this rate, so no epoch is better than the first one.
   const ProgramRun still = fit(plateau, {"trainer.max_steps=15"});
   ASSERT_EQ(still.exit_code, 0) << still.err;
   const std::vector<double> found = rates(1);
@@ -145,7 +145,7 @@ eps = 0.0
   EXPECT_EQ(found[10], 5e-31);
 }
 
-TEST_F(OptimizationConfig, RefusesScheduleThatCannotBeMade) {
+TEST_F(OptimizationConfig, RefusesInvalidSchedules) {
   EXPECT_EQ(refusal("[schedule]\nname = 'multistep'\n"),
             "error: multistep schedule: milestones is not set; expected: at least one step\n"
             "   13 | [schedule]\n"
@@ -164,13 +164,13 @@ TEST_F(OptimizationConfig, RefusesScheduleThatCannotBeMade) {
   EXPECT_NE(refusal("[schedule]\nname = 'sequence'\n[[schedule.parts]]\nstep_size = 3\n")
                 .find("'schedule.parts[0].name' is missing"),
             std::string::npos);
-  // One word for one mistake: what the schedule lacks then is not told as well.
+  // One error per mistake: missing options of the schedule are not reported in addition.
   EXPECT_EQ(refusal("[schedule]\nname = 'exponential'\ngamma = 'x'\n"),
             "error: 'schedule.gamma': expected a number, found the string \"x\"\n"
             "1 error, nothing was run\n");
 }
 
-// Each option of a schedule, with a value that it does not take.
+// Each option of a schedule with an invalid value.
 TEST_F(OptimizationConfig, RefusesValuesOutOfRange) {
   for (const std::string wrong : {"name='multistep'\nmilestones=[-1]",
                                   "name='multistep'\nmilestones=[1]\ngamma=-1.0",
@@ -207,7 +207,7 @@ TEST_F(OptimizationConfig, RefusesValuesOutOfRange) {
   }
 }
 
-TEST_F(OptimizationConfig, GroupsLearnWithTheirOwnNumbers) {
+TEST_F(OptimizationConfig, GroupsUseTheirOptions) {
   const std::string groups = R"([optimizer]
 name = "sgd"
 lr = 0.1
@@ -228,7 +228,7 @@ lr = 0.0
   EXPECT_NE(none.find("\n# [[optimizer.groups]]\n# match = \"\""), std::string::npos) << none;
 }
 
-TEST_F(OptimizationConfig, RefusesGroupsThatTakeNothing) {
+TEST_F(OptimizationConfig, RefusesGroupsWithoutParameters) {
   EXPECT_EQ(refusal("[optimizer]\n[[optimizer.groups]]\nlr = 1.0\n"),
             "error: 'optimizer.groups[0].match' is missing\n"
             "   14 | [[optimizer.groups]]\n"
@@ -245,7 +245,7 @@ TEST_F(OptimizationConfig, RefusesGroupsThatTakeNothing) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs")) << "it is refused before there is a folder";
 }
 
-TEST_F(OptimizationConfig, FrozenParametersStayOverARunAndItsResume) {
+TEST_F(OptimizationConfig, FrozenParametersStayUnchangedAfterAResume) {
   write_small_cnn(scratch_ / "cnn.toml", "every_n_steps = 10");
   const auto fit_cnn = [&](const std::string& runs, std::vector<std::string> more) {
     more.insert(
@@ -273,7 +273,7 @@ TEST_F(OptimizationConfig, FrozenParametersStayOverARunAndItsResume) {
   EXPECT_EQ(num_same, 6u) << "convolution and batch norm, statistics included";
 }
 
-TEST_F(OptimizationConfig, RefusesToFreezeWhatIsNotThere) {
+TEST_F(OptimizationConfig, RefusesToFreezeUnknownParameters) {
   const ProgramRun run = fit("", {"model.freeze=[\"nt.1.*\"]"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_NE(run.err.find("::freeze_by_name: 'nt.1.*' matches no name; expected: one of net.1.weight"),

@@ -1,4 +1,4 @@
-// [optimizer]: every rule from a config, with options of its own.
+// [optimizer]: every optimizer from a config, with its options.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -77,7 +77,7 @@ TEST_F(OptimizerTable, PrintsAllOptions) {
   }
 }
 
-TEST_F(OptimizerTable, RefusesWhatIsNoOptionOfTheRule) {
+TEST_F(OptimizerTable, RefusesUnknownOptions) {
   EXPECT_NE(fit("name = \"rmsprop\"\nalhpa = 0.9", {"--check"}).err.find("alpha"), std::string::npos);
   EXPECT_NE(fit("name = \"nadam\"\nbetas = [0.9, 1.0]", {"--check"}).err.find("optimizer.betas"),
             std::string::npos);

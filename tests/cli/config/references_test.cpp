@@ -84,7 +84,7 @@ TEST_F(PrintConfigAll, CanBeLoadedAgain) {
   }
 }
 
-TEST_F(PrintConfigAll, IsTheOnlyOtherForm) {
+TEST_F(PrintConfigAll, RefusesOtherValues) {
   EXPECT_EQ(run_program({"fit", "-c", config_.string(), "--print-config=none"}).exit_code, 2);
 }
 
@@ -100,7 +100,7 @@ TEST_F(PrintConfigAll, HasKeysThatAreAllInTheReference) {
   EXPECT_GT(num_keys, 150U);
 }
 
-TEST(ConfigurationReference, ListsWhatAProgramRegisters) {
+TEST(ConfigurationReference, ListsRegisteredNames) {
   Registry registry;
   register_builtin(registry);
   EXPECT_NE(configuration_reference(registry).find("This program registers no callbacks."),
@@ -115,7 +115,7 @@ TEST(ConfigurationReference, ListsWhatAProgramRegisters) {
       << page;
 }
 
-TEST(CommandReference, ListsCommandsBelowCommands) {
+TEST(CommandReference, ListsSubcommands) {
   const std::string page = command_reference();
   for (const char* text :
        {"\n## `kindling fit`\n\nTrain a model.\n\n```text\nkindling fit [OPTIONS]\n```\n",

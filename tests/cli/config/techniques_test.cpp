@@ -1,4 +1,4 @@
-// Early stopping and averages of weights from a config, and their weights in every command.
+// Early stopping and weight averaging from a config, and the averaged weights in every command.
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/program_run.h"
@@ -40,8 +40,8 @@ class Techniques : public testing::Test {
   const std::filesystem::path run_folder_ = scratch_ / "runs/own/0001";
 };
 
-// The metric that has chosen a checkpoint is that of its weights, in a file of its own or not.
-TEST_F(Techniques, WeightsOfARunAreThoseThatItsValidationHasSeen) {
+// The monitored value of a checkpoint is that of its weights, also after they are exported.
+TEST_F(Techniques, RunsEvaluateWithValidatedWeights) {
   int number = 0;
   for (const std::string average :
        {"[ema]\ndecay = 0.9\n", "[swa]\nswa_lrs = [0.02]\nswa_epoch_start = 2\n"}) {
@@ -65,7 +65,7 @@ TEST_F(Techniques, WeightsOfARunAreThoseThatItsValidationHasSeen) {
     const auto best = best_valid_checkpoint(run_folder_ / "checkpoints");
     ASSERT_TRUE(best);
     EXPECT_EQ(validate(run_folder_), validate(best->path)) << average;
-    // Exported from either, they are the same; the model's own are others.
+    // Exports from both are the same; the weights of the model without averaging differ.
     const auto exported = [&](const std::filesystem::path& from) {
       const auto file = scratch_ / ("out" + std::to_string(++number) + ".safetensors");
       EXPECT_EQ(run_program({"export", from.string(), file.string()}).exit_code, 0);
@@ -83,7 +83,7 @@ TEST_F(Techniques, WeightsOfARunAreThoseThatItsValidationHasSeen) {
   }
 }
 
-TEST_F(Techniques, AreOffUnlessTheirTablesAreThere) {
+TEST_F(Techniques, AreOffWithoutTheirTables) {
   const std::string off = fit("", {"--print-config"}).out;
   for (const char* table : {"[early_stopping]", "[ema]", "[swa]"})
     EXPECT_EQ(off.find(table), std::string::npos) << off;
@@ -107,7 +107,7 @@ TEST_F(Techniques, AreCheckedBeforeTheRun) {
   const auto expect = [&](const std::string& tables, const std::string& text) {
     EXPECT_NE(error_of(tables).find(text), std::string::npos) << error_of(tables);
   };
-  expect("[swa]\n", "'swa.swa_lrs' is missing: the learning rate to end up with, such as [0.01]");
+  expect("[swa]\n", "'swa.swa_lrs' is missing: the final learning rate, such as [0.01]");
   expect("[swa]\nswa_lrs = 0.1\n", "'swa.swa_lrs': expected an array of numbers");
   expect("[swa]\nswa_lrs = [0.0]\n", "'swa.swa_lrs[0]': expected a number > 0");
   expect("[swa]\nswa_lrs = [0.1]\nannealing_strategy = \"cosine\"\n", "expected one of \"cos\", \"linear\"");
@@ -129,7 +129,7 @@ TEST_F(Techniques, EarlyStoppingEndsTheRunAndItsResume) {
   const ProgramRun again = fit(tables, {"--resume", run_folder_.string()});
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(summary()["global_step"], 8);
-  // More patience is no other training.
+  // More patience does not change the steps.
   const ProgramRun longer = fit(tables, {"--resume", run_folder_.string(), "early_stopping.patience=2"});
   EXPECT_EQ(longer.exit_code, 0) << longer.err;
   EXPECT_EQ(summary()["global_step"], 12);

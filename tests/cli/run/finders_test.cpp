@@ -1,4 +1,4 @@
-// The searches that a run makes before its training, from their tables in the config.
+// The searches of a run before its training, from their tables in the config.
 #include <ATen/ops/rand.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class Finders : public testing::Test {
     return start(name, std::move(more));
   }
   std::filesystem::path run(const std::string& name) const { return scratch_ / "runs" / name / "0001"; }
-  // What the config of the run says of a key; empty: it has none.
+  // The value of a key in the config of the run; empty if it has none.
   std::string value(const std::string& name, const std::string& key) const {
     Registry registry;
     register_builtin(registry);
@@ -56,7 +56,7 @@ class Finders : public testing::Test {
 
 const std::string kAdam = "[optimizer]\nname = \"adam\"\n";
 
-TEST_F(Finders, ARunTrainsWithTheRateThatIsFoundAsIfItHadBeenWritten) {
+TEST_F(Finders, TrainWithTheFoundRateAsIfConfigured) {
   const ProgramRun found = fit("found", kAdam + "[lr_finder]\nnum_training_steps = 40\n");
   ASSERT_EQ(found.exit_code, 0) << found.err;
   const std::string lr = value("found", "optimizer.lr");
@@ -71,18 +71,18 @@ TEST_F(Finders, ARunTrainsWithTheRateThatIsFoundAsIfItHadBeenWritten) {
   EXPECT_TRUE(table.starts_with("lr,loss,smoothed_loss\n1e-08,")) << table;
   EXPECT_EQ(count(table, "\n"), 41);
   EXPECT_NE(table.find("\n" + lr + ","), std::string::npos) << lr;
-  // Nothing else is another training, to the last bit.
+  // Everything else is bit-identical.
   const ProgramRun written = fit("written", kAdam + "lr = " + lr + "\n");
   ASSERT_EQ(written.exit_code, 0) << written.err;
   expect_same_run(run("found"), run("written"));
-  // And the run's own config says all of it.
+  // And the config of the run contains all results.
   std::filesystem::copy(run("found") / "config.toml", scratch_ / "again.toml");
   ASSERT_EQ(start("again", {"name=again"}).exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(run("again") / "lr_finder.svg"));
   EXPECT_TRUE(text_of(run("again") / "weights.safetensors") == text_of(run("found") / "weights.safetensors"));
 }
 
-TEST_F(Finders, AResumeKeepsWhatHasBeenFound) {
+TEST_F(Finders, ResumesKeepTheResult) {
   const std::string tables = kAdam +
                              "[[optimizer.groups]]\nmatch = \"*bias\"\nlr = 0.0001\n"
                              "[lr_finder]\nnum_training_steps = 40\n[batch_finder]\nmax_trials = 4\n";
@@ -94,7 +94,7 @@ TEST_F(Finders, AResumeKeepsWhatHasBeenFound) {
   EXPECT_EQ(value("parts", "data.batch_size"), "16");
   const std::string log = text_of(run("whole") / "log.txt");
   EXPECT_LT(log.find("batch_finder: "), log.find("lr_finder: ")) << "the rate is that of the batches";
-  // With the config that asks for a search, and with the run's own.
+  // With the config that requests a search, and with that of the run.
   const ProgramRun resumed = start("parts", {"checkpoint.resume=last"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(resumed.out.find("lr_finder"), std::string::npos) << resumed.out;
@@ -105,14 +105,14 @@ TEST_F(Finders, AResumeKeepsWhatHasBeenFound) {
   const ProgramRun longer = run_program({"fit", "--resume", run("parts").string(), "trainer.max_epochs=3"});
   ASSERT_EQ(longer.exit_code, 0) << longer.err;
   EXPECT_EQ(value("parts", "optimizer.lr"), lr);
-  // Where no search is asked for, another rate is another training.
+  // Without a requested search, a changed rate is refused.
   const ProgramRun other =
       run_program({"fit", "--resume", run("parts").string(), "trainer.max_epochs=4", "optimizer.lr=0.5"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_NE(other.err.find("optimizer.lr: was "), std::string::npos) << other.err;
 }
 
-TEST_F(Finders, APictureAloneLeavesTheRate) {
+TEST_F(Finders, PlotOnlyKeepsTheRate) {
   const ProgramRun run_of = fit("picture", kAdam + "lr = 0.002\n[lr_finder]\nupdate_attr = false\n");
   ASSERT_EQ(run_of.exit_code, 0) << run_of.err;
   EXPECT_NE(run_of.out.find("lr_finder   suggests "), std::string::npos) << run_of.out;
@@ -121,7 +121,7 @@ TEST_F(Finders, APictureAloneLeavesTheRate) {
   EXPECT_TRUE(std::filesystem::exists(run("picture") / "lr_finder.svg"));
 }
 
-TEST_F(Finders, AQuietRunTellsItsLogAlone) {
+TEST_F(Finders, QuietRunsReportOnlyToTheLog) {
   const ProgramRun run_of =
       fit("quiet", kAdam + "[lr_finder]\n[batch_finder]\nmax_trials = 2\n", {"--quiet"});
   ASSERT_EQ(run_of.exit_code, 0) << run_of.err;
@@ -129,7 +129,7 @@ TEST_F(Finders, AQuietRunTellsItsLogAlone) {
   EXPECT_NE(text_of(run("quiet") / "log.txt").find("lr_finder: optimizer.lr = "), std::string::npos);
 }
 
-TEST_F(Finders, WithoutASuggestionTheRunKeepsItsRate) {
+TEST_F(Finders, KeepTheRateWithoutASuggestion) {
   const ProgramRun run_of = fit("few", kAdam + "lr = 0.002\n[lr_finder]\nnum_training_steps = 5\n");
   ASSERT_EQ(run_of.exit_code, 0) << run_of.err;
   EXPECT_NE(run_of.err.find("lr_finder: no suggestion, because the loss never falls"), std::string::npos)
@@ -138,7 +138,7 @@ TEST_F(Finders, WithoutASuggestionTheRunKeepsItsRate) {
   EXPECT_EQ(value("few", "optimizer.lr"), "0.002");
 }
 
-TEST_F(Finders, ADevelopmentRunSearchesNothing) {
+TEST_F(Finders, AreSkippedInDevelopmentRuns) {
   const ProgramRun run_of =
       fit("dev", kAdam + "[lr_finder]\n[batch_finder]\n", {"trainer.fast_dev_run=true"});
   ASSERT_EQ(run_of.exit_code, 0) << run_of.err;
@@ -146,7 +146,7 @@ TEST_F(Finders, ADevelopmentRunSearchesNothing) {
   EXPECT_EQ(value("dev", "data.batch_size"), "64");
 }
 
-TEST_F(Finders, AreOffUnlessTheirTablesAreThere) {
+TEST_F(Finders, AreOffWithoutTheirTables) {
   const std::string off = fit("off", kAdam, {"--print-config"}).out;
   EXPECT_EQ(off.find("_finder"), std::string::npos) << off;
   const std::string on = fit("on", kAdam + "[lr_finder]\n[batch_finder]\n", {"--print-config"}).out;
@@ -186,7 +186,7 @@ TEST_F(Finders, AreCheckedBeforeTheRun) {
   EXPECT_EQ(fit("checked", cosine, {"--check"}).exit_code, 0);
 }
 
-TEST_F(Finders, ModelsWithOptimizersOfTheirOwnAreRefusedBeforeThereIsARun) {
+TEST_F(Finders, RefuseModelsThatCreateOptimizers) {
   struct Manual : ManualModule {
     NamedOptimizers configure_named_optimizers() override { return {}; }
   };
@@ -210,7 +210,7 @@ TEST_F(Finders, ModelsWithOptimizersOfTheirOwnAreRefusedBeforeThereIsARun) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
 }
 
-TEST_F(Finders, TheLargestBatchThatIsFoundIsThatOfTheRun) {
+TEST_F(Finders, TrainWithTheLargestBatch) {
   const ProgramRun found = fit("batch", kAdam + "[batch_finder]\ninit_val = 3\nmax_trials = 4\n");
   ASSERT_EQ(found.exit_code, 0) << found.err;
   EXPECT_NE(found.out.find("batch_finder   data.batch_size = 24\n"), std::string::npos) << found.out;
@@ -221,12 +221,12 @@ TEST_F(Finders, TheLargestBatchThatIsFoundIsThatOfTheRun) {
   expect_same_run(run("batch"), run("plain"));
 }
 
-// Draws random numbers when it is made, which a search makes again.
+// Draws random numbers when it is created; a search creates it again.
 struct DrawnDigits : Digits {
   explicit DrawnDigits(DataOptions options) : Digits(std::move(options)) { at::rand({3}); }
 };
 
-TEST_F(Finders, DataThatIsMadeAgainLeavesTheRandomNumbersOfTheTraining) {
+TEST_F(Finders, RecreatedDataKeepsTheRandomNumbers) {
   Registry registry;
   register_builtin(registry);
   registry.data<DrawnDigits>("drawn", "digits that draw random numbers");
@@ -244,10 +244,10 @@ TEST_F(Finders, DataThatIsMadeAgainLeavesTheRandomNumbersOfTheTraining) {
   expect_same_run(run("searched"), run("written"));
 }
 
-// LibTorch alone takes some 420 MB of addresses; 1438 samples with 256 channels do not fit into what is left.
-// The binary search ends close to what just fits, and what is found there is to carry the whole run, also in
-// a process that goes on with it.
-TEST_F(Finders, ARunUnderALimitOfMemoryTrainsWithTheBatchThatIsFound) {
+// LibTorch alone takes some 420 MB of address space; 1438 samples with 256 channels do not fit into the rest.
+// The binary search ends close to the limit, and its result must suffice for the whole run, also after a
+// resume.
+TEST_F(Finders, TrainWithTheFoundBatchUnderAMemoryLimit) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes an address space of its own";
 #endif
@@ -282,7 +282,7 @@ TEST_F(Finders, ARunUnderALimitOfMemoryTrainsWithTheBatchThatIsFound) {
       << text_of(output);
 }
 
-TEST_F(Finders, ASignalEndsTheSearchAndTheRun) {
+TEST_F(Finders, StopOnASignal) {
   const std::string lr = "[lr_finder]\nnum_training_steps = 1000000\n";
   for (const auto& [name, tables] :
        {std::pair{"stopped", lr}, std::pair{"both", "[batch_finder]\nsteps_per_trial = 1000000\n" + lr}}) {
@@ -293,7 +293,8 @@ TEST_F(Finders, ASignalEndsTheSearchAndTheRun) {
                     output);
     const auto summary_file = run(name) / "run.json";
     process.wait_until([&] { return std::filesystem::exists(summary_file); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the handlers come right behind
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(100));  // the handlers are installed immediately afterwards
     process.send(SIGINT);
     EXPECT_EQ(process.wait(), 130) << text_of(output);
     const auto summary = nlohmann::json::parse(text_of(summary_file));

@@ -1,4 +1,4 @@
-// How a run ends, with models, data and callbacks of the user's own.
+// How a run ends, with custom models, data and callbacks.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class NineNumbers : public DataModule {
   at::Tensor numbers_ = at::arange(9, at::kFloat).unsqueeze(1);
 };
 
-// Samples that the data module draws where it is made, and once more where it is prepared.
+// Samples that the data module draws in its constructor and in prepare().
 class DrawnNumbers : public DataModule {
  public:
   explicit DrawnNumbers(const DataOptions& options) : DataModule(options), numbers_(at::rand({6, 1})) {}
@@ -38,7 +38,7 @@ class DrawnNumbers : public DataModule {
   at::Tensor numbers_;
 };
 
-// What the latest model has seen.
+// The samples that the latest model has received.
 struct Seen {
   std::vector<float> train;
   int num_val_batches = 0;
@@ -128,7 +128,7 @@ TEST_F(FitOutcome, InterruptEndsAValidationAfterTheBatch) {
   EXPECT_EQ(text_of(scratch_ / "runs/own/0001/metrics.jsonl"), "") << "that epoch is not whole";
 }
 
-TEST_F(FitOutcome, EarlyStopIsNoError) {
+TEST_F(FitOutcome, EarlyStopIsNotAnError) {
   const ProgramRun run = fit("seeing", "", "[callbacks.stops_early]\n");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(summary()["status"], "stopped");
@@ -143,7 +143,7 @@ TEST_F(FitOutcome, WholeRunIsFinished) {
   EXPECT_EQ(summary()["global_step"], 9);
 }
 
-TEST_F(FitOutcome, LossThatIsNotFiniteHasAnExitCodeOfItsOwn) {
+TEST_F(FitOutcome, NonFiniteLossHasItsExitCode) {
   const ProgramRun run = fit("diverging");
   EXPECT_EQ(run.exit_code, 4) << run.err;
   EXPECT_NE(run.err.find("not finite from step 2 on"), std::string::npos) << run.err;
@@ -152,7 +152,7 @@ TEST_F(FitOutcome, LossThatIsNotFiniteHasAnExitCodeOfItsOwn) {
   EXPECT_EQ(summary()["global_step"], 3);
 }
 
-TEST_F(FitOutcome, SeedOfTheRunGivesTheOrderOfTheData) {
+TEST_F(FitOutcome, RunSeedDeterminesTheOrderOfTheData) {
   ASSERT_EQ(fit("seeing", "seed = 5").exit_code, 0);
   std::vector<float> expected;
   for (const std::uint64_t epoch : {0, 1, 2}) {
@@ -164,8 +164,8 @@ TEST_F(FitOutcome, SeedOfTheRunGivesTheOrderOfTheData) {
   EXPECT_EQ(summary()["seed"], 5);
 }
 
-// Whatever this process has drawn before, and whether the model or the data is made first.
-TEST_F(FitOutcome, SeedOfTheRunGivesTheNumbersThatADataModuleDraws) {
+// Regardless of random numbers drawn before, and of whether the model or the data is created first.
+TEST_F(FitOutcome, RunSeedDeterminesRandomData) {
   const std::string drawn =
       "[model]\nname = \"seeing\"\n[data]\nname = \"drawn\"\nbatch_size = 3\n[trainer]\nmax_epochs = 1\n";
   write_text(scratch_ / "drawn.toml", drawn);

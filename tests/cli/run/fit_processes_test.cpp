@@ -1,4 +1,4 @@
-// A fit of several processes: who launches them, what they leave behind, how they end.
+// Data-parallel fits: how the ranks are launched, which files they write, how they end.
 #include "cli/run/fit_processes.h"
 
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@ namespace {
 using Words = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 
-// Of this process, and so of those that it starts meanwhile.
+// Environment variables of this process and of those that it starts meanwhile.
 class SetVariables {
  public:
   explicit SetVariables(Variables variables) : variables_(std::move(variables)) {
@@ -33,7 +33,7 @@ class SetVariables {
   Variables variables_;
 };
 
-// Nobody listens there; the system gives it to nobody else soon.
+// A free port, which the system does not assign again soon.
 std::string free_port() {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -81,7 +81,7 @@ class FitProcesses : public testing::Test {
   const Scratch scratch_;
 };
 
-TEST_F(FitProcesses, LeaveWhatOneLeavesAndALogOfEach) {
+TEST_F(FitProcesses, WriteOneRunAndALogPerRank) {
   ASSERT_EQ(run_process(fit({"trainer.max_epochs=2"}), output()), 0) << said();
   EXPECT_EQ(count_of(said(), "done in "), 1u) << said();
   EXPECT_EQ(count_of(said(), "config   small.toml"), 1u) << said();
@@ -105,7 +105,7 @@ TEST_F(FitProcesses, LeaveWhatOneLeavesAndALogOfEach) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));
 }
 
-TEST_F(FitProcesses, GoOnTogether) {
+TEST_F(FitProcesses, ResumeTogether) {
   ASSERT_EQ(run_process(fit({"trainer.max_epochs=1"}), output()), 0) << said();
   const Words resume{"fit", "--resume", run().string()};
   ASSERT_EQ(run_process(resume, output()), 0) << said();
@@ -125,7 +125,7 @@ TEST_F(FitProcesses, GoOnTogether) {
   EXPECT_NE(said().find("trainer.num_processes: was 2, now 1"), std::string::npos) << said();
 }
 
-TEST(NumToStart, IsOneForEachCardWhereTheConfigDoesNotSay) {
+TEST(NumToStart, IsOnePerGpuByDefault) {
   const auto number = [](std::int64_t num_processes, std::int64_t num_gpus, std::int64_t num_available) {
     return num_to_start({.num_gpus = num_gpus, .num_processes = num_processes}, num_available);
   };
@@ -133,7 +133,7 @@ TEST(NumToStart, IsOneForEachCardWhereTheConfigDoesNotSay) {
   EXPECT_EQ(number(1, 1, 4), 1);
   EXPECT_EQ(number(1, 2, 4), 2);
   EXPECT_EQ(number(1, -1, 4), 4);
-  EXPECT_EQ(number(1, 2, 1), 1);  // a process alone says that a card is missing
+  EXPECT_EQ(number(1, 2, 1), 1);  // a single process reports that a GPU is missing
   EXPECT_EQ(number(1, -1, 0), 1);
   EXPECT_EQ(number(3, 2, 2), 3);
   EXPECT_EQ(number(3, 0, 4), 3);
@@ -142,9 +142,9 @@ TEST(NumToStart, IsOneForEachCardWhereTheConfigDoesNotSay) {
 class FitLaunched : public FitProcesses, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(TellingLocalRanks, FitLaunched, testing::Bool());
 
-// Where local ranks are told and their number is not, process 1 knows that both are on one machine, and
-// process 0 does not.
-TEST_P(FitLaunched, ByAnother) {
+// If local ranks are given without their number, rank 1 knows that both are on one machine, and rank 0 does
+// not.
+TEST_P(FitLaunched, ByOtherLaunchers) {
   const std::string port = free_port();
   const Words words = fit({"trainer.max_epochs=1", "trainer.num_processes=1"});
   std::vector<std::unique_ptr<Process>> processes;
@@ -163,7 +163,7 @@ TEST_P(FitLaunched, ByAnother) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));
 }
 
-TEST_F(FitProcesses, AreRefusedOnceAndBeforeThereIsARun) {
+TEST_F(FitProcesses, ReportConfigErrorsOnceBeforeTheRun) {
   const auto expect_refusal = [&](const Variables& set, const Words& more, const std::string& text) {
     const SetVariables variables(set);
     EXPECT_EQ(run_process(fit(more), output()), 2);
@@ -179,7 +179,7 @@ TEST_F(FitProcesses, AreRefusedOnceAndBeforeThereIsARun) {
   expect_refusal({}, {"batch_finder.max_trials=2"}, "batch_finder: searches run in a single process");
 }
 
-TEST_F(FitProcesses, EndWithTheCodeOfWhatIsWrong) {
+TEST_F(FitProcesses, ExitWithTheCodeOfTheError) {
   write_text(scratch_ / "mnist.toml",
              "[model]\nname = \"lenet\"\n[data]\nname = \"mnist\"\nroot = \"" + (scratch_ / "none").string() +
                  "\"\n[trainer]\nmax_epochs = 1\nnum_processes = 2\n[distributed]\nmax_restarts = 2\n");
@@ -192,7 +192,7 @@ TEST_F(FitProcesses, EndWithTheCodeOfWhatIsWrong) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
 }
 
-TEST_F(FitProcesses, AreOneForOtherCommands) {
+TEST_F(FitProcesses, OtherCommandsUseOneProcess) {
   ASSERT_EQ(run_process(fit({"trainer.max_epochs=1"}), output()), 0) << said();
   Words words = fit();
   words[0] = "validate";
@@ -201,7 +201,7 @@ TEST_F(FitProcesses, AreOneForOtherCommands) {
   EXPECT_EQ(count_of(said(), "val_acc "), 1u) << said();
 }
 
-TEST_F(FitProcesses, StopOnASignalAndGoOn) {
+TEST_F(FitProcesses, StopOnASignalAndResume) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const std::filesystem::path dir = scratch_ / ("signal" + std::to_string(signal));
     Process process(
@@ -241,8 +241,8 @@ TEST_F(FitProcesses, EndAsDocumentedWheneverASignalComes) {
     }
 }
 
-// At once, and not at the end of the epoch, which has 719 steps.
-TEST_F(FitProcesses, SaveOnRequestAndGoOn) {
+// Immediately, not at the end of the epoch, which has 719 steps.
+TEST_F(FitProcesses, SaveOnRequestAndContinue) {
   Process process(fit({"trainer.max_epochs=1000000", "data.batch_size=1"}), output());
   wait_for_training(process);
   const auto has_checkpoint = [&] {
@@ -259,7 +259,7 @@ TEST_F(FitProcesses, SaveOnRequestAndGoOn) {
   EXPECT_EQ(process.wait(), 143) << said();
 }
 
-TEST_F(FitProcesses, TellWarningsOnce) {
+TEST_F(FitProcesses, LogWarningsOnce) {
   ASSERT_EQ(run_process(fit({"trainer.max_epochs=2", "checkpoint.every_n_epochs=1"}), output()), 0) << said();
   std::filesystem::resize_file(newest_valid_checkpoint(run() / "checkpoints").value().path, 100);
   std::filesystem::copy(run(), scratch_ / "copy", std::filesystem::copy_options::recursive);
@@ -278,7 +278,7 @@ TEST_F(FitProcesses, TellWarningsOnce) {
   EXPECT_EQ(num_warnings(run(), "2"), of_one) << said();
 }
 
-// A signal that comes to one of them alone is one for all.
+// A signal that reaches one rank stops all.
 TEST_F(FitProcesses, StopTogether) {
   Process process(fit({"trainer.max_epochs=1000000", "distributed.max_restarts=2"}), output());
   wait_for_training(process);
@@ -290,7 +290,7 @@ TEST_F(FitProcesses, StopTogether) {
   EXPECT_EQ(count_of(said(), "resume with   kindling fit --resume "), 1u) << said();
 }
 
-TEST_F(FitProcesses, EndSoonWhenOneOfThemIsKilled) {
+TEST_F(FitProcesses, EndSoonAfterOneIsKilled) {
   for (const std::size_t victim : {0, 1}) {
     const std::filesystem::path dir = scratch_ / ("victim" + std::to_string(victim));
     Process process(fit({"trainer.max_epochs=1000000", "--run.dir", dir.string()}), output());

@@ -97,8 +97,8 @@ void GoldenCase::expect_reference_steps(const std::filesystem::path& run) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     SCOPED_TRACE("step " + std::to_string(i + 1));
     EXPECT_EQ(records[i]["global_step"].get<std::size_t>(), i + 1);
-    // Other matrix kernels (CPU type, threads) move losses and norms by up to 1e-6, relative; 1e-5 leaves
-    // room.
+    // Other matrix kernels (CPU type, threads) change losses and norms by up to 1e-6, relative; 1e-5 leaves a
+    // margin.
     EXPECT_NEAR(records[i]["train_loss_step"].get<double>(), expected[i].loss, 1e-5 * expected[i].loss);
     EXPECT_NEAR(records[i]["lr"].get<double>(), expected[i].lr, 1e-8);  // the reference has 9 digits
     EXPECT_EQ(records[i].contains("grad_norm"), !expected[i].grad_norm.empty());
@@ -116,9 +116,9 @@ void GoldenCase::expect_reference_weights(const std::filesystem::path& run) {
     const at::Tensor* found = weights.find(name);
     ASSERT_NE(found, nullptr) << name;
     const at::Tensor distance = (*found - tensor).abs();
-    // What the kernels' last bits grow to in 120 steps, nesterov's momentum included. Where a gradient is
-    // nothing but rounding, a rule that divides by its size makes a step of it: one weight in 10,000 may be
-    // such a one.
+    // The last bits of the kernels grow to this in 120 steps, including Nesterov momentum. If a gradient
+    // consists only of rounding errors, an optimizer that divides by its size turns it into a full step: this
+    // is allowed for one weight in 10,000.
     EXPECT_LE(distance.gt(1e-4).sum().item<std::int64_t>(), tensor.numel() / 10000) << name;
     EXPECT_LE(distance.max().item<double>(), 1e-3) << name;
   }
@@ -131,7 +131,7 @@ TEST_P(GoldenCase, IsReproducedFromAConfigFile) {
   expect_reference_weights(run("runs"));
 }
 
-// In processes of their own, because MKL chooses once.
+// In separate processes, because MKL chooses its kernels once.
 TEST_P(GoldenCase, IsReproducedWithAndWithoutMklsFastKernels) {
   for (const std::string setting : {"on", "off"}) {
     SCOPED_TRACE(setting);

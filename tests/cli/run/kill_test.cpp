@@ -1,4 +1,4 @@
-// kill -9 at random times: nothing is lost, and nobody can tell it afterwards.
+// kill -9 at random times: nothing is lost, and the results are identical.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class KilledRun : public testing::TestWithParam<KilledFit> {
   std::string config() const { return (scratch_ / "small.toml").string(); }
   std::filesystem::path output() const { return scratch_ / "output.txt"; }
 
-  // The newest one: before its first checkpoint a run is started anew.
+  // The newest run: before its first checkpoint, a run is started again.
   std::filesystem::path last_run(const std::string& runs) const {
     std::filesystem::path last;
     for (const auto& entry : std::filesystem::directory_iterator(scratch_ / runs / "small"))
@@ -63,7 +63,7 @@ class KilledRun : public testing::TestWithParam<KilledFit> {
   const Scratch scratch_;
 };
 
-TEST_P(KilledRun, EndsAsOneThatWasLeftAlone) {
+TEST_P(KilledRun, EndsLikeAnUninterruptedRun) {
   write_small_cnn(config(), GetParam().checkpoint, GetParam().trainer);
   ASSERT_EQ(run_process(fit("alone"), output()), 0) << text_of(output());
   const int wanted = num_kills() / 4 + 1;

@@ -1,4 +1,4 @@
-// The options that look into a training, from a config.
+// The inspection options of a training, from a config.
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/program_run.h"
@@ -30,7 +30,7 @@ class LookingInside : public testing::Test {
   const std::filesystem::path run_folder_ = scratch_ / "runs/own/0001";
 };
 
-TEST_F(LookingInside, ProfileIsInTheRunsFolder) {
+TEST_F(LookingInside, ProfileIsInTheRunDirectory) {
   const ProgramRun run = fit("profile = true\nprofile_active = 2\n");
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(run.err, "") << "the terminal is for the table";
@@ -64,7 +64,7 @@ TEST_F(LookingInside, KeysAreShownWithTheirDefaults) {
     EXPECT_NE(printed.find(line), std::string::npos) << line << "\n" << printed;
 }
 
-TEST_F(LookingInside, ProductsOfFloat32AreInTheConfigAndInTheSummary) {
+TEST_F(LookingInside, Float32PrecisionIsInTheConfigAndTheSummary) {
   const auto word_of_run = [&] {
     return nlohmann::json::parse(text_of(run_folder_ / "run.json"))["float32_matmul_precision"];
   };

@@ -1,5 +1,5 @@
-// One of several processes is lost at a random moment of its life: the others leave, and the run goes on to
-// the bits of one that nobody has disturbed.
+// One of several ranks is lost at a random time: the others exit, and the resumed run is bit-identical to an
+// undisturbed one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Loss {
 };
 constexpr Loss kLosses[] = {{"killed", SIGKILL}, {"stopped", SIGSTOP}, {"left with 1", SIGUSR2}};
 
-// A step that waits for another process may do so for this long, where one is stopped.
+// The longest time that a step may wait for a stopped process.
 constexpr int kTimeout_s = 4;
 
 class LostProcess : public testing::Test {
@@ -61,7 +61,7 @@ class LostProcess : public testing::Test {
     return run(runs);
   }
 
-  // While the program is loaded, or once so many steps have been told.
+  // While the program is loading, or after this many logged steps.
   void wait_for_moment(Process& process, const std::string& runs, std::size_t size) {
     process.wait_until([&] { return children_of(process.id()).size() == size; });
     if (random_() % 5 == 0) {
@@ -73,7 +73,7 @@ class LostProcess : public testing::Test {
         [&] { return std::ranges::count(text_of(run(runs) / "metrics.jsonl"), '\n') >= target; });
   }
 
-  // Seconds until the others have gone as well; nothing where it had come to its end before.
+  // Seconds until the others have exited as well; empty if the process had already finished.
   std::optional<double> lose_one(Process& process, const Loss& loss, std::size_t size) {
     const auto children = children_of(process.id());
     if (children.size() != size) return std::nullopt;
@@ -99,8 +99,8 @@ class LostProcess : public testing::Test {
   const Scratch scratch_;
 };
 
-// Every second one is followed by a restart of the program's own.
-TEST_F(LostProcess, EndsTheOthersAndNothingElse) {
+// In every second case, the program restarts the processes itself.
+TEST_F(LostProcess, EndsTheOtherRanksOnly) {
   std::map<std::string, std::vector<double>> seconds;
   int num_late = 0;
   const std::size_t num_kinds = std::string_view(KINDLING_EXIT_ON_SIGNAL).empty() ? 2 : std::size(kLosses);

@@ -1,4 +1,4 @@
-// What the program sets for its process, and says of it.
+// The settings of the process, and how the program reports them.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -48,7 +48,7 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// Each run in a process of its own, because MKL asks once.
+// Each run in a separate process, because MKL chooses its kernels once.
 class FastMklRun : public testing::Test {
  protected:
   void SetUp() override {
@@ -73,7 +73,7 @@ class FastMklRun : public testing::Test {
   bool is_needed_ = false;
 };
 
-TEST_F(FastMklRun, IsWhatItsConfigAndItsSummarySay) {
+TEST_F(FastMklRun, MatchesConfigAndSummary) {
   if (!at::hasMKL()) GTEST_SKIP() << "this LibTorch has no MKL";
   const std::string on = is_needed_ ? "on" : "not needed: this is an Intel CPU";
   for (const auto& [setting, wanted] :
@@ -83,7 +83,7 @@ TEST_F(FastMklRun, IsWhatItsConfigAndItsSummarySay) {
   }
 }
 
-TEST_F(FastMklRun, GoesOnWithOtherKernelsAndSaysSo) {
+TEST_F(FastMklRun, ResumesWithOtherKernelsAndWarns) {
   if (!is_needed_) GTEST_SKIP() << "MKL takes the same kernels with and without";
   const std::string warning = R"(MKL's fast kernels were "on" before and are now "off")";
   const auto log = [&] { return text_of(run("runs") / "log.txt"); };
@@ -96,7 +96,7 @@ TEST_F(FastMklRun, GoesOnWithOtherKernelsAndSaysSo) {
   EXPECT_EQ(log().find(warning), log().rfind(warning)) << log();
 }
 
-TEST_F(FastMklRun, SaysWhenItComesTooLate) {
+TEST_F(FastMklRun, WarnsIfTooLate) {
   if (!is_needed_) GTEST_SKIP() << "there is nothing to be late for";
   at::mm(at::ones({16, 16}), at::ones({16, 16}));
   ASSERT_EQ(fast_mkl_text(), "on");
@@ -107,8 +107,8 @@ TEST_F(FastMklRun, SaysWhenItComesTooLate) {
   EXPECT_EQ(told("late"), "on");
 }
 
-// In a process whose environment says nothing of threads.
-TEST(ChosenThreads, StayThoseOfTheRun) {
+// In a process without OMP_NUM_THREADS.
+TEST(ChosenThreads, AreKeptByTheRun) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "there is one core";
   const Scratch scratch;
   write_small_cnn(scratch / "small.toml");

@@ -1,4 +1,4 @@
-// Trainings that the program takes over from Python, and gives back.
+// Training runs that the program continues from Python, and exports to Python.
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -40,10 +40,10 @@ fs::path checkpoint_of_step(const fs::path& run, const char* step) {
   return run / "checkpoints" / ("step-000000" + std::string(step) + ".safetensors");
 }
 
-TEST(PythonsTraining, GoesOnWithItsWeightsAndItsOptimizer) {
+TEST(PythonsTraining, ContinuesWithWeightsAndOptimizer) {
   const Scratch scratch;
   const fs::path runs = scratch / "runs";
-  // The files of a training elsewhere are made by one here: an epoch of 23 batches, without shuffling.
+  // A run of the program creates the files: an epoch of 23 batches, without shuffling.
   expect_fit(digits_fit(runs, {"trainer.max_epochs=2", "checkpoint.keep_last=2"}));
   const fs::path first = checkpoint_of_step(runs / "d" / "0001", "23"), weights = scratch / "w.pt",
                  state = scratch / "o.pt";
@@ -59,14 +59,14 @@ TEST(PythonsTraining, GoesOnWithItsWeightsAndItsOptimizer) {
   const StateDict wanted = load_safetensors(runs / "d" / "0001" / "weights.safetensors"),
                   found = load_safetensors(runs / "d" / "0002" / "weights.safetensors");
   expect_same_tensors(found, wanted);
-  // Without the optimizer's state the second epoch is another one.
+  // Without the optimizer state, the second epoch differs.
   expect_fit(digits_fit(runs, {"trainer.max_epochs=1", "model.init_weights=" + weights.string()}));
   EXPECT_FALSE(load_safetensors(runs / "d" / "0003" / "weights.safetensors")
                    .tensors[0]
                    .second.equal(wanted.tensors[0].second));
 }
 
-TEST(PythonsTraining, IsTakenFromOneFileWithKeys) {
+TEST(PythonsTraining, LoadsFromOneFileWithKeys) {
   const Scratch scratch;
   const std::string nested = fs::path(KINDLING_FIXTURES) / "torch_2.13.0/nested.pt";
   const auto fit = [&](std::vector<std::string> more) {
@@ -80,7 +80,7 @@ TEST(PythonsTraining, IsTakenFromOneFileWithKeys) {
     const ProgramRun run = fit(std::move(more));
     EXPECT_EQ(run.exit_code, exit_code);
     EXPECT_NE(run.err.find(text), std::string::npos) << run.err;
-    EXPECT_FALSE(fs::exists(scratch / "runs"));  // refused before there is one
+    EXPECT_FALSE(fs::exists(scratch / "runs"));  // refused before a run is created
   };
   expect_refused({"model.init_weights=" + nested}, 1, "the key \"model\", which is a state dict");
   expect_refused({"model.init_weights=" + nested, "model.init_key=model"}, 1,

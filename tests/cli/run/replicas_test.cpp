@@ -1,4 +1,4 @@
-// Several processes come to the bits that they are to come to, also when one of them is lost on the way.
+// Data-parallel results are bit-identical, also if a process is lost on the way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Far from what a lost process costs (seconds), so that a busy machine and sanitizers stay below it; without
-// an end of their own the others would wait for half an hour.
+// Far above the cost of a lost process (seconds), so that busy machines and sanitizers stay below it; without
+// detection the other ranks would wait for half an hour.
 constexpr std::chrono::seconds kSoon(60);
 
 class Replicas : public testing::Test {
@@ -45,7 +45,7 @@ class Replicas : public testing::Test {
 };
 
 // 69 steps, each epoch's last one of a batch that is not full; dropout, batch statistics, clipping, AdamW.
-TEST_F(Replicas, GradientShardsGiveTheSameWeightsWhateverTheNumberOfProcesses) {
+TEST_F(Replicas, GradientShardsAreBitIdenticalForAllNumbersOfRanks) {
   write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\n");
   for (const char* step_graph : {"off", "on"}) {
     const std::string graph(step_graph);
@@ -60,7 +60,7 @@ TEST_F(Replicas, GradientShardsGiveTheSameWeightsWhateverTheNumberOfProcesses) {
 }
 
 // Windows of three batches, the last one of an epoch of two.
-TEST_F(Replicas, GradientShardsOfWindowsGiveTheSameWeightsWhateverTheNumberOfProcesses) {
+TEST_F(Replicas, GradientShardsWithAccumulationAreBitIdenticalForAllNumbersOfRanks) {
   write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\naccumulate_grad_batches = 3\n");
   for (const auto& [graph, size] : {std::pair{"off", 1}, std::pair{"off", 2}, std::pair{"off", 4},
                                     std::pair{"on", 1}, std::pair{"on", 2}})
@@ -69,7 +69,7 @@ TEST_F(Replicas, GradientShardsOfWindowsGiveTheSameWeightsWhateverTheNumberOfPro
   for (const char* other : {"off2", "off4", "on1", "on2"}) expect_same_weights(other, "off1");
 }
 
-TEST_F(Replicas, GradientShardsGoOnWithAnotherNumberOfProcesses) {
+TEST_F(Replicas, GradientShardsResumeWithAnotherNumberOfRanks) {
   write_small_cnn(scratch_ / "small.toml", "", "gradient_shards = 4\n");
   const Words no_schedule{"schedule.name=constant"};
   expect_success(fit("whole", 1, {"trainer.max_epochs=3", no_schedule[0]}));
@@ -82,7 +82,7 @@ TEST_F(Replicas, GradientShardsGoOnWithAnotherNumberOfProcesses) {
   expect_same_weights("parts", "whole");
 }
 
-TEST_F(Replicas, ARunThatHasLostAProcessGoesOnBitForBit) {
+TEST_F(Replicas, ResumeBitIdenticallyAfterALostProcess) {
   write_small_cnn(scratch_ / "small.toml", "every_n_steps = 5\n");
   expect_success(fit("whole", 2));
   std::mt19937 random(7);
@@ -92,7 +92,7 @@ TEST_F(Replicas, ARunThatHasLostAProcessGoesOnBitForBit) {
     Words words = fit(runs, 2);
     for (int attempt = 0; attempt < 20; ++attempt) {
       Process process(words, output());
-      // The last attempts are left alone.
+      // The last attempts are not disturbed.
       const auto num_records = [&] {
         const std::string text = text_of(run(runs) / "metrics.jsonl");
         return std::ranges::count(text, '\n');
@@ -120,7 +120,7 @@ TEST_F(Replicas, ARunThatHasLostAProcessGoesOnBitForBit) {
   EXPECT_GE(num_kills, 6);
 }
 
-TEST_F(Replicas, OneThatIsStoppedEndsAllWithinTheTimeout) {
+TEST_F(Replicas, EndWithinTheTimeoutIfOneHangs) {
   write_small_cnn(scratch_ / "small.toml");
   for (const std::size_t victim : {0, 1}) {
     Process process(

@@ -1,4 +1,4 @@
-// The program starts its processes anew when one of them is lost, and nobody can tell it from the results.
+// The program restarts its processes when one is lost, with identical results.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Restart : public testing::Test {
   void expect_success(const RestartWords& words) const {
     ASSERT_EQ(run_process(words, output()), 0) << said();
   }
-  // Once so much has been logged; 0: as soon as it has been started.
+  // After this much has been logged; 0: immediately after the start.
   void kill_one(Process& process, const std::string& runs, std::ptrdiff_t records, std::size_t victim) const {
     process.wait_until([&] { return num_records(runs) >= records && children_of(process.id()).size() == 2; });
     ASSERT_TRUE(process.is_running()) << said();
@@ -47,7 +47,7 @@ class Restart : public testing::Test {
   const Scratch scratch_;
 };
 
-TEST_F(Restart, GoesOnInTheSameFolderToTheSameBits) {
+TEST_F(Restart, ResumesBitIdenticallyInTheSameDirectory) {
   struct Place {
     const char* name;
     const char* checkpoint;
@@ -55,7 +55,7 @@ TEST_F(Restart, GoesOnInTheSameFolderToTheSameBits) {
     std::size_t victim;
   };
   const char* const steps = "every_n_steps = 5\n";
-  const char* const never = "every_n_epochs = 0\n";  // it begins again, in its folder
+  const char* const never = "every_n_epochs = 0\n";  // it starts again in its directory
   int i = 0;
   for (const Place& place :
        {Place{"at_the_start", steps, 0, 1}, Place{"after_a_checkpoint", steps, 12, 0},
@@ -76,8 +76,8 @@ TEST_F(Restart, GoesOnInTheSameFolderToTheSameBits) {
   }
 }
 
-// What lies behind the checkpoint that was named is no part of the run any more, also for its restarts.
-TEST_F(Restart, OfARunThatGoesOnFromAnEarlierCheckpointGoesOnFromThere) {
+// Steps after the named checkpoint no longer belong to the run, also for its restarts.
+TEST_F(Restart, ResumesAfterAnEarlierCheckpointWasNamed) {
   write_small_cnn(scratch_ / "small.toml", "every_n_steps = 5\nkeep_last = 100\n");
   const RestartWords plain{"schedule.name=constant", "schedule.warmup_steps=0"};
   expect_success(fit("whole", plain));
@@ -95,7 +95,7 @@ TEST_F(Restart, OfARunThatGoesOnFromAnEarlierCheckpointGoesOnFromThere) {
   expect_same_run(run("run"), run("whole"));
 }
 
-TEST_F(Restart, IsMadeSoOftenAndNoMore) {
+TEST_F(Restart, RespectsTheMaximum) {
   write_small_cnn(scratch_ / "small.toml", "every_n_steps = 5\n");
   expect_success(fit("whole"));
   Process process(fit("run", {"distributed.max_restarts=1"}), output());
@@ -108,7 +108,7 @@ TEST_F(Restart, IsMadeSoOftenAndNoMore) {
   expect_same_run(run("run"), run("whole"));
 }
 
-TEST_F(Restart, IsNotMadeOfWhatWouldEndInTheSameWay) {
+TEST_F(Restart, IsSkippedForPermanentErrors) {
   write_small_cnn(scratch_ / "small.toml");
   EXPECT_EQ(run_process(
                 fit("diverged", {"distributed.max_restarts=2", "optimizer.lr=1e30", "schedule.name=constant",
@@ -119,7 +119,7 @@ TEST_F(Restart, IsNotMadeOfWhatWouldEndInTheSameWay) {
   EXPECT_EQ(said().find("restart 1"), std::string::npos) << said();
 }
 
-TEST_F(Restart, IsForProcessesThatTheProgramHasStarted) {
+TEST_F(Restart, AppliesOnlyToProcessesOfTheProgram) {
   write_small_cnn(scratch_ / "small.toml");
   expect_success({"fit", "-c", (scratch_ / "small.toml").string(), "--run.dir", (scratch_ / "runs").string(),
                   "trainer.max_epochs=1", "distributed.max_restarts=2"});

@@ -1,4 +1,4 @@
-// What a run that goes on keeps, takes and refuses.
+// What a resumed run keeps, accepts and refuses.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
@@ -55,7 +55,7 @@ void break_file(const fs::path& file) {
   stream.put('\x55');
 }
 
-TEST_F(ResumedRun, FinishedOneChangesNothing) {
+TEST_F(ResumedRun, LeavesAFinishedRunUnchanged) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   const auto before = everything_in(run("runs"));
   for (const std::string& more :
@@ -69,7 +69,7 @@ TEST_F(ResumedRun, FinishedOneChangesNothing) {
   }
 }
 
-// Names that the compiler makes would tie checkpoints to the names of private classes.
+// Compiler-generated names would make checkpoints depend on the names of private classes.
 TEST_F(ResumedRun, HasCheckpointsWithStableNamesOfCallbacks) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   std::vector<std::string> types;
@@ -78,7 +78,7 @@ TEST_F(ResumedRun, HasCheckpointsWithStableNamesOfCallbacks) {
   EXPECT_EQ(types, std::vector<std::string>{"Screen"});
 }
 
-TEST_F(ResumedRun, TrainsOnWithMoreEpochs) {
+TEST_F(ResumedRun, ContinuesWithMoreEpochs) {
   const std::vector<std::string> constant{"schedule.name=constant", "trainer.max_epochs=5"};
   ASSERT_EQ(fit("alone", constant).exit_code, 0);
   ASSERT_EQ(fit("runs", {constant[0], "trainer.max_epochs=2"}).exit_code, 0);
@@ -135,7 +135,7 @@ TEST_F(ResumedRun, RefusesAnotherConfigKeyByKey) {
   EXPECT_EQ(records_of(run("runs")).back()["epoch"], 3);
 }
 
-TEST_F(ResumedRun, AcceptsWhatLeavesTheStepsAsTheyAre) {
+TEST_F(ResumedRun, AcceptsChangesWithoutEffectOnTheSteps) {
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=2"}).exit_code, 0);
   const ProgramRun more =
       resume(run("runs"), {"trainer.max_epochs=3", "trainer.step_graph=off", "trainer.limit_test_batches=2",
@@ -146,7 +146,7 @@ TEST_F(ResumedRun, AcceptsWhatLeavesTheStepsAsTheyAre) {
   EXPECT_EQ(records_of(run("runs")).back()["epoch"], 3);
 }
 
-TEST_F(ResumedRun, RefusesWhatChangesTheSteps) {
+TEST_F(ResumedRun, RefusesChangesThatAffectTheSteps) {
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=2"}).exit_code, 0);
   const std::vector<std::string> changes{"trainer.accumulate_grad_batches=2",
                                          "trainer.channels_last=on",
@@ -166,8 +166,8 @@ TEST_F(ResumedRun, RefusesWhatChangesTheSteps) {
         << change << ": " << refused.err;
 }
 
-// One that does not fit the model must not spoil the run for the next start.
-TEST_F(ResumedRun, KeepsItsConfigWhenTheNewOneDoesNotFit) {
+// A config that does not fit the model must not break the next start of the run.
+TEST_F(ResumedRun, KeepsItsConfigIfTheNewOneDoesNotFit) {
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=2"}).exit_code, 0);
   const std::string config = text_of(run("runs") / "config.toml");
   const ProgramRun failed =
@@ -205,7 +205,7 @@ TEST_F(ResumedRun, NeedsACheckpoint) {
   EXPECT_NE(none.err.find("checkpoints: there is no checkpoint; expected"), std::string::npos) << none.err;
 }
 
-TEST_F(ResumedRun, RefusesAPathThatIsNoRun) {
+TEST_F(ResumedRun, RefusesAPathThatIsNotARun) {
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=1"}).exit_code, 0);
   for (const fs::path& path : {scratch_ / "runs/small", run("runs") / "config.toml"}) {
     const ProgramRun refused = resume(path);
@@ -216,7 +216,7 @@ TEST_F(ResumedRun, RefusesAPathThatIsNoRun) {
   EXPECT_NE(resume(scratch_ / "nowhere").err.find("no such file or directory"), std::string::npos);
 }
 
-TEST_F(ResumedRun, GoesOnFromAnEarlierCheckpoint) {
+TEST_F(ResumedRun, ResumesFromAnEarlierCheckpoint) {
   ASSERT_EQ(fit("alone").exit_code, 0);
   ASSERT_EQ(fit("runs", {"checkpoint.keep_last=100"}).exit_code, 0);
   const ProgramRun again =
@@ -226,7 +226,7 @@ TEST_F(ResumedRun, GoesOnFromAnEarlierCheckpoint) {
   expect_same_run(run("runs"), run("alone"));
 }
 
-TEST_F(ResumedRun, IsFoundByItsName) {
+TEST_F(ResumedRun, ResumesByName) {
   const ProgramRun first = fit("runs", {"trainer.max_epochs=1", "checkpoint.resume=last"});
   ASSERT_EQ(first.exit_code, 0) << first.err;
   EXPECT_NE(first.out.find("resume   nothing to resume in " + (scratch_ / "runs/small").string() +
@@ -243,7 +243,7 @@ TEST_F(ResumedRun, IsFoundByItsName) {
   EXPECT_EQ(records_of(run("runs")).back()["epoch"], 3);
 }
 
-TEST_F(ResumedRun, GoesOnFromItsBest) {
+TEST_F(ResumedRun, ResumesFromTheBestCheckpoint) {
   // Later epochs with such a rate are worse.
   const std::vector<std::string> rising{"optimizer.lr=0.01", "trainer.max_epochs=6",
                                         "checkpoint.keep_best=1"};
@@ -260,7 +260,7 @@ TEST_F(ResumedRun, GoesOnFromItsBest) {
   EXPECT_EQ(summary("runs")["resumed_from_step"], info.global_step);
 }
 
-TEST_F(ResumedRun, IsFoundFromAnotherFolder) {
+TEST_F(ResumedRun, ResumesFromAnotherDirectory) {
   write_small_cnn(scratch_ / "small.toml", "every_n_steps = 10");
   fs::create_directories(scratch_ / "elsewhere");
   const fs::path output = scratch_ / "output.txt";
@@ -271,7 +271,7 @@ TEST_F(ResumedRun, IsFoundFromAnotherFolder) {
       run_process({"fit", "-c", "small.toml", "trainer.max_epochs=1", "model.init_weights=init.safetensors"},
                   output, scratch_.folder()),
       0);
-  fs::remove(scratch_ / "init.safetensors");  // its values are long in the checkpoint
+  fs::remove(scratch_ / "init.safetensors");  // its values are in the checkpoint
   ASSERT_EQ(run_process({"fit", "--resume", "../runs/small/0002", "trainer.max_epochs=2"}, output,
                         scratch_ / "elsewhere"),
             0)
@@ -280,7 +280,7 @@ TEST_F(ResumedRun, IsFoundFromAnotherFolder) {
   EXPECT_TRUE(fs::is_empty(scratch_ / "elsewhere"));
 }
 
-TEST_F(ResumedRun, IsNotResumedTwiceAtOnce) {
+TEST_F(ResumedRun, RefusesASecondProcess) {
   write_small_cnn(scratch_ / "small.toml");
   const fs::path output = scratch_ / "output.txt";
   Process process({"fit", "-c", (scratch_ / "small.toml").string(), "run.dir=" + runs_of("runs"),
@@ -296,12 +296,12 @@ TEST_F(ResumedRun, IsNotResumedTwiceAtOnce) {
   EXPECT_NE(second.err.find(run("runs").string()), std::string::npos) << second.err;
   process.send(SIGKILL);
   EXPECT_EQ(process.wait(), 128 + SIGKILL);
-  // The lock of a killed process is no obstacle.
+  // The lock of a killed process does not remain.
   const ProgramRun third = resume(run("runs"), {"trainer.max_steps=40"});
   EXPECT_EQ(third.exit_code, 0) << third.err;
 }
 
-// The other tests can fail: without the random state dropout draws other numbers.
+// Proves that the other tests can fail: without the random state, dropout draws other numbers.
 TEST_F(ResumedRun, NeedsTheRandomState) {
   ASSERT_EQ(fit("alone").exit_code, 0);
   for (const bool is_changed : {false, true}) {
@@ -321,7 +321,7 @@ TEST_F(ResumedRun, NeedsTheRandomState) {
   }
 }
 
-TEST_F(ResumedRun, GivesItsWeightsBeforeItsEnd) {
+TEST_F(ResumedRun, ProvidesWeightsBeforeItsEnd) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   const auto validate = [&](const std::string& weights) {
     const ProgramRun run_of =
@@ -333,7 +333,7 @@ TEST_F(ResumedRun, GivesItsWeightsBeforeItsEnd) {
   EXPECT_EQ(validate(newest("runs").string()), expected);
   fs::remove(run("runs") / "weights.safetensors");  // as after a kill
   EXPECT_EQ(validate(last), expected);
-  // Weights of a run that has gone on since, and was killed.
+  // The weights of a run that was resumed afterwards and killed.
   for (const auto& entry : fs::directory_iterator(run("runs") / "checkpoints"))
     if (entry.path().extension() == ".safetensors" && entry.path() != newest("runs"))
       fs::copy_file(entry.path(), run("runs") / "weights.safetensors", fs::copy_options::overwrite_existing);
@@ -350,7 +350,7 @@ TEST_F(ResumedRun, GivesItsWeightsBeforeItsEnd) {
 
 // A run means its best saved checkpoint, which need not be the last one; the words after a colon choose
 // another.
-TEST_F(ResumedRun, GivesItsBestWeightsUnlessAnotherStepIsNamed) {
+TEST_F(ResumedRun, ProvidesItsBestWeightsByDefault) {
   ASSERT_EQ(fit("runs", {"checkpoint.keep_last=100", "checkpoint.monitor=val_loss", "checkpoint.mode=max"})
                 .exit_code,
             0);
@@ -399,7 +399,7 @@ TEST_F(ResumedRun, GivesItsBestWeightsUnlessAnotherStepIsNamed) {
   }
 }
 
-TEST_F(ResumedRun, MeetsAFullDiskLoudly) {
+TEST_F(ResumedRun, ReportsAFullDisk) {
   const fs::path disk = scratch_ / "disk";
   fs::create_directories(disk);
   if (::mount("none", disk.c_str(), "tmpfs", 0, "size=72k") != 0)
@@ -408,7 +408,7 @@ TEST_F(ResumedRun, MeetsAFullDiskLoudly) {
     const fs::path& disk;
     ~Mounted() { ::umount2(disk.c_str(), MNT_DETACH); }
   } mounted{disk};
-  // 15 KB of weights and the run's small files find room, the optimizer's state does not.
+  // 15 KB of weights and the small files of the run fit, the optimizer state does not.
   const std::vector<std::string> large{"model.hidden=48", "trainer.log_every_n_steps=0"};
   const ProgramRun stopped = fit("disk", large);
   EXPECT_EQ(stopped.exit_code, 1);
@@ -426,8 +426,8 @@ TEST_F(ResumedRun, MeetsAFullDiskLoudly) {
   EXPECT_NE(quiet.err.find("No space left on device (needed "), std::string::npos) << quiet.err;
 }
 
-// A layer so wide that a step needs hundreds of MB, which the second start does not get.
-TEST_F(ResumedRun, OutlivesAnEndOfMemory) {
+// A layer so wide that a step needs hundreds of MB, which the second start cannot allocate.
+TEST_F(ResumedRun, ResumesAfterRunningOutOfMemory) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the address sanitizer needs memory without a limit";
 #endif
@@ -447,7 +447,7 @@ TEST_F(ResumedRun, OutlivesAnEndOfMemory) {
   EXPECT_EQ(records_of(run("runs")).size(), 2U);
 }
 
-// In a process of its own that may not do everything, as root may.
+// In a separate process without the permissions of root.
 int resume_as_nobody(std::vector<std::string> words, const fs::path& output) {
   const pid_t child = fork();
   if (child == 0) {
@@ -466,7 +466,7 @@ int resume_as_nobody(std::vector<std::string> words, const fs::path& output) {
   return WEXITSTATUS(status);
 }
 
-TEST_F(ResumedRun, IsRefusedWhereNothingCanBeWritten) {
+TEST_F(ResumedRun, RefusesAReadOnlyDirectory) {
   if (num_gpus() > 0) GTEST_SKIP() << "it forks, and CUDA does not outlive that";
   ASSERT_EQ(fit("runs", {"trainer.max_epochs=1"}).exit_code, 0);
   fs::permissions(run("runs"), fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read |

@@ -13,7 +13,7 @@
 namespace kindling {
 namespace {
 
-TEST(RunFolder, IsNeverSharedByRunsThatStartAtOnce) {
+TEST(RunFolder, IsUniqueForSimultaneousRuns) {
   const Scratch scratch;
   std::mutex mutex;
   std::set<std::filesystem::path> made;
@@ -29,7 +29,7 @@ TEST(RunFolder, IsNeverSharedByRunsThatStartAtOnce) {
     });
   for (std::thread& run : runs) run.join();
   EXPECT_EQ(made.size(), 8u * 25u);
-  EXPECT_EQ(made.rbegin()->filename(), "0200");  // and no number is left out
+  EXPECT_EQ(made.rbegin()->filename(), "0200");  // and no number is skipped
 }
 
 class KilledRunFolder : public testing::Test {

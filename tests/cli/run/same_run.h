@@ -13,8 +13,8 @@
 
 namespace kindling {
 
-// Two runs are the same when nobody can tell which of them was interrupted: weights to the byte, every tensor
-// of the last checkpoint, every line of the metrics. Times differ.
+// Two runs are the same if weights, every tensor of the last checkpoint and every line of the metrics are
+// bit-identical, apart from times.
 inline const std::set<std::string> kTimes{"epoch_time_s", "samples_per_s", "data_wait_share"};
 
 inline std::vector<nlohmann::json> records_of(const std::filesystem::path& run) {
@@ -76,8 +76,8 @@ inline void expect_same_run(const std::filesystem::path& run, const std::filesys
     EXPECT_EQ(summary[key], wanted[key]) << key;
 }
 
-// A run of half a second in which everything that can be lost is there: dropout, running statistics, a
-// schedule, an optimizer with a state, shuffling, and checkpoints inside epochs.
+// A run of half a second with everything that could be lost: dropout, running statistics, a schedule,
+// optimizer state, shuffling, and checkpoints within epochs.
 inline void write_small_cnn(const std::filesystem::path& file, const std::string& checkpoint = "",
                             const std::string& trainer = "") {
   write_text(file, R"([model]

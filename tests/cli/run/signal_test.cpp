@@ -1,4 +1,4 @@
-// Signals at random times: what a person or a cluster sends loses nothing.
+// Signals at random times, as from a user or a cluster: nothing is lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr int kStops[] = {SIGINT, SIGTERM, SIGHUP};
 
 class SignalledRun : public testing::Test {
  protected:
-  // Only what a signal asks for is saved, and the end.
+  // Saves only on a signal and at the end.
   SignalledRun() { write_small_cnn(scratch_ / "small.toml", "every_n_epochs = 0"); }
 
   std::vector<std::string> fit(const std::string& runs) const {
@@ -62,7 +62,7 @@ class SignalledRun : public testing::Test {
   const Scratch scratch_;
 };
 
-TEST_F(SignalledRun, StopsWhereItIsSavedAndGoesOnAsIfItHadNot) {
+TEST_F(SignalledRun, StopsAtASavedStepAndResumesExactly) {
   ASSERT_EQ(run_process(fit("alone"), output()), 0) << text_of(output());
   std::mt19937 random(9);
   constexpr int kWanted = 60 / kPlaceStride;
@@ -75,13 +75,13 @@ TEST_F(SignalledRun, StopsWhereItIsSavedAndGoesOnAsIfItHadNot) {
   std::cout << "[          ] " << stops << " stops in " << runs << " runs\n";
 }
 
-TEST_F(SignalledRun, SavesOnRequestAndGoesOn) {
+TEST_F(SignalledRun, SavesOnRequestAndContinues) {
   std::vector<std::string> words = fit("saved");
   words.push_back("trainer.max_epochs=1000000");
   Process process(words, output());
   wait_for_training(process);
   std::mt19937 random(10);
-  // A step may be saved twice, before and after the validation behind it.
+  // A step may be saved twice, before and after the validation that follows it.
   auto latest = std::filesystem::file_time_type::min();
   const auto last_save = [&] {
     auto last = std::filesystem::file_time_type::min();
@@ -174,7 +174,7 @@ TEST_P(SignalFromExecToExit, EndsAsDocumentedAndLosesNothing) {
       }
       EXPECT_EQ(run_process(fit(runs), output()), 0) << text_of(output());
     }
-    std::filesystem::path last;  // a start that was stopped before its first step is made again
+    std::filesystem::path last;  // a start that was stopped before its first step is repeated
     for (const auto& entry : std::filesystem::directory_iterator(scratch_ / runs / "small"))
       last = std::max(last, entry.path());
     expect_same_run(last, scratch_ / "alone/small/0001");
@@ -187,17 +187,18 @@ INSTANTIATE_TEST_SUITE_P(All, SignalFromExecToExit,
                          testing::Values(SIGUSR1, SIGPIPE, SIGXFSZ, SIGHUP, SIGINT, SIGTERM),
                          [](const auto& info) { return std::string("SIG") + ::sigabbrev_np(info.param); });
 
-TEST_F(SignalledRun, IsNotEndedAmongTheConstructorsOfItsLibraries) {
+TEST_F(SignalledRun, SurvivesSignalsDuringLibraryConstructors) {
   if (std::string_view(KINDLING_RAISE_AT_START).empty())
     GTEST_SKIP() << "the sanitizer's library comes first";
   ::setenv("LD_PRELOAD", KINDLING_RAISE_AT_START, 1);
-  const int of_fit = run_process(fit("early"), output()), of_others = run_process({"list", "models"}, output());
+  const int of_fit = run_process(fit("early"), output()),
+            of_others = run_process({"list", "models"}, output());
   ::unsetenv("LD_PRELOAD");
   EXPECT_EQ(of_fit, 0);
   EXPECT_EQ(of_others, 0);
 }
 
-TEST_F(SignalledRun, OutlivesAHangupUnderNohup) {
+TEST_F(SignalledRun, SurvivesAHangupUnderNohup) {
   ::signal(SIGHUP, SIG_IGN);
   Process process(fit("nohup"), output());
   ::signal(SIGHUP, SIG_DFL);

@@ -35,7 +35,7 @@ TEST(StopOnSignal, ExitsWithoutAnErrorWhenNoSignalCame) {
   EXPECT_EQ(stop.exit_code(), 0);
 }
 
-TEST(StopOnSignal, SavingIsNoStopAndDoesNoHarmBeforeAFit) {
+TEST(StopOnSignal, SaveRequestsDoNotStopAndAreHarmlessBeforeAFit) {
   const StopToken token;
   StopOnSignal stop;
   std::raise(SIGUSR1);  // without a handler the end of the process
@@ -45,7 +45,7 @@ TEST(StopOnSignal, SavingIsNoStopAndDoesNoHarmBeforeAFit) {
   EXPECT_EQ(stop.signal(), 0);
 }
 
-TEST(StopOnSignal, PassesItselfOnToTheNextTraining) {
+TEST(StopOnSignal, StopsTheNextTrainingToo) {
   for (const bool comes_before : {true, false}) {
     const StopToken first, second;
     StopOnSignal stop;
@@ -113,7 +113,7 @@ TEST(StopOnSignal, KeepsTheExitCodeOnceTheResultIsDurable) {
   }
 }
 
-TEST(StopOnSignal, LeavesAtOnceAtTheSecondOne) {
+TEST(StopOnSignal, ExitsImmediatelyOnASecondSignal) {
   const auto stop_twice = [](int first, int second) {
     StopOnSignal stop;
     stop.watch(StopToken(), std::make_shared<ModelCheckpoint>());

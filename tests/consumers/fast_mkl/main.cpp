@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-// Linking the target is all it takes: MKL asks this program.
+// Linking the target suffices: MKL calls a function of this program.
 int main() {
   const at::Tensor matrix = at::ones({16, 16});
   if (at::mm(matrix, matrix).sum().item<float>() != 4096) return 1;

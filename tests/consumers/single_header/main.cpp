@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-// Reads a tensor's shape with one header of Kindling, which asks for nothing of LibTorch's.
+// Reads a tensor's shape with one header of Kindling, which does not need LibTorch.
 int main() {
   const float values[6] = {1, 2, 3, 4, 5, 6};
   const kindling::TensorToWrite weight{

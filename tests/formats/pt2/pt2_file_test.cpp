@@ -178,7 +178,7 @@ TEST_F(Pt2, HasEntriesThatAreLongerThanTheirTensors) {
     return zip_of(parts);
   };
   EXPECT_EQ(refusal(with_bytes(8)), "(no error)");
-  EXPECT_NE(refusal(with_bytes(1)).find("bytes, which are no whole number of values; expected: a multiple of "),
+  EXPECT_NE(refusal(with_bytes(1)).find("bytes, which is not a whole number of values; expected: a multiple of "),
             std::string::npos);
 }
 

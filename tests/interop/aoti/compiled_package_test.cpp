@@ -54,7 +54,7 @@ class CompiledPrograms : public ::testing::Test {
   static inline bool succeeded_ = false;
 };
 
-// Other values in every parameter, and in every buffer that is part of a state dict.
+// Changes every parameter and every persistent buffer.
 void shake(ExportedModule& model) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : state_dict(model).tensors)
@@ -72,15 +72,15 @@ at::Tensor evaluated(ExportedModule& model, const Inputs& inputs) {
   return model.run(inputs)[0];
 }
 
-// Of the largest value. Compiled code fuses operators, and adds up in another order: a few of float's
-// epsilons. A single value of the weights before would make it a thousand times as much.
+// Relative to the largest value. Compiled code fuses operators and sums in another order: a few epsilons of
+// float. A single value of the previous weights would make the difference a thousand times as large.
 constexpr double kServedTolerance = 1e-6;
 
 double relative_difference(const at::Tensor& found, const at::Tensor& wanted) {
   return ((found - wanted).abs().max() / wanted.abs().max()).item<double>();
 }
 
-// Of several sizes; the second half lies in memory as [5, batch].
+// Inputs of several sizes; the second half is stored in memory as [5, batch].
 std::vector<Inputs> batches() {
   std::vector<Inputs> all;
   for (const std::int64_t size : {1, 4, 33}) all.push_back(inputs_of(size));
@@ -125,8 +125,8 @@ TEST_F(CompiledPrograms, KeepCopiesOfTheWeights) {
   EXPECT_TRUE(at::equal(package.run(inputs)[0], before));
 }
 
-// Exported by Python, trained here, served by code that Python has compiled beforehand.
-TEST_F(CompiledPrograms, ServeWhatWasTrainedHere) {
+// A model exported by Python, trained here, and served by code that Python compiled beforehand.
+TEST_F(CompiledPrograms, ServeWeightsTrainedInCpp) {
   const Scratch scratch;
   const auto model = std::make_shared<ExportedModule>(ExportedModuleOptions{.file = file("training.pt2")});
   CompiledPackage package(file("served.pt2"), *model);
@@ -141,7 +141,7 @@ TEST_F(CompiledPrograms, ServeWhatWasTrainedHere) {
   }
   save_safetensors(state_dict(*model), scratch / "weights.safetensors");
 
-  // As another process would.
+  // Like another process.
   const auto served = std::make_shared<ExportedModule>(ExportedModuleOptions{.file = file("evaluation.pt2")});
   load_weights(*served, scratch / "weights.safetensors");
   package.set_weights(*served);
@@ -160,7 +160,7 @@ TEST_F(CompiledPrograms, ServeWhatWasTrainedHere) {
             kServedTolerance);
 }
 
-TEST_F(CompiledPrograms, AreRefusedWithWeightsInTheirCode) {
+TEST_F(CompiledPrograms, RefuseFrozenWeights) {
   ExportedModule model({.file = file("evaluation.pt2")});
   const std::string text = error_text<CheckpointError>([&] { CompiledPackage(file("baked.pt2"), model); });
   EXPECT_NE(
@@ -171,7 +171,7 @@ TEST_F(CompiledPrograms, AreRefusedWithWeightsInTheirCode) {
   EXPECT_NE(text.find("always_keep_tensor_constants"), std::string::npos);
 }
 
-TEST_F(CompiledPrograms, AreRefusedInTrainingMode) {
+TEST_F(CompiledPrograms, RefuseTrainingMode) {
   ExportedModule model({.file = file("training.pt2")});
   const at::Tensor random = at::globalContext().defaultGenerator(at::kCPU).get_state();
   const std::string text = error_text<CheckpointError>([&] { CompiledPackage(file("drawing.pt2"), model); });
@@ -180,7 +180,7 @@ TEST_F(CompiledPrograms, AreRefusedInTrainingMode) {
   EXPECT_TRUE(model.is_training());
 }
 
-TEST_F(CompiledPrograms, AreRefusedForAnotherModel) {
+TEST_F(CompiledPrograms, RefuseAnotherModel) {
   ExportedModule model({.file = file("evaluation.pt2")}), wider({.file = file("wider.pt2")}),
       other({.file = file("other.pt2")});
   CompiledPackage package(file("served.pt2"), model);
@@ -198,7 +198,7 @@ TEST_F(CompiledPrograms, AreRefusedForAnotherModel) {
   twice.to(at::kDouble);
   EXPECT_NE(text(twice).find("fc.bias (Double [8], in the package Float [8])"), std::string::npos)
       << text(twice);
-  const ExportedModule untied({.file = file("untied.pt2")});  // there are two weights in one place
+  const ExportedModule untied({.file = file("untied.pt2")});  // two weights share one constant
   EXPECT_NE(text(untied).find("the compiled code contains fixed values for emb.weight;"), std::string::npos)
       << text(untied);
   EXPECT_TRUE(at::equal(package.run(inputs)[0], before));
@@ -217,7 +217,7 @@ TEST_F(CompiledPrograms, RefuseOtherInputs) {
             std::string::npos);
   EXPECT_NE(text({at::randint(11, {0, 5}), at::rand({0, 5})}).find("sizes from 1 to any"), std::string::npos);
   EXPECT_NE(text({ids.to(at::kInt), gain}).find("it is Int [4, 5]"), std::string::npos);
-  // A model takes these in other precisions; code was compiled for one.
+  // A model accepts these in other precisions; the code was compiled for one.
   EXPECT_NE(text({ids, gain.to(at::kDouble)}).find("it is Double [4, 5] on cpu; expected: Float on cpu"),
             std::string::npos);
 }
@@ -248,7 +248,7 @@ TEST_F(CompiledPrograms, ChangeWeightsBetweenCalls) {
   }
 }
 
-TEST_F(CompiledPrograms, AreNoOtherFiles) {
+TEST_F(CompiledPrograms, RefuseOtherFiles) {
   const Scratch scratch;
   ExportedModule model({.file = file("evaluation.pt2")});
   const auto text = [&](const std::filesystem::path& path) {

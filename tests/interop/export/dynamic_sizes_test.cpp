@@ -45,7 +45,7 @@ TEST(RecordedSizes, FindsPolynomials) {
   EXPECT_EQ(sizes.polynomial_through(numbers_at(sizes, [](const Numbers&) { return 0; }))->constant(), 0);
 }
 
-TEST(RecordedSizes, FindsNoneWhereThereIsNone) {
+TEST(RecordedSizes, FindsNoPolynomialForOtherFunctions) {
   const RecordedSizes sizes(kThreeSizes);
   const std::vector<NumberOf> others{
       [](const Numbers& n) { return n[0] / 2; },
@@ -62,8 +62,8 @@ TEST(RecordedSizes, FindsNoneWhereThereIsNone) {
     EXPECT_FALSE(sizes.polynomial_through(numbers_at(sizes, others[i]))) << i;
 }
 
-// Whichever values are taken: five are recorded, and the one with which the program is tried is the first.
-TEST(RecordedSizes, TellsRoundedQuotients) {
+// For any choice of values: five are recorded, and the first is the one that the program is checked with.
+TEST(RecordedSizes, RejectsRoundedQuotients) {
   for (std::int64_t first = 2; first < 40; ++first) {
     const RecordedSizes sizes({{first + 2, first + 4, first + 9, first + 7, first + 8}});
     for (std::int64_t by = 2; by <= 8; ++by)
@@ -87,7 +87,7 @@ TEST(SizePolynomial, IsWrittenAsSympyReadsIt) {
 
 Batch tokens_of(std::int64_t batch, std::int64_t length) { return {at::randint(50, {batch, length})}; }
 
-// Attention written out, with its squares of the length, and a mask that is made of it.
+// Explicit attention, with squares of the length and a mask computed from it.
 struct WrittenAttention : Module {
   WrittenAttention() {
     register_module("words", words);
@@ -193,7 +193,7 @@ void expect_same_in_cpp(const InPython& python, const std::string& name, Module&
   for (const Batch& batch : cases) {
     const at::Tensor wanted = model.forward_inputs(batch), found = read.forward_inputs(batch);
     ASSERT_EQ(found.sizes(), wanted.sizes()) << name;
-    // Memory may lie otherwise, and then sums are added up in another order.
+    // Memory layouts may differ, and then sums are computed in another order.
     EXPECT_TRUE(at::allclose(found, wanted, 1e-6, 1e-6)) << name << " " << batch.tensors()[0].sizes();
   }
 }
@@ -263,7 +263,7 @@ TEST(DynamicSizes, SeveralAreIndependent) {
   python.expect_same();
 }
 
-TEST(DynamicSizes, OneStandsAtSeveralPlaces) {
+TEST(DynamicSizes, OneCanHaveSeveralPlaces) {
   if (python_with_torch().empty())
     GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
   torch::manual_seed(6);
@@ -314,14 +314,14 @@ TEST(DynamicSizes, ProgramsInTrainingModeHaveTheModelsGradients) {
       for (const auto& parameter : each->named_parameters()) {
         const at::Tensor gradient = parameter.value().grad().clone();
         const auto [known, is_new] = gradients.emplace(parameter.key(), gradient);
-        // Of numbers below one: sums are added up in another order.
+        // For numbers below one: sums are computed in another order.
         EXPECT_TRUE(is_new || at::allclose(known->second, gradient, 0, 1e-6)) << parameter.key() << length;
       }
     }
   }
 }
 
-// A layer, and what a test does behind it with [batch, sequence, 4].
+// A layer, followed by the function of a test on [batch, sequence, 4].
 struct BehindLayer : Module {
   using Function = std::function<at::Tensor(const at::Tensor&)>;
   explicit BehindLayer(Function the_rest) : rest(std::move(the_rest)) { register_module("l", l); }
@@ -330,7 +330,7 @@ struct BehindLayer : Module {
   Function rest;
 };
 
-// Empty when it has been exported.
+// Returns the error; empty if the export succeeded.
 std::string exported_with(BehindLayer::Function rest, DynamicSize size = kSequence) {
   const Scratch scratch;
   BehindLayer model(std::move(rest));
@@ -346,7 +346,7 @@ void expect_in(const std::string& text, const std::string& wanted) {
   EXPECT_NE(text.find(wanted), std::string::npos) << "'" << text << "' lacks '" << wanted << "'";
 }
 
-TEST(DynamicSizes, TrapsAreRefused) {
+TEST(DynamicSizes, RefuseUnsupportedDependencies) {
   const auto cut_at = [](std::int64_t length) {
     return [=](const at::Tensor& y) { return y.narrow(1, 0, std::min(y.size(1), length)); };
   };
@@ -384,7 +384,7 @@ TEST(DynamicSizes, TrapsAreRefused) {
             "the forward pass fails with a batch of 5, sequence of 11: ");
 }
 
-TEST(DynamicSizes, SquaresAndBoundsAreNoTraps) {
+TEST(DynamicSizes, AllowSquaresAndBounds) {
   EXPECT_EQ(exported_with([](const at::Tensor& y) { return y.repeat({1, y.size(1), 1}); }), "");
   EXPECT_EQ(exported_with([](const at::Tensor& y) { return y * (y.size(0) * y.size(1) + 2); }), "");
   const at::Tensor table = at::randn({10, 4});
@@ -405,7 +405,7 @@ TEST(DynamicSizes, SquaresAndBoundsAreNoTraps) {
             "");
 }
 
-TEST(DynamicSizes, ProgramsRefuseOthers) {
+TEST(DynamicSizes, ProgramsRefuseOtherSizes) {
   const Scratch scratch;
   BehindLayer model([](const at::Tensor& y) { return y.unflatten(1, {y.size(1) / 4, 4}); });
   export_program(
@@ -423,7 +423,7 @@ TEST(DynamicSizes, ProgramsRefuseOthers) {
   expect_in(refusal(84), "it was exported for sizes from 8 to 80");
 }
 
-TEST(DynamicSizes, ThoseThatTheExampleDoesNotHaveAreRefused) {
+TEST(DynamicSizes, RefuseSizesThatTheExampleDoesNotHave) {
   const auto refusal = [](std::vector<DynamicSize> sizes, bool dynamic_batch = true) {
     const Batch example{at::randn({6, 8}), at::randn({6, 9})};
     ExportOptions options{.dynamic_batch = dynamic_batch, .dynamic_sizes = std::move(sizes)};

@@ -24,21 +24,21 @@ namespace {
 using namespace exported_models;
 using Example = std::function<Batch(std::int64_t)>;
 
-// Those that are recorded are 5, 7, 10, 11 and 12.
+// The recorded sizes are 5, 7, 10, 11 and 12.
 constexpr std::int64_t kTried[] = {1, 3, 5, 7, 27};
 
 Batch images(std::int64_t n, std::int64_t channels, std::int64_t size) {
   return {at::randn({n, channels, size, size}), at::randint(10, {n})};
 }
 
-// Moves the statistics of batch norm away from where they began.
+// Changes the initial statistics of batch norm.
 void warm_up(Module& model, const Batch& batch) {
   model.apply_init(batch);
   model.train();
   model.forward_inputs(batch);
 }
 
-// With the batch sizes that are tried. `inputs` of an example are what the program takes; labels come behind.
+// With the tested batch sizes. `inputs` of an example are the inputs of the program; labels follow them.
 void add_with_batches(InPython& python, const std::string& name, const std::shared_ptr<Module>& model,
                       const Example& example, std::size_t inputs = 1) {
   warm_up(*model, example(8));
@@ -97,7 +97,7 @@ TEST(ExportProgram, WritesWhatPythonReads) {
   EXPECT_NE(log.find("['logits', 'pooled']"), std::string::npos) << log;
 }
 
-// A step as train_exported.py makes it, behind the model's own batches.
+// A step like those of train_exported.py, after the batches of the model.
 void save_first_step(const std::filesystem::path& file, Module& model, const Batch& batch) {
   model.train();
   torch::manual_seed(7);
@@ -137,7 +137,7 @@ std::string refusal(int kind) {
   return text;
 }
 
-TEST(ExportProgram, RefusesWhatIsNoProgram) {
+TEST(ExportProgram, RefusesForwardsThatCannotBecomePrograms) {
   const std::string same_operators =
       "; expected: a forward pass that calls the same operators for every batch size";
   EXPECT_EQ(refusal(2),
@@ -168,7 +168,7 @@ TEST(ExportProgram, RefusesWhatIsNoProgram) {
           "or powers above 3; a fixed size allows any number (dynamic_batch = false)");
 }
 
-TEST(ExportProgram, WritesTrapsThatAreProgramsAllTheSame) {
+TEST(ExportProgram, WritesUnusualForwards) {
   if (python_with_torch().empty())
     GTEST_SKIP() << "there is no Python with PyTorch; KINDLING_TORCH_PYTHON can name one";
   torch::manual_seed(3);
@@ -179,7 +179,7 @@ TEST(ExportProgram, WritesTrapsThatAreProgramsAllTheSame) {
   python.expect_same();
 }
 
-// All that a forward can change.
+// Everything that a forward pass can change.
 struct Everything {
   explicit Everything(const Module& model) : random(random_state(cpu())) {
     for (const auto& [name, tensor] : state_dict(model).tensors) values.push_back(tensor.detach().clone());
@@ -190,7 +190,7 @@ struct Everything {
   std::vector<bool> modes;
 };
 
-// Draws, moves its statistics and a parameter, and fails at last when it is told to.
+// Draws random numbers, changes its statistics and a parameter, and fails at the end if requested.
 struct Restless : Module {
   Restless() {
     register_module("norm", norm);
@@ -212,7 +212,7 @@ struct Restless : Module {
   bool fails = false;
 };
 
-TEST(ExportProgram, LeavesTheModelAsItWas) {
+TEST(ExportProgram, RestoresTheModel) {
   const Scratch scratch;
   for (const bool fails : {false, true})
     for (const bool train : {false, true}) {
@@ -224,7 +224,7 @@ TEST(ExportProgram, LeavesTheModelAsItWas) {
       const auto write = [&] {
         export_program(model, example, {.path = scratch / "model.pt2", .train = train});
       };
-      // In a training the parameter that it moves by itself is one that gradients flow through.
+      // In training mode, gradients flow through the parameter that it modifies.
       const std::string text = error_text<std::exception>(write);
       EXPECT_EQ(text.substr(0, 23), fails ? "it failed" : train ? "operator aten::mul_.Sca" : "(no error)");
       const Everything after(model);

@@ -22,7 +22,7 @@
 namespace kindling {
 namespace {
 
-// A forward of the test's own, behind a linear layer.
+// A linear layer, followed by the function of a test.
 struct Written : Module {
   using Function = std::function<at::Tensor(const at::Tensor&)>;
   explicit Written(Function the_rest) : rest(std::move(the_rest)) { register_module("l", l); }
@@ -31,7 +31,7 @@ struct Written : Module {
   Function rest;
 };
 
-// Empty when the forward has been exported.
+// Returns the error; empty if the export succeeded.
 std::string exported(Written::Function rest, ExportOptions options = {}) {
   const Scratch scratch;
   Written model(std::move(rest));
@@ -63,7 +63,7 @@ TEST(ExportRefusal, NamesBranchesOnValues) {
   EXPECT_TRUE(says(exported([](const at::Tensor& y) { return (y.sum() > 0).item<bool>() ? y : -y; }),
                    "operator aten::item in or after layer l: the host reads a value"));
   EXPECT_TRUE(says(exported([](const at::Tensor& y) { return y.equal(y.relu()) ? y : -y; }), "aten::equal"));
-  // Whether it is the very tensor can be told without its values.
+  // Whether two tensors are the same object is known without their values.
   EXPECT_EQ(exported([](const at::Tensor& y) { return y.equal(y) ? y * 2 : -y; }), "");
   // Not seen by the dispatcher, but samples differ from recording to recording.
   EXPECT_TRUE(says(
@@ -85,23 +85,24 @@ TEST(ExportRefusal, FindsABranchOnTheBatchSize) {
            "or its values): another batch calls aten::exp"));
 }
 
-TEST(ExportRefusal, TakesSizesOfTheBatch) {
+TEST(ExportRefusal, AllowsSizesOfTheBatch) {
   EXPECT_EQ(exported([](const at::Tensor& y) { return y.reshape({2 * y.size(0), 2}).cumsum(0); }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return y.new_zeros({y.size(0) * 3 + 2}); }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return y * y.size(0); }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return at::arange(y.size(0)).unsqueeze(1) + y; }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return at::matmul(y, y.t()).softmax(1); }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return at::matmul(y, y.t()).reshape({-1}); }), "");
-  // All odd sizes agree that it is one less.
+  // For all odd sizes it is one less.
   EXPECT_TRUE(says(exported([](const at::Tensor& y) { return y.narrow(0, 0, y.size(0) / 2 * 2); }),
                    "its argument length is 4 with a batch of 5; 6 with a batch of 7; 12 with a batch of 12"));
 }
 
-// They are no tensors in the program: 0.5 makes float of an integer, a float64 tensor would make float64.
-TEST(ExportRefusal, TakesNumbersOfTheHost) {
+// They stay numbers in the program: 0.5 converts integers to float32, a float64 tensor would convert them to
+// float64.
+TEST(ExportRefusal, AllowsHostNumbers) {
   EXPECT_EQ(exported([](const at::Tensor& y) { return y.argmax(1) * 0.5; }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return y.argmax(1) * 2 + 1; }), "");
-  // As LibTorch's own functions of C++ make them.
+  // As LibTorch's C++ functions create them.
   const at::Tensor half = at::native::wrapped_scalar_tensor(0.5);
   EXPECT_EQ(exported([&](const at::Tensor& y) { return y.argmax(1) * half; }), "");
   EXPECT_EQ(exported([](const at::Tensor& y) { return y.clamp(-INFINITY, 0.1); }), "");
@@ -109,7 +110,7 @@ TEST(ExportRefusal, TakesNumbersOfTheHost) {
   EXPECT_EQ(exported([&](const at::Tensor& y) { return at::matmul(y, weight.t()).add_(one); }), "");
 }
 
-TEST(ExportRefusal, ExportsForOneBatchSizeWhatHasNoOther) {
+TEST(ExportRefusal, AllowsFixedBatchSizes) {
   const auto halved = [](const at::Tensor& y) { return y.narrow(0, 0, y.size(0) / 2); };
   EXPECT_TRUE(says(exported(halved), "its argument length is 2 with a batch of 5; 3 with a batch of 7"));
   EXPECT_EQ(exported(halved, {.dynamic_batch = false}), "");
@@ -149,7 +150,7 @@ TEST(ExportRefusal, ComparesGradientsInTrainingMode) {
   EXPECT_TRUE(std::filesystem::exists(scratch / "model.pt2"));
 }
 
-TEST(ExportRefusal, NamesTensorsThatAreNoPartOfTheModel) {
+TEST(ExportRefusal, NamesTensorsOutsideTheModel) {
   at::Tensor counter = at::zeros({4}), learning = at::ones({4}).requires_grad_();
   EXPECT_TRUE(says(exported([&](const at::Tensor& y) { return y + counter.add_(1); }),
                    "operator aten::add_.Scalar in or after layer l: it modifies a tensor that is neither an "
@@ -164,7 +165,7 @@ TORCH_LIBRARY(kindling_export_test, library) {
   library.def("twice(Tensor x) -> Tensor", [](const at::Tensor& x) { return x * 2; });
 }
 
-TEST(ExportRefusal, NamesOperatorsThatAreNotPyTorchs) {
+TEST(ExportRefusal, NamesCustomOperators) {
   const auto twice = c10::Dispatcher::singleton()
                          .findSchemaOrThrow("kindling_export_test::twice", "")
                          .typed<at::Tensor(const at::Tensor&)>();
@@ -173,7 +174,7 @@ TEST(ExportRefusal, NamesOperatorsThatAreNotPyTorchs) {
       "operator kindling_export_test::twice in or after layer l: it is not a built-in PyTorch operator"));
 }
 
-TEST(ExportRefusal, WantsOneExportAtATime) {
+TEST(ExportRefusal, RefusesNestedExports) {
   const Scratch scratch;
   Written inner([](const at::Tensor& y) { return y; });
   const std::string text = exported([&](const at::Tensor& y) {
@@ -183,7 +184,7 @@ TEST(ExportRefusal, WantsOneExportAtATime) {
   EXPECT_TRUE(says(text, "it was called during another export")) << text;
 }
 
-TEST(ExportRefusal, NamesWhatIsNotReady) {
+TEST(ExportRefusal, RefusesLazyLayersAndOtherExtensions) {
   struct Lazy : Module {
     Lazy() { register_module("lazy", lazy); }
     at::Tensor forward(const at::Tensor& x) override { return lazy(x); }
@@ -203,7 +204,7 @@ TEST(ExportRefusal, NamesWhatIsNotReady) {
   EXPECT_TRUE(says(export_to("model.pt2"), "the example is on meta; expected: a model and an example in host"));
 }
 
-TEST(ExportProgram, KeepsNamesAndTiesAndIsReadInCpp) {
+TEST(ExportProgram, KeepsNamesAndTiedWeights) {
   struct Tied : Module {
     Tied() {
       register_module("in", in);

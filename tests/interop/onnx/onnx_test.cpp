@@ -72,7 +72,7 @@ struct SmallProgram {
   }
 };
 
-TEST(Onnx, RefusalsNameTheOperatorItsLayerAndTenThatAreClose) {
+TEST(Onnx, RefusalsNameOperatorLayerAndSimilarOperators) {
   SmallProgram small;
   small.call("erfinv.default", "x", "y");
   const std::string refusal = small.refusal("y");
@@ -90,7 +90,7 @@ TEST(Onnx, RefusesTrainingMode) {
 }
 
 // y = x * 1; z = view of y; z.relu_(): y would change, too.
-TEST(Onnx, RefusesWritesThroughViewsThatOthersSee) {
+TEST(Onnx, RefusesVisibleWritesThroughViews) {
   SmallProgram small;
   small.call("clone.default", "x", "y");
   small.call("slice.Tensor", "y", "z", {{"dim", {std::int64_t{0}}}});
@@ -147,7 +147,7 @@ TEST(Onnx, HasNoConstantsThatNoNodeUses) {
   EXPECT_NE(first, bytes.rfind("used"));  // of the node and of the constant
 }
 
-TEST(Onnx, RefusesMoreThanProtobufHolds) {
+TEST(Onnx, RefusesMoreThanTheLimitOfProtobuf) {
   SmallProgram small;
   constexpr std::int64_t kValues = 600'000'000;  // of 4 bytes, in one that is there
   small.weights["w"] = at::zeros({1}).expand({kValues});
@@ -157,7 +157,7 @@ TEST(Onnx, RefusesMoreThanProtobufHolds) {
 }
 
 // Every name in the list of the page, and no other.
-TEST(Onnx, ThePageNamesItsOperators) {
+TEST(Onnx, OperatorsAreThoseOfThePage) {
   const std::string page = read_file(std::string(KINDLING_TESTS) + "/../docs/guides/onnx.md", 1 << 20);
   const std::size_t begin = page.find("<!-- operators of ONNX -->"), end = page.find("<!-- end", begin);
   ASSERT_NE(end, std::string::npos);

@@ -4,7 +4,7 @@
 
 #include "kindling/nn/module.h"
 
-// Models as people write them with torch::nn.
+// Typical models written with torch::nn.
 namespace kindling::exported_models {
 
 struct BlockImpl : torch::nn::Module {
@@ -166,7 +166,7 @@ struct Dictionaries : torch::nn::Module {
   at::Tensor scale{torch::full({12}, 2.0)};
 };
 
-// Forwards with a trap each: 0, 1 and 7 are programs all the same.
+// Unusual forward functions; 0, 1 and 7 can be exported nevertheless.
 struct Trap : Module {
   explicit Trap(int the_kind) : kind(the_kind) { register_module("l", l); }
   at::Tensor forward(const at::Tensor& x) override {

@@ -72,8 +72,8 @@ std::unique_ptr<Optimizer> optimizer_named(const std::string& name, Module& mode
   return std::make_unique<AdamW>(ParameterGroups(model), AdamWOptions{.lr = 1e-3});
 }
 
-// Relative to what is compared: the same operators in the same order give the same bits on most machines; a
-// product that is cut into other pieces moves the last ones.
+// Relative to the compared values: the same operators in the same order are bit-identical on most machines; a
+// matmul that is split differently changes the last bits.
 constexpr double kTolerance = 1e-6;
 
 double difference(const at::Tensor& ours, const at::Tensor& pythons) {
@@ -82,7 +82,7 @@ double difference(const at::Tensor& ours, const at::Tensor& pythons) {
          std::max(1.0, wanted.abs().max().item<double>());
 }
 
-// As train_programs.py does: rows of dimensions and of what their sizes are multiples.
+// As in train_programs.py: rows of dimensions and the factors of their sizes.
 void make_smaller(std::vector<at::Tensor>& batch, const at::Tensor& smaller, std::int64_t step) {
   for (std::int64_t row = 0; row < smaller.size(0); ++row) {
     const auto place = smaller[row][0].item<std::int64_t>(), multiple = smaller[row][1].item<std::int64_t>();
@@ -124,13 +124,13 @@ TEST_P(EachProgram, TrainsAsPythonTrainsIt) {
   }
 }
 
-// The batches of Python's training as a set.
+// The batches of Python's training as a data set.
 class Batches : public DataModule {
  public:
   explicit Batches(const StateDict& saved) {
     std::vector<at::Tensor> tensors;
     while (const at::Tensor* each = saved.find("data." + std::to_string(tensors.size())))
-      tensors.push_back(each->flatten(0, 1).narrow(0, 0, 93));  // the last batch is a short one
+      tensors.push_back(each->flatten(0, 1).narrow(0, 0, 93));  // the last batch is smaller
     data_ = std::make_shared<TensorDataset>(std::move(tensors));
   }
   std::shared_ptr<DataLoader> train_dataloader() override {
@@ -141,7 +141,7 @@ class Batches : public DataModule {
   std::shared_ptr<TensorDataset> data_;
 };
 
-TEST_P(EachProgram, TrainsAlikeWithAStepGraphAndWithout) {
+TEST_P(EachProgram, TrainsIdenticallyWithAndWithoutStepCapture) {
   Batches data(load_state_file(file(std::string(GetParam().name) + ".sgd.pt")));
   std::vector<StateDict> trained;
   std::string said;
@@ -208,7 +208,7 @@ TEST(ExportedModule, HasPythonsNames) {
                                              "net.1.num_batches_tracked"}));
 }
 
-TEST(ExportedModule, NeitherDropsNorCountsInEvaluation) {
+TEST(ExportedModule, SkipsDropoutAndStatisticsInEvaluation) {
   ExportedModule model(small_program());
   const at::Tensor inputs = at::linspace(-2, 2, 18).view({6, 3});
   const StateDict before = copy_to(state_dict(model), cpu());
@@ -242,8 +242,8 @@ StateDict trained(const std::string& step_graph, std::int64_t epochs) {
   return copy_to(state_dict(*model), cpu());
 }
 
-TEST(ExportedModule, TrainsAlikeWithAStepGraphAndWithout) {
-  std::string said;  // a step that cannot be recorded is told of in a warning
+TEST(ExportedModule, TrainsIdenticallyWithAndWithoutStepCapture) {
+  std::string said;  // a step that cannot be captured logs a warning
   set_log_observer(
       [&](LogLevel level, const std::string& line) { said += level >= LogLevel::warning ? line : ""; });
   const StateDict replayed = trained("on", 4), eager = trained("off", 4);
@@ -255,7 +255,7 @@ TEST(ExportedModule, TrainsAlikeWithAStepGraphAndWithout) {
                          *state_dict(ExportedModule(small_program())).find("head.weight")));
 }
 
-TEST(ExportedModule, SavesItsWeightsIntoACopy) {
+TEST(ExportedModule, SavesWeightsIntoACopyOfTheFile) {
   const Scratch scratch;
   const auto model = std::make_shared<ExportedModule>(small_program());
   Rows data(40);
@@ -268,12 +268,12 @@ TEST(ExportedModule, SavesItsWeightsIntoACopy) {
   again.eval();
   const at::Tensor inputs = at::linspace(-2, 2, 18).view({6, 3});
   EXPECT_TRUE(at::equal(model->forward(inputs), again.forward(inputs)));
-  // The values are its own: training goes on without changing what has been saved.
+  // The saved values are a copy: training continues without changing them.
   Trainer({.max_epochs = 1}).fit(model, data);
   EXPECT_FALSE(at::equal(*state_dict(*model).find("head.weight"), *state_dict(again).find("head.weight")));
 }
 
-TEST(ExportedModule, RefusesWhatItWasNotExportedFor) {
+TEST(ExportedModule, RefusesOtherInputs) {
   ExportedModule model(small_program());
   const auto text = [&](const at::Tensor& inputs) {
     return error_text<DataError>([&] { model.forward(inputs); });
@@ -295,7 +295,7 @@ TEST(ExportedModule, RefusesWhatItWasNotExportedFor) {
 TEST(ExportedModule, AsksWhichDimensionHasTheClasses) {
   ExportedModule model(small_program());
   const at::Tensor labels = at::zeros({2, 5}, at::kLong);
-  // [batch, time, classes] and [batch, classes, time] give what LibTorch gives for the latter.
+  // [batch, time, classes] and [batch, classes, time] give LibTorch's result for the latter.
   const at::Tensor by_time = at::randn({2, 5, 7});
   EXPECT_TRUE(
       at::allclose(model.loss(by_time, labels), at::cross_entropy_loss(by_time.transpose(1, 2), labels)));
@@ -306,7 +306,7 @@ TEST(ExportedModule, AsksWhichDimensionHasTheClasses) {
             std::string::npos);
 }
 
-// A program that is changed in its text.
+// A program with a changed text.
 std::string program_refusal(const std::string& from, const std::string& to) {
   const Scratch scratch;
   const std::string whole = read_file(kProgram, 100'000);
@@ -364,7 +364,7 @@ TEST(ExportedModule, RefusesProgramsThatDoNotFitTheirSchemas) {
       "");
 }
 
-TEST(ExportedModule, SaysWhatIsWrongWithItsOptions) {
+TEST(ExportedModule, ReportsInvalidOptions) {
   EXPECT_NE(error_text<ConfigError>([] { ExportedModule({}); }).find("no file is given"), std::string::npos);
   EXPECT_NE(error_text<ConfigError>([] {
               ExportedModule({.file = kProgram, .loss = "crossentropy"});

@@ -21,7 +21,7 @@
 
 namespace kindling {
 
-// Empty where a script of this folder has succeeded and said nothing.
+// Runs a script of this directory and returns its output, which is empty only on success.
 inline std::string said_by_script(const Scratch& scratch, const std::string& arguments) {
   const std::string command = python_with_torch() + " " KINDLING_TESTS "/interop/run/" + arguments + " >" +
                               (scratch / "log").string() + " 2>&1";
@@ -30,10 +30,10 @@ inline std::string said_by_script(const Scratch& scratch, const std::string& arg
   return (code == 0 ? "" : "failed\n") + log;
 }
 
-// Models that are exported, and what they compute of some inputs, for Python to compute the same.
+// Exported models with inputs and outputs, which Python must reproduce.
 struct InPython {
   Scratch scratch{};
-  bool with_onnx = false;  // which has no writes through views, as a trap makes them
+  bool with_onnx = false;  // ONNX does not support writes through views, which one model makes
   std::vector<std::string> names{};
 
   // The inputs of each case, and the model's outputs, for check_exported.py and onnx_programs.py.
@@ -61,7 +61,7 @@ struct InPython {
     add_cases(name, forward, cases);
   }
 
-  // The same of a module's own forward; behind the inputs of the example may be labels.
+  // The same for the forward() of a module; labels may follow the inputs of the example.
   void add(const std::string& name, const std::shared_ptr<Module>& model, const Batch& example,
            const std::vector<Batch>& cases, ExportOptions options = {}) {
     options.path = scratch / (name + ".pt2");
@@ -73,7 +73,7 @@ struct InPython {
         name, [&](const Batch& batch) { return Batch::leaf(model->forward_inputs(batch)); }, cases);
   }
 
-  // What Python said of them, when it has computed the same.
+  // The output of Python if its results are the same.
   std::string expect_same() {
     const std::string folder = scratch.folder().string();
     const std::string log = said_by_script(scratch, "check_exported.py " + folder);

@@ -46,7 +46,7 @@ void save_second_third(const StateDict& data, const std::filesystem::path& path)
   save_torch(part, path);
 }
 
-// A model of C++ that Python trains on and C++ again is the model that C++ has trained all the way.
+// A model trained in C++, then Python, then C++ equals one trained only in C++.
 TEST(Story, FromCppToPythonAndBack) {
   if (python_with_torch().empty()) GTEST_SKIP() << "no Python with PyTorch is here to train on";
   const int threads = at::get_num_threads();
@@ -72,7 +72,7 @@ TEST(Story, FromCppToPythonAndBack) {
   const StateDict found = state_dict(*back);
   for (const auto& [name, wanted] : state_dict(*all_the_way).tensors) {
     ASSERT_NE(found.find(name), nullptr) << name;
-    // The same operators; on some machines products of Python's process are cut into other pieces.
+    // The same operators; on some machines, matmuls in the Python process are split differently.
     EXPECT_TRUE(at::allclose(*found.find(name), wanted, /*rtol=*/1e-6, /*atol=*/1e-6)) << name;
   }
   EXPECT_EQ(found.find("net.1.num_batches_tracked")->item<std::int64_t>(), 3 * kStepsOfEach);

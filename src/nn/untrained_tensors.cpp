@@ -1,4 +1,4 @@
-#include "training/step/untrained_tensors.h"
+#include "nn/untrained_tensors.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
