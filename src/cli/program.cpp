@@ -26,7 +26,7 @@ int run(const CommandContext& context) {
 // A fit runs to its end whether or not its output is read.
 bool is_fit(const ParsedCommandLine& parsed) {
   const Request& request = parsed.request;
-  return parsed.exit_code < 0 && request.command == "fit" && !request.check && !request.print_config;
+  return parsed.exit_code < 0 && request.command == "fit" && !request.check && request.print_config.empty();
 }
 
 // Returns the exit code of the program for that of a command. Lost output is an error.

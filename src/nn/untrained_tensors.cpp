@@ -12,14 +12,10 @@
 #include "tensors/shape_text.h"
 
 namespace kindling {
-namespace {
-
-using AutogradNode = torch::autograd::Node;
-
-constexpr std::size_t kMostNamed = 6;
 
 std::vector<at::Tensor> leaves_of(const at::Tensor& loss) {
   std::vector<at::Tensor> leaves;
+  using AutogradNode = torch::autograd::Node;
   std::vector<const AutogradNode*> to_visit;
   std::unordered_set<const AutogradNode*> seen;
   const auto visit = [&](const AutogradNode* node) {
@@ -35,6 +31,10 @@ std::vector<at::Tensor> leaves_of(const at::Tensor& loss) {
   }
   return leaves;
 }
+
+namespace {
+
+constexpr std::size_t kMostNamed = 6;
 
 void add_to(std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; }
 

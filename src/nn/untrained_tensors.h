@@ -9,6 +9,9 @@
 
 namespace kindling {
 
+// Returns the tensors that a backward of this loss would give gradients to. Calls no operator.
+std::vector<at::Tensor> leaves_of(const at::Tensor& loss);
+
 // Finds tensors that receive gradients but are in no optimizer, such as the parameters of a layer that is not
 // registered in the model, or that was registered after the optimizer was made.
 class UntrainedTensors {

@@ -201,6 +201,7 @@ std::vector<ParameterGroup> groups_of(const torch::optim::Optimizer& wrapped) {
 
 std::vector<ParameterGroup> with_rates(std::vector<ParameterGroup> groups,
                                        const torch::optim::Optimizer& wrapped) {
+  if (groups.empty()) groups = groups_of(wrapped);
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i].lr = wrapped.param_groups()[i].options().get_lr();
   return groups;
 }
@@ -212,7 +213,7 @@ TorchOptimizer::TorchOptimizer(std::unique_ptr<torch::optim::Optimizer> wrapped)
 
 TorchOptimizer::TorchOptimizer(std::unique_ptr<torch::optim::Optimizer> wrapped,
                                std::vector<ParameterGroup> groups)
-    : Optimizer(with_rates(groups.empty() ? groups_of(checked(wrapped)) : std::move(groups), *wrapped), 0),
+    : Optimizer(with_rates(std::move(groups), checked(wrapped)), 0),
       wrapped_(std::move(wrapped)) {}
 
 std::vector<OptimizerParamGroup> TorchOptimizer::plain_groups(const std::vector<ParameterGroup>& groups) {

@@ -34,7 +34,7 @@ void registered(kindling::Registry& registry, Net& net) {
   registry.data<Rows, Options>("rows");       // error: a data module derives from kindling::DataModule and
   registry.callback<Watch>("watch");          // error: a callback derives from kindling::Callback and has a
   registry.schedule("steps", "", &schedule);  // error: a schedule is registered by a function Schedule(
-  train(net);                                 // error: a model is given as a pointer: auto model = std
+  train(net);                                 // error: pass the model as a pointer: auto model = std
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace kindling {
 namespace {
 
-struct TableOptions {
+struct ListedOptions {
   std::int64_t layers = 2;
   std::optional<double> rate{};
   std::vector<double> rates{0.5, 1e-4};
@@ -17,22 +17,22 @@ struct TableOptions {
 
   static constexpr auto fields = kindling::fields(
       field(
-          "layers", &TableOptions::layers,
+          "layers", &ListedOptions::layers,
           {.doc = "number of layers", .min = 1, .policy = {.on_resume = OptionPolicy::OnResume::may_change}}),
-      field("rate", &TableOptions::rate, {.doc = "a | b, net.*", .min = 0, .min_excluded = true}),
-      field("rates", &TableOptions::rates), field("betas", &TableOptions::betas),
-      field("batches", &TableOptions::batches), field("mode", &TableOptions::mode, {.choices = "|min|max"}),
-      field("file", &TableOptions::file), field("is_on", &TableOptions::is_on));
+      field("rate", &ListedOptions::rate, {.doc = "a | b, net.*", .min = 0, .min_excluded = true}),
+      field("rates", &ListedOptions::rates), field("betas", &ListedOptions::betas),
+      field("batches", &ListedOptions::batches), field("mode", &ListedOptions::mode, {.choices = "|min|max"}),
+      field("file", &ListedOptions::file), field("is_on", &ListedOptions::is_on));
 };
 
 TEST(OptionsTable, HasTypesDefaultsAndDescriptions) {
-  TableOptions options;
+  ListedOptions options;
   EXPECT_EQ(options_table(OptionSet::of(options)),
             "| key | type | default | description |\n"
             "|---|---|---|---|\n"
             "| `layers` | integer >= 1 | `2` | number of layers (may change on resume) |\n"
             "| `rate` | number > 0 | absent | a \\| b, net.\\* |\n"
-            "| `rates` | array of numbers | `[0.5, 0.0001]` |  |\n"
+            "| `rates` | array of numbers | `[0.5, 1e-04]` |  |\n"
             "| `betas` | array of 2 numbers | `[0.9, 0.999]` |  |\n"
             "| `batches` | integer, or fraction up to 1.0 | `1.0` |  |\n"
             "| `mode` | `\"\"`, `\"min\"`, `\"max\"` | `\"min\"` |  |\n"

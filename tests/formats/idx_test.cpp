@@ -86,18 +86,18 @@ TEST(Idx, RefusesBrokenFilesWithLocationAndReason) {
       {kSmall.substr(0, 11) + "\xff", "the header declares shape [2, 255]"},
       {kSmall + "!", "x, byte 18: the file continues after the values of shape [2, 3]"},
       {"\0\0\x08\x03"s + std::string(12, '\xff') + "z",
-       "promises shape [4294967295, 4294967295, 4294967295]"},
+       "declares shape [4294967295, 4294967295, 4294967295]"},
       {"\0\0\x0e\x01\xff\xff\xff\xff"s, "more than the file can contain; expected: at most 0 bytes"},
       {gzip_bytes(kSmall.substr(0, 15)),
        "x, byte 15: the file ends inside the values of shape [2, 3]; expected: 3"},
       {gzip_bytes(kSmall + "!"), "x, byte 18: the file continues after"},
-      {gzip_bytes("\0\0\x08\x01\xff\xff\xff\xff"s + std::string(9999, 'x')), "shape [4294967295], more than"},
+      {gzip_bytes("\0\0\x08\x01\xff\xff\xff\xff"s + std::string(9999, 'x')), "shape [4294967295], which is more than"},
       {gzip_bytes(kSmall) + "tail", "4 bytes follow the end of the compressed data"},
   };
   for (const Broken& broken : cases) {
     const std::string text = error_text<DataError>([&] { parse_idx(broken.bytes, "x"); });
     EXPECT_NE(text.find(broken.wanted), std::string::npos) << text << "\n  lacks: " << broken.wanted;
-    EXPECT_NE(text.find("get "), std::string::npos) << text << "\n  lacks a remedy";
+    EXPECT_NE(text.find("copy "), std::string::npos) << text << "\n  lacks a remedy";
   }
 }
 

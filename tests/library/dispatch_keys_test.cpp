@@ -63,6 +63,7 @@ std::string refusal_of(const std::function<void()>& call) {
 
 TEST(DispatchKeys, ExportNamesTheTakenKey) {
   Mlp model(MlpOptions{.hidden = {4}});
+  model.apply_init(Batch{torch::zeros({2, 1, 8, 8})});
   const std::string file = testing::TempDir() + "/taken_key.pt2";
   const std::string text = refusal_of([&] {
     export_program(model, Batch({torch::zeros({2, 1, 8, 8})}), {.path = file});
@@ -79,7 +80,7 @@ TEST(DispatchKeys, SyncBatchNormNamesTheTakenKey) {
   for (std::size_t rank = 0; rank < groups.size(); ++rank)
     ranks.emplace_back([&, rank] {
       Digits digits({.batch_size = 32});
-      Trainer trainer({.max_epochs = 1, .process_group = groups[rank], .sync_batchnorm = true});
+      Trainer trainer({.max_epochs = 1, .sync_batchnorm = true, .process_group = groups[rank]});
       texts[rank] = refusal_of([&] { trainer.fit(std::make_shared<SmallCnn>(), digits); });
     });
   for (std::thread& rank : ranks) rank.join();

@@ -34,6 +34,7 @@ struct GpuInfo {
   std::optional<std::vector<ProcessInfo>> processes{};
 };
 
+// The former name.
 using CardInfo [[deprecated("use GpuInfo")]] = GpuInfo;
 
 // The result of device_table().

@@ -131,7 +131,7 @@ RunFolder::Claim RunFolder::claim(const fs::path& runs) try {
   }
 } catch (const Error& error) {
   throw Error({.found = std::string("the run's folder cannot be created: ") + error.what(),
-               .remedy = "choose another one with run.dir"});
+               .remedy = "choose another directory with run.dir"});
 }
 
 RunFolder::RunFolder(const fs::path& dir, const std::string& name) : RunFolder(claim(dir / name)) {}

@@ -12,6 +12,7 @@
 #include "graph/device/side_stream.h"
 #include "graph/recording/operator_recorder.h"
 #include "kindling/base/log.h"
+#include "nn/untrained_tensors.h"
 #include "tensors/tensor_snapshot.h"
 #include "training/capture/gradients_apart.h"
 
@@ -123,6 +124,17 @@ at::Tensor CapturedGradients::warm_up(CapturedBatch& recorded, const Batch& batc
   return side_ ? loss.detach() : loss;
 }
 
+// A replay computes the gradients of registered parameters only. Leaves that the step itself creates, also from
+// its batch, are gone after it.
+bool CapturedGradients::trains_unregistered(const at::Tensor& loss, const Recording& recording) const {
+  return std::ranges::any_of(leaves_of(loss), [&](const at::Tensor& leaf) {
+    const auto is_leaf = [&](const at::Tensor& parameter) { return parameter.is_same(leaf); };
+    if (std::ranges::any_of(look_->parameters(), is_leaf)) return false;
+    const auto storage = recording.storage_of(leaf);
+    return !storage || (recording.storages[*storage].is_external && !recording.storages[*storage].is_known);
+  });
+}
+
 BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch& recorded, double factor,
                                               Recording* recording) {
   GradientsApart apart(look_->parameters());
@@ -132,6 +144,8 @@ BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch&
   if (recording != nullptr) recorder.emplace(*recording);
   results.loss = eager_.forward(batch, /*begins_window=*/false);
   recorder.reset();
+  if (recording != nullptr && trains_unregistered(results.loss, *recording))
+    recording->refuse("it computes the gradient of a tensor that is not registered in the model");
   fill_seed(recorded, results.loss, factor);
   results.row = MarkedRow(state_.log, before);
   results.logged = results.row.take_tensors();

@@ -41,6 +41,7 @@ class CapturedGradients : public BatchGradients {
   at::Tensor replay(CapturedBatch& recorded, const Batch& batch, double factor);
   at::Tensor forward_of(CapturedBatch& recorded, const Batch& batch);
   at::Tensor checked(CapturedBatch& recorded, const Batch& batch, double factor);
+  bool trains_unregistered(const at::Tensor& loss, const Recording& recording) const;
   BatchResults compute_apart(const Batch& batch, CapturedBatch& recorded, double factor,
                              Recording* recording);
   // Leaves the log and the parameters' gradients unchanged.

@@ -310,9 +310,9 @@ void Trainer::Impl::report_error(std::exception_ptr error) noexcept {
       }
     });
   const FitResult result{.status = FitStatus::failed, .reason = FitReason::error, .progress = state.progress};
-  bool is_left = true;
   const auto call_all = [&](const auto& call_next) {
-    for (is_left = true; is_left;) log_on_failure([&] { is_left = call_next(); });
+    bool is_left = true;
+    while (is_left) log_on_failure([&] { is_left = call_next(); });
   };
   call_all([&] { return end_next_saver(result); });
   call_all([&] { return finish_next_logger(); });

@@ -51,13 +51,13 @@ TEST_F(DevicesCommand, DrawsATableOf100Columns) {
   const std::string output = run("");
   EXPECT_TRUE(output.starts_with("driver 580.95.05   CUDA 13.0   LibTorch 2.")) << output;
   EXPECT_EQ(rows(output),
-            (std::vector<std::string>{"| card | device  | name                           |  "
+            (std::vector<std::string>{"|  GPU | device  | name                           |  "
                                       "temp |       power |            memory | util |",
                                       "|    0 | -*      | NVIDIA H200                    |  41 "
                                       "C |   512/700 W |    70.0/140.0 GiB |  97% |",
                                       "|    1 | -*      | NVIDIA RTX 6000 Ada Generation |  33 "
                                       "C |    28/300 W |      0.5/48.0 GiB |   0% |",
-                                      "| card |     pid | process                              "
+                                      "|  GPU |     pid | process                              "
                                       "                       |            memory |",
                                       "|    0 |   31337 | /usr/bin/kindling\xEF\xBF\xBD                "
                                       "                          |         71168 MiB |",
@@ -95,7 +95,7 @@ TEST_F(DevicesCommand, PrintsEverythingAsJson) {
 
 TEST_F(DevicesCommand, ReportsWhyAGpuCannotBeUsed) {
   const std::string output = run("");
-  EXPECT_NE(output.find("\n* card 1 cannot be used: " + gpu_unavailable_reason() + "\n"), std::string::npos)
+  EXPECT_NE(output.find("\n* GPU 1 cannot be used: " + gpu_unavailable_reason() + "\n"), std::string::npos)
       << output;
 }
 
@@ -116,7 +116,7 @@ TEST_F(DevicesCommand, ShowsMissingReadingsAsDashesAndNull) {
 
 TEST_F(DevicesCommand, ReportsThatNoProcessUsesAGpu) {
   const std::string output = run("KINDLING_STAND_IN_NVML=idle");
-  EXPECT_NE(output.find("\nno process uses a card\n"), std::string::npos) << output;
+  EXPECT_NE(output.find("\nno process uses a GPU\n"), std::string::npos) << output;
   EXPECT_EQ(rows(output).size(), 3u);
 }
 

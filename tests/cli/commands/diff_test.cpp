@@ -133,7 +133,7 @@ TEST(Diff, ComparesTheColumnsThatBothRunsHave) {
               "metrics   first difference at step 2, of 2 common records; 1 record only in A, from step 2 "
               "(epoch) on; "
               "not compared, because B lacks them: epoch of step records\n"
-              "          metric   A     B           B - A\n"
+              "          metric   A     B         B - A\n"
               "          lr       0.1   missing\n");
   write_text(runs.b / "metrics.jsonl", "{\"epoch\": 1, \"global_step\": 2, \"mine\": 1}\n");
   expect_diff(runs.diff(), 1, "no metric in common");

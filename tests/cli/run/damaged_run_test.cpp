@@ -117,11 +117,11 @@ TEST_F(DamagedRun, RefusesAnEditedConfigKeyByKey) {
   const ProgramRun refused = resume({"trainer.gradient_clip_val=0.5"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_EQ(refused.err, run_.string() +
-                             ": the config is not the one that this run was started with:\n"
+                             ": the config differs from the one that the run was started with:\n"
                              "  optimizer.lr: was 0.001, now 0.007 (in its config.toml)\n"
                              "  seed: was 0, now 1 (in its config.toml)\n"
                              "  trainer.gradient_clip_val: was 1.0, now 0.5\n"
-                             "nothing was run; take this back, or resume with --allow-config-change\n");
+                             "nothing was run; undo these changes, or resume with --allow-config-change\n");
   EXPECT_EQ(text_of(config), edited);
   const ProgramRun allowed = resume({"--allow-config-change"});
   EXPECT_EQ(allowed.exit_code, 0) << allowed.err;

@@ -301,7 +301,7 @@ TEST_F(FitProcesses, EndSoonAfterOneIsKilled) {
     ::kill(children[victim], SIGKILL);
     EXPECT_EQ(process.wait(), 128 + SIGKILL) << said();
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
-    EXPECT_NE(said().find("process " + std::to_string(victim) + " of 2 was terminated by signal 9"),
+    EXPECT_NE(said().find("process " + std::to_string(victim) + " of 2 was ended by signal 9"),
               std::string::npos)
         << said();
     for (const pid_t child : children) EXPECT_EQ(::kill(child, 0), -1) << child;

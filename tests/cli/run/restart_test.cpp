@@ -41,7 +41,7 @@ class Restart : public testing::Test {
     ::kill(children_of(process.id()).at(victim), SIGKILL);
   }
   static std::string killed(std::size_t victim) {
-    return "process " + std::to_string(victim) + " of 2 was terminated by signal 9 (Killed)";
+    return "process " + std::to_string(victim) + " of 2 was ended by signal 9 (Killed)";
   }
 
   const Scratch scratch_;

@@ -170,7 +170,8 @@ TEST_P(SignalFromExecToExit, EndsAsDocumentedAndLosesNothing) {
       const auto summary = scratch_ / runs / "small/0001/run.json";
       if (std::filesystem::exists(summary)) {
         EXPECT_EQ(nlohmann::json::parse(text_of(summary))["status"], "stopped");
-        EXPECT_TRUE(newest_valid_checkpoint(summary.parent_path() / "checkpoints"));
+        const auto checkpoints = summary.parent_path() / "checkpoints";  // missing: stopped before the fit
+        EXPECT_TRUE(!std::filesystem::exists(checkpoints) || newest_valid_checkpoint(checkpoints));
       }
       EXPECT_EQ(run_process(fit(runs), output()), 0) << text_of(output());
     }

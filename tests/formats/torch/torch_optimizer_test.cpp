@@ -133,7 +133,7 @@ TEST(TorchOptimizerFile, RefusesFilesThatAreNotOptimizers) {
       refusal_of_optimizer(dict("opt", optimizer_of("}"))),
       "x.pt: the file's object is not an optimizer's state dict; expected: one of the keys of optimizers: "
       "\"opt\"; pass the key");
-  EXPECT_NE(refusal_of_optimizer(dict("opt", optimizer_of("}")), "o").find("none under the key \"o\""),
+  EXPECT_NE(refusal_of_optimizer(dict("opt", optimizer_of("}")), "o").find("no optimizer's state dict under the key \"o\""),
             std::string::npos);
   EXPECT_EQ(refusal_of_optimizer(dict("opt", optimizer_of("}")), "opt"), "(no error)");
 }
@@ -141,7 +141,7 @@ TEST(TorchOptimizerFile, RefusesFilesThatAreNotOptimizers) {
 TEST(TorchOptimizerFile, RefusesInvalidState) {
   const auto found = [&](const std::string& state, const std::string& group = "") {
     const std::string text = refusal_of_optimizer(optimizer_of(state, group));
-    return text.substr(0, text.find("; save it"));
+    return text.substr(0, text.find("; save "));
   };
   EXPECT_EQ(found(number_key(2, "}")), "x.pt, \"state\": it has a key that is not a parameter's number");
   EXPECT_EQ(found(dict("weight", "}")), "x.pt, \"state\": it has a key that is not a parameter's number");

@@ -129,7 +129,7 @@ TEST(CallbackRoles, RefuseASecondEvaluatedAverage) {
     trainer.fit(std::make_shared<Slope>(), data);
     FAIL() << "two averages were accepted";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("for FirstWeights, too"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("also set for FirstWeights"), std::string::npos) << error.what();
   }
 }
 

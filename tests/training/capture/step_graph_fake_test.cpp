@@ -398,7 +398,7 @@ TEST_F(FakeStepGraph, FollowsShapesUpToALimit) {
       text = said.text();
     }
     EXPECT_TRUE(same(weights[1], weights[0]));
-    EXPECT_EQ(text.find("more than 8 layouts") != std::string::npos, num_shapes > 8) << text;
+    EXPECT_EQ(text.find("more than 8 different layouts") != std::string::npos, num_shapes > 8) << text;
     EXPECT_EQ(fake::counts().graph_replays > 30, num_shapes <= 8);
   }
 }

@@ -83,6 +83,13 @@ INSTANTIATE_TEST_SUITE_P(
                                return model.loss(model.forward(x), batch.labels());
                              });
                            }},
+                    Hazard{"TensorsThatAreNotRegistered", "a tensor that is not registered in the model",
+                           [](CountedNet& net) {
+                             const at::Tensor factor = at::ones({}).requires_grad_();
+                             let(net, [factor](CountedNet&, const Batch&, at::Tensor loss) {
+                               return loss * factor;
+                             });
+                           }},
                     Hazard{"GeneratorsOfTheirOwn", "a custom generator",
                            [](CountedNet& net) {
                              let(net, [g = std::make_shared<at::Generator>()](CountedNet& model, const Batch&,

@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
                     return loss;
                   });
                 }},
-        Refusal{"CarriesAState", "carries a state",
+        Refusal{"CarriesAState", "keeps a hidden state",
                 [](CountedNet& net) {
                   do_beside(net, [state = CarriedState(CarriedStateOptions{.batch_dim = 0})](
                                      CountedNet&, const Batch&, at::Tensor loss) mutable {
@@ -324,7 +324,13 @@ TEST(StepGraph, FollowsAModelThatChanges) {
     };
     const GraphFit eager = graph_fit("off", with()), recorded = graph_fit("on", with());
     EXPECT_LT(recorded.num_calls, kAllBatches - 5);
-    EXPECT_EQ(recorded.said, "");
+    // The optimizer has the former parameters.
+    const bool is_untrained =
+        name == "a layer that is replaced" || name == "a weight that is assigned to its member";
+    if (is_untrained)
+      EXPECT_NE(recorded.said.find("gradients that no optimizer uses"), std::string::npos) << recorded.said;
+    else
+      EXPECT_EQ(recorded.said, "");
     expect_same_fit(recorded, eager);
   }
 }
@@ -424,7 +430,7 @@ TEST(StepGraph, GivesUpOnTooManyShapes) {
   };
   std::string of_eager, of_recorded;
   const at::Tensor eager = weight("off", of_eager), recorded = weight("on", of_recorded);
-  EXPECT_NE(of_recorded.find("more than 8 layouts"), std::string::npos) << of_recorded;
+  EXPECT_NE(of_recorded.find("more than 8 different layouts"), std::string::npos) << of_recorded;
   EXPECT_TRUE(same(recorded, eager));
 }
 

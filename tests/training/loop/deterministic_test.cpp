@@ -43,7 +43,7 @@ TEST(Deterministic, RefusesNondeterministicOperators) {
   const auto model = std::make_shared<Puts>();
   EXPECT_EQ(error_with("false", model), "(no error)");
   const std::string error = error_with("true", model);
-  EXPECT_NE(error.find("put_ has no deterministic form"), std::string::npos) << error;
+  EXPECT_NE(error.find("put_ has no deterministic implementation"), std::string::npos) << error;
   EXPECT_NE(error.find("set deterministic to warn"), std::string::npos) << error;
   EXPECT_FALSE(is_deterministic()) << "what was set before comes back";
 }

@@ -289,7 +289,7 @@ TEST_P(Resumes, RefuseMismatchesAndChangeNothing) {
   EXPECT_EQ(std::filesystem::file_size(scratch / "lines"), size);
   EXPECT_EQ(count(), before);
   const std::string nothing = error_text<CheckpointError>([&] { made("adam").fit(scratch.folder()); });
-  EXPECT_NE(nothing.find("no checkpoint"), std::string::npos) << nothing;
+  EXPECT_NE(nothing.find("no valid checkpoint"), std::string::npos) << nothing;
   const std::string missing = error_text<CheckpointError>([&] { made("adam").fit(scratch / "none"); });
   EXPECT_NE(missing.find("none"), std::string::npos) << missing;
 }

@@ -61,7 +61,7 @@ TEST(DivergenceOfAll, NamesTheRanksAndSavesTheirBatches) {
       std::set<std::string> files;
       ASSERT_EQ(warnings.texts.size(), 3U);  // one per rank
       for (const std::int64_t rank : {0, 1, 2}) {
-        const std::string text = "process " + std::to_string(rank) +
+        const std::string text = "rank " + std::to_string(rank) +
                                  ", batch 2 (counted from 0): the output of aten::div",
                           place = "its batch is in " + (scratch / file_of_rank(rank)).string();
         for (const std::string& warning : warnings.texts) {

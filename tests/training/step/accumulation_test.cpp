@@ -266,8 +266,8 @@ TEST_P(Accumulation, StateInsideAWindowIsRefusedByName) {
   for (int i = 0; i < 3; ++i) trainer.train_step(batch);
   EXPECT_EQ(
       error_text<Error>([&] { (void)trainer.state_dict(); }),
-      "the training: an accumulation window is open: the next step has the gradients of 3 batches so far; "
-      "expected: a place between two steps; save when progress().accumulated_batches is 0");
+      "the run: an accumulation window is open: the next step has the gradients of 3 batches so far; "
+      "expected: a save between two steps; save when progress().accumulated_batches is 0");
   trainer.train_step(batch);
   EXPECT_EQ(trainer.state_dict().metadata.at("progress.global_step"), "1");
 }
