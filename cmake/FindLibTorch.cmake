@@ -1,10 +1,11 @@
-# Finds LibTorch 2.11 to 2.13 and defines the imported target LibTorch::LibTorch.
+# Finds LibTorch 2.11 or newer and defines the imported target LibTorch::LibTorch. A version newer than the tested ones gives a
+# warning.
 #
 # Looked for in this order: the variable or environment variable LIBTORCH (an unpacked LibTorch or the folder `torch` of
 # a Python package), Torch_DIR or CMAKE_PREFIX_PATH (as find_package takes them), the `torch` of the Python on the PATH.
 #
 # A CUDA build of LibTorch comes in three situations:
-#   - libraries that it needs are missing (a machine without a card, say): its CPU part alone is linked;
+#   - libraries that it needs are missing (on a machine without a GPU, for example): its CPU part alone is linked;
 #   - they are there, but no CUDA toolkit is: LibTorch's own TorchConfig would end in a fatal error, so the same targets
 #     are defined here by hand;
 #   - with a toolkit, TorchConfig is told where it is.
@@ -13,7 +14,7 @@
 # Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_ROOT_DIR, LibTorch_HAS_CUDA (whether its CUDA part is linked).
 
 set(LibTorch_MIN_VERSION 2.11)
-set(LibTorch_END_VERSION 2.14)
+set(LibTorch_TESTED_VERSION 2.15)  # the newest minor version that scripts/check_libtorch_versions.sh tests
 set(LIBTORCH_CUDA AUTO CACHE STRING "Link the CUDA part of LibTorch: AUTO (where it can be loaded), ON or OFF")
 set_property(CACHE LIBTORCH_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -65,14 +66,19 @@ function(_libtorch_check root)
                         "folder `torch` of a Python package.")
   endif()
   _libtorch_version(${root} version)
-  if(version VERSION_LESS LibTorch_MIN_VERSION OR NOT version VERSION_LESS LibTorch_END_VERSION)
-    message(FATAL_ERROR "LibTorch: found version '${version}' in ${root}, wanted 2.11 to 2.13. `pip install torch==2.13.0`, "
-                        "or set LIBTORCH to another one.")
+  if(version VERSION_LESS LibTorch_MIN_VERSION)
+    message(FATAL_ERROR "LibTorch: ${root} is version '${version}', expected ${LibTorch_MIN_VERSION} or newer. Run "
+                        "`pip install torch`, or set LIBTORCH to a newer one.")
+  endif()
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${version}")
+  if(minor VERSION_GREATER LibTorch_TESTED_VERSION)
+    message(WARNING "LibTorch: ${root} is version ${version}; Kindling is tested with ${LibTorch_MIN_VERSION} to "
+                    "${LibTorch_TESTED_VERSION}. If it does not build or its tests fail, set LIBTORCH to one of these.")
   endif()
   # std::string has two layouts in libstdc++; with the wrong one nothing links, and the linker does not say why.
   file(STRINGS ${root}/lib/libc10.so new_strings REGEX "__cxx11" LIMIT_COUNT 1)
   if(NOT new_strings)
-    message(FATAL_ERROR "LibTorch: ${root} was built with the old layout of std::string (_GLIBCXX_USE_CXX11_ABI=0), wanted "
+    message(FATAL_ERROR "LibTorch: ${root} was built with the old layout of std::string (_GLIBCXX_USE_CXX11_ABI=0), expected "
                         "the new one. Take a package from pip, or the `cxx11 ABI` file of LibTorch.")
   endif()
   if(CMAKE_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
@@ -150,7 +156,7 @@ include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_ROOT_DIR
   VERSION_VAR LibTorch_VERSION
-  REASON_FAILURE_MESSAGE "`pip install torch==2.13.0`, or set LIBTORCH to an unpacked LibTorch")
+  REASON_FAILURE_MESSAGE "`pip install torch`, or set LIBTORCH to an unpacked LibTorch")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   # What is found must reach every folder of a project, also the one that takes Kindling in with add_subdirectory.

@@ -7,8 +7,10 @@
 # (../shared); a case is skipped if build A lacks its program or refuses its config. For each case the script compares
 #   - as text, for every step: train_loss_step, lr and grad_norm; for every epoch: host waits and transfers;
 #   - byte by byte: the final weights and every tensor of every checkpoint;
-#   - the metadata of checkpoints, except for checksums, versions, run IDs, timings and type names of callbacks;
-#   - the .pt2 and .onnx files that `export` writes from the final weights of build A, except for the version of Kindling;
+#   - the metadata of checkpoints, except for checksums, versions, run IDs, timings and type names of callbacks (keys that
+#     only build B writes are listed at the end);
+#   - the entries of the .pt2 and the fields of the .onnx files that `export` writes from the final weights of build A, except
+#     for the version of Kindling;
 #   - the operator calls of a step without capture, counted in a trace: build B may make fewer of them, but not more.
 # Then both builds resume a run of build A from a checkpoint in the middle of an epoch, and must agree again.
 #
@@ -16,7 +18,7 @@
 # possible to see a difference reported: seed=2.
 set -euo pipefail
 exec python3 - "$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")" "$@" <<'PYTHON'
-import dataclasses, functools, json, os, pathlib, re, shutil, struct, subprocess, sys, tempfile, time, zipfile
+import collections, dataclasses, functools, json, os, pathlib, re, shutil, struct, subprocess, sys, tempfile, time, zipfile
 
 if len(sys.argv) < 4:
     sys.exit("usage: scripts/compare_builds.sh BUILD_A BUILD_B [KEY=VALUE...]")
@@ -28,6 +30,7 @@ STEP_VALUES = ("train_loss_step", "lr", "grad_norm")
 TRANSFERS = ("host_waits", "device_to_host_copies", "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes")
 # Metadata that differs between two runs of one build, or is meant to differ between two versions.
 IGNORED = re.compile(r"run_id|xxh3\..*|(.*\.)?\w*version|callback_type\..*|.*(epoch_time_s|samples_per_s|data_wait_share|time_share/.*)")
+only_in_b = set()  # metadata keys that build B writes and build A does not: reported, no difference
 EVERYWHERE = ["seed=1", "trainer.num_gpus=0", "trainer.num_threads=1", "trainer.log_every_n_steps=1"]
 SHORT = ["trainer.max_epochs=3", "trainer.limit_train_batches=40"]
 TRACED_STEPS = 3
@@ -147,7 +150,9 @@ def safetensors_difference(what, a, b):
         has = "in one file only" if (key in tensors_a) != (key in tensors_b) else "differs"
         return f"{what}: tensor {key} {has}"
     for key in different_keys(metadata_a, metadata_b):
-        if not IGNORED.fullmatch(key):
+        if key not in metadata_a:
+            only_in_b.add(key)
+        elif not IGNORED.fullmatch(key):
             return f"{what}: {key} {metadata_a.get(key)} / {metadata_b.get(key)}"
 
 
@@ -169,11 +174,45 @@ def run_difference(a, b):
         yield safetensors_difference(name, a.checkpoints[name], b.checkpoints[name])
 
 
+def protobuf_fields(content):
+    """(number → the values of the field, in their order); between fields of different numbers the order means nothing"""
+    fields, position = collections.defaultdict(list), 0
+    def varint():
+        nonlocal position
+        value = shift = 0
+        while True:
+            byte = content[position]
+            position, value, shift = position + 1, value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+    while position < len(content):
+        key = varint()
+        number, wire_type, value = key >> 3, key & 7, varint()
+        if wire_type == 2:
+            value, position = content[position:position + value], position + value
+        elif wire_type != 0:
+            raise Failed(f"field {number} has the wire type {wire_type}")
+        fields[number].append(value)
+    return fields
+
+
+GRAPH = 7  # the number of ModelProto's field
+
+
+def onnx_entries(content):
+    """The fields of the model and of its graph."""
+    model = protobuf_fields(content)
+    graph = protobuf_fields(model.pop(GRAPH)[0])
+    return {f"model.onnx: {kind} field {number}": repr(values).encode()
+            for kind, fields in (("model", model), ("graph", graph)) for number, values in fields.items()}
+
+
 def entries(file, build, program):
-    """The bytes of the entries of a .pt2, or of the file, without the version of Kindling."""
+    """The bytes of the entries of a .pt2 or of the fields of a .onnx file, without the version of Kindling."""
     version = call(build, program, "--version").split()[-1].encode()
-    named = {file.name: file.read_bytes()}
-    if zipfile.is_zipfile(file):
+    if file.suffix == ".onnx":
+        named = onnx_entries(file.read_bytes())
+    else:
         archive = zipfile.ZipFile(file)
         named = {f"{file.suffix}:{entry.filename}": archive.read(entry) for entry in archive.infolist()}
     return {name: content.replace(version, b"VERSION") for name, content in named.items()}
@@ -268,6 +307,8 @@ with tempfile.TemporaryDirectory() as temporary:
     results = [report(f"{program} {config.stem}", compare, program, config, overrides, folder / f"{program} {config.stem}")
                for program, config, overrides in cases(folder)]
     results.append(report("kindling digits, resumed", compare_resumed, folder / "resumed"))
+if only_in_b:
+    print(f"metadata of checkpoints that only build B writes: {', '.join(sorted(only_in_b))}")
 if not {"equal", "DIFFERENT"} & set(results):
     sys.exit("compare_builds: nothing was compared")
 sys.exit(1 if "DIFFERENT" in results else 0)

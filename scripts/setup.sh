@@ -112,7 +112,8 @@ libtorch_version() {
   done
 }
 
-is_supported() { [[ $1 =~ ^2\.1[1-3]\. ]]; }
+# CMake warns of a version newer than the tested ones.
+is_supported() { [[ $1 =~ ^(2\.(1[1-9]|[2-9][0-9])|[3-9]|[1-9][0-9]+)\. ]]; }
 
 # The folder of the `torch` that the Python on the PATH would import, if any.
 python_torch() {
@@ -200,7 +201,7 @@ install_mkdocs() {
       "mkdocs==$mkdocs_version" "pygments==$pygments_version"
 }
 
-# Sets LIBTORCH to the folder of a LibTorch 2.11 to 2.13: the one the user names, the one of the user's Python, our own.
+# Sets LIBTORCH to the folder of a LibTorch 2.11 or newer: the one the user names, the one of the user's Python, our own.
 find_libtorch() {
   local found version
   found=${LIBTORCH:-${Torch_DIR:+$Torch_DIR/../../..}}
@@ -208,7 +209,7 @@ find_libtorch() {
     [ -e "$found/lib/libtorch_cpu.so" ] ||
       stop "LIBTORCH or Torch_DIR leads to $found, which has no lib/libtorch_cpu.so"
     version=$(libtorch_version "$found")
-    is_supported "$version" || stop "LIBTORCH or Torch_DIR names LibTorch ${version:-of unknown version}, wanted 2.11 to 2.13"
+    is_supported "$version" || stop "LIBTORCH or Torch_DIR names LibTorch ${version:-of unknown version}, expected 2.11 or newer"
     LIBTORCH=$(cd "$found" && pwd)
   else
     found=$(python_torch)
@@ -217,7 +218,7 @@ find_libtorch() {
       LIBTORCH=$found
     else
       if [ -n "$found" ]; then
-        say "the torch of this Python is ${version:-of unknown version}, wanted 2.11 to 2.13: it is left alone"
+        say "the torch of this Python is ${version:-of unknown version}, expected 2.11 or newer, so it is not used"
       fi
       install_libtorch
     fi
