@@ -76,18 +76,24 @@ install_packages() {
 need_packages() {
   local missing
   if ! command -v dpkg-query >/dev/null; then
-    say "no Debian or Ubuntu here, so nothing is installed; needed is what is packaged there as $*"
+    say "this is neither Debian nor Ubuntu, so nothing is installed; required is what is packaged there as $*"
     return
   fi
   mapfile -t missing < <(missing_packages "$@")
   if [ "${#missing[@]}" -gt 0 ]; then install_packages "${missing[@]}"; fi
 }
 
-# need_build_packages [PACKAGE...]: tools, libraries and the packages named.
+can_become_root() {
+  [ "$(id -u)" -eq 0 ] || { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }
+}
+
+# need_build_packages [PACKAGE...]: tools, libraries and the packages named. CMake fetches the libraries that a user without root
+# lacks.
 need_build_packages() {
-  local tools
+  local tools libraries=("${library_packages[@]}")
   mapfile -t tools < <(missing_tools)
-  need_packages "${tools[@]}" "${library_packages[@]}" "$@"
+  can_become_root || libraries=()
+  need_packages "${tools[@]}" "${libraries[@]}" "$@"
 }
 
 check_tool_versions() {

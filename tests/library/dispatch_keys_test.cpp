@@ -62,6 +62,7 @@ std::string refusal_of(const std::function<void()>& call) {
 }
 
 TEST(DispatchKeys, ExportNamesTheTakenKey) {
+  if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
   Mlp model(MlpOptions{.hidden = {4}});
   model.apply_init(Batch{torch::zeros({2, 1, 8, 8})});
   const std::string file = testing::TempDir() + "/taken_key.pt2";
