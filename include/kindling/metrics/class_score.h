@@ -18,7 +18,7 @@ struct ClassScoreOptions {
       kindling::field("score", &ClassScoreOptions::score,
                       {.doc = "the score to compute for each class", .choices = "precision|recall|f1"}),
       kindling::field("average", &ClassScoreOptions::average,
-                      {.doc = "how the classes are combined; binary: class 1 of two",
+                      {.doc = "how the classes are combined; binary: class 1 of two classes",
                        .choices = "macro|micro|weighted|binary|per_class"}),
       kindling::field("ignore_index", &ClassScoreOptions::ignore_index,
                       {.doc = "label that is not counted"}));

@@ -27,7 +27,7 @@ struct LambOptions {
                        .max_excluded = true}),
       kindling::field("eps", &LambOptions::eps, {.doc = "added to the denominator", .min = 0}),
       kindling::field("weight_decay", &LambOptions::weight_decay,
-                      {.doc = "factor of the weights that is added to the update", .min = 0}),
+                      {.doc = "fraction of the weights that is added to the update", .min = 0}),
       kindling::field("maximize", &LambOptions::maximize, {.doc = "maximize instead of minimize"}));
 };
 

@@ -111,13 +111,13 @@ void add_bench(CLI::App& app, Request& request) {
   add_number(matmul, "--max-n", options.matmul.max_n, "largest matrix size (16384)", 16, 1 << 17);
   add_measurement(bench, request, "log",
                   "compare reading 1,000 logged values one at a time, at once, and batched");
-  CLI::App& pair =
-      add_measurement(bench, request, "pair",
-                      "compare two multiplications on two devices at once with one device in sequence");
+  CLI::App& pair = add_measurement(
+      bench, request, "pair",
+      "compare two multiplications at once on two devices with two in sequence on one device");
   add_number(pair, "--n", options.n, "matrix size (8192 on GPUs, 1024 on the CPU)", 1, 1 << 17);
   CLI::App& transfer =
       add_measurement(bench, request, "transfer", "compare one large copy with many small ones");
-  add_number(transfer, "--mib", options.transfer.mebibytes, "total MiB (64)", 1, 1 << 16);
+  add_number(transfer, "--mib", options.transfer.mebibytes, "total size in MiB (64)", 1, 1 << 16);
   add_number(transfer, "--pieces", options.transfer.pieces, "number of small copies, a power of two (16384)",
              2, 1 << 20);
   CLI::App& step = add_measurement(bench, request, "step",

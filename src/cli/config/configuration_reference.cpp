@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kIntroduction = R"(# Configuration reference
 
 This page lists every key of a config file: its type, its default, and its meaning. It is generated from the program
-by `kindling reference configuration`; a program that registers its own models or data sets prints its own page.
+by `kindling reference configuration`; a program that registers models or data sets prints a page that includes them.
 
 - A config file is [TOML](https://toml.io). `[trainer]` starts a table, and `[[optimizer.groups]]` starts an element of
   an array of tables.
@@ -89,10 +89,11 @@ void add_products(ReferencePage& page, const Registry& registry) {
   page.section("Models", "`[model]` names the model. These keys exist for every model:");
   add_options<ModelOptions>(page);
   page.entries(registry.models);
-  page.section("Metrics",
-               "`model.metrics` lists metrics, and a table `[metrics.NAME]` sets the options of one of them. "
-               "With a key\n"
-               "`name` in its table, a metric can have any other name in the list.");
+  page.section(
+      "Metrics",
+      "`model.metrics` lists metrics, and a table `[metrics.NAME]` sets the options of one of them. "
+      "An entry\n"
+      "of the list may also be a name of your choice, if the key `name` in its table names the metric.");
   page.entries(registry.metrics);
   page.section("Data sets", "`[data]` names the data set. These keys exist for every data set:");
   add_options<NameOption, DataOptions>(page);

@@ -49,7 +49,8 @@ void register_schedules(Registry& registry) {
   registry.schedule("cosine", "half a cosine down to eta_min", &cosine_schedule);
   registry.schedule("cosine_restarts", "half a cosine down to eta_min, repeated (warm restarts)",
                     &cosine_restarts_schedule);
-  registry.schedule("one_cycle", "up, then far down, with the momentum in the opposite direction",
+  registry.schedule("one_cycle",
+                    "up, then down to far below the start, with the momentum in the opposite direction",
                     &one_cycle_schedule);
   registry.schedule("plateau", "multiplied by factor when a value stops improving", &plateau_schedule);
   registry.schedule("sequence", "several schedules in turn, from [[schedule.parts]]", &sequence_schedule);
@@ -64,7 +65,7 @@ void register_metrics(Registry& registry) {
       registry.metric<ClassScore, ClassScoreOptions>(score + ending, score + doc,
                                                      {.score = score, .average = average});
     };
-    add("", "binary", " of class 1 of two");
+    add("", "binary", " of class 1 of two classes");
     add("_macro", "macro", ", mean over the classes");
     add("_micro", "micro", " of all predictions together");
     add("_weighted", "weighted", ", mean over the classes, weighted by their labels");

@@ -51,7 +51,7 @@ struct NameOption {
   std::string name{};
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("name", &NameOption::name, {.doc = "one of the names of `kindling list`"}));
+      kindling::field("name", &NameOption::name, {.doc = "a name that `kindling list` prints"}));
 };
 
 // [optimizer], in addition to the options of the optimizer.
@@ -120,7 +120,9 @@ struct RunFolderOptions {
       kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}),
       kindling::field(
           "compact_memory", &RunFolderOptions::compact_memory,
-          {.doc = "return large blocks of host memory at once: less memory, but slower on the CPU"}));
+          {.doc =
+               "return large freed blocks of host memory to the system at once: less memory, but slower on "
+               "the CPU"}));
 };
 
 // [run]: settings of the whole process.
@@ -132,8 +134,10 @@ struct ProcessOptions {
       kindling::field("fast_mkl", &ProcessOptions::fast_mkl,
                       {.doc = "use MKL's fast kernels on non-Intel CPUs; auto: if they have AVX2",
                        .choices = "auto|on|off"}),
-      kindling::field("flush_denormal", &ProcessOptions::flush_denormal,
-                      {.doc = "treat numbers below 1e-38 as 0 on the CPU, which is slow with them"}));
+      kindling::field(
+          "flush_denormal", &ProcessOptions::flush_denormal,
+          {.doc = "treat denormal numbers, below about 1e-38, as 0 on the CPU, which is slow with "
+                  "them"}));
 };
 
 }  // namespace kindling
