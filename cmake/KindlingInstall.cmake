@@ -5,15 +5,27 @@ include(KindlingRuntime)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kindling)
 
-# Beside the program or library first, then LibTorch where it was found.
-set_target_properties(kindling PROPERTIES INSTALL_RPATH "$ORIGIN;${LibTorch_ROOT_DIR}/lib")
+# Beside the program or library first, then LibTorch: where it was found, or for a wheel, whose prefix is site-packages/kindling, in
+# the package torch beside it.
+set(libtorch_lib ${LibTorch_ROOT_DIR}/lib)
+set(KINDLING_PC_LIBTORCH ${LibTorch_ROOT_DIR})
+set(KINDLING_CONFIG_LIBTORCH ${LibTorch_ROOT_DIR})
+if(KINDLING_WHEEL)
+  set(libtorch_lib $ORIGIN/../../torch/lib)
+  set(KINDLING_PC_LIBTORCH "\${prefix}/../torch")
+  set(KINDLING_CONFIG_LIBTORCH "\${PACKAGE_PREFIX_DIR}/../torch")
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" libtorch_minor "${LibTorch_VERSION}")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/_built_with.py CONTENT "LIBTORCH_MINOR = \"${libtorch_minor}\"\n")
+  install(FILES ${PROJECT_BINARY_DIR}/_built_with.py DESTINATION .)
+endif()
+set_target_properties(kindling PROPERTIES INSTALL_RPATH "$ORIGIN;${libtorch_lib}")
 install(TARGETS kindling EXPORT kindlingTargets)
 install(TARGETS kindling_fast_mkl EXPORT kindlingTargets OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/kindling)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kindling TYPE INCLUDE PATTERN program EXCLUDE)
 if(KINDLING_BUILD_PROGRAM)
   file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
   set_target_properties(kindling_app PROPERTIES
-    INSTALL_RPATH "$ORIGIN/${to_libraries};${LibTorch_ROOT_DIR}/lib")
+    INSTALL_RPATH "$ORIGIN/${to_libraries};${libtorch_lib}")
   install(TARGETS kindling_app)
   install(TARGETS kindling_program EXPORT kindlingTargets)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kindling/program DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kindling)
@@ -30,3 +42,9 @@ install(FILES
   ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake ${PROJECT_SOURCE_DIR}/cmake/LibTorchNeeds.cmake
   ${PROJECT_SOURCE_DIR}/cmake/KindlingRuntime.cmake
   DESTINATION ${package_dir})
+
+# For build systems that ask pkg-config.
+file(RELATIVE_PATH KINDLING_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" KINDLING_PC_TO_PREFIX "${KINDLING_PC_TO_PREFIX}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/kindling.pc.in ${PROJECT_BINARY_DIR}/kindling.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/kindling.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Makes the files of a release from the committed sources: a source archive, an archive of the program with LibTorch inside, and their
+# SHA-256 sums. Both archives depend on the commit and the build alone: made twice, they are equal byte by byte.
+#
+#   ./scripts/release.sh [FOLDER (build/dist)]
+#
+# The binary archive runs on x86-64 Linux with the C library of the machine that made it or a newer one; nothing needs to be installed.
+# From the environment: what setup.sh takes.
+# shellcheck source=scripts/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+output=$(realpath -m "${1:-$kindling_root/build/dist}")
+version=$(sed -n 's/^project(kindling VERSION \([0-9.]*\).*/\1/p' "$kindling_root/CMakeLists.txt")
+readonly output version name=kindling-$version-linux-x86_64
+
+# reproducible_tar FILE FOLDER: FOLDER's contents under its own name, with nothing of this machine in it.
+reproducible_tar() {
+  local date
+  date=@$(git -C "$kindling_root" log -1 --format=%ct)
+  tar --create --file=- --directory="$(dirname "$2")" --sort=name --mtime="$date" --owner=0 --group=0 --numeric-owner \
+    --mode=u=rwX,go=rX "$(basename "$2")" | gzip --no-name >"$1"
+}
+
+# The licences of everything inside the binary archive.
+collect_licences() {
+  local folder=$1 package sources torch_licences
+  mkdir -p "$folder/libtorch"
+  cp "$kindling_root/LICENSE" "$folder/kindling.txt"
+  torch_licences=$(find "$(dirname "$LIBTORCH")" -maxdepth 2 -path '*/torch-*.dist-info/licenses' -print -quit)
+  [ -n "$torch_licences" ] || stop "found no licences beside $LIBTORCH; install the wheel of torch"
+  cp -R "$torch_licences/." "$folder/libtorch"
+  for package in "${library_packages[@]}"; do
+    if [ -e "/usr/share/doc/$package/copyright" ]; then cp -L "/usr/share/doc/$package/copyright" "$folder/$package.txt"; fi
+  done
+  for sources in "$kindling_root"/build/release/_deps/kindling_*-src; do
+    [ -d "$sources" ] || continue
+    package=$(basename "$sources" -src)
+    find "$sources" -maxdepth 1 -iname 'licen[sc]e*' -exec cp {} "$folder/${package#kindling_}.txt" \;
+  done
+}
+
+if [ -n "$(git -C "$kindling_root" status --porcelain --untracked-files=no)" ]; then
+  say "there are changes that are not committed: the source archive does not have them, the binary archive does"
+fi
+need_build_packages
+find_libtorch
+configure release
+build release bin/kindling
+
+mkdir -p "$output"
+git -C "$kindling_root" archive --prefix="kindling-$version/" HEAD | gzip --no-name >"$output/kindling-$version.tar.gz"
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+run_logged release cmake --install "$kindling_root/build/release" --component runtime --prefix "$stage/$name" --strip ||
+  stop "cmake could not install the program (its output is in $deps/release.log)"
+cp -R "$kindling_root/configs" "$stage/$name/configs"
+collect_licences "$stage/$name/licences"
+reproducible_tar "$output/$name.tar.gz" "$stage/$name"
+(cd "$output" && sha256sum "kindling-$version.tar.gz" "$name.tar.gz" >SHA256SUMS)
+cat "$output/SHA256SUMS"
