@@ -6,7 +6,6 @@ execute_process(COMMAND ${DOXYGEN} ${DOXYFILE} ERROR_VARIABLE warnings RESULT_VA
 string(REGEX REPLACE "[^\n]*of (class|struct) [^\n]* is not documented\\.\n" "" warnings "${warnings}")
 string(REGEX REPLACE "[^\n]*\\.md:[0-9]+: warning: unable to resolve reference to '[^']*' for \\\\ref command\n" "" warnings
   "${warnings}")
-string(REGEX REPLACE "[^\n]*\\.md:[0-9]+: warning: unexpected command endcode\n" "" warnings "${warnings}")
 if(result OR warnings)
   message(FATAL_ERROR "Doxygen (${result}):\n${warnings}")
 endif()
