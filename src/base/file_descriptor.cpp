@@ -15,7 +15,7 @@ namespace {
 std::string remedy_for(int code) {
   switch (code) {
     case ENOENT:
-      return "check the path; missing folders are not created";
+      return "check the path; its folder must exist";
     case EACCES:
     case EPERM:
       return "check the permissions of the file and its folder";

@@ -76,7 +76,7 @@ TEST(ReadFile, NamesPathReasonAndHint) {
   EXPECT_EQ(
       error_text<Error>([&] { read_file(missing, kMax); }),
       missing.string() +
-          ": cannot open it: No such file or directory; check the path; missing folders are not created");
+          ": cannot open it: No such file or directory; check the path; its folder must exist");
   EXPECT_NE(
       error_text<Error>([&] { read_file(scratch.folder(), kMax); }).find("it is a folder; expected: a file"),
       std::string::npos);
