@@ -272,6 +272,10 @@ build() {
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  case ${1:-dev} in
+    dev | release | ci | asan | tsan) ;;
+    *) stop "unknown preset '$1'; usage: scripts/setup.sh [dev|release|ci|asan|tsan]" ;;
+  esac
   need_build_packages "${test_packages[@]}"
   find_libtorch
   configure "${1:-dev}"
