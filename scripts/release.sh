@@ -10,8 +10,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 output=$(realpath -m "${1:-$kindling_root/build/dist}")
-version=$(sed -n 's/^project(kindling VERSION \([0-9.]*\).*/\1/p' "$kindling_root/CMakeLists.txt")
-readonly output version name=kindling-$version-linux-x86_64
+release=$(sed -n 's/^project(kindling VERSION \([0-9.]*\).*/\1/p' "$kindling_root/CMakeLists.txt")
+readonly output release name=kindling-$release-linux-x86_64
 
 # reproducible_tar FILE FOLDER: FOLDER's contents under its own name, with nothing of this machine in it.
 reproducible_tar() {
@@ -48,14 +48,19 @@ configure release
 build release bin/kindling
 
 mkdir -p "$output"
-git -C "$kindling_root" archive --prefix="kindling-$version/" HEAD | gzip --no-name >"$output/kindling-$version.tar.gz"
+git -C "$kindling_root" archive --prefix="kindling-$release/" HEAD | gzip --no-name >"$output/kindling-$release.tar.gz"
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 run_logged release cmake --install "$kindling_root/build/release" --component runtime --prefix "$stage/$name" --strip ||
   stop "cmake could not install the program (its output is in $deps/release.log)"
+# Without the path of this machine's LibTorch.
+for file in bin/kindling lib/libkindling.so.*.*.*; do
+  printf 'file(RPATH_SET FILE "%s" NEW_RPATH "$ORIGIN/../lib")\n' "$(echo "$stage/$name"/$file)" >"$stage/rpath.cmake"
+  cmake -P "$stage/rpath.cmake"
+done
 cp -R "$kindling_root/configs" "$stage/$name/configs"
 collect_licences "$stage/$name/licences"
 reproducible_tar "$output/$name.tar.gz" "$stage/$name"
-(cd "$output" && sha256sum "kindling-$version.tar.gz" "$name.tar.gz" >SHA256SUMS)
+(cd "$output" && sha256sum "kindling-$release.tar.gz" "$name.tar.gz" >SHA256SUMS)
 cat "$output/SHA256SUMS"
