@@ -42,7 +42,7 @@ function(kindling_probe_nccl)
       return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, 0, 1, c10d::ProcessGroupNCCL::Options::create());
     }" KINDLING_HAS_NCCL)
   if(NOT KINDLING_HAS_NCCL)
-    message(NOTICE "-- Kindling: nccl.h or a header of CUDA's libraries is missing: processes cannot train together on cards")
+    message(NOTICE "-- Kindling: nccl.h or a header of CUDA's libraries is missing: several GPUs cannot train together")
   endif()
   set(KINDLING_NCCL_INCLUDE_DIRS ${directories} PARENT_SCOPE)
 endfunction()

@@ -1,6 +1,6 @@
 // Serves compiled code with the weights of a run:
 //
-//   compiled_digits digits_compiled.pt2 digits.pt2 runs/digits/0001/weights.safetensors
+//   compiled_digits digits_compiled.pt2 digits.pt2 runs/config/0001/weights.safetensors
 
 #include <kindling/kindling.h>
 

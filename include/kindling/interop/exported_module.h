@@ -27,7 +27,7 @@ struct ExportedModuleOptions {
                        .choices = "cross_entropy|nll|mse|l1|smooth_l1|huber|bce_with_logits|output"}));
 };
 
-// A model exported from Python (torch.export.save, PyTorch 2.7 to 2.13), with its weights under Python's
+// A model exported from Python (torch.export.save, PyTorch 2.7 to 2.15), with its weights under Python's
 // names. It is trained, validated, saved and resumed like a model written in C++. It calls the same operators
 // in the same order, so losses and weights match Python's. Only operators on a list of dense ATen operators
 // are executed; pickled objects in the file are not read.

@@ -14,8 +14,8 @@
 
 namespace kindling {
 
-// Names, defaults and meanings are those of Lightning's BatchSizeFinder. The margin reduces the size that
-// "binsearch" finds.
+// Names and defaults are those of Lightning's BatchSizeFinder. There the margin reduces the size that
+// "binsearch" finds; here it is memory that every trial must leave free.
 struct BatchSizeFinderOptions {
   std::string mode = "power";  // doubles; "binsearch" then bisects between the sizes that fit and do not fit
   std::int64_t steps_per_trial = 3;  // optimizer steps, and validation batches, per size

@@ -12,7 +12,7 @@ namespace kindling {
 
 // The contents of run.json apart from versions and devices.
 struct RunSummary {
-  std::string status = "running";  // running, finished, stopped, failed
+  std::string status = "running";  // running, finished, stopped, diverged, failed
   std::string reason{};            // why the run ended, as FitReason; empty: still running
   std::string device{};
   std::string device_note{};  // why fewer GPUs than requested are used; empty: as requested
