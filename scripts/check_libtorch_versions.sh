@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds Kindling against several LibTorch versions, as pip has them, and runs the tests with each.
+# Builds Kindling against several LibTorch versions, as pip has them, runs the tests with each, and lets each version read the
+# checkpoints and .pt2 files of the others.
 #
 #   ./scripts/check_libtorch_versions.sh [VERSION...]        (2.11.0 2.13.0 2.14.1 2.15.0)
 #
@@ -49,6 +50,34 @@ check_version() {
   skips=$(grep -cE '^[[:space:]]+[0-9]+ - .*\(Skipped\)$' "$log" || true)
   results+=("$(printf '%-8s %-5s %s passed, %s failed, %s skipped' "$1" "$kind" $((total - failures - skips)) "$failures" "$skips")")
   if [ "$failures" -ne 0 ]; then failed=1; fi
+  built+=("$1")
+}
+
+# kindling_of VERSION ARGUMENT...: its program, on the CPU.
+kindling_of() { OMP_NUM_THREADS=1 "$kindling_root/build/libtorch-$1/bin/kindling" "${@:2}" >>"$deps/libtorch-files.log" 2>&1; }
+
+# Each version resumes a run of every version, and trains the model that it has exported. Adds a line to results.
+exchange_files() {
+  local work a b place pairs=0 bad=()
+  work=$(mktemp -d)
+  for a in "${built[@]}"; do
+    kindling_of "$a" fit -c configs/digits_mlp.toml --quiet run.dir="$work/$a" trainer.max_epochs=1 trainer.num_gpus=0 &&
+      kindling_of "$a" export "$work/$a/digits_mlp/0001" "$work/$a.pt2" || bad+=("$a writes")
+    printf '[model]\nname = "exported"\nfile = "%s"\n[data]\nname = "digits"\n[optimizer]\nname = "adamw"\n[trainer]\nmax_epochs = 1\n' \
+      "$work/$a.pt2" >"$work/$a.toml"
+  done
+  for a in "${built[@]}"; do
+    for b in "${built[@]}"; do
+      place=$work/$a-$b
+      cp -R "$work/$a" "$place"
+      kindling_of "$b" fit --resume "$place/digits_mlp/0001" --quiet trainer.max_epochs=2 || bad+=("$b resumes a run of $a")
+      kindling_of "$b" fit -c "$work/$a.toml" --quiet run.dir="$place" trainer.num_gpus=0 || bad+=("$b trains a .pt2 of $a")
+      pairs=$((pairs + 1))
+    done
+  done
+  rm -rf "$work"
+  results+=("$(printf 'files    %s pairs of versions, %s failures %s' "$pairs" "${#bad[@]}" "${bad[*]/#/; }")")
+  if [ "${#bad[@]}" -gt 0 ]; then failed=1; fi
 }
 
 cd "$kindling_root"
@@ -59,6 +88,8 @@ results=()
 failed=0
 versions=("$@")
 if [ $# -eq 0 ]; then versions=(2.11.0 2.13.0 2.14.1 2.15.0); fi
+built=()
 for version in "${versions[@]}"; do check_version "$version"; done
+exchange_files
 printf '%s\n' "${results[@]}"
 exit "$failed"
