@@ -66,6 +66,17 @@ StateFit match(const StateDict& own, const StateDict& values, Places places) {
   return fit;
 }
 
+// A checkpoint has the model's names behind a prefix, in addition to the trainer's own state.
+std::string remedy_for(const LoadReport& report, const StateDict& values) {
+  const bool is_checkpoint = std::ranges::any_of(values.tensors, [&](const auto& tensor) {
+    return std::ranges::any_of(report.missing,
+                               [&](const std::string& name) { return tensor.first == "model." + name; });
+  });
+  if (!is_checkpoint) return "nothing was loaded; check the model's options";
+  return "nothing was loaded; this is a checkpoint of a Trainer: use load_validated_weights(), or the prefix "
+         "\"model.\"";
+}
+
 // A lazy layer whose weight does not match keeps no shape, and so has no other tensors.
 void leave_lazy(const std::string& weight, LazyLayer& layer, const StateDict& values, StateFit& fit) {
   const auto is_weight = [&](const StateFit::Target& target) { return target.name == weight; };
@@ -128,7 +139,7 @@ StateFit fit_state(torch::nn::Module& module, const StateDict& values, const Loa
     throw CheckpointError({.place = place,
                            .found = "the values do not fit the model: " + list_names(misfits),
                            .wanted = "the names and shapes of the model",
-                           .remedy = "nothing was loaded; check the model's options"});
+                           .remedy = remedy_for(fit.report, values)});
   }
   for (const auto& [name, layer] : lazy_layers) leave_lazy(name, *layer, values, fit);
   for (const auto& target : fit.targets) fit.report.loaded.push_back(target.name);

@@ -146,6 +146,16 @@ TEST(StateDict, MisfitsAreListedTogetherAndNothingIsChanged) {
   EXPECT_TRUE(same(net->parameters()[1], bias));
 }
 
+TEST(StateDict, AMisfitOfACheckpointNamesTheFunctionThatLoadsIt) {
+  const auto net = std::make_shared<Net>();
+  StateDict state;
+  for (const auto& [name, tensor] : state_dict(*net).tensors)
+    state.tensors.emplace_back("model." + name, tensor);
+  const std::string text =
+      error_text<CheckpointError>([&] { load_state_dict(*net, state, "step-5.safetensors"); });
+  EXPECT_NE(text.find("use load_validated_weights(), or the prefix \"model.\""), std::string::npos) << text;
+}
+
 TEST(StateDict, MissingLazyLayersAreListedToo) {
   const auto source = std::make_shared<LazyNet>(), target = std::make_shared<LazyNet>();
   source->net->forward(at::rand({1, 3, 5, 5}));

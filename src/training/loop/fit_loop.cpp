@@ -32,7 +32,8 @@ void warn_of_skipped_steps(const Record& record) {
 // changed. That may be intended, for example a smaller batch_size after running out of memory.
 void warn_of_other_batches(const StateDict& saved, std::int64_t num_batches) {
   const auto found = saved.metadata.find(saved_keys::kNumBatches);
-  if (found == saved.metadata.end() || num_batches == 0 || found->second == std::to_string(num_batches)) return;
+  if (found == saved.metadata.end() || num_batches == 0 || found->second == std::to_string(num_batches))
+    return;
   log_warning("the run was saved within an epoch of " + found->second + " batches, but epochs now have " +
               std::to_string(num_batches) + ": this epoch skips or repeats samples");
 }
@@ -169,7 +170,8 @@ void FitLoop::train_batch(const Batch& batch) {
   if (!model.is_training()) model.train();  // a custom loop may have used it for acting
   if (!log_) log_.emplace(*context_, &state_.log);
   StateTransaction transaction(state_);
-  state_.progress.phase = Phase::training;  // again, where a custom loop continues after a validation has thrown
+  state_.progress.phase =
+      Phase::training;  // again, where a custom loop continues after a validation has thrown
   state_.random_before_validation.clear();
   run_step(batch);
   ++state_.progress.batch;
@@ -224,11 +226,11 @@ void FitLoop::end_open_window() {
 
 // Collective: all ranks call it together, with the whole log on the host.
 void FitLoop::stop_if_diverged() {
-  if (divergence_.step()) return;  // it has been reported
   const auto step = report_.first_diverged();
   if (!step) return;
-  divergence_.report(step->first, step->num_batches, report_.source());
-  context_->stop.request_stop(FitReason::diverged);
+  if (!divergence_.step()) divergence_.report(step->first, step->num_batches, report_.source());
+  context_->stop.request_stop(
+      FitReason::diverged);  // again after a reset(): the steps change nothing any more
 }
 
 // Reports the part of an epoch that ran before a stop; a resumed run continues it.

@@ -115,6 +115,24 @@ TEST(ResumeEdges, ADivergedRunHasNoStateDict) {
   EXPECT_NE(error.find("diverged at step 5"), std::string::npos) << error;
 }
 
+// Steps after a divergence change nothing, so a loop that goes on must be told at its next report.
+TEST(ResumeEdges, AResetStopDoesNotHideADivergence) {
+  const Scratch scratch(memory_folder());
+  EdgeFit fit(scratch / "a", 3);
+  fit.data = data_with_nan();
+  Trainer trainer(fit.options);
+  trainer.prepare_data(fit.data);
+  trainer.prepare_model(fit.model);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
+    trainer.finish_epoch();
+    EXPECT_TRUE(trainer.is_done()) << epoch;
+    EXPECT_EQ(trainer.stop_token().reason(), FitReason::diverged) << epoch;
+    trainer.stop_token().reset();
+    EXPECT_FALSE(trainer.is_done()) << epoch;
+  }
+}
+
 TEST(ResumeEdges, AStopInACustomLoopLeavesTheEpochOpen) {
   const Scratch scratch(memory_folder());
   EdgeFit whole(scratch / "whole", 2), first(scratch / "a", 2, {.every_n_steps = 1}),
