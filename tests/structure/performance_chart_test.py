@@ -1,4 +1,4 @@
-"""The charts in docs/explain show the committed results."""
+"""The charts and tables in docs/explain show the committed results."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "scripts" / "performance_chart.py"
+TABLE_SCRIPT = REPOSITORY / "scripts" / "performance_table.py"
 
 
 def drawn(results, *options):
@@ -66,6 +67,29 @@ class Chart(unittest.TestCase):
         self.assertEqual(len(re.findall(r'class="bar ours"', chart)), 2)
         widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', chart)]
         self.assertEqual([width / widths[0] for width in widths], [1, 2, 6, 24])
+
+
+class Tables(unittest.TestCase):
+    def printed_rows(self, results):
+        command = [sys.executable, "-B", TABLE_SCRIPT, results]
+        return [row for row in subprocess.check_output(command, text=True).splitlines() if row.startswith("| ")]
+
+    def test_page_shows_committed_results(self):
+        page = (REPOSITORY / "docs/explain/performance.md").read_text()
+        for kind, num_rows in (("cpu", 12), ("mkl_for_all_cpu", 4)):
+            source = re.search(rf"benchmarks/results/({kind}_[\d-]+\.jsonl)", page).group(1)
+            rows = self.printed_rows(REPOSITORY / "benchmarks" / "results" / source)
+            self.assertEqual(len(rows), 1 + num_rows)
+            for row in rows:
+                self.assertIn(row, page.splitlines())
+
+    def test_kindling_mkl_takes_the_place_of_kindling(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = Path(folder) / "results.jsonl"
+            measured = [line(peer, median, case="fmnist_epoch", unit="s/epoch")
+                        for peer, median in (("kindling_mkl", 0.25), ("bare", 0.5))]
+            results.write_text("".join(json.dumps(each) + "\n" for each in measured))
+            self.assertEqual(self.printed_rows(results)[1:], ["| `fmnist_epoch`, ms | 250 (250 … 250) |  |  |  |  | 2.00 |"])
 
 
 if __name__ == "__main__":
