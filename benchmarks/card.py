@@ -3,7 +3,7 @@
     python benchmarks/card.py [--bench build/gpu/bin/kindling_bench] [--case card_lenet,card_mlp,card_cifar,card_gpt2]
                               [--peer NAMES] [--repeats 11] [--json FILE]
 
-Needs a Python with torch (the LibTorch that kindling_bench runs on), numpy and lightning, and KINDLING_SHARED as compare.sh does.
+Needs a Python with torch (the LibTorch that kindling_bench runs on), numpy and lightning, and the images that README.md describes.
 Prints the JSON lines of bench_peers.py with device, driver and date, then a table of times by the clock: an epoch ends when the
 card has done its last step. The exit status is 1 when final losses differ.
 """
@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS_FOLDER = Path(os.environ.get("KINDLING_SHARED", ROOT.parent / "shared")) / "peers"
+PEERS_FOLDER = ROOT / "benchmarks/peers"
+os.environ.setdefault("KINDLING_SHARED", str(ROOT))  # the folder of the images, for kindling_bench too
 KINDLING_PEERS = ("kindling", "kindling_eager")
 LOSS_TOLERANCE = 0.01  # as bench_peers.py has it
 
@@ -274,7 +275,7 @@ def whole_graph(w, clock):
 
 
 def lightning(w, clock):
-    """Lightning's Trainer without its extras, as in the peers' folder."""
+    """Lightning's Trainer without its extras, as in peers/training_loops.py."""
     import logging
     import warnings
 

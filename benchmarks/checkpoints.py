@@ -1,10 +1,9 @@
-"""Measures the checkpoints of kindling_bench beside plain files and Python's, interleaved repeat by repeat.
+"""Compares the checkpoints of kindling_bench with plain files and Python's, interleaved repeat by repeat.
 
     python benchmarks/checkpoints.py [--bench build/release/bin/kindling_bench] [--repeats 11] [--json FILE]
 
-Needs a Python with torch, safetensors and numpy, and KINDLING_SHARED as compare.sh does. Prints the JSON lines of
-bench_peers.py, then a table. The exit status is 1 when somebody has not read what was saved, or a limit of
-benchmarks/README.md is not kept.
+Needs a Python with torch, safetensors and numpy. Prints the JSON lines of bench_peers.py, then a table. The exit status is 1 if a
+peer has not read what it saved, or if a limit of benchmarks/checkpoints.md is exceeded.
 """
 
 import argparse
@@ -19,7 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS_FOLDER = Path(os.environ.get("KINDLING_SHARED", ROOT.parent / "shared")) / "peers"
+PEERS_FOLDER = ROOT / "benchmarks/peers"
 LEAST_SHARE = 0.7  # of the speed of plain files
 MOST_COPIES = 1.05  # of the state, in memory beside it; a loaded state is one
 PYTHON_PEERS = {
@@ -33,8 +32,6 @@ def require_inputs(bench):
     missing = [name for name in ("torch", "safetensors", "numpy") if not importlib.util.find_spec(name)]
     if missing:
         sys.exit(f"{sys.executable} lacks {', '.join(missing)}: pip install them, or take another Python")
-    if not (PEERS_FOLDER / "bench_peers.py").exists():
-        sys.exit(f"there is no {PEERS_FOLDER}/bench_peers.py: let KINDLING_SHARED name the folder with peers/")
     if not os.access(bench, os.X_OK):
         sys.exit(f"there is no {bench}: build it, or name it with --bench")
 

@@ -2,7 +2,7 @@
 
     python benchmarks/scaling.py [--bench build/release/bin/kindling_bench] [--processes 2] [--repeats 11] [--json FILE]
 
-Needs a Python with torch and numpy, and KINDLING_SHARED as compare.sh does. Every process has one thread and batches of the
+Needs a Python with torch and numpy, and the images that README.md describes. Every process has one thread and batches of the
 size that the case has. Prints the JSON lines of bench_peers.py with the number of processes, times being those of process 0,
 then a table. The exit status is 1 when final losses differ.
 """
@@ -19,7 +19,8 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS_FOLDER = Path(os.environ.get("KINDLING_SHARED", ROOT.parent / "shared")) / "peers"
+PEERS_FOLDER = ROOT / "benchmarks/peers"
+os.environ.setdefault("KINDLING_SHARED", str(ROOT))  # the folder of the images, for kindling_bench too
 CASES = ("step_tiny", "step_deep", "lenet")
 KINDLING_PEERS = ("kindling", "kindling_eager")
 PYTHON_PEERS = ("ddp", "ddp_best", "ddp_compile")

@@ -121,13 +121,14 @@ class MnistNet : public kindling::Module {
 // -----------------------------------------------------------------------------------------------------------
 
 at::Tensor read_bytes(const std::string& name) {
-  const char* shared = std::getenv("KINDLING_SHARED");
-  const auto path = std::filesystem::path(shared != nullptr ? shared : "../shared") / "data/mnist-10k" / name;
+  const char* root = std::getenv("KINDLING_SHARED");
+  const auto path = std::filesystem::path(root != nullptr ? root : ".") / "data/mnist-10k" / name;
   if (!std::filesystem::exists(path))
     throw kindling::DataError(
         {.place = path.string(),
          .found = "no such file",
-         .remedy = "set KINDLING_SHARED to the directory that contains data/mnist-10k"});
+         .remedy = "set KINDLING_SHARED to the directory that contains data/mnist-10k; benchmarks/README.md "
+                   "describes the files"});
   kindling::IdxArray array = kindling::read_idx(path);
   return at::from_blob(array.bytes.data(), array.shape, at::kByte).clone();
 }

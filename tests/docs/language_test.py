@@ -49,8 +49,8 @@ EXCEPTIONS = [
 
 
 def pages():
-    for path in [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md")), REPOSITORY / "benchmarks/README.md",
-                 *sorted((REPOSITORY / "apps").rglob("*.md"))]:
+    for path in [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md")),
+                 *sorted((REPOSITORY / "benchmarks").rglob("*.md")), *sorted((REPOSITORY / "apps").rglob("*.md"))]:
         # The glossary of CONTRIBUTING.md names the words.
         text = re.sub(r"^\|.*\|$", "", path.read_text(), flags=re.MULTILINE) if path.name == "CONTRIBUTING.md" else path.read_text()
         yield path, re.sub(r"`[^`\n]*`", "``", text)

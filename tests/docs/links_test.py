@@ -5,8 +5,8 @@ import unittest
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md")), REPOSITORY / "benchmarks/README.md",
-         *sorted((REPOSITORY / "apps").rglob("*.md"))]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md")),
+         *sorted((REPOSITORY / "benchmarks").rglob("*.md")), *sorted((REPOSITORY / "apps").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
