@@ -12,14 +12,14 @@
 # Environment variables:
 #   KINDLING_PEERS_PYTHON   a Python with the packages of peers/requirements.txt; default: python3
 #   KINDLING_BENCH          the benchmark program; default: build/release/bin/kindling_bench
-#   KINDLING_SHARED         the folder that contains data/mnist-10k; default: the repository, or the folder `shared` next to it
-set -euo pipefail
+#   KINDLING_SHARED         the folder that contains data/mnist-10k; default: the repository
+# shellcheck source=scripts/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/setup.sh"
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-readonly root peers=$root/benchmarks/peers results=$root/build/compare
+readonly peers=$kindling_root/benchmarks/peers results=$kindling_root/build/compare
 readonly cases=step_tiny,step_deep,fmnist_epoch,cnn_mnist,data_feed,optim_only,cold_start
 python=${KINDLING_PEERS_PYTHON:-python3}
-bench=${KINDLING_BENCH:-$root/build/release/bin/kindling_bench}
+bench=${KINDLING_BENCH:-$kindling_root/build/release/bin/kindling_bench}
 
 say() { printf 'compare: %s\n' "$*" >&2; }
 
@@ -41,14 +41,13 @@ check_options() {
 
 # Sets KINDLING_SHARED for all peers.
 find_data() {
-  local folder=${KINDLING_SHARED:-$root} name
-  if [ -z "${KINDLING_SHARED:-}" ] && [ ! -e "$root/data/mnist-10k" ]; then folder=$root/../shared; fi
-  for name in t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz; do
-    [ -e "$folder/data/mnist-10k/$name" ] ||
-      stop "${KINDLING_SHARED:-$root}/data/mnist-10k/$name: no such file; benchmarks/README.md describes the data"
-  done
-  KINDLING_SHARED=$(cd "$folder" && pwd)
+  local name
+  KINDLING_SHARED=$(data_root)
   export KINDLING_SHARED
+  for name in t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz; do
+    [ -e "$KINDLING_SHARED/data/mnist-10k/$name" ] ||
+      stop "$KINDLING_SHARED/data/mnist-10k/$name: no such file; benchmarks/README.md describes the data"
+  done
 }
 
 check_programs() {
@@ -71,9 +70,9 @@ build_bare_loop() {
   local log=$results/bare_loop.log
   say "building the peer bare_loop"
   {
-    cmake -S "$peers/bare_libtorch" -B "$results/bare_loop" -DCMAKE_BUILD_TYPE=Release \
+    cmake -S "$peers/bare_libtorch" -B "$results/bare_libtorch" -DCMAKE_BUILD_TYPE=Release \
       -DCMAKE_PREFIX_PATH="$torch/share/cmake" &&
-      cmake --build "$results/bare_loop" --target bare_loop
+      cmake --build "$results/bare_libtorch" --target bare_loop
   } >"$log" 2>&1 || stop "bare_loop could not be built; the output is in $log"
 }
 
@@ -91,7 +90,7 @@ measure() {
     ours=(kindling_mkl)
     preload=$results/mkl_answer.so
   fi
-  programs=(--exec "$(printf %q "$results/bare_loop/bare_loop")")
+  programs=(--exec "$(printf %q "$results/bare_libtorch/bare_loop")")
   for peer in "${ours[@]}"; do programs+=(--exec "$(printf %q "$bench") --peer $peer"); done
   LD_PRELOAD=$preload PYTHONDONTWRITEBYTECODE=1 "$python" "$peers/bench_peers.py" "${programs[@]}" --json "$lines" "$@" >/dev/null ||
     agree=false
@@ -126,7 +125,7 @@ if $table; then
   measure "$start.jsonl" --case cnn_mnist --precision bf16 "$@"
   measure "$start-mkl_for_all.jsonl" --case step_tiny,step_deep,fmnist_epoch,cnn_mnist "$@"
   say "the lines are in $start.jsonl and $start-mkl_for_all.jsonl"
-  "$python" -B "$root/scripts/performance_table.py" "$start.jsonl" "$start-mkl_for_all.jsonl"
+  "$python" -B "$kindling_root/scripts/performance_table.py" "$start.jsonl" "$start-mkl_for_all.jsonl"
 else
   measure "$start$suffix.jsonl" --case "$cases" "$@"
   print_ratios "$start$suffix.jsonl"

@@ -37,7 +37,7 @@ check_version() {
   if [ -e "$LIBTORCH/lib/libtorch_cuda.so" ]; then kind=CUDA; fi
   say "building and testing with LibTorch $1 ($kind package)"
   {
-    cmake --preset ci -B "$folder" -DLIBTORCH="$LIBTORCH" -DKINDLING_SHARED="${KINDLING_SHARED:-$kindling_root/../shared}" &&
+    cmake --preset ci -B "$folder" -DLIBTORCH="$LIBTORCH" -DKINDLING_SHARED="$(data_root)" &&
       cmake --build "$folder" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL"
   } >"$log" 2>&1 || {
     results+=("$(printf '%-8s %-5s could not be built, see %s' "$1" "$kind" "$log")")

@@ -34,6 +34,18 @@ run_logged() {
   "${@:2}" >>"$deps/$1.log" 2>&1
 }
 
+# Prints the folder that contains data/mnist-10k: KINDLING_SHARED, else the repository, else a folder next to it that several
+# clones can use.
+data_root() {
+  if [ -n "${KINDLING_SHARED:-}" ]; then
+    realpath -m "$KINDLING_SHARED"
+  elif [ ! -e "$kindling_root/data/mnist-10k" ] && [ -e "$kindling_root/../shared/data/mnist-10k" ]; then
+    realpath "$kindling_root/../shared"
+  else
+    echo "$kindling_root"
+  fi
+}
+
 # --- System packages -------------------------------------------------------------------------------------------------
 
 missing_packages() {

@@ -5,8 +5,8 @@
 #
 #   ./scripts/test.sh [--no-sanitizers]
 #
-# From the environment, beside what setup.sh takes: KINDLING_SHARED, the folder with the golden cases and further data
-# (../shared); tests that need it are skipped where it is absent.
+# From the environment, in addition to what setup.sh takes: KINDLING_SHARED, the folder that contains data/mnist-10k (default: the
+# repository). Tests that need these files are skipped without them.
 # shellcheck source=scripts/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
@@ -17,8 +17,8 @@ for argument in "$@"; do
     *) stop "unknown argument '$argument'; usage: scripts/test.sh [--no-sanitizers]" ;;
   esac
 done
-shared=$(realpath -m "${KINDLING_SHARED:-$kindling_root/../shared}")
-export KINDLING_SHARED=$shared
+KINDLING_SHARED=$(data_root)
+export KINDLING_SHARED
 
 # Sets processor_seconds: those of all commands that this shell has waited for.
 read_processor_seconds() {
@@ -87,7 +87,7 @@ mkdir -p "$deps"
 passed=0 failed=0 skipped=0 skip_reasons='' parts=()
 timed 'set up' set_up
 for preset in "${presets[@]}"; do
-  timed "$preset configure" configure "$preset" "KINDLING_SHARED:PATH=$shared"
+  timed "$preset configure" configure "$preset" "KINDLING_SHARED:PATH=$KINDLING_SHARED"
   timed "$preset build" build_all "$preset"
   timed "$preset tests" run_tests "$preset"
 done
