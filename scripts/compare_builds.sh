@@ -3,8 +3,9 @@
 #
 #   ./scripts/compare_builds.sh BUILD_A BUILD_B [KEY=VALUE...]
 #
-# The cases are every config in configs/, apps/custom_model (target custom_model) and the golden cases of KINDLING_SHARED
-# (../shared); a case is skipped if build A lacks its program or refuses its config. For each case the script compares
+# The cases are every config in configs/, apps/custom_model (target custom_model) and the golden cases of tests/golden. Most of
+# these need data/mnist-10k in the folder that KINDLING_SHARED names (default: the repository). A case is skipped if build A
+# lacks its program or refuses its config. For each case the script compares
 #   - as text, for every step: train_loss_step, lr and grad_norm; for every epoch: host waits and transfers;
 #   - byte by byte: the final weights and every tensor of every checkpoint;
 #   - the metadata of checkpoints, except for checksums, versions, run IDs, timings and type names of callbacks (keys that
@@ -17,15 +18,19 @@
 # It prints a line per case and exits with 1 if a case differs. KEY=VALUE applies to the runs of build B only and makes it
 # possible to see a difference reported: seed=2.
 set -euo pipefail
-exec python3 - "$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")" "$@" <<'PYTHON'
+# shellcheck source=scripts/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+KINDLING_SHARED=$(data_root)
+export KINDLING_SHARED
+exec python3 - "$kindling_root" "$@" <<'PYTHON'
 import collections, dataclasses, functools, json, os, pathlib, re, shutil, struct, subprocess, sys, tempfile, time, zipfile
 
 if len(sys.argv) < 4:
     sys.exit("usage: scripts/compare_builds.sh BUILD_A BUILD_B [KEY=VALUE...]")
 root, *builds = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
 only_for_b = sys.argv[4:]
-shared = pathlib.Path(os.environ.get("KINDLING_SHARED") or root.parent / "shared").resolve()
-mnist = shared / "data" / "mnist-10k"
+golden = root / "tests/golden"
+mnist = pathlib.Path(os.environ["KINDLING_SHARED"]).resolve() / "data/mnist-10k"
 STEP_VALUES = ("train_loss_step", "lr", "grad_norm")
 TRANSFERS = ("host_waits", "device_to_host_copies", "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes")
 # Metadata that differs between two runs of one build, or is meant to differ between two versions.
@@ -47,11 +52,13 @@ def golden_config(case, folder):
         return f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
     trainer = {"max_steps": case["steps"]}
     trainer |= {key: case[old] for key, old in (("gradient_clip_val", "clip"), ("accumulate_grad_batches", "accumulate")) if old in case}
-    weights = shared / "golden" / "reference" / case["name"] / "init.safetensors"
+    weights = golden / "reference" / case["name"] / "init.safetensors"
     text = table("model", {"init_weights": str(weights)} | case["model"]) + table("optimizer", case["optimizer"])
-    text += table("data", {"name": "idx", "images": str(mnist / "t10k-images-idx3-ubyte.gz"),
-                           "labels": str(mnist / "t10k-labels-idx1-ubyte.gz"), "train": [0, case["samples"]],
-                           "val": [6400, 7400], "shuffle": False, "batch_size": case["batch_size"]})
+    data = {"name": "digits"}
+    if case.get("data") != "digits":
+        data = {"name": "idx", "images": str(mnist / "t10k-images-idx3-ubyte.gz"),
+                "labels": str(mnist / "t10k-labels-idx1-ubyte.gz"), "train": [0, case["samples"]], "val": [6400, 7400]}
+    text += table("data", data | {"shuffle": False, "batch_size": case["batch_size"]})
     if "schedule" in case:
         schedule = case["schedule"]
         text += table("schedule", {"name": "cosine", "warmup_steps": schedule["warmup_steps"],
@@ -72,11 +79,7 @@ def cases(folder):
         needs_files = "mnist" in config.stem
         yield "kindling", config, SHORT + ([f"data.root={mnist_root}"] if needs_files and mnist.exists() else [])
     yield "custom_model", root / "apps/custom_model/config.toml", SHORT
-    golden = shared / "golden" / "cases.json"
-    if not golden.exists():
-        print(f"skipped    golden cases: no {golden}")
-        return
-    for case in json.loads(golden.read_text())["cases"]:
+    for case in json.loads((golden / "cases.json").read_text())["cases"]:
         yield "kindling", golden_config(case, folder), []
 
 

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "kindling/base/error.h"
+#include "support/mnist_files.h"
 #include "support/scratch.h"
-#include "support/shared_data.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {
@@ -127,10 +127,8 @@ TEST(Mnist, MissingFilesSayWhichFourAndWhereToPutThem) {
 }
 
 TEST(Mnist, RealFilesAreReadCompressed) {
-  KINDLING_REQUIRE_SHARED(folder, "data/mnist-10k");
-  IdxData data(
-      {.images = folder / "t10k-images-idx3-ubyte.gz", .labels = folder / "t10k-labels-idx1-ubyte.gz"},
-      {.batch_size = 4, .shuffle = false});
+  if (!has_mnist()) GTEST_SKIP() << missing_mnist();
+  IdxData data({.images = mnist_images(), .labels = mnist_labels()}, {.batch_size = 4, .shuffle = false});
   EXPECT_EQ(data.train_dataloader()->dataset().size(), 10000);
   const Batch batch = first_batch(data, *data.train_dataloader());
   EXPECT_EQ(batch[0].sizes(), (std::vector<std::int64_t>{4, 1, 28, 28}));

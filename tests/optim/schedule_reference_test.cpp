@@ -1,4 +1,4 @@
-// The numbers of torch.optim.lr_scheduler, from fixtures/make_schedules.py and from the golden cases.
+// The numbers of torch.optim.lr_scheduler, from fixtures/make_schedules.py and golden/make_golden.py.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +9,6 @@
 
 #include "kindling/optim/cosine_schedules.h"
 #include "kindling/optim/decay_schedules.h"
-#include "support/shared_data.h"
 
 namespace kindling {
 namespace {
@@ -75,7 +74,6 @@ Schedule with_length(std::int64_t total_steps, OneCycleScheduleOptions options) 
 }
 
 TEST(Schedule, RatesMatchTheGoldenCases) {
-  KINDLING_REQUIRE_SHARED(path, "golden/reference/schedules.csv");
   const std::map<std::string, Schedule> schedules = {
       {"constant", constant_schedule({.factor = 0.3, .total_iters = 10})},
       {"step", step_schedule({.step_size = 30, .gamma = 0.1})},
@@ -87,7 +85,7 @@ TEST(Schedule, RatesMatchTheGoldenCases) {
       {"polynomial", polynomial_schedule({.total_iters = 80, .power = 2})},
       {"one_cycle", one_cycle_schedule({.max_lr = 0.5, .total_steps = 101})},
       {"warmup_cosine", with_warmup(cosine_schedule(), {.warmup_steps = 10, .warmup_start_factor = 0.01})}};
-  const Rows rows = rows_of(path);
+  const Rows rows = rows_of(std::filesystem::path(KINDLING_TESTS) / "golden/reference/schedules.csv");
   ASSERT_EQ(rows.size(), 101u);
   ASSERT_EQ(rows.front().size(), 11u);
   expect_rates(schedules, rows, 100);

@@ -48,13 +48,7 @@ inline void write_text(const std::filesystem::path& file, const std::string& tex
   std::ofstream(file) << text;
 }
 
-// The directory of the data and golden numbers; empty if it does not exist.
-inline std::filesystem::path shared_folder() {
-  const char* set = std::getenv("KINDLING_SHARED");
-  const std::filesystem::path folder = set != nullptr && *set != '\0' ? set : "../shared";
-  return std::filesystem::exists(folder / "golden" / "cases.json") ? std::filesystem::absolute(folder) : "";
-}
-
 inline const std::filesystem::path kConfigs = KINDLING_CONFIGS;
+inline const std::filesystem::path kGolden = KINDLING_GOLDEN;
 
 }  // namespace kindling

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/program_run.h"
+#include "support/mnist_files.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -70,9 +71,9 @@ TEST(MnistConfig, NamesMissingFiles) {
 }
 
 TEST(MnistConfig, TrainsOnItsFourFiles) {
-  if (shared_folder().empty()) GTEST_SKIP() << "no MNIST files: set KINDLING_SHARED";
+  if (!has_mnist()) GTEST_SKIP() << missing_mnist();
   const Scratch scratch;
-  const auto data = shared_folder() / "data" / "mnist-10k";
+  const auto data = std::filesystem::absolute(mnist_folder());
   for (const char* part : {"train", "t10k"})
     for (const char* kind : {"-images-idx3-ubyte.gz", "-labels-idx1-ubyte.gz"})
       std::filesystem::create_symlink(data / (std::string("t10k") + kind),

@@ -66,10 +66,9 @@ TEST_F(OptimizationConfig, ListsAllSchedules) {
 
 // Every column of the golden schedules, from the program's records.
 TEST_F(OptimizationConfig, RatesAreThoseOfTheGoldenSchedules) {
-  if (shared_folder().empty()) GTEST_SKIP() << "no golden numbers: set KINDLING_SHARED";
-  const auto golden = nlohmann::json::parse(text_of(shared_folder() / "golden" / "cases.json"));
+  const auto golden = nlohmann::json::parse(text_of(kGolden / "cases.json"));
   std::map<std::string, std::vector<double>> expected;
-  std::istringstream lines(text_of(shared_folder() / "golden/reference/schedules.csv"));
+  std::istringstream lines(text_of(kGolden / "reference/schedules.csv"));
   std::vector<std::string> header;
   for (std::string line; std::getline(lines, line);) {
     std::istringstream cells(line);

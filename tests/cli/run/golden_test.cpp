@@ -6,6 +6,7 @@
 #include "cli/commands/process.h"
 #include "cli/commands/program_run.h"
 #include "kindling/tensors/state_dict.h"
+#include "support/mnist_files.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -14,22 +15,28 @@ namespace {
 using Json = nlohmann::json;
 
 Json golden_case(const std::string& name) {
-  const Json golden = Json::parse(text_of(shared_folder() / "golden" / "cases.json"));
+  const Json golden = Json::parse(text_of(kGolden / "cases.json"));
   for (const auto& each : golden["cases"])
     if (each["name"] == name) return each;
   throw std::runtime_error("no golden case '" + name + "'");
 }
 
-// The case as a user would write it down. JSON's numbers, strings, booleans and arrays are TOML's too.
+bool needs_mnist(const Json& golden) { return !golden.contains("data"); }
+
+// The table [data] of the case; make_golden.py takes the same samples.
+std::string data_config(const Json& golden) {
+  std::string text = "[data]\nshuffle = false\nbatch_size = " + golden["batch_size"].dump() + "\n";
+  if (!needs_mnist(golden)) return text + "name = " + golden["data"].dump() + "\n";
+  return text + "name = \"idx\"\nimages = \"" + std::filesystem::absolute(mnist_images()).string() +
+         "\"\nlabels = \"" + std::filesystem::absolute(mnist_labels()).string() + "\"\ntrain = [0, " +
+         golden["samples"].dump() + "]\nval = [6400, 7400]\n";
+}
+
+// The case as a user would write it. JSON's numbers, strings, booleans and arrays are TOML's too.
 std::string config_of(const Json& golden, const std::filesystem::path& reference) {
-  const auto data = shared_folder() / "data" / "mnist-10k";
   std::string text = "[model]\ninit_weights = \"" + (reference / "init.safetensors").string() + "\"\n";
   for (const auto& [key, value] : golden["model"].items()) text += key + " = " + value.dump() + "\n";
-  text += "[data]\nname = \"idx\"\nimages = \"" + (data / "t10k-images-idx3-ubyte.gz").string() +
-          "\"\nlabels = \"" + (data / "t10k-labels-idx1-ubyte.gz").string() + "\"\ntrain = [0, " +
-          golden["samples"].dump() +
-          "]\nval = [6400, 7400]\nshuffle = false\nbatch_size = " + golden["batch_size"].dump() +
-          "\n[optimizer]\n";
+  text += data_config(golden) + "[optimizer]\n";
   for (const auto& [key, value] : golden["optimizer"].items()) text += key + " = " + value.dump() + "\n";
   if (golden.contains("schedule"))
     text += "[schedule]\nname = \"cosine\"\nwarmup_steps = " + golden["schedule"]["warmup_steps"].dump() +
@@ -75,10 +82,11 @@ std::vector<Json> step_records(const std::filesystem::path& file) {
 class GoldenCase : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (shared_folder().empty()) GTEST_SKIP() << "no golden numbers: set KINDLING_SHARED";
-    write_text(scratch_ / "case.toml", config_of(golden_case(GetParam()), reference()));
+    const Json golden = golden_case(GetParam());
+    if (needs_mnist(golden) && !has_mnist()) GTEST_SKIP() << missing_mnist();
+    write_text(scratch_ / "case.toml", config_of(golden, reference()));
   }
-  static std::filesystem::path reference() { return shared_folder() / "golden" / "reference" / GetParam(); }
+  static std::filesystem::path reference() { return kGolden / "reference" / GetParam(); }
   std::vector<std::string> fit(const std::string& runs) const {
     return {"fit", "-c", (scratch_ / "case.toml").string(), "--run.dir", (scratch_ / runs).string()};
   }
@@ -143,10 +151,16 @@ TEST_P(GoldenCase, IsReproducedWithAndWithoutMklsFastKernels) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, GoldenCase,
+INSTANTIATE_TEST_SUITE_P(Mnist, GoldenCase,
                          testing::Values("softmax_sgd", "mlp_sgd_momentum", "mlp_adam_clip",
                                          "lenet_adamw_warmup_cosine", "mlp_adamw_accumulate4", "mlp_rmsprop",
                                          "mlp_adagrad", "mlp_nadam", "mlp_radam"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// These need nothing but the repository.
+INSTANTIATE_TEST_SUITE_P(Digits, GoldenCase,
+                         testing::Values("digits_mlp_sgd_momentum", "digits_mlp_adamw_warmup_cosine",
+                                         "digits_softmax_adam_accumulate4"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
