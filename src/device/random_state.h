@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/log_errors.h"
 #include "kindling/device/device.h"
 
 namespace kindling {
@@ -22,7 +23,9 @@ void fork_rng(Device device, std::int64_t rank);
 class RandomStateGuard {
  public:
   explicit RandomStateGuard(Device device) : device_(device), state_(random_state(device)) {}
-  ~RandomStateGuard() { set_random_state(device_, state_); }
+  ~RandomStateGuard() {
+    log_errors("the random state could not be restored", [&] { set_random_state(device_, state_); });
+  }
   RandomStateGuard(const RandomStateGuard&) = delete;
   RandomStateGuard& operator=(const RandomStateGuard&) = delete;
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "base/log_errors.h"
 #include "tensors/state_fit.h"
 
 namespace kindling {
@@ -65,8 +66,9 @@ void ScopedModelState::restore_modes() {
 }
 
 ScopedModelState::~ScopedModelState() {
-  restore_values();
-  if (extent_ == Extent::everything) restore_gradients();
+  log_errors("the values of the model could not be restored", [&] { restore_values(); });
+  if (extent_ == Extent::everything)
+    log_errors("the gradients of the model could not be restored", [&] { restore_gradients(); });
   for (LazyOptions& lazy : lazy_) {
     lazy.layer->dematerialize();
     lazy.layer->frozen = std::move(lazy.frozen);

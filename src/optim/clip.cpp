@@ -11,6 +11,9 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <string>
+
+#include "kindling/base/error.h"
 
 namespace kindling {
 namespace {
@@ -46,6 +49,16 @@ double sum_of_squares(const float* x, std::int64_t count) {
   return sum;
 }
 
+// Python's clip_grad_norm_ takes parameters; here they would be scaled themselves.
+void refuse_parameters(std::span<const at::Tensor> gradients) {
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i].requires_grad() && gradients[i].is_leaf())
+      throw Error({.place = "clip_grad_norm",
+                   .found = "tensor " + std::to_string(i) + " requires a gradient, as parameters do",
+                   .wanted = "gradients",
+                   .remedy = "pass parameter.grad(), or Optimizer::gradients()"});
+}
+
 // Does the operators' arithmetic in one pass, which is cheaper than calling one of them.
 at::Tensor clip_on_host(std::span<const at::Tensor> gradients, double max_norm) {
   double sum = 0;
@@ -68,6 +81,7 @@ at::Tensor clip_on_host(std::span<const at::Tensor> gradients, double max_norm) 
 
 at::Tensor clip_grad_norm(std::span<const at::Tensor> gradients, double max_norm) {
   if (gradients.empty()) return {};
+  refuse_parameters(gradients);
   const at::NoGradGuard no_grad;
   if (lie_on_host(gradients)) return clip_on_host(gradients, max_norm);
   const at::TensorList list(gradients.data(), gradients.size());

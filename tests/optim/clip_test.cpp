@@ -42,5 +42,12 @@ TEST_P(ClipGradNorm, ZeroGradientsStayZero) {
 
 TEST(ClipOfNothing, HasNoNorm) { EXPECT_FALSE(clip_grad_norm({}, 1).defined()); }
 
+TEST(ClipOfParameters, IsRefusedAndScalesNothing) {
+  const std::vector<at::Tensor> parameters{at::ones({2}), at::full({3}, 7.0).requires_grad_()};
+  const std::string text = error_text<Error>([&] { clip_grad_norm(parameters, 1.0); });
+  EXPECT_NE(text.find("tensor 1 requires a gradient"), std::string::npos) << text;
+  EXPECT_TRUE(same(parameters[1].detach(), at::full({3}, 7.0)));
+}
+
 }  // namespace
 }  // namespace kindling

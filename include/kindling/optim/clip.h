@@ -11,7 +11,8 @@ namespace kindling {
 // Scales the gradients in place by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them
 // together (Pascanu, Mikolov, Bengio, 2013; the constant is PyTorch's). Returns the norm before scaling: a
 // scalar on the gradients' device. The host does not wait. All gradients must be on one device; for an empty
-// list the result is an undefined tensor.
+// list the result is an undefined tensor. Throws Error if one of them requires a gradient, because it is then
+// a parameter, which PyTorch's clip_grad_norm_ takes.
 KINDLING_API at::Tensor clip_grad_norm(std::span<const at::Tensor> gradients, double max_norm);
 
 }  // namespace kindling

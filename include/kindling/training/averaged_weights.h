@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kindling/base/export.h"
 #include "kindling/training/callback.h"
 
 namespace kindling {
@@ -16,9 +17,7 @@ class AveragedWeights {
   // another average of the trainer is applied.
   AveragedWeights(Trainer& trainer, WeightAveraging* averaging)
       : averaging_(averaging != nullptr && averaging->apply(trainer) ? averaging : nullptr) {}
-  ~AveragedWeights() {
-    if (averaging_ != nullptr) averaging_->restore();
-  }
+  KINDLING_API ~AveragedWeights();  // logs an error if the weights cannot be restored
   AveragedWeights(const AveragedWeights&) = delete;
   AveragedWeights& operator=(const AveragedWeights&) = delete;
 

@@ -1,7 +1,9 @@
 #include "kindling/training/weight_average.h"
 
+#include "base/log_errors.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/training/averaged_weights.h"
 #include "kindling/training/trainer.h"
 #include "tensors/saved_number.h"
 #include "training/callbacks/averaged_tensors.h"
@@ -100,8 +102,8 @@ void WeightAverage::begin(Trainer& trainer) {
 void WeightAverage::require_alone(const Trainer& trainer) const {
   const auto refuse_second = [&](const char* option, bool (WeightAveraging::*is_set)() const noexcept) {
     if (!(this->*is_set)()) return;
-    const Callback* other = find_averaging(
-        trainer, [&](const WeightAveraging& one) { return &one != this && (one.*is_set)(); });
+    const Callback* other =
+        find_averaging(trainer, [&](const WeightAveraging& one) { return &one != this && (one.*is_set)(); });
     if (other == nullptr) return;
     throw ConfigError({.place = impl_->place,
                        .found = std::string(option) + " is also set for " + other->type_name(),
@@ -176,6 +178,11 @@ bool WeightAverage::apply(Trainer& trainer) {
 }
 
 bool WeightAverage::applies_at_end() const noexcept { return impl_->apply_at_end; }
+AveragedWeights::~AveragedWeights() {
+  if (averaging_ != nullptr)
+    log_errors("the weights could not be restored after their average", [&] { averaging_->restore(); });
+}
+
 void WeightAverage::restore() { impl_->tensors.give_back(); }
 bool WeightAverage::is_applied() const noexcept { return impl_->tensors.is_in_place(); }
 std::string WeightAverage::averages_prefix() const { return is_ready() ? kPrefix : ""; }

@@ -9,18 +9,16 @@
 
 namespace kindling {
 
-EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainingContext>& context, EpochLog& log)
+EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainingContext>& context,
+                                 EpochLog& log)
     : deterministic_(context->deterministic_operators),
       products_(context->options.float32_matmul_precision),
       evaluation_(model),
-      model_(model),
-      former_trainer_(model.trainer()),
+      former_trainer_(model, model.trainer()),
       log_(*context, &log) {
-  attach(model_, context);
-  precision_.emplace(model_, context->placement.precision);
+  attach(model, context);
+  precision_.emplace(model, context->placement.precision);
 }
-
-EvaluationScope::~EvaluationScope() { model_.set_trainer(former_trainer_); }
 
 bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, EpochLog& log,
                    const StopToken* stop) {

@@ -6,6 +6,7 @@
 #include "device/float32_products.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "kindling/training/stop_token.h"
+#include "nn/scoped_model_state.h"
 #include "training/state/batch_source.h"
 #include "training/state/training_context.h"
 
@@ -16,7 +17,6 @@ namespace kindling {
 class EvaluationScope {
  public:
   EvaluationScope(Module& model, const std::shared_ptr<TrainingContext>& context, EpochLog& log);
-  ~EvaluationScope();
   EvaluationScope(const EvaluationScope&) = delete;
   EvaluationScope& operator=(const EvaluationScope&) = delete;
 
@@ -24,8 +24,7 @@ class EvaluationScope {
   DeterministicOperators::Scope deterministic_;
   Float32Products products_;
   EvaluationGuard evaluation_;
-  Module& model_;
-  TrainerView former_trainer_;
+  const ScopedTrainer former_trainer_;
   const LogScope log_;
   std::optional<PrecisionScope> precision_;  // set once the model is on its device
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 
 #include "device/libtorch_errors.h"
@@ -349,12 +350,32 @@ void FitLoop::sanity_check(BatchSource& batches) {
 
 // --- Saving and resuming ---
 
+// Throws on all ranks if the call throws on one of them, before any of them waits for the others. Collective.
+void FitLoop::together(const std::string& what, const std::function<void()>& call) {
+  if (context_->group() == nullptr) return call();
+  std::exception_ptr error;
+  std::string text;
+  try {
+    call();
+  } catch (const std::exception& failure) {
+    error = std::current_exception();
+    text = failure.what();
+  }
+  const std::vector<std::string> texts = context_->group()->all_gather(text);
+  if (error) std::rethrow_exception(error);
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    if (!texts[rank].empty())
+      throw Error({.place = "rank " + std::to_string(rank), .found = "cannot " + what + ": " + texts[rank]});
+}
+
 StateDict FitLoop::save_point() {
   StateDict state;
-  state_.save(state);
-  if (state_.progress.batch > 0 && context_->num_train_batches > 0)
-    state.metadata[saved_keys::kNumBatches] = std::to_string(context_->num_train_batches);
-  report_.report_all();
+  together("save the state", [&] {  // a callback or a logger may fail on one rank alone
+    state_.save(state);
+    if (state_.progress.batch > 0 && context_->num_train_batches > 0)
+      state.metadata[saved_keys::kNumBatches] = std::to_string(context_->num_train_batches);
+    report_.report_all();
+  });
   stop_if_diverged();  // on all ranks
   if (divergence_.step())
     throw CheckpointError({.place = "the run",
@@ -366,6 +387,11 @@ StateDict FitLoop::save_point() {
 }
 
 void FitLoop::resume(const StateDict& saved) {
+  if (divergence_.step())  // the step's guard would leave out all updates of the loaded state, too
+    throw Error({.place = "Trainer::load_state_dict",
+                 .found = "the training diverged at step " + std::to_string(*divergence_.step()),
+                 .wanted = "a training that prepare_model() has just started",
+                 .remedy = "call prepare_model(model) again, then load the state"});
   ProcessGroup* const group = context_->group();
   state_.load(own_state(saved, group));
   warn_of_other_batches(saved, context_->num_train_batches);

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "training/inspect/divergence_report.h"
 #include "training/loop/epoch_report.h"
@@ -70,6 +72,7 @@ class FitLoop {
   void after_update();
   void end_open_window();
   void stop_if_diverged();
+  void together(const std::string& what, const std::function<void()>& call);
   std::optional<Metrics> leave_open();
   Metrics close_epoch(const NamedValues& validation);
   void update_plateau(const Record& record, bool has_validated);

@@ -127,7 +127,7 @@ FitLoop& Trainer::Impl::prepared(const char* location, bool needs_data) {
 void Trainer::Impl::prepare_data(DataModule& new_data) {
   const TrainerOptions& options = context->options;
   const auto shorten = [&](BatchSource& source) {
-    if (options.overfit_batches) source.limit_to(options.overfit_batches->of(source.num_batches()));
+    if (options.overfit_batches) source.limit_to(*options.overfit_batches);
   };
   BatchSource train = source_of(
       new_data, {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader, Stage::train},
@@ -300,15 +300,16 @@ void Trainer::Impl::report_error(std::exception_ptr error) noexcept {
   if (group() != nullptr) group()->leave(text_of(error));
   if (callbacks.is_calling()) StateTransaction never_committed(state);
   log_on_failure([&] { loop.abandon_steps(); });
-  for (const auto& callback : callbacks.others())
-    log_on_failure([&] {
-      try {
-        std::rethrow_exception(error);
-      } catch (const std::exception& known) {
-        callback->on_exception(trainer, model, known);
-      } catch (...) {  // not an exception that a callback could receive
-      }
-    });
+  for (const auto* group_of_callbacks : {&callbacks.savers(), &callbacks.others()})
+    for (const auto& callback : *group_of_callbacks)
+      log_on_failure([&] {
+        try {
+          std::rethrow_exception(error);
+        } catch (const std::exception& known) {
+          callback->on_exception(trainer, model, known);
+        } catch (...) {  // not an exception that a callback could receive
+        }
+      });
   const FitResult result{.status = FitStatus::failed, .reason = FitReason::error, .progress = state.progress};
   const auto call_all = [&](const auto& call_next) {
     bool is_left = true;
@@ -347,10 +348,12 @@ void Trainer::Impl::predict(Module& model, BatchSource source,
   const EvaluationScope scope(model, context, loop.evaluation_log());
   source.seek(0);
   for (Batch batch; source.next(batch);) {
-    const AutocastScope autocast(context->placement.precision, context->device());
-    take({.outputs = move_to(model.predict_outputs(batch), cpu()),
-          .batch = batch,
-          .indices = source.indices()});
+    Batch outputs;
+    {
+      const AutocastScope autocast(context->placement.precision, context->device());
+      outputs = move_to(model.predict_outputs(batch), cpu());
+    }
+    take({.outputs = outputs, .batch = batch, .indices = source.indices()});
   }
 }
 

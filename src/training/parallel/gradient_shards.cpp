@@ -34,10 +34,6 @@ GradientShards::Scope::Scope(GradientShards& shards, std::int64_t i)
     put_back(shards_.buffers_, shards_.at_start_);
 }
 
-GradientShards::Scope::~Scope() {
-  if (shard_ == 0) shards_.of_first_ = copies_of(shards_.buffers_);
-}
-
 // Discards what a step that has thrown has left.
 void GradientShards::begin_window() {
   levels_.clear();
@@ -59,6 +55,7 @@ void GradientShards::begin_batch() {
 
 // A sum that is complete goes into the tree at once, so that it needs no separate memory.
 void GradientShards::take(const Optimizer& optimizer) {
+  if (shard_ == 0) of_first_ = copies_of(buffers_);
   Gradients gradients;
   for (at::Tensor parameter : optimizer.parameters()) {
     gradients.push_back(std::exchange(parameter.mutable_grad(), {}));

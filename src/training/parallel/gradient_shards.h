@@ -28,7 +28,6 @@ class GradientShards {
   class Scope {
    public:
     Scope(GradientShards& shards, std::int64_t i);
-    ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 

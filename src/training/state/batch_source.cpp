@@ -33,8 +33,10 @@ void BatchSource::keep_order() noexcept {
   for (DataLoader::Cursor& cursor : cursors_) cursor.keep_order();
 }
 
-void BatchSource::limit_to(std::int64_t num_batches) {
-  limit_ = (std::min(num_batches, this->num_batches()) + of_cursors() - 1) / of_cursors();
+void BatchSource::limit_to(const CountOrFraction& batches) {
+  const std::int64_t all =
+      num_batches() / of_cursors();  // of all shards, so that it is the same for any number of ranks
+  limit_ = std::min(batches.of(all), all);
   keep_order();
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "kindling/config/count_or_fraction.h"
 #include "kindling/data/data_module.h"
 #include "nn/precision.h"
 #include "tensors/copy_stream.h"
@@ -30,7 +31,7 @@ class BatchSource {
   // Turns shuffling off, from the next seek() on.
   void keep_order() noexcept;
   // Uses the first batches of the data in data-set order, in every epoch.
-  void limit_to(std::int64_t num_batches);
+  void limit_to(const CountOrFraction& batches);
 
   // Keeps the samples in GPU memory if the loader's options allow it and epochs use all of them. See
   // DataLoader::Cursor.

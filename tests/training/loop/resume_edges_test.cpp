@@ -133,6 +133,32 @@ TEST(ResumeEdges, AResetStopDoesNotHideADivergence) {
   }
 }
 
+// Its guard would skip all steps after the loaded state, too.
+TEST(ResumeEdges, ADivergedTrainingLoadsAStateOnlyAfterItWasPreparedAgain) {
+  const Scratch scratch(memory_folder());
+  EdgeFit fit(scratch / "a", 3);
+  Trainer trainer(fit.options);
+  trainer.prepare_data(fit.data);
+  trainer.prepare_model(fit.model);
+  const StateDict start = trainer.state_dict();
+  const at::Tensor weight = fit.model->parameters()[0].detach().clone();
+  TensorData poisoned = data_with_nan();
+  trainer.prepare_data(poisoned);
+  for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
+  trainer.finish_epoch();
+  trainer.stop_token().reset();
+  const std::string error = error_text<Error>([&] { trainer.load_state_dict(start); });
+  EXPECT_NE(error.find("diverged at step 5"), std::string::npos) << error;
+  trainer.prepare_data(fit.data);
+  trainer.prepare_model(fit.model);
+  trainer.load_state_dict(start);
+  EXPECT_TRUE(same(fit.model->parameters()[0], weight));
+  for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
+  trainer.finish_epoch();
+  EXPECT_FALSE(trainer.is_done());
+  EXPECT_FALSE(same(fit.model->parameters()[0], weight));
+}
+
 TEST(ResumeEdges, AStopInACustomLoopLeavesTheEpochOpen) {
   const Scratch scratch(memory_folder());
   EdgeFit whole(scratch / "whole", 2), first(scratch / "a", 2, {.every_n_steps = 1}),

@@ -240,6 +240,35 @@ TEST(DataParallel, ReportsAnErrorOfOneRankOnTheOthers) {
 }
 
 // Saves by step and at the end of epochs, with a validation in between, and resumes from every save.
+// Rank 1 would wait for rank 0's part of the state while rank 0 trains on.
+TEST(DataParallel, FailsToSaveOnAllRanksIfACallbackFailsOnOne) {
+  struct Failing : Callback {
+    void save_state(StateDict&) const override {
+      if (fails) throw std::runtime_error("no state");
+    }
+    bool fails = false;
+  };
+  on_ranks(2, [](ProcessGroup& group) {
+    const auto callback = std::make_shared<Failing>();
+    callback->fails = group.rank() == 0;
+    TrainerOptions options = options_for({std::shared_ptr<void>(), &group});
+    options.callbacks = {callback};
+    Trainer trainer(options);
+    TensorData data = rank_images(2);
+    trainer.prepare_data(data);
+    trainer.prepare_model(small_mlp());
+    for (const Batch& batch : trainer.train_batches()) {
+      trainer.train_step(batch);
+      if (trainer.progress().batch == 1) {
+        EXPECT_NE(error_text<std::exception>([&] { trainer.state_dict(); }).find("no state"), std::string::npos);
+        callback->fails = false;
+      }
+    }
+    trainer.finish_epoch();
+    EXPECT_FALSE(trainer.state_dict().tensors.empty());
+  });
+}
+
 TEST(DataParallel, ResumesBitIdentically) {
   const Scratch scratch;
   const auto saving = [&](TrainerOptions& options, std::int64_t) {

@@ -117,6 +117,23 @@ TEST(GradientShards, StepLikeAnUnshardedWindow) {
   expect_replicas(several);
 }
 
+// A number of batches means global ones.
+TEST(GradientShards, OverfitOnAsManyBatchesWithAnyNumberOfRanks) {
+  for (const CountOrFraction batches : {CountOrFraction(2), CountOrFraction(0.7)}) {
+    const auto run = [&](std::int64_t size) {
+      return run_ranks(size, [&](TrainerOptions& options, std::int64_t) {
+        options.gradient_shards = 4;
+        options.overfit_batches = batches;
+      });
+    };
+    const auto alone = run(1), several = run(2);
+    EXPECT_EQ(alone[0].result.progress.global_step, batches.is_fraction() ? 9 : 6);  // three epochs of five batches
+    EXPECT_EQ(several[0].result.progress.global_step, alone[0].result.progress.global_step);
+    for (std::size_t i = 0; i < alone[0].weights().size(); ++i)
+      EXPECT_TRUE(several[0].weights()[i].equal(alone[0].weights()[i])) << i;
+  }
+}
+
 // In each batch of the window the model reads the buffers of rank 0.
 TEST(GradientShards, ReadTheSameBuffersOnAllRanksInAWindow) {
   struct Drifting : Mlp {
