@@ -140,7 +140,8 @@ TEST(ResumeEdges, ADivergedTrainingLoadsAStateOnlyAfterItWasPreparedAgain) {
   Trainer trainer(fit.options);
   trainer.prepare_data(fit.data);
   trainer.prepare_model(fit.model);
-  const StateDict start = trainer.state_dict();
+  save_checkpoint(trainer.state_dict(), scratch / "start.safetensors");
+  const StateDict start = load_checkpoint(scratch / "start.safetensors");
   const at::Tensor weight = fit.model->parameters()[0].detach().clone();
   TensorData poisoned = data_with_nan();
   trainer.prepare_data(poisoned);
