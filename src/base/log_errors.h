@@ -12,11 +12,14 @@ namespace kindling {
 template <class Call>
 void log_errors(const char* what, const Call& call) noexcept {
   try {
-    call();
-  } catch (const std::exception& error) {
-    log_error(std::string(what) + ": " + error.what());
-  } catch (...) {
-    log_error(what);
+    try {
+      call();
+    } catch (const std::exception& error) {
+      log_error(std::string(what) + ": " + error.what());
+    } catch (...) {
+      log_error(what);
+    }
+  } catch (...) {  // of an observer of the log
   }
 }
 

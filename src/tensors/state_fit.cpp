@@ -3,7 +3,9 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <set>
 
+#include "checkpoint/checkpoint_file.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "tensors/module_tree.h"
@@ -66,15 +68,16 @@ StateFit match(const StateDict& own, const StateDict& values, Places places) {
   return fit;
 }
 
-// A checkpoint has the model's names behind a prefix, in addition to the trainer's own state.
 std::string remedy_for(const LoadReport& report, const StateDict& values) {
-  const bool is_checkpoint = std::ranges::any_of(values.tensors, [&](const auto& tensor) {
-    return std::ranges::any_of(report.missing,
-                               [&](const std::string& name) { return tensor.first == "model." + name; });
+  const std::set<std::string> missing(report.missing.begin(), report.missing.end());
+  const std::string prefix = kModelPrefix;
+  const bool has_prefix = std::ranges::any_of(values.tensors, [&](const auto& tensor) {
+    return tensor.first.starts_with(prefix) && missing.contains(tensor.first.substr(prefix.size()));
   });
-  if (!is_checkpoint) return "nothing was loaded; check the model's options";
-  return "nothing was loaded; this is a checkpoint of a Trainer: use load_validated_weights(), or the prefix "
-         "\"model.\"";
+  if (!has_prefix) return "nothing was loaded; check the model's options";
+  return "nothing was loaded; the names have the prefix \"model.\": pass LoadOptions{.prefix = \"model.\"}, "
+         "or call "
+         "load_validated_weights() for a checkpoint of a Trainer";
 }
 
 // A lazy layer whose weight does not match keeps no shape, and so has no other tensors.

@@ -54,7 +54,8 @@ PartDifference difference_of_configs(const fs::path& a, const fs::path& b, const
       difference.rows.push_back({change.key, change.was, change.now});
   difference.is_equal = difference.rows.empty();
   difference.summary = difference.is_equal ? "equal, " + counted(was.values().size(), "key")
-                                           : counted(difference.rows.size(), "key") + (difference.rows.size() == 1 ? " differs" : " differ");
+                                           : counted(difference.rows.size(), "key") +
+                                                 (difference.rows.size() == 1 ? " differs" : " differ");
   return difference;
 }
 

@@ -178,11 +178,6 @@ bool WeightAverage::apply(Trainer& trainer) {
 }
 
 bool WeightAverage::applies_at_end() const noexcept { return impl_->apply_at_end; }
-AveragedWeights::~AveragedWeights() {
-  if (averaging_ != nullptr)
-    log_errors("the weights could not be restored after their average", [&] { averaging_->restore(); });
-}
-
 void WeightAverage::restore() { impl_->tensors.give_back(); }
 bool WeightAverage::is_applied() const noexcept { return impl_->tensors.is_in_place(); }
 std::string WeightAverage::averages_prefix() const { return is_ready() ? kPrefix : ""; }
@@ -209,6 +204,11 @@ void WeightAverage::load_state(const StateDict& state) {
   for (const auto& [name, tensor] : state.tensors)
     if (name.starts_with(prefix)) impl_->loaded.tensors.emplace_back(name.substr(prefix.size()), tensor);
   impl_->run.set_loaded();
+}
+
+AveragedWeights::~AveragedWeights() {
+  if (averaging_ != nullptr)
+    log_errors("the weights could not be restored after their average", [&] { averaging_->restore(); });
 }
 
 }  // namespace kindling

@@ -230,8 +230,8 @@ void FitLoop::stop_if_diverged() {
   const auto step = report_.first_diverged();
   if (!step) return;
   if (!divergence_.step()) divergence_.report(step->first, step->num_batches, report_.source());
-  context_->stop.request_stop(
-      FitReason::diverged);  // again after a reset(): the steps change nothing any more
+  // Again after a reset(), because steps no longer change anything.
+  context_->stop.request_stop(FitReason::diverged);
 }
 
 // Reports the part of an epoch that ran before a stop; a resumed run continues it.
@@ -350,22 +350,35 @@ void FitLoop::sanity_check(BatchSource& batches) {
 
 // --- Saving and resuming ---
 
-// Throws on all ranks if the call throws on one of them, before any of them waits for the others. Collective.
+// Throws on all ranks if the call throws on one of them, so that none waits for the others in vain.
+// Collective.
 void FitLoop::together(const std::string& what, const std::function<void()>& call) {
   if (context_->group() == nullptr) return call();
+  constexpr char kFailed = '-';  // before the text, which may be empty
   std::exception_ptr error;
-  std::string text;
+  std::string text = "+";
   try {
     call();
+  } catch (const DistributedError&) {
+    throw;  // the ranks cannot reach each other
   } catch (const std::exception& failure) {
     error = std::current_exception();
-    text = failure.what();
+    text = kFailed + std::string(failure.what());
+  } catch (...) {
+    error = std::current_exception();
+    text = kFailed + std::string("an exception that is not a std::exception");
   }
-  const std::vector<std::string> texts = context_->group()->all_gather(text);
+  std::vector<std::string> texts;
+  try {
+    texts = context_->group()->all_gather(text);
+  } catch (...) {
+    if (!error) throw;
+  }
   if (error) std::rethrow_exception(error);
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
-    if (!texts[rank].empty())
-      throw Error({.place = "rank " + std::to_string(rank), .found = "cannot " + what + ": " + texts[rank]});
+    if (texts[rank].front() == kFailed)
+      throw Error({.place = "rank " + std::to_string(rank),
+                   .found = "cannot " + what + ": " + texts[rank].substr(1)});
 }
 
 StateDict FitLoop::save_point() {
@@ -387,10 +400,15 @@ StateDict FitLoop::save_point() {
 }
 
 void FitLoop::resume(const StateDict& saved) {
-  if (divergence_.step())  // the step's guard would leave out all updates of the loaded state, too
+  if (state_.log.num_rows() > 0) {
+    state_.log.move_to_host();
+    stop_if_diverged();
+  }
+  // The step's guard would skip all updates of the loaded state, too.
+  if (divergence_.step())
     throw Error({.place = "Trainer::load_state_dict",
-                 .found = "the training diverged at step " + std::to_string(*divergence_.step()),
-                 .wanted = "a training that prepare_model() has just started",
+                 .found = "the run diverged at step " + std::to_string(*divergence_.step()),
+                 .wanted = "a run that prepare_model() has just started",
                  .remedy = "call prepare_model(model) again, then load the state"});
   ProcessGroup* const group = context_->group();
   state_.load(own_state(saved, group));

@@ -34,8 +34,8 @@ void BatchSource::keep_order() noexcept {
 }
 
 void BatchSource::limit_to(const CountOrFraction& batches) {
-  const std::int64_t all =
-      num_batches() / of_cursors();  // of all shards, so that it is the same for any number of ranks
+  // Global batches, which do not depend on the number of ranks.
+  const std::int64_t all = num_batches() / of_cursors();
   limit_ = std::min(batches.of(all), all);
   keep_order();
 }

@@ -115,7 +115,7 @@ TEST(ResumeEdges, ADivergedRunHasNoStateDict) {
   EXPECT_NE(error.find("diverged at step 5"), std::string::npos) << error;
 }
 
-// Steps after a divergence change nothing, so a loop that goes on must be told at its next report.
+// Steps after a divergence change nothing, so a loop that continues must be notified at its next report.
 TEST(ResumeEdges, AResetStopDoesNotHideADivergence) {
   const Scratch scratch(memory_folder());
   EdgeFit fit(scratch / "a", 3);
@@ -134,7 +134,7 @@ TEST(ResumeEdges, AResetStopDoesNotHideADivergence) {
 }
 
 // Its guard would skip all steps after the loaded state, too.
-TEST(ResumeEdges, ADivergedTrainingLoadsAStateOnlyAfterItWasPreparedAgain) {
+void expect_load_refused_after_divergence(bool finishes_epoch) {
   const Scratch scratch(memory_folder());
   EdgeFit fit(scratch / "a", 3);
   Trainer trainer(fit.options);
@@ -146,7 +146,7 @@ TEST(ResumeEdges, ADivergedTrainingLoadsAStateOnlyAfterItWasPreparedAgain) {
   TensorData poisoned = data_with_nan();
   trainer.prepare_data(poisoned);
   for (const Batch& batch : trainer.train_batches()) trainer.train_step(batch);
-  trainer.finish_epoch();
+  if (finishes_epoch) trainer.finish_epoch();
   trainer.stop_token().reset();
   const std::string error = error_text<Error>([&] { trainer.load_state_dict(start); });
   EXPECT_NE(error.find("diverged at step 5"), std::string::npos) << error;
@@ -158,6 +158,11 @@ TEST(ResumeEdges, ADivergedTrainingLoadsAStateOnlyAfterItWasPreparedAgain) {
   trainer.finish_epoch();
   EXPECT_FALSE(trainer.is_done());
   EXPECT_FALSE(same(fit.model->parameters()[0], weight));
+}
+
+TEST(ResumeEdges, ADivergedRunLoadsAStateOnlyAfterItWasPreparedAgain) {
+  expect_load_refused_after_divergence(/*finishes_epoch=*/true);
+  expect_load_refused_after_divergence(/*finishes_epoch=*/false);
 }
 
 TEST(ResumeEdges, AStopInACustomLoopLeavesTheEpochOpen) {

@@ -127,7 +127,8 @@ TEST(GradientShards, OverfitOnAsManyBatchesWithAnyNumberOfRanks) {
       });
     };
     const auto alone = run(1), several = run(2);
-    EXPECT_EQ(alone[0].result.progress.global_step, batches.is_fraction() ? 9 : 6);  // three epochs of five batches
+    // Three epochs of two batches, or of 0.7 of five.
+    EXPECT_EQ(alone[0].result.progress.global_step, batches.is_fraction() ? 9 : 6);
     EXPECT_EQ(several[0].result.progress.global_step, alone[0].result.progress.global_step);
     for (std::size_t i = 0; i < alone[0].weights().size(); ++i)
       EXPECT_TRUE(several[0].weights()[i].equal(alone[0].weights()[i])) << i;

@@ -86,8 +86,9 @@ TEST(RankStates, RefuseAnInvalidNumberOfProcesses) {
   for (const std::string processes : {"two", "", "0", "-3", "99999999999999999999"}) {
     StateDict saved = state_of(0, "0");
     saved.metadata["processes"] = processes;
-    EXPECT_NE(error_text<CheckpointError>([&] { own_state(saved, nullptr); }).find("'processes': '" + processes),
-              std::string::npos);
+    EXPECT_NE(
+        error_text<CheckpointError>([&] { own_state(saved, nullptr); }).find("'processes': '" + processes),
+        std::string::npos);
     on_ranks(2, [&](ProcessGroup& group) { EXPECT_THROW(has_own_state(saved, &group), CheckpointError); });
   }
 }
