@@ -1,12 +1,18 @@
 # The small libraries that Kindling compiles in. Each becomes an interface library kindling_<name>, found on the system or fetched at
 # a pinned version. Of a fetched one the sources are used alone: none of its targets, options or flags reach a parent project.
 #
+# A library on the system is looked for in CMAKE_PREFIX_PATH and the usual folders.
+#
 # KINDLING_FETCH_DEPENDENCIES: AUTO fetches what the system lacks, ON fetches all, OFF fetches nothing. Sources that are already on
 # the machine: FETCHCONTENT_SOURCE_DIR_KINDLING_<NAME>=FOLDER, an unpacked archive of the project.
 
 set(KINDLING_FETCH_DEPENDENCIES AUTO CACHE STRING "Fetch small libraries: AUTO (those that the system lacks), ON (all) or OFF")
 set_property(CACHE KINDLING_FETCH_DEPENDENCIES PROPERTY STRINGS AUTO ON OFF)
+if(NOT KINDLING_FETCH_DEPENDENCIES MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "KINDLING_FETCH_DEPENDENCIES is '${KINDLING_FETCH_DEPENDENCIES}', expected AUTO, ON or OFF")
+endif()
 set(_kindling_missing "")
+set(_kindling_with_sources "")  # those that are fetched and have something to compile
 
 # kindling_dependency(<name> PACKAGE <Debian package> HEADER <header> [LIBRARY <names>...]
 #                     URL <archive> SHA256 <checksum> [FOLDER <of the headers in the archive>] [SOURCES <C files>...]
@@ -43,11 +49,8 @@ function(kindling_dependency name)
   target_compile_definitions(kindling_${name} INTERFACE ${arg_DEFINITIONS})
   if(arg_SOURCES)
     list(TRANSFORM arg_SOURCES PREPEND ${folder}/)
-    add_library(kindling_${name}_code STATIC ${arg_SOURCES})
-    set_target_properties(kindling_${name}_code PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
-    target_include_directories(kindling_${name}_code PRIVATE ${folder}/${arg_FOLDER})
-    target_compile_definitions(kindling_${name}_code PRIVATE ${arg_DEFINITIONS})
-    target_link_libraries(kindling_${name} INTERFACE kindling_${name}_code)
+    set(_kindling_${name}_sources ${arg_SOURCES} PARENT_SCOPE)
+    set(_kindling_with_sources ${_kindling_with_sources} ${name} PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -89,6 +92,22 @@ if(_kindling_missing)
   message(FATAL_ERROR "Kindling: missing libraries: ${_kindling_missing}. Install the packages, or let "
                       "KINDLING_FETCH_DEPENDENCIES=AUTO fetch the sources.")
 endif()
+
+# C is enabled only where it is needed, and not in a function, where CMake forbids it.
+if(_kindling_with_sources)
+  enable_language(C)
+endif()
+foreach(name ${_kindling_with_sources})
+  add_library(kindling_${name}_code STATIC ${_kindling_${name}_sources})
+  set_target_properties(kindling_${name}_code PROPERTIES
+    POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden UNITY_BUILD OFF)
+  target_compile_options(kindling_${name}_code PRIVATE -w)  # of the parent's warnings
+  target_include_directories(kindling_${name}_code PRIVATE
+    $<TARGET_PROPERTY:kindling_${name},INTERFACE_INCLUDE_DIRECTORIES>)
+  target_compile_definitions(kindling_${name}_code PRIVATE
+    $<TARGET_PROPERTY:kindling_${name},INTERFACE_COMPILE_DEFINITIONS>)
+  target_link_libraries(kindling_${name} INTERFACE kindling_${name}_code)
+endforeach()
 
 # Packages of spdlog that use the system's fmt come without their own.
 get_target_property(_kindling_spdlog_folder kindling_spdlog INTERFACE_INCLUDE_DIRECTORIES)

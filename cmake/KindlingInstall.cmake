@@ -5,8 +5,8 @@ include(KindlingRuntime)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kindling)
 
-# Beside the program or library first, then LibTorch: where it was found, or for a wheel, whose prefix is site-packages/kindling, in
-# the package torch beside it.
+# Next to the program or library first, then LibTorch: where it was found, or for a wheel, whose prefix is site-packages/kindling, in
+# the package torch next to it.
 set(libtorch_lib ${LibTorch_ROOT_DIR}/lib)
 set(KINDLING_PC_LIBTORCH ${LibTorch_ROOT_DIR})
 set(KINDLING_CONFIG_LIBTORCH ${LibTorch_ROOT_DIR})

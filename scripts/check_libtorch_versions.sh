@@ -60,6 +60,7 @@ kindling_of() { OMP_NUM_THREADS=1 "$kindling_root/build/libtorch-$1/bin/kindling
 exchange_files() {
   local work a b place pairs=0 bad=()
   work=$(mktemp -d)
+  : >"$deps/libtorch-files.log"
   for a in "${built[@]}"; do
     kindling_of "$a" fit -c configs/digits_mlp.toml --quiet run.dir="$work/$a" trainer.max_epochs=1 trainer.num_gpus=0 &&
       kindling_of "$a" export "$work/$a/digits_mlp/0001" "$work/$a.pt2" || bad+=("$a writes")
@@ -76,7 +77,7 @@ exchange_files() {
     done
   done
   rm -rf "$work"
-  results+=("$(printf 'files    %s pairs of versions, %s failures %s' "$pairs" "${#bad[@]}" "${bad[*]/#/; }")")
+  results+=("$(printf 'files    %s pairs of versions, %s failures (libtorch-files.log) %s' "$pairs" "${#bad[@]}" "${bad[*]/#/; }")")
   if [ "${#bad[@]}" -gt 0 ]; then failed=1; fi
 }
 

@@ -4,7 +4,8 @@
 #
 #   ./scripts/release.sh [FOLDER (build/dist)]
 #
-# The binary archive runs on x86-64 Linux with the C library of the machine that made it or a newer one; nothing needs to be installed.
+# The binary archive runs on x86-64 Linux with the C and C++ libraries of the machine that made it or newer ones, and with zlib; on
+# Debian and Ubuntu nothing needs to be installed.
 # From the environment: what setup.sh takes.
 # shellcheck source=scripts/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -13,7 +14,7 @@ output=$(realpath -m "${1:-$kindling_root/build/dist}")
 release=$(sed -n 's/^project(kindling VERSION \([0-9.]*\).*/\1/p' "$kindling_root/CMakeLists.txt")
 readonly output release name=kindling-$release-linux-x86_64
 
-# reproducible_tar FILE FOLDER: FOLDER's contents under its own name, with nothing of this machine in it.
+# reproducible_tar FILE FOLDER: FOLDER's contents under its own name, without times, owners and modes of this machine.
 reproducible_tar() {
   local date
   date=@$(git -C "$kindling_root" log -1 --format=%ct)
@@ -27,9 +28,9 @@ collect_licences() {
   mkdir -p "$folder/libtorch"
   cp "$kindling_root/LICENSE" "$folder/kindling.txt"
   torch_licences=$(find "$(dirname "$LIBTORCH")" -maxdepth 2 -path '*/torch-*.dist-info/licenses' -print -quit)
-  [ -n "$torch_licences" ] || stop "found no licences beside $LIBTORCH; install the wheel of torch"
+  [ -n "$torch_licences" ] || stop "found no licences next to $LIBTORCH; install the wheel of torch"
   cp -R "$torch_licences/." "$folder/libtorch"
-  for package in "${library_packages[@]}"; do
+  for package in "${library_packages[@]}" libfmt-dev; do
     if [ -e "/usr/share/doc/$package/copyright" ]; then cp -L "/usr/share/doc/$package/copyright" "$folder/$package.txt"; fi
   done
   for sources in "$kindling_root"/build/release/_deps/kindling_*-src; do

@@ -16,7 +16,7 @@ readonly docs_venv=$deps/venv-docs mkdocs_version=1.6.1 pygments_version=2.21.0
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev)
 # clang builds the consumer tests a second time, iproute2 makes two machines of one
-readonly test_packages=(libgtest-dev doxygen clang iproute2)
+readonly test_packages=(libgtest-dev doxygen clang iproute2 python3-venv)
 
 # Paths below the repository count relative to it, so that ccache knows a file again in another clone or build folder.
 export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$kindling_root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
@@ -88,7 +88,7 @@ install_packages() {
 need_packages() {
   local missing
   if ! command -v dpkg-query >/dev/null; then
-    say "this is neither Debian nor Ubuntu, so nothing is installed; required is what is packaged there as $*"
+    say "this is neither Debian nor Ubuntu, so nothing is installed; needed are the equivalents of these packages: $*"
     return
   fi
   mapfile -t missing < <(missing_packages "$@")
@@ -99,13 +99,16 @@ can_become_root() {
   [ "$(id -u)" -eq 0 ] || { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }
 }
 
-# need_build_packages [PACKAGE...]: tools, libraries and the packages named. CMake fetches the libraries that a user without root
-# lacks.
+# need_build_packages [PACKAGE...]: tools, libraries and the packages named. A user without root does without ccache, and CMake
+# fetches the libraries; tests, which come with packages of their own, need them installed.
 need_build_packages() {
   local tools libraries=("${library_packages[@]}")
   mapfile -t tools < <(missing_tools)
-  can_become_root || libraries=()
-  need_packages "${tools[@]}" "${libraries[@]}" "$@"
+  if ! can_become_root && [ $# -eq 0 ]; then
+    libraries=()
+    mapfile -t tools < <(printf '%s\n' "${tools[@]}" | grep -vE '^(ccache|)$')
+  fi
+  if [ $((${#tools[@]} + ${#libraries[@]} + $#)) -gt 0 ]; then need_packages "${tools[@]}" "${libraries[@]}" "$@"; fi
 }
 
 check_tool_versions() {
@@ -275,6 +278,7 @@ configure() {
     grep -A 12 'CMake Error' "$log" >&2 || tail -n 20 "$log" >&2
     stop "CMake could not configure build/$1 (all it said is in $log)"
   }
+  grep -A 5 '^CMake Warning' "$log" >&2 || true
 }
 
 # build PRESET [TARGET]: results alone belong on the standard output.
