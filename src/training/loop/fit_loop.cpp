@@ -227,11 +227,12 @@ void FitLoop::end_open_window() {
 
 // Collective: all ranks call it together, with the whole log on the host.
 void FitLoop::stop_if_diverged() {
-  const auto step = report_.first_diverged();
-  if (!step) return;
-  if (!divergence_.step()) divergence_.report(step->first, step->num_batches, report_.source());
-  // Again after a reset(), because steps no longer change anything.
-  context_->stop.request_stop(FitReason::diverged);
+  const bool is_reported = divergence_.step().has_value();
+  if (const auto step = report_.first_diverged()) {
+    // Again after a reset(), because steps no longer change anything.
+    context_->stop.request_stop(FitReason::diverged);
+    if (!is_reported) divergence_.report(step->first, step->num_batches, report_.source());
+  }
 }
 
 // Reports the part of an epoch that ran before a stop; a resumed run continues it.
