@@ -5,35 +5,14 @@
 #   ./scripts/check_libtorch_versions.sh [VERSION...]        (2.11.0 2.13.0 2.14.1 2.15.0)
 #
 # Everything goes to .deps/libtorch-VERSION and build/libtorch-VERSION: about 1.5 GB for a version, and 2.5 GB to download for all.
-# Of a CUDA package only what its CPU part needs at run time is taken beside it (libcudart and libcupti), so it needs neither a GPU
-# nor a toolkit; this also tests the targets that FindLibTorch defines itself.
+# CUDA packages also test the targets that FindLibTorch defines itself.
 # shellcheck source=scripts/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-
-# install_version VERSION: sets LIBTORCH.
-install_version() {
-  local folder=$deps/libtorch-$1 site cuda
-  if [ ! -e "$folder/installed" ]; then
-    say "installing torch==$1 with pip into $folder"
-    run_logged versions "$(python_with_venv)" -m venv --clear "$folder"
-    run_logged versions "$folder/bin/python" -m pip install --quiet --no-input --no-deps "torch==$1" ||
-      stop "pip could not install torch==$1 (all it said is in $deps/versions.log)"
-    site=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    # Such as `Requires-Dist: cuda-toolkit[cublas,cudart,…]==13.0.2; …`
-    cuda=$(sed -n 's/^Requires-Dist: cuda-toolkit\[.*\]==\([0-9.]*\).*/\1/p' "$site"/torch-*.dist-info/METADATA)
-    if [ -n "$cuda" ]; then
-      run_logged versions "$folder/bin/python" -m pip install --quiet --no-input "cuda-toolkit[cudart,cupti]==$cuda" ||
-        stop "pip could not install CUDA's libcudart and libcupti $cuda (all it said is in $deps/versions.log)"
-    fi
-    touch "$folder/installed"
-  fi
-  LIBTORCH=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/torch")')
-}
 
 # check_version VERSION: adds a line to results.
 check_version() {
   local folder=build/libtorch-$1 log=$deps/libtorch-$1.log total failures skips kind=CPU
-  install_version "$1"
+  install_libtorch_version "$1" || stop "pip could not install torch==$1 (all it said is in $deps/versions.log)"
   if [ -e "$LIBTORCH/lib/libtorch_cuda.so" ]; then kind=CUDA; fi
   say "building and testing with LibTorch $1 ($kind package)"
   {

@@ -12,6 +12,7 @@ kindling_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly kindling_root
 readonly deps=$kindling_root/.deps
 readonly torch_version=2.13.0
+readonly newest_torch_versions=(2.15.0 2.14.1)  # the first that pip offers is tested under the sanitizers
 readonly docs_venv=$deps/venv-docs mkdocs_version=1.6.1 pygments_version=2.21.0
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev)
@@ -184,6 +185,34 @@ install_libtorch() {
     touch "$installed"
   fi
   LIBTORCH=$("$deps/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/torch")')
+}
+
+# install_libtorch_version VERSION: installs it into .deps/libtorch-VERSION and sets LIBTORCH; fails if pip cannot. Of a CUDA package,
+# only what its CPU part needs at run time is installed with it (libcudart and libcupti), so it needs neither a GPU nor a toolkit.
+install_libtorch_version() {
+  local folder=$deps/libtorch-$1 site cuda
+  if [ ! -e "$folder/installed" ]; then
+    say "installing torch==$1 with pip into $folder"
+    run_logged versions "$(python_with_venv)" -m venv --clear "$folder" || return
+    run_logged versions "$folder/bin/python" -m pip install --quiet --no-input --no-deps "torch==$1" || return
+    site=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    # Such as `Requires-Dist: cuda-toolkit[cublas,cudart,…]==13.0.2; …`
+    cuda=$(sed -n 's/^Requires-Dist: cuda-toolkit\[.*\]==\([0-9.]*\).*/\1/p' "$site"/torch-*.dist-info/METADATA)
+    if [ -n "$cuda" ]; then
+      run_logged versions "$folder/bin/python" -m pip install --quiet --no-input "cuda-toolkit[cudart,cupti]==$cuda" || return
+    fi
+    touch "$folder/installed"
+  fi
+  LIBTORCH=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/torch")')
+}
+
+# Sets LIBTORCH to the newest tested version that pip offers; leaves it as it is if there is none.
+use_newest_libtorch() {
+  local version
+  for version in "${newest_torch_versions[@]}"; do
+    if install_libtorch_version "$version"; then return; fi
+  done
+  say "pip offers none of torch ${newest_torch_versions[*]} (all it said is in $deps/versions.log)"
 }
 
 # For tests that compare files and numbers with PyTorch's: what the Python part of the pinned torch needs; without it they are skipped.
