@@ -1,11 +1,12 @@
-"""Installs Kindling with pip into a new virtual environment and uses it there: the program, `python -m kindling`, find_package,
-pkg-config. Uninstalling leaves nothing.
+"""Installs Kindling with pip into a new virtual environment and uses it there, with the commands of docs/start/install.md as printed:
+the program, `python -m kindling`, find_package, pkg-config. Uninstalling leaves nothing.
 
   wheel_test.py SOURCE WORK LIBTORCH CXX    exits with 77 if pip cannot install the build backend
 """
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,8 @@ settings.pop("PYTHONPATH", None)
 
 
 def run(*command, expect=0, **options):
-    result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=work,
-                            **({"env": settings} | options))
+    result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            **({"cwd": work, "env": settings} | options))
     if result.returncode != expect:
         sys.exit(f"{' '.join(map(str, command))}: exit code {result.returncode}, expected {expect}\n{result.stdout}")
     return result.stdout.strip()
@@ -34,13 +35,16 @@ def expect_in(text, output):
 
 
 def make_environment():
-    """A virtual environment with the torch of LIBTORCH, linked instead of copied."""
+    """A virtual environment with the torch of LIBTORCH, linked instead of copied, and without the packages that its Python part needs."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     run(sys.executable, "-m", "venv", environment)
     site = pathlib.Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"))
-    for entry in [libtorch, *libtorch.parent.glob("torch-*.dist-info")]:
-        (site / entry.name).symlink_to(entry)
+    (site / "torch").symlink_to(libtorch)
+    for entry in libtorch.parent.glob("torch-*.dist-info"):
+        (site / entry.name).mkdir()
+        metadata = (entry / "METADATA").read_text()
+        (site / entry.name / "METADATA").write_text(re.sub(r"^Requires-Dist: .*\n", "", metadata, flags=re.MULTILINE))
     return site
 
 
@@ -62,30 +66,36 @@ before = files_of(environment)
 if subprocess.run([python, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work / "backend", "scikit-build-core"],
                   capture_output=True).returncode != 0:
     skip("pip cannot install scikit-build-core here")
-run(python, "-m", "pip", "install", "--quiet", "--no-deps", source)
+page = re.findall(r"^```sh\n(.*?)^```$", (source / "docs/start/install.md").read_text(), re.MULTILINE | re.DOTALL)
+install, use = ([block for block in page if text in block][0] for text in ("pip install .", "python -m kindling"))
+path = f"{environment / 'bin'}:{os.environ['PATH']}"
+run("bash", "-euo", "pipefail", "-c", install, cwd=source, env=settings | {"PATH": path})
 
 plain = {name: value for name, value in os.environ.items() if name not in ("LIBTORCH", "LD_LIBRARY_PATH", "PYTHONPATH")}
-plain["PATH"] = f"{environment / 'bin'}:{plain['PATH']}"
+plain["PATH"] = path
 expect_in("kindling ", run("kindling", "--version", env=plain))
-fit = ("fit", "-c", source / "configs/digits_mlp.toml", "trainer.max_epochs=2", "trainer.num_gpus=0")
-expect_in("best val acc", run(python, "-m", "kindling", *fit, env=plain))
-
-prefix = run(python, "-c", "import kindling; print(kindling.cmake_prefix_path())")
 project = work / "project"
 shutil.copytree(source / "tests/consumers/fast_mkl", project)
-run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release", env=plain)
+shutil.copytree(source / "configs", project / "configs")
+if not shutil.which("pkg-config"):
+    use = re.sub(r"^pkg-config .*\n", "", use, flags=re.MULTILINE)
+expect_in("best val acc", run("bash", "-euo", "pipefail", "-c", use, cwd=project, env=plain | {"CMAKE_GENERATOR": "Ninja"}))
 run("cmake", "--build", project / "build", env=plain)
 expect_in("MKL's fast kernels", run(project / "build/fast_mkl", env=plain))
 
 pkg_config = run(python, "-c", "import kindling; print(kindling.pkg_config_path())")
 if shutil.which("pkg-config"):
     flags = run("pkg-config", "--cflags", "--libs", "kindling", env=plain | {"PKG_CONFIG_PATH": pkg_config}).split()
-    for folder in (flag[2:] for flag in flags if flag[:2] in ("-I", "-L")):
-        if not pathlib.Path(folder).is_dir():
-            sys.exit(f"kindling.pc names the folder {folder}, which does not exist")
+    program = work / "program.cpp"
+    program.write_text("""#include <kindling/models/mlp.h>
+#include <iostream>
+int main() { std::cout << kindling::Mlp(kindling::MlpOptions{.hidden = {8}}).parameters().size() << " parameters, the layers are lazy"; }
+""")
+    run(cxx, program, "-o", work / "program", *flags, env=plain)
+    expect_in("0 parameters, the layers are lazy", run(work / "program", env=plain))
 
-for link in site.glob("torch-*.dist-info"):
-    link.unlink()
+for metadata in site.glob("torch-*.dist-info"):
+    shutil.rmtree(metadata)
 expect_in("this environment has torch none", run("kindling", "--version", env=plain, expect=1))
 run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "kindling")
 left = sorted(path for path in files_of(environment) - before if "torch-" not in path)
