@@ -158,17 +158,62 @@ std::vector<std::vector<ChartPoint>> lines_through(const std::vector<ChartPoint>
   return lines;
 }
 
+// Removes the ticks between whole numbers, and the decimals of the others.
+void keep_whole_ticks(std::vector<ChartTick>& ticks) {
+  const auto is_between = [](const ChartTick& tick) {
+    const std::size_t point = tick.text.find('.');
+    return point != std::string::npos && tick.text.find_first_not_of('0', point + 1) != std::string::npos;
+  };
+  std::erase_if(ticks, is_between);
+  for (ChartTick& tick : ticks) tick.text.erase(std::min(tick.text.find('.'), tick.text.size()));
+}
+
+// Returns where in the plot the values of y are not finite.
+std::vector<double> gaps_of(const Chart& chart, const Curve& curve, const Limits& xlimits) {
+  std::vector<double> gaps;
+  for (std::size_t i = 0; i < curve.x.size(); ++i) {
+    const double x = on_scale(chart.xscale, curve.x[i]);
+    if (std::isfinite(curve.y[i]) || std::isnan(x)) continue;
+    const double at = fraction_of(xlimits, x);
+    if (at >= 0 && at <= 1) gaps.push_back(at);
+  }
+  return gaps;
+}
+
+// Points without a y still need room for their marks.
+Limits with_gaps(const Chart& chart, Limits limits) {
+  bool has_points = false;
+  for (const Curve& curve : chart.curves)
+    for (std::size_t i = 0; i < curve.x.size(); ++i) {
+      if (std::isfinite(curve.y[i])) has_points = true;
+    }
+  for (const Curve& curve : chart.curves)
+    for (std::size_t i = 0; i < curve.x.size(); ++i) {
+      const double x = on_scale(chart.xscale, curve.x[i]);
+      if (std::isfinite(curve.y[i]) || std::isnan(x)) continue;
+      const double room = kMargin * (limits[1] - limits[0]);
+      if (!std::exchange(has_points, true)) limits = {x - 1, x + 1};
+      limits = {std::min(limits[0], x - room), std::max(limits[1], x + room)};
+    }
+  return limits;
+}
+
 }  // namespace
 
 ChartLayout layout_of(const Chart& chart, int xticks, int yticks) {
   std::vector<std::vector<ChartPoint>> curves;
   for (const Curve& curve : chart.curves) curves.push_back(points_on_scales(chart, curve));
-  const Limits xlimits =
+  Limits xlimits =
       chart.xlim ? checked_limits("xlim", *chart.xlim, chart.xscale) : limits_around(curves, &ChartPoint::x);
+  if (chart.marks_gaps && !chart.xlim) xlimits = with_gaps(chart, xlimits);
   const Limits ylimits =
       chart.ylim ? checked_limits("ylim", *chart.ylim, chart.yscale) : limits_around(curves, &ChartPoint::y);
   ChartLayout layout;
+  // At most one tick for each whole number between the limits.
+  if (chart.has_whole_x && chart.xscale == AxisScale::linear)
+    xticks = static_cast<int>(std::clamp(xlimits[1] - xlimits[0], 1.0, static_cast<double>(xticks)));
   layout.xticks = (chart.xscale == AxisScale::log ? log_ticks : linear_ticks)(xlimits, xticks);
+  if (chart.has_whole_x) keep_whole_ticks(layout.xticks);
   layout.yticks = (chart.yscale == AxisScale::log ? log_ticks : linear_ticks)(ylimits, yticks);
   for (auto& points : curves) {
     for (ChartPoint& point : points)
@@ -177,6 +222,8 @@ ChartLayout layout_of(const Chart& chart, int xticks, int yticks) {
     std::copy_if(points.begin(), points.end(), std::back_inserter(curve.points), is_in_plot);
     layout.curves.push_back(std::move(curve));
   }
+  for (std::size_t i = 0; chart.marks_gaps && i < layout.curves.size(); ++i)
+    layout.curves[i].gaps = gaps_of(chart, chart.curves[i], xlimits);
   return layout;
 }
 

@@ -22,6 +22,7 @@ struct CurveLayout {
   std::vector<std::vector<ChartPoint>>
       lines;                       // may leave the plot; a single point in the plot is a line of length one
   std::vector<ChartPoint> points;  // the given points within the plot
+  std::vector<double> gaps{};      // along the x axis: where y is not finite, if the chart marks gaps
 };
 
 struct ChartLayout {

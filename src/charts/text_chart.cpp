@@ -102,6 +102,17 @@ void draw_curve(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t cu
   }
 }
 
+// Draws crosses in the lowest row.
+void draw_gaps(BrailleCanvas& canvas, const CurveLayout& layout) {
+  const int y = canvas.dot_y(0) - 1;
+  for (const double at : layout.gaps) {
+    const int x = canvas.dot_x(at);
+    for (const int side : {-1, 1})
+      for (const int down : {-1, 1}) canvas.set(x + side, y + down);
+    canvas.set(x, y);
+  }
+}
+
 std::string spaces(int count) { return std::string(static_cast<std::size_t>(std::max(count, 0)), ' '); }
 
 int columns_of(std::string_view text) { return static_cast<int>(display_width(text)); }
@@ -174,6 +185,7 @@ std::string to_text(const Chart& chart, int columns, int rows) {
   const int width = columns - margin - 2;
   BrailleCanvas canvas(width, rows);
   for (std::size_t i = 0; i < layout.curves.size(); ++i) draw_curve(canvas, layout.curves[i], i);
+  for (const CurveLayout& curve : layout.curves) draw_gaps(canvas, curve);
 
   std::string text;
   if (!chart.title.empty()) text += centered(chart.title, margin + 2, width);

@@ -247,5 +247,63 @@ TEST(TextChart, KeepsItsSizeWithoutEscapeSequences) {
   }
 }
 
+TEST(SvgChart, MarksValuesThatAreNotFinite) {
+  Chart chart = chart_of({0, 1, 2, 3}, {1, kNaN, kNaN, 1});
+  EXPECT_FALSE(has_part(to_svg(chart), "not finite"));
+  chart.xlim = {0, 2};
+  chart.ylim = {0, 1};
+  chart.marks_gaps = true;
+  const std::string svg = to_svg(chart);
+  EXPECT_TRUE(has_part(svg, "d=\"M347.0 290.0 L353.0 296.0 M347.0 296.0 L353.0 290.0M617.0 290.0")) << svg;
+  EXPECT_TRUE(has_part(svg, "× not finite (NaN or infinity)</text>"));
+  EXPECT_TRUE(is_well_formed(svg));
+}
+
+TEST(SvgChart, ShowsMarksOfACurveWithoutAnyNumber) {
+  Chart chart = chart_of({1, 2, 3}, {kNaN, kNaN, kNaN});
+  chart.marks_gaps = true;
+  EXPECT_EQ(layout_of(chart, 5, 5).curves[0].gaps.size(), 3U);
+  EXPECT_TRUE(is_well_formed(to_svg(chart)));
+}
+
+TEST(SvgChart, DrawsBackgroundCurvesFirstAndThin) {
+  Chart chart{.curves = {{.label = "epoch", .x = {0, 1}, .y = {0, 1}},
+                         {.label = "step", .x = {0, 1}, .y = {1, 0}, .is_background = true}}};
+  const std::string svg = to_svg(chart);
+  const std::size_t thin = svg.find("stroke-width=\"1\""), thick = svg.find("stroke-width=\"1.8\"");
+  ASSERT_NE(thin, std::string::npos);
+  EXPECT_LT(thin, thick);
+}
+
+TEST(SvgGrid, PlacesChartsInRows) {
+  const std::vector<Chart> charts(3, chart_of({0, 1}, {0, 1}));
+  const std::string svg = to_svg_grid(charts, 2);
+  EXPECT_TRUE(is_well_formed(svg));
+  EXPECT_TRUE(has_part(svg, "viewBox=\"0 0 1280 740\"")) << svg;
+  EXPECT_TRUE(has_part(svg, "translate(0.0 0.0)") && has_part(svg, "translate(640.0 0.0)"));
+  EXPECT_TRUE(has_part(svg, "translate(0.0 370.0)"));
+  EXPECT_TRUE(has_part(to_svg_grid(charts), "viewBox=\"0 0 640 1110\""));
+  EXPECT_TRUE(is_well_formed(to_svg_grid({}, 2)));
+}
+
+TEST(ChartTicks, AreWholeNumbersOnRequest) {
+  const auto ticks = [](std::vector<double> x) {
+    Chart chart = chart_of(x, std::vector<double>(x.size(), 1));
+    chart.has_whole_x = true;
+    return texts_of(layout_of(chart, 6, 5).xticks);
+  };
+  EXPECT_EQ(ticks({1}), (std::vector<std::string>{"1"}));
+  EXPECT_EQ(ticks({1, 2}), (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(ticks({1, 2, 3}), (std::vector<std::string>{"1", "2", "3"}));
+  EXPECT_EQ(ticks({0, 100}), (std::vector<std::string>{"0", "20", "40", "60", "80", "100"}));
+}
+
+TEST(TextChart, MarksValuesThatAreNotFinite) {
+  Chart chart = chart_of({0, 1, 2}, {1, kNaN, 1});
+  const std::string without = to_text(chart);
+  chart.marks_gaps = true;
+  EXPECT_NE(to_text(chart), without);
+}
+
 }  // namespace
 }  // namespace kindling

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ enum class AxisScale { linear, log };  // log: base 10; values <= 0 are skipped
 struct Curve {
   std::string label{};
   std::vector<double> x{}, y{};  // of equal length
+  bool is_background = false;    // drawn thin, behind the other curves; for values that scatter
 };
 
 // A plot: curves, labels and axes.
@@ -24,6 +26,8 @@ struct Chart {
   std::optional<std::array<double, 2>> xlim{}, ylim{};  // {low, high}; absent: fitted to the curves
   AxisScale xscale = AxisScale::linear, yscale = AxisScale::linear;
   std::vector<Curve> curves{};
+  bool has_whole_x = false;  // ticks of the x axis only at whole numbers
+  bool marks_gaps = false;   // a cross on the lower axis for each y that is NaN or infinite
 };
 
 // Both throw Error for a curve whose x and y differ in length, and for limits that are not finite, not in
@@ -32,6 +36,9 @@ struct Chart {
 // Returns a complete SVG file that ends with a newline: white background, axes with round ticks, a legend
 // below; no script, no style sheet, no external resources.
 KINDLING_API std::string to_svg(const Chart& chart);
+
+// Returns such a file with several charts in rows of `columns` charts (at least 1).
+KINDLING_API std::string to_svg_grid(std::span<const Chart> charts, int columns = 1);
 
 // Returns lines that end with newlines, drawn in braille dots on `rows` lines (at least 4) with axes and
 // labels around them. No line is wider than `columns` (at least 24; less counts as 24) if the labels fit.
