@@ -91,7 +91,7 @@ class LineCollector {
   }
 
   // The last line may be incomplete, because the run is appending it or was killed then.
-  MetricsFile finish() {
+  RunRecords finish() {
     if (auto record = record_of_line(line_)) take(*record);
     return std::move(file_);
   }
@@ -113,14 +113,14 @@ class LineCollector {
     file_.metrics.add(record);
   }
 
-  MetricsFile file_;
+  RunRecords file_;
   std::string line_;
   bool is_too_long_ = false;
 };
 
 }  // namespace
 
-MetricsFile read_metrics_file(const std::filesystem::path& path) {
+RunRecords read_metrics_file(const std::filesystem::path& path) {
   const InputFile file(path);
   LineCollector lines;
   std::string block;

@@ -90,7 +90,7 @@ class KINDLING_API RunMetrics {
 };
 
 // The contents of a metrics.jsonl.
-struct MetricsFile {
+struct RunRecords {
   RunMetrics metrics{};
   std::size_t num_damaged_lines = 0;  // skipped: not JSON objects of numbers
 };
@@ -98,6 +98,6 @@ struct MetricsFile {
 // Reads a metrics.jsonl, of which an active run may be appending to the end or a kill may have cut it off. Of
 // a file to which several runs were appended, the last run counts. Throws Error if there is no such file or
 // it cannot be read, but not for its contents.
-KINDLING_API MetricsFile read_metrics_file(const std::filesystem::path& path);
+KINDLING_API RunRecords read_metrics_file(const std::filesystem::path& path);
 
 }  // namespace kindling

@@ -25,7 +25,7 @@ Record epoch_record(std::int64_t epoch, double loss) {
           .values = {{"train_loss", loss}, {"val_confusion_matrix[0][1]", 3}}};
 }
 
-MetricsFile read_text(const std::string& text) {
+RunRecords read_text(const std::string& text) {
   const Scratch scratch;
   std::ofstream(scratch / "metrics.jsonl") << text;
   return read_metrics_file(scratch / "metrics.jsonl");
@@ -137,7 +137,7 @@ TEST(MetricsFile, ReadsWhatTheLoggerWrites) {
         {.kind = Record::Kind::validation, .global_step = 8, .epoch = 1, .values = {{"val_loss", 0.2}}});
     logger.write(epoch_record(1, std::nan("")));
   }
-  const MetricsFile file = read_metrics_file(scratch / "metrics.jsonl");
+  const RunRecords file = read_metrics_file(scratch / "metrics.jsonl");
   EXPECT_EQ(file.num_damaged_lines, 0U);
   EXPECT_EQ(file.metrics.find("train_loss_step")->last().value, 0.1);
   EXPECT_EQ(file.metrics.find("val_loss")->last().global_step, 8);
@@ -149,7 +149,7 @@ TEST(MetricsFile, ReadsWhatTheLoggerWrites) {
 
 TEST(MetricsFile, SkipsDamagedLinesAndAnIncompleteLastOne) {
   const std::string good = R"({"epoch": 1, "global_step": 2, "train_loss": 0.5})";
-  const MetricsFile file = read_text(
+  const RunRecords file = read_text(
       good + "\n" + "not json\n" + R"({"epoch": 2, "global_step": )" + "\n" +
       R"({"epoch": 2, "global_step": 4, "deep": {"train_loss": 1}})" + "\n" +
       R"({"epoch": 2, "global_step": 4, "list": [1]})" + "\n" + R"({"epoch": -2, "global_step": 4})" + "\n" +
@@ -164,14 +164,14 @@ TEST(MetricsFile, ReadsLinesAcrossBlocks) {
   for (int i = 1; i <= 40000; ++i)
     text += "{\"global_step\": " + std::to_string(i) + ", \"epoch\": 1, \"train_loss_step\": 0.25}\n";
   ASSERT_GT(text.size(), std::size_t{1} << 21);
-  const MetricsFile file = read_text(text);
+  const RunRecords file = read_text(text);
   EXPECT_EQ(file.num_damaged_lines, 0U);
   EXPECT_EQ(file.metrics.find("train_loss_step")->num_values(), 40000);
   EXPECT_EQ(file.metrics.find("train_loss_step")->sum(), 10000);
 }
 
 TEST(MetricsFile, CountsTheLastOfSeveralRuns) {
-  const MetricsFile file = read_text(R"({"epoch": 1, "global_step": 5, "train_loss": 1})"
+  const RunRecords file = read_text(R"({"epoch": 1, "global_step": 5, "train_loss": 1})"
                                      "\n"
                                      R"({"epoch": 1, "global_step": 2, "val_loss": 2})"
                                      "\n");

@@ -1,0 +1,138 @@
+#include "loggers/run_files.h"
+
+#include <algorithm>
+#include <deque>
+#include <nlohmann/json.hpp>
+
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/formats/csv.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;  // of a config, as for the program
+constexpr std::size_t kMaxLogBytes = std::size_t{1} << 22;   // from the end of a longer log
+constexpr std::size_t kMostEvents = 100, kMostCommands = 50, kMostLayers = 500, kMostKeys = 200;
+constexpr int kMaxDepth = 6;
+const std::vector<std::string> kLayerTitles = {"name", "type", "input", "output", "parameters"};
+
+std::string text_or_empty(const fs::path& file) try {
+  return read_file(file, kMaxTextBytes);
+} catch (const Error&) {
+  return {};
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    if (end > 0) lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+void add_values(const Json& json, const std::string& path, int depth,
+                std::vector<std::pair<std::string, std::string>>& values) {
+  for (const auto& [key, value] : json.items()) {
+    if (values.size() == kMostKeys) return;
+    const std::string name = path.empty() ? key : path + "." + key;
+    if (value.is_object() && depth < kMaxDepth)
+      add_values(value, name, depth + 1, values);
+    else if (value.is_string())
+      values.emplace_back(name, value.get<std::string>());
+    else if (!value.is_null())
+      values.emplace_back(name, value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+}
+
+// Deep nesting, which the program never writes, is dropped while it is parsed.
+std::vector<std::pair<std::string, std::string>> values_of(const std::string& text) {
+  const auto is_kept = [](int depth, Json::parse_event_t, const Json&) { return depth <= kMaxDepth; };
+  const Json json = Json::parse(text, is_kept, /*allow_exceptions=*/false);
+  std::vector<std::pair<std::string, std::string>> values;
+  if (json.is_object()) add_values(json, "", 0, values);
+  return values;
+}
+
+std::vector<std::vector<std::string>> layers_of(const std::string& table) {
+  std::string_view rest = table;
+  std::vector<std::vector<std::string>> layers;
+  if (rest.empty() || take_csv_line(rest) != kLayerTitles) return layers;
+  while (!rest.empty() && layers.size() < kMostLayers) {
+    auto row = take_csv_line(rest);
+    if (row.size() == kLayerTitles.size()) layers.push_back(std::move(row));
+  }
+  return layers;
+}
+
+std::string end_of_log(const fs::path& file) try {
+  const InputFile log(file);
+  std::string text(std::min(log.size(), kMaxLogBytes), '\0');
+  log.read(log.size() - text.size(), text.data(), text.size());
+  return text;
+} catch (const Error&) {
+  return {};
+}
+
+// "2026-03-01 12:00:00.123 warning: text"; nothing for other lines.
+std::optional<RunEvent> event_of(std::string_view line) {
+  constexpr std::size_t kTimeSize = 23;
+  if (line.size() < kTimeSize + 3 || line[kTimeSize] != ' ' || line[4] != '-' || line[10] != ' ')
+    return std::nullopt;
+  const std::string_view rest = line.substr(kTimeSize + 1);
+  const std::size_t colon = rest.find(": ");
+  if (colon == std::string_view::npos) return std::nullopt;
+  const std::string_view level = rest.substr(0, colon), text = rest.substr(colon + 2);
+  const bool is_start = text.starts_with("restart ") || text.starts_with("resume: ");
+  if (level != "warning" && level != "error" && !is_start) return std::nullopt;
+  return RunEvent{.time = std::string(line.substr(0, kTimeSize)),
+                  .level = std::string(is_start ? "start" : level),
+                  .text = std::string(text)};
+}
+
+}  // namespace
+
+std::string RunFiles::value(std::string_view key) const {
+  const auto found = std::ranges::find(summary, key, [](const auto& one) { return one.first; });
+  return found == summary.end() ? "" : found->second;
+}
+
+std::string RunFiles::name() const {
+  fs::path path = fs::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return (path.parent_path().filename() / path.filename()).string();
+}
+
+RunFiles read_run_files(const fs::path& folder) {
+  RunFiles files{.folder = folder,
+                 .summary = values_of(text_or_empty(folder / "run.json")),
+                 .config = text_or_empty(folder / "config.toml"),
+                 .commands = lines_of(text_or_empty(folder / "command.txt")),
+                 .layers = layers_of(text_or_empty(folder / "model.csv"))};
+  if (files.commands.size() > kMostCommands)
+    files.commands.erase(files.commands.begin(),
+                         files.commands.end() - static_cast<std::ptrdiff_t>(kMostCommands));
+  std::deque<RunEvent> latest;
+  for (const std::string& line : lines_of(end_of_log(folder / "log.txt"))) {
+    auto event = event_of(line);
+    if (!event) continue;
+    ++files.num_events;
+    latest.push_back(std::move(*event));
+    if (latest.size() > kMostEvents) latest.pop_front();
+  }
+  files.events.assign(latest.begin(), latest.end());
+  return files;
+}
+
+void write_layers(const fs::path& folder, const std::vector<std::vector<std::string>>& layers) {
+  std::string table = csv_line(kLayerTitles);
+  for (const auto& layer : layers) table += csv_line(layer);
+  write_file_atomically(folder / "model.csv", table);
+}
+
+}  // namespace kindling

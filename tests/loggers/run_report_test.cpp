@@ -1,0 +1,248 @@
+#include "loggers/run_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "kindling/loggers/jsonl_logger.h"
+#include "loggers/metric_charts.h"
+#include "loggers/run_files.h"
+#include "loggers/run_page.h"
+#include "loggers/value_matrices.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents_of(const fs::path& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+void put_file(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Record epoch_of(std::int64_t number, double loss) {
+  return {.kind = Record::Kind::epoch,
+          .global_step = 10 * number,
+          .epoch = number,
+          .values = {{"train_loss", loss}, {"val_loss", 2 * loss}, {"epoch_time_s", 0.5}, {"host_waits", 3}}};
+}
+
+std::vector<std::string> titles_of(const std::vector<Chart>& charts) {
+  std::vector<std::string> titles;
+  for (const Chart& chart : charts) titles.push_back(chart.title);
+  return titles;
+}
+
+TEST(MetricCharts, GroupsMetricsByFamily) {
+  EXPECT_EQ(family_of("train_loss_step"), "loss");
+  EXPECT_EQ(family_of("val_acc"), "acc");
+  EXPECT_EQ(family_of("lr"), "lr");
+  EXPECT_EQ(family_of("grad_norm/net.0.weight"), "grad_norm");
+  EXPECT_EQ(family_of("train_"), "train_");
+  EXPECT_EQ(family_of("_step"), "_step");
+}
+
+TEST(MetricCharts, DrawsEpochsOrStepsAndTheLossFirst) {
+  RunMetrics metrics;
+  metrics.add({.kind = Record::Kind::step, .global_step = 1, .epoch = 1, .values = {{"train_loss_step", 4}}});
+  metrics.add({.global_step = 10, .epoch = 1, .values = {{"lr", 0.1}, {"val_acc", 0.5}, {"train_loss", 2}}});
+  const auto charts = charts_of_run(metrics, metrics.names());
+  EXPECT_EQ(titles_of(charts), (std::vector<std::string>{"loss", "acc", "lr"}));
+  EXPECT_EQ(charts[0].xlabel, "step");
+  EXPECT_EQ(charts[0].curves[0].label, "train_loss");
+  EXPECT_EQ(charts[0].curves[0].x, std::vector<double>{10});
+  EXPECT_TRUE(charts[0].curves[1].is_background);
+  EXPECT_EQ(charts[1].xlabel, "epoch");
+  EXPECT_EQ(charts[1].curves[0].x, std::vector<double>{1});
+}
+
+TEST(MetricCharts, OverlaysRunsAndBoundsTheCurvesOfAChart) {
+  RunMetrics a, b;
+  a.add(epoch_of(1, 1));
+  b.add({.global_step = 5, .epoch = 1, .values = {{"train_loss", 3}}});
+  const std::vector<LabelledMetrics> runs{{"a", &a}, {"b", &b}};
+  const std::vector<std::string> names{"train_loss", "val_loss", "none"};
+  const auto charts = charts_of_runs(runs, names);
+  EXPECT_EQ(titles_of(charts), (std::vector<std::string>{"train_loss", "val_loss"}));
+  EXPECT_EQ(charts[0].curves[1].label, "b");
+  EXPECT_EQ(charts[1].curves.size(), 1U);
+  const std::vector<LabelledMetrics> many(20, LabelledMetrics{"a", &a});
+  EXPECT_EQ(charts_of_runs(many, names)[0].curves.size(), 12U);
+  EXPECT_EQ(charts_of_runs(many, names)[0].title, "train_loss (12 of 20 curves)");
+}
+
+TEST(ValueMatrices, CollectsCellsByName) {
+  const Record record{.values = {{"val_loss", 1},
+                                 {"m[0][0]", 3},
+                                 {"m[1][0]", 4},
+                                 {"m[0][1]", 9},
+                                 {"k[7]", 1},
+                                 {"m[99999999999][0]", 1},
+                                 {"m[x][0]", 1}}};
+  const auto matrices = matrices_of(record);
+  ASSERT_EQ(matrices.size(), 1U);
+  EXPECT_EQ(matrices[0].name, "m");
+  EXPECT_EQ(matrices[0].cells, (std::vector<std::vector<double>>{{3, 9}, {4}}));
+  EXPECT_EQ(largest_off_diagonal(matrices[0], 1),
+            (std::vector{std::tuple(std::size_t{0}, std::size_t{1}, 9.0)}));
+}
+
+TEST(RunFiles, ReadsSummaryCommandsLayersAndEvents) {
+  const Scratch scratch;
+  put_file(scratch / "run.json",
+           R"({"status": "finished", "seed": 3, "best": {"name": "val_acc"}, "list": [1]})");
+  put_file(scratch / "command.txt", "kindling fit\nkindling fit --resume runs/a\n");
+  write_layers(scratch.folder(), {{"net.0", "Linear", "[4, 2]", "", "6"}});
+  put_file(scratch / "log.txt",
+           "2026-03-01 12:00:00.123 info: kindling: 1\n"
+           "2026-03-01 12:00:01.123 warning: a: b\n"
+           "second line\n"
+           "2026-03-01 12:00:02.123 info: resume: after step 4\n");
+  const RunFiles files = read_run_files(scratch.folder());
+  EXPECT_EQ(files.value("status"), "finished");
+  EXPECT_EQ(files.value("best.name"), "val_acc");
+  EXPECT_EQ(files.value("seed"), "3");
+  EXPECT_EQ(files.value("list"), "[1]");
+  EXPECT_EQ(files.commands.size(), 2U);
+  EXPECT_EQ(files.layers, (std::vector<std::vector<std::string>>{{"net.0", "Linear", "[4, 2]", "", "6"}}));
+  ASSERT_EQ(files.events.size(), 2U);
+  EXPECT_EQ(files.events[0].text, "a: b");
+  EXPECT_EQ(files.events[1].level, "start");
+}
+
+TEST(RunFiles, SurvivesForeignContents) {
+  const Scratch scratch;
+  put_file(scratch / "run.json", std::string(500000, '['));
+  put_file(scratch / "model.csv", "a,b\n1,2\n");
+  put_file(scratch / "log.txt", std::string("\0\xff\n: \n2026", 10));
+  fs::create_directory(scratch / "config.toml");
+  const RunFiles files = read_run_files(scratch.folder());
+  EXPECT_TRUE(files.summary.empty() && files.layers.empty() && files.events.empty() && files.config.empty());
+  std::string nested = "1";
+  for (int i = 0; i < 1000; ++i) nested = R"({"a": )" + nested + "}";
+  put_file(scratch / "run.json", nested);
+  EXPECT_LE(read_run_files(scratch.folder()).summary.size(), 1U);
+  EXPECT_TRUE(read_run_files(scratch / "none").summary.empty());
+}
+
+TEST(RunPage, ShowsWhatTheDirectoryHas) {
+  const Scratch scratch;
+  put_file(scratch / "run.json", R"({"status": "diverged", "kindling": "9.9", "device": "cpu"})");
+  put_file(scratch / "config.toml", "name = \"<b>\"\n");
+  RunMetrics metrics;
+  metrics.add(epoch_of(1, 0.25));
+  Record last = epoch_of(2, std::nan(""));
+  for (const auto& [name, value] :
+       {std::pair("val_confusion_matrix[0][0]", 5.0), {"skipped_steps", 4.0}, {"time_share/forward", 0.5}})
+    last.values.emplace_back(name, value);
+  metrics.add(last);
+  const std::string html = to_html(page_of_run(read_run_files(scratch.folder()), metrics));
+  EXPECT_TRUE(contains(html, "class=\"status bad\">diverged<"));
+  EXPECT_TRUE(contains(html, "<dt>skipped steps</dt><dd>4</dd>"));
+  EXPECT_TRUE(contains(html, "<dt>not finite</dt><dd>train_loss (1), val_loss (1)</dd>"));
+  EXPECT_TRUE(contains(html, "<h2>val_confusion_matrix, epoch 2</h2>"));
+  EXPECT_TRUE(contains(html, "<td class=\"text\">host_waits</td><td>3</td><td>3</td><td>6</td>"));
+  EXPECT_TRUE(contains(html, "<td>forward</td><td>50.0 %</td>"));
+  EXPECT_TRUE(contains(html, "name = &quot;&lt;b&gt;&quot;"));
+  EXPECT_TRUE(contains(html, "<dt>kindling</dt><dd>9.9</dd>"));
+}
+
+TEST(RunPage, ShowsARunWithoutRecords) {
+  const Scratch scratch;
+  EXPECT_TRUE(
+      contains(to_html(page_of_run(read_run_files(scratch.folder()), {})), "The run has no records yet."));
+}
+
+TEST(RunPage, ComparesRuns) {
+  const Scratch scratch;
+  const RunFiles files = read_run_files(scratch.folder());
+  RunMetrics metrics;
+  metrics.add(epoch_of(1, 0.25));
+  const std::vector<std::string> names{"val_loss"};
+  const std::vector<ComparedRun> runs{{files, metrics}, {files, metrics}};
+  const std::string html = to_html(page_of_runs(runs, names));
+  EXPECT_TRUE(contains(html, "<h1>2 runs</h1>"));
+  EXPECT_TRUE(contains(html, "\"title\":\"val_loss\""));
+}
+
+struct Reported {
+  Scratch scratch;
+  double now = 100;
+  int num_layer_calls = 0;
+  RunReport report{scratch.folder(),
+                   {.monitor = "val_loss",
+                    .layers =
+                        [this] {
+                          ++num_layer_calls;
+                          return std::vector<std::vector<std::string>>{{"net", "Linear", "", "", "6"}};
+                        },
+                    .clock = [this] { return now; }}};
+
+  bool is_drawn() {
+    const bool is_there = fs::exists(scratch / "report.html");
+    fs::remove(scratch / "report.html");
+    return is_there;
+  }
+};
+
+TEST(RunReport, DrawsRarelyAndReloadsUntilTheEnd) {
+  Reported run;
+  run.report.write(epoch_of(1, 1));
+  EXPECT_FALSE(run.is_drawn()) << "in the first two seconds";
+  run.now += 2;
+  run.report.write(epoch_of(2, 0.5));
+  EXPECT_TRUE(contains(contents_of(run.scratch / "report.html"), "http-equiv=\"refresh\""));
+  EXPECT_TRUE(contains(contents_of(run.scratch / "report.html"), "<dd>val_loss 1, epoch 2</dd>"));
+  EXPECT_TRUE(run.is_drawn());
+  run.now += 4.9;
+  run.report.write(epoch_of(3, 0.25));
+  EXPECT_FALSE(run.is_drawn());
+  run.now += 0.1;
+  run.report.write(
+      {.kind = Record::Kind::step, .global_step = 31, .epoch = 4, .values = {{"train_loss_step", 1}}});
+  EXPECT_FALSE(run.is_drawn()) << "within an epoch";
+  run.report.write(epoch_of(4, 0.25));
+  EXPECT_TRUE(run.is_drawn());
+  run.report.write_final();
+  EXPECT_FALSE(contains(contents_of(run.scratch / "report.html"), "http-equiv=\"refresh\""));
+  EXPECT_TRUE(contains(contents_of(run.scratch / "curves.svg"), "train_loss"));
+  EXPECT_EQ(run.num_layer_calls, 1);
+}
+
+TEST(RunReport, ContinuesTheCurvesOfAResumedRun) {
+  Reported run;
+  {
+    JsonlLogger records(run.scratch / "metrics.jsonl");
+    records.write(epoch_of(1, 1));
+    records.write(epoch_of(2, 1));
+    records.resume_at({.epoch = 1, .global_step = 10});
+  }
+  run.report.resume_at({.epoch = 1, .global_step = 10});
+  EXPECT_EQ(run.report.metrics().num_epochs(), 1);
+  run.report.write(epoch_of(2, 0.5));
+  EXPECT_EQ(run.report.metrics().find("train_loss")->num_values(), 2);
+  EXPECT_EQ(run.report.metrics().find("train_loss")->last().value, 0.5);
+}
+
+TEST(RunReport, DoesNotStopARunWhoseFilesCannotBeWritten) {
+  Reported run;
+  fs::create_directory(run.scratch / "curves.svg");
+  run.now += 10;
+  run.report.write(epoch_of(1, 1));
+  run.report.write_final();
+  EXPECT_EQ(run.report.metrics().num_epochs(), 1);
+}
+
+}  // namespace
+}  // namespace kindling
