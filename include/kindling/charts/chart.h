@@ -17,7 +17,7 @@ enum class AxisScale { linear, log };  // log: base 10; values <= 0 are skipped
 struct Curve {
   std::string label{};
   std::vector<double> x{}, y{};  // of equal length
-  bool is_background = false;    // drawn thin, behind the other curves; for values that scatter
+  bool is_background = false;    // drawn thin, below the other curves; for values that scatter
 };
 
 // A plot: curves, labels and axes.

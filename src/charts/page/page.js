@@ -3,7 +3,7 @@
   "use strict";
   const charts = JSON.parse(document.getElementById("data").textContent);
   const space = document.getElementById("model").namespaceURI;
-  const HEIGHT = 270, TOP = 8, RIGHT = 14, BOTTOM = 44, CHARACTER = 7.2, COLORS = 6, MOST_MARKERS = 40;
+  const HEIGHT = 270, TOP = 8, RIGHT = 14, BOTTOM = 44, CHARACTER = 7.2, COLORS = 6, MOST_MARKERS = 40, DENSE = 600;
   const DASHES = ["", "7 4", "2 3", "7 3 2 3"];
   const zooms = read();  // by the label of the x axis: charts with the same axis zoom together
 
@@ -217,7 +217,7 @@
         const isAlone = length === 1 && (k + 1 === curve.x.length || onScale(curve.y[k + 1]) === null);
         if (isAlone || end - begin <= MOST_MARKERS) dots += "M" + place + "h0";
       }
-      const style = "stroke:" + color(i);
+      const style = "stroke:" + color(i) + (end - begin > DENSE && !curve.thin ? ";stroke-width:1.2" : "");
       svg("path", { "class": "curve" + (curve.thin ? " thin" : ""), d: path, style: style, "stroke-dasharray": dash(i) }, group);
       if (dots) svg("path", { d: dots, style: style, "stroke-width": curve.thin ? 3 : 5, "stroke-linecap": "round" }, group);
       if (gaps) svg("path", { "class": "gap", d: gaps, style: style }, group);

@@ -111,6 +111,8 @@ struct RunFolderOptions {
   std::string dir = "runs";
   bool jsonl = true;
   bool csv = true;
+  bool svg = true;
+  bool html = true;
   bool compact_memory = false;
 
   static constexpr auto fields = kindling::fields(
@@ -118,6 +120,8 @@ struct RunFolderOptions {
                       {.doc = "directory of all runs, relative to the current directory"}),
       kindling::field("jsonl", &RunFolderOptions::jsonl, {.doc = "write metrics.jsonl"}),
       kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}),
+      kindling::field("svg", &RunFolderOptions::svg, {.doc = "write curves.svg"}),
+      kindling::field("html", &RunFolderOptions::html, {.doc = "write report.html"}),
       kindling::field(
           "compact_memory", &RunFolderOptions::compact_memory,
           {.doc =

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <utility>
 
+#include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
 #include "cli/config/exit_codes.h"
 #include "cli/run/finders.h"
@@ -25,6 +26,7 @@
 #include "kindling/loggers/terminal.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
+#include "loggers/run_report.h"
 
 namespace kindling {
 namespace {
@@ -84,6 +86,17 @@ std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const Ru
   ModelCheckpointOptions options = config.checkpoint;
   options.dirpath = checkpoints_of(folder.path());
   return std::make_shared<ModelCheckpoint>(options);
+}
+
+// The rows of model.csv: layers with parameters.
+std::vector<std::vector<std::string>> layer_cells(const std::vector<LayerRow>& layers) {
+  const auto shape = [](const auto& sizes) { return sizes.empty() ? std::string() : shape_text(sizes); };
+  std::vector<std::vector<std::string>> rows;
+  for (const LayerRow& layer : layers)
+    if (layer.num_parameters > 0)
+      rows.push_back({layer.name, layer.type, shape(layer.input_shape), shape(layer.output_shape),
+                      std::to_string(layer.num_parameters)});
+  return rows;
 }
 
 // Silences LibTorch's profiler, which prints its start and end to stderr, within the table of epochs.
@@ -199,6 +212,7 @@ class FitRun {
     summary_.global_step = keeper_->failed_step().value_or(summary_.global_step);
     try {
       write_summary();
+      if (report_) report_->write_final();
     } catch (const std::exception& error) {  // the first error is the one to report
       log_error(std::string("while handling an error of the fit: ") + error.what());
     }
@@ -221,6 +235,10 @@ class FitRun {
     summary_.global_step = result.progress.global_step;
     report_removed_files();
     write_summary();
+    if (report_) {
+      report_->write_final();
+      screen_->show_curves(report_->metrics());
+    }
     if (is_first(in_.group)) screen_->show_end(result, best_saved_text());
     // A signal may have reached only one rank. No rank exits before rank 0 has written everything.
     const int signal_code = largest(in_.group, in_.signals.exit_code());
@@ -250,7 +268,7 @@ class FitRun {
   }
 
   // The program's callbacks come first, so that their positions are the same in every run.
-  TrainerOptions trainer_options() const {
+  TrainerOptions trainer_options() {
     TrainerOptions options = config_.trainer_options();
     options.nonfinite_dir = folder_.path();
     if (is_first(in_.group)) options.profile_dir = folder_.path();
@@ -263,15 +281,27 @@ class FitRun {
     return options;
   }
 
-  void add_loggers(TrainerOptions& options) const {
+  void add_loggers(TrainerOptions& options) {
     if (config_.folder.jsonl)
       options.loggers.push_back(std::make_shared<JsonlLogger>(folder_.file("metrics.jsonl")));
     if (config_.folder.csv)
       options.loggers.push_back(std::make_shared<CsvLogger>(folder_.file("metrics.csv")));
+    report_ = std::make_shared<RunReport>(folder_.path(), report_options());
+    options.loggers.push_back(report_);
     for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
     if (in_.plan.restarts_in.empty() && !folder_.is_reused()) return;
     for (const auto& logger : options.loggers)
       logger->resume_at({});  // discards what the previous start wrote
+  }
+
+  RunReportOptions report_options() const {
+    const Module::Monitor monitor = config_.monitor_of(*in_.model);
+    return {.svg = config_.folder.svg,
+            .html = config_.folder.html,
+            .reads_records = config_.folder.jsonl,
+            .monitor = monitor.name,
+            .higher_is_better = monitor.higher_is_better,
+            .layers = [screen = screen_] { return layer_cells(screen->layers()); }};
   }
 
   // Loggers write their own files again.
@@ -339,6 +369,7 @@ class FitRun {
   std::shared_ptr<ModelCheckpoint> checkpoint_;
   std::shared_ptr<RunKeeper> keeper_;
   std::shared_ptr<Screen> screen_;
+  std::shared_ptr<RunReport> report_;  // of rank 0
   RunSummary summary_;
 };
 

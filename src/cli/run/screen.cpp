@@ -15,6 +15,7 @@
 #include "kindling/device/host_info.h"
 #include "kindling/loggers/terminal.h"
 #include "kindling/training/trainer.h"
+#include "loggers/metric_charts.h"
 
 namespace kindling {
 namespace {
@@ -91,14 +92,14 @@ Screen::Screen(const Request& request, Heading heading, EpochTableOptions monito
 
 void Screen::on_fit_start(Trainer& trainer, Module&) {
   start_ = std::chrono::steady_clock::now();
-  const auto layers = trainer.layer_summary(trainer.model(), *trainer.data());
+  layers_ = trainer.layer_summary(trainer.model(), *trainer.data());
   if (quiet_) return;
   std::cout << "config   " << heading_.configs << "   run  " << heading_.run << "   seed " << heading_.seed
             << "\n"
             << "device   " << device_text(trainer.device()) << "   precision " << trainer.options().precision
             << "   LibTorch " << TORCH_VERSION_MAJOR << "." << TORCH_VERSION_MINOR << "\n";
   if (!heading_.resume.empty()) std::cout << "resume   " << heading_.resume << "\n";
-  show_layers(layers, std::cout);
+  show_layers(layers_, std::cout);
   report_lost_output();
 }
 
@@ -150,6 +151,17 @@ void Screen::load_state(const StateDict& state) {
     best_.update(value);
     table_.set_best(value);
   }
+}
+
+void Screen::show_curves(const RunMetrics& metrics) const {
+  constexpr std::size_t kFewest = 3;  // points that make a curve
+  constexpr int kMostColumns = 80, kRows = 8;
+  if (quiet_ || !is_terminal(STDOUT_FILENO)) return;
+  std::vector<std::string> names;
+  for (const std::string& name : metrics.names())
+    if (family_of(name) == "loss" && metrics.find(name)->points().size() >= kFewest) names.push_back(name);
+  const int columns = std::min(terminal_width(STDOUT_FILENO), kMostColumns);
+  for (const Chart& chart : charts_of_run(metrics, names)) std::cout << to_text(chart, columns, kRows);
 }
 
 void Screen::show_end(const FitResult& result, const std::string& best_saved) const {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/config/command_line.h"
 #include "kindling/loggers/best_so_far.h"
@@ -10,6 +11,7 @@
 #include "kindling/loggers/progress_line.h"
 #include "kindling/nn/layer_summary.h"
 #include "kindling/training/callback.h"
+#include "loggers/run_metrics.h"
 
 namespace kindling {
 
@@ -36,6 +38,8 @@ class Screen : public Callback {
   void load_state(const StateDict& state) override;
   std::string type_name() const override { return "Screen"; }
 
+  // Draws the losses of the run if stdout is a terminal.
+  void show_curves(const RunMetrics& metrics) const;
   // Prints the last line, followed by `best_saved` if not empty. Call it once everything is saved.
   void show_end(const FitResult& result, const std::string& best_saved) const;
 
@@ -45,6 +49,8 @@ class Screen : public Callback {
   const std::string& monitored() const noexcept { return monitored_; }
   // Of the last epoch.
   const Metrics& metrics() const noexcept { return metrics_; }
+  // Of the model, once the fit has started.
+  const std::vector<LayerRow>& layers() const noexcept { return layers_; }
 
  private:
   void observe(const Record& record);
@@ -57,6 +63,7 @@ class Screen : public Callback {
   BestSoFar best_;
   std::int64_t best_epoch_ = 0;
   Metrics metrics_;
+  std::vector<LayerRow> layers_;
   std::chrono::steady_clock::time_point start_{};
 };
 

@@ -43,7 +43,7 @@ TEST(Program, WritesARunFolder) {
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const auto folder = scratch / "runs/small/0001";
   for (const char* file : {"config.toml", "command.txt", "run.json", "log.txt", "metrics.jsonl",
-                           "metrics.csv", "weights.safetensors"})
+                           "metrics.csv", "curves.svg", "model.csv", "report.html", "weights.safetensors"})
     EXPECT_TRUE(std::filesystem::exists(folder / file)) << file;
   const Json summary = Json::parse(text_of(folder / "run.json"));
   EXPECT_EQ(summary["status"], "finished");

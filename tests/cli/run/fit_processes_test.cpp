@@ -97,9 +97,9 @@ TEST_F(FitProcesses, WriteOneRunAndALogPerRank) {
   EXPECT_NE(text_of(run() / "config.toml").find("\nnum_processes = 2 "), std::string::npos);
   std::set<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(run())) files.insert(entry.path().filename());
-  EXPECT_EQ(files, (std::set<std::string>{".lock", "checkpoints", "command.txt", "config.toml",
+  EXPECT_EQ(files, (std::set<std::string>{".lock", "checkpoints", "command.txt", "config.toml", "curves.svg",
                                           "log.rank1.txt", "log.txt", "metrics.csv", "metrics.jsonl",
-                                          "run.json", "weights.safetensors"}));
+                                          "model.csv", "report.html", "run.json", "weights.safetensors"}));
   for (const char* log : {"log.txt", "log.rank1.txt"})
     EXPECT_NE(text_of(run() / log).find(" epoch 2, step "), std::string::npos) << log;
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));
