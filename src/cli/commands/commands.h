@@ -9,6 +9,7 @@ int fit_command(const CommandContext& context);
 int validate_command(const CommandContext& context);
 int test_command(const CommandContext& context);
 int predict_command(const CommandContext& context);
+int plot_command(const CommandContext& context);
 int export_command(const CommandContext& context);
 int import_command(const CommandContext& context);
 int diff_command(const CommandContext& context);

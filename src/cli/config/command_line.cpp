@@ -40,7 +40,8 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
     const bool is_value =
         i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights" ||
                   words[i - 1] == "--resume" || words[i - 1] == "--svg" || words[i - 1] == "--map" ||
-                  words[i - 1] == "--key" || words[i - 1] == "--dynamic");
+                  words[i - 1] == "--key" || words[i - 1] == "--dynamic" || words[i - 1] == "--html" ||
+                  words[i - 1] == "--metric");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {
@@ -187,6 +188,27 @@ void add_diff(CLI::App& app, Request& request) {
   diff.footer("Exit code 0: equal, 1: different, 2: cannot be compared.");
 }
 
+void add_plot(CLI::App& app, Request& request) {
+  CLI::App& plot = *app.add_subcommand("plot", "draw the curves of one or more runs");
+  PlotRequest& options = request.plot;
+  plot.add_option("runs", options.runs, "run directories; of a directory of runs, the newest")
+      ->required()
+      ->type_name("RUN...");
+  plot.add_option(
+          "--metric", options.metrics,
+          "metric to draw, such as val_loss; can be repeated; without it, the losses and the monitored "
+          "metric, in files all metrics")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  plot.add_option("--svg", options.svg, "write the charts to this SVG file instead")->type_name("FILE");
+  plot.add_option("--html", options.html,
+                  "write a page to this HTML file instead: the report of a run, or a comparison of several")
+      ->type_name("FILE");
+  plot.add_option("--color", request.color, "when to use colors (auto)")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
+}
+
 void add_commands(CLI::App& app, Request& request) {
   CLI::App& fit = *app.add_subcommand("fit", "train a model");
   add_run_options(fit, request);
@@ -207,6 +229,7 @@ void add_commands(CLI::App& app, Request& request) {
         ->type_name("RUN|FILE");
   }
   add_conversions(app, request);
+  add_plot(app, request);
   add_diff(app, request);
   app.add_subcommand("devices", "show GPUs and CPU")->add_flag("--json", request.json, "print JSON");
   add_bench(app, request);

@@ -38,9 +38,16 @@ struct DiffRequest {
   Tolerance tolerance{};
 };
 
+// The request of `kindling plot`.
+struct PlotRequest {
+  std::vector<std::filesystem::path> runs{};
+  std::vector<std::string> metrics{};   // empty: a selection
+  std::filesystem::path svg{}, html{};  // empty: no such file
+};
+
 // The request of the command line.
 struct Request {
-  // fit, validate, test, predict, export, import, diff, devices, bench, doctor, list, reference
+  // fit, validate, test, predict, plot, export, import, diff, devices, bench, doctor, list, reference
   std::string command{};
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
@@ -58,6 +65,7 @@ struct Request {
   BenchRequest bench{};
   ConversionRequest conversion{};
   DiffRequest diff{};
+  PlotRequest plot{};
 };
 
 struct ParsedCommandLine {

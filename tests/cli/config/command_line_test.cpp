@@ -42,14 +42,14 @@ TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
   };
   EXPECT_EQ(answer({"predcit", "-c", "a.toml"}),
             "kindling: there is no command 'predcit'; expected: one of fit, validate, test, predict, export, "
-            "import, diff, devices, bench, doctor, list, reference; did you mean 'predict'?");
+            "import, plot, diff, devices, bench, doctor, list, reference; did you mean 'predict'?");
   EXPECT_EQ(answer({"seed=3", "transmogrify"}),
             "kindling: there is no command 'transmogrify'; expected: one of fit, validate, test, predict, "
-            "export, import, diff, devices, bench, doctor, list, reference");
-  EXPECT_EQ(
-      answer({"bench", "matmull", "--json"}),
-      "bench: there is no command 'matmull'; expected: one of matmul, log, pair, transfer, step; did you mean "
-      "'matmul'?");
+            "export, import, plot, diff, devices, bench, doctor, list, reference");
+  EXPECT_EQ(answer({"bench", "matmull", "--json"}),
+            "bench: there is no command 'matmull'; expected: one of matmul, log, pair, transfer, step; did "
+            "you mean "
+            "'matmul'?");
 }
 
 TEST(CommandLine, RefusesAnOverrideWithoutValue) {
