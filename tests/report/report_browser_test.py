@@ -1,0 +1,155 @@
+"""The report of a run in a browser: it loads nothing, writes nothing to the console, fits its window, and reacts to the pointer."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import browser  # noqa: E402
+
+PROGRAM = os.environ.get("KINDLING_PROGRAM", "")
+HOSTILE = "</script><script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">"
+WIDTHS = (1400, 400)
+
+
+def run_folder(folder, epochs, metrics, nan=False, matrix=False):
+    """Writes the files of a run: `metrics` curves per epoch, of which one may have gaps."""
+    folder.mkdir(parents=True)
+    with open(folder / "metrics.jsonl", "w") as lines:
+        for epoch in range(1, epochs + 1):
+            record = {"epoch": epoch, "global_step": 45 * epoch}
+            for i in range(metrics):
+                record["train_loss" if i == 0 else f"val_metric_{i}_of_a_long_name"] = 2 / (1 + epoch) + math.sin(epoch + i) / 9
+            if nan and epoch % 3 == 2:
+                record["train_loss"] = None
+            if matrix:
+                record.update({f"val_confusion_matrix[{i}][{j}]": 9 if i == j else (i + j) % 3
+                               for i in range(10) for j in range(10)})
+            record.update({"lr": 0.1, "epoch_time_s": 1.5, "samples_per_s": 1000, "host_waits": 3, "time_share/forward": 0.4})
+            lines.write(json.dumps(record) + "\n")
+    (folder / "run.json").write_text(json.dumps({"status": "finished", "device": "cpu", "note": HOSTILE * 3, "kindling": "1"}))
+    (folder / "config.toml").write_text("name = \"" + HOSTILE + "\"\n" + "x" * 300 + "\n")
+    (folder / "command.txt").write_text("kindling fit " + "key=value " * 60 + "\n")
+    (folder / "model.csv").write_text(
+        "name,type,input,output,parameters\n" + "net.blocks.0.attention.output,Linear,\"[64, 784]\",\"[64, 256]\",200960\n" * 9)
+    (folder / "log.txt").write_text("2026-03-01 12:00:00.123 warning: " + "a warning " * 40 + HOSTILE + "\n")
+    return folder
+
+
+@unittest.skipUnless(PROGRAM, "KINDLING_PROGRAM is not set")
+class Report(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory(prefix="kindling-report-")
+        cls.folder = Path(cls.temporary.name)
+        cls.browser = browser.Browser(browser.find())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+        cls.temporary.cleanup()
+
+    def report(self, name, **contents):
+        folder = self.folder / "runs" / name / "0001"
+        page = self.folder / f"{name}.html"
+        if not page.exists():
+            run_folder(folder, **contents)
+            subprocess.run([PROGRAM, "plot", folder, "--html", page, "--svg", page.with_suffix(".svg")], check=True)
+        return page
+
+    def open_cleanly(self, page, width, dark=False):
+        requests, console = self.browser.open(page, width, dark)
+        self.assertEqual(requests, [f"file://{page}"])
+        self.assertEqual(console, [])
+        self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), width, "the page overflows")
+
+    def test_fits_every_window_in_both_color_schemes(self):
+        for name, contents in {"one": {"epochs": 1, "metrics": 1}, "three": {"epochs": 3, "metrics": 20, "matrix": True},
+                               "long": {"epochs": 2000, "metrics": 20}, "gaps": {"epochs": 9, "metrics": 2, "nan": True}}.items():
+            page = self.report(name, **contents)
+            for width in WIDTHS:
+                for dark in (False, True):
+                    with self.subTest(name=name, width=width, dark=dark):
+                        self.open_cleanly(page, width, dark)
+                        self.assertEqual(self.browser.evaluate(
+                            "[...document.querySelectorAll('figure.chart')].filter(f => !f.querySelector('.plot path.curve')).length"), 0)
+            self.open_cleanly(page.with_suffix(".svg"), 1400)
+
+    def test_follows_the_color_scheme(self):
+        page = self.report("three", epochs=3, metrics=20, matrix=True)
+        grounds = []
+        for dark in (False, True):
+            self.open_cleanly(page, 1400, dark)
+            grounds.append(self.browser.evaluate("getComputedStyle(document.body).backgroundColor"))
+        self.assertEqual(grounds, ["rgb(255, 255, 255)", "rgb(21, 24, 28)"])
+
+    def test_shows_hostile_names_as_text(self):
+        self.open_cleanly(self.report("three", epochs=3, metrics=20, matrix=True), 1400)
+        self.assertEqual(self.browser.evaluate("document.title"), "three/0001")
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('img').length"), 0)
+        self.assertIn(HOSTILE, self.browser.evaluate("document.body.textContent"))
+
+    def test_text_of_charts_is_readable_on_a_phone(self):
+        self.open_cleanly(self.report("three", epochs=3, metrics=20, matrix=True), 400)
+        self.assertGreaterEqual(
+            self.browser.evaluate("document.querySelector('.plot text').getBoundingClientRect().height"), 11)
+
+    def test_marks_gaps(self):
+        self.open_cleanly(self.report("gaps", epochs=9, metrics=2, nan=True), 1400)
+        path = self.browser.evaluate("document.querySelector('.plot path.gap').getAttribute('d')")
+        self.assertEqual(path.count("l6 6"), 3)
+        self.assertIn("not finite", self.browser.evaluate("document.querySelector('.legend').textContent"))
+
+    def plot_box(self):
+        box = self.browser.evaluate("(r => [r.x, r.y, r.width, r.height])(document.querySelector('.plot').getBoundingClientRect())")
+        self.assertIsNotNone(box)
+        return box
+
+    def test_shows_values_under_the_pointer(self):
+        self.open_cleanly(self.report("gaps", epochs=9, metrics=2, nan=True), 1400)
+        x, y, width, height = self.plot_box()
+        self.browser.mouse("mouseMoved", x + width - 16, y + height / 2)
+        tip = self.browser.evaluate("document.querySelector('.tip').textContent")
+        self.assertEqual(tip, "epoch 9train_loss" + format(2 / 10 + math.sin(9) / 9, ".5g"))
+        self.browser.mouse("mouseMoved", x + width / 2, y + height + 300)
+        self.assertTrue(self.browser.evaluate("document.querySelector('.tip').hidden"))
+
+    def test_zooms_hides_curves_and_changes_the_scale(self):
+        self.open_cleanly(self.report("long", epochs=2000, metrics=20), 1400)
+        curve = "document.querySelector('.plot path.curve').getAttribute('d')"
+        reset = "document.querySelector('figcaption button')"
+        before = self.browser.evaluate(curve)
+        self.assertTrue(self.browser.evaluate(reset + ".hidden"))
+        x, y, width, height = self.plot_box()
+        for kind, at, buttons in (("mousePressed", 0.4, 1), ("mouseMoved", 0.6, 1), ("mouseReleased", 0.6, 0)):
+            self.browser.mouse(kind, x + at * width, y + height / 2, buttons)
+        self.assertFalse(self.browser.evaluate(reset + ".hidden"))
+        self.assertNotEqual(self.browser.evaluate(curve), before)
+        self.browser.open(self.folder / "long.html", 1400)
+        self.assertFalse(self.browser.evaluate(reset + ".hidden"), "the zoom survives a reload")
+        self.browser.evaluate(reset + ".click()")
+        self.assertEqual(self.browser.evaluate(curve), before)
+        self.browser.evaluate("document.querySelectorAll('figcaption button')[1].click()")
+        self.assertNotEqual(self.browser.evaluate(curve), before, "on a logarithmic axis")
+        self.browser.evaluate("document.querySelector('.legend button').click()")
+        self.assertIsNone(self.browser.evaluate("document.querySelector('.plot').querySelector('path.curve')"))
+
+    def test_compares_runs(self):
+        runs = [run_folder(self.folder / "compared" / name / "0001", epochs=5, metrics=2) for name in ("a", "b")]
+        page = self.folder / "compared.html"
+        subprocess.run([PROGRAM, "plot", *runs, "--html", page], check=True)
+        self.open_cleanly(page, 400)
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('figure.chart').length"), 3)
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('figure:first-child .legend button').length"), 2)
+
+
+if __name__ == "__main__":
+    if not browser.find():
+        print("skipped: none of " + ", ".join(browser.NAMES) + " is on the PATH (Debian's package is chromium)")
+        sys.exit(77)
+    unittest.main()
