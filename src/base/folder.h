@@ -18,6 +18,10 @@ KINDLING_API void create_folders_durably(const std::filesystem::path& folder);
 // Creates a directory durably. Returns false if something of this name exists. Throws Error.
 KINDLING_API bool create_new_folder_durably(const std::filesystem::path& folder);
 
+// Returns whether a process has the FolderLock of the directory. Writes nothing. False if the lock file does
+// not exist or cannot be read.
+KINDLING_API bool is_folder_locked(const std::filesystem::path& folder) noexcept;
+
 // Returns the directory of a file: "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& file);
 

@@ -6,6 +6,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/file_operations.h"
+#include "base/folder.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
@@ -62,6 +63,16 @@ std::optional<FolderLock> FolderLock::if_free(const std::filesystem::path& folde
   auto file = opened_lock(folder);
   if (!take_lock(folder, file->get())) return std::nullopt;
   return FolderLock(std::filesystem::absolute(folder), std::move(file));
+}
+
+// A shared lock is free exactly if nobody has the exclusive one. It is released at once.
+bool is_folder_locked(const std::filesystem::path& folder) noexcept {
+  const int file = ::open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return false;
+  const bool is_locked =
+      without_interruptions([&] { return ::flock(file, LOCK_SH | LOCK_NB); }) != 0 && errno == EWOULDBLOCK;
+  ::close(file);
+  return is_locked;
 }
 
 // Without the file's name, other processes would lock another file.
