@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/config_tree.h"
+#include "kindling/base/export.h"
 
 namespace kindling::config {
 
@@ -20,7 +21,7 @@ struct Finding {
 ConfigPlace place_at(const ConfigSource& source, std::size_t offset);
 
 // Throws ConfigError with all findings, one per line, in the order of `sources`, lines and columns.
-[[noreturn]] void throw_findings(std::vector<Finding> findings,
-                                 const std::vector<const ConfigSource*>& sources);
+[[noreturn]] KINDLING_API void throw_findings(std::vector<Finding> findings,
+                                              const std::vector<const ConfigSource*>& sources);
 
 }  // namespace kindling::config

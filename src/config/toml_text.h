@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "kindling/base/export.h"
 #include "kindling/config/count_or_fraction.h"
 
 namespace kindling::config {
@@ -13,11 +14,11 @@ bool is_utf8(std::string_view text);
 
 // Return values in TOML's form; reading them back gives equal values. Control characters are escaped, so the
 // texts are also suitable for messages. Text that is not UTF-8 keeps its bytes.
-std::string toml_text(bool value);
-std::string toml_text(std::int64_t value);
-std::string toml_text(double value);
+KINDLING_API std::string toml_text(bool value);
+KINDLING_API std::string toml_text(std::int64_t value);
+KINDLING_API std::string toml_text(double value);
 std::string toml_text(const CountOrFraction& value);
-std::string toml_text(std::string_view value);
+KINDLING_API std::string toml_text(std::string_view value);
 std::string toml_text(const std::string& value);
 std::string toml_text(const std::filesystem::path& value);
 

@@ -49,6 +49,7 @@ struct Preparation {
   std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(variables);
   const char* program;
   bool has_input_and_output;
+  const char* output;  // empty: no file
   pid_t parent = ::getpid();
 };
 
@@ -65,6 +66,12 @@ int execute(const Preparation& prepared, const ForwardedSignals& signals, const 
   // Reading from a terminal would stop it as well.
   if (!prepared.has_input_and_output || ::isatty(STDIN_FILENO) != 0) ::dup2(nowhere, STDIN_FILENO);
   if (!prepared.has_input_and_output) ::dup2(nowhere, STDOUT_FILENO);
+  if (*prepared.output != '\0') {
+    const int file = ::open(prepared.output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file < 0) return errno;
+    ::dup2(file, STDOUT_FILENO);
+    ::dup2(file, STDERR_FILENO);
+  }
   blocked.restore();
   ::execve(prepared.program, prepared.argv.data(), prepared.envp.data());
   return errno;
@@ -76,7 +83,8 @@ ChildProcess::ChildProcess(const ChildStart& start, const ForwardedSignals& sign
   const Preparation prepared{.arguments = start.command,
                              .variables = environment_with(start.variables),
                              .program = start.program.c_str(),
-                             .has_input_and_output = start.has_input_and_output};
+                             .has_input_and_output = start.has_input_and_output,
+                             .output = start.output.c_str()};
   int result[2];  // reports why the program cannot be run; closed by one that runs
   if (::pipe2(result, O_CLOEXEC) != 0) fail_to_start(start.program, "cannot create a pipe", errno);
   {

@@ -3,11 +3,13 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "kindling/base/export.h"
 #include "launch/forwarded_signals.h"
 
 namespace kindling {
@@ -24,10 +26,11 @@ struct ChildStart {
   std::vector<std::string> command{};              // its arguments, from its name on
   std::map<std::string, std::string> variables{};  // override or add to those of this process
   bool has_input_and_output = true;  // false: standard input and output are connected to /dev/null
+  std::filesystem::path output{};    // a file that receives standard output and error instead; empty: none
 };
 
 // A program in a separate process and process group, which does not outlive the thread that started it.
-class ChildProcess {
+class KINDLING_API ChildProcess {
  public:
   // Throws Error if the process cannot be created or the program cannot be run.
   ChildProcess(const ChildStart& start, const ForwardedSignals& signals);

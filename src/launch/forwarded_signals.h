@@ -4,12 +4,14 @@
 #include <optional>
 #include <vector>
 
+#include "kindling/base/export.h"
+
 namespace kindling {
 
 // The signals of a process that launches others: while this lives they end nothing, but can be waited for,
 // also where this thread had blocked them. A SIGHUP that is ignored stays ignored. One at a time in a
 // process.
-class ForwardedSignals {
+class KINDLING_API ForwardedSignals {
  public:
   ForwardedSignals();  // throws Error if there is one already
   ~ForwardedSignals();
