@@ -16,26 +16,19 @@ namespace {
 
 int run(const CommandContext& context) {
   static const std::map<std::string, int (*)(const CommandContext&)> commands{
-      {"fit", fit_command},
-      {"validate", validate_command},
-      {"test", test_command},
-      {"predict", predict_command},
-      {"devices", devices_command},
-      {"doctor", doctor_command},
-      {"list", list_command},
-      {"bench", bench_command},
-      {"export", export_command},
-      {"import", import_command},
-      {"diff", diff_command},
-      {"plot", plot_command},
-      {"reference", reference_command}};
+      {"fit", fit_command},         {"validate", validate_command}, {"test", test_command},
+      {"predict", predict_command}, {"devices", devices_command},   {"doctor", doctor_command},
+      {"list", list_command},       {"bench", bench_command},       {"export", export_command},
+      {"import", import_command},   {"diff", diff_command},         {"plot", plot_command},
+      {"runs", runs_command},       {"sweep", sweep_command},       {"reference", reference_command}};
   return commands.at(context.request.command)(context);
 }
 
-// A fit runs to its end whether or not its output is read.
-bool is_fit(const ParsedCommandLine& parsed) {
+// A fit and a sweep run to their end whether or not their output is read.
+bool trains(const ParsedCommandLine& parsed) {
   const Request& request = parsed.request;
-  return parsed.exit_code < 0 && request.command == "fit" && !request.check && request.print_config.empty();
+  return parsed.exit_code < 0 && (request.command == "fit" || request.command == "sweep") && !request.check &&
+         request.print_config.empty();
 }
 
 // Returns the exit code of the program for that of a command. Lost output is an error.
@@ -59,7 +52,7 @@ int run_program(int argc, char** argv, const Registry& registry) {
     keep_freed_memory();
     forget_lost_output();
     const ParsedCommandLine parsed = parse_command_line(argc, argv);
-    if (!is_fit(parsed)) restore_output_signals();
+    if (!trains(parsed)) restore_output_signals();
     configure_log({.level = LogLevel::warning, .to_stderr = true, .file = {}});
     return code_with_output(
         parsed.exit_code >= 0

@@ -13,6 +13,8 @@ int plot_command(const CommandContext& context);
 int export_command(const CommandContext& context);
 int import_command(const CommandContext& context);
 int diff_command(const CommandContext& context);
+int runs_command(const CommandContext& context);
+int sweep_command(const CommandContext& context);
 int devices_command(const CommandContext& context);
 int bench_command(const CommandContext& context);
 int doctor_command(const CommandContext& context);

@@ -38,6 +38,7 @@ int fit_in_group(FitInputs in) {
 }  // namespace
 
 int fit_command(const CommandContext& command) {
+  if (!command.request.sweep.parameters.empty()) return sweep_command(command);
   StopOnSignal signals;
   const bool is_to_run = !command.request.check && command.request.print_config.empty();
   const LaunchPlace place = is_to_run ? launch_environment() : std::nullopt;

@@ -41,7 +41,7 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
         i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights" ||
                   words[i - 1] == "--resume" || words[i - 1] == "--svg" || words[i - 1] == "--map" ||
                   words[i - 1] == "--key" || words[i - 1] == "--dynamic" || words[i - 1] == "--html" ||
-                  words[i - 1] == "--metric");
+                  words[i - 1] == "--metric" || words[i - 1] == "--sweep" || words[i - 1] == "--filter");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {
@@ -209,6 +209,38 @@ void add_plot(CLI::App& app, Request& request) {
       ->type_name("WHEN");
 }
 
+void add_jobs(CLI::App& command, Request& request) {
+  add_number(command, "--jobs", request.sweep.jobs, "runs of the sweep at the same time (1)", 1, 1024);
+}
+
+void add_sweep(CLI::App& app, Request& request) {
+  CLI::App& sweep = *app.add_subcommand("sweep", "train many runs with different values of config keys");
+  sweep.add_option("sweep", request.sweep.path, "a sweep file, or the directory of a sweep to resume")
+      ->required()
+      ->type_name("FILE|DIR");
+  add_jobs(sweep, request);
+  sweep.add_flag("--check", request.check, "check and list the runs, and exit");
+  sweep.add_flag("--json", request.json, "print the table as JSON, and nothing else");
+  sweep.add_flag("--quiet", request.quiet, "print only the table");
+  sweep.footer(
+      "The same command resumes an interrupted sweep. Exit code 0: a run has finished, 1: none has.");
+}
+
+void add_runs(CLI::App& app, Request& request) {
+  CLI::App& runs = *app.add_subcommand("runs", "list runs, their results, and the config keys that differ");
+  RunsRequest& options = request.runs;
+  runs.add_option("dir", options.dir, "the directory of the runs (runs)")->type_name("DIR");
+  runs.add_option("--sort", options.sort, "the order; the newest, best or largest is last (time)")
+      ->check(CLI::IsMember({"time", "name", "best", "status", "steps", "seconds"}))
+      ->type_name("ORDER");
+  runs.add_option("--mode", options.mode,
+                  "with --sort best: whether the largest or the smallest value is best")
+      ->check(CLI::IsMember({"max", "min"}))
+      ->type_name("MODE");
+  runs.add_option("--filter", options.filter, "only runs whose name contains this text")->type_name("TEXT");
+  runs.add_flag("--json", request.json, "print JSON");
+}
+
 void add_commands(CLI::App& app, Request& request) {
   CLI::App& fit = *app.add_subcommand("fit", "train a model");
   add_run_options(fit, request);
@@ -217,6 +249,13 @@ void add_commands(CLI::App& app, Request& request) {
       ->type_name("RUN|FILE");
   fit.add_flag("--allow-config-change", request.allow_config_change,
                "resume even if the config changes the results of the run");
+  fit.add_option(
+         "--sweep", request.sweep.parameters,
+         "train a run for each of several values (optimizer.lr=1e-4,3e-4 or seed=0..4); can be repeated, "
+         "for every combination")
+      ->type_name("KEY=VALUES")
+      ->allow_extra_args(false);
+  add_jobs(fit, request);
   for (const auto& [name, doc] : {std::pair{"validate", "evaluate a model on the validation data"},
                                   std::pair{"test", "evaluate a model on the test data"},
                                   std::pair{"predict", "print the outputs of a model as CSV"}}) {
@@ -231,6 +270,8 @@ void add_commands(CLI::App& app, Request& request) {
   add_conversions(app, request);
   add_plot(app, request);
   add_diff(app, request);
+  add_runs(app, request);
+  add_sweep(app, request);
   app.add_subcommand("devices", "show GPUs and CPU")->add_flag("--json", request.json, "print JSON");
   add_bench(app, request);
   app.add_subcommand("doctor", "print versions, build, devices, threads, and paths for a bug report");

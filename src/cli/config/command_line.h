@@ -45,9 +45,25 @@ struct PlotRequest {
   std::filesystem::path svg{}, html{};  // empty: no such file
 };
 
+// The request of `kindling runs`.
+struct RunsRequest {
+  std::filesystem::path dir = "runs";
+  std::string sort = "time";
+  std::string mode{};    // max, min; empty: by the name of the value
+  std::string filter{};  // part of the name
+};
+
+// The request of `kindling sweep` and `kindling fit --sweep`.
+struct SweepRequest {
+  std::filesystem::path path{};           // of sweep: a sweep file or the directory of a sweep
+  std::vector<std::string> parameters{};  // of fit --sweep: "seed=0..4"
+  std::int64_t jobs = 0;                  // 0: as the sweep file says
+};
+
 // The request of the command line.
 struct Request {
-  // fit, validate, test, predict, plot, export, import, diff, devices, bench, doctor, list, reference
+  // fit, validate, test, predict, export, import, plot, diff, runs, sweep, devices, bench, doctor, list,
+  // reference
   std::string command{};
   std::vector<std::filesystem::path> configs{};
   std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
@@ -66,6 +82,8 @@ struct Request {
   ConversionRequest conversion{};
   DiffRequest diff{};
   PlotRequest plot{};
+  RunsRequest runs{};
+  SweepRequest sweep{};
 };
 
 struct ParsedCommandLine {

@@ -40,12 +40,13 @@ TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
   const auto answer = [](std::vector<std::string> words) {
     return error_text<ConfigError>([&] { parse(std::move(words)); });
   };
-  EXPECT_EQ(answer({"predcit", "-c", "a.toml"}),
-            "kindling: there is no command 'predcit'; expected: one of fit, validate, test, predict, export, "
-            "import, plot, diff, devices, bench, doctor, list, reference; did you mean 'predict'?");
+  EXPECT_EQ(
+      answer({"predcit", "-c", "a.toml"}),
+      "kindling: there is no command 'predcit'; expected: one of fit, validate, test, predict, export, "
+      "import, plot, diff, runs, sweep, devices, bench, doctor, list, reference; did you mean 'predict'?");
   EXPECT_EQ(answer({"seed=3", "transmogrify"}),
             "kindling: there is no command 'transmogrify'; expected: one of fit, validate, test, predict, "
-            "export, import, plot, diff, devices, bench, doctor, list, reference");
+            "export, import, plot, diff, runs, sweep, devices, bench, doctor, list, reference");
   EXPECT_EQ(answer({"bench", "matmull", "--json"}),
             "bench: there is no command 'matmull'; expected: one of matmul, log, pair, transfer, step; did "
             "you mean "

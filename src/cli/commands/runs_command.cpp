@@ -1,0 +1,28 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "cli/commands/commands.h"
+#include "cli/sweep/run_list.h"
+#include "kindling/loggers/terminal.h"
+
+namespace kindling {
+
+int runs_command(const CommandContext& context) {
+  const RunsRequest& request = context.request.runs;
+  RunList list = list_runs(request.dir, request.filter);
+  const auto best =
+      std::ranges::find_if(list.runs, [](const auto& run) { return run.record.best_value.has_value(); });
+  const bool higher_is_better = request.mode.empty()
+                                    ? best == list.runs.end() || is_higher_better(best->record.best_name)
+                                    : request.mode == "max";
+  sort_runs(list.runs, request.sort, higher_is_better);
+  constexpr std::size_t kWidthOfFiles = 160;
+  const std::size_t width =
+      is_terminal(STDOUT_FILENO) ? static_cast<std::size_t>(terminal_width(STDOUT_FILENO)) : kWidthOfFiles;
+  std::cout << (context.request.json ? json_of_runs(list) : table_of_runs(list, width));
+  return 0;
+}
+
+}  // namespace kindling

@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+#include "base/folder.h"
+#include "base/joined.h"
+#include "cli/commands/commands.h"
+#include "cli/config/exit_codes.h"
+#include "cli/config/run_config.h"
+#include "cli/diff/differences.h"
+#include "cli/sweep/sweep_file.h"
+#include "cli/sweep/sweep_runner.h"
+#include "cli/sweep/sweep_table.h"
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/base/text.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPlanFile = "sweep.json";
+constexpr std::size_t kMaxPlanBytes = std::size_t{1} << 28;
+
+// A sweep and its directory.
+struct PlannedSweep {
+  SweepPlan plan{};
+  fs::path folder{};
+};
+
+// Removes the overrides of a key and returns the last value; nothing if there is none.
+std::optional<std::string> take_override(std::vector<std::string>& overrides, const std::string& key) {
+  std::optional<std::string> value;
+  for (const std::string& one : overrides)
+    if (one.starts_with(key + "=")) value = one.substr(key.size() + 1);
+  std::erase_if(overrides, [&](const std::string& one) { return one.starts_with(key + "="); });
+  return value;
+}
+
+// The sweep that the command line describes, before its values are checked against an earlier start.
+SweepFile requested_sweep(const Request& request) {
+  SweepFile sweep;
+  if (request.command == "sweep") {
+    std::error_code ignored;
+    if (!fs::exists(request.sweep.path, ignored))
+      throw ConfigError({.place = request.sweep.path.string(),
+                         .found = "no such file or directory",
+                         .wanted = "a sweep file, or the directory of a sweep"});
+    sweep = load_sweep_file(request.sweep.path);
+  } else {
+    if (!request.resume.empty())
+      throw ConfigError({.place = "--sweep",
+                         .found = "--resume is given, too",
+                         .wanted = "one of them",
+                         .remedy = "the same command with --sweep resumes the sweep"});
+    sweep.definition.configs = read_configs(request.configs);
+    sweep.definition.name = request.configs.empty() ? "unnamed" : request.configs.back().stem().string();
+    for (const std::string& word : request.sweep.parameters)
+      sweep.definition.parameters.push_back(parse_sweep_word(word));
+  }
+  SweepDefinition& definition = sweep.definition;
+  definition.overrides = request.overrides;
+  if (auto name = take_override(definition.overrides, "name")) definition.name = *std::move(name);
+  if (auto dir = take_override(definition.overrides, "run.dir")) sweep.dir = *std::move(dir);
+  if (take_override(definition.overrides, "checkpoint.resume"))
+    throw ConfigError({.place = "checkpoint.resume",
+                       .found = "a sweep resumes its runs by itself",
+                       .remedy = "omit the key"});
+  if (!definition.monitor.empty()) {
+    definition.overrides.push_back("checkpoint.monitor=" + definition.monitor);
+    definition.overrides.push_back("checkpoint.mode=" + definition.mode);
+  }
+  return sweep;
+}
+
+void check_name(const std::string& name) {
+  if (!name.empty() && name.find('/') == std::string::npos && name != "." && name != ".." &&
+      name.size() <= 200)
+    return;
+  throw ConfigError({.place = "name",
+                     .found = "'" + one_line(name) + "'",
+                     .wanted = "the name of a directory without '/'"});
+}
+
+PlannedSweep requested_plan(const Request& request) {
+  const SweepFile sweep = requested_sweep(request);
+  check_name(sweep.definition.name);
+  PlannedSweep planned{
+      .plan = make_plan(sweep.definition),
+      .folder = fs::absolute(fs::path(sweep.dir) / sweep.definition.name).lexically_normal()};
+  planned.plan.folder = fs::current_path();
+  planned.plan.jobs = request.sweep.jobs > 0 ? request.sweep.jobs : sweep.jobs;
+  return planned;
+}
+
+std::unique_ptr<RunConfig> config_of(const SweepPlan& plan, const SweepRun& run, const Registry& registry) {
+  ConfigDocument document;
+  for (const SweepConfigFile& config : plan.configs)
+    document.merge(ConfigDocument::parse(config.text, config.path.string(), config.path.parent_path()));
+  for (const std::string& assignment : plan.overrides) document.set(assignment);
+  for (std::size_t k = 0; k < plan.keys.size(); ++k) document.set(plan.keys[k] + "=" + run.values[k]);
+  return std::make_unique<RunConfig>(document, registry, run.name);
+}
+
+// Finds the monitored value of the first model that can be made.
+void add_monitor(SweepPlan& plan, const Registry& registry) {
+  constexpr std::size_t kMaxTries = 5;
+  for (std::size_t i = 0; i < std::min(plan.runs.size(), kMaxTries) && plan.monitor.empty(); ++i) try {
+      const auto config = config_of(plan, plan.runs[i], registry);
+      const Module::Monitor monitor = config->monitor_of(*config->make_model());
+      plan.monitor = monitor.name;
+      plan.mode = monitor.higher_is_better ? "max" : "min";
+    } catch (const std::exception&) {  // the run will report it
+    }
+}
+
+SweepPlan stored_plan(const fs::path& folder) {
+  const fs::path file = folder / kPlanFile;
+  std::error_code ignored;
+  if (!fs::exists(file, ignored))
+    throw ConfigError({.place = folder.string(),
+                       .found = "not the directory of a sweep: it has no " + std::string(kPlanFile),
+                       .wanted = "an empty or new directory, or that of a sweep",
+                       .remedy = "choose another name with --name"});
+  return parse_plan(read_file(file, kMaxPlanBytes), file.string());
+}
+
+void require_same(const SweepPlan& was, const SweepPlan& now, const fs::path& folder) {
+  const auto differences = plan_differences(was, now);
+  if (differences.empty()) return;
+  const auto line = [](const std::string& difference) { return "  " + difference + "\n"; };
+  throw ConfigError(
+      {.found = folder.string() + ": the sweep differs from the one that was started here:\n" +
+                joined(differences, "", line) +
+                "nothing was run; undo these changes, or start another sweep with --name NAME"});
+}
+
+// True if the directory has nothing but hidden files, such as its lock.
+bool is_new(const fs::path& folder) {
+  std::error_code ignored;
+  return std::ranges::none_of(fs::directory_iterator(folder, ignored), [](const auto& entry) {
+    return !entry.path().filename().string().starts_with('.');
+  });
+}
+
+// Called with the directory's lock. The plan is stored before any run starts.
+void store_or_compare(PlannedSweep& sweep, const Registry& registry) {
+  if (is_new(sweep.folder)) {
+    add_monitor(sweep.plan, registry);
+    write_file_atomically(sweep.folder / kPlanFile, plan_text(sweep.plan));
+    return;
+  }
+  const SweepPlan stored = stored_plan(sweep.folder);
+  if (sweep.plan.monitor.empty()) {
+    sweep.plan.monitor = stored.monitor;
+    sweep.plan.mode = stored.mode;
+  }
+  require_same(stored, sweep.plan, sweep.folder);
+  sweep.plan.folder = stored.folder;
+}
+
+PlannedSweep sweep_in_folder(const Request& request) {
+  const fs::path folder = fs::absolute(request.sweep.path / "").lexically_normal().parent_path();
+  SweepPlan plan = stored_plan(folder);
+  if (!request.overrides.empty())
+    throw ConfigError({.place = folder.string(),
+                       .found = "a started sweep cannot change: " + request.overrides.front(),
+                       .remedy = "start another sweep, or omit the override"});
+  std::vector<fs::path> files;
+  for (const SweepConfigFile& config : plan.configs) files.push_back(config.path);
+  SweepPlan now = plan;
+  now.configs = read_configs(files);
+  require_same(plan, now, folder);
+  if (request.sweep.jobs > 0) plan.jobs = request.sweep.jobs;
+  return {.plan = std::move(plan), .folder = folder};
+}
+
+// Lists the runs and checks their configs.
+int check_runs(const SweepPlan& plan, const Registry& registry) {
+  std::vector<SweepRow> rows(plan.runs.size());
+  bool is_valid = true;
+  for (std::size_t i = 0; i < rows.size(); ++i) try {
+      config_of(plan, plan.runs[i], registry);
+      rows[i].status = "valid";
+    } catch (const ConfigError& error) {
+      rows[i].status = "refused";
+      const std::string text = error.what();
+      rows[i].note = text.substr(0, text.find('\n'));
+      is_valid = false;
+    }
+  std::cout << sweep_text(plan, rows) << counted(rows.size(), "run") << ", nothing was run\n";
+  return is_valid ? 0 : kConfigErrorCode;
+}
+
+}  // namespace
+
+int sweep_command(const CommandContext& context) {
+  const Request& request = context.request;
+  std::error_code ignored;
+  const bool is_folder = request.command == "sweep" && fs::is_directory(request.sweep.path, ignored);
+  PlannedSweep sweep = is_folder ? sweep_in_folder(request) : requested_plan(request);
+  if (request.check) return check_runs(sweep.plan, context.registry);
+  if (!request.print_config.empty())
+    throw ConfigError({.place = "--print-config", .found = "a sweep has many configs", .wanted = "--check"});
+  create_folders_durably(sweep.folder);
+  const FolderLock lock(sweep.folder);
+  delete_stale_temporary_files(sweep.folder);
+  if (!is_folder) store_or_compare(sweep, context.registry);
+  fs::current_path(sweep.plan.folder);
+  return run_sweep(sweep.plan, {.folder = sweep.folder,
+                                .program_name = context.argv[0],
+                                .jobs = sweep.plan.jobs,
+                                .quiet = request.quiet,
+                                .json = request.json});
+}
+
+}  // namespace kindling

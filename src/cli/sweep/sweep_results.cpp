@@ -1,0 +1,188 @@
+#include "cli/sweep/sweep_results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/config/exit_codes.h"
+#include "cli/run/run_folder.h"
+#include "cli/sweep/small_file.h"
+#include "kindling/base/file.h"
+#include "kindling/base/text.h"
+#include "kindling/charts/chart.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMedianFile = "median_stops.json";
+
+// The result is final: running it again would change nothing.
+bool has_ended(const RunRecord& record) {
+  return record.status == "finished" || record.status == "diverged" ||
+         (record.status == "stopped" && record.reason == "time");
+}
+
+// One line of the output without control characters.
+std::string line_of(const std::string& text, bool is_first) {
+  std::string line;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view one = std::string_view(text).substr(begin, end - begin);
+    if (one.find_first_not_of(" \t\r") != std::string_view::npos) line = one;
+    if (is_first && !line.empty()) break;
+    begin = end + 1;
+  }
+  return shortened(one_line(line), 300);
+}
+
+}  // namespace
+
+SweepResults::SweepResults(const SweepPlan& plan, fs::path folder)
+    : plan_(plan), folder_(std::move(folder)), rows_(plan.runs.size()) {
+  load_median_stops();
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const auto run = newest_run(folder_, plan_.runs[i].name);
+    const auto record = run ? read_run_record(*run) : std::nullopt;
+    if (median_stops_.contains(plan_.runs[i].name))
+      rows_[i].status = "median";
+    else if (record && has_ended(*record))
+      rows_[i].status = record->status;
+    else if (record)
+      rows_[i].status = "interrupted";
+    if (record) add_numbers(i);
+  }
+}
+
+// A damaged file means that the decisions are made again.
+void SweepResults::load_median_stops() {
+  const auto text = small_file(folder_ / kMedianFile, std::size_t{1} << 20);
+  const auto json = nlohmann::json::parse(text.value_or("{}"), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return;
+  for (const auto& [name, epoch] : json.items())
+    if (epoch.is_number_integer()) median_stops_[name] = epoch.get<std::int64_t>();
+}
+
+bool SweepResults::is_to_run(std::size_t run) const {
+  const std::string& status = rows_[run].status;
+  return status == "pending" || status == "interrupted";
+}
+
+fs::path SweepResults::output_of(std::size_t run) const { return folder_of(run) / "output.txt"; }
+
+void SweepResults::add_numbers(std::size_t run) {
+  const auto folder = newest_run(folder_, plan_.runs[run].name);
+  const auto record = folder ? read_run_record(*folder) : std::nullopt;
+  if (record) add_record(rows_[run], *record);
+  const auto stop = median_stops_.find(plan_.runs[run].name);
+  if (stop == median_stops_.end()) return;
+  // The run may have trained a little longer, depending on when it was asked to end.
+  SweepRow& row = rows_[run];
+  row.monitor = plan_.monitor;
+  row.best.reset();
+  row.epochs = stop->second;
+  for (const auto& [epoch, value] : values_of(run)) {
+    if (epoch > stop->second) break;
+    row.steps = value.steps;
+    if (std::isnan(value.value)) continue;
+    if (row.best && !(higher_is_better() ? value.value > *row.best : value.value < *row.best)) continue;
+    row.best = value.value;
+    row.best_epoch = epoch;
+  }
+}
+
+// The run cuts its records back to the checkpoint that it resumes from.
+void SweepResults::note_start(std::size_t run) {
+  rows_[run].status = "running";
+  readers_.erase(run);
+}
+
+void SweepResults::note_end(std::size_t run, int exit_code, bool was_asked) {
+  SweepRow& row = rows_[run];
+  row = {};
+  readers_.erase(run);
+  const auto folder = newest_run(folder_, plan_.runs[run].name);
+  const auto record = folder ? read_run_record(*folder) : std::nullopt;
+  const std::string status = record ? record->status : "";
+  if (median_stops_.contains(plan_.runs[run].name))
+    row.status = "median";
+  else if (exit_code == 0)
+    row.status = status.empty() ? "failed" : status;
+  else if (exit_code == kDivergedCode)
+    row.status = "diverged";
+  else if (exit_code == kConfigErrorCode)
+    row.status = "refused";
+  else if (was_asked && exit_code > 128)
+    row.status = "interrupted";
+  else if (exit_code > 128 && status == "stopped")
+    row.status = "stopped";
+  else
+    row.status = "failed";
+  if (row.status == "refused") {
+    row.note = error_of(run, true);
+    return;
+  }
+  add_numbers(run);
+  if (row.status != "failed") return;
+  row.note = "exit code " + std::to_string(exit_code);
+  if (const std::string error = error_of(run, false); !error.empty()) row.note += ": " + error;
+}
+
+std::string SweepResults::error_of(std::size_t run, bool is_first_line) const {
+  constexpr std::size_t kMaxBytes = 1 << 16;
+  return line_of(is_first_line ? small_file(output_of(run), kMaxBytes).value_or("")
+                               : end_of_file(output_of(run), kMaxBytes),
+                 is_first_line);
+}
+
+const EpochValues& SweepResults::values_of(std::size_t run) {
+  const auto folder = newest_run(folder_, plan_.runs[run].name);
+  static const EpochValues kNone;
+  if (!folder) return kNone;
+  return readers_.try_emplace(run, *folder / "metrics.jsonl", plan_.monitor).first->second.update();
+}
+
+bool SweepResults::stop_by_median(std::size_t run) {
+  if (!plan_.median.is_on || median_stops_.contains(plan_.runs[run].name)) return false;
+  const EpochValues own = values_of(run);
+  std::vector<const EpochValues*> others;
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    if (i != run && rows_[i].status != "pending") others.push_back(&values_of(i));
+  const std::int64_t epoch = median_stop_epoch(own, others, plan_.median, higher_is_better());
+  if (epoch == 0) return false;
+  median_stops_[plan_.runs[run].name] = epoch;
+  write_file_atomically(folder_ / kMedianFile, nlohmann::json(median_stops_).dump(2) + "\n");
+  return true;
+}
+
+void SweepResults::write_tables() const {
+  write_file_atomically(folder_ / "table.csv", sweep_csv(plan_, rows_));
+  write_file_atomically(folder_ / "table.json", sweep_json(plan_, rows_));
+}
+
+// The curves of the best runs, as many as can be told apart.
+void SweepResults::write_report() {
+  constexpr std::size_t kMaxCurves = 12;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    if (rows_[i].best && !std::isnan(*rows_[i].best)) order.push_back(i);
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+    return higher_is_better() ? *rows_[a].best > *rows_[b].best : *rows_[a].best < *rows_[b].best;
+  });
+  Chart chart{.title = folder_.filename().string() + ", " + plan_.monitor,
+              .xlabel = "epoch",
+              .ylabel = plan_.monitor};
+  for (std::size_t i = 0; i < std::min(order.size(), kMaxCurves); ++i) {
+    const SweepRun& run = plan_.runs[order[i]];
+    Curve& curve =
+        chart.curves.emplace_back(Curve{.label = run.name + " " + shortened(values_text(plan_, run), 60)});
+    for (const auto& [epoch, value] : values_of(order[i])) {
+      curve.x.push_back(static_cast<double>(epoch));
+      curve.y.push_back(value.value);
+    }
+  }
+  write_file_atomically(folder_ / "report.svg", to_svg(chart));
+}
+
+}  // namespace kindling

@@ -1,0 +1,112 @@
+#include "cli/sweep/sweep_table.h"
+
+#include <cmath>
+
+#include "cli/sweep/shown_value.h"
+#include "kindling/base/json.h"
+#include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::size_t kMaxNoteWidth = 80;
+
+std::string csv_cell(const std::string& raw) {
+  const std::string text = one_line(raw);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string text_or(const std::optional<std::int64_t>& number, const char* absent) {
+  return number ? std::to_string(*number) : absent;
+}
+
+}  // namespace
+
+void add_record(SweepRow& row, const RunRecord& record) {
+  row.monitor = record.best_name;
+  row.best = record.best_value;
+  row.best_epoch = record.best_epoch;
+  row.epochs = record.epochs;
+  row.steps = record.steps;
+}
+
+std::optional<std::size_t> best_row(const std::vector<SweepRow>& rows, bool higher_is_better) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& value = rows[i].best;
+    if (!value || std::isnan(*value) || (rows[i].status != "finished" && rows[i].status != "stopped"))
+      continue;
+    if (!best || (higher_is_better ? *value > *rows[*best].best : *value < *rows[*best].best)) best = i;
+  }
+  return best;
+}
+
+std::string values_text(const SweepPlan& plan, const SweepRun& run) {
+  std::string text;
+  for (std::size_t k = 0; k < plan.keys.size(); ++k)
+    text += (k == 0 ? "" : " ") + plan.keys[k] + "=" + shown_value(run.values[k]);
+  return text;
+}
+
+std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  std::string text = "run";
+  for (const std::string& key : plan.keys) text += "," + csv_cell(key);
+  text += ",status,monitor,best,best_epoch,epochs,steps,note\n";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const SweepRow& row = rows[i];
+    text += plan.runs[i].name;
+    for (const std::string& value : plan.runs[i].values) text += "," + csv_cell(shown_value(value));
+    text += "," + row.status + "," + csv_cell(row.monitor) + "," + (row.best ? number_text(*row.best) : "") +
+            "," + text_or(row.best_epoch, "") + "," + text_or(row.epochs, "") + "," + text_or(row.steps, "") +
+            "," + csv_cell(row.note) + "\n";
+  }
+  return text;
+}
+
+std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  std::string text = "{\"runs\": [";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const SweepRow& row = rows[i];
+    text += std::string(i == 0 ? "" : ",") + "\n  {\"run\": " + json_string(plan.runs[i].name) +
+            ", \"values\": {";
+    for (std::size_t k = 0; k < plan.keys.size(); ++k)
+      text += (k == 0 ? "" : ", ") + json_string(one_line(plan.keys[k])) + ": " +
+              json_string(shown_value(plan.runs[i].values[k]));
+    text += "}, \"status\": " + json_string(row.status) +
+            ", \"monitor\": " + json_string(one_line(row.monitor)) +
+            ", \"best\": " + (row.best ? json_number(*row.best) : "null") +
+            ", \"best_epoch\": " + text_or(row.best_epoch, "null") +
+            ", \"epochs\": " + text_or(row.epochs, "null") + ", \"steps\": " + text_or(row.steps, "null") +
+            ", \"note\": " + json_string(one_line(row.note)) + "}";
+  }
+  return text + "\n]}\n";
+}
+
+std::string sweep_text(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  std::vector<TextColumn> columns{{"run"}};
+  for (const std::string& key : plan.keys) columns.push_back({.title = one_line(key)});
+  bool has_notes = false;
+  for (const SweepRow& row : rows) has_notes = has_notes || !row.note.empty();
+  for (const char* title : {"status", "best", "value", "epoch", "epochs", "steps"})
+    columns.push_back(
+        {.title = title, .right = title[0] == 'v' || title[0] == 'e' || title == std::string_view("steps")});
+  if (has_notes) columns.push_back({.title = "note"});
+  std::vector<std::vector<std::string>> cells;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const SweepRow& row = rows[i];
+    auto& line = cells.emplace_back(std::vector{plan.runs[i].name});
+    for (const std::string& value : plan.runs[i].values) line.push_back(shown_value(value));
+    for (std::string cell :
+         {row.status, row.best ? one_line(row.monitor) : "-", row.best ? fixed_text(*row.best, 4) : "-",
+          text_or(row.best_epoch, "-"), text_or(row.epochs, "-"), text_or(row.steps, "-")})
+      line.push_back(std::move(cell));
+    if (has_notes) line.push_back(shortened(one_line(row.note), kMaxNoteWidth));
+  }
+  return table_text(columns, cells);
+}
+
+}  // namespace kindling

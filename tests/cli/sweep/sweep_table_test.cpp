@@ -1,0 +1,77 @@
+#include "cli/sweep/sweep_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands/program_run.h"
+#include "cli/sweep/epoch_reader.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+const SweepPlan kPlan{.keys = {"optimizer.name", "lr"},
+                      .runs = {{.name = "001", .values = {"\"adam\"", "1e-4"}},
+                               {.name = "002", .values = {"\"a, \\\"b\"", "2"}}}};
+const std::vector<SweepRow> kRows{
+    {.status = "finished", .monitor = "val_acc", .best = 0.5, .best_epoch = 2, .epochs = 3, .steps = 30},
+    {.status = "failed", .note = "exit code 1: no \"data\""}};
+
+TEST(SweepTable, HasARowPerRunAsCsv) {
+  EXPECT_EQ(sweep_csv(kPlan, kRows),
+            "run,optimizer.name,lr,status,monitor,best,best_epoch,epochs,steps,note\n"
+            "001,adam,1e-4,finished,val_acc,0.5,2,3,30,\n"
+            "002,\"\"\"a, \\\"\"b\"\"\",2,failed,,,,,,\"exit code 1: no \"\"data\"\"\"\n");
+}
+
+TEST(SweepTable, HasTheSameValuesAsJson) {
+  const auto rows = nlohmann::json::parse(sweep_json(kPlan, kRows))["runs"];
+  EXPECT_EQ(rows[0], (nlohmann::json{{"run", "001"},
+                                     {"values", {{"optimizer.name", "adam"}, {"lr", "1e-4"}}},
+                                     {"status", "finished"},
+                                     {"monitor", "val_acc"},
+                                     {"best", 0.5},
+                                     {"best_epoch", 2},
+                                     {"epochs", 3},
+                                     {"steps", 30},
+                                     {"note", ""}}));
+  EXPECT_EQ(rows[1]["best"], nullptr);
+  EXPECT_EQ(rows[1]["note"], "exit code 1: no \"data\"");
+}
+
+TEST(SweepTable, FindsTheBestFinishedRun) {
+  std::vector<SweepRow> rows(4, SweepRow{.status = "finished", .best = 0.5});
+  rows[0].best = std::numeric_limits<double>::quiet_NaN();
+  rows[2].best = 0.9;
+  rows[3] = {.status = "diverged", .best = 1.0};
+  EXPECT_EQ(best_row(rows, true), 2u);
+  EXPECT_EQ(best_row(rows, false), 1u);
+  EXPECT_EQ(best_row({}, true), std::nullopt);
+}
+
+TEST(EpochReader, FollowsAFileThatIsCutBack) {
+  const Scratch scratch;
+  const auto file = scratch / "metrics.jsonl";
+  EpochReader reader(file, "loss");
+  EXPECT_TRUE(reader.update().empty());
+  const std::string first =
+      "{\"global_step\": 5, \"epoch\": 1, \"loss\": 9}\n{\"epoch\": 1, \"global_step\": 5, \"loss\": 2.5}\n";
+  write_text(file, first + "{\"epoch\": 2, \"global_step\": 10, \"lo");
+  ASSERT_EQ(reader.update().size(), 1u);
+  EXPECT_EQ(reader.update().at(1).value, 2.5);
+  EXPECT_EQ(reader.update().at(1).steps, 5);
+  write_text(
+      file,
+      first +
+          "{\"epoch\": 2, \"global_step\": 10, \"loss\": null}\nnot json\n{\"epoch\": \"x\", \"loss\": 1}\n");
+  ASSERT_EQ(reader.update().size(), 2u);
+  EXPECT_TRUE(std::isnan(reader.update().at(2).value));
+  write_text(file, first);
+  EXPECT_EQ(reader.update().size(), 1u);
+}
+
+}  // namespace
+}  // namespace kindling
