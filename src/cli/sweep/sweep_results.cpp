@@ -7,9 +7,9 @@
 #include "cli/config/exit_codes.h"
 #include "cli/run/run_folder.h"
 #include "cli/sweep/small_file.h"
+#include "cli/sweep/sweep_page.h"
 #include "kindling/base/file.h"
 #include "kindling/base/text.h"
-#include "kindling/charts/chart.h"
 
 namespace kindling {
 namespace {
@@ -161,28 +161,12 @@ void SweepResults::write_tables() const {
   write_file_atomically(folder_ / "table.json", sweep_json(plan_, rows_));
 }
 
-// The curves of the best runs, as many as can be told apart.
-void SweepResults::write_report() {
-  constexpr std::size_t kMaxCurves = 12;
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < rows_.size(); ++i)
-    if (rows_[i].best && !std::isnan(*rows_[i].best)) order.push_back(i);
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    return higher_is_better() ? *rows_[a].best > *rows_[b].best : *rows_[a].best < *rows_[b].best;
-  });
-  Chart chart{.title = folder_.filename().string() + ", " + plan_.monitor,
-              .xlabel = "epoch",
-              .ylabel = plan_.monitor};
-  for (std::size_t i = 0; i < std::min(order.size(), kMaxCurves); ++i) {
-    const SweepRun& run = plan_.runs[order[i]];
-    Curve& curve =
-        chart.curves.emplace_back(Curve{.label = run.name + " " + shortened(values_text(plan_, run), 60)});
-    for (const auto& [epoch, value] : values_of(order[i])) {
-      curve.x.push_back(static_cast<double>(epoch));
-      curve.y.push_back(value.value);
-    }
-  }
-  write_file_atomically(folder_ / "report.svg", to_svg(chart));
+void SweepResults::write_report() const {
+  std::vector<fs::path> records;
+  for (const SweepRun& run : plan_.runs)
+    records.push_back(newest_run(folder_, run.name).value_or(fs::path()) / "metrics.jsonl");
+  write_file_atomically(folder_ / "report.html",
+                        sweep_page(plan_, rows_, folder_.filename().string(), records));
 }
 
 }  // namespace kindling

@@ -30,7 +30,7 @@ class SweepResults {
 
   // Replace the files atomically.
   void write_tables() const;
-  void write_report();
+  void write_report() const;
 
   // Returns the file that receives the output of a run.
   std::filesystem::path output_of(std::size_t run) const;

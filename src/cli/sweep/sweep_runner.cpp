@@ -56,6 +56,7 @@ class Sweep {
   int run() {
     print_heading();
     results_.write_tables();
+    results_.write_report();
     while (true) {
       while (!is_stopping() && !pending_.empty() && running_.size() < static_cast<std::size_t>(options_.jobs))
         start();
@@ -64,7 +65,6 @@ class Sweep {
       take_ends();
       stop_bad_runs();
     }
-    results_.write_report();
     print_end();
     if (!problem_.empty())
       throw ConfigError({.place = problem_,
@@ -138,6 +138,7 @@ class Sweep {
       results_.note_end(run, end->exit_code, one->was_asked);
       one = running_.erase(one);
       results_.write_tables();
+      results_.write_report();
       print_row(run);
     }
   }

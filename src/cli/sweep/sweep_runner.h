@@ -18,7 +18,7 @@ struct SweepRunOptions {
 };
 
 // Trains every run that has not ended yet, each in a process of its own, and writes table.csv, table.json and
-// report.svg after each. Interrupted runs resume; runs that have failed or were refused are tried again.
+// report.html after each. Interrupted runs resume; runs that have failed or were refused are tried again.
 // SIGINT, SIGTERM and SIGHUP are passed on to the runs, which save and end. Returns the exit code: 0 if a run
 // has finished, 128 + signal after a signal, otherwise 1. Throws Error if a process cannot be started, and
 // ConfigError if a config file was changed meanwhile, once the runs in progress have ended.

@@ -59,7 +59,7 @@ TEST_F(SweepProgram, TurnsErrorsAndDivergenceIntoRows) {
   EXPECT_EQ(rows[2]["status"], "refused");
   EXPECT_NE(rows[2]["note"].get<std::string>().find("optimizer.lr"), std::string::npos);
   EXPECT_NE(output().find("best   001   optimizer.lr=0.1"), std::string::npos) << output();
-  EXPECT_NE(text_of(scratch_ / "rows/report.svg").find("001 optimizer.lr=0.1"), std::string::npos);
+  EXPECT_NE(text_of(scratch_ / "rows/report.html").find("001 optimizer.lr=0.1"), std::string::npos);
 }
 
 TEST_F(SweepProgram, DoesNotRepeatFinishedRuns) {
