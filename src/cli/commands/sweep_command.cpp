@@ -115,14 +115,14 @@ void add_monitor(SweepPlan& plan, const Registry& registry) {
     }
 }
 
-SweepPlan stored_plan(const fs::path& folder) {
+SweepPlan stored_plan(const fs::path& folder, const char* hint) {
   const fs::path file = folder / kPlanFile;
   std::error_code ignored;
   if (!fs::exists(file, ignored))
     throw ConfigError({.place = folder.string(),
                        .found = "not the directory of a sweep: it has no " + std::string(kPlanFile),
-                       .wanted = "an empty or new directory, or that of a sweep",
-                       .remedy = "choose another name with --name"});
+                       .wanted = "the directory of a sweep",
+                       .remedy = hint});
   return parse_plan(read_file(file, kMaxPlanBytes), file.string());
 }
 
@@ -151,7 +151,7 @@ void store_or_compare(PlannedSweep& sweep, const Registry& registry) {
     write_file_atomically(sweep.folder / kPlanFile, plan_text(sweep.plan));
     return;
   }
-  const SweepPlan stored = stored_plan(sweep.folder);
+  const SweepPlan stored = stored_plan(sweep.folder, "choose another name with --name NAME");
   if (sweep.plan.monitor.empty()) {
     sweep.plan.monitor = stored.monitor;
     sweep.plan.mode = stored.mode;
@@ -162,7 +162,8 @@ void store_or_compare(PlannedSweep& sweep, const Registry& registry) {
 
 PlannedSweep sweep_in_folder(const Request& request) {
   const fs::path folder = fs::absolute(request.sweep.path / "").lexically_normal().parent_path();
-  SweepPlan plan = stored_plan(folder);
+  SweepPlan plan =
+      stored_plan(folder, "for example sweeps/digits; kindling runs lists the runs of a directory");
   if (!request.overrides.empty())
     throw ConfigError({.place = folder.string(),
                        .found = "a started sweep cannot change: " + request.overrides.front(),
