@@ -224,6 +224,14 @@ install_torch_for_python() {
     say "pip could not install it (all it said is in $deps/pip.log): tests that need PyTorch in Python will be skipped"
 }
 
+# For the test that reads event files with TensorBoard's own reader; without it, it is skipped.
+install_tensorboard() {
+  [ -x "$deps/venv/bin/python" ] || return 0
+  if "$deps/venv/bin/python" -c 'import tensorboard' 2>/dev/null; then return 0; fi
+  say "installing TensorBoard with pip into $deps/venv, for tests"
+  pip_install tensorboard || say "pip could not install it (all it said is in $deps/pip.log): its test will be skipped"
+}
+
 # For tests that hold ONNX files against PyTorch, in a folder of their own beside the pinned torch; without it they are skipped.
 install_onnx() {
   local python=$deps/venv/bin/python installed=$deps/onnx/onnx.installed

@@ -40,6 +40,7 @@ set_up() {
   need_build_packages "${test_packages[@]}"
   find_libtorch
   install_torch_for_python
+  install_tensorboard
   install_onnx
   install_mkdocs || say "pip could not install MkDocs (its output is in $deps/pip-docs.log): its test will be skipped"
   limit_jobs

@@ -7,7 +7,13 @@ namespace kindling {
 namespace {
 
 // Kinds of fields: https://protobuf.dev/programming-guides/encoding
-constexpr unsigned kVarint = 0, kOfLength = 2, kFourBytes = 5;
+constexpr unsigned kVarint = 0, kEightBytes = 1, kOfLength = 2, kFourBytes = 5;
+
+std::string little_endian_digits(std::uint64_t bits, std::size_t size) {
+  std::string digits;
+  for (; digits.size() < size; bits >>= 8) digits += static_cast<char>(bits & 0xff);
+  return digits;
+}
 
 }  // namespace
 
@@ -31,10 +37,12 @@ void ProtobufWriter::integer(int field, std::int64_t value) {
 
 void ProtobufWriter::real(int field, float value) {
   begin(field, kFourBytes);
-  std::string digits;
-  for (auto bits = std::bit_cast<std::uint32_t>(value); digits.size() < 4; bits >>= 8)
-    digits += static_cast<char>(bits & 0xff);
-  append(digits);
+  append(little_endian_digits(std::bit_cast<std::uint32_t>(value), 4));
+}
+
+void ProtobufWriter::real64(int field, double value) {
+  begin(field, kEightBytes);
+  append(little_endian_digits(std::bit_cast<std::uint64_t>(value), 8));
 }
 
 void ProtobufWriter::text(int field, std::string_view bytes) {

@@ -14,6 +14,7 @@ class ProtobufWriter {
  public:
   void integer(int field, std::int64_t value);
   void real(int field, float value);
+  void real64(int field, double value);
   void text(int field, std::string_view bytes);  // copied
   // Borrowed until the message is written, so that weights are not copied.
   void bytes(int field, std::string_view borrowed);

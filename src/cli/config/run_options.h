@@ -111,6 +111,7 @@ struct RunFolderOptions {
   std::string dir = "runs";
   bool jsonl = true;
   bool csv = true;
+  bool tensorboard = true;
   bool svg = true;
   bool html = true;
   bool compact_memory = false;
@@ -120,6 +121,8 @@ struct RunFolderOptions {
                       {.doc = "directory of all runs, relative to the current directory"}),
       kindling::field("jsonl", &RunFolderOptions::jsonl, {.doc = "write metrics.jsonl"}),
       kindling::field("csv", &RunFolderOptions::csv, {.doc = "write metrics.csv"}),
+      kindling::field("tensorboard", &RunFolderOptions::tensorboard,
+                      {.doc = "write events.out.tfevents.* for TensorBoard"}),
       kindling::field("svg", &RunFolderOptions::svg, {.doc = "write curves.svg"}),
       kindling::field("html", &RunFolderOptions::html, {.doc = "write report.html"}),
       kindling::field(

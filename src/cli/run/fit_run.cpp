@@ -23,6 +23,7 @@
 #include "kindling/base/number_text.h"
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/jsonl_logger.h"
+#include "kindling/loggers/tensorboard_logger.h"
 #include "kindling/loggers/terminal.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
@@ -56,13 +57,13 @@ const char* reason_name(FitReason reason) {
 // printed.
 void log_of(const Group& group, const Request& request, const RunFolder& folder) {
   const bool color = request.color == "always" || (request.color == "auto" && wants_color(fileno(stderr)));
-  configure_log({.level = LogLevel::info,
-                 .to_stderr = true,
-                 .stderr_level = is_first(group) && !request.quiet ? LogLevel::warning : LogLevel::error,
-                 .color = color,
-                 .file = folder.file(is_first(group) ? "log.txt"
-                                                     : "log.rank" + std::to_string(group->rank()) + ".txt"),
-                 .follow_links = false});
+  configure_log(
+      {.level = LogLevel::info,
+       .to_stderr = true,
+       .stderr_level = is_first(group) && !request.quiet ? LogLevel::warning : LogLevel::error,
+       .color = color,
+       .file = folder.file(is_first(group) ? "log.txt" : "log.rank" + std::to_string(group->rank()) + ".txt"),
+       .follow_links = false});
 }
 
 // The run directory, which rank 0 creates or finds.
@@ -139,8 +140,8 @@ class FitRun {
         request_(request_of_rank(in_.group, in_.context.request)),
         folder_(folder_of(in_.group, config_, in_.plan, in_.place)),
         checkpoint_(checkpoint_of(config_, folder_)),
-        keeper_(std::make_shared<RunKeeper>(folder_, config_,
-                                            is_first(in_.group) ? in_.place : std::nullopt)) {
+        keeper_(
+            std::make_shared<RunKeeper>(folder_, config_, is_first(in_.group) ? in_.place : std::nullopt)) {
     if (!in_.plan.run.empty()) renew_plan();
     config_.resume = {};  // concerns this start, not the run
     const Module::Monitor monitor = config_.monitor_of(*in_.model);
@@ -286,12 +287,26 @@ class FitRun {
       options.loggers.push_back(std::make_shared<JsonlLogger>(folder_.file("metrics.jsonl")));
     if (config_.folder.csv)
       options.loggers.push_back(std::make_shared<CsvLogger>(folder_.file("metrics.csv")));
+    if (config_.folder.tensorboard) options.loggers.push_back(tensorboard_logger());
     report_ = std::make_shared<RunReport>(folder_.path(), report_options());
     options.loggers.push_back(report_);
     for (auto& logger : config_.make_loggers(folder_.path())) options.loggers.push_back(std::move(logger));
     if (in_.plan.restarts_in.empty() && !folder_.is_reused()) return;
     for (const auto& logger : options.loggers)
       logger->resume_at({});  // discards what the previous start wrote
+  }
+
+  std::shared_ptr<TensorBoardLogger> tensorboard_logger() const {
+    auto logger = std::make_shared<TensorBoardLogger>(folder_.path());
+    logger->add_text("config", "```toml\n" + config_.values_text() + "```\n");
+    std::vector<std::pair<std::string, std::string>> values;
+    for (const auto& [key, value] : config_.values()) {
+      const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+      values.emplace_back(key, is_text ? value.substr(1, value.size() - 2) : value);
+    }
+    const Module::Monitor monitor = config_.monitor_of(*in_.model);
+    logger->add_hyperparameters(std::move(values), {monitor.name});
+    return logger;
   }
 
   RunReportOptions report_options() const {

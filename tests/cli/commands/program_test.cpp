@@ -45,6 +45,10 @@ TEST(Program, WritesARunFolder) {
   for (const char* file : {"config.toml", "command.txt", "run.json", "log.txt", "metrics.jsonl",
                            "metrics.csv", "curves.svg", "model.csv", "report.html", "weights.safetensors"})
     EXPECT_TRUE(std::filesystem::exists(folder / file)) << file;
+  int num_event_files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    num_event_files += entry.path().filename().string().starts_with("events.out.tfevents.");
+  EXPECT_EQ(num_event_files, 1);
   const Json summary = Json::parse(text_of(folder / "run.json"));
   EXPECT_EQ(summary["status"], "finished");
   EXPECT_EQ(summary["global_step"], 30);  // 1,438 training samples in batches of 100, two epochs

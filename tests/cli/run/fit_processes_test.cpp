@@ -96,9 +96,12 @@ TEST_F(FitProcesses, WriteOneRunAndALogPerRank) {
   EXPECT_EQ(epochs, (std::set<std::int64_t>{1, 2}));
   EXPECT_NE(text_of(run() / "config.toml").find("\nnum_processes = 2 "), std::string::npos);
   std::set<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(run())) files.insert(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(run())) {
+    const std::string name = entry.path().filename();
+    files.insert(name.substr(0, name.find(".tfevents.")));
+  }
   EXPECT_EQ(files, (std::set<std::string>{".lock", "checkpoints", "command.txt", "config.toml", "curves.svg",
-                                          "log.rank1.txt", "log.txt", "metrics.csv", "metrics.jsonl",
+                                          "events.out", "log.rank1.txt", "log.txt", "metrics.csv", "metrics.jsonl",
                                           "model.csv", "report.html", "run.json", "weights.safetensors"}));
   for (const char* log : {"log.txt", "log.rank1.txt"})
     EXPECT_NE(text_of(run() / log).find(" epoch 2, step "), std::string::npos) << log;

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "formats/protobuf_writer.h"
+
+namespace kindling {
+
+class FileDescriptor;
+
+// Numbers of fields in TensorBoard's event.proto and summary.proto.
+struct EventField {
+  static constexpr int wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7;
+};
+struct SummaryValueField {
+  static constexpr int tag = 1, simple_value = 2, tensor = 8, metadata = 9;
+};
+
+// A file of TensorBoard's events in TFRecord's frames: the length, its checksum, the event, its checksum.
+class EventFile {
+ public:
+  // Creates events.out.tfevents.SECONDS.HOST.PID.N, a name that does not exist yet, and writes the version
+  // and the start of a session at `first_step`, which tells viewers to drop later points. Throws Error.
+  EventFile(const std::filesystem::path& folder, std::int64_t first_step);
+  ~EventFile();  // writes what is buffered; ignores errors
+
+  // Buffers the event for at most two seconds.
+  void append(ProtobufWriter event);
+  void flush();  // to the system; if it throws, the file ends with a whole event
+  void sync();   // flushes, and survives a power loss
+
+ private:
+  std::filesystem::path path_;
+  std::shared_ptr<const FileDescriptor> file_;
+  std::string buffer_;
+  std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
+  bool has_durable_name_ = false;
+};
+
+// Returns an event with the present time.
+ProtobufWriter event_at(std::int64_t step);
+
+// One event of a file, as far as resuming needs it.
+struct EventRecord {
+  std::size_t begin = 0;  // bytes from the start of the file
+  bool has_scalars = false;
+  bool is_step = false;     // has train_loss_step
+  std::int64_t epoch = -1;  // of an epoch record; -1: another record
+  std::int64_t step = 0;
+};
+
+// Reads whole events one after another, in memory of one event.
+class EventReader {
+ public:
+  explicit EventReader(const std::filesystem::path& path);
+  ~EventReader();
+  bool next(EventRecord& record);                    // false: the end, or a frame that cannot be read
+  std::size_t end() const noexcept { return end_; }  // bytes of whole events so far
+  bool is_damaged() const noexcept { return end_ != size_; }  // after the last event
+
+ private:
+  std::filesystem::path path_;
+  std::shared_ptr<const FileDescriptor> file_;
+  std::size_t size_ = 0, end_ = 0;
+};
+
+}  // namespace kindling

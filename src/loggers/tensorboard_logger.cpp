@@ -1,0 +1,206 @@
+#include "kindling/loggers/tensorboard_logger.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/file_descriptor.h"
+#include "base/file_operations.h"
+#include "kindling/base/log.h"
+#include "loggers/event_file.h"
+
+namespace kindling {
+namespace {
+
+// A value of a summary whose tab is chosen by the plugin's name: summary.proto, tensor.proto.
+ProtobufWriter plugin_value(const std::string& tag, const char* plugin, ProtobufWriter content,
+                            ProtobufWriter tensor) {
+  ProtobufWriter data, metadata, value;
+  data.text(1, plugin);
+  if (content.size() > 0) data.message(2, std::move(content));
+  metadata.message(1, std::move(data));
+  value.text(SummaryValueField::tag, tag);
+  value.message(SummaryValueField::metadata, std::move(metadata));
+  value.message(SummaryValueField::tensor, std::move(tensor));
+  return value;
+}
+
+// A vector of one string: DT_STRING is 7.
+ProtobufWriter string_tensor(const std::string& text) {
+  ProtobufWriter size, shape, tensor;
+  size.integer(1, 1);
+  shape.message(2, std::move(size));
+  tensor.integer(1, 7);
+  tensor.message(2, std::move(shape));
+  tensor.text(8, text);
+  return tensor;
+}
+
+// TensorBoard ignores summaries without a tensor, also where only the plugin's content counts: DT_FLOAT is 1.
+ProtobufWriter empty_tensor() {
+  ProtobufWriter tensor;
+  tensor.integer(1, 1);
+  tensor.message(2, ProtobufWriter());
+  tensor.real(5, 0);
+  return tensor;
+}
+
+ProtobufWriter summary_event(std::int64_t step, ProtobufWriter value) {
+  ProtobufWriter event = event_at(step), summary;
+  summary.message(1, std::move(value));
+  event.message(EventField::summary, std::move(summary));
+  return event;
+}
+
+// google.protobuf.Value
+ProtobufWriter any_value(const std::string& text) {
+  ProtobufWriter value;
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read_to, error] = std::from_chars(text.data(), end, number);
+  if (text == "true" || text == "false")
+    value.integer(4, text == "true");
+  else if (error == std::errc() && read_to == end)
+    value.real64(2, number);
+  else
+    value.text(3, text);
+  return value;
+}
+
+// HParamsPluginData of the plugin's plugin_data.proto: one of experiment = 2, session_start_info = 3 and
+// session_end_info = 4.
+ProtobufWriter hparams_event(const char* tag, int field, ProtobufWriter content) {
+  ProtobufWriter data;
+  data.message(field, std::move(content));
+  return summary_event(0, plugin_value(tag, "hparams", std::move(data), empty_tensor()));
+}
+
+ProtobufWriter session_end(bool is_success) {
+  ProtobufWriter end;
+  end.integer(1, is_success ? 1 : 2);
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  end.real64(2, now.count());
+  return hparams_event("_hparams_/session_end_info", 4, std::move(end));
+}
+
+bool event_is_beyond(const EventRecord& event, const Progress& at) {
+  if (!event.has_scalars) return false;
+  return is_beyond({.kind = event.epoch >= 0 ? Record::Kind::epoch
+                            : event.is_step  ? Record::Kind::step
+                                             : Record::Kind::validation,
+                    .global_step = event.step,
+                    .epoch = event.epoch},
+                   at);
+}
+
+// Truncates a file before its first record that a resumed run writes again.
+void cut_events(const std::filesystem::path& path, const Progress& at) {
+  EventReader reader(path);
+  EventRecord event;
+  std::optional<std::size_t> cut;
+  while (!cut && reader.next(event))
+    if (event_is_beyond(event, at)) cut = event.begin;
+  if (!cut && !reader.is_damaged()) return;
+  // A killed process may leave a partial event at the end; what follows it cannot be read.
+  const FileDescriptor file(path, O_WRONLY | O_NOFOLLOW);
+  const off_t size = static_cast<off_t>(cut.value_or(reader.end()));
+  if (!file.ok() || without_interruptions([&] { return file_operations().ftruncate(file.get(), size); }) != 0)
+    fail_on_file(path, "cut", errno);
+}
+
+}  // namespace
+
+struct TensorBoardLogger::State {
+  std::filesystem::path folder;
+  std::int64_t first_step = 0;
+  std::vector<std::pair<std::string, std::string>> texts{};
+  std::vector<std::pair<std::string, std::string>> hyperparameters{};
+  std::vector<std::string> metrics{};
+  std::optional<EventFile> file{};
+
+  EventFile& open() {
+    if (file) return *file;
+    file.emplace(folder, first_step);
+    if (first_step > 0) return *file;  // the first session has written them
+    for (const auto& [name, markdown] : texts)
+      file->append(summary_event(
+          0, plugin_value(name + "/text_summary", "text", ProtobufWriter(), string_tensor(markdown))));
+    if (!hyperparameters.empty()) write_hyperparameters();
+    return *file;
+  }
+
+  void write_hyperparameters() {
+    ProtobufWriter experiment, start;
+    for (const auto& [name, value] : hyperparameters) {
+      ProtobufWriter info, entry;
+      info.text(1, name);
+      experiment.message(4, std::move(info));
+      entry.text(1, name);
+      entry.message(2, any_value(value));
+      start.message(1, std::move(entry));
+    }
+    for (const std::string& tag : metrics) {
+      ProtobufWriter name, info;
+      name.text(2, tag);
+      info.message(1, std::move(name));
+      experiment.message(5, std::move(info));
+    }
+    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+    start.real64(5, now.count());
+    file->append(hparams_event("_hparams_/experiment", 2, std::move(experiment)));
+    file->append(hparams_event("_hparams_/session_start_info", 3, std::move(start)));
+  }
+};
+
+TensorBoardLogger::TensorBoardLogger(std::filesystem::path folder) : state_(new State{std::move(folder)}) {}
+
+TensorBoardLogger::~TensorBoardLogger() = default;
+
+void TensorBoardLogger::add_text(const std::string& name, std::string markdown) {
+  state_->texts.emplace_back(name, std::move(markdown));
+}
+
+void TensorBoardLogger::add_hyperparameters(std::vector<std::pair<std::string, std::string>> values,
+                                            std::vector<std::string> metrics) {
+  state_->hyperparameters = std::move(values);
+  state_->metrics = std::move(metrics);
+}
+
+void TensorBoardLogger::write(const Record& record) {
+  ProtobufWriter event = event_at(record.global_step), summary;
+  const auto add = [&](const std::string& tag, double number) {
+    ProtobufWriter value;
+    value.text(SummaryValueField::tag, tag);
+    value.real(SummaryValueField::simple_value, static_cast<float>(number));
+    summary.message(1, std::move(value));
+  };
+  const bool is_epoch = record.kind == Record::Kind::epoch;
+  if (is_epoch) add("epoch", static_cast<double>(record.epoch));
+  for (const auto& [name, number] : record.values)
+    if (name != "epoch") add(name, number);
+  event.message(EventField::summary, std::move(summary));
+  state_->open().append(std::move(event));
+  if (is_epoch) state_->file->flush();
+}
+
+void TensorBoardLogger::finish() {
+  if (!state_->file) return;
+  if (!state_->hyperparameters.empty()) state_->file->append(session_end(true));
+  state_->file->flush();
+}
+
+void TensorBoardLogger::sync() {
+  if (state_->file) state_->file->sync();
+}
+
+void TensorBoardLogger::resume_at(const Progress& at) {
+  state_->file.reset();
+  state_->first_step = at.global_step + 1;
+  for (const auto& entry : std::filesystem::directory_iterator(state_->folder))
+    if (entry.path().filename().string().starts_with("events.out.tfevents.") && entry.is_regular_file())
+      cut_events(entry.path(), at);
+}
+
+}  // namespace kindling

@@ -1,0 +1,150 @@
+#include "kindling/loggers/tensorboard_logger.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "kindling/base/file.h"
+#include "loggers/event_file.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+using Points = std::vector<std::pair<std::int64_t, std::int64_t>>;  // epoch (-1: none) and step
+
+Points points_of(const std::filesystem::path& file) {
+  EventReader reader(file);
+  Points points;
+  for (EventRecord event; reader.next(event);)
+    if (event.has_scalars) points.emplace_back(event.epoch, event.step);
+  return points;
+}
+
+std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+// Two epochs of two steps, as a trainer logs them.
+void write_epoch(TensorBoardLogger& logger, std::int64_t epoch) {
+  for (std::int64_t step = 2 * epoch - 1; step <= 2 * epoch; ++step)
+    logger.write({.kind = Record::Kind::step,
+                  .global_step = step,
+                  .epoch = epoch,
+                  .values = {{"train_loss_step", 0.5}}});
+  logger.write(
+      {.kind = Record::Kind::epoch, .global_step = 2 * epoch, .epoch = epoch, .values = {{"val_loss", 1.0}}});
+}
+
+// Written by TensorBoard 2.21's RecordWriter: the version, epoch 3 at step 300, and a step 301.
+constexpr unsigned char kForeign[] =
+    "\x18\x00\x00\x00\x00\x00\x00\x00\xa3\x7f\x4b\x22\x09\x00\x00\x00\x00\x00\x00\xf8\x3f\x1a\x0d\x62\x72\x61"
+    "\x69\x6e\x2e\x45\x76\x65\x6e\x74\x3a\x32\x2a\x28\x64\x6c\x2d\x00\x00\x00\x00\x00\x00\x00\x3c\x41\x8a\xfb"
+    "\x09\x00\x00\x00\x00\x00\x00\x04\x40\x10\xac\x02\x2a\x1f\x0a\x0c\x0a\x05\x65\x70\x6f\x63\x68\x15\x00\x00"
+    "\x40\x40\x0a\x0f\x0a\x08\x76\x61\x6c\x5f\x6c\x6f\x73\x73\x15\x00\x00\x80\x3e\xd0\x57\x68\x94\x26\x00\x00"
+    "\x00\x00\x00\x00\x00\x73\x4f\xe3\x00\x09\x00\x00\x00\x00\x00\x00\x0c\x40\x10\xad\x02\x2a\x18\x0a\x16\x0a"
+    "\x0f\x74\x72\x61\x69\x6e\x5f\x6c\x6f\x73\x73\x5f\x73\x74\x65\x70\x15\x00\x00\x00\x3f\x7e\xaf\x7b\x22";
+
+std::string foreign() { return {reinterpret_cast<const char*>(kForeign), sizeof(kForeign) - 1}; }
+
+TEST(EventReader, ReadsFilesOfTensorBoardItself) {
+  const Scratch scratch;
+  write_file_atomically(scratch / "events", foreign());
+  EXPECT_EQ(points_of(scratch / "events"), (Points{{3, 300}, {-1, 301}}));
+}
+
+TEST(EventReader, EndsBeforeAnyDamagedByte) {
+  const Scratch scratch;
+  for (std::size_t at = 0; at < foreign().size(); ++at) {
+    std::string damaged = foreign();
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    write_file_atomically(scratch / "events", damaged);
+    EventReader reader(scratch / "events");
+    for (EventRecord event; reader.next(event);) {
+    }
+    EXPECT_LE(reader.end(), at);
+    EXPECT_TRUE(reader.is_damaged());
+  }
+}
+
+TEST(TensorBoardLogger, WritesOneEventForEachRecord) {
+  const Scratch scratch;
+  {
+    TensorBoardLogger logger(scratch / ".");
+    logger.add_text("config", "seed = 3");
+    EXPECT_TRUE(event_files(scratch / ".").empty());  // until the first record
+    write_epoch(logger, 1);
+    write_epoch(logger, 2);
+    logger.finish();
+  }
+  const auto files = event_files(scratch / ".");
+  ASSERT_EQ(files.size(), 1);
+  EXPECT_EQ(points_of(files[0]), (Points{{-1, 1}, {-1, 2}, {1, 2}, {-1, 3}, {-1, 4}, {2, 4}}));
+  EXPECT_NE(read_file(files[0], 10000).find("seed = 3"), std::string::npos);
+}
+
+TEST(TensorBoardLogger, WritesEpochsToTheSystemAtOnce) {
+  const Scratch scratch;
+  TensorBoardLogger logger(scratch / ".");
+  write_epoch(logger, 1);
+  EXPECT_EQ(points_of(event_files(scratch / ".").at(0)).size(), 3);
+}
+
+TEST(TensorBoardLogger, ResumesWithoutAPointTwice) {
+  const Scratch scratch;
+  {
+    TensorBoardLogger logger(scratch / ".");
+    write_epoch(logger, 1);
+    write_epoch(logger, 2);
+  }
+  // A killed process leaves a partial event.
+  const auto former = event_files(scratch / ".").at(0);
+  std::ofstream(former, std::ios::app | std::ios::binary) << foreign().substr(0, 20);
+  {
+    TensorBoardLogger logger(scratch / ".");
+    logger.resume_at({.epoch = 1, .batch = 1, .global_step = 3});
+    logger.write(
+        {.kind = Record::Kind::step, .global_step = 4, .epoch = 2, .values = {{"train_loss_step", 0.5}}});
+    logger.write({.kind = Record::Kind::epoch, .global_step = 4, .epoch = 2, .values = {{"val_loss", 1.0}}});
+  }
+  EXPECT_EQ(points_of(former), (Points{{-1, 1}, {-1, 2}, {1, 2}, {-1, 3}}));
+  std::size_t num_points = 0;
+  for (const auto& file : event_files(scratch / ".")) {
+    num_points += points_of(file).size();
+    EventReader reader(file);
+    for (EventRecord event; reader.next(event);) {
+    }
+    EXPECT_FALSE(reader.is_damaged()) << file;
+  }
+  EXPECT_EQ(num_points, 6);
+}
+
+TEST(TensorBoardLogger, RemovesATornEndOnResume) {
+  const Scratch scratch;
+  {
+    TensorBoardLogger logger(scratch / ".");
+    write_epoch(logger, 1);
+  }
+  const auto former = event_files(scratch / ".").at(0);
+  const auto size = std::filesystem::file_size(former);
+  std::ofstream(former, std::ios::app | std::ios::binary) << foreign().substr(0, 20);
+  TensorBoardLogger(scratch / ".").resume_at({.epoch = 1, .global_step = 2});
+  EXPECT_EQ(std::filesystem::file_size(former), size);
+}
+
+TEST(TensorBoardLogger, LeavesOtherFilesAlone) {
+  const Scratch scratch;
+  write_file_atomically(scratch / "notes.txt", "mine");
+  std::filesystem::create_directory(scratch / "events.out.tfevents.folder");
+  TensorBoardLogger(scratch / ".").resume_at({});
+  EXPECT_EQ(read_file(scratch / "notes.txt", 100), "mine");
+}
+
+}  // namespace
+}  // namespace kindling
