@@ -17,12 +17,18 @@ class BrailleCanvas {
   BrailleCanvas(int columns, int rows)
       : columns_(columns),
         rows_(rows),
-        cells_(static_cast<std::size_t>(columns) * static_cast<std::size_t>(rows)) {}
+        cells_(static_cast<std::size_t>(columns) * static_cast<std::size_t>(rows)),
+        pens_(cells_.size()) {}
+
+  // Draws the following dots for a curve.
+  void choose_pen(std::size_t curve) { pen_ = curve; }
 
   void set(int x, int y) {  // in dots from the upper left
     static constexpr unsigned kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     if (x < 0 || y < 0 || x >= 2 * columns_ || y >= 4 * rows_) return;
-    cells_[static_cast<std::size_t>(y / 4 * columns_ + x / 2)] |= kBits[y % 4][x % 2];
+    const auto cell = static_cast<std::size_t>(y / 4 * columns_ + x / 2);
+    cells_[cell] |= kBits[y % 4][x % 2];
+    pens_[cell] = pen_;
   }
 
   // Convert a fraction of the plot to dots and to cells.
@@ -34,22 +40,34 @@ class BrailleCanvas {
   int columns() const { return columns_; }
   int rows() const { return rows_; }
 
-  std::string row(int number) const {
+  // With `color`, each cell has the color of the last curve drawn in it.
+  std::string row(int number, bool color) const {
     std::string text;
+    const char* current = "";
     for (int column = 0; column < columns_; ++column) {
-      const unsigned dots = cells_[static_cast<std::size_t>(number * columns_ + column)];
+      const auto cell = static_cast<std::size_t>(number * columns_ + column);
+      const unsigned dots = cells_[cell];
+      const char* const wanted = !color || dots == 0 ? current : kPens[pens_[cell] % std::size(kPens)];
+      if (wanted != current) text += current = wanted;
       if (dots == 0)
         text += ' ';
       else
         text += {'\xe2', static_cast<char>(0xa0 | (dots >> 6)), static_cast<char>(0x80 | (dots & 0x3f))};
     }
     while (text.ends_with(' ')) text.pop_back();
-    return text;
+    return *current == '\0' ? text : text + kNoPen;
   }
 
  private:
+  // Blue, yellow, green, magenta, cyan, red.
+  static constexpr const char* kPens[] = {"\x1b[34m", "\x1b[33m", "\x1b[32m",
+                                          "\x1b[35m", "\x1b[36m", "\x1b[31m"};
+  static constexpr const char* kNoPen = "\x1b[0m";
+
   int columns_, rows_;
   std::vector<unsigned> cells_;
+  std::vector<std::size_t> pens_;
+  std::size_t pen_ = 0;
 };
 
 // True if the curve draws the n-th dot along its way.
@@ -88,6 +106,7 @@ std::optional<std::pair<ChartPoint, ChartPoint>> clipped(const ChartPoint& a, co
 }
 
 void draw_curve(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t curve) {
+  canvas.choose_pen(curve);
   int n = 0;
   for (const auto& line : layout.lines) {
     for (std::size_t i = 1; i < line.size(); ++i) {
@@ -103,7 +122,8 @@ void draw_curve(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t cu
 }
 
 // Draws crosses in the lowest row.
-void draw_gaps(BrailleCanvas& canvas, const CurveLayout& layout) {
+void draw_gaps(BrailleCanvas& canvas, const CurveLayout& layout, std::size_t curve) {
+  canvas.choose_pen(curve);
   const int y = canvas.dot_y(0) - 1;
   for (const double at : layout.gaps) {
     const int x = canvas.dot_x(at);
@@ -122,14 +142,15 @@ std::string centered(std::string_view label, int from, int width) {
   return spaces(from + (width - columns_of(clean)) / 2) + clean + '\n';
 }
 
-std::string plot_rows(const BrailleCanvas& canvas, const std::vector<ChartTick>& ticks, int margin) {
+std::string plot_rows(const BrailleCanvas& canvas, const std::vector<ChartTick>& ticks, int margin,
+                      bool color) {
   std::string text;
   for (int row = 0; row < canvas.rows(); ++row) {
     const auto tick = std::find_if(ticks.begin(), ticks.end(),
                                    [&](const ChartTick& t) { return canvas.row_of(t.at) == row; });
     const std::string label = tick == ticks.end() ? "" : tick->text;
     text += padded(label, static_cast<std::size_t>(margin), true) + (tick == ticks.end() ? " │" : " ┤");
-    text += canvas.row(row) + '\n';
+    text += canvas.row(row, color) + '\n';
   }
   return text;
 }
@@ -154,7 +175,7 @@ std::string lower_axis(const BrailleCanvas& canvas, const std::vector<ChartTick>
   return axis + '\n' + labels + '\n';
 }
 
-std::string text_legend(const Chart& chart, int columns) {
+std::string text_legend(const Chart& chart, int columns, bool color) {
   constexpr int kSample = 6;
   std::string legend;
   int used = columns;  // the first label starts a line
@@ -162,9 +183,10 @@ std::string text_legend(const Chart& chart, int columns) {
     const std::string label = one_line(chart.curves[i].label);
     if (label.empty()) continue;
     BrailleCanvas sample(kSample, 1);
+    sample.choose_pen(i);
     for (int x = 0; x < 2 * kSample; ++x)
       if (has_ink(i, x)) sample.set(x, 1);
-    const std::string drawn = padded(sample.row(0), kSample);
+    const std::string drawn = sample.row(0, color) + spaces(kSample - columns_of(sample.row(0, false)));
     const int width = kSample + 1 + columns_of(label) + 3;
     const bool is_new_line = used + width > columns;
     if (is_new_line) used = 0;
@@ -176,7 +198,7 @@ std::string text_legend(const Chart& chart, int columns) {
 
 }  // namespace
 
-std::string to_text(const Chart& chart, int columns, int rows) {
+std::string to_text(const Chart& chart, int columns, int rows, bool color) {
   columns = std::max(columns, kSmallestColumns);
   rows = std::max(rows, kSmallestRows);
   const ChartLayout layout = layout_of(chart, std::max(columns / 12, 2), std::max(rows / 3, 2));
@@ -185,14 +207,14 @@ std::string to_text(const Chart& chart, int columns, int rows) {
   const int width = columns - margin - 2;
   BrailleCanvas canvas(width, rows);
   for (std::size_t i = 0; i < layout.curves.size(); ++i) draw_curve(canvas, layout.curves[i], i);
-  for (const CurveLayout& curve : layout.curves) draw_gaps(canvas, curve);
+  for (std::size_t i = 0; i < layout.curves.size(); ++i) draw_gaps(canvas, layout.curves[i], i);
 
   std::string text;
   if (!chart.title.empty()) text += centered(chart.title, margin + 2, width);
   if (!chart.ylabel.empty()) text += ' ' + one_line(chart.ylabel) + '\n';
-  text += plot_rows(canvas, layout.yticks, margin) + lower_axis(canvas, layout.xticks, margin);
+  text += plot_rows(canvas, layout.yticks, margin, color) + lower_axis(canvas, layout.xticks, margin);
   if (!chart.xlabel.empty()) text += centered(chart.xlabel, margin + 2, width);
-  return text + text_legend(chart, columns);
+  return text + text_legend(chart, columns, color);
 }
 
 }  // namespace kindling

@@ -298,6 +298,15 @@ TEST(ChartTicks, AreWholeNumbersOnRequest) {
   EXPECT_EQ(ticks({0, 100}), (std::vector<std::string>{"0", "20", "40", "60", "80", "100"}));
 }
 
+TEST(TextChart, ColorsCurvesOnRequest) {
+  Chart chart{.curves = {{.label = "a", .x = {0, 1}, .y = {0, 0}}, {.label = "b", .x = {0, 1}, .y = {1, 1}}}};
+  const std::string plain = to_text(chart), colored = to_text(chart, 72, 16, true);
+  EXPECT_FALSE(has_part(plain, "\x1b"));
+  EXPECT_TRUE(has_part(colored, "\x1b[34m⠒⠒⠒⠒⠒⠒\x1b[0m a")) << colored;
+  EXPECT_TRUE(has_part(colored, "\x1b[33m")) << colored;
+  EXPECT_EQ(std::regex_replace(colored, std::regex("\x1b\\[[0-9]+m"), ""), plain);
+}
+
 TEST(TextChart, MarksValuesThatAreNotFinite) {
   Chart chart = chart_of({0, 1, 2}, {1, kNaN, 1});
   const std::string without = to_text(chart);

@@ -98,9 +98,10 @@ std::vector<Chart> charts_for(std::span<const LabelledMetrics> runs, const std::
   return runs.size() == 1 ? charts_of_run(*runs[0].metrics, names) : charts_of_runs(runs, names);
 }
 
-void print_charts(const std::vector<Chart>& charts) {
+void print_charts(const std::vector<Chart>& charts, const std::string& color_option) {
+  const bool color = color_option == "always" || (color_option == "auto" && wants_color(STDOUT_FILENO));
   const int columns = std::min(terminal_width(STDOUT_FILENO), kMostPlotColumns);
-  for (const Chart& chart : charts) std::cout << to_text(chart, columns, kPlotRows);
+  for (const Chart& chart : charts) std::cout << to_text(chart, columns, kPlotRows, color);
 }
 
 void write_page(std::span<const PlottedRun> runs, const std::vector<std::string>& names,
@@ -134,7 +135,8 @@ int plot_command(const CommandContext& context) {
     return 0;
   }
   print_charts(
-      charts_for(labelled, request.metrics.empty() ? selected_metrics(runs, labelled) : request.metrics));
+      charts_for(labelled, request.metrics.empty() ? selected_metrics(runs, labelled) : request.metrics),
+      context.request.color);
   return 0;
 }
 

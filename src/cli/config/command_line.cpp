@@ -33,6 +33,7 @@ std::string_view override_key(std::string_view word) {
 // Removes the overrides from the words and leaves the rest for the parser.
 std::vector<std::string> take_overrides(const std::vector<std::string>& words,
                                         std::vector<std::string>& overrides) {
+  if (!words.empty() && words[0] == "plot") return words;  // the name of a run may contain a '='
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -40,8 +41,8 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
     const bool is_value =
         i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights" ||
                   words[i - 1] == "--resume" || words[i - 1] == "--svg" || words[i - 1] == "--map" ||
-                  words[i - 1] == "--key" || words[i - 1] == "--dynamic" || words[i - 1] == "--html" ||
-                  words[i - 1] == "--metric" || words[i - 1] == "--sweep" || words[i - 1] == "--filter");
+                   words[i - 1] == "--key" || words[i - 1] == "--dynamic" || words[i - 1] == "--sweep" ||
+                   words[i - 1] == "--filter");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {
@@ -207,6 +208,7 @@ void add_plot(CLI::App& app, Request& request) {
   plot.add_option("--color", request.color, "when to use colors (auto)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
+  plot.footer("For example: kindling plot runs/digits/0001 runs/digits/0002 --metric val_loss");
 }
 
 void add_jobs(CLI::App& command, Request& request) {

@@ -85,6 +85,7 @@ double number_of(const std::string& text) {
 Screen::Screen(const Request& request, Heading heading, EpochTableOptions monitored)
     : heading_(std::move(heading)),
       quiet_(request.quiet),
+      has_color_(request.color == "always" || (request.color == "auto" && wants_color(STDOUT_FILENO))),
       monitored_(monitored.monitor),
       table_(std::cout, monitored),
       progress_(std::cerr, progress_options(request)),
@@ -161,7 +162,8 @@ void Screen::show_curves(const RunMetrics& metrics) const {
   for (const std::string& name : metrics.names())
     if (family_of(name) == "loss" && metrics.find(name)->points().size() >= kFewest) names.push_back(name);
   const int columns = std::min(terminal_width(STDOUT_FILENO), kMostColumns);
-  for (const Chart& chart : charts_of_run(metrics, names)) std::cout << to_text(chart, columns, kRows);
+  for (const Chart& chart : charts_of_run(metrics, names))
+    std::cout << to_text(chart, columns, kRows, has_color_);
 }
 
 void Screen::show_end(const FitResult& result, const std::string& best_saved) const {

@@ -56,7 +56,7 @@ class Screen : public Callback {
   void observe(const Record& record);
 
   Heading heading_;
-  bool quiet_;
+  bool quiet_, has_color_;
   std::string monitored_;
   EpochTable table_;
   ProgressLine progress_;

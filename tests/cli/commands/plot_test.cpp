@@ -80,6 +80,17 @@ TEST(PlotCommand, OverlaysRuns) {
                {"<h1>2 runs</h1>", "\"label\":\"a/0001\"", "\"label\":\"b/0001\""});
 }
 
+TEST(PlotCommand, TakesNamesWithAnEqualsSign) {
+  const Scratch scratch;
+  EXPECT_EQ(run_program({"plot", plotted_run(scratch / "runs/lr=0.1/0001")}).exit_code, 0);
+}
+
+TEST(PlotCommand, ColorsCurvesOnRequest) {
+  const Scratch scratch;
+  const ProgramRun run = run_program({"plot", plotted_run(scratch / "runs/a/0001"), "--color", "always"});
+  expect_parts(run.out, {"\x1b[34m", "\x1b[33m", "\x1b[0m val_loss"});
+}
+
 TEST(PlotCommand, DrawsTornAndForeignRuns) {
   const Scratch scratch;
   const fs::path run = plotted_run(scratch / "runs/a/0001");
