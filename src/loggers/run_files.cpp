@@ -1,6 +1,7 @@
 #include "loggers/run_files.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <nlohmann/json.hpp>
 
@@ -24,6 +25,24 @@ std::string text_or_empty(const fs::path& file) try {
   return read_file(file, kMaxTextBytes);
 } catch (const Error&) {
   return {};
+}
+
+// Splits at spaces outside of single quotes, with which the program quotes its words.
+std::vector<std::string> shell_words(std::string_view command) {
+  std::vector<std::string> words(1);
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const char c = command[i];
+    if (c == '\'')
+      is_quoted = !is_quoted;
+    else if (c == '\\' && !is_quoted && i + 1 < command.size())
+      words.back() += command[++i];
+    else if (c == ' ' && !is_quoted)
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  return words;
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -96,6 +115,31 @@ std::optional<RunEvent> event_of(std::string_view line) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> overrides_of(std::string_view command) {
+  std::vector<std::pair<std::string, std::string>> overrides;
+  constexpr std::array<std::string_view, 4> kWithValue{"-c", "--config", "--resume", "--weights"};
+  std::string key;  // whose value is the next word
+  bool is_value = false;
+  for (std::string word : shell_words(command)) {
+    if (std::exchange(is_value, std::ranges::find(kWithValue, word) != kWithValue.end())) continue;
+    if (!key.empty()) {
+      overrides.emplace_back(std::exchange(key, {}), word);
+      continue;
+    }
+    const bool is_option = word.starts_with("--");
+    if (is_option) word.erase(0, 2);
+    const std::size_t sign = word.find('=');
+    const std::string name = word.substr(0, sign);
+    const bool is_key = name.find('.') != std::string::npos || name == "seed" || name == "name";
+    if ((is_option && !is_key) || word.starts_with("-")) continue;
+    if (sign != std::string::npos)
+      overrides.emplace_back(name, word.substr(sign + 1));
+    else if (is_option)
+      key = name;
+  }
+  return overrides;
+}
 
 std::string RunFiles::value(std::string_view key) const {
   const auto found = std::ranges::find(summary, key, [](const auto& one) { return one.first; });

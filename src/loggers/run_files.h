@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct KINDLING_API RunFiles {
   // "digits/0001"
   std::string name() const;
 };
+
+// Returns the keys and values that a line of command.txt sets: "trainer.max_epochs=3", "--seed 1".
+KINDLING_API std::vector<std::pair<std::string, std::string>> overrides_of(std::string_view command);
 
 // Reads the files. Never throws for their contents.
 KINDLING_API RunFiles read_run_files(const std::filesystem::path& folder);

@@ -249,7 +249,12 @@ PageSection events_of(const RunFiles& files) {
 
 PageSection config_of(const RunFiles& files) {
   PageSection section{.title = "Command and config"};
+  PageTable overrides{.titles = {"start", "key", "value on the command line"}, .num_text_columns = 3};
+  for (std::size_t i = 0; i < files.commands.size(); ++i)
+    for (const auto& [key, value] : overrides_of(files.commands[i]))
+      overrides.rows.push_back({std::to_string(i + 1), key, value});
   if (!files.commands.empty()) section.parts.emplace_back(PageText{.text = joined(files.commands, "\n")});
+  if (!overrides.rows.empty()) section.parts.emplace_back(std::move(overrides));
   if (!files.config.empty())
     section.parts.emplace_back(PageText{.text = files.config, .summary = "config.toml, with every key"});
   return section.parts.empty() ? PageSection{} : section;
@@ -271,8 +276,10 @@ PageSection machine_of(const RunFiles& files) {
                        : PageSection{.title = "Versions and machine", .parts = {PageFacts{facts}}};
 }
 
+// Nothing in the directory tells an active run from one that was killed.
 void set_status(HtmlPage& page, const RunFiles& files) {
   page.status = files.value("status");
+  if (page.status == "running" && page.refresh_s == 0) page.status = "running, or killed";
   const std::string reason = files.value("reason");
   if (!reason.empty() && reason != page.status) page.status += " (" + reason + ")";
   if (files.value("status") == "finished") page.tone = HtmlPage::Tone::good;

@@ -5,7 +5,6 @@
 #include <chrono>
 
 #include "charts/html_page.h"
-#include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
 #include "loggers/metric_charts.h"
@@ -52,7 +51,7 @@ void RunReport::resume_at(const Progress&) {
 
 void RunReport::write_final() { try_to_draw(/*is_final=*/true); }
 
-void RunReport::try_to_draw(bool is_final) try { draw(is_final); } catch (const Error& error) {
+void RunReport::try_to_draw(bool is_final) try { draw(is_final); } catch (const std::exception& error) {
   if (!std::exchange(has_failed_, true))
     log_warning(std::string("the run's report cannot be written: ") + error.what());
 }

@@ -121,6 +121,16 @@ TEST(RunFiles, ReadsSummaryCommandsLayersAndEvents) {
   EXPECT_EQ(files.events[1].level, "start");
 }
 
+TEST(RunFiles, FindsTheOverridesOfACommand) {
+  using Overrides = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(overrides_of("kindling fit -c a=b.toml trainer.max_epochs=3 --seed 1 --optimizer.lr=0.1 --quiet"),
+            (Overrides{{"trainer.max_epochs", "3"}, {"seed", "1"}, {"optimizer.lr", "0.1"}}));
+  EXPECT_EQ(overrides_of("kindling fit 'name=it'\\''s one' --progress=none"),
+            (Overrides{{"name", "it's one"}}));
+  EXPECT_EQ(overrides_of("kindling fit --trainer.max_epochs"), Overrides{});
+  EXPECT_EQ(overrides_of("'"), Overrides{});
+}
+
 TEST(RunFiles, SurvivesForeignContents) {
   const Scratch scratch;
   put_file(scratch / "run.json", std::string(500000, '['));
