@@ -1,76 +1,166 @@
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/prediction_file.h"
 #include "cli/run/loaded_config.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/weights.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
+#include "kindling/data/dataset.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/training/trainer.h"
 
 namespace kindling {
 namespace {
 
-// Calls use(trainer, model, data), unless there is nothing to run. The weights come from --weights, else from
-// model.init_weights; without both, throws ConfigError.
+namespace fs = std::filesystem;
+
+// What --weights names, else the run; nothing without both. Throws CheckpointError for a file that does not
+// exist.
+std::optional<WeightsSource> named_weights(const Request& request) {
+  const std::string& words = request.weights.empty() ? request.evaluation.run : request.weights;
+  if (words.empty()) return std::nullopt;
+  WeightsSource source = find_weights(words);
+  if (!fs::exists(source.file))
+    throw CheckpointError({.place = words,
+                           .found = "no such file or directory",
+                           .wanted = "a run such as runs/digits/0001, a checkpoint, or a weights file"});
+  return source;
+}
+
+// Returns the request with the config of the run before other files. Without -c the run may also be that of
+// --weights.
+Request with_config_of_run(Request request, const std::optional<WeightsSource>& weights) {
+  const std::string& words = request.evaluation.run;
+  fs::path run;
+  if (!words.empty())
+    run = run_with(request.weights.empty() ? *weights : find_weights(words));
+  else if (request.configs.empty() && weights)
+    run = run_with(*weights);
+  if (run.empty() && !words.empty())
+    throw ConfigError({.place = words,
+                       .found = fs::exists(words) ? "neither a run directory nor a file of a run"
+                                                  : "no such file or directory",
+                       .wanted = "a run directory, which contains config.toml",
+                       .remedy = "a weights file alone needs a config: kindling " + request.command +
+                                 " -c CONFIG --weights FILE"});
+  if (run.empty() && request.configs.empty() && request.overrides.empty())
+    throw ConfigError({.place = request.command,
+                       .found = "there is no run and no config",
+                       .wanted = "kindling " + request.command + " RUN, or -c CONFIG --weights FILE",
+                       .remedy = "for example kindling " + request.command + " runs/digits/0001"});
+  if (!run.empty()) request.configs.insert(request.configs.begin(), run / "config.toml");
+  return request;
+}
+
+// Calls use(trainer, model, data), unless there is nothing to run. The weights come from --weights or the
+// run, else from model.init_weights; without all of them, throws ConfigError.
 template <class Use>
 int with_weights(const CommandContext& context, Use use) {
-  const Request& request = context.request;
-  const LoadedConfig loaded = load_config(request, context.registry);
+  std::optional<WeightsSource> weights = named_weights(context.request);
+  const Request request = with_config_of_run(context.request, weights);
+  const LoadedConfig loaded = load_config(request, context.registry, ConfigUse::evaluation);
   if (loaded.is_query) return 0;
   const RunConfig& config = *loaded.config;
   apply(config.process);
-  if (request.weights.empty() && !config.model.init_weights)
+  const bool is_named = weights.has_value();
+  if (!is_named && !config.model.init_weights)
     throw ConfigError({.place = request.command,
                        .found = "there are no weights",
-                       .wanted = "--weights RUN|FILE or model.init_weights"});
+                       .wanted = "a run, --weights RUN|FILE, or model.init_weights"});
   const auto model = config.make_model();
-  const bool is_named = !request.weights.empty();
-  const WeightsSource weights =
-      find_weights(is_named ? request.weights : config.model.init_weights->string());
-  if (!request.quiet) print_source(weights);
-  load_weights_from(*model, weights.file, is_named ? "" : config.model.init_key);
+  if (!is_named) weights = find_weights(config.model.init_weights->string());
+  if (!request.quiet) print_source(*weights);
+  load_weights_from(*model, weights->file, is_named ? "" : config.model.init_key);
   const auto data = config.make_data();
   Trainer trainer(config.trainer_options());
   use(trainer, model, *data);
   return 0;
 }
 
-int evaluate(const CommandContext& context, Metrics (Trainer::*call)(std::shared_ptr<Module>, DataModule&)) {
-  return with_weights(context, [&](Trainer& trainer, const auto& model, DataModule& data) {
-    for (const auto& [name, value] : (trainer.*call)(model, data))
-      std::cout << name << " " << number_text(value) << "\n";
-  });
+void print_metrics(const Metrics& metrics) {
+  for (const auto& [name, value] : metrics) std::cout << name << " " << number_text(value) << "\n";
 }
 
-// Prints a line per sample: the class for a classifier, then every output.
-void print_csv(const at::Tensor& outputs, bool is_classifier) {
-  const at::Tensor rows = outputs.reshape({outputs.size(0), -1}).to(at::kDouble).contiguous();
-  const at::Tensor classes = is_classifier ? rows.argmax(1) : at::Tensor();
-  std::cout << "sample" << (is_classifier ? ",class" : "");
-  for (std::int64_t j = 0; j < rows.size(1); ++j) std::cout << ",output_" << j;
-  std::cout << "\n";
-  const double* value = rows.const_data_ptr<double>();
-  for (std::int64_t i = 0; i < rows.size(0); ++i) {
-    std::cout << i;
-    if (is_classifier) std::cout << "," << classes.const_data_ptr<std::int64_t>()[i];
-    for (std::int64_t j = 0; j < rows.size(1); ++j) std::cout << "," << number_text(*value++);
-    std::cout << "\n";
+// True for the same data in memory.
+bool is_same(const Dataset& a, const Dataset& b) {
+  if (&a == &b) return true;
+  const auto* first = dynamic_cast<const TensorDataset*>(&a);
+  const auto* second = dynamic_cast<const TensorDataset*>(&b);
+  return first != nullptr && second != nullptr &&
+         std::ranges::equal(first->tensors(), second->tensors(),
+                            [](const at::Tensor& x, const at::Tensor& y) {
+                              return x.const_data_ptr() == y.const_data_ptr() && x.sizes() == y.sizes();
+                            });
+}
+
+void warn_without_test_data(DataModule& data) {
+  const auto test = data.test_dataloader(), validation = data.val_dataloader();
+  if (test && validation && is_same(test->dataset(), validation->dataset()))
+    log_warning("there are no test data: these are the results for the validation data");
+}
+
+bool is_classifier(const Module& model) { return dynamic_cast<const Classifier*>(&model) != nullptr; }
+
+Predictions predictions_of(const at::Tensor& outputs, const std::string& what, bool has_classes) {
+  Predictions predictions;
+  const at::Tensor logits = outputs.dim() < 2 ? outputs.unsqueeze(1) : outputs;
+  if (has_classes) predictions.classes = logits.argmax(1);
+  if (what == "labels") return predictions;
+  predictions.name = what;
+  predictions.values =
+      what == "outputs" ? outputs : logits.to(at::promote_types(logits.scalar_type(), at::kFloat)).softmax(1);
+  return predictions;
+}
+
+void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Module>& model,
+             DataModule& data) {
+  const EvaluationRequest& asked = request.evaluation;
+  const bool has_classes = is_classifier(*model);
+  if (!has_classes && asked.values != "outputs")
+    throw ConfigError({.place = "--values " + asked.values,
+                       .found = model->name() + " is not a classifier",
+                       .wanted = "--values outputs"});
+  const Predictions predictions = predictions_of(trainer.predict(model, data), asked.values, has_classes);
+  if (asked.out.empty()) {
+    std::cout << csv_of(predictions);
+    return;
   }
+  write_predictions(predictions, asked.out);
+  if (!request.quiet)
+    std::cout << "predictions for "
+              << (predictions.values.defined() ? predictions.values : predictions.classes).size(0)
+              << " samples written to " << asked.out.string() << "\n";
 }
 
 }  // namespace
 
-int validate_command(const CommandContext& context) { return evaluate(context, &Trainer::validate); }
+int validate_command(const CommandContext& context) {
+  return with_weights(context, [](Trainer& trainer, const auto& model, DataModule& data) {
+    print_metrics(trainer.validate(model, data));
+  });
+}
 
-int test_command(const CommandContext& context) { return evaluate(context, &Trainer::test); }
+int test_command(const CommandContext& context) {
+  return with_weights(context, [](Trainer& trainer, const auto& model, DataModule& data) {
+    warn_without_test_data(data);
+    print_metrics(trainer.test(model, data));
+  });
+}
 
 int predict_command(const CommandContext& context) {
-  return with_weights(context, [](Trainer& trainer, const auto& model, DataModule& data) {
-    print_csv(trainer.predict(model, data), dynamic_cast<const Classifier*>(model.get()) != nullptr);
+  const Request& request = context.request;
+  if (!request.evaluation.out.empty()) check_prediction_file(request.evaluation.out);
+  return with_weights(context, [&](Trainer& trainer, const auto& model, DataModule& data) {
+    predict(request, trainer, model, data);
   });
 }
 

@@ -41,8 +41,8 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
     const bool is_value =
         i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights" ||
                   words[i - 1] == "--resume" || words[i - 1] == "--svg" || words[i - 1] == "--map" ||
-                   words[i - 1] == "--key" || words[i - 1] == "--dynamic" || words[i - 1] == "--sweep" ||
-                   words[i - 1] == "--filter");
+                  words[i - 1] == "--key" || words[i - 1] == "--dynamic" || words[i - 1] == "--sweep" ||
+                  words[i - 1] == "--filter" || words[i - 1] == "--out");
     if (is_value) {
       rest.push_back(word);
     } else if (!key.empty() && word.find('=') != std::string::npos) {
@@ -243,6 +243,37 @@ void add_runs(CLI::App& app, Request& request) {
   runs.add_flag("--json", request.json, "print JSON");
 }
 
+void add_evaluations(CLI::App& app, Request& request) {
+  for (const auto& [name, doc] :
+       {std::pair{"validate", "evaluate a model on the validation data"},
+        std::pair{"test", "evaluate a model on the test data"},
+        std::pair{"predict", "print the outputs of a model as CSV, or write them to a file"}}) {
+    CLI::App& command = *app.add_subcommand(name, doc);
+    command
+        .add_option("run", request.evaluation.run,
+                    "a run (its config and its best saved checkpoint), RUN:last, RUN:STEP, a checkpoint of a "
+                    "run, or the directory of several runs (the newest)")
+        ->type_name("RUN");
+    add_run_options(command, request);
+    command
+        .add_option("--weights", request.weights,
+                    "weights file (.safetensors or .pt), or a run: RUN (its best saved checkpoint), "
+                    "RUN:last, RUN:STEP; with -c, or instead of those of the run")
+        ->type_name("RUN|FILE");
+  }
+  CLI::App& predict = *app.get_subcommand("predict");
+  predict
+      .add_option(
+          "--out", request.evaluation.out,
+          "file to write instead; the extension selects the format: .csv, .jsonl, .npz, or .safetensors")
+      ->type_name("FILE");
+  predict
+      .add_option("--values", request.evaluation.values,
+                  "what to predict (outputs); probabilities and labels are those of a classifier")
+      ->check(CLI::IsMember({"outputs", "probabilities", "labels"}))
+      ->type_name("WHAT");
+}
+
 void add_commands(CLI::App& app, Request& request) {
   CLI::App& fit = *app.add_subcommand("fit", "train a model");
   add_run_options(fit, request);
@@ -258,17 +289,7 @@ void add_commands(CLI::App& app, Request& request) {
       ->type_name("KEY=VALUES")
       ->allow_extra_args(false);
   add_jobs(fit, request);
-  for (const auto& [name, doc] : {std::pair{"validate", "evaluate a model on the validation data"},
-                                  std::pair{"test", "evaluate a model on the test data"},
-                                  std::pair{"predict", "print the outputs of a model as CSV"}}) {
-    CLI::App* command = app.add_subcommand(name, doc);
-    add_run_options(*command, request);
-    command
-        ->add_option("--weights", request.weights,
-                     "weights file (.safetensors or .pt), or a run: RUN (its best saved checkpoint), "
-                     "RUN:last, RUN:STEP")
-        ->type_name("RUN|FILE");
-  }
+  add_evaluations(app, request);
   add_conversions(app, request);
   add_plot(app, request);
   add_diff(app, request);

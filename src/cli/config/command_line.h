@@ -32,6 +32,13 @@ struct ConversionRequest {
   std::vector<std::string> dynamic{};  // of export to a program: "sequence=0:1,max=1024"
 };
 
+// The request of `kindling validate`, `test` and `predict`.
+struct EvaluationRequest {
+  std::string run{};               // as --weights: a run, whose config counts; empty: the config of -c
+  std::filesystem::path out{};     // of predict: the file to write; empty: CSV on stdout
+  std::string values = "outputs";  // of predict: outputs, probabilities, labels
+};
+
 // The request of `kindling diff`.
 struct DiffRequest {
   std::filesystem::path a{}, b{};
@@ -79,6 +86,7 @@ struct Request {
   bool check = false;
   bool json = false;
   BenchRequest bench{};
+  EvaluationRequest evaluation{};
   ConversionRequest conversion{};
   DiffRequest diff{};
   PlotRequest plot{};

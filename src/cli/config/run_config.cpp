@@ -73,7 +73,7 @@ void RunConfig::table(ConfigReader& reader, const std::string& name,
 }
 
 RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
-                     const std::string& default_name) {
+                     const std::string& default_name, ConfigUse use) {
   ConfigReader reader(document);
   table(reader, "", {OptionSet::of(run)});
   if (run.name.empty()) run.name = default_name;
@@ -87,8 +87,8 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   choose_optimizer(reader, registry);
   choose_schedule(reader, registry);
   table(reader, "trainer", {OptionSet::of(trainer_)});
-  if (!trainer_.max_epochs && !trainer_.max_steps && !reader.has("trainer.max_epochs") &&
-      !reader.has("trainer.max_steps"))
+  if (use == ConfigUse::fit && !trainer_.max_epochs && !trainer_.max_steps &&
+      !reader.has("trainer.max_epochs") && !reader.has("trainer.max_steps"))
     reader.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");
   table(reader, "distributed", {OptionSet::of(distributed), OptionSet::of(restarts)});
   table(reader, "checkpoint", {OptionSet::of(checkpoint), OptionSet::of(resume)});

@@ -25,11 +25,15 @@
 
 namespace kindling {
 
+enum class ConfigUse { fit, evaluation };
+
 // A validated config of a run, and factories of the objects that it names.
 class RunConfig {
  public:
   // Throws one ConfigError with all errors. `default_name` is used if the config has no name.
-  RunConfig(const ConfigDocument& document, const Registry& registry, const std::string& default_name);
+  // Only a fit needs trainer.max_epochs or trainer.max_steps.
+  RunConfig(const ConfigDocument& document, const Registry& registry, const std::string& default_name,
+            ConfigUse use = ConfigUse::fit);
   RunConfig(const RunConfig&) = delete;
   RunConfig& operator=(const RunConfig&) = delete;
 

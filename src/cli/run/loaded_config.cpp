@@ -7,7 +7,7 @@
 
 namespace kindling {
 
-LoadedConfig load_config(const Request& request, const Registry& registry) {
+LoadedConfig load_config(const Request& request, const Registry& registry, ConfigUse use) {
   std::vector<std::filesystem::path> files = request.configs;
   if (!request.resume.empty()) files.insert(files.begin(), run_of(request.resume) / "config.toml");
   ConfigDocument document;
@@ -16,7 +16,7 @@ LoadedConfig load_config(const Request& request, const Registry& registry) {
 
   LoadedConfig loaded;
   const std::string stem = files.empty() ? "unnamed" : files.back().stem().string();
-  loaded.config = std::make_unique<RunConfig>(document, registry, stem);
+  loaded.config = std::make_unique<RunConfig>(document, registry, stem, use);
   const std::size_t count = request.overrides.size();
   const auto name_of = [](const std::filesystem::path& file) { return file.filename().string(); };
   loaded.description = files.empty() ? "no file" : joined(files, ", ", name_of);

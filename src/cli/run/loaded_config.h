@@ -16,6 +16,6 @@ struct LoadedConfig {
 };
 
 // Merges the files and overrides of a command and resolves them. Throws ConfigError.
-LoadedConfig load_config(const Request& request, const Registry& registry);
+LoadedConfig load_config(const Request& request, const Registry& registry, ConfigUse use = ConfigUse::fit);
 
 }  // namespace kindling

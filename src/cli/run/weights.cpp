@@ -77,6 +77,12 @@ std::optional<std::int64_t> step_of(std::string_view text) {
                                                                                : std::nullopt;
 }
 
+// A run, or the newest run of a directory of runs such as runs/digits.
+fs::path run_at(const fs::path& folder) {
+  if (fs::exists(folder / "config.toml") || fs::exists(folder / "checkpoints")) return folder;
+  return newest_run(folder, "").value_or(folder);
+}
+
 }  // namespace
 
 bool is_checkpoint(const fs::path& file) {
@@ -84,10 +90,11 @@ bool is_checkpoint(const fs::path& file) {
 }
 
 WeightsSource find_weights(const std::string& words) {
-  if (fs::is_directory(words)) return best_weights(words);
+  if (fs::is_directory(words)) return best_weights(run_at(words));
   const std::size_t colon = words.rfind(':');
-  const fs::path run = words.substr(0, colon);
+  fs::path run = words.substr(0, colon);
   if (fs::exists(words) || colon == std::string::npos || !fs::is_directory(run)) return {.file = words};
+  run = run_at(run);
   const std::string which = words.substr(colon + 1);
   if (which == "best") return best_weights(run);
   if (which == "last") return last_weights(run);
@@ -95,6 +102,14 @@ WeightsSource find_weights(const std::string& words) {
   throw ConfigError({.place = words,
                      .found = "'" + which + "'",
                      .wanted = "best, last or the number of a step after '" + run.string() + ":'"});
+}
+
+fs::path run_with(const WeightsSource& source) {
+  if (!source.run.empty()) return source.run;
+  fs::path folder = fs::absolute(source.file).lexically_normal().parent_path();
+  if (folder.filename() == "checkpoints") folder = folder.parent_path();
+  const bool is_run = fs::exists(folder / "config.toml") && fs::exists(folder / "run.json");
+  return fs::is_regular_file(source.file) && is_run ? folder : fs::path();
 }
 
 void print_source(const WeightsSource& source) {

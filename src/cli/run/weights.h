@@ -19,10 +19,13 @@ struct WeightsSource {
 };
 
 // Returns the file named by a word on the command line or in a config: a weights file (.safetensors, .pt), a
-// checkpoint, or a run as RUN, RUN:best (the same), RUN:last or RUN:STEP. The best is the saved checkpoint
-// with the best monitored value; for a run without one, the last weights, with the reason. Throws
-// CheckpointError.
+// checkpoint, or a run as RUN, RUN:best (the same), RUN:last or RUN:STEP, where RUN may also be a directory
+// of runs (runs/digits), of which the newest counts. The best is the saved checkpoint with the best monitored
+// value; for a run without one, the last weights, with the reason. Throws CheckpointError.
 WeightsSource find_weights(const std::string& words);
+
+// Returns the directory of the run that the weights belong to; empty: they do not lie in a run.
+std::filesystem::path run_with(const WeightsSource& source);
 
 // Prints the file and the reason to stderr if a run was named.
 void print_source(const WeightsSource& source);

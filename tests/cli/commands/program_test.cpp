@@ -125,7 +125,8 @@ TEST(Program, RequiresWeightsToEvaluate) {
   write_text(scratch / "small.toml", kSmallRun);
   const ProgramRun run = run_program({"validate", "-c", (scratch / "small.toml").string()});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_EQ(run.err, "validate: there are no weights; expected: --weights RUN|FILE or model.init_weights\n");
+  EXPECT_EQ(run.err,
+            "validate: there are no weights; expected: a run, --weights RUN|FILE, or model.init_weights\n");
 }
 
 TEST(Program, RefusesWeightsThatDoNotFit) {

@@ -1,0 +1,148 @@
+#include "cli/commands/prediction_file.h"
+
+#include <ATen/ops/arange.h>
+
+#include <map>
+
+#include "base/joined.h"
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/base/json.h"
+#include "kindling/base/number_text.h"
+#include "kindling/formats/npz.h"
+#include "kindling/tensors/state_dict.h"
+
+namespace kindling {
+namespace {
+
+std::int64_t num_samples(const Predictions& predictions) {
+  return (predictions.values.defined() ? predictions.values : predictions.classes).size(0);
+}
+
+void require_rows(const at::Tensor& tensor, const std::string& name, std::int64_t most_dimensions) {
+  if (!tensor.defined() || tensor.dim() <= most_dimensions) return;
+  throw ConfigError({.place = "predict",
+                     .found = "the " + name + " of a sample have the shape " +
+                              shape_text(tensor.sizes().slice(1)) + ", which CSV cannot hold",
+                     .wanted = "a file that keeps shapes",
+                     .remedy = "for example --out predictions.npz; .safetensors and .jsonl also keep them"});
+}
+
+// "output_0"
+std::string column_prefix(const std::string& name) { return name == "outputs" ? "output_" : "probability_"; }
+
+std::string json_values(const at::Tensor& tensor) {
+  if (tensor.dim() == 0)
+    return tensor.is_floating_point() ? json_number(tensor.item<double>())
+                                      : std::to_string(tensor.item<std::int64_t>());
+  std::string text = "[";
+  if (tensor.dim() > 1) {
+    for (std::int64_t i = 0; i < tensor.size(0); ++i) text += (i > 0 ? "," : "") + json_values(tensor[i]);
+  } else {
+    const at::Tensor row = tensor.to(at::kDouble).contiguous();
+    const double* value = row.const_data_ptr<double>();
+    for (std::int64_t i = 0; i < row.size(0); ++i) text += (i > 0 ? "," : "") + json_number(value[i]);
+  }
+  return text + "]";
+}
+
+std::string jsonl_of(const Predictions& predictions) {
+  std::string text;
+  for (std::int64_t i = 0; i < num_samples(predictions); ++i) {
+    text += "{\"sample\":" + std::to_string(i);
+    if (predictions.classes.defined()) text += ",\"class\":" + json_values(predictions.classes[i]);
+    if (predictions.values.defined())
+      text += "," + json_string(predictions.name) + ":" + json_values(predictions.values[i]);
+    text += "}\n";
+  }
+  return text;
+}
+
+StateDict tensors_of(const Predictions& predictions) {
+  StateDict state;
+  state.tensors.emplace_back("sample", at::arange(num_samples(predictions), at::kLong));
+  if (predictions.classes.defined()) state.tensors.emplace_back("class", predictions.classes.contiguous());
+  if (predictions.values.defined())
+    state.tensors.emplace_back(predictions.name, predictions.values.contiguous());
+  return state;
+}
+
+TensorToWrite array_of(const std::string& name, const at::Tensor& tensor) {
+  static const std::map<at::ScalarType, TensorType> types{
+      {at::kFloat, TensorType::float32}, {at::kDouble, TensorType::float64},
+      {at::kHalf, TensorType::float16},  {at::kLong, TensorType::int64},
+      {at::kInt, TensorType::int32},     {at::kBool, TensorType::boolean},
+      {at::kByte, TensorType::uint8},    {at::kComplexFloat, TensorType::complex64}};
+  const auto type = types.find(tensor.scalar_type());
+  if (type == types.end())
+    throw ConfigError({.place = "predict",
+                       .found = "NumPy does not have the type " + std::string(toString(tensor.scalar_type())),
+                       .wanted = "--out FILE.safetensors"});
+  return {.name = name,
+          .type = type->second,
+          .shape = tensor.sizes().vec(),
+          .data = tensor.const_data_ptr(),
+          .size_bytes = tensor.nbytes()};
+}
+
+// NumPy has no bfloat16; float32 holds its values.
+void write_arrays(const Predictions& predictions, const std::filesystem::path& file) {
+  StateDict state = tensors_of(predictions);
+  std::vector<TensorToWrite> arrays;
+  for (auto& [name, tensor] : state.tensors) {
+    if (tensor.scalar_type() == at::kBFloat16) tensor = tensor.to(at::kFloat);
+    arrays.push_back(array_of(name, tensor));
+  }
+  write_npz(file, arrays);
+}
+
+}  // namespace
+
+void check_prediction_file(const std::filesystem::path& file) {
+  const std::string extension = file.extension().string();
+  if (extension != ".csv" && extension != ".jsonl" && extension != ".npz" && extension != ".safetensors")
+    throw ConfigError({.place = "--out " + file.string(),
+                       .found = extension.empty() ? "the file has no extension"
+                                                  : "unsupported extension '" + extension + "'",
+                       .wanted = ".csv, .jsonl, .npz, or .safetensors"});
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  if (!std::filesystem::is_directory(folder))
+    throw ConfigError({.place = "--out " + file.string(),
+                       .found = "there is no directory " + folder.string(),
+                       .wanted = "a file in an existing directory"});
+}
+
+std::string csv_of(const Predictions& predictions) {
+  require_rows(predictions.values, predictions.name, 2);
+  require_rows(predictions.classes, "labels", 1);
+  const std::int64_t count = num_samples(predictions);
+  const bool has_values = predictions.values.defined(), has_classes = predictions.classes.defined();
+  const std::int64_t columns = !has_values                     ? 0
+                               : predictions.values.dim() == 1 ? 1
+                                                               : predictions.values.size(1);
+  std::string text = has_classes ? "sample,class" : "sample";
+  for (std::int64_t j = 0; j < columns; ++j)
+    text += "," + column_prefix(predictions.name) + std::to_string(j);
+  text += "\n";
+  const at::Tensor classes = has_classes ? predictions.classes.contiguous() : at::Tensor();
+  const at::Tensor values = has_values ? predictions.values.to(at::kDouble).contiguous() : at::Tensor();
+  const double* value = has_values ? values.const_data_ptr<double>() : nullptr;
+  for (std::int64_t i = 0; i < count; ++i) {
+    text += std::to_string(i);
+    if (has_classes) text += "," + std::to_string(classes.const_data_ptr<std::int64_t>()[i]);
+    for (std::int64_t j = 0; j < columns; ++j) text += "," + number_text(*value++);
+    text += "\n";
+  }
+  return text;
+}
+
+void write_predictions(const Predictions& predictions, const std::filesystem::path& file) {
+  delete_stale_temporary_files(std::filesystem::absolute(file).parent_path(), file.filename().string());
+  const std::string extension = file.extension().string();
+  if (extension == ".csv") return write_file_atomically(file, csv_of(predictions));
+  if (extension == ".jsonl") return write_file_atomically(file, jsonl_of(predictions));
+  if (extension == ".npz") return write_arrays(predictions, file);
+  save_safetensors(tensors_of(predictions), file);
+}
+
+}  // namespace kindling
