@@ -2,9 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <charconv>
 #include <iostream>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
@@ -77,6 +80,32 @@ std::optional<std::int64_t> step_of(std::string_view text) {
                                                                                : std::nullopt;
 }
 
+constexpr std::string_view kMismatch = "the values do not fit the model: ";
+
+// Returns the clauses of the library's one-line message, each of which begins with a quoted name.
+std::vector<std::string> mismatches_of(std::string_view list) {
+  std::vector<std::string> clauses;
+  constexpr std::string_view kGap = ", '";
+  while (!list.empty()) {
+    const std::size_t end = list.find(kGap);
+    clauses.emplace_back(list.substr(0, end));
+    list.remove_prefix(end == std::string_view::npos ? list.size() : end + 2);
+  }
+  return clauses;
+}
+
+// Throws the same error with the first mismatches on lines of their own.
+[[noreturn]] void throw_with_lines(const ErrorParts& parts) {
+  constexpr std::size_t kMostLines = 5;
+  const std::vector<std::string> clauses =
+      mismatches_of(std::string_view(parts.found).substr(kMismatch.size()));
+  std::string text = std::string(kMismatch.substr(0, kMismatch.size() - 2)) + "; expected: " + parts.wanted +
+                     "; " + parts.remedy;
+  for (std::size_t i = 0; i < std::min(clauses.size(), kMostLines); ++i) text += "\n  " + clauses[i];
+  if (clauses.size() > kMostLines) text += "\n  +" + std::to_string(clauses.size() - kMostLines) + " more";
+  throw CheckpointError({.place = parts.place, .found = text});
+}
+
 // A run, or the newest run of a directory of runs such as runs/digits.
 fs::path run_at(const fs::path& folder) {
   if (fs::exists(folder / "config.toml") || fs::exists(folder / "checkpoints")) return folder;
@@ -117,10 +146,15 @@ void print_source(const WeightsSource& source) {
 }
 
 void load_weights_from(Module& model, const fs::path& file, const std::string& key) {
-  if (is_checkpoint(file))
-    load_validated_weights(model, file);
-  else
-    load_weights(model, file, {.key = key});
+  try {
+    if (is_checkpoint(file))
+      load_validated_weights(model, file);
+    else
+      load_weights(model, file, {.key = key});
+  } catch (const CheckpointError& error) {
+    if (error.parts().found.starts_with(kMismatch)) throw_with_lines(error.parts());
+    throw;
+  }
 }
 
 StateDict weights_from(const fs::path& path) {

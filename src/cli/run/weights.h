@@ -31,7 +31,7 @@ std::filesystem::path run_with(const WeightsSource& source);
 void print_source(const WeightsSource& source);
 
 // Loads the weights of a file; of a checkpoint those that validation measured. `key` as in LoadOptions.
-// Throws CheckpointError.
+// Throws CheckpointError; the first mismatches with the model are on lines of their own.
 void load_weights_from(Module& model, const std::filesystem::path& file, const std::string& key = "");
 
 // Returns the same weights by the model's names. `path` is a file, or a run, whose last weights are returned.
