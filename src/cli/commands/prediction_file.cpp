@@ -28,6 +28,14 @@ void require_rows(const at::Tensor& tensor, const std::string& name, std::int64_
                      .remedy = "for example --out predictions.npz; .safetensors and .jsonl also keep them"});
 }
 
+// Text has one number per value.
+void require_real(const at::Tensor& values) {
+  if (values.defined() && values.is_complex())
+    throw ConfigError({.place = "predict",
+                       .found = "the outputs are complex numbers, which CSV and JSONL cannot hold",
+                       .wanted = "--out FILE.npz or FILE.safetensors"});
+}
+
 // "output_0"
 std::string column_prefix(const std::string& name) { return name == "outputs" ? "output_" : "probability_"; }
 
@@ -47,6 +55,7 @@ std::string json_values(const at::Tensor& tensor) {
 }
 
 std::string jsonl_of(const Predictions& predictions) {
+  require_real(predictions.values);
   std::string text;
   for (std::int64_t i = 0; i < num_samples(predictions); ++i) {
     text += "{\"sample\":" + std::to_string(i);
@@ -113,6 +122,7 @@ void check_prediction_file(const std::filesystem::path& file) {
 }
 
 std::string csv_of(const Predictions& predictions) {
+  require_real(predictions.values);
   require_rows(predictions.values, predictions.name, 2);
   require_rows(predictions.classes, "labels", 1);
   const std::int64_t count = num_samples(predictions);

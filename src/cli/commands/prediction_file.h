@@ -19,7 +19,7 @@ struct Predictions {
 void check_prediction_file(const std::filesystem::path& file);
 
 // Returns a header and a line per sample: its number, the class of a classifier, then the values. Throws
-// ConfigError for values of several dimensions per sample.
+// ConfigError for values of several dimensions per sample and for complex ones.
 std::string csv_of(const Predictions& predictions);
 
 // Writes a file by its extension, atomically.

@@ -2,10 +2,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "cli/commands/prediction_file.h"
 #include "cli/commands/program_run.h"
+#include "kindling/base/error.h"
 #include "kindling/cli/registry.h"
 #include "kindling/nn/module.h"
 #include "kindling/tensors/state_dict.h"
@@ -202,6 +206,24 @@ TEST_F(EvaluatedRun, RefusesAFileBeforePredicting) {
   EXPECT_EQ(folder.err.find("weights  "), std::string::npos) << folder.err;
 }
 
+TEST_F(EvaluatedRun, ListsTheFirstFiveMismatchesOfWeights) {
+  const auto validate = [&](const std::string& hidden) {
+    return run_program({"validate", run(), "model.hidden=" + hidden, "--quiet"});
+  };
+  const ProgramRun many = validate("[4, 4, 4, 4]");
+  EXPECT_EQ(many.exit_code, 1);
+  const std::string head =
+      "the values do not fit the model; expected: the names and shapes of the model; nothing was loaded; "
+      "check "
+      "the model's options\n  '";
+  EXPECT_NE(many.err.find(head), std::string::npos) << many.err;
+  EXPECT_EQ(std::count(many.err.begin(), many.err.end(), '\n'), 7) << many.err;
+  EXPECT_TRUE(many.err.ends_with("\n  +2 more\n")) << many.err;  // of seven
+  const ProgramRun few = validate("[]");
+  EXPECT_NE(few.err.find(head), std::string::npos) << few.err;
+  EXPECT_EQ(few.err.find(" more\n"), std::string::npos) << few.err;
+}
+
 // Outputs an image for each sample.
 class ImageOutputs : public Module {
  public:
@@ -249,6 +271,37 @@ TEST(Prediction, OfSeveralDimensionsKeepsItsShapeExceptInCsv) {
   EXPECT_EQ(labels.exit_code, 2);
   EXPECT_NE(labels.err.find("is not a classifier; expected: --values outputs"), std::string::npos)
       << labels.err;
+}
+
+TEST(Prediction, OfComplexOrBfloat16ValuesIsNeverRounded) {
+  const Scratch scratch;
+  const at::Tensor values = at::tensor({1.5f, -2.0f, 0.25f, 3.0f}).view({2, 2});
+  const Predictions complex{.name = "outputs", .values = at::view_as_complex(values)};
+  EXPECT_THROW(csv_of(complex), ConfigError);
+  EXPECT_THROW(write_predictions(complex, scratch / "p.jsonl"), ConfigError);
+  write_predictions(complex, scratch / "p.safetensors");
+  EXPECT_TRUE(at::equal(*load_safetensors(scratch / "p.safetensors").find("outputs"), complex.values));
+  const Predictions half{.name = "outputs", .values = values.to(at::kBFloat16)};
+  EXPECT_EQ(csv_of(half), "sample,output_0,output_1\n0,1.5,-2\n1,0.25,3\n");
+  write_predictions(half, scratch / "p.npz");
+  EXPECT_NE(text_of(scratch / "p.npz").find("'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)"),
+            std::string::npos);
+}
+
+TEST(Prediction, WritesAClassForEachPosition) {
+  const Scratch scratch;
+  const Predictions labels{.classes = at::tensor({1, 0, 2, 1}, at::kLong).view({2, 2})};
+  write_predictions(labels, scratch / "p.jsonl");
+  EXPECT_EQ(text_of(scratch / "p.jsonl"), "{\"sample\":0,\"class\":[1,0]}\n{\"sample\":1,\"class\":[2,1]}\n");
+  EXPECT_THROW(csv_of(labels), ConfigError);
+}
+
+TEST(Prediction, HasNullForWhatJsonCannotHold) {
+  const Scratch scratch;
+  const Predictions values{.name = "outputs", .values = at::tensor({std::nan(""), 0.5}, at::kDouble)};
+  write_predictions(values, scratch / "p.jsonl");
+  EXPECT_EQ(text_of(scratch / "p.jsonl"),
+            "{\"sample\":0,\"outputs\":null}\n{\"sample\":1,\"outputs\":0.5}\n");
 }
 
 }  // namespace
