@@ -13,6 +13,7 @@
 #include "kindling/base/file.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
+#include "kindling/formats/torch_file.h"
 #include "kindling/interop/export_program.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/adam.h"
@@ -203,6 +204,21 @@ int export_optimizer(const CommandContext& context) {
   return 0;
 }
 
+// Names a file of another kind before the details of why it cannot be read.
+StateDict imported_from(const ConversionRequest& request) {
+  try {
+    return load_state_file(request.in, request.key);
+  } catch (const CheckpointError& error) {
+    if (request.in.extension() == ".safetensors" || !fs::is_regular_file(request.in) ||
+        is_torch_file(request.in))
+      throw;
+    throw CheckpointError({.place = request.in.string(),
+                           .found = "not a safetensors or .pt file",
+                           .wanted = "weights saved by safetensors, torch.save, or Kindling",
+                           .remedy = error.what()});
+  }
+}
+
 // An export that was killed has left a temporary file.
 void delete_leftovers_of(const fs::path& out) {
   delete_stale_temporary_files(out.parent_path(), out.filename().string());
@@ -232,7 +248,7 @@ int import_command(const CommandContext& context) {
   const ConversionRequest& request = context.request.conversion;
   check_ending(request.out);
   delete_leftovers_of(request.out);
-  return convert(request, load_state_file(request.in, request.key));
+  return convert(request, imported_from(request));
 }
 
 }  // namespace kindling

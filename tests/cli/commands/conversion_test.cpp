@@ -142,6 +142,22 @@ TEST(Conversion, TrainsAnExportedModelByItsConfig) {
   EXPECT_EQ(validated.exit_code, 0) << validated.err;
 }
 
+TEST(Conversion, NamesAFileOfAnotherKind) {
+  const Scratch scratch;
+  const std::string in = scratch / "d.toml", out = scratch / "w.safetensors";
+  write_text(in, "# Kindling trains models described by a config file.\n");
+  const ProgramRun run = run_program({"import", in, out});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_TRUE(run.err.starts_with(in +
+                                  ": not a safetensors or .pt file; expected: weights saved by safetensors, "
+                                  "torch.save, or Kindling; " +
+                                  in + ", byte 0: the header's length is "))
+      << run.err;
+  const ProgramRun missing = run_program({"import", scratch / "nope.toml", out});
+  EXPECT_EQ(missing.err.find("not a safetensors"), std::string::npos) << missing.err;
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
 TEST(Conversion, WithoutInteropNamesTheOptionToBuildWith) {
   if (KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=ON";
   const Scratch scratch;
