@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets everything up, builds and runs all tests: with the flags of a release, then the unit tests under sanitizers and with the newest
-# LibTorch that pip offers, then each fuzzer for 20 seconds (scripts/fuzz.sh). Ends with what each part took, why tests were skipped, and the numbers of ctest's entries that passed and failed; among the skipped each test
+# Sets everything up, builds and runs all tests: with the flags of a release, then the unit tests under sanitizers, then each fuzzer for
+# 20 seconds (scripts/fuzz.sh). Ends with what each part took, why tests were skipped, and the numbers of ctest's entries that passed and failed; among the skipped each test
 # inside of an entry counts too.
 #
 #   ./scripts/test.sh [--no-sanitizers]
@@ -86,12 +86,8 @@ run_fuzzers() {
 
 mkdir -p "$deps"
 passed=0 failed=0 skipped=0 skip_reasons='' parts=()
-is_libtorch_named=false
-if [ -n "${LIBTORCH:-}${Torch_DIR:-}" ]; then is_libtorch_named=true; fi
 timed 'set up' set_up
 for preset in "${presets[@]}"; do
-  # A LibTorch that the user names is tested throughout.
-  if [ "$preset" = asan ] && ! "$is_libtorch_named"; then timed 'newest LibTorch' use_newest_libtorch; fi
   timed "$preset configure" configure "$preset" "KINDLING_SHARED:PATH=$KINDLING_SHARED"
   timed "$preset build" build_all "$preset"
   timed "$preset tests" run_tests "$preset"
