@@ -402,7 +402,7 @@ TEST_F(ResumedRun, ProvidesItsBestWeightsByDefault) {
 TEST_F(ResumedRun, ReportsAFullDisk) {
   const fs::path disk = scratch_ / "disk";
   fs::create_directories(disk);
-  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=72k") != 0)
+  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=88k") != 0)
     GTEST_SKIP() << "a tmpfs cannot be mounted here";
   struct Mounted {
     const fs::path& disk;
