@@ -123,6 +123,7 @@ void read_scalar(std::string_view value, EventRecord& record) {
     if (fields.field == SummaryValueField::simple_value)
       scalar = std::bit_cast<float>(static_cast<std::uint32_t>(fields.number));
   }
+  record.has_text |= !scalar;
   if (!scalar) return;
   record.has_scalars = true;
   record.is_step |= tag == "train_loss_step";
@@ -185,14 +186,14 @@ void EventFile::append(ProtobufWriter event) {
 
 void EventFile::flush() {
   flushed_ = std::chrono::steady_clock::now();
-  const std::string bytes = std::exchange(buffer_, {});
-  if (bytes.empty()) return;
+  if (buffer_.empty()) return;
   const off_t before = ::lseek(file_->get(), 0, SEEK_END);
-  const int code = write_all(file_->get(), bytes);
-  if (code == 0) return;
-  // If removing the partial event fails too, the first error is still the one to report.
-  without_interruptions([&] { return file_operations().ftruncate(file_->get(), before); });
-  fail_on_file(path_, "write", code, bytes.size());
+  if (const int code = write_all(file_->get(), buffer_)) {
+    // If removing the partial event fails too, the first error is still the one to report.
+    without_interruptions([&] { return file_operations().ftruncate(file_->get(), before); });
+    fail_on_file(path_, "write", code, buffer_.size());
+  }
+  buffer_.clear();
 }
 
 void EventFile::sync() {
@@ -215,7 +216,8 @@ bool EventReader::next(EventRecord& record) {
     std::string bytes(size, '\0');
     const ssize_t got = without_interruptions(
         [&] { return ::pread(file_->get(), bytes.data(), size, static_cast<off_t>(offset)); });
-    bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    if (got < 0) fail_on_file(path_, "read", errno);
+    bytes.resize(static_cast<std::size_t>(got));
     return bytes;
   };
   if (size_ - end_ < kHeaderBytes + kFooterBytes) return false;

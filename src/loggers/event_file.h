@@ -31,8 +31,10 @@ class EventFile {
 
   // Buffers the event for at most two seconds.
   void append(ProtobufWriter event);
-  void flush();  // to the system; if it throws, the file ends with a whole event
-  void sync();   // flushes, and survives a power loss
+  // Writes to the system. If it throws, the file ends with a whole event, and what could not be written is
+  // written with the next event.
+  void flush();
+  void sync();  // flushes, and survives a power loss
 
  private:
   std::filesystem::path path_;
@@ -49,6 +51,7 @@ ProtobufWriter event_at(std::int64_t step);
 struct EventRecord {
   std::size_t begin = 0;  // bytes from the start of the file
   bool has_scalars = false;
+  bool has_text = false;    // or another value of a plugin
   bool is_step = false;     // has train_loss_step
   std::int64_t epoch = -1;  // of an epoch record; -1: another record
   std::int64_t step = 0;
@@ -59,8 +62,9 @@ class EventReader {
  public:
   explicit EventReader(const std::filesystem::path& path);
   ~EventReader();
-  bool next(EventRecord& record);                    // false: the end, or a frame that cannot be read
-  std::size_t end() const noexcept { return end_; }  // bytes of whole events so far
+  // Returns false at the end, or at bytes that are not an event. Throws Error if the file cannot be read.
+  bool next(EventRecord& record);
+  std::size_t end() const noexcept { return end_; }           // bytes of whole events so far
   bool is_damaged() const noexcept { return end_ != size_; }  // after the last event
 
  private:

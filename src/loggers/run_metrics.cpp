@@ -69,11 +69,18 @@ const MetricSeries* RunMetrics::find(std::string_view name) const {
   return found == series_.end() ? nullptr : &found->second;
 }
 
+namespace {
+
+// The values of matrices, such as val_confusion[3][5], are too many for curves.
+bool is_of_matrix(std::string_view name) { return name.ends_with(']') && name.find("][") != name.npos; }
+
+}  // namespace
+
 void RunMetrics::add(const Record& record) {
   ++num_records_;
   global_step_ = record.global_step;
   for (const auto& [name, value] : record.values) {
-    if (name.ends_with(']')) continue;
+    if (is_of_matrix(name)) continue;
     auto found = series_.find(name);
     if (found == series_.end()) {
       if (series_.size() == kMostNames) continue;
@@ -93,7 +100,7 @@ void RunMetrics::add_epoch(const Record& record) {
   last_epoch_ = record;
   if (num_epochs_++ % epoch_stride_ != 0) return;
   epochs_.push_back(record);
-  std::erase_if(epochs_.back().values, [](const auto& value) { return value.first.ends_with(']'); });
+  std::erase_if(epochs_.back().values, [](const auto& value) { return is_of_matrix(value.first); });
   if (epochs_.size() <= kMostEpochs) return;
   epoch_stride_ *= 2;
   std::vector<Record> kept;

@@ -69,20 +69,11 @@ ProtobufWriter any_value(const std::string& text) {
   return value;
 }
 
-// HParamsPluginData of the plugin's plugin_data.proto: one of experiment = 2, session_start_info = 3 and
-// session_end_info = 4.
+// HParamsPluginData of the plugin's plugin_data.proto: one of experiment = 2 and session_start_info = 3.
 ProtobufWriter hparams_event(const char* tag, int field, ProtobufWriter content) {
   ProtobufWriter data;
   data.message(field, std::move(content));
   return summary_event(0, plugin_value(tag, "hparams", std::move(data), empty_tensor()));
-}
-
-ProtobufWriter session_end(bool is_success) {
-  ProtobufWriter end;
-  end.integer(1, is_success ? 1 : 2);
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  end.real64(2, now.count());
-  return hparams_event("_hparams_/session_end_info", 4, std::move(end));
 }
 
 bool event_is_beyond(const EventRecord& event, const Progress& at) {
@@ -95,19 +86,29 @@ bool event_is_beyond(const EventRecord& event, const Progress& at) {
                    at);
 }
 
-// Truncates a file before its first record that a resumed run writes again.
-void cut_events(const std::filesystem::path& path, const Progress& at) {
+// Truncates a file before its first record that a resumed run writes again. Returns whether what it keeps has
+// texts.
+bool cut_events(const std::filesystem::path& path, const Progress& at) {
   EventReader reader(path);
   EventRecord event;
   std::optional<std::size_t> cut;
-  while (!cut && reader.next(event))
-    if (event_is_beyond(event, at)) cut = event.begin;
-  if (!cut && !reader.is_damaged()) return;
-  // A killed process may leave a partial event at the end; what follows it cannot be read.
+  bool has_text = false;
+  while (!cut && reader.next(event)) {
+    if (event_is_beyond(event, at))
+      cut = event.begin;
+    else
+      has_text |= event.has_text;
+  }
+  if (!cut && !reader.is_damaged()) return has_text;
+  const auto size = static_cast<off_t>(cut.value_or(reader.end()));
+  const auto former_size = static_cast<off_t>(std::filesystem::file_size(path));
   const FileDescriptor file(path, O_WRONLY | O_NOFOLLOW);
-  const off_t size = static_cast<off_t>(cut.value_or(reader.end()));
   if (!file.ok() || without_interruptions([&] { return file_operations().ftruncate(file.get(), size); }) != 0)
     fail_on_file(path, "cut", errno);
+  if (!cut)  // as a killed process leaves it
+    log_warning(path.string() + ": " + std::to_string(former_size - size) +
+                " bytes at the end are not a whole event; they were removed");
+  return has_text;
 }
 
 }  // namespace
@@ -115,6 +116,7 @@ void cut_events(const std::filesystem::path& path, const Progress& at) {
 struct TensorBoardLogger::State {
   std::filesystem::path folder;
   std::int64_t first_step = 0;
+  bool has_texts = false;  // a former file has them
   std::vector<std::pair<std::string, std::string>> texts{};
   std::vector<std::pair<std::string, std::string>> hyperparameters{};
   std::vector<std::string> metrics{};
@@ -123,7 +125,7 @@ struct TensorBoardLogger::State {
   EventFile& open() {
     if (file) return *file;
     file.emplace(folder, first_step);
-    if (first_step > 0) return *file;  // the first session has written them
+    if (has_texts) return *file;
     for (const auto& [name, markdown] : texts)
       file->append(summary_event(
           0, plugin_value(name + "/text_summary", "text", ProtobufWriter(), string_tensor(markdown))));
@@ -186,9 +188,7 @@ void TensorBoardLogger::write(const Record& record) {
 }
 
 void TensorBoardLogger::finish() {
-  if (!state_->file) return;
-  if (!state_->hyperparameters.empty()) state_->file->append(session_end(true));
-  state_->file->flush();
+  if (state_->file) state_->file->flush();
 }
 
 void TensorBoardLogger::sync() {
@@ -198,9 +198,10 @@ void TensorBoardLogger::sync() {
 void TensorBoardLogger::resume_at(const Progress& at) {
   state_->file.reset();
   state_->first_step = at.global_step + 1;
+  state_->has_texts = false;
   for (const auto& entry : std::filesystem::directory_iterator(state_->folder))
     if (entry.path().filename().string().starts_with("events.out.tfevents.") && entry.is_regular_file())
-      cut_events(entry.path(), at);
+      state_->has_texts |= cut_events(entry.path(), at);
 }
 
 }  // namespace kindling

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <vector>
 
+#include "base/file_operations.h"
+#include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "loggers/event_file.h"
 #include "support/scratch.h"
@@ -136,6 +139,42 @@ TEST(TensorBoardLogger, RemovesATornEndOnResume) {
   std::ofstream(former, std::ios::app | std::ios::binary) << foreign().substr(0, 20);
   TensorBoardLogger(scratch / ".").resume_at({.epoch = 1, .global_step = 2});
   EXPECT_EQ(std::filesystem::file_size(former), size);
+}
+
+TEST(TensorBoardLogger, WritesRecordsLaterAfterAFullDisk) {
+  struct Full : FileOperations {
+    bool is_full = false;
+    ssize_t write(int file, const void* bytes, std::size_t size) override {
+      if (is_full) return errno = ENOSPC, -1;
+      return FileOperations::write(file, bytes, size);
+    }
+  } operations;
+  const ScopedFileOperations in_force(operations);
+  const Scratch scratch;
+  TensorBoardLogger logger(scratch / ".");
+  write_epoch(logger, 1);
+  operations.is_full = true;
+  EXPECT_THROW(write_epoch(logger, 2), Error);
+  operations.is_full = false;
+  logger.sync();
+  EXPECT_EQ(points_of(event_files(scratch / ".").at(0)),
+            (Points{{-1, 1}, {-1, 2}, {1, 2}, {-1, 3}, {-1, 4}, {2, 4}}));
+}
+
+TEST(TensorBoardLogger, WritesTextsOnce) {
+  const Scratch scratch;
+  const auto start = [&](const Progress& at) {
+    TensorBoardLogger logger(scratch / ".");
+    logger.add_text("config", "seed = 3");
+    logger.resume_at(at);
+    write_epoch(logger, at.epoch + 1);
+  };
+  start({});  // no former file has them
+  start({.epoch = 1, .global_step = 2});
+  int num_texts = 0;
+  for (const auto& file : event_files(scratch / "."))
+    num_texts += read_file(file, 10000).find("seed = 3") != std::string::npos;
+  EXPECT_EQ(num_texts, 1);
 }
 
 TEST(TensorBoardLogger, LeavesOtherFilesAlone) {

@@ -42,7 +42,9 @@ Request with_config_of_run(Request request, const std::optional<WeightsSource>& 
   const std::string& words = request.evaluation.run;
   fs::path run;
   if (!words.empty())
-    run = run_with(request.weights.empty() ? *weights : find_weights(words));
+    run = request.weights.empty()   ? run_with(*weights)
+          : fs::is_directory(words) ? run_at(words)
+                                    : run_with(find_weights(words));
   else if (request.configs.empty() && weights)
     run = run_with(*weights);
   if (run.empty() && !words.empty())

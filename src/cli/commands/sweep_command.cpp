@@ -105,8 +105,7 @@ std::unique_ptr<RunConfig> config_of(const SweepPlan& plan, const SweepRun& run,
 
 // Finds the monitored value of the first model that can be made.
 void add_monitor(SweepPlan& plan, const Registry& registry) {
-  constexpr std::size_t kMaxTries = 5;
-  for (std::size_t i = 0; i < std::min(plan.runs.size(), kMaxTries) && plan.monitor.empty(); ++i) try {
+  for (std::size_t i = 0; i < plan.runs.size() && plan.monitor.empty(); ++i) try {
       const auto config = config_of(plan, plan.runs[i], registry);
       const Module::Monitor monitor = config->monitor_of(*config->make_model());
       plan.monitor = monitor.name;

@@ -33,7 +33,8 @@ std::string_view override_key(std::string_view word) {
 // Removes the overrides from the words and leaves the rest for the parser.
 std::vector<std::string> take_overrides(const std::vector<std::string>& words,
                                         std::vector<std::string>& overrides) {
-  if (!words.empty() && words[0] == "plot") return words;  // the name of a run may contain a '='
+  // The name of a run may contain a '='.
+  if (!words.empty() && (words[0] == "plot" || words[0] == "runs")) return words;
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];

@@ -106,13 +106,12 @@ std::vector<std::string> mismatches_of(std::string_view list) {
   throw CheckpointError({.place = parts.place, .found = text});
 }
 
-// A run, or the newest run of a directory of runs such as runs/digits.
+}  // namespace
+
 fs::path run_at(const fs::path& folder) {
   if (fs::exists(folder / "config.toml") || fs::exists(folder / "checkpoints")) return folder;
   return newest_run(folder, "").value_or(folder);
 }
-
-}  // namespace
 
 bool is_checkpoint(const fs::path& file) {
   return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains(kGlobalStepKey);

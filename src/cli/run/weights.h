@@ -24,6 +24,9 @@ struct WeightsSource {
 // value; for a run without one, the last weights, with the reason. Throws CheckpointError.
 WeightsSource find_weights(const std::string& words);
 
+// Returns the directory itself if it is a run, else the newest run in it, as of runs/digits.
+std::filesystem::path run_at(const std::filesystem::path& folder);
+
 // Returns the directory of the run that the weights belong to; empty: they do not lie in a run.
 std::filesystem::path run_with(const WeightsSource& source);
 

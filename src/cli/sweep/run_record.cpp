@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::size_t kMaxSummaryBytes = 1 << 20, kTailBytes = 1 << 13;
+constexpr std::size_t kMaxSummaryBytes = 1 << 20, kTailBytes = 1 << 13, kMaxTailBytes = 1 << 23;
 
 const json* find(const json& object, const char* key) {
   const auto found = object.find(key);
@@ -48,8 +48,13 @@ std::optional<std::int64_t> count_after(std::string_view text, std::string_view 
 
 // The number of complete epochs and the newest step, from the last lines of metrics.jsonl.
 void add_newest_records(const fs::path& run, RunRecord& record) {
-  const std::string tail = end_of_file(run / "metrics.jsonl", kTailBytes);
-  const std::size_t epoch = ("\n" + tail).rfind("\n{\"epoch\": ");
+  // The last epoch may be far from the end: a record may hold a large matrix, and steps may follow it.
+  std::string tail;
+  std::size_t epoch = std::string::npos;
+  for (std::size_t bytes = kTailBytes; bytes <= kMaxTailBytes && epoch == std::string::npos; bytes *= 32) {
+    tail = end_of_file(run / "metrics.jsonl", bytes);
+    epoch = ("\n" + tail).rfind("\n{\"epoch\": ");
+  }
   if (epoch != std::string::npos)
     record.epochs = count_after(std::string_view(tail).substr(epoch), "\"epoch\": ");
   const std::size_t step = tail.rfind("\"global_step\": ");

@@ -37,10 +37,11 @@ PageTable table_of(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
 }
 
 // The runs with the best values.
-std::vector<std::size_t> best_runs(const std::vector<SweepRow>& rows, bool higher_is_better) {
+std::vector<std::size_t> best_runs(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  const bool higher_is_better = plan.mode != "min";
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < rows.size(); ++i)
-    if (rows[i].best && !std::isnan(*rows[i].best)) order.push_back(i);
+    if (rows[i].monitor == plan.monitor && rows[i].best && !std::isnan(*rows[i].best)) order.push_back(i);
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     return higher_is_better ? *rows[a].best > *rows[b].best : *rows[a].best < *rows[b].best;
   });
@@ -55,14 +56,14 @@ std::string sweep_page(const SweepPlan& plan, const std::vector<SweepRow>& rows,
   std::deque<RunRecords> files;  // the charts point to their metrics
   std::vector<LabelledMetrics> runs;
   const bool higher_is_better = plan.mode != "min";
-  for (const std::size_t run : best_runs(rows, higher_is_better)) try {
+  for (const std::size_t run : best_runs(plan, rows)) try {
       files.push_back(read_metrics_file(records[run]));
       runs.push_back({plan.runs[run].name + " " + shortened(values_text(plan, plan.runs[run]), 60),
                       &files.back().metrics});
     } catch (const std::exception&) {  // the table has the run's results, too
     }
   PageTable table = table_of(plan, rows);
-  if (const auto best = best_row(rows, higher_is_better)) table.marked_row = *best;
+  if (const auto best = best_row(rows, plan.monitor, higher_is_better)) table.marked_row = *best;
   HtmlPage page{.title = title,
                 .subtitle = std::to_string(rows.size()) + (rows.size() == 1 ? " run" : " runs"),
                 .footer = "Kindling"};

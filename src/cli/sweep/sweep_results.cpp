@@ -21,7 +21,7 @@ constexpr const char* kMedianFile = "median_stops.json";
 // The result is final: running it again would change nothing.
 bool has_ended(const RunRecord& record) {
   return record.status == "finished" || record.status == "diverged" ||
-         (record.status == "stopped" && record.reason == "time");
+         (record.status == "stopped" && (record.reason == "time" || record.reason == "early_stop"));
 }
 
 // One line of the output without control characters.

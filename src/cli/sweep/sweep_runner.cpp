@@ -14,6 +14,7 @@
 #include "cli/sweep/small_file.h"
 #include "cli/sweep/sweep_results.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "kindling/config/document.h"
@@ -137,10 +138,17 @@ class Sweep {
       const std::size_t run = one->run;
       results_.note_end(run, end->exit_code, one->was_asked);
       one = running_.erase(one);
-      results_.write_tables();
-      results_.write_report();
+      write_files();
       print_row(run);
     }
+  }
+
+  // A full disk must not end the runs, whose own files say what happens to them.
+  void write_files() try {
+    results_.write_tables();
+    results_.write_report();
+  } catch (const std::exception& error) {
+    log_warning(std::string("the files of the sweep cannot be written: ") + error.what());
   }
 
   void stop_bad_runs() {
@@ -177,7 +185,7 @@ class Sweep {
       return;
     }
     std::cout << (options_.quiet ? "" : "\n") << sweep_text(plan_, rows);
-    if (const auto best = best_row(rows, results_.higher_is_better()))
+    if (const auto best = best_row(rows, plan_.monitor, results_.higher_is_better()))
       std::cout << "best   " << plan_.runs[*best].name << "   "
                 << one_line(values_text(plan_, plan_.runs[*best])) << "\n";
     if (signal_ != 0)

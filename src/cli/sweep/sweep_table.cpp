@@ -34,11 +34,13 @@ void add_record(SweepRow& row, const RunRecord& record) {
   row.steps = record.steps;
 }
 
-std::optional<std::size_t> best_row(const std::vector<SweepRow>& rows, bool higher_is_better) {
+std::optional<std::size_t> best_row(const std::vector<SweepRow>& rows, const std::string& monitor,
+                                    bool higher_is_better) {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& value = rows[i].best;
-    if (!value || std::isnan(*value) || (rows[i].status != "finished" && rows[i].status != "stopped"))
+    if (rows[i].monitor != monitor || !value || std::isnan(*value) ||
+        (rows[i].status != "finished" && rows[i].status != "stopped"))
       continue;
     if (!best || (higher_is_better ? *value > *rows[*best].best : *value < *rows[*best].best)) best = i;
   }

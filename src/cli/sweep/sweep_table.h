@@ -25,7 +25,8 @@ struct SweepRow {
 void add_record(SweepRow& row, const RunRecord& record);
 
 // Returns the position of the best finished run; nothing if there is none.
-std::optional<std::size_t> best_row(const std::vector<SweepRow>& rows, bool higher_is_better);
+std::optional<std::size_t> best_row(const std::vector<SweepRow>& rows, const std::string& monitor,
+                                    bool higher_is_better);
 
 // Return the table, a row per run of the plan, in its order.
 std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows);

@@ -8,6 +8,7 @@
 
 #include "cli/commands/program_run.h"
 #include "cli/sweep/epoch_reader.h"
+#include "cli/sweep/sweep_results.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -43,13 +44,34 @@ TEST(SweepTable, HasTheSameValuesAsJson) {
 }
 
 TEST(SweepTable, FindsTheBestFinishedRun) {
-  std::vector<SweepRow> rows(4, SweepRow{.status = "finished", .best = 0.5});
+  std::vector<SweepRow> rows(4, SweepRow{.status = "finished", .monitor = "val_acc", .best = 0.5});
   rows[0].best = std::numeric_limits<double>::quiet_NaN();
   rows[2].best = 0.9;
-  rows[3] = {.status = "diverged", .best = 1.0};
-  EXPECT_EQ(best_row(rows, true), 2u);
-  EXPECT_EQ(best_row(rows, false), 1u);
-  EXPECT_EQ(best_row({}, true), std::nullopt);
+  rows[3] = {.status = "diverged", .monitor = "val_acc", .best = 1.0};
+  rows.push_back({.status = "finished", .monitor = "val_loss", .best = 2.3});  // of another model
+  EXPECT_EQ(best_row(rows, "val_acc", true), 2u);
+  EXPECT_EQ(best_row(rows, "val_acc", false), 1u);
+  EXPECT_EQ(best_row(rows, "", true), std::nullopt);
+  EXPECT_EQ(best_row({}, "val_acc", true), std::nullopt);
+}
+
+TEST(SweepResults, DoNotRepeatWhatHasEnded) {
+  const Scratch scratch;
+  const auto write_run = [&](const std::string& name, const std::string& status, const std::string& reason) {
+    std::filesystem::create_directories(scratch / name / "0001");
+    write_text(scratch / name / "0001/run.json",
+               "{\"status\": \"" + status + "\", \"reason\": \"" + reason + "\"}");
+  };
+  SweepPlan plan;
+  for (const char* name : {"001", "002", "003", "004"}) plan.runs.push_back({.name = name});
+  write_run("001", "stopped", "early_stop");
+  write_run("002", "stopped", "requested");
+  write_run("003", "stopped", "time");
+  const SweepResults results(plan, scratch / ".");
+  EXPECT_FALSE(results.is_to_run(0));
+  EXPECT_TRUE(results.is_to_run(1));  // by a signal
+  EXPECT_FALSE(results.is_to_run(2));
+  EXPECT_TRUE(results.is_to_run(3));
 }
 
 TEST(EpochReader, FollowsAFileThatIsCutBack) {
