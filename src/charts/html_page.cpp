@@ -9,6 +9,7 @@
 #include "charts/markup.h"
 #include "kindling/base/json.h"
 #include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
 
 namespace kindling {
 

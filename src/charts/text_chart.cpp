@@ -73,7 +73,7 @@ class BrailleCanvas {
 // True if the curve draws the n-th dot along its way.
 bool has_ink(std::size_t curve, int n) {
   static constexpr std::string_view kInk[] = {"x", "xxxxxx....", "x...", "xxxxxx..xx.."};
-  const std::string_view dash = kInk[curve % std::size(kDashes)];
+  const std::string_view dash = kInk[curve % std::size(kInk)];
   return dash[static_cast<std::size_t>(n) % dash.size()] == 'x';
 }
 

@@ -31,7 +31,7 @@ Chart chart_of(std::string title, std::vector<LabelledSeries> all) {
   const auto is_by_epoch = [](const LabelledSeries& one) { return one.series->is_by_epoch(); };
   const bool has_epochs = std::ranges::any_of(all, is_by_epoch),
              has_steps = !std::ranges::all_of(all, is_by_epoch);
-  std::ranges::stable_partition(all, is_by_epoch);
+  std::stable_partition(all.begin(), all.end(), is_by_epoch);
   if (all.size() > kMostCurves) {
     title += " (" + std::to_string(kMostCurves) + " of " + std::to_string(all.size()) + " curves)";
     all.resize(kMostCurves);
