@@ -17,7 +17,9 @@ namespace kindling {
 // of an epoch, and before a checkpoint is saved.
 class KINDLING_API TensorBoardLogger : public Logger {
  public:
-  // `folder` exists. The file is created with the first record. Other files in the folder stay as they are.
+  // `folder` exists and belongs to one run: a resume truncates all its files events.out.tfevents.*. The file
+  // is created with the first record. Throws nothing; later calls throw Error if a file cannot be written or
+  // read.
   explicit TensorBoardLogger(std::filesystem::path folder);
   ~TensorBoardLogger() override;
 

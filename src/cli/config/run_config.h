@@ -25,13 +25,12 @@
 
 namespace kindling {
 
-enum class ConfigUse { fit, evaluation };
+enum class ConfigUse { fit, evaluation };  // only a fit needs trainer.max_epochs or trainer.max_steps
 
 // A validated config of a run, and factories of the objects that it names.
 class RunConfig {
  public:
   // Throws one ConfigError with all errors. `default_name` is used if the config has no name.
-  // Only a fit needs trainer.max_epochs or trainer.max_steps.
   RunConfig(const ConfigDocument& document, const Registry& registry, const std::string& default_name,
             ConfigUse use = ConfigUse::fit);
   RunConfig(const RunConfig&) = delete;
