@@ -20,7 +20,8 @@ int run(const CommandContext& context) {
       {"predict", predict_command}, {"devices", devices_command},   {"doctor", doctor_command},
       {"list", list_command},       {"bench", bench_command},       {"export", export_command},
       {"import", import_command},   {"diff", diff_command},         {"plot", plot_command},
-      {"runs", runs_command},       {"sweep", sweep_command},       {"reference", reference_command}};
+      {"runs", runs_command},       {"sweep", sweep_command},       {"reference", reference_command},
+      {"new", new_command}};
   return commands.at(context.request.command)(context);
 }
 

@@ -33,8 +33,8 @@ std::string_view override_key(std::string_view word) {
 // Removes the overrides from the words and leaves the rest for the parser.
 std::vector<std::string> take_overrides(const std::vector<std::string>& words,
                                         std::vector<std::string>& overrides) {
-  // The name of a run may contain a '='.
-  if (!words.empty() && (words[0] == "plot" || words[0] == "runs")) return words;
+  // The name of a run may contain a '=', and a refused name of a project.
+  if (!words.empty() && (words[0] == "plot" || words[0] == "runs" || words[0] == "new")) return words;
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -296,6 +296,10 @@ void add_commands(CLI::App& app, Request& request) {
   add_diff(app, request);
   add_runs(app, request);
   add_sweep(app, request);
+  app.add_subcommand("new", "write a C++ project with a custom model and data into ./NAME")
+      ->add_option("name", request.project, "a letter, then letters, digits, '_' or '-'")
+      ->required()
+      ->type_name("NAME");
   app.add_subcommand("devices", "show GPUs and CPU")->add_flag("--json", request.json, "print JSON");
   add_bench(app, request);
   app.add_subcommand("doctor", "print versions, build, devices, threads, and paths for a bug report");

@@ -69,7 +69,7 @@ struct SweepRequest {
 
 // The request of the command line.
 struct Request {
-  // fit, validate, test, predict, export, import, plot, diff, runs, sweep, devices, bench, doctor, list,
+  // fit, validate, test, predict, export, import, plot, diff, runs, sweep, new, devices, bench, doctor, list,
   // reference
   std::string command{};
   std::vector<std::filesystem::path> configs{};
@@ -79,6 +79,7 @@ struct Request {
   bool allow_config_change = false;
   std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers; empty: all
   std::string reference{};  // configuration, commands
+  std::string project{};    // of new: the name
   std::string color = "auto";
   std::string progress = "auto";
   bool quiet = false;

@@ -43,10 +43,11 @@ TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
   EXPECT_EQ(
       answer({"predcit", "-c", "a.toml"}),
       "kindling: there is no command 'predcit'; expected: one of fit, validate, test, predict, export, "
-      "import, plot, diff, runs, sweep, devices, bench, doctor, list, reference; did you mean 'predict'?");
+      "import, plot, diff, runs, sweep, new, devices, bench, doctor, list, reference; did you mean "
+      "'predict'?");
   EXPECT_EQ(answer({"seed=3", "transmogrify"}),
             "kindling: there is no command 'transmogrify'; expected: one of fit, validate, test, predict, "
-            "export, import, plot, diff, runs, sweep, devices, bench, doctor, list, reference");
+            "export, import, plot, diff, runs, sweep, new, devices, bench, doctor, list, reference");
   EXPECT_EQ(answer({"bench", "matmull", "--json"}),
             "bench: there is no command 'matmull'; expected: one of matmul, log, pair, transfer, step; did "
             "you mean "
