@@ -10,6 +10,8 @@
 namespace kindling {
 namespace {
 
+constexpr std::size_t kMaxSpelling = 200;  // a longer name is not compared without its case
+
 // Returns the number of edits (insert, delete, replace, swap of neighbours) between two words: optimal string
 // alignment.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
@@ -31,9 +33,23 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
   return row[to.size()];
 }
 
+// Returns the name in lower case without '_', '-' and spaces: people spell names with and without them.
+std::string plain_spelling(std::string_view name) {
+  std::string plain;
+  for (const char c : name)
+    if (c != '_' && c != '-' && c != ' ')
+      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return plain;
+}
+
 }  // namespace
 
 std::string nearest(std::string_view name, std::span<const std::string> candidates) {
+  if (name.size() <= kMaxSpelling) {
+    const std::string plain = plain_spelling(name);
+    for (const std::string& candidate : candidates)
+      if (!plain.empty() && candidate != name && plain_spelling(candidate) == plain) return candidate;
+  }
   const std::size_t limit = std::max<std::size_t>(1, name.size() / 3);
   std::string best;
   std::size_t best_distance = std::min(limit + 1, name.size());

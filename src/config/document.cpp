@@ -9,12 +9,14 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/utf8.h"
 #include "config/config_tree.h"
 #include "config/toml_parser.h"
 #include "config/toml_text.h"
 #include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 
 namespace kindling::config {
@@ -135,6 +137,23 @@ void merge_tables(ConfigTable& into, ConfigTable from) {
   }
 }
 
+// Returns "did you mean 'configs/digits.toml'?" for a file in the same folder or in configs/; empty if none
+// is near.
+std::string nearest_file(const std::filesystem::path& file) {
+  const std::string stem = file.stem().string();
+  for (const std::filesystem::path& folder : {file.parent_path(), std::filesystem::path("configs")}) {
+    std::vector<std::string> stems;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored))
+      if (entry.path().extension() == ".toml") stems.push_back(entry.path().stem().string());
+    std::sort(stems.begin(), stems.end());
+    const bool is_there = std::binary_search(stems.begin(), stems.end(), stem);
+    const std::string guess = is_there ? stem : nearest(stem, stems);
+    if (!guess.empty()) return "did you mean '" + (folder / (guess + ".toml")).string() + "'?";
+  }
+  return {};
+}
+
 std::string read_text(const std::filesystem::path& file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
@@ -142,7 +161,13 @@ std::string read_text(const std::filesystem::path& file) {
   }
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {
-    const char* reason = std::strerror(errno);
+    const int code = errno;
+    if (code == ENOENT)
+      throw ConfigError({.place = file.string(),
+                         .found = "no such file",
+                         .wanted = "a config file (TOML)",
+                         .remedy = nearest_file(file)});
+    const char* reason = std::strerror(code);
     throw ConfigError({.place = file.string(), .found = std::string("the file cannot be opened: ") + reason});
   }
   std::string text(ConfigDocument::kMaxBytes + 1, '\0');  // one more, to detect a larger text

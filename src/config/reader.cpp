@@ -77,11 +77,23 @@ bool reads_as(const std::string& text) {
   }
 }
 
+// "0.003" of "0,003"; the text itself without exactly one comma
+std::string with_decimal_point(std::string text) {
+  const std::size_t comma = text.find(',');
+  if (comma != std::string::npos && comma == text.rfind(',')) text[comma] = '.';
+  return text;
+}
+
 // Returns a hint for a value of the wrong type, if there is an obvious one.
 template <class Scalar>
 std::string remedy(const ConfigNode& node) {
   if (const auto* text = std::get_if<std::string>(&node.value)) {
-    return reads_as<Scalar>(*text) ? " (drop the quotes)" : "";
+    if (reads_as<Scalar>(*text)) return " (drop the quotes)";
+    if constexpr (std::is_same_v<Scalar, double>) {
+      const std::string with_point = with_decimal_point(*text);
+      if (reads_as<double>(with_point)) return " (write a decimal point: " + with_point + ")";
+    }
+    return "";
   }
   return is_one_value(node) && !std::is_arithmetic_v<Scalar> ? " (put it in quotes)" : "";
 }
@@ -165,6 +177,36 @@ std::optional<Mismatch> check(const ConfigNode& node, const Value& value, const 
   return first;
 }
 
+// Returns a string or an integer as the user wrote it, to look for a suggestion.
+std::optional<std::string> word_of(const ConfigNode& node) {
+  if (const auto* number = std::get_if<std::int64_t>(&node.value)) return std::to_string(*number);
+  return as_string(node);
+}
+
+// Names of keys and values in other frameworks, for hints.
+struct OtherNames {
+  // Spelling does not matter: case, and '-' for '_'.
+  static std::string spelling(std::string_view name) {
+    std::string plain(name);
+    for (char& c : plain) {
+      if (c == '-') c = '_';
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return plain;
+  }
+  std::string key_for(std::string_view other) const {
+    const auto found = keys.find(spelling(other));
+    return found == keys.end() ? "" : found->second;
+  }
+  std::string value_for(const std::string& path, std::string_view other) const {
+    const auto found = values.find({path, spelling(other)});
+    return found == values.end() ? "" : found->second;
+  }
+
+  std::map<std::string, std::string> keys;                            // "learning_rate" → "optimizer.lr"
+  std::map<std::pair<std::string, std::string>, std::string> values;  // of a key: "fp16" → "16-mixed"
+};
+
 // Returns the word for an unquoted `true`, if it is one of the choices.
 std::optional<std::string> word_in(const ConfigNode& node, const FieldNotes& notes) {
   const auto* flag = std::get_if<bool>(&node.value);
@@ -175,7 +217,8 @@ std::optional<std::string> word_in(const ConfigNode& node, const FieldNotes& not
 
 // Copies a value into an option. If it has another type or is not allowed, leaves the option unchanged and
 // returns the error. `path` names the option in messages.
-std::optional<Finding> read_value(const ConfigNode& node, const std::string& path, const OptionRef& option) {
+std::optional<Finding> read_value(const ConfigNode& node, const std::string& path, const OptionRef& option,
+                                  const OtherNames& other_names) {
   const auto read = [&]<class Value>(Value* target) -> std::optional<Mismatch> {
     Value value{};
     if constexpr (std::is_same_v<Value, std::string>) {
@@ -193,9 +236,9 @@ std::optional<Finding> read_value(const ConfigNode& node, const std::string& pat
   if (!mismatch) return std::nullopt;
   Finding finding{.place = mismatch->node->place,
                   .text = "'" + path + mismatch->element + "': " + mismatch->text};
-  const auto* text = std::get_if<std::string>(&mismatch->node->value);
-  if (text != nullptr) {
-    const std::string guess = nearest(*text, choices_of(option.notes));
+  if (const std::optional<std::string> text = word_of(*mismatch->node)) {
+    std::string guess = other_names.value_for(path, *text);
+    if (guess.empty()) guess = nearest(*text, choices_of(option.notes));
     if (!guess.empty()) finding.hint = "did you mean " + toml_text(guess) + "?";
   }
   // The message already contains a scalar.
@@ -297,10 +340,13 @@ struct ConfigReader::State {
     return table;
   }
 
-  std::string hint_for(const std::string& table, const std::string& key) const {
+  // `is_override`: the command line names a key with its table.
+  std::string hint_for(const std::string& table, const std::string& key, bool is_override) const {
+    const std::string path = other_names.key_for(key);
+    if (!path.empty() && path != join(table, key)) return "did you mean '" + path + "'?";
     const auto here = known.find(table);
     const std::string guess = here == known.end() ? "" : nearest(key, here->second);
-    if (!guess.empty()) return "did you mean '" + guess + "'?";
+    if (!guess.empty()) return "did you mean '" + (is_override ? join(table, guess) : guess) + "'?";
     for (const auto& [other, keys] : known) {
       const bool exists = std::find(keys.begin(), keys.end(), key) != keys.end();
       if (exists && other != table) return "did you mean '" + join(other, key) + "'?";
@@ -322,7 +368,7 @@ struct ConfigReader::State {
       }
       add({.place = node->key_place,
            .text = std::string("unknown ") + (inner == nullptr ? "key '" : "table '") + name + "'",
-           .hint = hint_for(path, key)});
+           .hint = hint_for(path, key, node->key_place.line == 0)});
     }
   }
 
@@ -336,6 +382,7 @@ struct ConfigReader::State {
   std::unordered_set<const ConfigNode*> known_tables;  // or arrays of tables: their keys may still be unread
   std::unordered_set<const ConfigNode*> done;          // read, with all that is in it
   std::vector<config::Finding> findings;
+  config::OtherNames other_names;
 };
 
 ConfigReader::ConfigReader(const ConfigDocument& document)
@@ -351,7 +398,7 @@ void ConfigReader::read(std::string_view table, const OptionSet& options) {
     const auto entry = present->find(option.name);
     if (entry == present->end()) continue;
     const bool is_new = state_->done.insert(entry->second.get()).second;
-    auto finding = config::read_value(*entry->second, path, option);
+    auto finding = config::read_value(*entry->second, path, option, state_->other_names);
     if (finding && is_new) state_->add(*std::move(finding));
   }
 }
@@ -404,13 +451,24 @@ void ConfigReader::error(std::string_view path, const std::string& text,
     finding.place.source = state_->tree.sources.back().get();
   }
   const std::optional<std::string> value = node == nullptr ? std::nullopt : config::as_string(*node);
-  const std::string guess = value ? nearest(*value, candidates) : "";
+  std::string guess = value ? state_->other_names.value_for(std::string(path), *value) : "";
+  if (std::find(candidates.begin(), candidates.end(), guess) == candidates.end())
+    guess = value ? nearest(*value, candidates) : "";
   if (!guess.empty()) {
     finding.hint = "did you mean '" + guess + "'?";
   } else if (!candidates.empty()) {
     finding.hint = "available: " + list_names(candidates);
   }
   state_->add(std::move(finding));
+}
+
+void ConfigReader::add_key_hint(std::string_view other, std::string_view path) {
+  state_->other_names.keys.emplace(config::OtherNames::spelling(other), path);
+}
+
+void ConfigReader::add_value_hint(std::string_view path, std::string_view other, std::string_view value) {
+  state_->other_names.values.emplace(std::pair(std::string(path), config::OtherNames::spelling(other)),
+                                     value);
 }
 
 void ConfigReader::skip(std::string_view path) {

@@ -154,6 +154,41 @@ std::size_t broken_line(std::string_view text) {
   return static_cast<std::size_t>(broken - ends.begin()) + 1;
 }
 
+// The value that the text holds from `at` to the end of its line or the next comma, bracket or comment.
+std::string_view bare_word(std::string_view text, const toml::source_position& at) {
+  for (std::size_t line = 1; line < at.line; ++line)
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  text = text.substr(0, text.find('\n'));
+  const std::size_t sign = text.rfind('=', at.column);
+  if (sign == std::string_view::npos || text.find('=') != sign) return {};
+  std::string_view word = text.substr(sign + 1);
+  word = word.substr(0, word.find_first_of(",]}#"));
+  while (!word.empty() && (word.back() == ' ' || word.back() == '\r' || word.back() == '\t'))
+    word.remove_suffix(1);
+  while (!word.empty() && (word.front() == ' ' || word.front() == '\t')) word.remove_prefix(1);
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-./ ").find(c) != std::string_view::npos;
+  };
+  const bool is_word =
+      !word.empty() && std::all_of(word.begin(), word.end(), is_plain) && (word[0] < '0' || word[0] > '9');
+  return is_word ? word : std::string_view{};
+}
+
+// Returns the message about an error that users make often; else that of the parser.
+std::string error_text(std::string_view text, const toml::parse_error& error) {
+  const std::string description(error.description());
+  if (description.find("expected ']', saw '\\n'") != std::string::npos ||
+      description.find("expected ']', saw end-of-file") != std::string::npos)
+    return "the table header has no closing ']'";
+  if (description.find("parsing value") != std::string::npos ||
+      description.find("parsing inline") != std::string::npos) {
+    if (const std::string_view word = bare_word(text, error.source().begin); !word.empty())
+      return "strings need quotes: \"" + std::string(word) + "\"";
+  }
+  return description;
+}
+
 }  // namespace
 
 ConfigTable parse_toml(const ConfigSource& source) {
@@ -168,7 +203,7 @@ ConfigTable parse_toml(const ConfigSource& source) {
     const toml::source_position at = error.source().begin;
     const bool too_deep = error.description().find("TOML_MAX_NESTED_VALUES") != std::string_view::npos;
     throw_at({.source = &source, .line = at.line, .column = at.column},
-             too_deep ? kTooDeep : std::string(error.description()));
+             too_deep ? kTooDeep : error_text(source.text, error));
   } catch (const BrokenAssertion&) {
     throw_at({.source = &source, .line = broken_line(source.text), .column = 1}, "this is not valid TOML");
   }

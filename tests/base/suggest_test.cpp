@@ -32,6 +32,15 @@ TEST(Nearest, ReturnsTheFirstOfEquallyNear) {
   EXPECT_EQ(nearest("adamx", names), "adamw");
 }
 
+TEST(Nearest, PrefersTheSameNameInAnotherSpelling) {
+  const std::vector<std::string> names{"adam", "adamw", "small_cnn"};
+  EXPECT_EQ(nearest("adamW", names), "adamw");  // adam is as near
+  EXPECT_EQ(nearest("SmallCNN", names), "small_cnn");
+  EXPECT_EQ(nearest("small-cnn", names), "small_cnn");
+  EXPECT_EQ(nearest("small_cnn", names), "");
+  EXPECT_EQ(nearest("_", names), "");
+}
+
 TEST(ListNames, SeparatesByCommas) {
   EXPECT_EQ(list_names(std::vector<std::string>{"a", "b"}), "a, b");
   EXPECT_EQ(list_names({}), "");

@@ -24,6 +24,12 @@ class KINDLING_API ConfigReader {
   ConfigReader(const ConfigReader&) = delete;
   ConfigReader& operator=(const ConfigReader&) = delete;
 
+  // Names of other frameworks, for hints. An unknown key `other`, in whatever table, gets the hint "did you
+  // mean 'path'?"; a value `other` that the key at `path` refuses gets "did you mean \"value\"?". Neither
+  // depends on case, nor on '-' for '_'. Call both before reading.
+  void add_key_hint(std::string_view other, std::string_view path);
+  void add_value_hint(std::string_view path, std::string_view other, std::string_view value);
+
   // Reads the keys of one table that `options` names; for absent keys, or an absent table, the defaults
   // remain. Several sets may read from one table. A relative std::filesystem::path is resolved against the
   // directory of its config file, or the current directory for an override. Use a std::string for paths that

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/config/other_names.h"
 #include "kindling/base/error.h"
 #include "kindling/base/name_pattern.h"
 #include "kindling/base/suggest.h"
@@ -46,8 +47,11 @@ std::optional<Maker<Product>> RunConfig::choose(ConfigReader& reader, const std:
   const std::string name = reader.read_name(key).value_or(default_name);
   if (catalog.has(name)) return catalog.maker(name);
   const auto names = catalog.names();
-  reader.error(
-      key, name.empty() ? "'" + key + "' is missing" : "unknown name '" + name + "' in '" + key + "'", names);
+  std::string text =
+      name.empty() ? "'" + key + "' is missing" : "unknown name '" + name + "' in '" + key + "'";
+  if (table == "model" && !name.empty() && catalog.has("exported") && nearest(name, names).empty())
+    text += " (a model exported from Python as .pt2 is trained with the name exported)";
+  reader.error(key, text, names);
   reader.skip(table);
   return std::nullopt;
 }
@@ -75,6 +79,7 @@ void RunConfig::table(ConfigReader& reader, const std::string& name,
 RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
                      const std::string& default_name, ConfigUse use) {
   ConfigReader reader(document);
+  add_other_names(reader);
   table(reader, "", {OptionSet::of(run)});
   if (run.name.empty()) run.name = default_name;
   check_name(reader);
