@@ -48,15 +48,20 @@ std::string type_name_of(const Value& value) {
   }
 }
 
+// "number > 0"
+std::string plain_type(const OptionRef& option) {
+  const std::string range = config::range_text(option.notes);
+  const auto name_of = [](const auto* value) { return type_name_of(*value); };
+  return std::visit(name_of, option.value) + (range.empty() ? "" : " " + range);
+}
+
 // "number > 0", "`\"min\"`, `\"max\"`"
 std::string type_cell(const OptionRef& option) {
   const std::vector<std::string> choices = config::choices_of(option.notes);
   if (!choices.empty())
     return joined(choices, ", ",
                   [](const std::string& choice) { return in_backticks(config::toml_text(choice)); });
-  const std::string range = config::range_text(option.notes);
-  const auto name_of = [](const auto* value) { return type_name_of(*value); };
-  return markdown_cell(std::visit(name_of, option.value) + (range.empty() ? "" : " " + range));
+  return markdown_cell(plain_type(option));
 }
 
 template <class Value>
@@ -70,8 +75,12 @@ std::string default_text(const Value& value) {
   }
 }
 
+std::string plain_default(const OptionRef& option) {
+  return std::visit([](const auto* value) { return default_text(*value); }, option.value);
+}
+
 std::string default_cell(const OptionRef& option) {
-  const std::string text = std::visit([](const auto* value) { return default_text(*value); }, option.value);
+  const std::string text = plain_default(option);
   return text.empty() ? "absent" : in_backticks(text);
 }
 
@@ -81,6 +90,25 @@ std::string description_cell(const FieldNotes& notes) {
 }
 
 }  // namespace
+
+OptionText describe(const OptionRef& option) {
+  const std::vector<std::string> choices = config::choices_of(option.notes);
+  const auto quoted = [](const std::string& choice) { return config::toml_text(choice); };
+  OptionText text{
+      .type = choices.empty() ? plain_type(option) : joined(choices, ", ", quoted),
+      .default_value = plain_default(option),
+      .example = option.notes.example,
+      .description = one_line(option.notes.doc),
+      .may_change_on_resume = option.notes.policy.on_resume == OptionPolicy::OnResume::may_change};
+  if (!text.example.empty()) return text;
+  for (const std::string& choice : choices)
+    if (text.example.empty() && quoted(choice) != text.default_value) text.example = quoted(choice);
+  const bool shows_nothing = text.default_value == "\"\"" || text.default_value == "[]";
+  if (text.example.empty() && (text.default_value == "true" || text.default_value == "false"))
+    text.example = text.default_value == "true" ? "false" : "true";
+  if (text.example.empty() && !shows_nothing) text.example = text.default_value;
+  return text;
+}
 
 std::string options_table(const OptionSet& options) {
   std::string table = "| key | type | default | description |\n|---|---|---|---|\n";

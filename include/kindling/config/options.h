@@ -30,6 +30,7 @@ struct FieldNotes {
   bool infinity_allowed = false;  // +-inf passes the checks; NaN never does
   const char* choices = "";       // "norm|value": the strings allowed; empty: any
   OptionPolicy policy{};          // of a trainer's options
+  const char* example = "";       // a value as in TOML, for `kindling help`; needed if the default shows none
 };
 
 // A pointer to an option's value; its alternatives are the types that an option may have.
@@ -80,7 +81,8 @@ constexpr std::tuple<Fields...> fields(Fields... list) {
 template <class Options>
 concept OptionStruct = requires {
   std::tuple_size<std::remove_cvref_t<decltype(Options::fields)>>::value;
-} || requires { std::tuple_size<std::remove_cvref_t<decltype(Options::Fields::list)>>::value; };
+}
+|| requires { std::tuple_size<std::remove_cvref_t<decltype(Options::Fields::list)>>::value; };
 
 // Fails at compile time, with a readable message, if `Options` is not an option struct.
 template <class Options>
@@ -94,8 +96,10 @@ constexpr void require_fields() {
 template <class Options>
 constexpr const auto& fields_of() {
   require_fields<Options>();
-  if constexpr (requires { Options::fields; }) return Options::fields;
-  else return Options::Fields::list;
+  if constexpr (requires { Options::fields; })
+    return Options::fields;
+  else
+    return Options::Fields::list;
 }
 
 // For products without options.

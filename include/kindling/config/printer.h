@@ -27,6 +27,16 @@ KINDLING_API std::string print_config(std::span<const ConfigSection> sections);
 // The same without comments: neither docs nor unset optionals nor disabled tables.
 KINDLING_API std::string print_values(std::span<const ConfigSection> sections);
 
+// What help says about one option.
+struct OptionText {
+  std::string type;           // "integer >= 1", "\"step\" or \"epoch\""
+  std::string default_value;  // as in TOML; empty: the option is absent unless it is set
+  std::string example;        // a value as in TOML; empty: neither the notes nor the default have one
+  std::string description;
+  bool may_change_on_resume = false;
+};
+KINDLING_API OptionText describe(const OptionRef& option);
+
 // Returns a Markdown table with a row per option: key, type with its range or choices, current value (for
 // fresh options the default), and description.
 KINDLING_API std::string options_table(const OptionSet& options);

@@ -33,12 +33,14 @@ struct DataOptions {
                       {.doc = "shuffle the training samples in every epoch"}),
       kindling::field("drop_last", &DataOptions::drop_last,
                       {.doc = "drop the last training batch if it is not full"}),
-      kindling::field("train", &DataOptions::train,
-                      {.doc = "[first, end) of the training samples; absent: all", .min = 0}),
+      kindling::field(
+          "train", &DataOptions::train,
+          {.doc = "[first, end) of the training samples; absent: all", .min = 0, .example = "[0, 50000]"}),
       kindling::field(
           "val", &DataOptions::val,
           {.doc = "[first, end) of the validation samples; absent: the default split of the data set",
-           .min = 0}),
+           .min = 0,
+           .example = "[50000, 60000]"}),
       kindling::field("resident", &DataOptions::resident,
                       {.doc = "keep all samples in GPU memory; auto: if they take at most a quarter of it",
                        .choices = "auto|on|off",

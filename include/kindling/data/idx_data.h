@@ -15,10 +15,14 @@ struct IdxOptions {
   std::optional<std::array<double, 2>> normalize{};  // mean, standard deviation, after division by 255
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("images", &IdxOptions::images, {.doc = "IDX file of uint8 images, plain or .gz"}),
-      kindling::field("labels", &IdxOptions::labels, {.doc = "IDX file of uint8 labels, plain or .gz"}),
+      kindling::field(
+          "images", &IdxOptions::images,
+          {.doc = "IDX file of uint8 images, plain or .gz", .example = "\"images-idx3-ubyte.gz\""}),
+      kindling::field(
+          "labels", &IdxOptions::labels,
+          {.doc = "IDX file of uint8 labels, plain or .gz", .example = "\"labels-idx1-ubyte.gz\""}),
       kindling::field("normalize", &IdxOptions::normalize,
-                      {.doc = "[mean, std], applied after division by 255"}));
+                      {.doc = "[mean, std], applied after division by 255", .example = "[0.1307, 0.3081]"}));
 };
 
 // Data from any two IDX files of images and labels. DataOptions::train and DataOptions::val are ranges of its
@@ -40,12 +44,13 @@ struct MnistOptions {
   std::optional<std::filesystem::path> root{};
   std::optional<std::array<double, 2>> normalize{};
 
-  static constexpr auto fields =
-      kindling::fields(kindling::field("root", &MnistOptions::root,
-                                       {.doc = "directory of the four IDX files; absent: $KINDLING_DATA or "
-                                               "~/.cache/kindling, followed by the name of the data set"}),
-                       kindling::field("normalize", &MnistOptions::normalize,
-                                       {.doc = "[mean, std], applied after division by 255"}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("root", &MnistOptions::root,
+                      {.doc = "directory of the four IDX files; absent: $KINDLING_DATA or "
+                              "~/.cache/kindling, followed by the name of the data set",
+                       .example = "\"data/mnist\""}),
+      kindling::field("normalize", &MnistOptions::normalize,
+                      {.doc = "[mean, std], applied after division by 255", .example = "[0.1307, 0.3081]"}));
 };
 
 // The four files train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and

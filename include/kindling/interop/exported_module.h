@@ -20,8 +20,9 @@ struct ExportedModuleOptions {
   std::string loss = "cross_entropy";  // "output": the program's first output is the loss
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("file", &ExportedModuleOptions::file,
-                      {.doc = "a .pt2 file written by torch.export.save in Python"}),
+      kindling::field(
+          "file", &ExportedModuleOptions::file,
+          {.doc = "a .pt2 file written by torch.export.save in Python", .example = "\"model.pt2\""}),
       kindling::field("loss", &ExportedModuleOptions::loss,
                       {.doc = "loss of the first output and the labels; output: the first output is the loss",
                        .choices = "cross_entropy|nll|mse|l1|smooth_l1|huber|bce_with_logits|output"}));

@@ -21,14 +21,14 @@ KINDLING_API at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& la
 struct AccuracyOptions {
   std::optional<std::int64_t> ignore_index{};
 
-  static constexpr auto fields =
-      kindling::fields(kindling::field("ignore_index", &AccuracyOptions::ignore_index,
-                                       {.doc = "label that is not counted; absent: all labels count"}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("ignore_index", &AccuracyOptions::ignore_index,
+                      {.doc = "label that is not counted; absent: all labels count", .example = "-100"}));
 };
 
 // The fraction of correct top-1 predictions over all answers of an epoch (one per sample, or one per pixel or
-// token); with weights, the fraction of the weight. Without an ignore_index, a label that is not a class (such
-// as -100) counts as a wrong answer.
+// token); with weights, the fraction of the weight. Without an ignore_index, a label that is not a class
+// (such as -100) counts as a wrong answer.
 //
 // A batch without weights and without an ignore_index adds one number, how many answers are right, which is
 // also logged for its step. Others add float64 [3, 4]; outputs and labels may then have all forms that
@@ -43,8 +43,8 @@ class KINDLING_API Accuracy : public Metric {
   at::Tensor update_weighted(const at::Tensor& outputs, const at::Tensor& labels,
                              const at::Tensor& weights) const override;
   std::optional<std::int64_t> num_answers(const at::Tensor& outputs, const at::Tensor& labels) const override;
-  // Throws DataError for labels of the outputs' shape that do not add up to 1, and if there is an ignore_index
-  // and a label was not a class.
+  // Throws DataError for labels of the outputs' shape that do not add up to 1, and if there is an
+  // ignore_index and a label was not a class.
   double compute(std::span<const double> sums, double num_samples) const override;
 
  private:

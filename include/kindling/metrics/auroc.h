@@ -21,7 +21,8 @@ struct AurocOptions {
           {.doc = "how the values of the classes are combined", .choices = "macro|weighted|per_class"}),
       kindling::field("num_thresholds", &AurocOptions::num_thresholds,
                       {.doc = "number of thresholds at which scores are binned", .min = 2, .max = 1e6}),
-      kindling::field("ignore_index", &AurocOptions::ignore_index, {.doc = "label that is not counted"}));
+      kindling::field("ignore_index", &AurocOptions::ignore_index,
+                      {.doc = "label that is not counted", .example = "-100"}));
 };
 
 // The area under the receiver operating characteristic of each class against all others: the probability that

@@ -21,7 +21,7 @@ struct ClassScoreOptions {
                       {.doc = "how the classes are combined; binary: class 1 of two classes",
                        .choices = "macro|micro|weighted|binary|per_class"}),
       kindling::field("ignore_index", &ClassScoreOptions::ignore_index,
-                      {.doc = "label that is not counted"}));
+                      {.doc = "label that is not counted", .example = "-100"}));
 };
 
 // Precision tp / (tp + fp), recall tp / (tp + fn) or F1 2·tp / (2·tp + fp + fn) of classes; 0 if the

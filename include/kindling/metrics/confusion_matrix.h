@@ -12,8 +12,9 @@ namespace kindling {
 struct ConfusionMatrixOptions {
   std::int64_t ignore_index = -100;
 
-  static constexpr auto fields = kindling::fields(kindling::field(
-      "ignore_index", &ConfusionMatrixOptions::ignore_index, {.doc = "label that is not counted"}));
+  static constexpr auto fields =
+      kindling::fields(kindling::field("ignore_index", &ConfusionMatrixOptions::ignore_index,
+                                       {.doc = "label that is not counted", .example = "-100"}));
 };
 
 // How often (or, with weights, with what total weight) each prediction was made for each label:

@@ -14,7 +14,7 @@ struct PerplexityOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("ignore_index", &PerplexityOptions::ignore_index,
-                      {.doc = "label that is not counted, such as padding"}),
+                      {.doc = "label that is not counted, such as padding", .example = "-100"}),
       kindling::field("classes_last", &PerplexityOptions::classes_last,
                       {.doc = "outputs are [batch, ..., classes] instead of [batch, classes, ...]"}));
 };

@@ -15,7 +15,8 @@ struct TopKOptions {
   static constexpr auto fields = kindling::fields(
       kindling::field("k", &TopKOptions::k,
                       {.doc = "number of largest outputs among which the label must be", .min = 1}),
-      kindling::field("ignore_index", &TopKOptions::ignore_index, {.doc = "label that is not counted"}));
+      kindling::field("ignore_index", &TopKOptions::ignore_index,
+                      {.doc = "label that is not counted", .example = "-100"}));
 };
 
 // The fraction of labels that are among the k largest outputs; with weights, the fraction of the weight.

@@ -17,8 +17,9 @@ struct CosineScheduleOptions {
   std::optional<std::int64_t> T_max{};
   double eta_min = 0;
   static constexpr auto fields = kindling::fields(
-      kindling::field("T_max", &CosineScheduleOptions::T_max,
-                      {.doc = "steps until the minimum; absent: the rest of the run", .min = 1}),
+      kindling::field(
+          "T_max", &CosineScheduleOptions::T_max,
+          {.doc = "steps until the minimum; absent: the rest of the run", .min = 1, .example = "100"}),
       kindling::field("eta_min", &CosineScheduleOptions::eta_min,
                       {.doc = "smallest learning rate", .min = 0}));
 };
@@ -31,7 +32,7 @@ struct CosineRestartsScheduleOptions {
   double eta_min = 0;
   static constexpr auto fields = kindling::fields(
       kindling::field("T_0", &CosineRestartsScheduleOptions::T_0,
-                      {.doc = "steps until the first restart; required", .min = 1}),
+                      {.doc = "steps until the first restart; required", .min = 1, .example = "10"}),
       kindling::field("T_mult", &CosineRestartsScheduleOptions::T_mult,
                       {.doc = "factor by which each period is longer than the one before", .min = 1}),
       kindling::field("eta_min", &CosineRestartsScheduleOptions::eta_min,
@@ -53,16 +54,17 @@ struct OneCycleScheduleOptions {
   bool three_phase = false;
   static constexpr auto fields = kindling::fields(
       kindling::field("max_lr", &OneCycleScheduleOptions::max_lr,
-                      {.doc = "largest learning rate; absent: the optimizer's", .min = 0}),
-      kindling::field("total_steps", &OneCycleScheduleOptions::total_steps,
-                      {.doc = "steps of the cycle; absent: the rest of the run", .min = 1}),
+                      {.doc = "largest learning rate; absent: the optimizer's", .min = 0, .example = "0.1"}),
+      kindling::field(
+          "total_steps", &OneCycleScheduleOptions::total_steps,
+          {.doc = "steps of the cycle; absent: the rest of the run", .min = 1, .example = "1000"}),
       kindling::field("pct_start", &OneCycleScheduleOptions::pct_start,
                       {.doc = "fraction of the steps in which the rate rises", .min = 0, .max = 1}),
       kindling::field("anneal_strategy", &OneCycleScheduleOptions::anneal_strategy,
                       {.doc = "shape of the rise and fall", .choices = "cos|linear"}),
-      kindling::field(
-          "cycle_momentum", &OneCycleScheduleOptions::cycle_momentum,
-          {.doc = "move the momentum in the opposite direction; absent: if the optimizer has one"}),
+      kindling::field("cycle_momentum", &OneCycleScheduleOptions::cycle_momentum,
+                      {.doc = "move the momentum in the opposite direction; absent: if the optimizer has one",
+                       .example = "false"}),
       kindling::field("base_momentum", &OneCycleScheduleOptions::base_momentum,
                       {.doc = "momentum at the largest rate", .min = 0, .max = 1, .max_excluded = true}),
       kindling::field(

@@ -26,9 +26,10 @@ struct LbfgsOptions {
                       {.doc = "step length, or initial step length of the line search", .min = 0}),
       kindling::field("max_iter", &LbfgsOptions::max_iter,
                       {.doc = "largest number of iterations per step", .min = 1}),
-      kindling::field(
-          "max_eval", &LbfgsOptions::max_eval,
-          {.doc = "largest number of loss evaluations per step; absent: 5/4 of max_iter", .min = 1}),
+      kindling::field("max_eval", &LbfgsOptions::max_eval,
+                      {.doc = "largest number of loss evaluations per step; absent: 5/4 of max_iter",
+                       .min = 1,
+                       .example = "25"}),
       kindling::field("tolerance_grad", &LbfgsOptions::tolerance_grad,
                       {.doc = "a step ends when no gradient is larger", .min = 0}),
       kindling::field("tolerance_change", &LbfgsOptions::tolerance_change,

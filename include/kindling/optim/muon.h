@@ -42,7 +42,8 @@ struct MuonOptions {
       kindling::field(
           "adamw_lr", &MuonOptions::adamw_lr,
           {.doc = "learning rate of AdamW for parameters that are not matrices; absent: they are refused",
-           .min = 0}));
+           .min = 0,
+           .example = "0.0003"}));
 };
 
 // Muon (Jordan, 2024; with weight decay and the second adjustment as in Liu et al., 2025, "Muon is

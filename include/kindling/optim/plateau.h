@@ -22,8 +22,9 @@ struct PlateauScheduleOptions {
   double eps = 1e-8;
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("monitor", &PlateauScheduleOptions::monitor,
-                      {.doc = "value that should improve; empty: the model's monitor()"}),
+      kindling::field(
+          "monitor", &PlateauScheduleOptions::monitor,
+          {.doc = "value that should improve; empty: the model's monitor()", .example = "\"val_loss\""}),
       kindling::field("mode", &PlateauScheduleOptions::mode,
                       {.doc = "whether smaller or larger values are better; empty: as the model says",
                        .choices = "|min|max"}),

@@ -72,9 +72,9 @@ KINDLING_API Schedule with_warmup(Schedule after, WarmupOptions options);
 
 struct SequenceScheduleOptions {
   std::vector<std::int64_t> milestones{};
-  static constexpr auto fields =
-      kindling::fields(kindling::field("milestones", &SequenceScheduleOptions::milestones,
-                                       {.doc = "steps at which the next part begins", .min = 1}));
+  static constexpr auto fields = kindling::fields(
+      kindling::field("milestones", &SequenceScheduleOptions::milestones,
+                      {.doc = "steps at which the next part begins", .min = 1, .example = "[30, 60]"}));
 };
 // Like torch's SequentialLR: part i starts at milestones[i - 1]; its steps count from there, and its run ends
 // at the next milestone. A part without a momentum keeps the last value of the part before. Throws

@@ -23,8 +23,9 @@ struct EarlyStoppingOptions {
   std::optional<double> divergence_threshold{};  // a worse value than this ends the fit
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("monitor", &EarlyStoppingOptions::monitor,
-                      {.doc = "value that should improve; empty: the model's monitor()"}),
+      kindling::field(
+          "monitor", &EarlyStoppingOptions::monitor,
+          {.doc = "value that should improve; empty: the model's monitor()", .example = "\"val_loss\""}),
       kindling::field("mode", &EarlyStoppingOptions::mode,
                       {.doc = "whether smaller or larger values are better; empty: as the model says",
                        .choices = "|min|max"}),
@@ -36,9 +37,9 @@ struct EarlyStoppingOptions {
       kindling::field("check_finite", &EarlyStoppingOptions::check_finite,
                       {.doc = "end the run if the value is NaN or infinite"}),
       kindling::field("stopping_threshold", &EarlyStoppingOptions::stopping_threshold,
-                      {.doc = "end the run when the value is better than this"}),
+                      {.doc = "end the run when the value is better than this", .example = "0.99"}),
       kindling::field("divergence_threshold", &EarlyStoppingOptions::divergence_threshold,
-                      {.doc = "end the run when the value is worse than this"}));
+                      {.doc = "end the run when the value is worse than this", .example = "10.0"}));
 };
 
 // Ends a fit (FitReason::early_stop) when a value of the epoch record has not improved for `patience` epochs

@@ -28,8 +28,9 @@ struct LrFinderOptions {
   static constexpr auto fields = kindling::fields(
       kindling::field("min_lr", &LrFinderOptions::min_lr,
                       {.doc = "learning rate of the first step", .min = 0, .min_excluded = true}),
-      kindling::field("max_lr", &LrFinderOptions::max_lr,
-                      {.doc = "learning rate of the last step", .min = 0, .min_excluded = true}),
+      kindling::field(
+          "max_lr", &LrFinderOptions::max_lr,
+          {.doc = "learning rate of the last step", .min = 0, .min_excluded = true, .example = "0.1"}),
       kindling::field("num_training_steps", &LrFinderOptions::num_training_steps,
                       {.doc = "optimizer steps of the search", .min = 2}),
       kindling::field("mode", &LrFinderOptions::mode,

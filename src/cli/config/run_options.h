@@ -21,7 +21,8 @@ struct RunOptions {
                       {.doc = "seed of weights, shuffling, and dropout", .min = 0}),
       kindling::field(
           "name", &RunOptions::name,
-          {.doc = "name of the run directory; default: the last config file without its extension"}));
+          {.doc = "name of the run directory; default: the last config file without its extension",
+           .example = "\"mnist_mlp\""}));
 };
 
 // [model], in addition to the options of the model.
@@ -33,25 +34,30 @@ struct ModelOptions {
   std::vector<std::string> metrics{};
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("name", &ModelOptions::name, {.doc = "name of the model; see `kindling list models`"}),
+      kindling::field("name", &ModelOptions::name,
+                      {.doc = "name of the model; see `kindling list models`", .example = "\"mlp\""}),
       kindling::field("init_weights", &ModelOptions::init_weights,
-                      {.doc = "weights to start from: a file (.safetensors or .pt) or a run"}),
+                      {.doc = "weights to start from: a file (.safetensors or .pt) or a run",
+                       .example = "\"runs/digits/0001\""}),
       kindling::field(
           "init_key", &ModelOptions::init_key,
-          {.doc = "entry of the .pt file that holds the weights, such as model; empty: the whole file"}),
+          {.doc = "entry of the .pt file that holds the weights, such as model; empty: the whole file",
+           .example = "\"model\""}),
       kindling::field("freeze", &ModelOptions::freeze,
-                      {.doc = "patterns of parameter names that are not trained, such as net.0.*"}),
+                      {.doc = "patterns of parameter names that are not trained, such as net.0.*",
+                       .example = "[\"net.0.*\"]"}),
       kindling::field("metrics", &ModelOptions::metrics,
                       {.doc = "metrics in addition to the model's own; see `kindling list metrics`; options "
-                              "in [metrics.NAME]"}));
+                              "in [metrics.NAME]",
+                       .example = "[\"f1_macro\"]"}));
 };
 
 // A name that selects which other keys a table may have.
 struct NameOption {
   std::string name{};
 
-  static constexpr auto fields = kindling::fields(
-      kindling::field("name", &NameOption::name, {.doc = "a name that `kindling list` prints"}));
+  static constexpr auto fields = kindling::fields(kindling::field(
+      "name", &NameOption::name, {.doc = "a name that `kindling list` prints", .example = "\"digits\""}));
 };
 
 // [optimizer], in addition to the options of the optimizer.
@@ -60,11 +66,13 @@ struct OptimizerStartOptions {
   std::string init_key{};
 
   static constexpr auto fields = kindling::fields(
-      kindling::field("init_state", &OptimizerStartOptions::init_state,
-                      {.doc = "state of a PyTorch optimizer to start from, a .pt file"}),
+      kindling::field(
+          "init_state", &OptimizerStartOptions::init_state,
+          {.doc = "state of a PyTorch optimizer to start from, a .pt file", .example = "\"optimizer.pt\""}),
       kindling::field(
           "init_key", &OptimizerStartOptions::init_key,
-          {.doc = "entry of the .pt file that holds the state, such as optimizer; empty: the whole file"}));
+          {.doc = "entry of the .pt file that holds the state, such as optimizer; empty: the whole file",
+           .example = "\"optimizer\""}));
 };
 
 // [schedule], in addition to the options of the schedule and the warm-up.
@@ -85,7 +93,8 @@ struct ResumeOptions {
 
   static constexpr auto fields = kindling::fields(kindling::field(
       "resume", &ResumeOptions::resume,
-      {.doc = "run or checkpoint to resume; last: the newest run of this name; best: its best checkpoint"}));
+      {.doc = "run or checkpoint to resume; last: the newest run of this name; best: its best checkpoint",
+       .example = "\"last\""}));
 };
 
 // [distributed], in addition to the options of a process group.

@@ -12,7 +12,7 @@
 namespace kindling {
 namespace {
 
-struct ConfigKey {
+struct PrintedKey {
   std::string name, value, comment;  // of a line "name = value  # comment"
 };
 
@@ -21,11 +21,11 @@ std::string config_with(const std::string& tables) {
 }
 
 // The keys of a config, with their tables before them.
-std::vector<ConfigKey> keys_of(const std::filesystem::path& config) {
+std::vector<PrintedKey> keys_of(const std::filesystem::path& config) {
   const ProgramRun run = run_program({"fit", "-c", config.string(), "--print-config"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   static const std::regex table(R"(\[([\w.]+)\].*)"), line(R"((# )?(\w+) = *(\S.*?)? *(# (.*))?)");
-  std::vector<ConfigKey> keys;
+  std::vector<PrintedKey> keys;
   std::string prefix;
   std::istringstream text(run.out);
   for (std::string row; std::getline(text, row);) {
@@ -38,7 +38,7 @@ std::vector<ConfigKey> keys_of(const std::filesystem::path& config) {
 }
 
 // Invalid values of a key according to the range or choices in its comment; none if all are allowed.
-std::vector<std::string> wrong_values(const ConfigKey& key) {
+std::vector<std::string> wrong_values(const PrintedKey& key) {
   std::vector<std::string> values;
   std::smatch match;
   if (std::regex_search(key.comment, match, std::regex(R"(; .*?(>=?) (-?[\d.e+-]+))")))
@@ -79,7 +79,7 @@ TEST(EveryKey, RefusesValuesOutOfRange) {
   for (std::size_t i = 0; i < tables.size(); ++i) {
     const auto file = scratch / (std::to_string(i) + ".toml");
     write_text(file, config_with(tables[i]));
-    for (const ConfigKey& key : keys_of(file)) {
+    for (const PrintedKey& key : keys_of(file)) {
       const bool is_of_this_table = tables[i].find("[" + key.name.substr(0, key.name.find('.')) + "]") == 0;
       if (i > 0 && !is_of_this_table) continue;
       ++num_keys;
