@@ -21,7 +21,7 @@ int run(const CommandContext& context) {
       {"list", list_command},       {"bench", bench_command},       {"export", export_command},
       {"import", import_command},   {"diff", diff_command},         {"plot", plot_command},
       {"runs", runs_command},       {"sweep", sweep_command},       {"reference", reference_command},
-      {"new", new_command}};
+      {"new", new_command},         {"help", help_command},         {"completion", completion_command}};
   return commands.at(context.request.command)(context);
 }
 
@@ -52,7 +52,7 @@ int run_program(int argc, char** argv, const Registry& registry) {
   try {
     keep_freed_memory();
     forget_lost_output();
-    const ParsedCommandLine parsed = parse_command_line(argc, argv);
+    const ParsedCommandLine parsed = parse_command_line(argc, argv, registry);
     if (!trains(parsed)) restore_output_signals();
     configure_log({.level = LogLevel::warning, .to_stderr = true, .file = {}});
     return code_with_output(

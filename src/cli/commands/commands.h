@@ -20,6 +20,8 @@ int devices_command(const CommandContext& context);
 int bench_command(const CommandContext& context);
 int doctor_command(const CommandContext& context);
 int list_command(const CommandContext& context);
+int help_command(const CommandContext& context);
+int completion_command(const CommandContext& context);
 int reference_command(const CommandContext& context);
 
 }  // namespace kindling

@@ -1,22 +1,78 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
+#include <array>
+#include <filesystem>
 #include <iostream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/config/references.h"
+#include "cli/help/completion.h"
+#include "cli/help/config_help.h"
+#include "cli/help/references.h"
 #include "cli/run/environment.h"
+#include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
 
-// Prints one kind of names, with a title if all kinds are listed.
+// A kind of names that a config can use.
+struct Kind {
+  const char* name;             // "models"
+  const char* other_names;      // "model"
+  const char* how_to_register;  // a call of a Registry
+};
+
+constexpr std::array<Kind, 7> kKinds{
+    {{"models", "model", "registry.model<MyModel, MyOptions>(\"my_model\")"},
+     {"datasets", "dataset data data_sets data_modules", "registry.data<MyData, MyOptions>(\"my_data\")"},
+     {"optimizers", "optimizer", "registry.optimizer<MyOptimizer, MyOptions>(\"my_optimizer\")"},
+     {"schedules", "schedule scheduler schedulers",
+      "registry.schedule<MyOptions>(\"my_schedule\", \"\", &make)"},
+     {"metrics", "metric", "registry.metric<MyMetric>(\"my_metric\")"},
+     {"callbacks", "callback", "registry.callback<MyCallback>(\"my_callback\")"},
+     {"loggers", "logger", "registry.logger<MyLogger>(\"my_logger\")"}}};
+
+bool has_word(const std::string& words, const std::string& word) {
+  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
+}
+
+// Returns the name of the kind that the user means. Throws ConfigError for an unknown one.
+std::string kind_of(const std::string& word) {
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) {
+    if (word.empty() || word == kind.name || has_word(kind.other_names, word))
+      return word.empty() ? "" : kind.name;
+    names.emplace_back(kind.name);
+  }
+  const std::string guess = nearest(word, names);
+  throw ConfigError({.place = "kindling list",
+                     .found = "there is no kind of names '" + word + "'",
+                     .wanted = "one of " + list_names(names),
+                     .remedy = guess.empty() ? "" : "did you mean '" + guess + "'?"});
+}
+
+std::string empty_text(const std::string& kind) {
+  for (const Kind& each : kKinds)
+    if (kind == each.name)
+      return "this program registers no " + kind + "; a program of your own does so with " +
+             each.how_to_register + ", see docs/guides/registering_names.md";
+  return {};
+}
+
+// Prints one kind of names, with a title if all kinds are listed. Only names go to stdout.
 template <class Product>
 void print_names(const std::string& listed, const char* kind, const Catalog<Product>& catalog) {
   if (!listed.empty() && listed != kind) return;
+  const std::vector<std::string> names = catalog.names();
   if (listed.empty()) std::cout << kind << ":\n";
-  for (const auto& name : catalog.names()) std::cout << padded(name, 22) << catalog.doc(name) << "\n";
+  if (names.empty()) (listed.empty() ? std::cout : std::cerr) << empty_text(kind) << "\n";
+  for (const auto& name : names) std::cout << padded(name, 22) << catalog.doc(name) << "\n";
   if (listed.empty()) std::cout << "\n";
 }
 
@@ -29,7 +85,7 @@ int doctor_command(const CommandContext&) {
 }
 
 int list_command(const CommandContext& context) {
-  const std::string& listed = context.request.listed;
+  const std::string listed = kind_of(context.request.listed);
   print_names(listed, "models", context.registry.models);
   print_names(listed, "datasets", context.registry.data_modules);
   print_names(listed, "optimizers", context.registry.optimizers);
@@ -37,6 +93,22 @@ int list_command(const CommandContext& context) {
   print_names(listed, "metrics", context.registry.metrics);
   print_names(listed, "callbacks", context.registry.callbacks);
   print_names(listed, "loggers", context.registry.loggers);
+  return 0;
+}
+
+int help_command(const CommandContext& context) {
+  std::string text;
+  for (const std::string& topic : context.request.help_topic)
+    text += (text.empty() ? "" : "\n") + config_help(context.registry, topic);
+  std::cout << text;
+  return 0;
+}
+
+int completion_command(const CommandContext& context) {
+  const std::string program =
+      context.argc > 0 ? std::filesystem::path(context.argv[0]).filename().string() : "kindling";
+  std::cout << (context.request.shell == "zsh" ? zsh_completion(context.registry, program)
+                                               : bash_completion(context.registry, program));
   return 0;
 }
 

@@ -1,21 +1,22 @@
 #include "cli/config/command_line.h"
 
 #include <algorithm>
-#include <cctype>
-#include <limits>
+#include <array>
+#include <filesystem>
+#include <iostream>
 #include <span>
 #include <string_view>
+#include <utility>
 
-#include "cli/config/references.h"
+#include "cli/config/command_parser.h"
+#include "cli/config/config_topics.h"
+#include "cli/config/exit_codes.h"
+#include "cli/config/other_names.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
+#include "kindling/base/text.h"
 #include "kindling/base/version.h"
-
-// A program that links this library may bring its own CLI11, of another version. Of two functions of the same
-// name the linker takes one, so CLI11 is compiled in under another namespace.
-#define CLI kindling_cli11
-#include <CLI/CLI.hpp>
-#undef CLI
+#include "kindling/config/printer.h"
 
 namespace kindling {
 namespace {
@@ -33,8 +34,12 @@ std::string_view override_key(std::string_view word) {
 // Removes the overrides from the words and leaves the rest for the parser.
 std::vector<std::string> take_overrides(const std::vector<std::string>& words,
                                         std::vector<std::string>& overrides) {
-  // The name of a run may contain a '=', and a refused name of a project.
-  if (!words.empty() && (words[0] == "plot" || words[0] == "runs" || words[0] == "new")) return words;
+  // The name of a run may contain a '=', and a refused name of a project; these take no config.
+  constexpr std::array<std::string_view, 7> kWithoutConfig{"plot", "runs",       "new",      "list",
+                                                           "help", "completion", "reference"};
+  if (!words.empty() &&
+      std::find(kWithoutConfig.begin(), kWithoutConfig.end(), words[0]) != kWithoutConfig.end())
+    return words;
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -62,353 +67,199 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
   return rest;
 }
 
-template <class Number>
-void add_number(CLI::App& command, const char* name, Number& value, const char* doc, double min, double max,
-                const char* unit = "N") {
-  command.add_option(name, value, doc)->check(CLI::Range(Number(min), Number(max)))->type_name(unit);
-}
-
-void add_config(CLI::App& command, Request& request) {
-  command
-      .add_option("-c,--config", request.configs,
-                  "TOML config file; can be repeated, later files take precedence")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
-  command.footer("Any key of the config can be set as table.key=value or --table.key value.");
-}
-
-void add_run_options(CLI::App& command, Request& request) {
-  add_config(command, request);
-  command
-      .add_flag("--print-config", request.print_config,
-                "print the resolved config and exit; --print-config=all adds optional tables as comments")
-      ->check(CLI::IsMember({"true", "all"}).description(""));  // not shown in the help
-  command.add_flag("--check", request.check, "check the config and exit");
-  command.add_flag("--quiet", request.quiet, "print only errors and results");
-  command.add_option("--color", request.color, "when to use colors (auto)")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN");
-  command.add_option("--progress", request.progress, "how to show progress (auto)")
-      ->check(CLI::IsMember({"auto", "bar", "plain", "none"}))
-      ->type_name("HOW");
-}
-
-CLI::App& add_measurement(CLI::App& bench, Request& request, const char* name, const char* doc) {
-  CLI::App& command = *bench.add_subcommand(name, doc);
-  command.add_flag("--json", request.json, "print JSON, one object per line");
-  command.add_option("--svg", request.bench.svg, "also write a chart to this SVG file")->type_name("FILE");
-  add_number(command, "--repeats", request.bench.timing.repeats, "repetitions of each measurement (5)", 1,
-             1000);
-  add_number(command, "--threads", request.bench.threads, "CPU threads of operators", 1, 1024);
-  return command;
-}
-
-void add_bench(CLI::App& app, Request& request) {
-  CLI::App& bench = *app.add_subcommand("bench", "measure devices, transfers, and training steps");
-  bench.require_subcommand(1);
-  BenchRequest& options = request.bench;
-  CLI::App& matmul =
-      add_measurement(bench, request, "matmul", "measure matrix multiplications of increasing size");
-  add_number(matmul, "--time-budget", options.matmul.time_budget_s, "approximate time for all sizes (6)", 0.1,
-             86400, "SECONDS");
-  add_number(matmul, "--max-n", options.matmul.max_n, "largest matrix size (16384)", 16, 1 << 17);
-  add_measurement(bench, request, "log",
-                  "compare reading 1,000 logged values one at a time, at once, and batched");
-  CLI::App& pair = add_measurement(
-      bench, request, "pair",
-      "compare two multiplications at once on two devices with two in sequence on one device");
-  add_number(pair, "--n", options.n, "matrix size (8192 on GPUs, 1024 on the CPU)", 1, 1 << 17);
-  CLI::App& transfer =
-      add_measurement(bench, request, "transfer", "compare one large copy with many small ones");
-  add_number(transfer, "--mib", options.transfer.mebibytes, "total size in MiB (64)", 1, 1 << 16);
-  add_number(transfer, "--pieces", options.transfer.pieces, "number of small copies, a power of two (16384)",
-             2, 1 << 20);
-  CLI::App& step = add_measurement(bench, request, "step",
-                                   "measure the training steps of a config, with and without step capture");
-  add_config(step, request);
-  constexpr double kMostSteps = 1e9;
-  add_number(step, "--steps", options.steps.steps, "measured steps per repetition (300)", 1, kMostSteps);
-  add_number(step, "--warm-up", options.steps.warm_up_steps, "steps before the measurement (50)", 1,
-             kMostSteps);
-}
-
-void add_conversions(CLI::App& app, Request& request) {
-  ConversionRequest& options = request.conversion;
-  CLI::App& out = *app.add_subcommand(
-      "export", "export weights to OUT.safetensors or OUT.pt, or the model to OUT.pt2 or OUT.onnx");
-  out.add_option("run", options.in,
-                 "a run (its best saved checkpoint), RUN:last, RUN:STEP, a checkpoint, or a weights file; "
-                 "for OUT.onnx also a .pt2 file")
-      ->required()
-      ->type_name("RUN|CHECKPOINT");
-  CLI::Option* optimizer =
-      out.add_flag("--optimizer", options.optimizer,
-                   "export the optimizer state instead, for optimizer.load_state_dict in Python");
-  out.add_flag("--train", options.train,
-               "with OUT.pt2: export the forward pass of training mode, to continue training in Python");
-  out.add_option(
-         "--dynamic", options.dynamic,
-         "with OUT.pt2 and OUT.onnx: a dimension other than the batch that may vary, by name and position "
-         "(sequence=0:1,max=1024); can be repeated")
-      ->type_name("NAME=TENSOR:DIM,...")
-      ->allow_extra_args(false)
-      ->excludes(optimizer);
-  CLI::App& in = *app.add_subcommand("import", "convert weights from Python, .pt or .safetensors");
-  in.add_option("in", options.in, "state dict written by torch.save or safetensors")
-      ->required()
-      ->type_name("IN");
-  in.add_option("--key", options.key, "dict entry that contains the state dict")->type_name("NAME");
-  for (CLI::App* command : {&out, &in}) {
-    command
-        ->add_option("out", options.out,
-                     command == &out
-                         ? "output file; the extension selects the format: .safetensors, .pt, .pt2, or .onnx"
-                         : "output file; the extension selects the format: .safetensors or .pt")
-        ->required()
-        ->type_name("OUT");
-    command
-        ->add_option("--map", options.map,
-                     "rename tensors that begin with FROM; can be repeated, the first match applies")
-        ->type_name("FROM=TO")
-        ->allow_extra_args(false);
-  }
-}
-
-void add_diff(CLI::App& app, Request& request) {
-  CLI::App& diff =
-      *app.add_subcommand("diff", "find the first step and the first tensor in which two runs differ");
-  DiffRequest& options = request.diff;
-  for (auto [name, path] : {std::pair{"a", &options.a}, std::pair{"b", &options.b}})
-    diff.add_option(name, *path, "a run directory, a checkpoint, or a weights file")
-        ->required()
-        ->type_name(name == std::string_view("a") ? "A" : "B");
-  constexpr double kLargest = std::numeric_limits<double>::max();
-  add_number(diff, "--rtol", options.tolerance.relative, "relative difference that counts as equal (0)", 0,
-             kLargest, "FRACTION");
-  add_number(diff, "--atol", options.tolerance.absolute, "absolute difference that counts as equal (0)", 0,
-             kLargest, "NUMBER");
-  diff.footer("Exit code 0: equal, 1: different, 2: cannot be compared.");
-}
-
-void add_plot(CLI::App& app, Request& request) {
-  CLI::App& plot = *app.add_subcommand("plot", "draw the curves of one or more runs");
-  PlotRequest& options = request.plot;
-  plot.add_option("runs", options.runs, "run directories; of a directory of runs, the newest")
-      ->required()
-      ->type_name("RUN...");
-  plot.add_option(
-          "--metric", options.metrics,
-          "metric to draw, such as val_loss; can be repeated; without it, the losses and the monitored "
-          "metric, in files all metrics")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
-  plot.add_option("--svg", options.svg, "write the charts to this SVG file instead")->type_name("FILE");
-  plot.add_option("--html", options.html,
-                  "write a page to this HTML file instead: the report of a run, or a comparison of several")
-      ->type_name("FILE");
-  plot.add_option("--color", request.color, "when to use colors (auto)")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("WHEN");
-  plot.footer("For example: kindling plot runs/digits/0001 runs/digits/0002 --metric val_loss");
-}
-
-void add_jobs(CLI::App& command, Request& request) {
-  add_number(command, "--jobs", request.sweep.jobs, "runs of the sweep at the same time (1)", 1, 1024);
-}
-
-void add_sweep(CLI::App& app, Request& request) {
-  CLI::App& sweep = *app.add_subcommand("sweep", "train many runs with different values of config keys");
-  sweep.add_option("sweep", request.sweep.path, "a sweep file, or the directory of a sweep to resume")
-      ->required()
-      ->type_name("FILE|DIR");
-  add_jobs(sweep, request);
-  sweep.add_flag("--check", request.check, "check and list the runs, and exit");
-  sweep.add_flag("--json", request.json, "print the table as JSON, and nothing else");
-  sweep.add_flag("--quiet", request.quiet, "print only the table");
-  sweep.footer(
-      "The same command resumes an interrupted sweep. Exit code 0: a run has finished, 1: none has.");
-}
-
-void add_runs(CLI::App& app, Request& request) {
-  CLI::App& runs = *app.add_subcommand("runs", "list runs, their results, and the config keys that differ");
-  RunsRequest& options = request.runs;
-  runs.add_option("dir", options.dir, "the directory of the runs (runs)")->type_name("DIR");
-  runs.add_option("--sort", options.sort, "the order; the newest, best or largest is last (time)")
-      ->check(CLI::IsMember({"time", "name", "best", "status", "steps", "seconds"}))
-      ->type_name("ORDER");
-  runs.add_option("--mode", options.mode,
-                  "with --sort best: whether the largest or the smallest value is best")
-      ->check(CLI::IsMember({"max", "min"}))
-      ->type_name("MODE");
-  runs.add_option("--filter", options.filter, "only runs whose name contains this text")->type_name("TEXT");
-  runs.add_flag("--json", request.json, "print JSON");
-}
-
-void add_evaluations(CLI::App& app, Request& request) {
-  for (const auto& [name, doc] :
-       {std::pair{"validate", "evaluate a model on the validation data"},
-        std::pair{"test", "evaluate a model on the test data"},
-        std::pair{"predict", "print the outputs of a model as CSV, or write them to a file"}}) {
-    CLI::App& command = *app.add_subcommand(name, doc);
-    command
-        .add_option("run", request.evaluation.run,
-                    "a run (its config and its best saved checkpoint), RUN:last, RUN:STEP, a checkpoint of a "
-                    "run, or the directory of several runs (the newest)")
-        ->type_name("RUN");
-    add_run_options(command, request);
-    command
-        .add_option("--weights", request.weights,
-                    "weights file (.safetensors or .pt), or a run: RUN (its best saved checkpoint), "
-                    "RUN:last, RUN:STEP; with -c, or instead of those of the run")
-        ->type_name("RUN|FILE");
-  }
-  CLI::App& predict = *app.get_subcommand("predict");
-  predict
-      .add_option(
-          "--out", request.evaluation.out,
-          "file to write instead; the extension selects the format: .csv, .jsonl, .npz, or .safetensors")
-      ->type_name("FILE");
-  predict
-      .add_option("--values", request.evaluation.values,
-                  "what to predict (outputs); probabilities and labels are those of a classifier")
-      ->check(CLI::IsMember({"outputs", "probabilities", "labels"}))
-      ->type_name("WHAT");
-}
-
-void add_commands(CLI::App& app, Request& request) {
-  CLI::App& fit = *app.add_subcommand("fit", "train a model");
-  add_run_options(fit, request);
-  fit.add_option("--resume", request.resume,
-                 "resume a run from its latest checkpoint, or from a given checkpoint")
-      ->type_name("RUN|FILE");
-  fit.add_flag("--allow-config-change", request.allow_config_change,
-               "resume even if the config changes the results of the run");
-  fit.add_option(
-         "--sweep", request.sweep.parameters,
-         "train a run for each of several values (optimizer.lr=1e-4,3e-4 or seed=0..4); can be repeated, "
-         "for every combination")
-      ->type_name("KEY=VALUES")
-      ->allow_extra_args(false);
-  add_jobs(fit, request);
-  add_evaluations(app, request);
-  add_conversions(app, request);
-  add_plot(app, request);
-  add_diff(app, request);
-  add_runs(app, request);
-  add_sweep(app, request);
-  app.add_subcommand("new", "write a C++ project with a custom model and data into ./NAME")
-      ->add_option("name", request.project, "a letter, then letters, digits, '_' or '-'")
-      ->required()
-      ->type_name("NAME");
-  app.add_subcommand("devices", "show GPUs and CPU")->add_flag("--json", request.json, "print JSON");
-  add_bench(app, request);
-  app.add_subcommand("doctor", "print versions, build, devices, threads, and paths for a bug report");
-  app.add_subcommand("list", "list the names that a config can use")
-      ->add_option("what", request.listed, "the kind of names; without it, all kinds")
-      ->check(
-          CLI::IsMember({"models", "datasets", "optimizers", "schedules", "metrics", "callbacks", "loggers"}))
-      ->type_name("KIND");
-  app.add_subcommand("reference", "print the configuration or command reference as Markdown")
-      ->add_option("page", request.reference, "the reference to print")
-      ->required()
-      ->check(CLI::IsMember({"configuration", "commands"}))
-      ->type_name("PAGE");
-}
-
-// Reports an unknown subcommand with the nearest known one.
-void check_subcommand(const CLI::App& app, std::span<const std::string> words) {
+std::vector<std::string> names_of_commands(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (!words.empty() && command->get_name() == words[0])
-      return check_subcommand(*command, words.subspan(1));
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());
-  }
-  if (names.empty() || words.empty() || words[0].starts_with("-")) return;
-  const std::string close = nearest(words[0], names);
-  throw ConfigError({.place = app.get_name(),
+  return names;
+}
+
+// "kindling", "kindling bench matmul"
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent == nullptr ? "" : full_name(*parent) + " ") + command.get_name();
+}
+
+// "did you mean 'fit'?"; empty without a guess.
+std::string question(const std::string& guess) {
+  return guess.empty() ? "" : "did you mean '" + guess + "'?";
+}
+
+// Returns the command that a word of another program stands for; else the nearest one.
+std::string guess_command(const std::string& word, const std::vector<std::string>& names) {
+  constexpr std::pair<std::string_view, std::string_view> kOther[] = {
+      {"train", "fit"},       {"run", "fit"},           {"resume", "fit --resume"}, {"eval", "validate"},
+      {"val", "validate"},    {"evaluate", "validate"}, {"infer", "predict"},       {"inference", "predict"},
+      {"convert", "export"},  {"save", "export"},       {"load", "import"},         {"init", "new"},
+      {"create", "new"},      {"ls", "runs"},           {"compare", "diff"},        {"tune", "sweep"},
+      {"search", "sweep"},    {"info", "doctor"},       {"env", "doctor"},          {"gpus", "devices"},
+      {"benchmark", "bench"}, {"show", "plot"}};
+  for (const auto& [other, ours] : kOther)
+    if (word == other && std::find(names.begin(), names.end(), ours.substr(0, ours.find(' '))) != names.end())
+      return std::string(ours);
+  return nearest(word, names);
+}
+
+// Returns the command that the words name, and removes its words. Throws ConfigError for an unknown one.
+const CLI::App& find_command(const CLI::App& app, std::span<const std::string>& words) {
+  const std::vector<std::string> names = names_of_commands(app);
+  if (names.empty() || words.empty() || words[0].starts_with("-")) return app;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (command->get_name() == words[0]) {
+      words = words.subspan(1);
+      return find_command(*command, words);
+    }
+  throw ConfigError({.place = full_name(app),
                      .found = "there is no command '" + words[0] + "'",
                      .wanted = "one of " + list_names(names),
-                     .remedy = close.empty() ? "" : "did you mean '" + close + "'?"});
+                     .remedy = question(guess_command(words[0], names))});
 }
 
-// An option as shown in the reference.
-struct OptionText {
-  std::string usage, doc;  // "--color WHEN", "when to use colors (auto); one of auto, always, never"
-};
+bool takes_config(const CLI::App& command) { return command.get_option_no_throw("--config") != nullptr; }
 
-std::string with_space_after_commas(std::string text) {
-  for (std::size_t at = 0; (at = text.find(',', at)) != std::string::npos;) text.insert(++at, " ");
-  return text;
-}
-
-// The parser appends the checks of an option to its type: "N:INT in [1 - 1000]", "WHEN:{auto,always,never}".
-OptionText text_of(const CLI::Option& option) {
-  std::string type = option.get_type_name(), choices;
-  for (const std::string_view check : {":{", ":INT in [", ":UINT in [", ":FLOAT in ["}) {
-    const std::size_t at = type.find(check);
-    if (at == std::string::npos) continue;
-    if (check == ":{") choices = type.substr(at + 2, type.rfind('}') - at - 2);
-    type.erase(at);
+// Returns the option of the command, or the config key as an option, that an unknown option stands for.
+std::string guess_option(const std::string& name, const CLI::App& command, const Registry& registry) {
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& each : option->get_lnames()) options.push_back(each);
+  const std::string bare = name.substr(name.find_first_not_of('-'));
+  if (!takes_config(command)) {
+    const std::string guess = nearest(bare, options);
+    return guess.empty() ? "" : "--" + guess;
   }
-  OptionText text{.usage = type, .doc = option.get_description()};
-  if (!option.get_positional())
-    text.usage = with_space_after_commas(option.get_name(false, true)) + (type.empty() ? "" : " " + type);
-  if (!choices.empty()) text.doc += "; one of " + with_space_after_commas(choices);
-  return text;
+  std::string guess = key_for_other_name(bare);
+  const std::vector<std::string> keys = config_key_names(registry);
+  const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
+  std::vector<std::string> parts;
+  for (const std::string& key : keys) parts.push_back(last_part(key));
+  const auto key_of = [&](const std::string& part) {
+    const auto found = std::find(parts.begin(), parts.end(), part);
+    return found == parts.end() ? std::string() : keys[static_cast<std::size_t>(found - parts.begin())];
+  };
+  if (guess.empty()) guess = key_of(bare);
+  if (guess.empty()) guess = nearest(bare, options);
+  if (guess.empty()) guess = key_of(nearest(bare, parts));
+  return guess.empty() ? "" : "--" + guess;
 }
 
-// The pipe that separates the columns of a Markdown table.
-std::string with_escaped_pipes(std::string text) {
-  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
-  return text;
+std::string option_list(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    if (!option->get_positional()) names.push_back("--" + option->get_lnames().front());
+  return "one of " + list_names(names) +
+         (takes_config(command) ? ", or --table.key VALUE for a config key" : "");
 }
 
-std::string sentence_of(std::string text) {
-  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return text.ends_with('.') ? text : text + ".";
+// Throws ConfigError for the first option that the command does not have.
+void check_options(const CLI::App& command, std::span<const std::string> words, const Registry& registry) {
+  bool is_value = false;
+  for (const std::string& word : words) {
+    if (word == "--") return;
+    const bool is_option = !is_value && word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
+    is_value = false;
+    if (!is_option) continue;
+    const bool is_long = word.starts_with("--");
+    const std::string name = is_long ? word.substr(0, word.find('=')) : word.substr(0, 2);
+    if (const CLI::Option* option = command.get_option_no_throw(name)) {
+      const bool is_complete = is_long ? name.size() < word.size() : word.size() > 2;
+      is_value = option->get_items_expected_min() > 0 && !is_complete;
+      continue;
+    }
+    const std::string shown = word.substr(0, word.find('='));
+    const std::string guess = guess_option(shown, command, registry);
+    throw ConfigError({.place = full_name(command),
+                       .found = "there is no option '" + shown + "'",
+                       .wanted = guess.empty() ? option_list(command) : "",
+                       .remedy = question(guess)});
+  }
 }
 
-// The sections of a command and of the commands below it.
-void add_command_reference(std::string& page, const CLI::App& command, const std::string& name) {
-  std::string words, rows;
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->get_name() == "--help") continue;
-    const OptionText text = text_of(*option);
+// "A", without the choices that the parser appends
+std::string type_name(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  return type.substr(0, type.find(':'));
+}
+
+// "kindling diff [OPTIONS] A B"
+std::string usage_of(const CLI::App& command) {
+  std::string usage =
+      full_name(command) + (names_of_commands(command).empty() ? "" : " COMMAND") + " [OPTIONS]";
+  for (const CLI::Option* option : command.get_options())
     if (option->get_positional())
-      words += option->get_required() ? " " + text.usage : " [" + text.usage + "]";
-    rows += "| `" + with_escaped_pipes(text.usage) + "` | " + with_escaped_pipes(text.doc) + " |\n";
-  }
-  const auto below = command.get_subcommands([](const CLI::App*) { return true; });
-  page += "\n## `" + name + "`\n\n" + sentence_of(command.get_description()) + "\n\n```text\n" + name +
-          (below.empty() ? "" : " COMMAND") + " [OPTIONS]" + words + "\n```\n";
-  if (!rows.empty()) page += "\n| option | meaning |\n|---|---|\n" + rows;
-  if (!command.get_footer().empty()) page += "\n" + command.get_footer() + "\n";
-  for (const CLI::App* each : below) add_command_reference(page, *each, name + " " + each->get_name());
+      usage += " " + (option->get_required() ? type_name(*option) : "[" + type_name(*option) + "]");
+  return usage;
 }
 
-constexpr std::string_view kReferenceIntroduction = R"(# Command reference
+// Throws ConfigError for what the parser has refused.
+[[noreturn]] void refuse(const CLI::App& command, const CLI::ParseError& error) {
+  std::string found = error.what();
+  std::string wanted = usage_of(command), remedy = "for example: " + command_example(command.get_name());
+  const CLI::Option* missing = nullptr;
+  for (const CLI::Option* option : command.get_options())
+    if (missing == nullptr && option->get_required() && option->count() == 0) missing = option;
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> words = command.remaining();
+    found = "unexpected argument '" + (words.empty() ? std::string() : words.front()) + "'";
+  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && missing != nullptr) {
+    found = type_name(*missing) + " is missing";
+  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    found = "a command is missing";
+    wanted = "one of " + list_names(names_of_commands(command));
+  } else {
+    wanted.clear();
+    remedy = "see `" + full_name(command) + " --help`";
+  }
+  throw ConfigError({.place = full_name(command), .found = found, .wanted = wanted, .remedy = remedy});
+}
 
-This page lists the commands of the program and their options. It is generated from the program by
-`kindling reference commands`. `kindling --help` and `kindling COMMAND --help` print the same descriptions.
-A program of your own that calls `kindling::run_program` has the same commands.
+// The keys that `fit --help` shows.
+std::string frequent_keys(const Registry& registry) {
+  constexpr std::array<std::string_view, 10> kFrequent{
+      "model.name",    "data.name",          "data.batch_size",  "optimizer.name",    "optimizer.lr",
+      "schedule.name", "trainer.max_epochs", "trainer.num_gpus", "trainer.precision", "seed"};
+  const ConfigTopics topics(registry);
+  std::string text = "Frequent keys:\n";
+  for (const std::string_view path : kFrequent)
+    for (const ConfigKey& key : config_keys(topics))
+      if (key.path == path) {
+        text += "  " + padded(key.path, 20) + describe(*key.option).description + "\n";
+        break;
+      }
+  return text + "All keys: kindling help model, kindling help trainer, …\n";
+}
 
-`kindling --version` prints the version. The keys of a config are in the
-[configuration reference](configuration.md).
-)";
+// `help COMMAND` is `COMMAND --help`, and `version` is `--version`.
+std::vector<std::string> without_help_command(std::vector<std::string> words, const CLI::App& app) {
+  if (words.empty()) return words;
+  if (words[0] == "version" && words.size() == 1) return {"--version"};
+  if (words[0] != "help") return words;
+  const std::vector<std::string> names = names_of_commands(app);
+  const bool is_command = words.size() > 1 && std::find(names.begin(), names.end(), words[1]) != names.end();
+  if (words.size() > 1 && !is_command) return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
+// fit and bench step take config files as words; a run is evaluated by its name, a config file as with -c.
+void move_config_words(Request& request) {
+  for (const std::filesystem::path& word : request.config_words) {
+    if (std::error_code ignored; std::filesystem::is_directory(word, ignored))
+      throw ConfigError({.place = "kindling " + request.command,
+                         .found = word.string() + " is a folder",
+                         .wanted = "a config file",
+                         .remedy = "to resume a run: kindling fit --resume " + shell_word(word.string())});
+  }
+  request.configs.insert(request.configs.begin(), request.config_words.begin(), request.config_words.end());
+  request.config_words.clear();
+  if (std::filesystem::path(request.evaluation.run).extension() != ".toml") return;
+  request.configs.insert(request.configs.begin(), request.evaluation.run);
+  request.evaluation.run.clear();
+}
 
 }  // namespace
 
-std::string command_reference() {
-  Request unused;
-  CLI::App app;
-  add_commands(app, unused);
-  std::string page(kReferenceIntroduction);
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    add_command_reference(page, *command, "kindling " + command->get_name());
-  return page;
-}
-
-ParsedCommandLine parse_command_line(int argc, char** argv) {
+ParsedCommandLine parse_command_line(int argc, char** argv, const Registry& registry) {
   ParsedCommandLine parsed;
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   words = take_overrides(words, parsed.request.overrides);
@@ -416,20 +267,32 @@ ParsedCommandLine parse_command_line(int argc, char** argv) {
   CLI::App app("Kindling trains models described by a config file.", "kindling");
   app.set_version_flag("--version", std::string("kindling ") + version());
   app.require_subcommand(1);
+  app.footer(
+      "Examples:\n  kindling fit configs/digits.toml\n  kindling help fit\n  kindling help "
+      "trainer.precision");
   add_commands(app, parsed.request);
-  check_subcommand(app, words);
-  try {
-    std::reverse(words.begin(), words.end());  // the parser takes them from the back
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    parsed.exit_code = code == 0 ? 0 : 2;
+  app.get_subcommand("fit")->footer([&] { return frequent_keys(registry); });  // before its other footer
+  words = without_help_command(std::move(words), app);
+  if (words.empty() && parsed.request.overrides.empty()) {
+    std::cerr << app.help();
+    parsed.exit_code = kConfigErrorCode;
     return parsed;
   }
-  const CLI::App& command = *app.get_subcommands().front();
-  parsed.request.command = command.get_name();
-  if (!command.get_subcommands().empty())
-    parsed.request.bench.what = command.get_subcommands().front()->get_name();
+  std::span<const std::string> rest = words;
+  const CLI::App& command = find_command(app, rest);
+  check_options(command, rest, registry);
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // the parser takes them from the back
+    app.parse(reversed);
+  } catch (const CLI::Success& help_or_version) {
+    parsed.exit_code = app.exit(help_or_version);
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    refuse(command, error);
+  }
+  parsed.request.command = app.get_subcommands().front()->get_name();
+  if (parsed.request.command == "bench") parsed.request.bench.what = command.get_name();
+  move_config_words(parsed.request);
   return parsed;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kindling/cli/registry.h"
 #include "kindling/tensors/state_comparison.h"
 #include "measurements/measurements.h"
 
@@ -70,16 +71,19 @@ struct SweepRequest {
 // The request of the command line.
 struct Request {
   // fit, validate, test, predict, export, import, plot, diff, runs, sweep, new, devices, bench, doctor, list,
-  // reference
+  // help, completion, reference
   std::string command{};
   std::vector<std::filesystem::path> configs{};
-  std::vector<std::string> overrides{};  // "trainer.max_epochs=3", in their order
-  std::string weights{};                 // of --weights: RUN, RUN:best, RUN:last, RUN:STEP or a file
-  std::filesystem::path resume{};        // of fit --resume: a run directory or a checkpoint of a run
+  std::vector<std::filesystem::path> config_words{};  // given without -c; parsing moves them to `configs`
+  std::vector<std::string> overrides{};               // "trainer.max_epochs=3", in their order
+  std::string weights{};           // of --weights: RUN, RUN:best, RUN:last, RUN:STEP or a file
+  std::filesystem::path resume{};  // of fit --resume: a run directory or a checkpoint of a run
   bool allow_config_change = false;
   std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers; empty: all
-  std::string reference{};  // configuration, commands
-  std::string project{};    // of new: the name
+  std::string reference{};                // configuration, commands
+  std::vector<std::string> help_topic{};  // of help: words that are not a command
+  std::string shell{};                    // of completion: bash, zsh
+  std::string project{};                  // of new: the name
   std::string color = "auto";
   std::string progress = "auto";
   bool quiet = false;
@@ -101,9 +105,10 @@ struct ParsedCommandLine {
   int exit_code = -1;
 };
 
-// Parses a command line. Overrides are words with a '=' that do not start with '-', and options whose name
+// Parses a command line. Throws ConfigError with a suggestion for words that it does not know; the registry
+// provides the config keys. Overrides are words with a '=' that do not start with '-', and options whose name
 // contains a '.' (`--trainer.max_epochs 3`) or is `seed` or `name`, before or after the subcommand.
-ParsedCommandLine parse_command_line(int argc, char** argv);
+ParsedCommandLine parse_command_line(int argc, char** argv, const Registry& registry);
 
 // Returns a word quoted for a shell.
 std::string shell_word(const std::string& word);

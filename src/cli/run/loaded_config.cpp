@@ -1,11 +1,31 @@
 #include "cli/run/loaded_config.h"
 
 #include <iostream>
+#include <memory>
+#include <string>
 
 #include "base/joined.h"
 #include "cli/run/resume_plan.h"
+#include "kindling/base/error.h"
 
 namespace kindling {
+namespace {
+
+// A new user may type no config at all: then the errors end with an example.
+std::unique_ptr<RunConfig> run_config(const ConfigDocument& document, const Registry& registry,
+                                      const std::string& name, ConfigUse use, bool is_empty) {
+  try {
+    return std::make_unique<RunConfig>(document, registry, name, use);
+  } catch (const ConfigError& error) {
+    if (!is_empty) throw;
+    throw ConfigError(
+        {.found = std::string(error.what()) +
+                  "\nfor example: kindling fit configs/digits.toml, or kindling fit model.name=mlp "
+                  "data.name=digits trainer.max_epochs=3"});
+  }
+}
+
+}  // namespace
 
 LoadedConfig load_config(const Request& request, const Registry& registry, ConfigUse use) {
   std::vector<std::filesystem::path> files = request.configs;
@@ -16,7 +36,8 @@ LoadedConfig load_config(const Request& request, const Registry& registry, Confi
 
   LoadedConfig loaded;
   const std::string stem = files.empty() ? "unnamed" : files.back().stem().string();
-  loaded.config = std::make_unique<RunConfig>(document, registry, stem, use);
+  const bool is_empty = files.empty() && request.overrides.empty();
+  loaded.config = run_config(document, registry, stem, use, is_empty);
   const std::size_t count = request.overrides.size();
   const auto name_of = [](const std::filesystem::path& file) { return file.filename().string(); };
   loaded.description = files.empty() ? "no file" : joined(files, ", ", name_of);

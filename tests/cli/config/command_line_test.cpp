@@ -12,7 +12,9 @@ Request parse(std::vector<std::string> words) {
   words.insert(words.begin(), "kindling");
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
-  const ParsedCommandLine parsed = parse_command_line(static_cast<int>(argv.size()), argv.data());
+  Registry registry;
+  register_builtin(registry);
+  const ParsedCommandLine parsed = parse_command_line(static_cast<int>(argv.size()), argv.data(), registry);
   EXPECT_EQ(parsed.exit_code, -1);
   return parsed.request;
 }
@@ -36,22 +38,59 @@ TEST(CommandLine, KeepsTheOptionsOfACommand) {
   EXPECT_TRUE(request.quiet);
 }
 
+std::string answer(std::vector<std::string> words) {
+  return error_text<ConfigError>([&] { parse(std::move(words)); });
+}
+
 TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
-  const auto answer = [](std::vector<std::string> words) {
-    return error_text<ConfigError>([&] { parse(std::move(words)); });
-  };
+  const std::string commands =
+      "expected: one of fit, sweep, new, validate, test, predict, export, import, runs, plot, diff, devices, "
+      "bench, doctor, list, help, version, completion, reference";
+  EXPECT_EQ(answer({"predcit", "-c", "a.toml"}),
+            "kindling: there is no command 'predcit'; " + commands + "; did you mean 'predict'?");
+  EXPECT_EQ(answer({"seed=3", "transmogrify"}), "kindling: there is no command 'transmogrify'; " + commands);
+  EXPECT_EQ(answer({"train"}),
+            "kindling: there is no command 'train'; " + commands + "; did you mean 'fit'?");
   EXPECT_EQ(
-      answer({"predcit", "-c", "a.toml"}),
-      "kindling: there is no command 'predcit'; expected: one of fit, validate, test, predict, export, "
-      "import, plot, diff, runs, sweep, new, devices, bench, doctor, list, reference; did you mean "
-      "'predict'?");
-  EXPECT_EQ(answer({"seed=3", "transmogrify"}),
-            "kindling: there is no command 'transmogrify'; expected: one of fit, validate, test, predict, "
-            "export, import, plot, diff, runs, sweep, new, devices, bench, doctor, list, reference");
-  EXPECT_EQ(answer({"bench", "matmull", "--json"}),
-            "bench: there is no command 'matmull'; expected: one of matmul, log, pair, transfer, step; did "
-            "you mean "
-            "'matmul'?");
+      answer({"bench", "matmull", "--json"}),
+      "kindling bench: there is no command 'matmull'; expected: one of matmul, log, pair, transfer, step; "
+      "did you mean 'matmul'?");
+}
+
+TEST(CommandLine, SuggestsTheOptionOrTheKeyForAnUnknownOption) {
+  EXPECT_EQ(answer({"fit", "--max_epochs", "3"}),
+            "kindling fit: there is no option '--max_epochs'; did you mean '--trainer.max_epochs'?");
+  EXPECT_EQ(answer({"fit", "-lr", "3"}),
+            "kindling fit: there is no option '-lr'; did you mean '--optimizer.lr'?");
+  EXPECT_EQ(answer({"fit", "--chek"}), "kindling fit: there is no option '--chek'; did you mean '--check'?");
+  EXPECT_EQ(answer({"devices", "--jsn"}),
+            "kindling devices: there is no option '--jsn'; did you mean '--json'?");
+  EXPECT_EQ(answer({"devices", "--epochs"}),
+            "kindling devices: there is no option '--epochs'; expected: one of --help, --json");
+}
+
+TEST(CommandLine, DoesNotTakeTheValueOfAnOptionForAnOption) {
+  const Request request = parse({"export", "--dynamic", "--odd", "runs/a", "out.pt2"});
+  EXPECT_EQ(request.conversion.dynamic, std::vector<std::string>{"--odd"});
+}
+
+TEST(CommandLine, TakesConfigFilesAsWords) {
+  EXPECT_EQ(parse({"fit", "a.toml", "seed=3", "-c", "b.toml"}).configs,
+            (std::vector<std::filesystem::path>{"a.toml", "b.toml"}));
+  const Request evaluation = parse({"validate", "a.toml", "--weights", "w.pt"});
+  EXPECT_EQ(evaluation.configs, std::vector<std::filesystem::path>{"a.toml"});
+  EXPECT_EQ(evaluation.evaluation.run, "");
+  EXPECT_EQ(parse({"validate", "runs/a"}).evaluation.run, "runs/a");
+}
+
+TEST(CommandLine, SuggestsResumeForAFolder) {
+  const Scratch scratch;
+  const std::string folder = scratch.folder().string();
+  EXPECT_EQ(answer({"fit", folder}),
+            "kindling fit: " + folder +
+                " is a folder; expected: a config file; to resume a run: kindling fit "
+                "--resume " +
+                folder);
 }
 
 TEST(CommandLine, RefusesAnOverrideWithoutValue) {

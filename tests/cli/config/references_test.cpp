@@ -1,5 +1,5 @@
 // The generated pages of docs/reference/, and --print-config=all, which shows the same keys.
-#include "cli/config/references.h"
+#include "cli/help/references.h"
 
 #include <algorithm>
 #include <regex>

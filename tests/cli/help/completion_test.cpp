@@ -1,0 +1,76 @@
+// The completion scripts, run by the shells that read them.
+#include "cli/help/completion.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "cli/commands/program_run.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  std::array<char, 4096> part{};
+  while (std::fgets(part.data(), part.size(), pipe) != nullptr) text += part.data();
+  ::pclose(pipe);
+  return text;
+}
+
+class BashCompletion : public testing::Test {
+ protected:
+  BashCompletion() {
+    write_text(scratch_ / "completion.bash", run_program({"completion", "bash"}).out);
+    write_text(scratch_ / "digits.toml", "");
+  }
+  // The proposals for the last of the words, as bash splits them.
+  std::string proposals(const std::string& words) {
+    return output_of(
+        "cd " + scratch_.folder().string() + " && bash -c 'source ./completion.bash; COMP_WORDS=(" + words +
+        "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _kindling_complete; echo \"${COMPREPLY[@]}\"'");
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_F(BashCompletion, ProposesCommandsOptionsKeysAndValues) {
+  EXPECT_EQ(proposals("kindling exp"), "export\n");
+  EXPECT_EQ(proposals("kindling fit --allow"), "--allow-config-change\n");
+  EXPECT_EQ(proposals("kindling fit --trainer.max_ep"), "--trainer.max_epochs\n");
+  EXPECT_EQ(proposals("kindling fit trainer.max_ep"), "trainer.max_epochs=\n");
+  EXPECT_EQ(proposals("kindling fit trainer.precision = bf"), "bf16-mixed bf16-true\n");
+  EXPECT_EQ(proposals("kindling fit model.name ="),
+            "exported lenet linear_regression mlp small_cnn "
+            "softmax_regression\n");
+  EXPECT_EQ(proposals("kindling fit --trainer.on_nonfinite sk"), "skip\n");
+  EXPECT_EQ(proposals("kindling fit --color a"), "auto always\n");
+  EXPECT_EQ(proposals("kindling fit dig"), "digits.toml\n");
+  EXPECT_EQ(proposals("kindling bench ma"), "matmul\n");
+  EXPECT_EQ(proposals("kindling bench matmul --max"), "--max-n\n");
+  EXPECT_EQ(proposals("kindling list opt"), "optimizers\n");
+  EXPECT_EQ(proposals("kindling devices trainer.max_ep"), "\n");
+}
+
+TEST(ZshCompletion, IsReadByZsh) {
+  if (std::system("zsh --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "zsh is not installed";
+  const Scratch scratch;
+  write_text(scratch / "_kindling", run_program({"completion", "zsh"}).out);
+  EXPECT_EQ(output_of("zsh -n " + (scratch / "_kindling").string() + " 2>&1; echo $?"), "0\n");
+}
+
+TEST(Completion, IsNamedAfterTheProgram) {
+  Registry registry;
+  const std::string text = bash_completion(registry, "my-program");
+  EXPECT_NE(text.find("complete -o filenames -F _my_program_complete my-program\n"), std::string::npos)
+      << text;
+  EXPECT_TRUE(zsh_completion(registry, "my-program").starts_with("#compdef my-program\n"));
+}
+
+}  // namespace
+}  // namespace kindling
