@@ -11,9 +11,9 @@ std::vector<at::Tensor> within(const std::vector<at::Tensor>& tensors,
   const auto [first, end] = *range;
   const std::int64_t n = tensors.front().size(0);
   if (first < 0 || first >= end || end > n)
-    throw DataError({.place = place,
-                     .found = "the range [" + std::to_string(first) + ", " + std::to_string(end) + "]",
-                     .wanted = "[first, end] with 0 <= first < end <= " + std::to_string(n)});
+    throw ConfigError({.place = place,
+                       .found = "the range [" + std::to_string(first) + ", " + std::to_string(end) + "]",
+                       .wanted = "[first, end] with 0 <= first < end <= " + std::to_string(n)});
   std::vector<at::Tensor> parts;
   for (const auto& tensor : tensors) parts.push_back(tensor.narrow(0, first, end - first));
   return parts;

@@ -15,11 +15,15 @@ namespace {
 
 // Shapes [n, 1] and [n] would be broadcast to [n, n], comparing every output with every label.
 [[noreturn]] void refuse_labels(const at::Tensor& outputs, const at::Tensor& labels) {
+  const bool are_classes = !labels.is_floating_point();
   throw DataError({.place = "LinearRegression::loss",
                    .found = "the labels are " + type_text(labels),
                    .wanted = "floating-point numbers of the outputs' shape, " + type_text(outputs),
-                   .remedy = "convert the labels where they are made: labels.to(torch::kFloat), "
-                             "labels.unsqueeze(1)"});
+                   .remedy = std::string("convert the labels where they are made: labels.to(torch::kFloat), "
+                                         "labels.unsqueeze(1)") +
+                             (are_classes ? "; for class numbers choose a classifier, such as "
+                                            "softmax_regression"
+                                          : "")});
 }
 
 }  // namespace

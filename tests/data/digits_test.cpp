@@ -75,11 +75,11 @@ TEST(Digits, RangesChooseSamples) {
 }
 
 TEST(Digits, RangesOutsideOfTheSetAreRefused) {
-  EXPECT_EQ(error_text<DataError>([] {
+  EXPECT_EQ(error_text<ConfigError>([] {
               Digits({.train = {{0, 5000}}}).train_dataloader();
             }),
             "data.train: the range [0, 5000]; expected: [first, end] with 0 <= first < end <= 1438");
-  EXPECT_EQ(error_text<DataError>([] {
+  EXPECT_EQ(error_text<ConfigError>([] {
               Digits({.val = {{5, 5}}}).val_dataloader();
             }),
             "data.val: the range [5, 5]; expected: [first, end] with 0 <= first < end <= 359");

@@ -111,6 +111,13 @@ TEST(LinearRegression, RefusesLabelsThatWouldBeBroadcast) {
 
 TEST(LinearRegression, RefusesIntegers) {
   LinearRegression model;
+  EXPECT_EQ(
+      error_text<DataError>([&] {
+        model.loss(at::zeros({3, 1}), at::zeros({3}, at::kLong));
+      }),
+      "LinearRegression::loss: the labels are Long [3]; expected: floating-point numbers of the outputs' "
+      "shape, Float [3, 1]; convert the labels where they are made: labels.to(torch::kFloat), "
+      "labels.unsqueeze(1); for class numbers choose a classifier, such as softmax_regression");
   EXPECT_THROW(model.loss(at::zeros({3, 1}), at::zeros({3, 1}, at::kLong)), DataError);
   EXPECT_NO_THROW(model.loss(at::zeros({3, 1}), at::zeros({3, 1}, at::kDouble)));
 }
