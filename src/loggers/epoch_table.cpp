@@ -61,7 +61,7 @@ void EpochTable::write(const Record& record) {
     out_ << table_line(columns_, titles, " ") << '\n';
   }
   const double* const monitored = record.find(options_.monitor);
-  const bool best = monitored != nullptr && best_.update(*monitored);
+  const bool best = monitored != nullptr && has_finite_losses(record) && best_.update(*monitored);
   std::vector<std::string> cells{std::to_string(record.epoch) + ' '};
   for (const std::string& name : names_) {
     const double* const value = record.find(name);

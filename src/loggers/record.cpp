@@ -1,12 +1,21 @@
 #include "kindling/loggers/record.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace kindling {
 
 const double* Record::find(std::string_view name) const {
   const auto found = std::ranges::find(values, name, &std::pair<std::string, double>::first);
   return found == values.end() ? nullptr : &found->second;
+}
+
+bool has_finite_losses(const Record& record) {
+  const auto is_finite = [&](std::string_view name) {
+    const double* const value = record.find(name);
+    return value == nullptr || std::isfinite(*value);
+  };
+  return is_finite("train_loss") && is_finite("val_loss");
 }
 
 bool is_beyond(const Record& record, const Progress& at) {

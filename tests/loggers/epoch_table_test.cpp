@@ -53,6 +53,19 @@ TEST(EpochTable, AddsUserDefinedNamesButNoBookkeeping) {
             "    2         nan\n");
 }
 
+TEST(EpochTable, NeverMarksAnEpochWithoutFiniteLossesAsTheBest) {
+  std::ostringstream out;
+  EpochTable table(out, {.monitor = "val_acc", .higher_is_better = true});
+  table.write(epoch(1, {{"train_loss", std::nan("")}, {"val_acc", 0.3}}));
+  table.write(epoch(2, {{"train_loss", 2}, {"val_acc", 0.1}}));
+  table.write(epoch(3, {{"train_loss", HUGE_VAL}, {"val_acc", 0.2}}));
+  EXPECT_EQ(out.str(),
+            "epoch  train loss  val acc\n"
+            "    1         nan    0.300\n"
+            "    2      2.0000    0.100*  * best\n"
+            "    3         inf    0.200\n");
+}
+
 TEST(EpochTable, NeverMarksNanAsTheBest) {
   std::ostringstream out;
   EpochTable table(out, {.monitor = "val_loss"});

@@ -24,6 +24,9 @@ struct KINDLING_API Record {
   const double* find(std::string_view name) const;  // nullptr: not found
 };
 
+// False if train_loss or val_loss is NaN or infinite: such a record is never the best of a run.
+KINDLING_API bool has_finite_losses(const Record& record);
+
 // True if a run that resumes from `at` will create the record again.
 KINDLING_API bool is_beyond(const Record& record, const Progress& at);
 

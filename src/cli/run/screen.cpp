@@ -122,7 +122,7 @@ void Screen::on_validation_record(Trainer&, Module&, const Record& record) { obs
 
 void Screen::observe(const Record& record) {
   const double* value = record.find(monitored_);
-  if (value != nullptr && best_.update(*value)) best_epoch_ = record.epoch;
+  if (value != nullptr && has_finite_losses(record) && best_.update(*value)) best_epoch_ = record.epoch;
 }
 
 void Screen::on_epoch_end(Trainer&, Module&, const Record& record) {
