@@ -69,9 +69,20 @@ std::size_t EpochLog::column(std::string_view name, Kind kind) {
   return columns_.size() - 1;
 }
 
+// The trainer marks columns of other kinds again on purpose.
+void EpochLog::note_replaced(std::size_t column) {
+  const auto& [name, kind, metric] = columns_[column];
+  const bool is_of_user = kind == Kind::mean || kind == Kind::metric;
+  if (is_of_user && std::find(replaced_names_.begin(), replaced_names_.end(), name) == replaced_names_.end())
+    replaced_names_.push_back(name);
+}
+
 EpochLog::Mark& EpochLog::mark_of(std::size_t column, ValueOptions options) {
   auto found = std::find_if(marks_.begin(), marks_.end(), [&](const Mark& m) { return m.column == column; });
-  if (found == marks_.end()) found = marks_.insert(found, Mark{column, 0, {}, 0});
+  if (found == marks_.end())
+    found = marks_.insert(found, Mark{column, 0, {}, 0});
+  else
+    note_replaced(column);
   found->weight = options.weight.value_or(kWeightOfRow);
   return *found;
 }

@@ -47,7 +47,8 @@ void EpochLog::mark(std::string_view name, const std::shared_ptr<const Metric>& 
   }
   require_as_many(name, part.numel(), sums->on_device.size(1));
   const auto place = static_cast<std::size_t>(sums - sums_.begin());
-  std::erase_if(parts_, [&](const auto& known) { return known.first == place; });
+  if (std::erase_if(parts_, [&](const auto& known) { return known.first == place; }) > 0)
+    note_replaced(index);
   parts_.emplace_back(place, part.flatten());
 }
 

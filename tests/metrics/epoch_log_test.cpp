@@ -98,11 +98,19 @@ TEST_P(Log, TakesAnyDtypeShapeOfOneElementAndPlace) {
 
 TEST_P(Log, SecondValueOfANameReplacesTheFirst) {
   EpochLog log(device_);
+  log.mark("other", number(3));
   log.mark("loss", number(1));
+  EXPECT_EQ(log.replaced_names(), std::vector<std::string>());
   log.mark("loss", number(2));
+  log.mark(log.column("state", EpochLog::Kind::internal), 1);
+  log.mark(log.column("state", EpochLog::Kind::internal), 2);
   log.append({.weight = 1});
+  log.mark("other", number(3));
+  log.mark("loss", number(2));
+  log.append({.batch = 1, .weight = 1});
   log.move_to_host();
-  EXPECT_EQ(log.means(), (Means{{"loss", 2}}));
+  EXPECT_EQ(log.means(), (Means{{"other", 3}, {"loss", 2}}));
+  EXPECT_EQ(log.replaced_names(), std::vector<std::string>{"loss"});
 }
 
 TEST_P(Log, ValueIsReadWhenItsRowIsWritten) {

@@ -61,6 +61,8 @@ class KINDLING_API EpochLog {
   // Reverts what has been added to sums since the last call if `left_out`, a number on the device, is not 0.
   // Reverts nothing if it is undefined.
   void settle(const at::Tensor& left_out);
+  // The names of means and metrics that were marked again in the same row, which replaced their first value.
+  const std::vector<std::string>& replaced_names() const noexcept { return replaced_names_; }
   bool has_marks() const noexcept { return !marks_.empty() || !parts_.empty(); }
   // Discards the marked values: their batch will not become a row.
   void drop_marks();
@@ -122,6 +124,7 @@ class KINDLING_API EpochLog {
   void add_parts();
   bool has_rows_of(std::size_t column) const;
   Mark& mark_of(std::size_t column, ValueOptions options);
+  void note_replaced(std::size_t column);
   Segment& segment_for(const RowTag& tag);
   void grow(std::int64_t values);
   void write_on_host();
@@ -137,6 +140,7 @@ class KINDLING_API EpochLog {
   std::vector<Column> columns_;
   std::size_t expected_column_ = 0;  // where the next look-up starts
   std::vector<Mark> marks_;
+  std::vector<std::string> replaced_names_;
   std::vector<Segment> segments_;
   std::vector<std::int64_t> steps_;  // of each row
   std::vector<double> rates_;
