@@ -472,6 +472,8 @@ void ConfigReader::add_value_hint(std::string_view path, std::string_view other,
 }
 
 void ConfigReader::skip(std::string_view path) {
+  if (path.empty())
+    for (const auto& [key, node] : state_->tree.root) state_->done.insert(node.get());
   if (const ConfigNode* node = state_->find(path)) state_->done.insert(node);
 }
 

@@ -308,6 +308,20 @@ TEST(ConfigReader, ShowsErrorsOfTheCallerAtTheirPlace) {
             "3 errors, nothing was run");
 }
 
+TEST(ConfigReader, MarksTheWholeDocumentAsRead) {
+  const auto skip = [](ConfigReader& reader) { reader.skip(""); };
+  const auto refuse = [&](ConfigReader& reader) {
+    reader.skip("");
+    reader.error("model.freeze[1]", "'b' matches no name");
+  };
+  EXPECT_EQ(reading_error("seed = 1\n[model]\nname = \"mlp\"\n[[more]]\nkey = 1\n", skip), "");
+  EXPECT_EQ(reading_error("[model]\nfreeze = [\"a\", \"b\"]\n", refuse),
+            "mnist.toml:2:16: error: 'b' matches no name\n"
+            "    2 | freeze = [\"a\", \"b\"]\n"
+            "      |                ^~~\n"
+            "1 error, nothing was run");
+}
+
 TEST(ConfigReader, ListsAllCandidatesWhenNoneIsNear) {
   const std::vector<std::string> models{"lenet", "mlp"};
   const std::string text = reading_error("model.name = 'resnet50'", [&](ConfigReader& reader) {

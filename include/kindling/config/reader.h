@@ -51,7 +51,7 @@ class KINDLING_API ConfigReader {
   void error(std::string_view path, const std::string& text, std::span<const std::string> candidates = {});
 
   // Marks a key, or a table with all its keys, as read: for tables that an earlier error leaves without a
-  // reader.
+  // reader. "" is the whole document.
   void skip(std::string_view path);
 
   // The errors so far, not counting unread keys.

@@ -37,6 +37,32 @@ class ScopedSeed {
   at::Tensor before_;
 };
 
+// For a name that the catalog lacks: has the options of the nearest one, or else those that all products
+// have, so that errors in the rest of the table are reported, too. Other options of the products are skipped.
+template <class Product>
+Maker<Product> maker_near(ConfigReader& reader, const std::string& table, const Catalog<Product>& catalog,
+                          const std::string& name) {
+  const auto names = catalog.names();
+  const std::string guess = nearest(name, names);
+  std::map<std::string, std::size_t> num_products;  // by option
+  std::vector<Maker<Product>> makers;
+  for (const std::string& one : names) {
+    const OptionSet options = makers.emplace_back(catalog.maker(one)).options();
+    for (const OptionRef& option : options.refs()) ++num_products[option.name];
+  }
+  if (makers.empty()) return {.options = [] { return OptionSet(); }, .make = {}};
+  const Maker<Product> owner = guess.empty() ? makers.front() : catalog.maker(guess);
+  const OptionSet all = owner.options();
+  OptionSet shared;
+  for (const OptionRef& option : all.refs())
+    if (!guess.empty() || num_products[option.name] == names.size()) {
+      shared.add(option);
+      num_products.erase(option.name);
+    }
+  for (const auto& [option, number] : num_products) reader.skip(table + "." + option);
+  return {.options = [owner, shared] { return shared; }, .make = owner.make};
+}
+
 }  // namespace
 
 template <class Product>
@@ -52,8 +78,7 @@ std::optional<Maker<Product>> RunConfig::choose(ConfigReader& reader, const std:
   if (table == "model" && !name.empty() && catalog.has("exported") && nearest(name, names).empty())
     text += " (a model exported from Python as .pt2 is trained with the name exported)";
   reader.error(key, text, names);
-  reader.skip(table);
-  return std::nullopt;
+  return maker_near(reader, table, catalog, name);
 }
 
 template <class Product>
@@ -221,11 +246,15 @@ Module::Monitor RunConfig::monitor_of(const Module& of) const {
   return monitor;
 }
 
-std::shared_ptr<Module> RunConfig::make_model() const {
+std::shared_ptr<Module> RunConfig::make_model(std::vector<std::string>* warnings) const {
   at::manual_seed(static_cast<std::uint64_t>(run.seed));
   auto made = model_maker_->make();
-  for (std::size_t i = 0; i < metrics_.size(); ++i)
-    made->add_metric(model.metrics[i], metrics_[i].maker->make());
+  for (std::size_t i = 0; i < metrics_.size(); ++i) {
+    const std::string& name = model.metrics[i];
+    if (warnings != nullptr && made->metric_of("val_" + name) != nullptr)
+      warnings->push_back("model.metrics: '" + name + "' replaces the model's own metric of this name");
+    made->add_metric(name, metrics_[i].maker->make());
+  }
   if (!model.freeze.empty()) made->freeze_by_name(model.freeze);
   const auto names = made->parameter_names();  // the optimizer would report it only during the fit
   for (const GroupPattern& group : groups_) require_match(names, group.match, "optimizer.groups");

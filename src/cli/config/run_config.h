@@ -47,8 +47,8 @@ class RunConfig {
   // Returns the policy of an option; undecided for a key that this config does not have.
   OptionPolicy policy_of(const std::string& key) const;
 
-  // Seeds LibTorch's generators and creates the model. Does not load init_weights.
-  std::shared_ptr<Module> make_model() const;
+  // Seeds LibTorch's generators and creates the model, without init_weights. Adds to `warnings`, if given.
+  std::shared_ptr<Module> make_model(std::vector<std::string>* warnings = nullptr) const;
   // Returns the monitored value: the monitor and mode of [checkpoint], else those of the model.
   Module::Monitor monitor_of(const Module& model) const;
   std::shared_ptr<DataModule> make_data() const;  // and prepared
