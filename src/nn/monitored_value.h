@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "kindling/base/export.h"
 #include "kindling/loggers/record.h"
 #include "kindling/nn/module.h"
 
@@ -9,8 +10,8 @@ namespace kindling {
 
 // Returns the value of the epoch records that `place` monitors, by its options: empty ones use the model's.
 // Throws ConfigError for a value other than the model's without a mode.
-Module::Monitor monitor_of(const std::string& monitor, const std::string& mode, const Module& model,
-                           const std::string& place);
+KINDLING_API Module::Monitor monitor_of(const std::string& monitor, const std::string& mode,
+                                        const Module& model, const std::string& place);
 
 // Throws ConfigError that lists the existing names if the record does not have it.
 double value_of(const Record& record, const std::string& name, const std::string& place);

@@ -1,5 +1,6 @@
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
+#include "cli/run/fit_check.h"
 #include "cli/run/fit_processes.h"
 #include "cli/run/fit_run.h"
 #include "cli/run/host_memory.h"
@@ -9,7 +10,6 @@
 #include "cli/run/start_files.h"
 #include "cli/run/stop_on_signal.h"
 #include "kindling/base/log.h"
-#include "kindling/training/lr_finder.h"
 
 namespace kindling {
 namespace {
@@ -23,16 +23,35 @@ int fit_in_group(FitInputs in) {
     in.group->require_same(
         "the start of the fit",
         {{"the run", in.plan.run.string()}, {"the checkpoint", checkpoint ? checkpoint->path.string() : ""}});
-  in.data = config.make_data();
+  if (in.plan.run.empty()) {
+    CheckedFit checked =
+        check_fit(in.loaded, {.tries_batch = !in.group, .num_ranks = in.group ? in.group->size() : 1});
+    in.data = std::move(checked.data);
+    in.warnings = std::move(checked.warnings);
+  } else {
+    in.data = config.make_data();
+  }
   in.model = config.make_model();
   if (in.plan.run.empty()) {
     const WeightsSource weights = start_from_files(config, *in.model);
     if (!in.context.request.quiet && (!in.group || in.group->rank() == 0)) print_source(weights);
   }
-  if (in.plan.run.empty() && config.lr_finder.is_on) require_one_lr(config.trainer_options(), *in.model);
   const bool has_own_launcher = in.place && !in.place->store_file.empty();
   const int exit_code = run_fit(std::move(in));
   return exit_code == 0 && has_own_launcher && has_reported_lost_output() ? kOutputLostInRankCode : exit_code;
+}
+
+// Answers --check as the fit would start: with the same messages and exit codes.
+int check_command(const CommandContext& context, const LoadedConfig& loaded) {
+  apply(loaded.config->process);
+  const ResumePlan plan = plan_resume(context.request, context.registry, *loaded.config);
+  if (plan.is_finished) return print_finished(/*is_first=*/true, plan);
+  const std::int64_t number = num_processes(/*place=*/std::nullopt, *loaded.config);
+  if (plan.run.empty()) require_no_search(/*place=*/std::nullopt, *loaded.config);
+  const CheckedFit checked = check_fit(loaded, {.is_resumed = !plan.run.empty(), .num_ranks = number});
+  for (const std::string& warning : checked.warnings) log_warning(warning);
+  print_valid(loaded);
+  return 0;
 }
 
 }  // namespace
@@ -45,7 +64,7 @@ int fit_command(const CommandContext& command) {
   const StartRequest start = request_of_start(place, command.request);
   const CommandContext context{start.request, command.registry, command.argc, command.argv};
   const LoadedConfig loaded = load_config(context.request, context.registry);
-  if (loaded.is_query) return 0;
+  if (loaded.is_query) return command.request.print_config.empty() ? check_command(context, loaded) : 0;
   RunConfig& config = *loaded.config;
   require_num_processes(place, config);
   const std::int64_t number = num_processes(place, config);

@@ -156,6 +156,7 @@ class FitRun {
     log_of(in_.group, in_.context.request, folder_);
     if (const std::string text = restart_text(in_.place); !text.empty()) log_info(text);
     if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
+    for (const std::string& warning : in_.warnings) log_warning(warning);
     folder_.write_command(in_.context.argc, in_.context.argv);
     if (in_.group) summary_.num_processes = in_.group->size();
     summary_.seed = config_.run.seed;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/config/command_context.h"
 #include "cli/run/fit_processes.h"
@@ -20,6 +22,7 @@ struct FitInputs {
   StopOnSignal& signals;
   std::shared_ptr<Module> model{};
   std::shared_ptr<DataModule> data{};
+  std::vector<std::string> warnings{};  // about the config, to be logged once
 };
 
 // Prints that the run is finished. Returns 0.

@@ -27,17 +27,19 @@ std::unique_ptr<RunConfig> run_config(const ConfigDocument& document, const Regi
 
 }  // namespace
 
+void print_valid(const LoadedConfig& loaded) {
+  std::cout << loaded.description << ": no errors, nothing was run\n";
+}
+
 LoadedConfig load_config(const Request& request, const Registry& registry, ConfigUse use) {
   std::vector<std::filesystem::path> files = request.configs;
   if (!request.resume.empty()) files.insert(files.begin(), run_of(request.resume) / "config.toml");
-  ConfigDocument document;
-  for (const auto& file : files) document.merge(ConfigDocument::load(file));
-  for (const auto& assignment : request.overrides) document.set(assignment);
-
   LoadedConfig loaded;
+  for (const auto& file : files) loaded.document.merge(ConfigDocument::load(file));
+  for (const auto& assignment : request.overrides) loaded.document.set(assignment);
   const std::string stem = files.empty() ? "unnamed" : files.back().stem().string();
   const bool is_empty = files.empty() && request.overrides.empty();
-  loaded.config = run_config(document, registry, stem, use, is_empty);
+  loaded.config = run_config(loaded.document, registry, stem, use, is_empty);
   const std::size_t count = request.overrides.size();
   const auto name_of = [](const std::filesystem::path& file) { return file.filename().string(); };
   loaded.description = files.empty() ? "no file" : joined(files, ", ", name_of);
@@ -48,8 +50,8 @@ LoadedConfig load_config(const Request& request, const Registry& registry, Confi
     std::cout << loaded.config->text_with_optional_tables(registry);
   else if (!request.print_config.empty())
     std::cout << loaded.config->text();
-  else if (request.check)
-    std::cout << loaded.description << ": no errors, nothing was run\n";
+  else if (request.check && use != ConfigUse::fit)
+    print_valid(loaded);
   return loaded;
 }
 

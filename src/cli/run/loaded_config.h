@@ -6,16 +6,22 @@
 #include "cli/config/command_line.h"
 #include "cli/config/run_config.h"
 #include "kindling/cli/registry.h"
+#include "kindling/config/document.h"
 
 namespace kindling {
 
 struct LoadedConfig {
+  ConfigDocument document;  // that the config was read from
   std::unique_ptr<RunConfig> config;
   std::string description;  // "digits.toml + 1 override"
-  bool is_query = false;    // --check or --print-config: already answered, nothing to run
+  // --check or --print-config: nothing to run. Has been answered, apart from the --check of a fit.
+  bool is_query = false;
 };
 
 // Merges the files and overrides of a command and resolves them. Throws ConfigError.
 LoadedConfig load_config(const Request& request, const Registry& registry, ConfigUse use = ConfigUse::fit);
+
+// Prints the answer to --check.
+void print_valid(const LoadedConfig& loaded);
 
 }  // namespace kindling

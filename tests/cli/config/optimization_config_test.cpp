@@ -238,9 +238,12 @@ TEST_F(OptimizationConfig, RefusesGroupsWithoutParameters) {
   const ProgramRun run = fit("[optimizer]\n[[optimizer.groups]]\nmatch = 'net.2.*'\n");
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_EQ(
-      run.err,
-      "optimizer.groups: 'net.2.*' matches no name; expected: one of net.1.weight, net.1.bias, net.3.weight, "
-      "net.3.bias; did you mean 'net.1.*'?\n");
+      run.err.substr(run.err.find("error: ")),
+      "error: 'optimizer.groups': 'net.2.*' matches no name; expected: one of net.1.weight, net.1.bias, "
+      "net.3.weight, net.3.bias; did you mean 'net.1.*'?\n"
+      "   14 | [[optimizer.groups]]\n"
+      "      | ^~~~~~~~~~~~~~~~~~~~\n"
+      "1 error, nothing was run\n");
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs")) << "it is refused before there is a folder";
 }
 
@@ -275,7 +278,7 @@ TEST_F(OptimizationConfig, FrozenParametersStayUnchangedAfterAResume) {
 TEST_F(OptimizationConfig, RefusesToFreezeUnknownParameters) {
   const ProgramRun run = fit("", {"model.freeze=[\"nt.1.*\"]"});
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_NE(run.err.find("::freeze_by_name: 'nt.1.*' matches no name; expected: one of net.1.weight"),
+  EXPECT_NE(run.err.find("'model.freeze[0]': 'nt.1.*' matches no name; expected: one of net.1.weight"),
             std::string::npos)
       << run.err;
   EXPECT_NE(run.err.find("did you mean 'net.1.*'?"), std::string::npos) << run.err;

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/run/loaded_config.h"
+#include "kindling/data/data_module.h"
+
+namespace kindling {
+
+struct FitCheckOptions {
+  bool is_resumed = false;  // a checkpoint has the weights; no batch is tried
+  bool tries_batch = true;
+  std::int64_t num_ranks = 1;  // of the fit
+};
+
+// What a fit takes over from its check.
+struct CheckedFit {
+  std::shared_ptr<DataModule> data{};   // prepared, not consumed
+  std::vector<std::string> warnings{};  // to be logged once
+};
+
+// Checks that a fit with this config can start: data files and ranges, patterns of names, weights, options of
+// the optimizer and the schedule, monitored values, and one batch through a throw-away model. Throws one
+// error with all findings: ConfigError if the config has any, else DataError, else the error itself. The
+// model that the fit makes afterwards, from the same seed, is bit-identical to that of an unchecked fit.
+CheckedFit check_fit(const LoadedConfig& loaded, const FitCheckOptions& options = {});
+
+}  // namespace kindling

@@ -1,0 +1,58 @@
+#include "cli/run/fit_findings.h"
+
+#include <algorithm>
+
+#include "base/joined.h"
+
+namespace kindling {
+
+FitFindings::FitFindings(const ConfigDocument& document) : reader_(document) { reader_.skip(""); }
+
+bool FitFindings::collect(const std::string& path, const std::function<void()>& call) {
+  try {
+    call();
+    return true;
+  } catch (const ConfigError& error) {
+    add(path, error);
+  } catch (const std::exception& error) {
+    others_.push_back({.path = path,
+                       .text = error.what(),
+                       .error = std::current_exception(),
+                       .is_of_data = dynamic_cast<const DataError*>(&error) != nullptr});
+  }
+  return false;
+}
+
+void FitFindings::add(const std::string& path, const ConfigError& error) {
+  ErrorParts parts = error.parts();
+  const bool names_key = !parts.place.empty() && reader_.has(parts.place);
+  const std::string key = names_key ? parts.place : path;
+  const bool is_table = !names_key && path.find('.') == std::string::npos;
+  if (is_table) return add(key, error.what());
+  parts.place = "'" + key + "'";
+  add(key, Error(parts).what());
+}
+
+void FitFindings::add(const std::string& path, const std::string& text,
+                      const std::vector<std::string>& candidates) {
+  reader_.error(path, text, candidates);
+}
+
+void FitFindings::throw_if_any() {
+  if (reader_.num_errors() > 0) {
+    for (const Other& other : others_) reader_.error(other.path, other.text);
+    reader_.finish();
+  }
+  if (others_.size() == 1) std::rethrow_exception(others_.front().error);
+  if (!others_.empty()) throw_others();
+}
+
+void FitFindings::throw_others() const {
+  const auto text_of = [](const Other& other) { return other.text + "\n"; };
+  const ErrorParts parts{.found = joined(others_, "", text_of) + std::to_string(others_.size()) +
+                                  " errors, nothing was run"};
+  if (std::ranges::any_of(others_, &Other::is_of_data)) throw DataError(parts);
+  throw Error(parts);
+}
+
+}  // namespace kindling

@@ -1,0 +1,172 @@
+#include "training/tuner/trial_batch.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "device/libtorch_errors.h"
+#include "device/random_state.h"
+#include "kindling/base/error.h"
+#include "kindling/nn/manual_module.h"
+#include "kindling/training/trainer.h"
+#include "training/loop/evaluate_loop.h"
+#include "training/state/batch_source.h"
+#include "training/state/training_context.h"
+#include "training/tuner/trial_fit.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::int64_t kFewSamples = 8, kMostLabels = 100'000'000;
+
+// The conditions in which a batch is tried.
+struct Conditions {
+  TrainerOptions options{};
+  std::int64_t max_samples = kFewSamples;  // at most the batch size
+  bool has_gradients = false;
+};
+
+// True if the run calls the model's validation step, provided that there is validation data.
+bool validates(const TrainerOptions& trainer) {
+  const bool has_validated_epoch =
+      trainer.fast_dev_run || !trainer.max_epochs || trainer.check_val_every_n_epoch <= *trainer.max_epochs;
+  return trainer.limit_val_batches != 0 && (trainer.num_sanity_val_steps > 0 || has_validated_epoch);
+}
+
+// Options without effects on the process, such as its number of threads.
+TrainerOptions options_of_run(const TrainerOptions& trainer) {
+  TrainerOptions options = trial_options(trainer, /*num_steps=*/1);
+  options.process_group.reset();
+  options.num_threads.reset();
+  options.gradient_shards = 1;
+  options.step_graph = "off";
+  options.profile = false;
+  options.require_gpus = false;
+  return options;
+}
+
+// Mixed precision computes the same shapes as full precision.
+TrainerOptions options_on_cpu(TrainerOptions options) {
+  options.num_gpus = 0;
+  if (options.precision.ends_with("-mixed")) options.precision = "32-true";
+  return options;
+}
+
+// The first samples in the order of the data set, and the one with the largest label.
+Batch some_samples(const DataLoader& loader, std::int64_t max_samples) {
+  const Dataset& dataset = loader.dataset();
+  const std::int64_t count = std::min({max_samples, loader.options().batch_size, dataset.size()});
+  const at::Tensor indices = at::arange(count, at::kLong);
+  const auto largest = sample_with_largest_label(dataset);
+  if (largest && *largest >= count) indices.mutable_data_ptr<std::int64_t>()[count - 1] = *largest;
+  Batch batch;
+  dataset.gather(indices, batch);
+  return batch;
+}
+
+std::vector<std::string> names_in(EpochLog& log, const Batch& batch) {
+  log.append({.global_step = 1, .weight = static_cast<double>(batch.num_valid())});
+  log.move_to_host();
+  std::vector<std::string> names;
+  for (auto& [name, value] : log.means()) names.push_back(name);
+  return names;
+}
+
+void try_training(TrialBatch& trial, const std::shared_ptr<TrainingContext>& context, Batch batch,
+                  bool has_gradients) {
+  EpochLog log(context->device());
+  const LogScope scope(*context, &log);
+  log.column("train_loss");
+  {
+    const at::AutoGradMode gradients(has_gradients);
+    const AutocastScope autocast(context->placement.precision, context->device());
+    trial.model->train();
+    log.mark("train_loss", trial.model->training_step(batch));
+  }
+  trial.names = names_in(log, batch);
+  trial.repeated_names = log.replaced_names();
+  trial.has_trained = true;
+}
+
+void try_validation(TrialBatch& trial, const std::shared_ptr<TrainingContext>& context, const Batch& batch) {
+  EpochLog log(context->device());
+  const EvaluationScope scope(*trial.model, context, log);
+  {
+    const AutocastScope autocast(context->placement.precision, context->device());
+    trial.model->validation_step(batch);
+  }
+  for (const std::string& name : names_in(log, batch)) {
+    const bool is_in_training = std::ranges::find(trial.names, name) != trial.names.end();
+    trial.names.push_back(is_in_training ? "val_" + name : name);  // as in the records
+  }
+  for (const std::string& name : log.replaced_names())
+    if (std::ranges::find(trial.repeated_names, name) == trial.repeated_names.end())
+      trial.repeated_names.push_back(name);
+  trial.has_validated = true;
+}
+
+TrialBatch try_in(const Conditions& conditions, std::shared_ptr<Module> model, DataModule& data,
+                  bool has_validation) {
+  Trainer owner(conditions.options);
+  const auto context = make_context(owner, conditions.options);
+  const auto train = data.train_dataloader(), validation = data.val_dataloader();
+  context->num_train_batches = train->num_batches();
+  TrialBatch trial{.model = std::move(model)};
+  attach(*trial.model, context);
+  give_precision(*trial.model, context->placement.precision);
+  const auto batch_of = [&](const DataLoader& loader, Stage stage) {
+    return prepared_batch(some_samples(loader, conditions.max_samples), &data, stage, context->placement);
+  };
+  if (dynamic_cast<const ManualModule*>(trial.model.get()) == nullptr)
+    try_training(trial, context, batch_of(*train, Stage::train), conditions.has_gradients);
+  if (validation && has_validation) try_validation(trial, context, batch_of(*validation, Stage::val));
+  return trial;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> sample_with_largest_label(const Dataset& dataset) {
+  const auto* const in_memory = dynamic_cast<const TensorDataset*>(&dataset);
+  if (in_memory == nullptr || in_memory->tensors().size() < 2) return std::nullopt;
+  const at::Tensor& labels = in_memory->tensors().back();
+  const bool are_classes = c10::isIntegralType(labels.scalar_type(), /*includeBool=*/false);
+  if (!are_classes || labels.numel() == 0 || labels.numel() > kMostLabels) return std::nullopt;
+  return labels.argmax().item<std::int64_t>() / (labels.numel() / labels.size(0));
+}
+
+Batch prepared_sample(DataModule& data, const Dataset& dataset, std::int64_t index, Stage stage) {
+  Batch batch;
+  dataset.gather(at::full({1}, index, at::kLong), batch);
+  return prepared_batch(std::move(batch), &data, stage, Placement());
+}
+
+TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_model, DataModule& data) {
+  return with_libtorch_errors("Trainer::fit", [&] {
+    const RandomStateGuard random_state(cpu());
+    const TrainerOptions of_run = options_of_run(trainer), on_cpu = options_on_cpu(of_run);
+    const bool has_validation = validates(trainer);
+    bool is_of_device = false;
+    try {
+      return try_in({.options = on_cpu}, make_model(), data, has_validation);
+    } catch (const std::exception& error) {
+      // What Kindling refuses does not depend on the device, and an error of a GPU's kernel would be vague.
+      is_of_device = dynamic_cast<const DataError*>(&error) == nullptr &&
+                     dynamic_cast<const ConfigError*>(&error) == nullptr;
+    }
+    try {
+      const Conditions first_step{.options = is_of_device ? of_run : on_cpu,
+                                  .max_samples = data.train_dataloader()->options().batch_size,
+                                  .has_gradients = true};
+      return try_in(first_step, make_model(), data, has_validation);
+    } catch (const std::exception& error) {
+      if (!comes_from_memory(error)) throw;
+      return TrialBatch{};  // the run reports it, and may have more memory
+    }
+  });
+}
+
+}  // namespace kindling

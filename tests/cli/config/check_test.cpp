@@ -1,0 +1,383 @@
+// What `fit --check` and a fit refuse before there is a run directory, and what they warn about.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+
+#include "cli/commands/program_run.h"
+#include "cli/config/run_config.h"
+#include "cli/run/same_run.h"
+#include "kindling/cli/registry.h"
+#include "kindling/metrics/accuracy.h"
+#include "kindling/nn/classifier.h"
+#include "kindling/nn/lazy_linear.h"
+#include "kindling/tensors/state_dict.h"
+#include "kindling/training/trainer.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+const std::string kDigits = "[model]\nname = \"mlp\"\nhidden = [8]\n[data]\nname = \"digits\"\n";
+const std::string kThreeEpochs = "[trainer]\nmax_epochs = 3\nnum_threads = 1\n";
+
+// 24 samples of 4 numbers with labels 0, 1, 2, which the loader draws when it is made first.
+class DrawnSamples : public DataModule {
+ public:
+  using DataModule::DataModule;
+  std::shared_ptr<DataLoader> train_dataloader() override { return train_loader_of(samples()); }
+  std::shared_ptr<DataLoader> val_dataloader() override { return val_loader_of(samples()); }
+
+ private:
+  std::vector<at::Tensor> samples() {
+    if (samples_.empty()) samples_ = {at::randn({24, 4}), at::randint(3, {24}, at::kLong)};
+    return samples_;
+  }
+  std::vector<at::Tensor> samples_;
+};
+
+// The same without validation data.
+class OnlyTraining : public DrawnSamples {
+ public:
+  using DrawnSamples::DrawnSamples;
+  std::shared_ptr<DataLoader> val_dataloader() override { return nullptr; }
+};
+
+class DropoutModel : public Classifier {
+ public:
+  DropoutModel() {
+    register_module("net", net_);
+    net_->push_back(LazyLinear(8));
+    net_->push_back(torch::nn::Dropout(0.5));
+    net_->push_back(LazyLinear(3));
+  }
+  at::Tensor forward(const at::Tensor& x) override { return net_->forward(x); }
+
+ private:
+  torch::nn::Sequential net_;
+};
+
+// Accepts batches of 12 samples only, and needs gradients within its step.
+class ParticularModel : public DropoutModel {
+ public:
+  at::Tensor training_step(const Batch& batch) override {
+    const at::Tensor loss = DropoutModel::training_step(Batch{batch[0].view({12, 4}), batch[1]});
+    log("norm", torch::autograd::grad({loss}, {parameters().front()}, {}, /*retain_graph=*/true)[0].norm());
+    return loss;
+  }
+};
+
+class LogsTwice : public DropoutModel {
+ public:
+  LogsTwice() { add_metric("topk", std::make_shared<Accuracy>()); }
+  at::Tensor training_step(const Batch& batch) override {
+    log("size", 1);
+    log("size", 2);
+    return DropoutModel::training_step(batch);
+  }
+};
+
+class FailsInItsStep : public DropoutModel {
+ public:
+  at::Tensor training_step(const Batch& batch) override { return at::mm(batch[0], batch[0]); }
+};
+
+class AddsValue : public Callback {
+ public:
+  void on_epoch_record(Trainer&, Module&, Record& record) override {
+    record.values.emplace_back("val_added", 1);
+  }
+};
+
+class FitCheckOfConfig : public testing::Test {
+ protected:
+  FitCheckOfConfig() {
+    register_builtin(registry_);
+    registry_.data<DrawnSamples>("drawn");
+    registry_.data<OnlyTraining>("only_training");
+    registry_.model<DropoutModel>("dropout");
+    registry_.model<ParticularModel>("particular");
+    registry_.model<LogsTwice>("logs_twice");
+    registry_.model<FailsInItsStep>("fails");
+    registry_.callback<AddsValue>("adds_value");
+  }
+
+  ProgramRun fit(const std::string& config, std::vector<std::string> words = {}) {
+    write_text(scratch_ / "own.toml", config);
+    words.insert(words.begin(),
+                 {"fit", "-c", (scratch_ / "own.toml").string(), "--run.dir", (scratch_ / "runs").string()});
+    return run_program(words, registry_);
+  }
+  // Returns the error of a config, which --check and a fit report alike, without the folder of its file.
+  std::string refusal(int exit_code, const std::string& config) {
+    const ProgramRun checked = fit(config, {"--check"}), run = fit(config);
+    EXPECT_EQ(checked.exit_code, exit_code) << checked.err;
+    EXPECT_EQ(run.exit_code, exit_code) << run.err;
+    EXPECT_EQ(checked.err, run.err);
+    EXPECT_EQ(checked.out + run.out, "");
+    EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
+    return without_folder(run.err);
+  }
+  void expect_accepted(const std::string& config) {
+    const ProgramRun checked = fit(config, {"--check"});
+    EXPECT_EQ(checked.exit_code, 0) << checked.err;
+    EXPECT_EQ(checked.out, "own.toml + 1 override: no errors, nothing was run\n");
+    EXPECT_EQ(checked.err, "");
+    EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
+    const ProgramRun run = fit(config);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    std::filesystem::remove_all(scratch_ / "runs");
+  }
+  std::string without_folder(std::string text) const {
+    const std::string folder = scratch_.folder().string() + "/";
+    for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder))
+      text.erase(at, folder.size());
+    return text;
+  }
+  std::size_t num_found(const std::string& text, const std::string& part) const {
+    std::size_t number = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++number;
+    return number;
+  }
+
+  const Scratch scratch_;
+  Registry registry_;
+};
+
+TEST_F(FitCheckOfConfig, AcceptsWhatTrains) {
+  expect_accepted(kDigits + kThreeEpochs);
+  expect_accepted("[model]\nname = \"particular\"\n[data]\nname = \"drawn\"\nbatch_size = 12\n" +
+                  kThreeEpochs + "num_sanity_val_steps = 1\n");
+  expect_accepted(
+      "[model]\nname = \"dropout\"\nfreeze = [\"net.0.*\"]\n[data]\nname = \"drawn\"\nbatch_size = 8\n" +
+      kThreeEpochs + "precision = \"bf16-mixed\"\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsAllFindingsWithSuggestions) {
+  EXPECT_EQ(
+      refusal(2,
+              "[model]\nname = \"mlp\"\nhidden = [8]\nfreeze = [\"net.1.*\", \"net.99.*\"]\n"
+              "[data]\nname = \"digits\"\ntrain = [0, 100000]\n"
+              "[checkpoint]\nmonitor = \"val_los\"\n" +
+                  kThreeEpochs),
+      "own.toml:4:22: error: 'model.freeze[1]': 'net.99.*' matches no name; expected: one of "
+      "net.1.weight, net.1.bias, net.3.weight, net.3.bias; did you mean 'net.1.*'?\n"
+      "    4 | freeze = [\"net.1.*\", \"net.99.*\"]\n"
+      "      |                      ^~~~~~~~~~\n"
+      "own.toml:7:9: error: 'data.train': the range [0, 100000]; expected: [first, end] with 0 <= first < "
+      "end <= 1438\n"
+      "    7 | train = [0, 100000]\n"
+      "      |         ^~~~~~~~~~~\n"
+      "own.toml:9:11: error: 'checkpoint.monitor': the model logs no value 'val_los'\n"
+      "    9 | monitor = \"val_los\"\n"
+      "      |           ^~~~~~~~~ did you mean 'val_loss'?\n"
+      "3 errors, nothing was run\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsErrorsBehindAWrongName) {
+  EXPECT_EQ(refusal(2, kDigits + "[optimizer]\nname = \"adamm\"\nlr = -1\nbetas = [0.9, 2]\n" + kThreeEpochs),
+            "own.toml:7:8: error: unknown name 'adamm' in 'optimizer.name'\n"
+            "    7 | name = \"adamm\"\n"
+            "      |        ^~~~~~~ did you mean 'adam'?\n"
+            "own.toml:8:6: error: 'optimizer.lr': expected a number >= 0, found -1.0\n"
+            "own.toml:9:15: error: 'optimizer.betas[1]': expected a number >= 0 and < 1, found 2.0\n"
+            "3 errors, nothing was run\n");
+  const std::string far = refusal(
+      2, kDigits + "[optimizer]\nname = \"evolution\"\nlr = -1\nbetas = 7\nbetaz = 1\n" + kThreeEpochs);
+  EXPECT_NE(far.find("'optimizer.lr': expected a number >= 0"), std::string::npos) << far;
+  EXPECT_NE(far.find("unknown key 'optimizer.betaz'"), std::string::npos) << far;
+  EXPECT_EQ(far.find("optimizer.betas"), std::string::npos) << "only some optimizers have them: " << far;
+}
+
+TEST_F(FitCheckOfConfig, ReportsMissingData) {
+  EXPECT_EQ(
+      refusal(3, "[model]\nname = \"lenet\"\n[data]\nname = \"mnist\"\nroot = \"none\"\n" + kThreeEpochs),
+      "none/train-images-idx3-ubyte[.gz]: no such file; expected: train-images-idx3-ubyte, "
+      "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each with or without "
+      ".gz, in none; download them from https://ossci-datasets.s3.amazonaws.com/mnist/ or set data.root to "
+      "their "
+      "directory\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsDataAndWeightsTogether) {
+  const std::string text = refusal(
+      3,
+      "[model]\nname = \"lenet\"\ninit_weights = \"no.safetensors\"\n[data]\nname = \"mnist\"\nroot = "
+      "\"none\"\n" +
+          kThreeEpochs);
+  EXPECT_NE(text.find("none/train-images-idx3-ubyte[.gz]: no such file"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nno.safetensors: "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n2 errors, nothing was run\n"), std::string::npos) << text;
+  const std::string weights =
+      refusal(1,
+              "[model]\nname = \"mlp\"\ninit_weights = \"no.safetensors\"\n[data]\nname = "
+              "\"digits\"\n" +
+                  kThreeEpochs);
+  EXPECT_TRUE(weights.starts_with("no.safetensors: ")) << weights;
+}
+
+TEST_F(FitCheckOfConfig, ReportsLabelsBeyondTheClasses) {
+  EXPECT_EQ(
+      refusal(2, "[model]\nname = \"mlp\"\nnum_classes = 5\n[data]\nname = \"digits\"\n" + kThreeEpochs),
+      "own.toml:3:15: error: 'model.num_classes': class 9 in the data (training sample 6, counted from "
+      "0), but num_classes = 5; expected: labels from 0 to 4; set num_classes to 10, or correct the "
+      "labels\n"
+      "    3 | num_classes = 5\n"
+      "      |               ^\n"
+      "1 error, nothing was run\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsRegressionOnClasses) {
+  EXPECT_EQ(
+      refusal(3, "[model]\nname = \"linear_regression\"\n[data]\nname = \"digits\"\n" + kThreeEpochs),
+      "LinearRegression::loss: the labels are Long [64]; expected: floating-point numbers of the outputs' "
+      "shape, Float [64, 1, 8, 1]; convert the labels where they are made: labels.to(torch::kFloat), "
+      "labels.unsqueeze(1); for class numbers choose a classifier, such as softmax_regression\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsAFailingStep) {
+  EXPECT_EQ(
+      refusal(1, "[model]\nname = \"fails\"\n[data]\nname = \"drawn\"\nbatch_size = 12\n" + kThreeEpochs),
+      "Trainer::fit: mat1 and mat2 shapes cannot be multiplied (12x4 and 12x4)\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsMonitoredValuesThatAreNotLogged) {
+  const auto error_of = [&](const std::string& tables) {
+    const std::string text = refusal(2, kDigits + kThreeEpochs + tables);
+    const std::size_t start = text.find("error: ") + 7;
+    return text.substr(start, text.find('\n', start) - start);
+  };
+  EXPECT_EQ(error_of("[early_stopping]\nmonitor = \"val_los\"\nmode = \"min\"\n"),
+            "'early_stopping.monitor': the model logs no value 'val_los'");
+  EXPECT_EQ(error_of("[schedule]\nname = \"plateau\"\nmonitor = \"val_los\"\nmode = \"min\"\n"),
+            "'schedule.monitor': the model logs no value 'val_los'");
+  EXPECT_EQ(error_of("[checkpoint]\nmonitor = \"train_loss\"\n"),
+            "'checkpoint.monitor': monitor is 'train_loss', but mode is not set; expected: whether lower or "
+            "higher values are better; set mode to \"min\" or \"max\"");
+  const std::string far = refusal(2, kDigits + kThreeEpochs + "[checkpoint]\nmonitor = \"warmth\"\n");
+  EXPECT_NE(far.find("^~~~~~~~ available: train_loss, train_acc, val_loss, val_acc\n"), std::string::npos)
+      << far;
+}
+
+TEST_F(FitCheckOfConfig, AcceptsMonitoredValuesThatMayCome) {
+  const std::string of_callback =
+      "[checkpoint]\nmonitor = \"val_added\"\nmode = \"max\"\n[callbacks.adds_value]\n";
+  expect_accepted(kDigits + kThreeEpochs + of_callback);
+  const std::string without_validation =
+      "[model]\nname = \"dropout\"\n[data]\nname = \"only_training\"\n" + kThreeEpochs;
+  const ProgramRun checked =
+      fit(without_validation + "[checkpoint]\nmonitor = \"val_loss\"\nmode = \"min\"\n", {"--check"});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;  // the run warns that it has no best checkpoint
+  const ProgramRun stopping =
+      fit(without_validation + "[early_stopping]\nmonitor = \"val_loss\"\nmode = \"min\"\n", {"--check"});
+  EXPECT_EQ(stopping.exit_code, 2) << stopping.err;
+}
+
+TEST_F(FitCheckOfConfig, ReportsOptionsThatDoNotGoTogether) {
+  const auto expect = [&](int exit_code, const std::string& tables, const std::string& part) {
+    const std::string text = refusal(exit_code, kDigits + kThreeEpochs + tables);
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect(2, "val_check_interval = 100\n",
+         "Trainer: val_check_interval = 100, but an epoch has 23 training batches");
+  expect(2, "[optimizer]\nname = \"sgd\"\nlr = 0.1\nnesterov = true\n", "sgd: nesterov without momentum");
+  expect(2,
+         "[schedule]\nname = \"one_cycle\"\nmax_lr = 0.1\ncycle_momentum = true\n[optimizer]\nname = "
+         "\"adagrad\"\n",
+         "'schedule': it changes the momentum, but the optimizer has none");
+  expect(1, "num_gpus = 99\nrequire_gpus = true\n", "Trainer: num_gpus = 99, but ");
+}
+
+TEST_F(FitCheckOfConfig, ReportsAModelWithoutTrainedParameters) {
+  EXPECT_EQ(
+      refusal(2, "[model]\nname = \"mlp\"\nfreeze = [\"*\"]\n[data]\nname = \"digits\"\n" + kThreeEpochs),
+      "own.toml:3:10: error: 'model.freeze': the patterns match all parameters; expected: at least one "
+      "parameter that is trained\n"
+      "    3 | freeze = [\"*\"]\n"
+      "      |          ^~~~~\n"
+      "1 error, nothing was run\n");
+}
+
+// The check draws random numbers, reads data and creates lazy layers.
+TEST_F(FitCheckOfConfig, LeavesTheRunBitIdentical) {
+  const std::string config =
+      "seed = 3\n[model]\nname = \"dropout\"\n[data]\nname = \"drawn\"\nbatch_size = 5\n" + kThreeEpochs;
+  const ProgramRun run = fit(config);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const RunConfig alone(ConfigDocument::load(scratch_ / "own.toml"), registry_, "own");
+  const auto data = alone.make_data();
+  const auto model = alone.make_model();
+  Trainer(alone.trainer_options()).fit(model, *data);
+  expect_same_tensors(load_safetensors(scratch_ / "runs/own/0001/weights.safetensors"), state_dict(*model));
+}
+
+TEST_F(FitCheckOfConfig, WarnsOnceAboutSilentMistakes) {
+  const std::string config =
+      kDigits + "batch_size = 100000\n[schedule]\nname = \"cosine\"\nwarmup_steps = 5000\n" + kThreeEpochs;
+  const std::string warnings =
+      "warning: data.batch_size: 100,000 is more than the 1,438 training samples, so every epoch has one "
+      "batch "
+      "and one step\n"
+      "warning: schedule.warmup_steps: the run of 3 steps ends inside the warm-up of 5,000, so the schedule "
+      "itself "
+      "never starts; make the warm-up shorter\n";
+  const ProgramRun checked = fit(config, {"--check"}), run = fit(config, {"--progress=none"});
+  EXPECT_EQ(checked.exit_code, 0);
+  EXPECT_EQ(checked.err, warnings);
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.err, warnings);
+  const std::string log = text_of(scratch_ / "runs/own/0001/log.txt");
+  EXPECT_EQ(num_found(log, "data.batch_size: 100,000"), 1U) << log;
+  EXPECT_EQ(num_found(log, "schedule.warmup_steps: the run of 3 steps"), 1U) << log;
+  const std::string by_epoch =
+      fit(kDigits + "[schedule]\nname = \"cosine\"\ninterval = \"epoch\"\nwarmup_steps = 3\n" + kThreeEpochs,
+          {"--check"})
+          .err;
+  EXPECT_NE(by_epoch.find("the run of 3 epochs ends inside the warm-up of 3,"), std::string::npos)
+      << by_epoch;
+  EXPECT_EQ(
+      fit(kDigits + "[schedule]\nname = \"cosine\"\nwarmup_steps = 68\n" + kThreeEpochs, {"--check"}).err,
+      "");
+}
+
+TEST_F(FitCheckOfConfig, WarnsAboutValuesThatReplaceOthers) {
+  const std::string config =
+      "[model]\nname = \"logs_twice\"\nmetrics = [\"topk\"]\n[metrics.topk]\nk = 1\n"
+      "[data]\nname = \"drawn\"\nbatch_size = 8\n" +
+      kThreeEpochs;
+  const std::string warnings =
+      "warning: model.metrics: 'topk' replaces the model's own metric of this name\n"
+      "warning: 'size' is logged more than once in a step: each value replaces the one before\n";
+  EXPECT_EQ(fit(config, {"--check"}).err, warnings);
+  const ProgramRun run = fit(config, {"--progress=none"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.err, warnings);
+}
+
+TEST_F(FitCheckOfConfig, NamesNoBestEpochOfADivergedRun) {
+  const ProgramRun run = fit(kDigits + "[optimizer]\nname = \"sgd\"\nlr = 1e30\n" + kThreeEpochs);
+  EXPECT_EQ(run.exit_code, 4) << run.err;
+  EXPECT_NE(run.out.find("nan"), std::string::npos) << run.out;
+  EXPECT_EQ(run.out.find("* best"), std::string::npos) << run.out;
+  EXPECT_EQ(run.out.find("best val acc"), std::string::npos) << run.out;
+}
+
+TEST_F(FitCheckOfConfig, AnswersForAResumedRunToo) {
+  const std::string config = kDigits + kThreeEpochs;
+  ASSERT_EQ(fit(config).exit_code, 0);
+  const std::string folder = (scratch_ / "runs/own/0001").string();
+  const ProgramRun finished = run_program({"fit", "--check", "--resume", folder}, registry_);
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_NE(finished.out.find("is finished"), std::string::npos) << finished.out;
+  const ProgramRun longer =
+      run_program({"fit", "--check", "--resume", folder, "trainer.max_epochs=4"}, registry_);
+  EXPECT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_EQ(longer.out, "config.toml + 1 override: no errors, nothing was run\n");
+  const ProgramRun other = run_program({"fit", "--check", "--resume", folder, "optimizer.lr=0.5"}, registry_);
+  EXPECT_EQ(other.exit_code, 2) << other.err;
+}
+
+}  // namespace
+}  // namespace kindling
