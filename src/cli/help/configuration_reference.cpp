@@ -20,7 +20,8 @@ by `kindling reference configuration`; a program that registers models or data s
 - A key whose default is *absent* has no value unless you set it.
 - A path is relative to the directory of the file that contains it, or to the current directory on the command line.
 - `kindling fit --print-config` prints the resolved config. `--print-config=all` adds the optional tables as comments.
-- `kindling fit --check` reports every error in a config and does not run anything.
+- `kindling fit --check` reports what would keep a fit from starting, all findings at once, and trains nothing
+  ([what it checks](errors_and_exit_codes.md#checks-before-a-fit)).
 
 A resumed run must keep its config, because the values determine its results. The exceptions are keys marked
 *may change on resume* and the tables `[distributed]`, `[checkpoint]`, `[early_stopping]`, `[lr_finder]`,

@@ -100,7 +100,7 @@ std::string batch_size_warning(const DataLoader& loader) {
 std::string warmup_warning(std::int64_t warmup, const TrainerOptions& options, const RunLength& run) {
   const bool counts_epochs = options.schedule_interval == ScheduleInterval::epoch;
   const std::int64_t length = counts_epochs ? run.epochs : run.steps;
-  if (warmup == 0 || length == 0 || length > warmup) return "";
+  if (length == 0 || length >= warmup) return "";
   return "schedule.warmup_steps: the run of " + grouped_number(length) +
          (counts_epochs ? " epochs" : " steps") + " ends inside the warm-up of " + grouped_number(warmup) +
          ", so the schedule itself never starts; make the warm-up shorter";

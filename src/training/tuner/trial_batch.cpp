@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "device/libtorch_errors.h"
+#include "device/operator_threads.h"
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/nn/manual_module.h"
@@ -147,6 +148,9 @@ Batch prepared_sample(DataModule& data, const Dataset& dataset, std::int64_t ind
 TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_model, DataModule& data) {
   return with_libtorch_errors("Trainer::fit", [&] {
     const RandomStateGuard random_state(cpu());
+    // Only if the run sets the number: to set and restore it affects MKL, and so the last bits.
+    std::optional<OperatorThreads> threads;
+    if (trainer.num_threads) threads.emplace(static_cast<int>(*trainer.num_threads));
     const TrainerOptions of_run = options_of_run(trainer), on_cpu = options_on_cpu(of_run);
     const bool has_validation = validates(trainer);
     bool is_of_device = false;

@@ -332,13 +332,13 @@ TEST_F(FitCheckOfConfig, WarnsOnceAboutSilentMistakes) {
   EXPECT_EQ(num_found(log, "data.batch_size: 100,000"), 1U) << log;
   EXPECT_EQ(num_found(log, "schedule.warmup_steps: the run of 3 steps"), 1U) << log;
   const std::string by_epoch =
-      fit(kDigits + "[schedule]\nname = \"cosine\"\ninterval = \"epoch\"\nwarmup_steps = 3\n" + kThreeEpochs,
+      fit(kDigits + "[schedule]\nname = \"cosine\"\ninterval = \"epoch\"\nwarmup_steps = 4\n" + kThreeEpochs,
           {"--check"})
           .err;
-  EXPECT_NE(by_epoch.find("the run of 3 epochs ends inside the warm-up of 3,"), std::string::npos)
+  EXPECT_NE(by_epoch.find("the run of 3 epochs ends inside the warm-up of 4,"), std::string::npos)
       << by_epoch;
   EXPECT_EQ(
-      fit(kDigits + "[schedule]\nname = \"cosine\"\nwarmup_steps = 68\n" + kThreeEpochs, {"--check"}).err,
+      fit(kDigits + "[schedule]\nname = \"cosine\"\nwarmup_steps = 69\n" + kThreeEpochs, {"--check"}).err,
       "");
 }
 
