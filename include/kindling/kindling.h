@@ -87,6 +87,7 @@
 #include "kindling/training/batch_size_finder.h"
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/exponential_moving_average.h"
+#include "kindling/training/layer_freezing.h"
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/step_times.h"

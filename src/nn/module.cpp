@@ -42,20 +42,28 @@ std::vector<std::string> own_names(torch::nn::Module& layer) {
   return names;
 }
 
-void stop_learning(const at::Tensor& parameter) {
-  parameter.requires_grad_(false);
-  parameter.mutable_grad().reset();  // or the optimizer would use it once more
+void set_learning(const at::Tensor& parameter, bool is_learning) {
+  parameter.requires_grad_(is_learning);
+  if (!is_learning) parameter.mutable_grad().reset();  // or the optimizer would use it once more
+}
+
+void set_member(std::set<std::string>& names, const std::string& name, bool is_member) {
+  if (is_member)
+    names.insert(name);
+  else
+    names.erase(name);
 }
 
 // All that can be frozen, by whether a pattern fits it.
 std::map<std::string, bool> fitting_names(torch::nn::Module& model,
-                                          const std::vector<std::string>& patterns) {
+                                          const std::vector<std::string>& patterns,
+                                          const std::string& caller) {
   std::vector<std::string> names;
   for_each_module(model, [&](const std::string& layer_name, torch::nn::Module& layer) {
     for (const std::string& name : own_names(layer)) names.push_back(join(layer_name, name));
   });
   for (const std::string& pattern : patterns)
-    require_match(names, pattern, model.name() + "::freeze_by_name");
+    require_match(names, pattern, model.name() + "::" + caller);
   std::map<std::string, bool> fits;
   for (const std::string& name : names)
     fits[name] =
@@ -201,7 +209,7 @@ void Module::freeze(torch::nn::Module& layer) {
   for (const auto& item : named_modules("", /*include_self=*/false))
     if (is_within(item.key(), part)) frozen_.insert(item.key());
   frozen_.insert(part);
-  for (const at::Tensor& parameter : layer.parameters()) stop_learning(parameter);
+  for (const at::Tensor& parameter : layer.parameters()) set_learning(parameter, /*is_learning=*/false);
   for_each_module(layer, [](const std::string&, torch::nn::Module& inner) {
     if (auto* lazy = dynamic_cast<LazyLayer*>(&inner))
       for (const std::string& parameter : lazy->parameter_names()) lazy->frozen.insert(parameter);
@@ -210,7 +218,15 @@ void Module::freeze(torch::nn::Module& layer) {
 }
 
 void Module::freeze_by_name(const std::vector<std::string>& patterns) {
-  const auto fits = fitting_names(*this, patterns);
+  set_frozen(patterns, /*frozen=*/true, "freeze_by_name");
+}
+
+void Module::unfreeze_by_name(const std::vector<std::string>& patterns) {
+  set_frozen(patterns, /*frozen=*/false, "unfreeze_by_name");
+}
+
+void Module::set_frozen(const std::vector<std::string>& patterns, bool frozen, const char* caller) {
+  const auto fits = fitting_names(*this, patterns, caller);
   for_each_module(*this, [&](const std::string& layer_name, torch::nn::Module& layer) {
     std::size_t num_names = 0, num_fitting = 0;
     for (const auto& [name, is_fitting] : fits) {
@@ -218,12 +234,12 @@ void Module::freeze_by_name(const std::vector<std::string>& patterns) {
       ++num_names;
       num_fitting += is_fitting;
     }
-    if (num_names > 0 && num_fitting == num_names) freeze(layer);
+    if (num_names > 0 && num_fitting == num_names) frozen ? freeze(layer) : unfreeze(layer);
     for (const std::string& name : own_names(layer)) {
       if (!fits.at(join(layer_name, name))) continue;
-      if (auto* lazy = dynamic_cast<LazyLayer*>(&layer)) lazy->frozen.insert(name);
+      if (auto* lazy = dynamic_cast<LazyLayer*>(&layer)) set_member(lazy->frozen, name, frozen);
       const auto parameters = layer.named_parameters(/*recurse=*/false);
-      if (const at::Tensor* parameter = parameters.find(name)) stop_learning(*parameter);
+      if (const at::Tensor* parameter = parameters.find(name)) set_learning(*parameter, !frozen);
     }
   });
 }
@@ -232,7 +248,7 @@ void Module::unfreeze(torch::nn::Module& layer) {
   const std::string part = name_of(layer);
   std::erase_if(frozen_,
                 [&](const std::string& name) { return is_within(name, part) || is_within(part, name); });
-  for (const at::Tensor& parameter : layer.parameters()) parameter.requires_grad_(true);
+  for (const at::Tensor& parameter : layer.parameters()) set_learning(parameter, /*is_learning=*/true);
   for_each_module(layer, [](const std::string&, torch::nn::Module& inner) {
     if (auto* lazy = dynamic_cast<LazyLayer*>(&inner)) lazy->frozen.clear();
   });

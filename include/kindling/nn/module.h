@@ -121,6 +121,9 @@ class KINDLING_API Module : public torch::nn::Module {
   void freeze_by_name(const std::vector<std::string>& patterns);
   // Unfreezes a layer, also one inside a larger frozen layer.
   void unfreeze(torch::nn::Module& layer);
+  // Undoes freeze_by_name(): unfreezes the parameters whose names match, and each layer whose parameters all
+  // match. Throws ConfigError for a pattern without a match; nothing is unfrozen then.
+  void unfreeze_by_name(const std::vector<std::string>& patterns);
   // The names of layers that are frozen as a whole. Checkpoints contain them.
   const std::set<std::string>& frozen_layers() const noexcept { return frozen_; }
   void train(bool on = true) override;
@@ -146,6 +149,7 @@ class KINDLING_API Module : public torch::nn::Module {
   void measure(Stage stage, const NamedMetric& by, const at::Tensor& outputs, const at::Tensor& labels,
                const at::Tensor& weights);
   std::string name_of(const torch::nn::Module& layer) const;
+  void set_frozen(const std::vector<std::string>& patterns, bool frozen, const char* caller);
 
   TrainerView view_;
   ThreadOwner thread_owner_;

@@ -1,17 +1,16 @@
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
 #include <iostream>
 #include <map>
 
 #include "cli/commands/commands.h"
 #include "cli/commands/dynamic_size_word.h"
+#include "cli/run/name_map.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/resume_plan.h"
 #include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
-#include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 #include "kindling/formats/torch_file.h"
 #include "kindling/interop/export_program.h"
@@ -24,32 +23,6 @@ namespace kindling {
 namespace {
 
 namespace fs = std::filesystem;
-
-LoadOptions name_map(const ConversionRequest& request) {
-  LoadOptions options;
-  for (const std::string& rule : request.map) {
-    const std::size_t at = rule.find('=');
-    if (at == std::string::npos)
-      throw ConfigError({.place = "--map " + rule, .found = "'=' is missing", .wanted = "--map FROM=TO"});
-    options.map.emplace_back(rule.substr(0, at), rule.substr(at + 1));
-  }
-  return options;
-}
-
-// Throws ConfigError for a rule that matches no name.
-void check_map(const LoadOptions& options, const StateDict& state) {
-  for (const auto& [from, to] : options.map) {
-    const auto fits = [&from = from](const auto& one) { return one.first.starts_with(from); };
-    if (std::ranges::any_of(state.tensors, fits)) continue;
-    std::vector<std::string> names;
-    for (const auto& [name, tensor] : state.tensors) names.push_back(name);
-    const std::string close = nearest(from, names);
-    throw ConfigError({.place = "--map " + from + "=" + to,
-                       .found = "no name begins with '" + from + "'",
-                       .wanted = "the beginning of a tensor name",
-                       .remedy = close.empty() ? "" : "did you mean '" + close + "'?"});
-  }
-}
 
 void save_by_ending(StateDict state, const std::filesystem::path& out) {
   if (out.extension() == ".pt") return save_torch(state, out);
@@ -85,8 +58,10 @@ void print_written(const StateDict& read, const StateDict& written, const std::f
 }
 
 int convert(const ConversionRequest& request, const StateDict& read) {
-  const LoadOptions options = name_map(request);
-  check_map(options, read);
+  const LoadOptions options{.map = name_map_of(request.map, "--map")};
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : read.tensors) names.push_back(name);
+  check_name_map(options.map, names, "--map");
   const StateDict written = renamed(read, options, request.in.string());
   save_by_ending(written, request.out);
   print_written(read, written, request.out);

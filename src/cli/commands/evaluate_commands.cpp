@@ -10,6 +10,7 @@
 #include "cli/commands/prediction_file.h"
 #include "cli/run/loaded_config.h"
 #include "cli/run/process_settings.h"
+#include "cli/run/start_files.h"
 #include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -79,9 +80,9 @@ int with_weights(const CommandContext& context, Use use) {
                        .found = "there are no weights",
                        .wanted = "a run, --weights RUN|FILE, or model.init_weights"});
   const auto model = config.make_model();
-  if (!is_named) weights = find_weights(config.model.init_weights->string());
-  if (!request.quiet) print_source(*weights);
-  load_weights_from(*model, weights->file, is_named ? "" : config.model.init_key);
+  const StartWeights start = is_named ? StartWeights{*weights} : load_init_weights(config, *model);
+  if (!request.quiet) print_start(start);
+  if (is_named) load_weights_from(*model, start.file);
   const auto data = config.make_data();
   Trainer trainer(config.trainer_options());
   use(trainer, model, *data);

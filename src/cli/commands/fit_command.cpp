@@ -33,8 +33,8 @@ int fit_in_group(FitInputs in) {
   }
   in.model = config.make_model();
   if (in.plan.run.empty()) {
-    const WeightsSource weights = start_from_files(config, *in.model);
-    if (!in.context.request.quiet && (!in.group || in.group->rank() == 0)) print_source(weights);
+    in.start = start_from_files(config, *in.model);
+    if (!in.context.request.quiet && (!in.group || in.group->rank() == 0)) print_start(in.start);
   }
   const bool has_own_launcher = in.place && !in.place->store_file.empty();
   const int exit_code = run_fit(std::move(in));

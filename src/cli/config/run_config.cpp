@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cli/config/other_names.h"
 #include "kindling/base/error.h"
 #include "kindling/base/name_pattern.h"
 #include "kindling/base/suggest.h"
+#include "kindling/training/layer_freezing.h"
 
 namespace kindling {
 namespace {
@@ -18,6 +20,19 @@ std::string item(const std::string& array, std::size_t i) { return array + "[" +
 
 std::string key_of(const ConfigSection& section, const OptionRef& option) {
   return section.table.empty() ? option.name : section.table + "." + option.name;
+}
+
+// Reports keys that would have no effect. The config of a run lists all keys, so defaults do not count.
+void check_model(const ModelOptions& model, ConfigReader& reader) {
+  const std::pair<const char*, bool> init_keys[] = {{"model.init_prefix", !model.init_prefix.empty()},
+                                                    {"model.init_map", !model.init_map.empty()},
+                                                    {"model.init_strict", !model.init_strict}};
+  for (const auto& [key, is_set] : init_keys)
+    if (is_set && !model.init_weights)
+      reader.error(key, "'" + std::string(key) + "' has no effect without 'model.init_weights'");
+  if (model.freeze_epochs > 0 && model.freeze.empty())
+    reader.error("model.freeze_epochs",
+                 "'model.freeze_epochs' has no effect without 'model.freeze', which says what to freeze");
 }
 
 constexpr std::uint64_t kDataSeedMask = 0x9e3779b97f4a7c15;  // an arbitrary value, unlikely as a seed
@@ -110,6 +125,7 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   check_name(reader);
   if ((model_maker_ = choose(reader, "model", registry.models, ""))) {
     table(reader, "model", {OptionSet::of(model), model_maker_->options()});
+    check_model(model, reader);
     choose_metrics(reader, registry);
   }
   if ((data_maker_ = choose(reader, "data", registry.data_modules, "")))
@@ -287,6 +303,9 @@ TrainerOptions RunConfig::trainer_options() const {
   if (has_early_stopping_) options.callbacks.push_back(std::make_shared<EarlyStopping>(early_stopping_));
   if (has_ema_) options.callbacks.push_back(std::make_shared<ExponentialMovingAverage>(ema_));
   if (has_swa_) options.callbacks.push_back(std::make_shared<StochasticWeightAveraging>(swa_));
+  if (model.freeze_epochs > 0)
+    options.callbacks.push_back(std::make_shared<LayerFreezing>(
+        LayerFreezingOptions{.patterns = model.freeze, .epochs = model.freeze_epochs}));
   if (optimizer_maker_) options.optimizer = optimizer_maker_->make();
   if (!groups_.empty())
     options.optimizer = [make = options.optimizer, groups = groups_](const ParameterGroups& all) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/config/model_options.h"
 #include "cli/config/run_options.h"
 #include "kindling/cli/registry.h"
 #include "kindling/config/document.h"

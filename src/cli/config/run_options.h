@@ -25,33 +25,6 @@ struct RunOptions {
            .example = "\"mnist_mlp\""}));
 };
 
-// [model], in addition to the options of the model.
-struct ModelOptions {
-  std::string name{};
-  std::optional<std::filesystem::path> init_weights{};
-  std::string init_key{};
-  std::vector<std::string> freeze{};
-  std::vector<std::string> metrics{};
-
-  static constexpr auto fields = kindling::fields(
-      kindling::field("name", &ModelOptions::name,
-                      {.doc = "name of the model; see `kindling list models`", .example = "\"mlp\""}),
-      kindling::field("init_weights", &ModelOptions::init_weights,
-                      {.doc = "weights to start from: a file (.safetensors or .pt) or a run",
-                       .example = "\"runs/digits/0001\""}),
-      kindling::field(
-          "init_key", &ModelOptions::init_key,
-          {.doc = "entry of the .pt file that holds the weights, such as model; empty: the whole file",
-           .example = "\"model\""}),
-      kindling::field("freeze", &ModelOptions::freeze,
-                      {.doc = "patterns of parameter names that are not trained, such as net.0.*",
-                       .example = "[\"net.0.*\"]"}),
-      kindling::field("metrics", &ModelOptions::metrics,
-                      {.doc = "metrics in addition to the model's own; see `kindling list metrics`; options "
-                              "in [metrics.NAME]",
-                       .example = "[\"f1_macro\"]"}));
-};
-
 // A name that selects which other keys a table may have.
 struct NameOption {
   std::string name{};

@@ -157,6 +157,8 @@ class FitRun {
     if (const std::string text = restart_text(in_.place); !text.empty()) log_info(text);
     if (!in_.plan.note.empty()) log_info("resume: " + in_.plan.note);
     for (const std::string& warning : in_.warnings) log_warning(warning);
+    for (const std::string& line : report_lines(in_.start, /*max_names=*/1000))
+      log_info("model.init_weights: " + line);
     folder_.write_command(in_.context.argc, in_.context.argv);
     if (in_.group) summary_.num_processes = in_.group->size();
     summary_.seed = config_.run.seed;

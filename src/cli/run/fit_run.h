@@ -8,6 +8,7 @@
 #include "cli/run/fit_processes.h"
 #include "cli/run/loaded_config.h"
 #include "cli/run/resume_plan.h"
+#include "cli/run/start_files.h"
 #include "cli/run/stop_on_signal.h"
 
 namespace kindling {
@@ -23,6 +24,7 @@ struct FitInputs {
   std::shared_ptr<Module> model{};
   std::shared_ptr<DataModule> data{};
   std::vector<std::string> warnings{};  // about the config, to be logged once
+  StartWeights start{};  // of a new run
 };
 
 // Prints that the run is finished. Returns 0.

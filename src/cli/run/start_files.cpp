@@ -1,11 +1,70 @@
 #include "cli/run/start_files.h"
 
+#include <algorithm>
+#include <iostream>
+#include <set>
+#include <string_view>
 #include <utility>
 
+#include "cli/run/name_map.h"
 #include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
 #include "kindling/optim/python_optimizer.h"
 
 namespace kindling {
+namespace {
+
+constexpr const char* kInitMap = "model.init_map";
+
+// Returns the names that begin with the prefix, without it. Throws ConfigError if there are none.
+std::vector<std::string> without_prefix(const std::vector<std::string>& names, const std::string& prefix,
+                                        const std::filesystem::path& file) {
+  std::vector<std::string> inner;
+  for (const std::string& name : names)
+    if (name.starts_with(prefix)) inner.push_back(name.substr(prefix.size()));
+  if (!inner.empty() || prefix.empty()) return inner;
+  std::set<std::string> beginnings;
+  for (const std::string& name : names)
+    for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+      beginnings.insert(name.substr(0, dot + 1));
+  const std::string close = nearest(prefix, std::vector(beginnings.begin(), beginnings.end()));
+  throw ConfigError({.place = "model.init_prefix",
+                     .found = "no name in " + file.string() + " begins with '" + prefix + "'",
+                     .wanted = "the beginning of a tensor name, such as '" +
+                               (beginnings.empty() ? std::string() : *beginnings.begin()) + "'",
+                     .remedy = close.empty() ? "" : "did you mean '" + close + "'?"});
+}
+
+// Throws CheckpointError if no parameter was loaded. `names` are those of the file.
+void require_parameter(const LoadReport& report, const Module& model, const std::vector<std::string>& names,
+                       const std::filesystem::path& file) {
+  const auto parameters = model.named_parameters();
+  const auto is_parameter = [&](const std::string& name) { return parameters.contains(name); };
+  if (std::ranges::any_of(report.loaded, is_parameter)) return;
+  std::string examples;
+  if (!names.empty() && !report.missing.empty())
+    examples = "the file has names such as '" + names.front() + "', the model '" + report.missing.front() +
+               "': rename them with model.init_prefix and model.init_map";
+  throw CheckpointError({.place = file.string(),
+                         .found = "none of its " + std::to_string(names.size()) +
+                                  " tensors has the name and shape of a parameter of the model",
+                         .wanted = "at least one",
+                         .remedy = examples});
+}
+
+std::string count_text(std::size_t count, const char* meaning) {
+  return std::to_string(count) + (count == 1 ? " tensor " : " tensors ") + meaning;
+}
+
+// Returns "2 tensors not in the file, initialized: net.3.weight, net.3.bias".
+std::string names_line(const std::vector<std::string>& names, const char* meaning, std::size_t max_names) {
+  std::string line = count_text(names.size(), meaning) + ": ";
+  for (std::size_t i = 0; i < std::min(names.size(), max_names); ++i) line += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > max_names) line += " and " + std::to_string(names.size() - max_names) + " more";
+  return line;
+}
+
+}  // namespace
 
 OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOptions& start) {
   if (!start.init_state) return make;
@@ -16,12 +75,28 @@ OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOp
   };
 }
 
-WeightsSource start_from_files(const RunConfig& config, Module& model) {
-  WeightsSource weights;
-  if (config.model.init_weights) {
-    weights = find_weights(config.model.init_weights->string());
-    load_weights_from(model, weights.file, config.model.init_key);
+StartWeights load_init_weights(const RunConfig& config, Module& model) {
+  const ModelOptions& options = config.model;
+  StartWeights weights{find_weights(options.init_weights->string())};
+  const LoadOptions load{.strict = options.init_strict,
+                         .prefix = options.init_prefix,
+                         .map = name_map_of(options.init_map, kInitMap),
+                         .key = options.init_key};
+  std::vector<std::string> names;
+  if (!load.strict || !load.prefix.empty() || !load.map.empty()) {
+    names = without_prefix(names_in(weights.file, load.key), load.prefix, weights.file);
+    check_name_map(load.map, names, kInitMap);
   }
+  LoadReport report = load_weights_from(model, weights.file, load);
+  if (load.strict) return weights;
+  require_parameter(report, model, names, weights.file);
+  weights.report = std::move(report);
+  return weights;
+}
+
+StartWeights start_from_files(const RunConfig& config, Module& model) {
+  StartWeights weights;
+  if (config.model.init_weights) weights = load_init_weights(config, model);
   if (!config.optimizer_start.init_state) return weights;
   if (!config.model.init_weights)
     throw ConfigError({.place = "optimizer.init_state",
@@ -29,6 +104,29 @@ WeightsSource start_from_files(const RunConfig& config, Module& model) {
                        .wanted = "model.init_weights in addition"});
   with_start(config.trainer_options().optimizer, config.optimizer_start)(ParameterGroups(model));
   return weights;
+}
+
+std::vector<std::string> report_lines(const StartWeights& weights, std::size_t max_names) {
+  std::vector<std::string> lines;
+  if (!weights.report) return lines;
+  const LoadReport& report = *weights.report;
+  lines.push_back(count_text(report.loaded.size(), "loaded"));
+  std::vector<std::string> misfits;
+  for (const auto& [name, shape, wanted] : report.misfits)
+    misfits.push_back(name + " (" + shape + (wanted.empty() ? "" : ", the model's is " + wanted) + ")");
+  if (!misfits.empty()) lines.push_back(names_line(misfits, "of another shape, skipped", max_names));
+  if (!report.missing.empty())
+    lines.push_back(names_line(report.missing, "not in the file, initialized", max_names));
+  if (!report.unexpected.empty())
+    lines.push_back(names_line(report.unexpected, "not in the model, skipped", max_names));
+  return lines;
+}
+
+void print_start(const StartWeights& weights) {
+  print_source(weights);
+  if (!weights.report) return;
+  if (weights.run.empty()) std::cerr << "weights  " << weights.file.string() << "\n";
+  for (const std::string& line : report_lines(weights, /*max_names=*/5)) std::cerr << "  " << line << "\n";
 }
 
 }  // namespace kindling

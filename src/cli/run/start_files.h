@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "cli/config/run_config.h"
 #include "cli/run/weights.h"
 #include "kindling/nn/module.h"
@@ -7,9 +12,24 @@
 
 namespace kindling {
 
-// Loads the files that a new run starts from, before it has a directory. Returns the source of the weights,
-// whose file is empty for the model's initial weights. Throws ConfigError and CheckpointError.
-WeightsSource start_from_files(const RunConfig& config, Module& model);
+// The weights that a model starts from. The file is empty for the model's initial weights.
+struct StartWeights : WeightsSource {
+  std::optional<LoadReport> report{};  // with init_strict = false
+};
+
+// Loads model.init_weights as the other keys init_* of the config say. Throws ConfigError for a prefix or a
+// rule of the map that matches no name, and CheckpointError if no parameter is loaded.
+StartWeights load_init_weights(const RunConfig& config, Module& model);
+
+// Loads the files that a new run starts from, before it has a directory. Throws ConfigError and
+// CheckpointError.
+StartWeights start_from_files(const RunConfig& config, Module& model);
+
+// Returns what was loaded and what was not, a line each with at most `max_names` names; empty without report.
+std::vector<std::string> report_lines(const StartWeights& weights, std::size_t max_names);
+
+// Prints the file, the reason for it and the report to stderr, as far as there are any.
+void print_start(const StartWeights& weights);
 
 // Returns a factory whose optimizers start from a PyTorch state, if one is requested.
 OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOptions& start);

@@ -144,16 +144,30 @@ void print_source(const WeightsSource& source) {
   if (!source.run.empty()) std::cerr << "weights  " << source.file.string() << "   " << source.reason << "\n";
 }
 
-void load_weights_from(Module& model, const fs::path& file, const std::string& key) {
+LoadReport load_weights_from(Module& model, const fs::path& file, const LoadOptions& options) {
   try {
-    if (is_checkpoint(file))
-      load_validated_weights(model, file);
-    else
-      load_weights(model, file, {.key = key});
+    if (!is_checkpoint(file)) return load_weights(model, file, options);
+    const bool is_renamed = !options.prefix.empty() || !options.map.empty();
+    if (options.strict && !is_renamed) return load_validated_weights(model, file);
+    return load_state_dict(model, validated_weights(file), file.string(), options);
   } catch (const CheckpointError& error) {
     if (error.parts().found.starts_with(kMismatch)) throw_with_lines(error.parts());
     throw;
   }
+}
+
+std::vector<std::string> names_in(const fs::path& file, const std::string& key) {
+  std::vector<std::string> names;
+  if (is_torch_file(file)) {
+    const TorchFile saved(file, key);
+    for (const TorchTensor& tensor : saved.tensors()) names.push_back(tensor.name);
+    return names;
+  }
+  const SafetensorsFile saved(file);
+  const std::string prefix = saved.index().metadata.contains(kGlobalStepKey) ? kModelPrefix : "";
+  for (const TensorEntry& tensor : saved.index().tensors)
+    if (tensor.name.starts_with(prefix)) names.push_back(tensor.name.substr(prefix.size()));
+  return names;
 }
 
 StateDict weights_from(const fs::path& path) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "kindling/nn/module.h"
 #include "kindling/tensors/state_dict.h"
@@ -33,9 +34,13 @@ std::filesystem::path run_with(const WeightsSource& source);
 // Prints the file and the reason to stderr if a run was named.
 void print_source(const WeightsSource& source);
 
-// Loads the weights of a file; of a checkpoint those that validation measured. `key` as in LoadOptions.
-// Throws CheckpointError; the first mismatches with the model are on lines of their own.
-void load_weights_from(Module& model, const std::filesystem::path& file, const std::string& key = "");
+// Loads the weights of a file; of a checkpoint those that validation measured, by the model's names. Throws
+// CheckpointError; the first mismatches with the model are on lines of their own.
+LoadReport load_weights_from(Module& model, const std::filesystem::path& file,
+                             const LoadOptions& options = {});
+
+// Returns the names in the file that load_weights_from() would read, before the options rename them.
+std::vector<std::string> names_in(const std::filesystem::path& file, const std::string& key = "");
 
 // Returns the same weights by the model's names. `path` is a file, or a run, whose last weights are returned.
 StateDict weights_from(const std::filesystem::path& path);

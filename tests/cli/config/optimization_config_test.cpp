@@ -275,6 +275,42 @@ TEST_F(OptimizationConfig, FrozenParametersStayUnchangedAfterAResume) {
   EXPECT_EQ(num_same, 6u) << "convolution and batch norm, statistics included";
 }
 
+TEST_F(OptimizationConfig, FreezesForSomeEpochsAndResumesIdentically) {
+  write_small_cnn(scratch_ / "cnn.toml", "every_n_steps = 10\nkeep_last = 20");
+  const auto fit_cnn = [&](const std::string& runs, const std::string& end) {
+    return run_program({"fit", "-c", (scratch_ / "cnn.toml").string(), end,
+                        "run.dir=" + (scratch_ / runs).string(), "model.freeze=[\"net.0.*\", \"net.1.*\"]",
+                        "model.freeze_epochs=2", "optimizer.weight_decay=0.5", "schedule.name=constant"});
+  };
+  ASSERT_EQ(fit_cnn("whole", "trainer.max_epochs=4").exit_code, 0);
+  ASSERT_EQ(fit_cnn("resumed", "trainer.max_epochs=4").exit_code, 0);
+  const std::filesystem::path whole = scratch_ / "whole/cnn/0001", resumed = scratch_ / "resumed/cnn/0001";
+  // 23 steps per epoch: within the third epoch, at the end of the last frozen one, and within that one.
+  for (const char* step : {"60", "46", "30"}) {
+    const std::string file = std::string("checkpoints/step-000000") + step + ".safetensors";
+    const ProgramRun run = run_program({"fit", "--resume", (resumed / file).string()});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    expect_same_run(resumed, whole);
+  }
+  ASSERT_EQ(fit_cnn("first", "trainer.max_steps=1").exit_code, 0);
+  const StateDict first = load_safetensors(scratch_ / "first/cnn/0001/weights.safetensors"),
+                  frozen = load_safetensors(whole / "checkpoints/step-00000046.safetensors"),
+                  last = load_safetensors(whole / "weights.safetensors");
+  for (const std::string name : {"net.0.weight", "net.1.weight", "net.1.running_mean"}) {
+    EXPECT_TRUE(same(*first.find(name), *frozen.find("model." + name))) << name;
+    EXPECT_FALSE(same(*first.find(name), *last.find(name))) << name;
+  }
+}
+
+TEST_F(OptimizationConfig, RefusesFreezeEpochsWithoutPatterns) {
+  const ProgramRun run = fit("", {"model.freeze_epochs=2", "--check"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(
+      run.err.find("'model.freeze_epochs' has no effect without 'model.freeze', which says what to freeze"),
+      std::string::npos)
+      << run.err;
+}
+
 TEST_F(OptimizationConfig, RefusesToFreezeUnknownParameters) {
   const ProgramRun run = fit("", {"model.freeze=[\"nt.1.*\"]"});
   EXPECT_EQ(run.exit_code, 2);
