@@ -23,6 +23,7 @@
 #include "kindling/distributed/process_group.h"
 #include "kindling/interop/compiled_package.h"
 #include "kindling/interop/export_program.h"
+#include "kindling/interop/exported_backbone.h"
 #include "kindling/interop/exported_module.h"
 #include "kindling/launch/launch_environment.h"
 #include "kindling/launch/local_launch.h"

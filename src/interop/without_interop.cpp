@@ -2,6 +2,7 @@
 #include "kindling/base/error.h"
 #include "kindling/interop/compiled_package.h"
 #include "kindling/interop/export_program.h"
+#include "kindling/interop/exported_backbone.h"
 #include "kindling/interop/exported_module.h"
 
 namespace kindling {
@@ -40,6 +41,11 @@ Batch ExportedModule::predict_outputs(const Batch&) { throw_missing("ExportedMod
 void ExportedModule::train(bool) { throw_missing("ExportedModule"); }
 Module::Monitor ExportedModule::monitor() const { throw_missing("ExportedModule"); }
 void ExportedModule::save(const std::filesystem::path&) const { throw_missing("ExportedModule"); }
+
+ExportedBackbone::ExportedBackbone(ExportedBackboneOptions) { throw_missing("ExportedBackbone"); }
+ExportedBackbone::~ExportedBackbone() = default;
+at::Tensor ExportedBackbone::forward(const at::Tensor&) { throw_missing("ExportedBackbone"); }
+at::Tensor ExportedBackbone::forward_inputs(const Batch&) { throw_missing("ExportedBackbone"); }
 
 struct CompiledPackage::Impl {};
 CompiledPackage::CompiledPackage(const std::filesystem::path&, ExportedModule&, CompiledPackageOptions) {

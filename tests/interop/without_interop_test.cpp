@@ -5,6 +5,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/interop/export_program.h"
+#include "kindling/interop/exported_backbone.h"
 #include "kindling/interop/exported_module.h"
 #include "kindling/models/mlp.h"
 
@@ -28,6 +29,7 @@ TEST(WithoutInterop, CallingWhatIsMissingNamesTheOption) {
   expect_option_named("export_program()", [&] { export_program(model, forward, {}, {.path = "a.pt2"}); });
   expect_option_named("convert_to_onnx()", [] { convert_to_onnx("a.pt2", "a.onnx"); });
   expect_option_named("ExportedModule", [] { ExportedModule({.file = "a.pt2"}); });
+  expect_option_named("ExportedBackbone", [] { ExportedBackbone({.program = "a.pt2"}); });
 }
 
 }  // namespace

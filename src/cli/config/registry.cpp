@@ -4,6 +4,7 @@
 #include "kindling/data/digits.h"
 #include "kindling/data/idx_data.h"
 #include "kindling/data/synthetic_regression.h"
+#include "kindling/interop/exported_backbone.h"
 #include "kindling/interop/exported_module.h"
 #include "kindling/metrics/accuracy.h"
 #include "kindling/metrics/auroc.h"
@@ -107,6 +108,8 @@ void register_builtin(Registry& registry) {
   registry.model<SmallCnn, SmallCnnOptions>("small_cnn", "convolutions with batch norm, for small images");
   registry.model<ExportedModule, ExportedModuleOptions>("exported",
                                                         "a model exported from Python, a .pt2 file");
+  registry.model<ExportedBackbone, ExportedBackboneOptions>(
+      "backbone", "a model exported from Python, followed by a new linear layer");
 
   register_metrics(registry);
 

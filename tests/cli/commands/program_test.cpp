@@ -221,7 +221,7 @@ TEST(Program, RefusesARunDirectoryThatCannotBeCreated) {
 TEST(Program, ExplainsUsage) {
   EXPECT_EQ(run_program({"fitt"}).exit_code, 2);
   EXPECT_EQ(run_program({"--help"}).exit_code, 0);
-  EXPECT_EQ(run_program({"list", "models"}).out.substr(0, 8), "exported");
+  EXPECT_EQ(run_program({"list", "models"}).out.substr(0, 8), "backbone");
   EXPECT_NE(run_program({"devices"}).out.find("cpu"), std::string::npos);
   EXPECT_TRUE(Json::parse(run_program({"devices", "--json"}).out)["cards"].is_array());
   EXPECT_NE(run_program({"doctor"}).out.find("libtorch"), std::string::npos);
