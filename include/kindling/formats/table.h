@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kindling/base/export.h"
+
+// Tables from CSV files (RFC 4180): a header row with the columns' names, then rows of as many fields.
+//
+// - Fields may be quoted, and then contain delimiters, line breaks and doubled quotes. Spaces and tabs around
+//   unquoted fields are ignored. Lines end with LF, CRLF or CR. Blank lines and a UTF-8 byte order mark are
+//   skipped.
+// - A missing value is an empty field or one of NA, N/A, NaN, nan, NULL and null. In a column of categories,
+//   quoted text is never missing: "" and "NA" are categories. In one that TableOptions::categories declares,
+//   an empty field is a category, too.
+// - Numbers have a decimal point, in every locale, and are read exactly. They must be finite.
+namespace kindling {
+
+enum class ColumnKind : std::uint8_t { number, category };
+
+struct TableColumn {
+  std::string name{};
+  ColumnKind kind = ColumnKind::number;
+  std::vector<double> numbers{};          // one per row in a column of numbers; NaN: missing
+  std::vector<std::int32_t> codes{};      // one per row in a column of categories, indices; -1: missing
+  std::vector<std::string> categories{};  // the distinct texts, sorted bytewise
+};
+
+struct Table {
+  std::vector<TableColumn> columns{};
+  std::size_t num_rows = 0;  // without the header
+
+  // Returns nullptr where no column has this name.
+  KINDLING_API const TableColumn* find(std::string_view name) const;
+};
+
+struct TableOptions {
+  // Columns whose kind is declared. The kind of another one is found: a column whose values are all numbers
+  // is one of numbers. If only some of them are, it is one of categories, unless they are at least half: then
+  // the first other value is an error, because it is probably a mistake.
+  std::vector<std::string> numbers{};
+  std::vector<std::string> categories{};
+  char delimiter = ',';                          // ',', ';', '\t' or '|'
+  std::size_t max_bytes = std::size_t{1} << 32;  // of the file
+};
+
+// Both throw DataError with file, row (counted from 1, after the header), line and column. They need memory
+// for the file and, per byte of it, for at most eight more and the distinct categories. Files with more than
+// 65,536 columns, and columns with more than 10 million categories, are refused.
+KINDLING_API Table read_table(const std::filesystem::path& path, const TableOptions& options = {});
+KINDLING_API Table parse_table(std::string_view text, const std::string& place,
+                               const TableOptions& options = {});
+
+}  // namespace kindling

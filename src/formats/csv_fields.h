@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kindling {
+
+struct CsvField {
+  std::string_view text{};  // valid until the next field is taken
+  bool is_quoted = false;
+};
+
+// Takes the fields of a CSV text one after another. The text must outlive the reader.
+class CsvFields {
+ public:
+  CsvFields(std::string_view text, char delimiter, std::string place);
+
+  // Skips blank lines and begins the next row; false at the end of the text. Throws DataError while fields of
+  // the current row are left.
+  bool begin_row();
+  bool is_row_done() const { return is_row_done_; }
+  CsvField take();
+  // Takes the next field if it is an unquoted number without spaces, which is faster than take().
+  bool take_number(double& number);
+
+  std::size_t row() const { return row_; }  // 0: the header
+  // The names that error messages use from now on; they must outlive the reader.
+  void set_names(const std::vector<std::string>& names) { names_ = &names; }
+  // Returns "houses.csv, row 3 (line 4), column 'price'", for the field that was taken last.
+  std::string where() const;
+  std::string row_text() const;  // without the column
+  const std::string& place() const { return place_; }
+
+ private:
+  CsvField take_quoted();
+  void end_field();
+  bool ends_field(char c) const { return ends_field_[static_cast<unsigned char>(c)]; }
+  void skip_line_end();
+
+  const char* at_;
+  const char* end_;
+  char delimiter_;
+  std::string place_;
+  std::array<bool, 256> ends_field_{};
+  const std::vector<std::string>* names_ = nullptr;
+  std::string unescaped_;
+  std::size_t line_ = 1, row_line_ = 1, row_ = 0, num_taken_ = 0;
+  bool has_begun_ = false, is_row_done_ = true;
+};
+
+}  // namespace kindling

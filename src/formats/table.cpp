@@ -1,0 +1,382 @@
+#include "kindling/formats/table.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/error_kind.h"
+#include "base/utf8.h"
+#include "formats/category_index.h"
+#include "formats/csv_fields.h"
+#include "formats/csv_number.h"
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/base/suggest.h"
+#include "kindling/base/text.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::size_t kMaxColumns = 65'536;
+constexpr std::size_t kMaxCategories = 10'000'000;
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+
+bool is_missing_text(std::string_view text) {
+  constexpr std::array<std::string_view, 7> kTexts{"", "NA", "N/A", "NaN", "nan", "NULL", "null"};
+  return text.size() <= 4 && std::find(kTexts.begin(), kTexts.end(), text) != kTexts.end();
+}
+
+// Returns "1234.5" for "1,234.5", "1.234,5" and "1234,5"; the text itself if it has no comma.
+std::string with_decimal_point(std::string_view text) {
+  const bool is_decimal = text.find(',') == text.rfind(',') && text.rfind('.') + 1 <= text.rfind(',') + 1;
+  std::string number;
+  for (const char c : text) {
+    if (c == ',' && is_decimal)
+      number += '.';
+    else if (c != ',' && (c != '.' || !is_decimal))
+      number += c;
+  }
+  return number;
+}
+
+// The kinds of mistakes that a number contains, which its hint names.
+enum class NumberMistake : std::uint8_t { none, comma, range, text };
+
+NumberMistake mistake_in(std::string_view text) {
+  if (text.find_first_of("0123456789iI.+-") != 0) return NumberMistake::text;  // most texts
+  if (csv_number(text)) return NumberMistake::none;
+  if (text.find(',') != std::string_view::npos)
+    return csv_number(with_decimal_point(text)) ? NumberMistake::comma : NumberMistake::text;
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  if (lower.starts_with('+') || lower.starts_with('-')) lower.erase(0, 1);
+  if (lower == "inf" || lower == "infinity") return NumberMistake::range;
+  const std::size_t exponent = lower.find('e');
+  // "1e999", whose mantissa alone is a number.
+  const bool is_number = exponent != std::string::npos && csv_number(lower.substr(0, exponent)) &&
+                         csv_number(lower.substr(exponent + 1));
+  return is_number ? NumberMistake::range : NumberMistake::text;
+}
+
+std::string hint_for(std::string_view text) {
+  switch (mistake_in(text)) {
+    case NumberMistake::comma:
+      return "write a decimal point and no thousands separators: " + with_decimal_point(text);
+    case NumberMistake::range:
+      return "replace the value, or leave the field empty if it is missing";
+    default:
+      return "correct the value, or declare the column as one of categories";
+  }
+}
+
+std::string quoted_text(std::string_view text) { return "\"" + shortened(one_line(text), 40) + "\""; }
+
+struct ColumnState {
+  // A column is one of numbers until its first text. If it is then certain that none of its fields so far is
+  // a category, the others are taken as categories at once, otherwise in a second pass.
+  enum class Stage : std::uint8_t { numbers, categories, mixed };
+
+  TableColumn column{};
+  Stage stage = Stage::numbers;
+  bool is_declared = false;
+  bool has_quoted_missing = false;  // "" or "NA", which may be a category
+  std::size_t num_numbers = 0, num_texts = 0;
+  std::size_t num_wrong = 0;  // of num_texts: numbers with a mistake, such as 1,5
+  std::optional<ErrorParts> first_text{};
+  CategoryIndex index{};
+};
+
+using Stage = ColumnState::Stage;
+
+// Counts a field that occurs several times.
+void count_field(ColumnState& state, std::string_view text, std::size_t times) {
+  if (is_missing_text(text)) return;
+  const NumberMistake mistake = mistake_in(text);
+  (mistake == NumberMistake::none ? state.num_numbers : state.num_texts) += times;
+  if (mistake == NumberMistake::comma || mistake == NumberMistake::range) state.num_wrong += times;
+}
+
+void sort_categories(ColumnState& state) {
+  const std::vector<std::string>& names = state.index.names();
+  std::vector<std::int32_t> order(names.size()), sorted(names.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto name_of = [&](std::int32_t code) -> const std::string& {
+    return names[static_cast<std::size_t>(code)];
+  };
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return name_of(a) < name_of(b); });
+  for (const std::int32_t code : order) {
+    sorted[static_cast<std::size_t>(code)] = static_cast<std::int32_t>(state.column.categories.size());
+    state.column.categories.push_back(name_of(code));
+  }
+  for (std::int32_t& code : state.column.codes)
+    code = code < 0 ? code : sorted[static_cast<std::size_t>(code)];
+  state.index = {};
+}
+
+class TableParser {
+ public:
+  TableParser(std::string_view text, const std::string& place, const TableOptions& options)
+      : text_(text), options_(options), fields_(text, options.delimiter, place) {}
+
+  Table parse() {
+    take_header();
+    declare_kinds();
+    reserve_rows();
+    take_rows();
+    for (ColumnState& state : columns_) choose_kind(state);
+    if (std::any_of(columns_.begin(), columns_.end(), is_mixed)) take_mixed_columns();
+    Table table{.num_rows = num_rows_};
+    for (ColumnState& state : columns_) {
+      if (state.column.kind == ColumnKind::category) sort_categories(state);
+      table.columns.push_back(std::move(state.column));
+    }
+    return table;
+  }
+
+ private:
+  static bool is_mixed(const ColumnState& state) { return state.stage == Stage::mixed; }
+
+  void take_header() {
+    if (!fields_.begin_row())
+      throw DataError({.place = fields_.place(),
+                       .found = "the table is empty",
+                       .wanted = "a header row with the names of the columns"});
+    while (!fields_.is_row_done()) {
+      const CsvField field = fields_.take();
+      if (names_.size() == kMaxColumns)
+        throw DataError({.place = fields_.row_text(),
+                         .found = "more than " + std::to_string(kMaxColumns) + " columns",
+                         .wanted = "a table with samples in rows"});
+      if (field.text.empty())
+        throw DataError(
+            {.place = fields_.where(),
+             .found = "the column has no name",
+             .wanted = "a header row with a name for each column",
+             .remedy = "name the column, or write the table without row numbers (pandas: index=False)"});
+      if (!is_utf8(field.text)) refuse_encoding();
+      names_.emplace_back(field.text);
+    }
+    check_names();
+    columns_.resize(names_.size());
+    for (std::size_t i = 0; i < names_.size(); ++i) columns_[i].column.name = names_[i];
+    fields_.set_names(names_);
+  }
+
+  void check_names() const {
+    const std::string place = fields_.row_text();
+    if (std::all_of(names_.begin(), names_.end(),
+                    [](const auto& name) { return csv_number(name).has_value(); }))
+      throw DataError({.place = place,
+                       .found = "the first row contains numbers only",
+                       .wanted = "a header row with the names of the columns",
+                       .remedy = "insert a first line such as x,y,price"});
+    if (names_.size() == 1 && names_[0].find_first_of(";\t,|") != std::string::npos)
+      throw DataError({.place = place,
+                       .found = "one column, " + quoted_text(names_[0]),
+                       .wanted = "fields separated by " + quoted_text({&options_.delimiter, 1}),
+                       .remedy = "set the delimiter to that of the file"});
+    std::vector<std::string_view> sorted(names_.begin(), names_.end());
+    std::sort(sorted.begin(), sorted.end());
+    const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+    if (twice != sorted.end())
+      throw DataError({.place = place,
+                       .found = "two columns have the name '" + one_line(*twice) + "'",
+                       .wanted = "distinct names",
+                       .remedy = "rename one of them"});
+  }
+
+  ColumnState& require_column(const std::string& name) {
+    const auto at = std::find(names_.begin(), names_.end(), name);
+    if (at != names_.end()) return columns_[static_cast<std::size_t>(at - names_.begin())];
+    const std::string near = nearest(name, names_);
+    throw DataError(
+        {.place = fields_.place(),
+         .found = "no column has the name '" + name + "'",
+         .wanted = names_.size() <= 20 ? "one of " + list_names(names_) : "a name in the header row",
+         .remedy = near.empty() ? "" : "did you mean '" + near + "'?"});
+  }
+
+  void declare_kinds() {
+    for (const std::string& name : options_.numbers) require_column(name).is_declared = true;
+    for (const std::string& name : options_.categories) {
+      ColumnState& state = require_column(name);
+      if (state.is_declared)
+        throw DataError({.place = fields_.place(),
+                         .found = "the column '" + name + "' is declared as numbers and as categories",
+                         .wanted = "one of them"});
+      state.is_declared = true;
+      state.column.kind = ColumnKind::category;
+      state.stage = Stage::categories;
+    }
+  }
+
+  // Guesses the number of rows from the first lines. A row has at least a byte per column, so that this is at
+  // most eight times the size of the text.
+  void reserve_rows() {
+    const std::string_view start = text_.substr(0, 1 << 16);
+    const auto lines = static_cast<std::size_t>(std::count(start.begin(), start.end(), '\n'));
+    const double per_byte =
+        start.empty() ? 0 : 1.05 * static_cast<double>(lines) / static_cast<double>(start.size());
+    const auto guess = static_cast<std::size_t>(per_byte * static_cast<double>(text_.size()));
+    const std::size_t rows = std::min(guess, text_.size() / columns_.size());
+    for (ColumnState& state : columns_) {
+      if (state.stage == Stage::numbers) state.column.numbers.reserve(rows);
+    }
+  }
+
+  void take_rows() {
+    for (; fields_.begin_row(); ++num_rows_) {
+      for (std::size_t i = 0; i < columns_.size(); ++i) {
+        ColumnState& state = columns_[i];
+        if (i > 0 && fields_.is_row_done()) refuse_short_row(i);
+        double number = kMissing;
+        if (state.stage != Stage::numbers) {
+          take_text(state);
+        } else if (fields_.take_number(number)) {
+          ++state.num_numbers;
+          state.column.numbers.push_back(number);
+        } else {
+          take_other(state);
+        }
+      }
+    }
+  }
+
+  [[noreturn]] void refuse_short_row(std::size_t num_fields) const {
+    throw DataError({.place = fields_.row_text() + ", column '" + one_line(names_[num_fields]) + "'",
+                     .found = "the row ends before this column, after " + std::to_string(num_fields) +
+                              (num_fields == 1 ? " field" : " fields"),
+                     .wanted = std::to_string(names_.size()) + " fields, as in the header"});
+  }
+
+  void take_text(ColumnState& state) {
+    const CsvField field = fields_.take();
+    if (state.stage == Stage::categories)
+      state.column.codes.push_back(code_of(field, state));
+    else
+      count_field(state, field.text, 1);
+  }
+
+  void take_other(ColumnState& state) {
+    const CsvField field = fields_.take();
+    const bool is_missing = is_missing_text(field.text);
+    state.has_quoted_missing |= is_missing && field.is_quoted;
+    const std::optional<double> number = is_missing ? kMissing : csv_number(field.text);
+    if (number) {
+      if (!is_missing) ++state.num_numbers;
+      state.column.numbers.push_back(*number);
+      return;
+    }
+    const bool is_wrong = mistake_in(field.text) != NumberMistake::text;
+    state.first_text = ErrorParts{.place = fields_.where(),
+                                  .found = quoted_text(field.text),
+                                  .wanted = is_wrong ? "a finite number with a decimal point" : "a number",
+                                  .remedy = hint_for(field.text)};
+    if (state.is_declared) throw DataError(*state.first_text);
+    std::vector<double>().swap(state.column.numbers);
+    if (state.num_numbers > 0 || state.has_quoted_missing) {
+      state.stage = Stage::mixed;
+      count_field(state, field.text, 1);
+    } else {
+      state.stage = Stage::categories;
+      state.column.codes.assign(num_rows_, -1);
+      state.column.codes.push_back(code_of(field, state));
+    }
+  }
+
+  static void choose_kind(ColumnState& state) {
+    if (state.stage == Stage::numbers) return;
+    state.column.kind = ColumnKind::category;
+    if (state.is_declared) return;
+    if (state.stage == Stage::categories) {
+      const std::vector<std::string>& names = state.index.names();
+      std::vector<std::size_t> times(names.size());
+      for (const std::int32_t code : state.column.codes) {
+        if (code >= 0) ++times[static_cast<std::size_t>(code)];
+      }
+      for (std::size_t i = 0; i < names.size(); ++i) count_field(state, names[i], times[i]);
+    }
+    const std::size_t num_like_numbers = state.num_numbers + state.num_wrong;
+    if (2 * num_like_numbers >= state.num_numbers + state.num_texts) throw DataError(*state.first_text);
+  }
+
+  void take_mixed_columns() {
+    fields_ = CsvFields(text_, options_.delimiter, fields_.place());
+    fields_.set_names(names_);
+    fields_.begin_row();
+    while (!fields_.is_row_done()) fields_.take();
+    while (fields_.begin_row()) {
+      for (ColumnState& state : columns_) {
+        const CsvField field = fields_.take();
+        if (is_mixed(state)) state.column.codes.push_back(code_of(field, state));
+      }
+    }
+  }
+
+  std::int32_t code_of(const CsvField& field, ColumnState& state) {
+    const bool is_category_if_empty = state.is_declared && field.text.empty();
+    if (!field.is_quoted && !is_category_if_empty && is_missing_text(field.text)) return -1;
+    const std::size_t num_before = state.index.names().size();
+    const std::int32_t code = state.index.add(field.text);
+    if (state.index.names().size() == num_before) return code;
+    if (num_before == kMaxCategories)
+      throw DataError({.place = fields_.where(),
+                       .found = "more than " + std::to_string(kMaxCategories) + " categories",
+                       .wanted = "a column of fewer",
+                       .remedy = "remove the column from the table"});
+    if (!is_utf8(field.text)) refuse_encoding();
+    return code;
+  }
+
+  [[noreturn]] void refuse_encoding() const {
+    throw DataError({.place = fields_.where(),
+                     .found = "the text is not UTF-8",
+                     .wanted = "a file in UTF-8",
+                     .remedy = "convert it: iconv -f latin1 -t utf-8 OLD > NEW"});
+  }
+
+  std::string_view text_;
+  const TableOptions& options_;
+  CsvFields fields_;
+  std::vector<std::string> names_;
+  std::vector<ColumnState> columns_;
+  std::size_t num_rows_ = 0;
+};
+
+void check_options(const TableOptions& options) {
+  if (std::string_view(",;\t|").find(options.delimiter) == std::string_view::npos)
+    throw DataError({.place = "TableOptions::delimiter",
+                     .found = quoted_text({&options.delimiter, 1}),
+                     .wanted = "a comma, semicolon, tab or |"});
+}
+
+}  // namespace
+
+const TableColumn* Table::find(std::string_view name) const {
+  for (const TableColumn& column : columns) {
+    if (column.name == name) return &column;
+  }
+  return nullptr;
+}
+
+Table parse_table(std::string_view text, const std::string& place, const TableOptions& options) {
+  check_options(options);
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    throw DataError({.place = place,
+                     .found = "the file is UTF-16",
+                     .wanted = "a file in UTF-8",
+                     .remedy = "save it again as \"CSV UTF-8\""});
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  return TableParser(text, place, options).parse();
+}
+
+Table read_table(const std::filesystem::path& path, const TableOptions& options) {
+  const std::string text = with_errors_as<DataError>([&] { return read_file(path, options.max_bytes); });
+  return parse_table(text, path.string(), options);
+}
+
+}  // namespace kindling

@@ -1,0 +1,248 @@
+#include "kindling/formats/table.h"
+
+#include <gtest/gtest.h>
+
+#include <clocale>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "kindling/base/error.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+using Texts = std::vector<std::string>;
+using Codes = std::vector<std::int32_t>;
+
+Table table_of(std::string_view text, const TableOptions& options = {}) {
+  return parse_table(text, "t.csv", options);
+}
+
+std::string table_error(std::string_view text, const TableOptions& options = {}) {
+  return error_text<DataError>([&] { table_of(text, options); });
+}
+
+// The numbers of a column as text, "-" for a missing one.
+std::string numbers_in(const TableColumn& column) {
+  EXPECT_EQ(column.kind, ColumnKind::number);
+  std::string text;
+  for (const double number : column.numbers) {
+    if (!text.empty()) text += ' ';
+    text += std::isnan(number) ? "-" : std::to_string(number).substr(0, std::to_string(number).find('.') + 3);
+  }
+  return text;
+}
+
+void expect_categories(const TableColumn& column, const Texts& categories, const Codes& codes) {
+  EXPECT_EQ(column.kind, ColumnKind::category);
+  EXPECT_EQ(column.categories, categories);
+  EXPECT_EQ(column.codes, codes);
+}
+
+TEST(Table, FindsNumbersAndCategories) {
+  const Table table = table_of("rooms,kind,price\n3,house,1.5\n2,flat,-2e1\n4,house,.25\n");
+  EXPECT_EQ(table.num_rows, 3U);
+  ASSERT_EQ(table.columns.size(), 3U);
+  EXPECT_EQ(numbers_in(table.columns[0]), "3.00 2.00 4.00");
+  expect_categories(table.columns[1], {"flat", "house"}, {1, 0, 1});
+  EXPECT_EQ(numbers_in(table.columns[2]), "1.50 -20.00 0.25");
+  EXPECT_EQ(table.find("price"), &table.columns[2]);
+  EXPECT_EQ(table.find("prize"), nullptr);
+}
+
+TEST(Table, ReadsQuotedFields) {
+  const Table table = table_of("\"a, b\",c\n\"1\",\"x, \"\"y\"\"\"\n\"2\",\"two\nlines\"\n\"3\" ,\"\"\"\"\n");
+  EXPECT_EQ(table.columns[0].name, "a, b");
+  EXPECT_EQ(numbers_in(table.columns[0]), "1.00 2.00 3.00");
+  expect_categories(table.columns[1], {"\"", "two\nlines", "x, \"y\""}, {2, 1, 0});
+}
+
+TEST(Table, KeepsQuotesInsideUnquotedFields) {
+  expect_categories(table_of("a\n5\" pipe\nx\n").columns[0], {"5\" pipe", "x"}, {0, 1});
+}
+
+TEST(Table, ReadsAllLineEndsAndSkipsBlankLines) {
+  for (const char* text :
+       {"a,b\n1,2\n3,4", "a,b\r\n1,2\r\n3,4\r\n", "a,b\r1,2\r3,4\r", "\n\na,b\n\r\n1,2\n\n3,4\n\n\n",
+        "\xef\xbb\xbf"
+        "a,b\n1,2\n3,4\n"}) {
+    const Table table = table_of(text);
+    EXPECT_EQ(table.num_rows, 2U) << text;
+    EXPECT_EQ(table.columns[0].name, "a") << text;
+    EXPECT_EQ(numbers_in(table.columns[0]), "1.00 3.00") << text;
+    EXPECT_EQ(numbers_in(table.columns[1]), "2.00 4.00") << text;
+  }
+}
+
+TEST(Table, IgnoresSpacesAroundUnquotedFields) {
+  const Table table = table_of(" a ,b\n 1 , x\n\t+2,x \n");
+  EXPECT_EQ(table.columns[0].name, "a");
+  EXPECT_EQ(numbers_in(table.columns[0]), "1.00 2.00");
+  expect_categories(table.columns[1], {"x"}, {0, 0});
+}
+
+TEST(Table, ReadsMissingValues) {
+  const Table table =
+      table_of("a,b\n1,x\n,\nNA,NA\nN/A,N/A\nNaN,NaN\nnan,nan\nNULL,NULL\nnull,null\n\"\",x\n");
+  EXPECT_EQ(numbers_in(table.columns[0]), "1.00 - - - - - - - -");
+  expect_categories(table.columns[1], {"x"}, {0, -1, -1, -1, -1, -1, -1, -1, 0});
+}
+
+TEST(Table, ReadsAColumnWithoutValuesAsNumbers) {
+  EXPECT_EQ(numbers_in(table_of("a,b\n1,\n2,NA\n").columns[1]), "- -");
+  EXPECT_EQ(table_of("a,b\n").num_rows, 0U);
+}
+
+TEST(Table, TakesQuotedTextAsCategories) {
+  expect_categories(table_of("a\nx\n\"\"\n\"NA\"\n NA\n").columns[0], {"", "NA", "x"}, {2, 0, 1, -1});
+}
+
+TEST(Table, ReadsDeclaredCategories) {
+  const Table table = table_of("zip,n\n01234,1\n1234,2\n,3\nNA,4\n", {.categories = {"zip"}});
+  expect_categories(table.columns[0], {"", "01234", "1234"}, {1, 2, 0, -1});
+  EXPECT_EQ(numbers_in(table.columns[1]), "1.00 2.00 3.00 4.00");
+}
+
+TEST(Table, ReadsNumbersExactly) {
+  const Table table = table_of("a\n0.1\n1e23\n9007199254740993\n2.2250738585072011e-308\n4.9e-324\n-0\n");
+  EXPECT_EQ(table.columns[0].numbers,
+            (std::vector<double>{0.1, 1e23, 9007199254740992, 2.2250738585072011e-308, 4.9e-324, -0.0}));
+}
+
+TEST(Table, ReadsNumbersInEveryLocale) {
+  const std::string before = std::setlocale(LC_ALL, nullptr);
+  for (const char* name : {"de_DE.UTF-8", "fr_FR.UTF-8"}) {
+    std::setlocale(LC_ALL, name);  // does nothing where the system lacks it
+    EXPECT_EQ(table_of("a\n1.5\n").columns[0].numbers, std::vector<double>{1.5});
+  }
+  std::setlocale(LC_ALL, before.c_str());
+}
+
+TEST(Table, SplitsAtOtherDelimiters) {
+  EXPECT_EQ(numbers_in(table_of("a;b\n1;2\n", {.delimiter = ';'}).columns[1]), "2.00");
+  EXPECT_EQ(numbers_in(table_of("a\tb\n1\t2\n", {.delimiter = '\t'}).columns[1]), "2.00");
+  EXPECT_EQ(
+      table_error("a;b\n1;2\n"),
+      "t.csv, header: one column, \"a;b\"; expected: fields separated by \",\"; set the delimiter to that of "
+      "the file");
+  EXPECT_EQ(table_error("a\n", {.delimiter = 'x'}),
+            "TableOptions::delimiter: \"x\"; expected: a comma, semicolon, tab or |");
+}
+
+TEST(Table, RefusesTextAmongNumbers) {
+  EXPECT_EQ(
+      table_error("a,price\n1,2\n3,about 4\n5,6\n"),
+      "t.csv, row 2 (line 3), column 'price': \"about 4\"; expected: a number; correct the value, or declare "
+      "the column as one of categories");
+  // One number of three values: names.
+  expect_categories(table_of("a\n7\nA 1\nB 2\n").columns[0], {"7", "A 1", "B 2"}, {0, 1, 2});
+  EXPECT_EQ(
+      table_error("a\n7\nA 1\nB 2\n", {.numbers = {"a"}}),
+      "t.csv, row 2 (line 3), column 'a': \"A 1\"; expected: a number; correct the value, or declare the "
+      "column as one of categories");
+}
+
+TEST(Table, HintsAtDecimalCommas) {
+  EXPECT_EQ(table_error("a;b\n1;\"1.234,5\"\n2;3,5\n", {.delimiter = ';'}),
+            "t.csv, row 1 (line 2), column 'b': \"1.234,5\"; expected: a finite number with a decimal point; "
+            "write a "
+            "decimal point and no thousands separators: 1234.5");
+  EXPECT_EQ(table_error("a\n1\n\"1,234.5\"\n"),
+            "t.csv, row 2 (line 3), column 'a': \"1,234.5\"; expected: a finite number with a decimal point; "
+            "write a "
+            "decimal point and no thousands separators: 1234.5");
+  EXPECT_EQ(
+      table_error("a\n1\n\"0,5\"\n"),
+      "t.csv, row 2 (line 3), column 'a': \"0,5\"; expected: a finite number with a decimal point; write a "
+      "decimal point and no thousands separators: 0.5");
+}
+
+TEST(Table, RefusesNumbersThatAreNotFinite) {
+  for (const std::string text : {"inf", "-Infinity", "1e999"})
+    EXPECT_EQ(
+        table_error("a\n1\n" + text + "\n"),
+        "t.csv, row 2 (line 3), column 'a': \"" + text +
+            "\"; expected: a finite number with a decimal point; replace the value, or leave the field empty "
+            "if it is missing");
+  EXPECT_EQ(table_error("a\n0x10\n").substr(0, 15), "(no error)");
+}
+
+TEST(Table, RefusesRaggedRows) {
+  EXPECT_EQ(table_error("a,b,c\n1,2,3\n\n\"4\n\",5\n"),
+            "t.csv, row 2 (line 4), column 'c': the row ends before this column, after 2 fields; expected: 3 "
+            "fields, "
+            "as in the header");
+  EXPECT_EQ(
+      table_error("a,b\n1,2,3\n"),
+      "t.csv, row 1 (line 2), column 'b': the row continues after this column, the last one; expected: 2 "
+      "fields, as in the header; quote fields that contain delimiters");
+}
+
+TEST(Table, RefusesBrokenQuotes) {
+  EXPECT_EQ(table_error("a,b\n1,\"x\n2,y\n"),
+            "t.csv, row 1 (line 2), column 'b': the field's opening quote has no closing one; expected: \" "
+            "at the end "
+            "of the field; write quotes inside a quoted field twice");
+  EXPECT_EQ(table_error("a,b\n1,\"x\"y\n"),
+            "t.csv, row 1 (line 2), column 'b': there is text after the field's closing quote; expected: a "
+            "delimiter "
+            "or the end of the line; write quotes inside a quoted field twice");
+}
+
+TEST(Table, RefusesUnusableHeaders) {
+  EXPECT_EQ(table_error(""),
+            "t.csv: the table is empty; expected: a header row with the names of the columns");
+  EXPECT_EQ(table_error("\n\n"), table_error(""));
+  EXPECT_EQ(
+      table_error("1,2.5\n3,4\n"),
+      "t.csv, header: the first row contains numbers only; expected: a header row with the names of the "
+      "columns; insert a first line such as x,y,price");
+  EXPECT_EQ(
+      table_error(",a\n0,1\n"),
+      "t.csv, header, column 1: the column has no name; expected: a header row with a name for each column; "
+      "name the column, or write the table without row numbers (pandas: index=False)");
+  EXPECT_EQ(table_error("a,b,a\n"),
+            "t.csv, header: two columns have the name 'a'; expected: distinct names; rename one of them");
+}
+
+TEST(Table, RefusesOtherEncodings) {
+  EXPECT_EQ(table_error("\xff\xfe"
+                        "a"),
+            "t.csv: the file is UTF-16; expected: a file in UTF-8; save it again as \"CSV UTF-8\"");
+  EXPECT_EQ(
+      table_error("a,name\n1,M\xfcller\n"),
+      "t.csv, row 1 (line 2), column 'name': the text is not UTF-8; expected: a file in UTF-8; convert it: "
+      "iconv -f latin1 -t utf-8 OLD > NEW");
+}
+
+TEST(Table, RefusesDeclarationsOfOtherColumns) {
+  EXPECT_EQ(table_error("price,rooms\n1,2\n", {.numbers = {"prize"}}),
+            "t.csv: no column has the name 'prize'; expected: one of price, rooms; did you mean 'price'?");
+  EXPECT_EQ(table_error("a,b\n1,2\n", {.numbers = {"a"}, .categories = {"a"}}),
+            "t.csv: the column 'a' is declared as numbers and as categories; expected: one of them");
+}
+
+TEST(Table, RefusesTooManyColumns) {
+  std::string header;
+  for (int i = 0; i < 70'000; ++i) header += "c" + std::to_string(i) + ",";
+  EXPECT_EQ(table_error(header),
+            "t.csv, header: more than 65536 columns; expected: a table with samples in rows");
+}
+
+TEST(Table, ReadsFilesUpToTheirLimit) {
+  const Scratch scratch;
+  const auto path = scratch / "t.csv";
+  std::ofstream(path) << "a,b\n1,x\n";
+  EXPECT_EQ(read_table(path).num_rows, 1U);
+  EXPECT_EQ(read_table(path, {.max_bytes = 8}).num_rows, 1U);
+  EXPECT_NE(error_text<DataError>([&] { read_table(path, {.max_bytes = 7}); }).find("t.csv"),
+            std::string::npos);
+  EXPECT_NE(error_text<DataError>([&] { read_table(scratch / "none.csv"); }).find("none.csv"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace kindling
