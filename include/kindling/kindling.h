@@ -46,6 +46,7 @@
 #include "kindling/models/lenet.h"
 #include "kindling/models/linear_regression.h"
 #include "kindling/models/mlp.h"
+#include "kindling/models/mlp_regressor.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/nn/activation_checkpoint.h"

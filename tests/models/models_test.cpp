@@ -6,6 +6,7 @@
 #include "kindling/models/lenet.h"
 #include "kindling/models/linear_regression.h"
 #include "kindling/models/mlp.h"
+#include "kindling/models/mlp_regressor.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/nn/lazy_linear.h"
@@ -56,6 +57,21 @@ TEST_P(Models, Mlp) {
                                                         {"net.3.bias", {16}},
                                                         {"net.5.weight", {3, 16}},
                                                         {"net.5.bias", {3}}}));
+}
+
+TEST_P(Models, MlpRegressor) {
+  const auto model =
+      std::make_shared<MlpRegressor>(MlpRegressorOptions{.hidden = {32, 16}, .num_targets = 3});
+  const Shapes wanted{{"net.1.weight", {32, 6}}, {"net.1.bias", {32}},      {"net.3.weight", {16, 32}},
+                      {"net.3.bias", {16}},      {"net.5.weight", {3, 16}}, {"net.5.bias", {3}}};
+  EXPECT_EQ(shapes(*model, {5, 6}, {5, 3}), wanted);
+}
+
+TEST_P(Models, MlpRegressorWithDropoutHasALayerForIt) {
+  const auto model = std::make_shared<MlpRegressor>(MlpRegressorOptions{.hidden = {4, 4}, .dropout = 0.1});
+  const Shapes wanted{{"net.1.weight", {4, 6}}, {"net.1.bias", {4}},      {"net.4.weight", {4, 4}},
+                      {"net.4.bias", {4}},      {"net.7.weight", {1, 4}}, {"net.7.bias", {1}}};
+  EXPECT_EQ(shapes(*model, {5, 6}, {5, 1}), wanted);
 }
 
 TEST_P(Models, LenetHasTheShapesOfD2l) {
@@ -126,6 +142,41 @@ TEST(LinearRegression, LossIsTheMeanSquare) {
   LinearRegression model;
   const at::Tensor loss = model.loss(at::tensor({1.f, 4.f}), at::tensor({0.f, 1.f}));
   EXPECT_TRUE(same(loss, at::scalar_tensor(5, at::kFloat)));
+}
+
+TEST(MlpRegressor, RefusesLabelsThatWouldBeBroadcast) {
+  MlpRegressor model;
+  EXPECT_EQ(
+      error_text<DataError>([&] {
+        model.loss(at::zeros({3, 1}), at::zeros({3}));
+      }),
+      "MlpRegressor::loss: the labels are Float [3]; expected: floating-point numbers of the outputs' shape, "
+      "Float [3, 1]; convert the labels where they are made: labels.to(torch::kFloat), labels.unsqueeze(1)");
+}
+
+TEST(MlpRegressor, RefusesOptionsOutOfRange) {
+  EXPECT_THROW(MlpRegressor(MlpRegressorOptions{.hidden = {0}}), ConfigError);
+  EXPECT_THROW(MlpRegressor(MlpRegressorOptions{.dropout = 1}), ConfigError);
+  EXPECT_EQ(error_text<ConfigError>([] { MlpRegressor(MlpRegressorOptions{.activation = "rele"}); }),
+            "mlp_regressor: activation is \"rele\"; expected: one of \"relu\", \"gelu\", \"silu\", \"tanh\", "
+            "\"sigmoid\"");
+}
+
+TEST(MlpRegressor, AppliesItsActivation) {
+  const at::Tensor x = at::linspace(-2, 2, 5).unsqueeze(1);
+  const auto outputs = [&](const std::string& activation) {
+    const auto model =
+        std::make_shared<MlpRegressor>(MlpRegressorOptions{.hidden = {1}, .activation = activation});
+    model->forward(x);
+    const torch::NoGradGuard no_grad;
+    for (at::Tensor& parameter : model->parameters()) parameter.fill_(parameter.dim() == 2 ? 1 : 0);
+    return model->forward(x);
+  };
+  EXPECT_TRUE(same(outputs("relu"), at::relu(x)));
+  EXPECT_TRUE(same(outputs("gelu"), at::gelu(x)));
+  EXPECT_TRUE(same(outputs("silu"), at::silu(x)));
+  EXPECT_TRUE(same(outputs("tanh"), at::tanh(x)));
+  EXPECT_TRUE(same(outputs("sigmoid"), at::sigmoid(x)));
 }
 
 TEST(Classifier, LossOfEqualLogitsIsTheLogOfTheClasses) {

@@ -10,7 +10,9 @@
 #include "kindling/models/lenet.h"
 #include "kindling/models/linear_regression.h"
 #include "kindling/models/mlp.h"
+#include "kindling/models/mlp_regressor.h"
 #include "kindling/models/softmax_regression.h"
+#include "kindling/optim/adam.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/python.h"
 #include "support/scratch.h"
@@ -128,6 +130,34 @@ TEST(PythonsModel, IsLoadedByItsNames) {
   expect_loads_model(*std::make_shared<LstmClassifier>(), kModelFixtures, "lstm");
 }
 
+// Trains with the data of regressor.pt, which Python has trained with.
+void expect_trains_as_python(const fs::path& file) {
+  const StateDict python = load_state_file(file);
+  const auto model = std::make_shared<MlpRegressor>(
+      MlpRegressorOptions{.hidden = {8, 5}, .num_targets = 2, .activation = "tanh"});
+  model->forward(python.find("x")->select(0, 0));
+  {
+    const torch::NoGradGuard no_grad;
+    for (auto& item : model->named_parameters()) item.value().copy_(*python.find("first." + item.key()));
+  }
+  Adam adam(ParameterGroups(model->parameters()), {.lr = 0.01});
+  for (std::int64_t step = 0; step < 20; ++step) {
+    adam.zero_grad();
+    const at::Tensor loss =
+        model->loss(model->forward(python.find("x")->select(0, step)), python.find("y")->select(0, step));
+    loss.backward();
+    adam.step();
+    EXPECT_TRUE(close(loss.detach(), python.find("losses")->select(0, step), 1e-6)) << step;
+  }
+  // Sums of 16 samples in another order; 20 steps of Adam by at most 0.01 each.
+  for (const auto& item : model->named_parameters())
+    EXPECT_TRUE(close(item.value().detach(), *python.find("last." + item.key()), 1e-5)) << item.key();
+}
+
+TEST(PythonsModel, OfNumbersIsTrainedEquallyInTwentySteps) {
+  expect_trains_as_python(kModelFixtures / "regressor.pt");
+}
+
 int run_python(const std::string& what, const fs::path& folder) {
   return std::system((python_with_torch() + " -W ignore " + (kModelFixtures / "python_models.py").string() +
                       " " + what + " " + folder.string() + " >" + (folder / "log").string() + " 2>&1")
@@ -160,6 +190,7 @@ TEST(PythonsModel, IsExchangedBitIdentically) {
   const auto regression = std::make_shared<LinearRegression>();  // that of d2l is one layer, not a list
   expect_is_pythons(regression, folder, "linear_regression", {.map = {{"net.", "net.0."}}});
   save(*regression, "linear_regression", {.map = {{"net.0.", "net."}}});
+  expect_trains_as_python(folder / "regressor.pt");
   const auto own = [&](const auto& model, const std::string& name) {
     expect_loads_model(*model, folder, name);
     save(*model, name);

@@ -17,6 +17,7 @@
 #include "kindling/models/lenet.h"
 #include "kindling/models/linear_regression.h"
 #include "kindling/models/mlp.h"
+#include "kindling/models/mlp_regressor.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/optim/adadelta.h"
@@ -104,6 +105,8 @@ void register_builtin(Registry& registry) {
   registry.model<SoftmaxRegression, SoftmaxRegressionOptions>("softmax_regression",
                                                               "one linear layer with cross-entropy loss");
   registry.model<Mlp, MlpOptions>("mlp", "multilayer perceptron with ReLU");
+  registry.model<MlpRegressor, MlpRegressorOptions>("mlp_regressor",
+                                                    "multilayer perceptron that predicts numbers");
   registry.model<Lenet, LenetOptions>("lenet", "LeNet-5 as in Dive into Deep Learning");
   registry.model<SmallCnn, SmallCnnOptions>("small_cnn", "convolutions with batch norm, for small images");
   registry.model<ExportedModule, ExportedModuleOptions>("exported",
