@@ -98,6 +98,9 @@ TEST(Table, ReadsAColumnWithoutValuesAsNumbers) {
 
 TEST(Table, TakesQuotedTextAsCategories) {
   expect_categories(table_of("a\nx\n\"\"\n\"NA\"\n NA\n").columns[0], {"", "NA", "x"}, {2, 0, 1, -1});
+  // The same where text that could also be a missing number comes first.
+  expect_categories(table_of("a,b\n\"\",1\nNA,2\n\"NA\",3\nx,4\n").columns[0], {"", "NA", "x"},
+                    {0, -1, 1, 2});
 }
 
 TEST(Table, ReadsDeclaredCategories) {

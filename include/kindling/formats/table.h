@@ -49,8 +49,8 @@ struct TableOptions {
 };
 
 // Both throw DataError with file, row (counted from 1, after the header), line and column. They need memory
-// for the file and, per byte of it, for at most eight more and the distinct categories. Files with more than
-// 65,536 columns, and columns with more than 10 million categories, are refused.
+// for the file, for a double or an int32 per value (while columns grow, twice as much), and for the distinct
+// categories. More than 65,536 columns, or 10 million categories of one, are refused.
 KINDLING_API Table read_table(const std::filesystem::path& path, const TableOptions& options = {});
 KINDLING_API Table parse_table(std::string_view text, const std::string& place,
                                const TableOptions& options = {});
