@@ -18,6 +18,31 @@
 #include "kindling/config/options.h"
 
 namespace kindling::config {
+
+// Names of keys and values in other frameworks, for hints.
+struct OtherNames {
+  // Spelling does not matter: case, and '-' for '_'.
+  static std::string spelling(std::string_view name) {
+    std::string plain(name);
+    for (char& c : plain) {
+      if (c == '-') c = '_';
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return plain;
+  }
+  std::string key_for(std::string_view other) const {
+    const auto found = keys.find(spelling(other));
+    return found == keys.end() ? "" : found->second;
+  }
+  std::string value_for(const std::string& path, std::string_view other) const {
+    const auto found = values.find({path, spelling(other)});
+    return found == values.end() ? "" : found->second;
+  }
+
+  std::map<std::string, std::string> keys;                            // "learning_rate" → "optimizer.lr"
+  std::map<std::pair<std::string, std::string>, std::string> values;  // of a key: "fp16" → "16-mixed"
+};
+
 namespace {
 
 constexpr std::size_t kMaxShownStringBytes = 80;
@@ -182,30 +207,6 @@ std::optional<std::string> word_of(const ConfigNode& node) {
   if (const auto* number = std::get_if<std::int64_t>(&node.value)) return std::to_string(*number);
   return as_string(node);
 }
-
-// Names of keys and values in other frameworks, for hints.
-struct OtherNames {
-  // Spelling does not matter: case, and '-' for '_'.
-  static std::string spelling(std::string_view name) {
-    std::string plain(name);
-    for (char& c : plain) {
-      if (c == '-') c = '_';
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return plain;
-  }
-  std::string key_for(std::string_view other) const {
-    const auto found = keys.find(spelling(other));
-    return found == keys.end() ? "" : found->second;
-  }
-  std::string value_for(const std::string& path, std::string_view other) const {
-    const auto found = values.find({path, spelling(other)});
-    return found == values.end() ? "" : found->second;
-  }
-
-  std::map<std::string, std::string> keys;                            // "learning_rate" → "optimizer.lr"
-  std::map<std::pair<std::string, std::string>, std::string> values;  // of a key: "fp16" → "16-mixed"
-};
 
 // Returns the word for an unquoted `true`, if it is one of the choices.
 std::optional<std::string> word_in(const ConfigNode& node, const FieldNotes& notes) {

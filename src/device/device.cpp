@@ -51,6 +51,19 @@ std::int64_t num_gpus() noexcept {
   }
 }
 
+bool has_gpu() noexcept {
+  try {
+    const auto accelerator = at::accelerator::getAccelerator();
+    if (!accelerator) return false;
+    if (*accelerator != c10::DeviceType::CUDA) return num_gpus() > 0;
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    const bool is_hidden = visible != nullptr && (*visible == '\0' || *visible == '-');
+    return !is_hidden && std::filesystem::exists("/dev/nvidia0");
+  } catch (...) {
+    return false;
+  }
+}
+
 Device try_gpu(std::int64_t index) { return checked_index(index) < num_gpus() ? gpu(index) : cpu(); }
 
 std::vector<Device> try_all_gpus() {

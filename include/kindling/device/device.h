@@ -23,6 +23,9 @@ KINDLING_API Device gpu(std::int64_t index = 0);
 
 // Returns how many GPUs can be used now; 0 without a driver. Never throws.
 KINDLING_API std::int64_t num_gpus() noexcept;
+// Returns true if the machine seems to have a GPU that this LibTorch can use. Starts no driver, so a process
+// may still fork; num_gpus() is exact.
+KINDLING_API bool has_gpu() noexcept;
 
 // Returns gpu(index) if it exists, else cpu(). Throws DeviceError for a negative index.
 KINDLING_API Device try_gpu(std::int64_t index = 0);

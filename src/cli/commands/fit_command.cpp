@@ -47,6 +47,7 @@ int check_command(const CommandContext& context, const LoadedConfig& loaded) {
   const ResumePlan plan = plan_resume(context.request, context.registry, *loaded.config);
   if (plan.is_finished) return print_finished(/*is_first=*/true, plan);
   const std::int64_t number = num_processes(/*place=*/std::nullopt, *loaded.config);
+  loaded.config->set_local_ranks(number);
   if (plan.run.empty()) require_no_search(/*place=*/std::nullopt, *loaded.config);
   const CheckedFit checked = check_fit(loaded, {.is_resumed = !plan.run.empty(), .num_ranks = number});
   for (const std::string& warning : checked.warnings) log_warning(warning);
@@ -69,6 +70,7 @@ int fit_command(const CommandContext& command) {
   require_num_processes(place, config);
   const std::int64_t number = num_processes(place, config);
   const bool is_launcher = !place && number > 1;
+  config.set_local_ranks(place ? place->local_size : number);
   // Rank 0 sees the reasons for warnings, too, so only it logs them.
   if (is_launcher || (place && place->rank > 0))
     configure_log({.level = LogLevel::error, .to_stderr = true, .file = {}});

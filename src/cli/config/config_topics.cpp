@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/config/run_options.h"
+#include "cli/config/trainer_table.h"
 #include "kindling/distributed/process_group.h"
 #include "kindling/training/batch_size_finder.h"
 #include "kindling/training/early_stopping.h"
@@ -10,7 +11,6 @@
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/stochastic_weight_averaging.h"
-#include "kindling/training/trainer_options.h"
 
 namespace kindling {
 
@@ -105,10 +105,12 @@ void ConfigTopics::add_optimization(const Registry& registry) {
 }
 
 void ConfigTopics::add_training() {
-  add_options<TrainerOptions>(add(
-      {.table = "trainer",
+  const auto trainer = std::make_shared<TrainerTable>();
+  owned_.push_back(trainer);
+  add({.table = "trainer",
        .title = "Trainer",
-       .description = "`[trainer]` controls the run. In C++, these are the members of `TrainerOptions`."}));
+       .description = "`[trainer]` controls the run. In C++, these are the members of `TrainerOptions`.",
+       .options = trainer->set()});
   add_options<DistributedOptions, RestartOptions>(
       add({.table = "distributed",
            .title = "Distributed training",

@@ -10,6 +10,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/name_pattern.h"
 #include "kindling/base/suggest.h"
+#include "kindling/device/device.h"
 #include "kindling/training/layer_freezing.h"
 
 namespace kindling {
@@ -132,7 +133,7 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
     table(reader, "data", {OptionSet::of(data_name_), OptionSet::of(data_), data_maker_->options()});
   choose_optimizer(reader, registry);
   choose_schedule(reader, registry);
-  table(reader, "trainer", {OptionSet::of(trainer_)});
+  table(reader, "trainer", {trainer_table_.set()});
   if (use == ConfigUse::fit && !trainer_.max_epochs && !trainer_.max_steps &&
       !reader.has("trainer.max_epochs") && !reader.has("trainer.max_steps"))
     reader.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");
@@ -294,8 +295,14 @@ Schedule RunConfig::make_schedule() const {
   return with_warmup(schedule_maker_->make()(std::move(parts)), warmup_);
 }
 
+std::int64_t RunConfig::num_gpus() const noexcept {
+  if (trainer_table_.num_gpus) return *trainer_table_.num_gpus;
+  return trainer_.require_gpus || kindling::num_gpus() >= num_local_ranks_ ? num_local_ranks_ : 0;
+}
+
 TrainerOptions RunConfig::trainer_options() const {
   TrainerOptions options = trainer_;
+  options.num_gpus = num_gpus();
   options.num_processes = 1;
   for (const auto& maker : callback_makers_) options.callbacks.push_back(maker.make());
   // After the user's callbacks: these see the records as the user's callbacks have changed them, and set the

@@ -11,6 +11,7 @@
 
 #include "cli/config/model_options.h"
 #include "cli/config/run_options.h"
+#include "cli/config/trainer_table.h"
 #include "kindling/cli/registry.h"
 #include "kindling/config/document.h"
 #include "kindling/config/printer.h"
@@ -22,7 +23,6 @@
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/model_checkpoint.h"
 #include "kindling/training/stochastic_weight_averaging.h"
-#include "kindling/training/trainer_options.h"
 
 namespace kindling {
 
@@ -54,9 +54,12 @@ class RunConfig {
   Module::Monitor monitor_of(const Module& model) const;
   std::shared_ptr<DataModule> make_data() const;  // and prepared
   // trainer.num_processes and trainer.num_gpus, which determine how many processes the program starts for a
-  // fit.
+  // fit. Without the key, the number is that of the ranks on this machine if each can have a GPU (or
+  // require_gpus is set), else 0.
   std::int64_t num_processes() const noexcept { return trainer_.num_processes; }
-  std::int64_t num_gpus() const noexcept { return trainer_.num_gpus; }
+  std::int64_t num_gpus() const noexcept;
+  bool has_num_gpus() const noexcept { return trainer_table_.num_gpus.has_value(); }
+  void set_local_ranks(std::int64_t number) noexcept { num_local_ranks_ = number; }
   // Returns the options for a single process, with the callbacks of the config and without loggers.
   TrainerOptions trainer_options() const;
   // Creates the loggers of the config. Takes the run directory.
@@ -133,7 +136,9 @@ class RunConfig {
   DataOptions data_;
   ScheduleOptions schedule_;
   WarmupOptions warmup_;
-  TrainerOptions trainer_;
+  TrainerTable trainer_table_;
+  TrainerOptions& trainer_ = trainer_table_.options;
+  std::int64_t num_local_ranks_ = 1;
   EarlyStoppingOptions early_stopping_;
   ExponentialMovingAverageOptions ema_;
   StochasticWeightAveragingOptions swa_;

@@ -122,13 +122,21 @@ class FitCheck {
     check_monitors();
     findings_.throw_if_any();
     if (!options_.is_resumed) add_warnings();
-    if (is_drawn_) data_ = config_.make_data();
+    if (is_drawn_ || (trial_.has_trained && has_custom_dataset())) data_ = config_.make_data();
     return {.data = std::move(data_), .warnings = std::move(warnings_)};
   }
 
  private:
   bool tries_batch() const {
     return options_.tries_batch && !options_.is_resumed && !config_.batch_finder.is_on;
+  }
+
+  // A user's data set may have a state that changes with every batch, such as a generator of its own.
+  bool has_custom_dataset() const {
+    const auto is_custom = [](const std::shared_ptr<DataLoader>& loader) {
+      return loader && dynamic_cast<const TensorDataset*>(&loader->dataset()) == nullptr;
+    };
+    return is_custom(train_) || is_custom(validation_);
   }
 
   TrainerOptions options_on_cpu() const {
@@ -152,7 +160,7 @@ class FitCheck {
   }
 
   // Data that draws random numbers for its loaders would draw them again in the fit, which therefore gets
-  // other data: one that has not drawn yet.
+  // new data that has not drawn yet.
   void check_data() {
     if (!findings_.collect("data", [&] { data_ = config_.make_data(); })) return;
     const at::Tensor before = random_state_of_cpu();

@@ -274,6 +274,9 @@ class FitRun {
   // The program's callbacks come first, so that their positions are the same in every run.
   TrainerOptions trainer_options() {
     TrainerOptions options = config_.trainer_options();
+    // If the program has chosen, the CPU of one rank is the choice of all: machines may differ in their GPUs.
+    if (!config_.has_num_gpus() && largest(in_.group, options.num_gpus == 0 ? 1 : 0) == 1)
+      options.num_gpus = 0;
     options.nonfinite_dir = folder_.path();
     if (is_first(in_.group)) options.profile_dir = folder_.path();
     if (options.profile) keep_profiler_quiet();

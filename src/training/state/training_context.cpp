@@ -1,5 +1,6 @@
 #include "training/state/training_context.h"
 
+#include <atomic>
 #include <bit>
 #include <cstddef>
 
@@ -32,7 +33,7 @@ void check_num_gpus(const TrainerOptions& options, const std::string& requested,
 
 // Returns the GPU of this rank among those of its machine.
 Device gpu_of_rank(const TrainerOptions& options, const std::string& requested,
-                       const std::vector<Device>& gpus) {
+                   const std::vector<Device>& gpus) {
   const auto index = static_cast<std::size_t>(options.process_group->local_rank());
   const Device gpu = gpus[index % gpus.size()];
   if (index < gpus.size()) return gpu;
@@ -49,7 +50,15 @@ Device gpu_of_rank(const TrainerOptions& options, const std::string& requested,
   return gpu;
 }
 
+// In C++, num_gpus is 0 unless it is set, which is easy to forget on a machine with a GPU.
+void report_unused_gpu(const TrainerOptions& options) {
+  static std::atomic_flag is_reported;
+  if (options.num_gpus != 0 || !has_gpu() || is_reported.test_and_set()) return;
+  log_info("num_gpus = 0: training on the CPU, although this machine has a GPU; 1 uses it");
+}
+
 std::vector<Device> gpus_of(const TrainerOptions& options) {
+  report_unused_gpu(options);
   std::vector<Device> gpus = first_gpus(options.num_gpus);
   const std::string requested = "num_gpus = " + std::to_string(options.num_gpus);
   if (gpus.size() > 1 && !options.process_group)
@@ -142,8 +151,7 @@ TrainingContext::TrainingContext(Trainer& owner, TrainerOptions resolved, std::v
 
 std::int64_t TrainingContext::batches_per_step() const {
   const std::int64_t size = options.process_group ? options.process_group->size() : 1;
-  return options.accumulate_grad_batches *
-         (options.gradient_shards > 1 ? options.gradient_shards / size : 1);
+  return options.accumulate_grad_batches * (options.gradient_shards > 1 ? options.gradient_shards / size : 1);
 }
 
 std::shared_ptr<TrainingContext> make_context(Trainer& owner, TrainerOptions options) {

@@ -6,6 +6,8 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include <random>
+
 #include "cli/commands/program_run.h"
 #include "cli/config/run_config.h"
 #include "cli/run/same_run.h"
@@ -43,6 +45,29 @@ class OnlyTraining : public DrawnSamples {
  public:
   using DrawnSamples::DrawnSamples;
   std::shared_ptr<DataLoader> val_dataloader() override { return nullptr; }
+};
+
+// Every batch takes noise from a generator that belongs to the data set.
+class NoisyDataset : public Dataset {
+ public:
+  std::int64_t size() const override { return 24; }
+  void gather(const at::Tensor& indices, Batch& batch) const override {
+    const at::Tensor noise = at::full({indices.size(0), 4}, static_cast<double>(generator_() % 1000) / 1000);
+    batch = Batch{noise + indices.unsqueeze(1), indices % 3};
+  }
+
+ private:
+  mutable std::mt19937 generator_;
+};
+
+class NoisySamples : public DataModule {
+ public:
+  using DataModule::DataModule;
+  std::shared_ptr<DataLoader> train_dataloader() override { return loader_; }
+
+ private:
+  std::shared_ptr<DataLoader> loader_ =
+      std::make_shared<DataLoader>(std::make_shared<NoisyDataset>(), DataLoaderOptions{.batch_size = 5});
 };
 
 class DropoutModel : public Classifier {
@@ -97,6 +122,7 @@ class FitCheckOfConfig : public testing::Test {
     register_builtin(registry_);
     registry_.data<DrawnSamples>("drawn");
     registry_.data<OnlyTraining>("only_training");
+    registry_.data<NoisySamples>("noisy");
     registry_.model<DropoutModel>("dropout");
     registry_.model<ParticularModel>("particular");
     registry_.model<LogsTwice>("logs_twice");
@@ -302,15 +328,18 @@ TEST_F(FitCheckOfConfig, ReportsAModelWithoutTrainedParameters) {
 
 // The check draws random numbers, reads data and creates lazy layers.
 TEST_F(FitCheckOfConfig, LeavesTheRunBitIdentical) {
-  const std::string config =
-      "seed = 3\n[model]\nname = \"dropout\"\n[data]\nname = \"drawn\"\nbatch_size = 5\n" + kThreeEpochs;
-  const ProgramRun run = fit(config);
-  ASSERT_EQ(run.exit_code, 0) << run.err;
-  const RunConfig alone(ConfigDocument::load(scratch_ / "own.toml"), registry_, "own");
-  const auto data = alone.make_data();
-  const auto model = alone.make_model();
-  Trainer(alone.trainer_options()).fit(model, *data);
-  expect_same_tensors(load_safetensors(scratch_ / "runs/own/0001/weights.safetensors"), state_dict(*model));
+  for (const std::string name : {"drawn", "noisy"}) {
+    const std::string config = "seed = 3\n[model]\nname = \"dropout\"\n[data]\nname = \"" + name +
+                               "\"\nbatch_size = 5\n" + kThreeEpochs;
+    const ProgramRun run = fit(config, {"name=" + name});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    const RunConfig alone(ConfigDocument::load(scratch_ / "own.toml"), registry_, "own");
+    const auto data = alone.make_data();
+    const auto model = alone.make_model();
+    Trainer(alone.trainer_options()).fit(model, *data);
+    expect_same_tensors(load_safetensors(scratch_ / ("runs/" + name + "/0001/weights.safetensors")),
+                        state_dict(*model));
+  }
 }
 
 TEST_F(FitCheckOfConfig, WarnsOnceAboutSilentMistakes) {

@@ -31,6 +31,13 @@ TEST_P(ShippedConfig, HasNoErrors) {
   EXPECT_EQ(run.out, GetParam() + ".toml: no errors, nothing was run\n");
 }
 
+TEST_P(ShippedConfig, LeavesTheChoiceOfTheDeviceToTheProgram) {
+  const ProgramRun run =
+      run_program({"fit", "--print-config", "-c", (kConfigs / (GetParam() + ".toml")).string()});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("\n# num_gpus = "), std::string::npos) << run.out;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ShippedConfig, testing::ValuesIn(shipped_configs()),
                          [](const auto& info) { return info.param; });
 
@@ -41,6 +48,7 @@ TEST_P(ConfigWithItsData, TrainsAFirstEpoch) {
   const ProgramRun run = run_program({"fit", "-c", (kConfigs / (std::string(GetParam()) + ".toml")).string(),
                                       "--trainer.max_epochs", "1", "--run.dir", scratch.folder().string()});
   EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.err.find("warning"), std::string::npos) << run.err;
   const auto record =
       nlohmann::json::parse(text_of(scratch / (std::string(GetParam()) + "/0001/metrics.jsonl")));
   EXPECT_LT(record["val_loss"].get<double>(), record["train_loss"].get<double>());  // it has learned

@@ -38,6 +38,25 @@ TEST(FakeTrainer, WarnsIfThereAreFewerGpusThanRequested) {
   EXPECT_THROW(Trainer({.max_epochs = 1, .num_gpus = 5, .require_gpus = true}), DeviceError);
 }
 
+TEST(FakeTrainer, LogsOncePerProcessThatTheGpuIsUnused) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process in which no other test has used the CPU
+  static const char* const kMessage =
+      "num_gpus = 0: training on the CPU, although this machine has a GPU; 1 uses it";
+  EXPECT_EXIT(
+      {
+        std::vector<std::string> messages;
+        set_log_observer([&](LogLevel level, const std::string& message) {
+          if (level == LogLevel::info) messages.push_back(message);
+        });
+        Trainer({.max_epochs = 1, .num_gpus = 1});
+        const bool is_quiet_on_gpu = messages.empty();
+        Trainer({.max_epochs = 1});
+        Trainer({.max_epochs = 1});
+        std::_Exit(is_quiet_on_gpu && messages == std::vector<std::string>{kMessage} ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST(FakeTrainer, WarnsThatTheSecondGpuIsUnused) {
   std::vector<std::string> messages;
   set_log_observer([&](LogLevel, const std::string& message) { messages.push_back(message); });
