@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace kindling {
@@ -34,6 +35,15 @@ inline bool is_utf8(std::string_view text) {
     is_valid = is_valid && character.bytes > 0;
   });
   return is_valid;
+}
+
+// Returns the text with U+FFFD for each invalid byte.
+inline std::string valid_utf8(std::string_view text) {
+  std::string valid;
+  for_each_character(text, [&](const Utf8Character& character, std::string_view bytes) {
+    valid += character.bytes > 0 ? bytes : std::string_view("\xEF\xBF\xBD");
+  });
+  return valid;
 }
 
 }  // namespace kindling

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <optional>
@@ -12,6 +13,8 @@
 #include "base/file_descriptor.h"
 #include "base/file_operations.h"
 #include "base/folder.h"
+#include "kindling/base/file.h"
+#include "kindling/base/log.h"
 
 namespace kindling {
 namespace {
@@ -19,6 +22,7 @@ namespace {
 constexpr std::size_t kMaxEventBytes = std::size_t{64} << 20, kMaxBuffered = std::size_t{1} << 16,
                       kHeaderBytes = 12, kFooterBytes = 4;
 constexpr auto kMaxAge = std::chrono::seconds(2);
+constexpr std::string_view kWriter = "kindling";  // in the first event of a file
 
 // CRC-32C (RFC 3720, B.4), reflected, one table entry per byte.
 constexpr std::array<std::uint32_t, 256> kCrcTable = [] {
@@ -134,7 +138,11 @@ EventRecord parsed_event(std::string_view event, std::size_t begin) {
   EventRecord record{.begin = begin};
   FieldReader fields{event};
   while (fields.next()) {
+    if (fields.field == EventField::wall_time) record.wall_time = std::bit_cast<double>(fields.number);
     if (fields.field == EventField::step) record.step = static_cast<std::int64_t>(fields.number);
+    if (fields.field == EventField::source_metadata)
+      for (FieldReader source{fields.bytes}; source.next();)
+        record.is_of_kindling |= source.field == 1 && source.bytes == kWriter;
     if (fields.field != EventField::summary) continue;
     for (FieldReader values{fields.bytes}; values.next();)
       if (values.field == 1) read_scalar(values.bytes, record);
@@ -149,15 +157,19 @@ std::string host_name() {
 
 }  // namespace
 
+double system_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 ProtobufWriter event_at(std::int64_t step) {
   ProtobufWriter event;
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  event.real64(EventField::wall_time, now.count());
   event.integer(EventField::step, step);
   return event;
 }
 
-EventFile::EventFile(const std::filesystem::path& folder, std::int64_t first_step) {
+EventFile::EventFile(const std::filesystem::path& folder, std::int64_t first_step,
+                     std::function<double()> clock)
+    : clock_(std::move(clock)) {
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
   const std::string name = "events.out.tfevents." + std::to_string(seconds.count()) + "." + host_name() +
@@ -165,9 +177,11 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t first_ste
   int number = 0;
   do path_ = std::filesystem::absolute(folder) / (name + std::to_string(number++));
   while (std::filesystem::exists(path_));
-  file_ = opened(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
-  ProtobufWriter version = event_at(0);
+  file_ = opened(path_, O_RDWR | O_CREAT | O_EXCL | O_APPEND);
+  ProtobufWriter version = event_at(0), source;
+  source.text(1, kWriter);
   version.text(EventField::file_version, "brain.Event:2");
+  version.message(EventField::source_metadata, std::move(source));
   append(std::move(version));
   ProtobufWriter start = event_at(first_step), session;
   session.integer(1, 1);  // SessionLog.status: START
@@ -180,12 +194,15 @@ EventFile::~EventFile() {
 }
 
 void EventFile::append(ProtobufWriter event) {
+  time_ = std::max(time_, clock_());
+  event.real64(EventField::wall_time, time_);
   buffer_ += framed(event);
   if (buffer_.size() > kMaxBuffered || std::chrono::steady_clock::now() - flushed_ > kMaxAge) flush();
 }
 
 void EventFile::flush() {
   flushed_ = std::chrono::steady_clock::now();
+  if (!is_at_path(*file_, path_)) restore();
   if (buffer_.empty()) return;
   const off_t before = ::lseek(file_->get(), 0, SEEK_END);
   if (const int code = write_all(file_->get(), buffer_)) {
@@ -194,6 +211,32 @@ void EventFile::flush() {
     fail_on_file(path_, "write", code, buffer_.size());
   }
   buffer_.clear();
+}
+
+// The open file still has the bytes whose name has been removed. A file that has replaced it belongs to
+// another program, so the events get another name.
+void EventFile::restore() {
+  const std::string former = path_.string();
+  while (std::filesystem::exists(path_)) path_ += "_";
+  const off_t size = ::lseek(file_->get(), 0, SEEK_END);
+  if (size < 0) fail_on_file(path_, "examine", errno);
+  std::string bytes(static_cast<std::size_t>(size), '\0');
+  for (std::size_t filled = 0; filled < bytes.size();) {
+    const ssize_t got = without_interruptions([&] {
+      return ::pread(file_->get(), bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(filled));
+    });
+    if (got < 0) fail_on_file(path_, "read", errno);
+    if (got == 0) bytes.resize(filled);
+    filled += static_cast<std::size_t>(got);
+  }
+  write_file_atomically(path_, bytes);
+  file_ = opened(path_, O_RDWR | O_APPEND);
+  has_durable_name_ = false;
+  log_warning(former +
+              (former == path_.string()
+                   ? ": the file was removed while it was being written; it has been written again"
+                   : ": another file has replaced it while it was being written; the events are in " +
+                         path_.string()));
 }
 
 void EventFile::sync() {

@@ -8,6 +8,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/file_operations.h"
+#include "base/utf8.h"
 #include "kindling/base/log.h"
 #include "loggers/event_file.h"
 
@@ -87,12 +88,13 @@ bool event_is_beyond(const EventRecord& event, const Progress& at) {
 }
 
 // Truncates a file before its first record that a resumed run writes again. Returns whether what it keeps has
-// texts.
+// texts. Skips files of other programs.
 bool cut_events(const std::filesystem::path& path, const Progress& at) {
   EventReader reader(path);
   EventRecord event;
   std::optional<std::size_t> cut;
   bool has_text = false;
+  if (!reader.next(event) || !event.is_of_kindling) return false;
   while (!cut && reader.next(event)) {
     if (event_is_beyond(event, at))
       cut = event.begin;
@@ -149,8 +151,7 @@ struct TensorBoardLogger::State {
       info.message(1, std::move(name));
       experiment.message(5, std::move(info));
     }
-    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-    start.real64(5, now.count());
+    start.real64(5, system_seconds());
     file->append(hparams_event("_hparams_/experiment", 2, std::move(experiment)));
     file->append(hparams_event("_hparams_/session_start_info", 3, std::move(start)));
   }
@@ -161,11 +162,17 @@ TensorBoardLogger::TensorBoardLogger(std::filesystem::path folder) : state_(new 
 TensorBoardLogger::~TensorBoardLogger() = default;
 
 void TensorBoardLogger::add_text(const std::string& name, std::string markdown) {
-  state_->texts.emplace_back(name, std::move(markdown));
+  state_->texts.emplace_back(valid_utf8(name), valid_utf8(markdown));
 }
 
 void TensorBoardLogger::add_hyperparameters(std::vector<std::pair<std::string, std::string>> values,
                                             std::vector<std::string> metrics) {
+  // Protobuf's parsers refuse a whole event for one invalid byte in a text.
+  for (auto& [name, value] : values) {
+    name = valid_utf8(name);
+    value = valid_utf8(value);
+  }
+  for (std::string& name : metrics) name = valid_utf8(name);
   state_->hyperparameters = std::move(values);
   state_->metrics = std::move(metrics);
 }
@@ -174,7 +181,7 @@ void TensorBoardLogger::write(const Record& record) {
   ProtobufWriter event = event_at(record.global_step), summary;
   const auto add = [&](const std::string& tag, double number) {
     ProtobufWriter value;
-    value.text(SummaryValueField::tag, tag);
+    value.text(SummaryValueField::tag, valid_utf8(tag));
     value.real(SummaryValueField::simple_value, static_cast<float>(number));
     summary.message(1, std::move(value));
   };

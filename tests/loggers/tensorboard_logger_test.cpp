@@ -185,5 +185,67 @@ TEST(TensorBoardLogger, LeavesOtherFilesAlone) {
   EXPECT_EQ(read_file(scratch / "notes.txt", 100), "mine");
 }
 
+TEST(TensorBoardLogger, SkipsEventFilesOfOtherProgramsOnResume) {
+  const Scratch scratch;
+  const auto file = scratch / "events.out.tfevents.1.host.2.0";
+  write_file_atomically(file, foreign() + foreign().substr(0, 20));
+  TensorBoardLogger(scratch / ".").resume_at({});
+  EXPECT_EQ(read_file(file, 1000), foreign() + foreign().substr(0, 20));
+}
+
+TEST(TensorBoardLogger, ReplacesInvalidUtf8InNamesAndTexts) {
+  const Scratch scratch;
+  {
+    TensorBoardLogger logger(scratch / ".");
+    logger.add_text("a\xFF", "b\xC0z");
+    logger.add_hyperparameters({{"c\xFE", "d\xFD"}}, {"e\xFC"});
+    logger.write({.global_step = 1, .epoch = 1, .values = {{"loss\xFB", 1.0}, {"größe", 2.0}}});
+  }
+  const std::string bytes = read_file(event_files(scratch / ".").at(0), 10000);
+  for (const char* const text : {"a\xEF\xBF\xBD/text_summary", "b\xEF\xBF\xBDz", "c\xEF\xBF\xBD",
+                                 "d\xEF\xBF\xBD", "e\xEF\xBF\xBD", "loss\xEF\xBF\xBD", "größe"})
+    EXPECT_NE(bytes.find(text), std::string::npos) << text;
+  for (const char* const text : {"a\xFF", "b\xC0", "c\xFE", "d\xFD", "e\xFC", "loss\xFB"})
+    EXPECT_EQ(bytes.find(text), std::string::npos) << text;
+}
+
+TEST(TensorBoardLogger, WritesARemovedFileAgain) {
+  const Scratch scratch;
+  TensorBoardLogger logger(scratch / ".");
+  write_epoch(logger, 1);
+  const auto file = event_files(scratch / ".").at(0);
+  std::filesystem::remove(file);
+  write_epoch(logger, 2);
+  EXPECT_EQ(points_of(file), (Points{{-1, 1}, {-1, 2}, {1, 2}, {-1, 3}, {-1, 4}, {2, 4}}));
+}
+
+TEST(TensorBoardLogger, WritesAReplacedFileUnderAnotherName) {
+  const Scratch scratch;
+  TensorBoardLogger logger(scratch / ".");
+  write_epoch(logger, 1);
+  const auto file = event_files(scratch / ".").at(0);
+  std::filesystem::remove(file);
+  write_file_atomically(file, foreign());
+  write_epoch(logger, 2);
+  EXPECT_EQ(read_file(file, 1000), foreign());
+  EXPECT_EQ(points_of(file.string() + "_"), (Points{{-1, 1}, {-1, 2}, {1, 2}, {-1, 3}, {-1, 4}, {2, 4}}));
+}
+
+TEST(EventFile, KeepsTimesInOrderWhenTheClockIsSetBack) {
+  const Scratch scratch;
+  double now = 100;
+  {
+    EventFile file(scratch / ".", 1, [&] { return now; });
+    for (const double time : {101.0, 50.0, 102.0}) {
+      now = time;
+      file.append(event_at(1));
+    }
+  }
+  std::vector<double> times;
+  EventReader reader(event_files(scratch / ".").at(0));
+  for (EventRecord event; reader.next(event);) times.push_back(event.wall_time);
+  EXPECT_EQ(times, (std::vector<double>{100, 100, 101, 101, 102}));
+}
+
 }  // namespace
 }  // namespace kindling

@@ -11,15 +11,15 @@
 namespace kindling {
 
 // Writes the records as scalars for TensorBoard: the tags are the names of the values, the step is
-// global_step. The value is a float32. Epoch records have the additional tag `epoch`. Each fit writes a file
-// events.out.tfevents.* of its own; a fit that resumes removes the records from the former files that it will
-// write again, so that no point appears twice. Records reach the system after at most two seconds, at the end
-// of an epoch, and before a checkpoint is saved.
+// global_step. The value is a float32; invalid UTF-8 in names becomes U+FFFD. Epoch records have the
+// additional tag `epoch`. Each fit writes a file events.out.tfevents.* of its own; a fit that resumes removes
+// the records from the former files that it will write again, so that no point appears twice. Records reach
+// the system after at most two seconds, at the end of an epoch, and before a checkpoint is saved.
 class KINDLING_API TensorBoardLogger : public Logger {
  public:
-  // `folder` exists and belongs to one run: a resume truncates all its files events.out.tfevents.*. The file
-  // is created with the first record. Throws nothing; later calls throw Error if a file cannot be written or
-  // read.
+  // `folder` exists and belongs to one run: a resume truncates the files events.out.tfevents.* that Kindling
+  // has written there, and skips those of other programs. The file is created with the first record. Throws
+  // nothing; later calls throw Error if a file cannot be written or read.
   explicit TensorBoardLogger(std::filesystem::path folder);
   ~TensorBoardLogger() override;
 
