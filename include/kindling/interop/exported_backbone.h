@@ -22,7 +22,8 @@ struct ExportedBackboneOptions {
   static constexpr auto fields = kindling::fields(
       kindling::field("program", &ExportedBackboneOptions::program,
                       {.doc = "a .pt2 file written by torch.export.save in Python, whose first output is the "
-                              "features"}),
+                              "features",
+                       .example = "\"backbone.pt2\""}),
       kindling::field("num_classes", &ExportedBackboneOptions::num_classes,
                       {.doc = "number of classes", .min = 1}));
 };

@@ -82,7 +82,7 @@ struct TrainerFields {
              .policy = {fixed, may_differ, kept}}),
       field("limit_train_batches", &TrainerOptions::limit_train_batches,
             {.doc = "training batches per epoch; absent: all",
-             .min = 1, .policy = {fixed, may_differ, kept}, .example = "0.1"}),
+             .min = 1, .policy = {fixed, may_differ, kept}, .example = "10"}),
       field("limit_val_batches", &TrainerOptions::limit_val_batches,
             {.doc = "validation batches; absent: all", .min = 0, .policy = {fixed, may_differ, reset}, .example = "10"}),
       field("limit_test_batches", &TrainerOptions::limit_test_batches,

@@ -116,6 +116,14 @@ class AddsValue : public Callback {
   }
 };
 
+// The screen of the program shows the layers, for which it takes a batch.
+class ShowsLayers : public Callback {
+ public:
+  void on_fit_start(Trainer& trainer, Module&) override {
+    trainer.layer_summary(trainer.model(), *trainer.data());
+  }
+};
+
 class FitCheckOfConfig : public testing::Test {
  protected:
   FitCheckOfConfig() {
@@ -336,7 +344,9 @@ TEST_F(FitCheckOfConfig, LeavesTheRunBitIdentical) {
     const RunConfig alone(ConfigDocument::load(scratch_ / "own.toml"), registry_, "own");
     const auto data = alone.make_data();
     const auto model = alone.make_model();
-    Trainer(alone.trainer_options()).fit(model, *data);
+    TrainerOptions options = alone.trainer_options();
+    options.callbacks.push_back(std::make_shared<ShowsLayers>());
+    Trainer(options).fit(model, *data);
     expect_same_tensors(load_safetensors(scratch_ / ("runs/" + name + "/0001/weights.safetensors")),
                         state_dict(*model));
   }

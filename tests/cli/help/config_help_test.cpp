@@ -28,7 +28,8 @@ TEST_F(ConfigHelp, ExplainsAKey) {
             "default  \"32-true\"\n"
             "example  [trainer] precision = \"bf16-mixed\"\n"
             "page     docs/reference/configuration.md#trainer\n");
-  EXPECT_EQ(config_help(registry_, "precision"), config_help(registry_, "trainer.precision"));
+  EXPECT_EQ(config_help(registry_, "accumulate_grad_batches"),
+            config_help(registry_, "trainer.accumulate_grad_batches"));
 }
 
 TEST_F(ConfigHelp, ExplainsTablesAndNames) {
