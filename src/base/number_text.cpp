@@ -56,6 +56,13 @@ std::string short_text(double value, int digits) {
   return shortest.size() < fixed.size() ? shortest : fixed;
 }
 
+std::string bytes_text(double bytes, int digits) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
+  return (unit == 0 ? fixed_text(bytes, 0) : short_text(bytes, digits)) + " " + kUnits[unit];
+}
+
 std::string clock_text(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) return "--:--";
   const std::int64_t whole = std::llround(seconds);

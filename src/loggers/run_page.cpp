@@ -31,13 +31,6 @@ std::string count_text(double number) {
   return text;
 }
 
-std::string bytes_text(double bytes) {
-  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
-  return (unit == 0 ? fixed_text(bytes, 0) : short_text(bytes, 4)) + " " + kUnits[unit];
-}
-
 std::string duration_text(double seconds) {
   return seconds < 60 ? fixed_text(seconds, seconds < 10 ? 2 : 1) + " s" : clock_text(seconds);
 }
@@ -191,7 +184,7 @@ double mean_of(const MetricSeries& series) {
 
 std::vector<std::string> machine_row(const std::string& name, const MetricSeries& series) {
   const auto text = [&](double value) {
-    if (name.ends_with("_bytes")) return bytes_text(value);
+    if (name.ends_with("_bytes")) return bytes_text(value, 4);
     if (name == "epoch_time_s") return duration_text(value);
     if (name == "data_wait_share") return fixed_text(100 * value, 1) + " %";
     return name == "samples_per_s" || value == std::floor(value) ? count_text(value) : short_text(value, 4);

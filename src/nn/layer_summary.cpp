@@ -2,7 +2,12 @@
 
 #include <torch/nn/modules/container/sequential.h>
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
+#include <numeric>
+#include <optional>
 
 #include "kindling/nn/evaluation_guard.h"
 #include "nn/layer_name.h"
@@ -34,6 +39,34 @@ ShapesByName shapes_of(Module& model, const at::Tensor& input) {
   return shapes;
 }
 
+std::int64_t product(const std::vector<std::int64_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// Each output of a linear or convolution layer takes one multiply-add per weight of its output channel.
+std::optional<std::int64_t> multiply_adds_of(const LayerRow& row, const torch::nn::Module& layer,
+                                             std::int64_t num_samples) {
+  constexpr std::array kCounted{"Linear", "Conv1d", "Conv2d", "Conv3d"};
+  const auto own = layer.named_parameters(/*recurse=*/false);
+  const auto is_matrix = [](const auto& item) { return item.value().dim() >= 2; };
+  if (row.type == "Embedding" || std::none_of(own.begin(), own.end(), is_matrix)) return 0;
+  const at::Tensor* const weight = own.find("weight");
+  if (std::find(kCounted.begin(), kCounted.end(), row.type) == kCounted.end() || weight == nullptr ||
+      weight->size(0) == 0 || row.output_shape.empty())
+    return std::nullopt;
+  const std::int64_t of_batch = product(row.output_shape) * (weight->numel() / weight->size(0));
+  if (num_samples == 0 || of_batch % num_samples != 0) return std::nullopt;
+  return of_batch / num_samples;
+}
+
+void count_parameters(LayerRow& row, const torch::nn::Module& layer) {
+  for (const auto& parameter : layer.parameters(/*recurse=*/false)) {
+    row.num_parameters += parameter.numel();
+    row.num_trainable += parameter.requires_grad() ? parameter.numel() : 0;
+    row.parameter_bytes += parameter.numel() * static_cast<std::int64_t>(parameter.element_size());
+  }
+}
+
 }  // namespace
 
 std::vector<LayerRow> layer_summary(Module& model, const Batch& batch) {
@@ -44,7 +77,7 @@ std::vector<LayerRow> layer_summary(Module& model, const Batch& batch) {
   std::vector<LayerRow> rows;
   for_each_module(model, [&](const std::string& name, const torch::nn::Module& layer) {
     LayerRow row{.name = name, .type = layer_name(layer), .input_shape = {}, .output_shape = {}};
-    for (const auto& parameter : layer.parameters(/*recurse=*/false)) row.num_parameters += parameter.numel();
+    count_parameters(row, layer);
     const auto found = shapes.find(row.name);
     if (found != shapes.end()) {
       row.input_shape = found->second.input;
@@ -52,6 +85,7 @@ std::vector<LayerRow> layer_summary(Module& model, const Batch& batch) {
     } else if (!layer.children().empty() && row.num_parameters == 0) {
       return;  // holds the layers that follow
     }
+    row.multiply_adds = multiply_adds_of(row, layer, batch.num_samples());
     rows.push_back(std::move(row));
   });
   return rows;

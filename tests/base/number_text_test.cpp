@@ -68,6 +68,14 @@ TEST(FixedText, LimitsItsDecimals) {
   EXPECT_EQ(fixed_text(1e300, 4), "1e300");
 }
 
+TEST(BytesText, ChoosesTheUnit) {
+  EXPECT_EQ(bytes_text(0, 3), "0 B");
+  EXPECT_EQ(bytes_text(1023, 3), "1023 B");
+  EXPECT_EQ(bytes_text(814120, 3), "795 KiB");
+  EXPECT_EQ(bytes_text(1181116006, 3), "1.1 GiB");
+  EXPECT_EQ(bytes_text(2199023255552000, 3), "2000 TiB");
+}
+
 TEST(ClockText, ShowsHoursOnlyWhenThereAreAny) {
   EXPECT_EQ(clock_text(7.28), "00:07");
   EXPECT_EQ(clock_text(3599), "59:59");

@@ -77,6 +77,29 @@ TEST(LayerSummaryOf, BlocksGivesLazyLayersTheirParametersAndLeavesNoTrace) {
   EXPECT_EQ(model->named_buffers()["net.1.num_batches_tracked"].item<std::int64_t>(), 0);
 }
 
+TEST(LayerSummaryOf, FrozenLayersCountsTrainableParametersBytesAndMultiplyAdds) {
+  const auto lenet = std::make_shared<Lenet>();
+  lenet->forward(at::zeros({1, 1, 28, 28}));
+  lenet->freeze(*lenet->named_modules()["net.0"]);
+  const std::vector<LayerRow> rows = lenet->layer_summary({4, 1, 28, 28});
+  EXPECT_EQ(rows[0].num_trainable, 0);
+  EXPECT_EQ(rows[0].parameter_bytes, 624);
+  EXPECT_EQ(rows[0].multiply_adds, 6 * 28 * 28 * 25);  // of one sample
+  EXPECT_EQ(rows[1].multiply_adds, 0);
+  EXPECT_EQ(rows[3].num_trainable, 2416);
+  EXPECT_EQ(rows[3].multiply_adds, 16 * 10 * 10 * 6 * 25);
+  EXPECT_EQ(rows[7].multiply_adds, 400 * 120);
+  EXPECT_EQ(rows[7].parameter_bytes, 192480);
+}
+
+TEST(LayerSummaryOf, LayersWithinABlockHasUnknownMultiplyAdds) {
+  const std::vector<LayerRow> rows = std::make_shared<WithBlock>()->layer_summary({4, 3});
+  EXPECT_EQ(rows[0].multiply_adds, 0);  // the block's own
+  EXPECT_FALSE(rows[1].multiply_adds);
+  EXPECT_EQ(rows[2].multiply_adds, 0);
+  EXPECT_EQ(rows[3].multiply_adds, 6);
+}
+
 // Not a Sequential: the inputs of its layers are unknown.
 class TwoBranches : public Module {
  public:

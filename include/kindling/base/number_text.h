@@ -19,6 +19,10 @@ KINDLING_API std::string fixed_text(double value, int decimals);
 // "1e-3", "12346".
 KINDLING_API std::string short_text(double value, int digits);
 
+// For display: returns a size with `digits` significant digits in the largest fitting unit: "512 B", "1.1
+// GiB".
+KINDLING_API std::string bytes_text(double bytes, int digits);
+
 // Returns a duration as "00:07" or "1:02:03"; "--:--" for an invalid one.
 KINDLING_API std::string clock_text(double seconds);
 

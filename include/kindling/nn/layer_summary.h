@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,11 @@ struct LayerRow {
   std::string type;                                     // Linear
   std::vector<std::int64_t> input_shape, output_shape;  // empty if unknown
   std::int64_t num_parameters = 0;                      // its own, without those of inner layers
+  std::int64_t num_trainable = 0;                       // of them, those that are not frozen
+  std::int64_t parameter_bytes = 0;                     // of all of them
+  // Multiply-adds of one sample in a Linear or Conv1d, 2d or 3d, those with padding included; 0 for an
+  // embedding and for layers without matrices; absent if the shapes or the kind of layer are unknown.
+  std::optional<std::int64_t> multiply_adds = {};
 };
 
 // Runs one batch (on the model's device) through the model, without gradients and in evaluation mode, which
