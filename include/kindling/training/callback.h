@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -73,6 +74,7 @@ class KINDLING_API WeightAveraging {
 //       [on_train_batch_end]                                     every batch
 //       [on_validation_start, on_validation_end, on_validation_record]      with val_check_interval
 //     [on_validation_start, on_validation_end]                   with a validation loader
+//                        between the two: [on_validation_batch_end] every batch, except in the sanity check
 //     [on_epoch_record], the loggers, [on_epoch_end]
 //   on_exception                                                 when something throws
 //   on_fit_end
@@ -93,6 +95,10 @@ class KINDLING_API Callback {
   // arrived on the host. With accumulate_grad_batches, progress().accumulated_batches > 0 within a step.
   virtual void on_train_batch_end(Trainer&, Module&) {}
   virtual void on_validation_start(Trainer&, Module&) {}
+  // After every batch of a fit's validation, not of the sanity check; `batch` from 1. As for
+  // on_train_batch_end: keep it cheap and do not read tensors. It must not evaluate.
+  virtual void on_validation_batch_end(Trainer&, Module&, std::int64_t /*batch*/,
+                                       std::int64_t /*num_batches*/) {}
   virtual void on_validation_end(Trainer&, Module&) {}
   // After a validation within an epoch (TrainerOptions::val_check_interval) and after the loggers got its
   // values. A validation at the end of an epoch is part of the epoch's record.

@@ -58,6 +58,9 @@ class KINDLING_API EarlyStopping : public Callback {
 
   // True if the latest value and the remaining patience end the run. A resumed run calls it again.
   bool wants_stop() const;
+  // Returns why, for display: "val_loss has not improved for 3 epochs" ("validations" unless each epoch is
+  // validated once), "val_loss is nan". Empty if wants_stop() is false.
+  std::string stop_reason() const;
 
   void on_fit_start(Trainer& trainer, Module& model) override;
   void on_resume(Trainer& trainer, Module& model) override;

@@ -24,6 +24,16 @@ EarlyStoppingOptions checked(EarlyStoppingOptions options) {
   return options;
 }
 
+// "3 epochs".
+std::string counted(std::int64_t number, const char* unit) {
+  return std::to_string(number) + " " + unit + (number == 1 ? "" : "s");
+}
+
+bool is_validated_once_per_epoch(const TrainerOptions& options) {
+  const CountOrFraction& interval = options.val_check_interval;
+  return options.check_val_every_n_epoch == 1 && interval.is_fraction() && interval.number() == 1;
+}
+
 bool has_validation(const Trainer& trainer) {
   return trainer.data() != nullptr && trainer.options().limit_val_batches != 0 &&
          trainer.data()->val_dataloader() != nullptr;
@@ -70,18 +80,32 @@ class EarlyStopping::Impl {
 
   // Returns why training stops; empty: it continues.
   std::string reason_to_stop() const {
-    const std::string what = monitor.name + " is " + number_text(*latest);
-    const auto limit = [](const char* name, double value) {
-      return std::string(name) + " = " + number_text(value);
+    if (const std::string reason = reason_of_value(number_text); !reason.empty() || !is_out_of_patience())
+      return reason;
+    return monitor.name + " is " + number_text(*latest) + ", and has not improved on " +
+           (best ? number_text(*best) : "anything") + " for " + counted(num_waited, "validation");
+  }
+
+  std::string short_reason() const {
+    const std::string reason = reason_of_value([](double value) { return short_text(value, 4); });
+    if (!reason.empty() || !is_out_of_patience()) return reason;
+    return monitor.name + " has not improved for " + counted(num_waited, unit);
+  }
+
+  bool is_out_of_patience() const { return num_waited > 0 && num_waited >= options.patience; }
+
+  // Returns why the latest value alone ends training; empty: it does not.
+  std::string reason_of_value(std::string (*number)(double)) const {
+    const std::string what = monitor.name + " is " + number(*latest);
+    const auto limit = [&](const char* name, double value) {
+      return std::string(name) + " = " + number(value);
     };
     if (options.check_finite && !std::isfinite(*latest)) return what;
     if (options.stopping_threshold && is_better(*latest, *options.stopping_threshold))
       return what + ", better than " + limit("stopping_threshold", *options.stopping_threshold);
     if (options.divergence_threshold && is_better(*options.divergence_threshold, *latest))
       return what + ", worse than " + limit("divergence_threshold", *options.divergence_threshold);
-    if (num_waited == 0 || num_waited < options.patience) return {};
-    return what + ", and has not improved on " + (best ? number_text(*best) : "anything") + " for " +
-           std::to_string(num_waited) + (num_waited == 1 ? " validation" : " validations");
+    return {};
   }
 
   void stop_if_due(Trainer& trainer) const {
@@ -97,7 +121,8 @@ class EarlyStopping::Impl {
   Module::Monitor monitor;
   std::optional<double> best, latest;
   std::int64_t num_waited = 0;
-  bool is_validated = false;  // whether the running epoch has been validated
+  const char* unit = "validation";  // in display
+  bool is_validated = false;        // whether the running epoch has been validated
 };
 
 EarlyStopping::EarlyStopping(EarlyStoppingOptions options)
@@ -107,6 +132,8 @@ EarlyStopping::~EarlyStopping() = default;
 std::optional<double> EarlyStopping::best() const { return impl_->best; }
 std::int64_t EarlyStopping::num_without_improvement() const { return impl_->num_waited; }
 
+std::string EarlyStopping::stop_reason() const { return wants_stop() ? impl_->short_reason() : ""; }
+
 bool EarlyStopping::wants_stop() const { return impl_->latest && !impl_->reason_to_stop().empty(); }
 
 void EarlyStopping::on_fit_start(Trainer& trainer, Module& model) {
@@ -114,6 +141,7 @@ void EarlyStopping::on_fit_start(Trainer& trainer, Module& model) {
   impl_->run.changes(trainer);
   impl_->clear();
   impl_->watch(model);
+  impl_->unit = is_validated_once_per_epoch(trainer.options()) ? "epoch" : "validation";
 }
 
 void EarlyStopping::on_resume(Trainer& trainer, Module& model) {

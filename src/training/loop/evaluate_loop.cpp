@@ -21,17 +21,18 @@ EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainingCo
 }
 
 bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, EpochLog& log,
-                   const StopToken* stop) {
+                   const EvaluationHooks& hooks) {
   log.clear();
   source.seek(0);
   Batch batch;
   for (std::int64_t i = 0; source.next(batch); ++i) {
-    if (stop != nullptr && stop->stop_requested()) return false;
+    if (hooks.stop != nullptr && hooks.stop->stop_requested()) return false;
     with_memory_errors("evaluation batch", i + 1, batch.num_samples(), [&] {
       const AutocastScope autocast(source.placement().precision, log.device());
       (model.*step)(batch);
     });
     log.append({.batch = i, .weight = static_cast<double>(batch.num_valid())});
+    if (hooks.after_batch) hooks.after_batch(i + 1);
   }
   log.move_to_host();
   return true;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -32,10 +34,15 @@ class EvaluationScope {
 // The function to call for every batch.
 using EvaluationStep = void (Module::*)(const Batch&);
 
+struct EvaluationHooks {
+  const StopToken* stop = nullptr;                     // ends the loop early
+  std::function<void(std::int64_t)> after_batch = {};  // gets the number of batches done
+};
+
 // Makes one pass over the data within a scope; afterwards the log of its batches is on the host. Returns
-// false if `stop` (may be nullptr) ended it early.
+// false if a stop ended it early.
 bool evaluate_loop(Module& model, EvaluationStep step, BatchSource& source, EpochLog& log,
-                   const StopToken* stop);
+                   const EvaluationHooks& hooks = {});
 // Returns the outputs of predict_step() for all samples on the CPU, copied there once.
 at::Tensor predict_loop(Module& model, BatchSource& source);
 

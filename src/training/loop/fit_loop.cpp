@@ -294,8 +294,12 @@ std::optional<NamedValues> FitLoop::validate(double at) {
   const EvaluationScope scope(model, context_, evaluation_log_);
   callbacks.call(&Callback::on_validation_start, model);
   std::optional<NamedValues> values;
+  std::int64_t num_batches = validation_->num_batches();
+  const auto after_batch = [&](std::int64_t batch) {
+    callbacks.call(&Callback::on_validation_batch_end, model, batch, num_batches);
+  };
   if (evaluate_loop(model, &Module::validation_step, *validation_, evaluation_log_,
-                    context_->stop.immediate())) {
+                    {.stop = context_->stop.immediate(), .after_batch = after_batch})) {
     values = global_means(evaluation_log_, context_->group());
     if (at == 1) draw_training();
     report_.draw(evaluation_log_, Module::Stage::val, evaluation_log_.num_rows(), at);
@@ -345,7 +349,7 @@ void FitLoop::sanity_check(BatchSource& batches) {
   const EvaluationScope scope(model, context_, evaluation_log_);
   context_->callbacks.call(&Callback::on_validation_start, model);
   // Runs to its end even after a stop, because a resumed run starts with the random state after it.
-  evaluate_loop(model, &Module::validation_step, batches, evaluation_log_, /*stop=*/nullptr);
+  evaluate_loop(model, &Module::validation_step, batches, evaluation_log_);
   context_->callbacks.call(&Callback::on_validation_end, model);
 }
 

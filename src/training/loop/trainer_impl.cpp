@@ -333,7 +333,7 @@ Metrics Trainer::Impl::evaluate(Module& model, BatchSource source, EvaluationSte
   EpochLog& log = loop.evaluation_log();
   const EvaluationScope scope(model, context, log);
   if (group() != nullptr) shard(source);
-  evaluate_loop(model, step, source, log, /*stop=*/nullptr);
+  evaluate_loop(model, step, source, log);
   const NamedValues means = global_means(log, group());
   return Metrics(means.begin(), means.end());
 }

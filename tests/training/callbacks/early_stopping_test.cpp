@@ -66,6 +66,22 @@ TEST(EarlyStopping, WaitsForItsPatience) {
   EXPECT_EQ(ScoredFit({5, 4, 6, 3}, {.patience = 0}).epochs(), 3);
 }
 
+TEST(EarlyStopping, SaysWhyItStops) {
+  const auto reason = [](std::vector<double> scores, EarlyStoppingOptions asked, std::int64_t every = 1) {
+    ScoredFit fit(std::move(scores), asked);
+    fit.options.check_val_every_n_epoch = every;
+    fit.fit();
+    return fit.stopping->stop_reason();
+  };
+  EXPECT_EQ(reason({5, 6, 6, 6}, {}), "val_loss has not improved for 3 epochs");
+  EXPECT_EQ(reason({5, 6, 6, 6}, {.patience = 1}), "val_loss has not improved for 1 epoch");
+  EXPECT_EQ(reason({5, 6, 6, 6}, {}, 2), "val_loss has not improved for 3 validations");
+  EXPECT_EQ(reason({5, kNan}, {}), "val_loss is nan");
+  EXPECT_EQ(reason({5, 1.0 / 3}, {.stopping_threshold = 0.4}),
+            "val_loss is 0.3333, better than stopping_threshold = 0.4");
+  EXPECT_EQ(reason({5, 4}, {}), "");
+}
+
 TEST(EarlyStopping, ComparesByMode) {
   EXPECT_EQ(ScoredFit({1, 2, 3, 4, 5, 6}, {.mode = "max"}).epochs(), 0);
   EXPECT_EQ(ScoredFit({1, 2, 3, 4, 5, 6}, {.mode = "min"}).epochs(), 4);

@@ -76,6 +76,29 @@ TEST_P(EpochEdges, NewDataBringsItsOwnValidation) {
   EXPECT_EQ(model->num_val_batches, 0);
 }
 
+TEST_P(EpochEdges, ReportsTheBatchesOfAValidationButNotOfTheSanityCheck) {
+  class Batches : public Callback {
+   public:
+    void on_validation_batch_end(Trainer&, Module&, std::int64_t batch, std::int64_t num_batches) override {
+      seen += std::to_string(batch) + "/" + std::to_string(num_batches) + " ";
+    }
+    std::string seen;
+  };
+  const auto batches = std::make_shared<Batches>();
+  TrainerOptions made = options();
+  made.max_epochs = 1;
+  made.num_sanity_val_steps = 1;
+  made.callbacks = {batches};
+  TensorData data = ramp(4, 4, 2);
+  const auto model = std::make_shared<Slope>();
+  Trainer trainer(made);
+  trainer.fit(model, data);
+  EXPECT_EQ(model->num_val_batches, 3);
+  EXPECT_EQ(batches->seen, "1/2 2/2 ");
+  trainer.validate(model, data);
+  EXPECT_EQ(batches->seen, "1/2 2/2 ") << "a validation outside a fit has no events";
+}
+
 TEST_P(EpochEdges, EpochThatIsFinishedAfterAStopStaysOpen) {
   class Validations : public Callback {
    public:
