@@ -18,34 +18,44 @@ struct KnownColumn {
   std::string (*text)(double);
 };
 
-std::string loss_text(double value) {
+std::string value_text(double value) {
   const double size = std::abs(value);
   return size == 0 || (size >= 1e-3 && size < 1e5) ? fixed_text(value, 4) : short_text(value, 4);
 }
 std::string accuracy_text(double value) { return fixed_text(value, 3); }
 std::string time_text(double seconds) {
-  return seconds < 100 ? fixed_text(seconds, seconds < 10 ? 2 : 1) + "s" : clock_text(seconds);
+  constexpr double kHour = 3600;
+  const double hours = seconds / kHour;
+  if (seconds < 99.95) return fixed_text(seconds, seconds < 9.995 ? 2 : 1) + "s";
+  return hours < 1 ? clock_text(seconds) : fixed_text(hours, hours < 9.995 ? 2 : hours < 99.95 ? 1 : 0) + "h";
 }
-std::string other_text(double value) { return short_text(value, 4); }
+std::string rate_text(double value) { return short_text(value, 4); }
+std::string whole_text(double value) { return fixed_text(value, 0); }
 
-constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10, loss_text},
+constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10, value_text},
                                                 {"train_acc", "acc", 5, accuracy_text},
-                                                {"val_loss", "val loss", 8, loss_text},
+                                                {"val_loss", "val loss", 8, value_text},
                                                 {"val_acc", "val acc", 7, accuracy_text},
                                                 {"epoch_time_s", "time", 5, time_text},
-                                                {"lr", "lr", 7, other_text}}};
+                                                {"lr", "lr", 7, rate_text}}};
 
 // Written to files, not shown.
 constexpr std::array<std::string_view, 7> kBookkeeping = {
     "samples_per_s",        "data_wait_share",       "host_waits",          "device_to_host_copies",
     "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes"};
 
-std::string text_of(std::string_view name, double value) {
+// Returns the number with all digits of its column, with fewer if they do not fit in `width`.
+std::string text_of(std::string_view name, double value, std::size_t width) {
   const auto known = std::ranges::find(kKnown, name, &KnownColumn::name);
-  return known == kKnown.end() ? other_text(value) : known->text(value);
+  const bool is_count = name == "skipped_steps";
+  std::string text = (known != kKnown.end() ? known->text : is_count ? whole_text : value_text)(value);
+  for (int digits = 4; digits > 0 && text.size() > width; --digits) text = short_text(value, digits);
+  return text;
 }
 
 constexpr std::size_t kNarrowest = 8;  // for user-defined columns
+constexpr std::string_view kGap = " ", kBestColor = "\x1b[32m", kNotFiniteColor = "\x1b[31m",
+                           kEndColor = "\x1b[0m";
 
 }  // namespace
 
@@ -58,18 +68,37 @@ void EpochTable::write(const Record& record) {
     choose_columns(record);
     std::vector<std::string> titles;
     for (const TextColumn& column : columns_) titles.push_back(column.title + ' ');
-    out_ << table_line(columns_, titles, " ") << '\n';
+    out_ << table_line(columns_, titles, kGap) << '\n';
   }
   const double* const monitored = record.find(options_.monitor);
   const bool best = monitored != nullptr && has_finite_losses(record) && best_.update(*monitored);
   std::vector<std::string> cells{std::to_string(record.epoch) + ' '};
-  for (const std::string& name : names_) {
-    const double* const value = record.find(name);
-    cells.push_back((value != nullptr ? text_of(name, *value) : "") +
-                    (best && name == options_.monitor ? '*' : ' '));
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const double* const value = record.find(names_[i]);
+    cells.push_back((value != nullptr ? text_of(names_[i], *value, columns_[i + 1].width - 1) : "") +
+                    (best && names_[i] == options_.monitor ? '*' : ' '));
   }
   cells.emplace_back(best ? " * best" : "");
-  out_ << table_line(columns_, cells, " ") << '\n' << std::flush;
+  const std::string row = table_line(columns_, cells, kGap);
+  out_ << (options_.color ? colored(row, cells, best) : row) << '\n' << std::flush;
+}
+
+// Colours after the padding, because escape sequences would count as columns.
+std::string EpochTable::colored(const std::string& row, const std::vector<std::string>& cells,
+                                bool best) const {
+  std::string text(best ? kBestColor : "");
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < cells.size() && begin < row.size(); ++i) {
+    const std::string cell = padded(cells[i], columns_[i].width, columns_[i].right);
+    const std::string shown = row.substr(begin, cell.size() + kGap.size());
+    const bool is_finite = cell.find("nan") == std::string::npos && cell.find("inf") == std::string::npos;
+    if (is_finite)
+      text += shown;
+    else
+      text.append(kNotFiniteColor).append(shown).append(kEndColor).append(best ? kBestColor : "");
+    begin += shown.size();
+  }
+  return best ? text.append(kEndColor) : text;
 }
 
 // Each column has one character more than its numbers need, for the star.

@@ -26,9 +26,20 @@ double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::string bar_text(const ProgressState& state) {
+// The batches that the line counts: those of the validation while one is running, else of the training.
+struct Counted {
+  std::int64_t done, total;
+  const char* label;
+};
+
+Counted counted(const ProgressState& state) {
+  if (state.num_val_batches > 0) return {state.val_batch, state.num_val_batches, "val "};
+  return {state.at.batch, state.num_batches, ""};
+}
+
+std::string bar_text(const Counted& batches) {
   const std::int64_t done =
-      std::clamp<std::int64_t>(kBarColumns * state.at.batch / state.num_batches, 0, kBarColumns);
+      std::clamp<std::int64_t>(kBarColumns * batches.done / batches.total, 0, kBarColumns);
   std::string bar;
   for (std::int64_t i = 0; i < kBarColumns; ++i) bar += i < done ? kDone : kOpen;
   return bar;
@@ -43,18 +54,21 @@ std::vector<std::string> parts_of(const ProgressState& state, bool bar) {
   if (state.max_epochs <= 0 && state.max_steps > 0) {
     parts.push_back("step " + of_total(state.at.global_step, state.max_steps));
   }
-  const bool has_end = state.num_batches > 0;
-  if (bar && has_end) parts.push_back(bar_text(state));
-  parts.push_back(of_total(state.at.batch, state.num_batches));
-  if (has_end) parts.push_back(std::to_string(100 * state.at.batch / state.num_batches) + "%");
-  const double rate = state.elapsed_s > 0 ? static_cast<double>(state.at.batch) / state.elapsed_s : 0;
+  const Counted batches = counted(state);
+  const bool has_end = batches.total > 0;
+  if (bar && has_end) parts.push_back(bar_text(batches));
+  parts.push_back(batches.label + of_total(batches.done, batches.total));
+  if (has_end) parts.push_back(std::to_string(100 * batches.done / batches.total) + "%");
+  const double rate = state.elapsed_s > 0 ? static_cast<double>(batches.done) / state.elapsed_s : 0;
   std::string time = clock_text(state.elapsed_s);
-  if (has_end && rate > 0)
-    time += "<" + clock_text(static_cast<double>(state.num_batches - state.at.batch) / rate);
+  if (has_end && rate > 0) time += "<" + clock_text(static_cast<double>(batches.total - batches.done) / rate);
   parts.push_back(time);
   parts.push_back(short_text(rate, 3) + " it/s");
+  if (state.run_left_s >= 0) parts.push_back("eta " + clock_text(state.run_left_s));
   for (const auto& [name, value] : state.values) parts.push_back(one_line(name) + " " + short_text(value, 3));
   if (state.data_share >= 0) parts.push_back("data " + fixed_text(100 * state.data_share, 0) + "%");
+  if (state.memory_bytes > 0)
+    parts.push_back("mem " + bytes_text(static_cast<double>(state.memory_bytes), 3));
   return parts;
 }
 
@@ -93,7 +107,8 @@ void ProgressLine::show(const ProgressState& state) {
     return;
   }
   // One column stays free: a terminal may wrap when its last column is filled.
-  const std::string text = progress_text(state, options_.width - 1, true);
+  const int columns = options_.columns ? options_.columns() : options_.width;
+  const std::string text = progress_text(state, std::max(columns - 1, 0), true);
   out_ << kClearLine << (options_.color ? with_green_bar(text) : text) << std::flush;
   next_s_ = options_.clock() + kRedrawSeconds;
   drawn_ = true;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 namespace kindling {
@@ -49,7 +50,7 @@ TEST(EpochTable, AddsUserDefinedNamesButNoBookkeeping) {
   table.write(epoch(2, {{"train_loss", std::nan("")}, {"late", 1}}));
   EXPECT_EQ(out.str(),
             "epoch  train loss  perplexity\n"
-            "    1      3.0000       41.25\n"
+            "    1      3.0000     41.2500\n"
             "    2         nan\n");
 }
 
@@ -81,7 +82,7 @@ TEST(EpochTable, AlignsNamesOfWideCharactersAndCombiningMarks) {
   table.write(epoch(1, {{"困惑度指标", 41.25}, {"pre\xcc\x81\x63ision", 0.5}, {"x", 1}}));
   EXPECT_EQ(out.str(),
             "epoch  困惑度指标  pre\xcc\x81\x63ision         x\n"
-            "    1       41.25*       0.5         1   * best\n");
+            "    1     41.2500*    0.5000    1.0000   * best\n");
 }
 
 TEST(EpochTable, ShowsADivergedLossWithoutASign) {
@@ -95,7 +96,52 @@ TEST(EpochTable, OmitsTheNumbersOfLargeMetrics) {
   std::ostringstream out;
   EpochTable table(out, {.monitor = "val_f1[1]", .higher_is_better = true});
   table.write(epoch(1, {{"val_f1[0]", 0.25}, {"val_f1[1]", 0.5}, {"val_cells[0][1]", 7}}));
-  EXPECT_EQ(out.str(), "epoch  val_f1[1]\n    1        0.5*  * best\n");
+  EXPECT_EQ(out.str(), "epoch  val_f1[1]\n    1     0.5000*  * best\n");
+}
+
+TEST(EpochTable, KeepsColumnsAlignedWithLongNamesAndLargeNumbers) {
+  std::ostringstream out;
+  EpochTable table(out);
+  const auto row = [&](std::int64_t number, double value, double accuracy, double seconds) {
+    table.write(epoch(number, {{"train_loss", value},
+                               {"val_loss", value},
+                               {"val_acc", accuracy},
+                               {"lr", value},
+                               {"epoch_time_s", seconds},
+                               {"skipped_steps", 3},
+                               {"validation_macro_averaged_precision", value}}));
+  };
+  row(1, 0.0123456, 0.5, 9.9);
+  row(2, 98765.4321, 97.1234, 99.99);
+  row(3, -1.2346e-107, 100, 3599);
+  row(4, -1.2346e9, 12345.6, 7200);
+  row(5, std::numeric_limits<double>::infinity(), 1e9, 500000);
+  EXPECT_EQ(out.str(),
+            "epoch  train loss  val loss  val acc   time       lr  skipped_steps  "
+            "validation_macro_averaged_precision\n"
+            "    1      0.0123    0.0123    0.500  9.90s  0.01235              3"
+            "                               0.0123\n"
+            "    2  98765.4321     98765   97.123  01:40    98765              3"
+            "                           98765.4321\n"
+            "    3  -1.23e-107   -1e-107  100.000  59:59  -1e-107              3"
+            "                          -1.235e-107\n"
+            "    4    -1.235e9  -1.235e9    12346  2.00h  -1.23e9              3"
+            "                             -1.235e9\n"
+            "    5         inf       inf      1e9   139h      inf              3"
+            "                                  inf\n");
+}
+
+TEST(EpochTable, ColorsTheBestRowAndNumbersThatAreNotFinite) {
+  std::ostringstream out;
+  EpochTable table(out, {.monitor = "val_loss", .color = true});
+  table.write(epoch(1, {{"train_loss", std::nan("")}, {"val_loss", 2}}));
+  table.write(epoch(2, {{"train_loss", 1}, {"val_loss", 3}}));
+  table.write(epoch(3, {{"train_loss", 1}, {"val_loss", std::nan("")}}));
+  EXPECT_EQ(out.str(),
+            "epoch  train loss  val loss\n"
+            "\x1b[32m    1  \x1b[31m       nan  \x1b[0m\x1b[32m  2.0000*  * best\x1b[0m\n"
+            "    2      1.0000    3.0000\n"
+            "    3      1.0000  \x1b[31m     nan\x1b[0m\n");
 }
 
 TEST(EpochTable, IgnoresSteps) {

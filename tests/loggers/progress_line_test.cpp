@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -40,6 +41,27 @@ TEST(ProgressText, DropsPartsFromTheRightToFitTheWidth) {
     EXPECT_LE(display_width(text), static_cast<std::size_t>(width));
     EXPECT_TRUE(kMiddle.starts_with(text));
   }
+}
+
+TEST(ProgressText, ShowsTheTimeLeftOfTheRunAndTheMemory) {
+  ProgressState state = middle();
+  state.run_left_s = 3723;
+  state.memory_bytes = 1181116006;
+  EXPECT_EQ(progress_text(state, 200, false),
+            "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  eta 1:02:03  loss 0.0812  acc 0.975  data 3%  "
+            "mem 1.1 GiB");
+}
+
+TEST(ProgressText, CountsTheBatchesOfARunningValidation) {
+  ProgressState state = middle();
+  state.values.clear();
+  state.data_share = -1;
+  state.val_batch = 12;
+  state.num_val_batches = 40;
+  state.elapsed_s = 3;
+  EXPECT_EQ(progress_text(state, 200, true),
+            "epoch 2/3  ━━━━──────────  val 12/40  30%  00:03<00:07  4 it/s");
+  EXPECT_EQ(progress_text(state, 40, true), "epoch 2/3  ━━━━──────────  val 12/40");
 }
 
 TEST(ProgressText, CountsTheColumnsOfANameInChinese) {
@@ -95,6 +117,19 @@ TEST(ProgressLine, StaysBelowTheTerminalsWidth) {
   ProgressLine line(out, {.mode = ProgressMode::bar, .width = 96, .clock = [] { return 0.0; }});
   line.show(middle());
   EXPECT_EQ(out.str(), "\r\x1b[K" + kMiddle.substr(0, kMiddle.find("  data")));
+}
+
+TEST(ProgressLine, FollowsTheWidthOfAResizedTerminal) {
+  std::ostringstream out;
+  int columns = 200;
+  ProgressLine line(out, {.mode = ProgressMode::bar, .columns = [&] { return columns; }});
+  line.show(middle());
+  EXPECT_EQ(out.str(), "\r\x1b[K" + kMiddle);
+  for (columns = 100; columns >= 0; --columns) {
+    out.str("");
+    line.show(middle());
+    EXPECT_LE(display_width(out.str().substr(4)), static_cast<std::size_t>(std::max(columns - 1, 0)));
+  }
 }
 
 TEST(ProgressLine, ColorsTheDonePartOfTheBar) {

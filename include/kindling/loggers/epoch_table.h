@@ -13,6 +13,7 @@ namespace kindling {
 struct EpochTableOptions {
   std::string monitor = {};       // the name whose best value gets a star; empty: no star
   bool higher_is_better = false;  // as for an accuracy
+  bool color = false;             // prints rows with a new best value in green, NaN and infinity in red
 };
 
 // Prints a table with a row per epoch record and flushes it. The first record determines the columns: losses,
@@ -20,7 +21,9 @@ struct EpochTableOptions {
 // and single numbers of large metrics (val_confusion_matrix[2][3]) are not shown.
 //   epoch  train loss  acc     val loss  val acc   time   lr
 //       1      0.3412   0.897    0.0921   0.971*  11.2s  1e-3  * best
-// Plain text without escape sequences. Clear a progress line on the same terminal before write().
+// A number takes at most the width of its column, with fewer digits if need be, so that columns stay aligned.
+// Plain text, with escape sequences only if options.color is set. Clear a progress line on the same terminal
+// before write().
 class KINDLING_API EpochTable : public Logger {
  public:
   explicit EpochTable(std::ostream& out, EpochTableOptions options = {});  // does not own `out`
@@ -30,6 +33,7 @@ class KINDLING_API EpochTable : public Logger {
 
  private:
   void choose_columns(const Record& first);
+  std::string colored(const std::string& row, const std::vector<std::string>& cells, bool best) const;
 
   std::ostream& out_;
   EpochTableOptions options_;

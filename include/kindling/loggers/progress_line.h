@@ -23,6 +23,7 @@ struct ProgressOptions {
   ProgressMode mode = ProgressMode::plain;
   bool color = false;                  // colours the bar
   int width = 80;                      // columns of the terminal; a drawn line is shorter
+  std::function<int()> columns = {};   // if set, called before each drawing instead of `width`
   std::function<double()> clock = {};  // steady seconds; empty: the system's steady clock
 };
 
@@ -34,11 +35,16 @@ struct ProgressState {
   std::int64_t max_steps = 0;                               // 0: unknown
   double elapsed_s = 0;                                     // since this epoch began
   std::vector<std::pair<std::string, double>> values = {};  // in display order: {"loss", 0.0812}
-  double data_share = -1;  // fraction of the time spent waiting for data, 0 to 1; negative: not shown
+  double data_share = -1;         // fraction of the time spent waiting for data, 0 to 1; negative: not shown
+  double run_left_s = -1;         // estimated, of the whole run; negative: not shown
+  std::int64_t memory_bytes = 0;  // in use on the device; 0: not shown
+  std::int64_t val_batch = 0;     // of a running validation, whose values replace those of the epoch:
+  std::int64_t num_val_batches = 0;  // elapsed_s is its time; 0: the line shows the training
 };
 
-// "epoch 2/3  ━━━━━━━━━─────  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%". Parts
-// that exceed the width are dropped from the right. Used from one thread.
+// "epoch 2/3  ━━━━━━━━━─────  612/938  65%  00:07<00:04  84.1 it/s  eta 00:15  loss 0.0812  mem 1 GiB",
+// in a validation "epoch 2/3  ━━━━──────────  val 12/40  30%  …". Parts that exceed the width are dropped
+// from the right. Used from one thread.
 class KINDLING_API ProgressLine {
  public:
   explicit ProgressLine(std::ostream& out, ProgressOptions options = {});  // does not own `out`
