@@ -148,7 +148,8 @@ class FitRun {
     const Heading heading{.configs = in_.loaded.description,
                           .run = folder_.path().string(),
                           .seed = config_.run.seed,
-                          .resume = in_.plan.note};
+                          .resume = in_.plan.note,
+                          .program = std::filesystem::path(in_.context.argv[0]).filename().string()};
     screen_ = std::make_shared<Screen>(
         request_, heading,
         EpochTableOptions{.monitor = monitor.name, .higher_is_better = monitor.higher_is_better});

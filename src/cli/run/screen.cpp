@@ -5,15 +5,20 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
+#include <exception>
 #include <iostream>
+#include <utility>
 
 #include "base/joined.h"
 #include "cli/run/lost_output.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
+#include "kindling/device/device_memory.h"
 #include "kindling/device/host_info.h"
 #include "kindling/loggers/terminal.h"
+#include "kindling/training/early_stopping.h"
 #include "kindling/training/trainer.h"
 #include "loggers/metric_charts.h"
 
@@ -28,7 +33,8 @@ ProgressOptions progress_options(const Request& request) {
   if (request.progress == "plain") options.mode = ProgressMode::plain;
   if (request.progress == "none" || request.quiet) options.mode = ProgressMode::none;
   options.color = request.color == "always" || (request.color == "auto" && wants_color(STDERR_FILENO));
-  options.width = terminal ? terminal_width(STDERR_FILENO) : 120;
+  options.width = 120;
+  if (terminal) options.columns = [] { return terminal_width(STDERR_FILENO); };
   return options;
 }
 
@@ -39,22 +45,48 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
+// "203,530 params (200,960 trainable, 2,570 frozen), 795 KiB, 203,264 multiply-adds per sample". The last
+// part is omitted if it is not known for all layers.
+std::string total_text(const std::vector<LayerRow>& layers) {
+  std::int64_t parameters = 0, trainable = 0, bytes = 0;
+  std::optional<std::int64_t> multiply_adds = 0;
+  for (const LayerRow& row : layers) {
+    parameters += row.num_parameters;
+    trainable += row.num_trainable;
+    bytes += row.parameter_bytes;
+    multiply_adds = multiply_adds && row.multiply_adds ? std::optional(*multiply_adds + *row.multiply_adds)
+                                                       : std::nullopt;
+  }
+  std::string text = grouped(parameters) + " params (" + grouped(trainable) + " trainable";
+  if (trainable < parameters) text += ", " + grouped(parameters - trainable) + " frozen";
+  text += "), " + bytes_text(static_cast<double>(bytes), 3);
+  if (multiply_adds.value_or(0) > 0) text += ", " + grouped(*multiply_adds) + " multiply-adds per sample";
+  return text;
+}
+
 void show_layers(const std::vector<LayerRow>& layers, std::ostream& out) {
   const auto shape = [](const auto& sizes) { return sizes.empty() ? "" : shape_text(sizes); };
   std::vector<std::vector<std::string>> rows;
-  std::int64_t total = 0;
   for (const auto& row : layers) {
     if (row.num_parameters == 0) continue;
     rows.push_back({"  " + row.name + " " + row.type, shape(row.input_shape), shape(row.output_shape),
                     grouped(row.num_parameters)});
-    total += row.num_parameters;
   }
   out << table_text({{.title = "   layer", .width = 19},
                      {.title = "in", .width = 15},
                      {.title = "out", .width = 15},
                      {.title = "params", .right = true, .width = 9}},
                     rows)
-      << "   total " << grouped(total) << " params\n";
+      << "   total " << total_text(layers) << "\n";
+}
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+EpochTableOptions with_color(EpochTableOptions options, bool color) {
+  options.color = color;
+  return options;
 }
 
 std::string device_text(Device device) {
@@ -67,6 +99,28 @@ std::string device_text(Device device) {
 std::string title(std::string name) {
   std::ranges::replace(name, '_', ' ');
   return name;
+}
+
+// Neither interrupted, which prints how to resume, nor diverged.
+bool is_complete(const FitResult& result) {
+  return result.reason == FitReason::finished || result.reason == FitReason::early_stop;
+}
+
+// Empty for an early stop that another callback has requested.
+std::string early_stop_reason(const TrainerOptions& options) {
+  for (const auto& callback : options.callbacks) {
+    const auto* stopping = dynamic_cast<const EarlyStopping*>(callback.get());
+    if (stopping != nullptr && stopping->wants_stop()) return stopping->stop_reason();
+  }
+  return {};
+}
+
+bool has_test_data(DataModule* data) {
+  try {
+    return data != nullptr && data->test_dataloader() != nullptr;
+  } catch (const std::exception&) {  // such as a missing file: not suggesting a command is enough
+    return false;
+  }
 }
 
 // Names in the saved state.
@@ -87,12 +141,12 @@ Screen::Screen(const Request& request, Heading heading, EpochTableOptions monito
       quiet_(request.quiet),
       has_color_(request.color == "always" || (request.color == "auto" && wants_color(STDOUT_FILENO))),
       monitored_(monitored.monitor),
-      table_(std::cout, monitored),
+      table_(std::cout, with_color(monitored, has_color_)),
       progress_(std::cerr, progress_options(request)),
       best_(monitored.higher_is_better) {}
 
 void Screen::on_fit_start(Trainer& trainer, Module&) {
-  start_ = std::chrono::steady_clock::now();
+  start_s_ = steady_seconds();
   layers_ = trainer.layer_summary(trainer.model(), *trainer.data());
   if (quiet_) return;
   std::cout << "config   " << heading_.configs << "   run  " << heading_.run << "   seed " << heading_.seed
@@ -104,15 +158,46 @@ void Screen::on_fit_start(Trainer& trainer, Module&) {
   report_lost_output();
 }
 
+ProgressState Screen::progress_state(const Trainer& trainer) {
+  constexpr double kMemorySeconds = 1;
+  const double now_s = steady_seconds();
+  const TrainerProgress at = trainer.progress();
+  const RunTimeLeft::Limits limits{.max_epochs = trainer.options().max_epochs.value_or(0),
+                                   .max_steps = trainer.options().max_steps.value_or(0),
+                                   .num_batches = at.num_train_batches};
+  if (now_s - memory_read_s_ >= kMemorySeconds) {
+    memory_bytes_ = device_memory(trainer.device()).allocated_bytes;
+    memory_read_s_ = now_s;
+  }
+  return {.at = at,
+          .max_epochs = limits.max_epochs,
+          .num_batches = limits.num_batches,
+          .max_steps = limits.max_steps,
+          .elapsed_s = at.epoch_seconds,
+          .run_left_s = time_left_.estimate(at, limits, now_s),
+          .memory_bytes = memory_bytes_};
+}
+
+void Screen::on_train_epoch_start(Trainer& trainer, Module&) {
+  if (!time_left_.is_started()) time_left_.start(trainer.progress(), steady_seconds());
+}
+
+void Screen::on_validation_start(Trainer&, Module&) { validation_start_s_ = steady_seconds(); }
+
+void Screen::on_validation_batch_end(Trainer& trainer, Module&, std::int64_t batch,
+                                     std::int64_t num_batches) {
+  if (!progress_.due()) return;
+  ProgressState state = progress_state(trainer);
+  state.val_batch = batch;
+  state.num_val_batches = num_batches;
+  state.elapsed_s = steady_seconds() - validation_start_s_;
+  progress_.show(state);
+}
+
 void Screen::on_train_batch_end(Trainer& trainer, Module&) {
   if (!progress_.due()) return;
-  const TrainerProgress at = trainer.progress();
-  ProgressState state{.at = at,
-                      .max_epochs = trainer.options().max_epochs.value_or(0),
-                      .num_batches = at.num_train_batches,
-                      .max_steps = trainer.options().max_steps.value_or(0),
-                      .elapsed_s = at.epoch_seconds,
-                      .data_share = at.data_wait_seconds / at.epoch_seconds};
+  ProgressState state = progress_state(trainer);
+  state.data_share = trainer.progress().data_wait_seconds / state.elapsed_s;
   for (const auto& [name, value] : trainer.preview())
     if (name.starts_with("train_")) state.values.emplace_back(name.substr(6), value);
   progress_.show(state);
@@ -134,7 +219,11 @@ void Screen::on_epoch_end(Trainer&, Module&, const Record& record) {
   report_lost_output();
 }
 
-void Screen::on_fit_end(Trainer&, Module&, const FitResult&) { progress_.clear(); }
+void Screen::on_fit_end(Trainer& trainer, Module&, const FitResult& result) {
+  progress_.clear();
+  if (result.reason == FitReason::early_stop) stop_reason_ = early_stop_reason(trainer.options());
+  has_test_data_ = !quiet_ && is_complete(result) && has_test_data(trainer.data());
+}
 
 void Screen::save_state(StateDict& state) const {
   for (const auto& [name, value] : metrics_) state.metadata[kMetric + name] = number_text(value);
@@ -167,17 +256,31 @@ void Screen::show_curves(const RunMetrics& metrics) const {
 }
 
 void Screen::show_end(const FitResult& result, const std::string& best_saved) const {
-  const std::string_view how = result.status == FitStatus::finished     ? "done in "
-                               : result.status == FitStatus::diverged   ? "diverged after "
-                               : result.reason == FitReason::early_stop ? "stopped early after "
-                                                                        : "stopped after ";
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const bool has_reason = !stop_reason_.empty();
+  const std::string_view how = result.status == FitStatus::finished || has_reason ? "done in "
+                               : result.status == FitStatus::diverged             ? "diverged after "
+                               : result.reason == FitReason::early_stop           ? "stopped early after "
+                                                                                  : "stopped after ";
+  if (has_reason) std::cout << "stopped early: " << stop_reason_ << "\n";
+  const double seconds = steady_seconds() - start_s_;
   std::cout << how << fixed_text(seconds, seconds < 10 ? 1 : 0) << " s";
   if (best_.value())
     std::cout << "   best " << title(monitored_) << " " << fixed_text(*best_.value(), 4) << " @ epoch "
               << best_epoch_;
   if (!best_saved.empty()) std::cout << "   " << best_saved;
-  std::cout << "   " << heading_.run << "\n" << std::flush;
+  std::cout << "   " << heading_.run << "\n";
+  show_next_commands(result);
+  std::cout << std::flush;
+}
+
+void Screen::show_next_commands(const FitResult& result) const {
+  if (quiet_ || !is_complete(result)) return;
+  const std::string run = shell_word(heading_.run), program = shell_word(heading_.program);
+  std::vector<std::string> commands{"plot " + run, "export " + run + " model.pt2"};
+  if (has_test_data_) commands.insert(commands.begin(), "test " + run);
+  std::string_view label = "next     ";
+  for (const std::string& command : commands)
+    std::cout << std::exchange(label, "         ") << program << " " << command << "\n";
 }
 
 }  // namespace kindling

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +12,7 @@
 #include "kindling/nn/layer_summary.h"
 #include "kindling/training/callback.h"
 #include "loggers/run_metrics.h"
+#include "loggers/run_time_left.h"
 
 namespace kindling {
 
@@ -20,7 +21,8 @@ struct Heading {
   std::string configs{};  // "digits.toml + 1 override"
   std::string run{};      // the run's folder
   std::int64_t seed = 0;
-  std::string resume{};  // where the run resumes; empty: not printed
+  std::string resume{};              // where the run resumes; empty: not printed
+  std::string program = "kindling";  // in the suggested commands
 };
 
 // Prints the heading, epoch table and last line of a fit on stdout, and its progress line on stderr. Never
@@ -30,7 +32,11 @@ class Screen : public Callback {
   Screen(const Request& request, Heading heading, EpochTableOptions monitored);
 
   void on_fit_start(Trainer& trainer, Module& model) override;
+  void on_train_epoch_start(Trainer& trainer, Module& model) override;
   void on_train_batch_end(Trainer& trainer, Module& model) override;
+  void on_validation_start(Trainer& trainer, Module& model) override;
+  void on_validation_batch_end(Trainer& trainer, Module& model, std::int64_t batch,
+                               std::int64_t num_batches) override;
   void on_validation_record(Trainer& trainer, Module& model, const Record& record) override;
   void on_epoch_end(Trainer& trainer, Module& model, const Record& record) override;
   void on_fit_end(Trainer& trainer, Module& model, const FitResult& result) override;
@@ -40,7 +46,8 @@ class Screen : public Callback {
 
   // Draws the losses of the run if stdout is a terminal.
   void show_curves(const RunMetrics& metrics) const;
-  // Prints the last line, followed by `best_saved` if not empty. Call it once everything is saved.
+  // Prints the last lines: why the run stopped early, how it ended with `best_saved` if not empty, and the
+  // next commands. Call it once everything is saved.
   void show_end(const FitResult& result, const std::string& best_saved) const;
 
   // The best epoch by the monitored value.
@@ -54,6 +61,8 @@ class Screen : public Callback {
 
  private:
   void observe(const Record& record);
+  ProgressState progress_state(const Trainer& trainer);
+  void show_next_commands(const FitResult& result) const;
 
   Heading heading_;
   bool quiet_, has_color_;
@@ -64,7 +73,11 @@ class Screen : public Callback {
   std::int64_t best_epoch_ = 0;
   Metrics metrics_;
   std::vector<LayerRow> layers_;
-  std::chrono::steady_clock::time_point start_{};
+  std::string stop_reason_;  // of an early stop
+  bool has_test_data_ = false;
+  RunTimeLeft time_left_;
+  double start_s_ = 0, validation_start_s_ = 0, memory_read_s_ = 0;  // steady times
+  std::int64_t memory_bytes_ = 0;
 };
 
 }  // namespace kindling

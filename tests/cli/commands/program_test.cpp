@@ -1,15 +1,11 @@
 #include "kindling/cli/program.h"
 
 #include <gtest/gtest.h>
-#include <pty.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
-#include <thread>
 
+#include "cli/commands/on_terminal.h"
 #include "cli/commands/program_run.h"
 #include "support/scratch.h"
 
@@ -237,41 +233,26 @@ TEST(Program, WritesNoEscapesIntoAPipe) {
   EXPECT_NE(run.out.find("done in "), std::string::npos);
 }
 
-// Runs the program in a separate process on a terminal and returns its output.
-struct OnTerminal {
-  int exit_code;
-  std::string screen;
-};
+TEST(Program, EndsAFitWithTheNextCommands) {
+  const Scratch scratch;
+  const std::string folder = (scratch / "runs/small/0001").string();
+  const std::string out = run_program(small_fit(scratch)).out;
+  const std::string next = "   " + folder + "\nnext     kindling test " + folder +
+                           "\n         kindling plot " + folder + "\n         kindling export " + folder +
+                           " model.pt2\n";
+  EXPECT_TRUE(out.ends_with(next)) << out;
+  EXPECT_EQ(run_program({"test", folder}).exit_code, 0);
+  EXPECT_EQ(run_program({"plot", folder}).exit_code, 0);
+  EXPECT_EQ(run_program({"export", folder, (scratch / "model.pt2").string()}).exit_code, 0);
+  EXPECT_EQ(run_program(small_fit(scratch, {"--quiet"})).out.find("next "), std::string::npos);
+}
 
-OnTerminal run_on_terminal(std::vector<std::string> words, int signal = 0,
-                           const std::filesystem::path& when = {}) {
-  words.insert(words.begin(), KINDLING_PROGRAM);
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  winsize size{.ws_row = 24, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
-  int terminal = -1;
-  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
-  if (child == 0) {
-    setenv("TERM", "xterm", 1);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  std::thread killer([&] {
-    for (int i = 0; signal != 0 && i < 3000 && text_of(when).empty(); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (signal != 0) kill(child, signal);
-  });
-  OnTerminal result{-1, ""};
-  char bytes[4096];
-  for (ssize_t n; (n = read(terminal, bytes, sizeof bytes)) > 0;)
-    result.screen.append(bytes, static_cast<std::size_t>(n));
-  killer.join();
-  int status = 0;
-  waitpid(child, &status, 0);
-  ::close(terminal);
-  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
-  return result;
+TEST(Program, SummarizesParametersBytesAndMultiplyAdds) {
+  const Scratch scratch;
+  const std::string out = run_program(small_fit(scratch)).out;
+  EXPECT_NE(out.find("\n   total 1,210 params (1,210 trainable), 4.73 KiB, 1,184 multiply-adds per sample\n"),
+            std::string::npos)
+      << out;
 }
 
 TEST(Program, RedrawsOneLineOnATerminal) {
@@ -288,7 +269,10 @@ TEST(Program, SavesAndExitsOnASignal) {
     const Scratch scratch;
     const auto folder = scratch / "runs/small/0001";
     const OnTerminal shown =
-        run_on_terminal(small_fit(scratch, {"trainer.max_epochs=1000000"}), signal, folder / "metrics.jsonl");
+        run_on_terminal(small_fit(scratch, {"trainer.max_epochs=1000000"}), {.act = [&](int, pid_t program) {
+                          wait_for_text_in(folder / "metrics.jsonl");
+                          kill(program, signal);
+                        }});
     EXPECT_EQ(shown.exit_code, 128 + signal) << shown.screen;
     EXPECT_TRUE(std::filesystem::exists(folder / "weights.safetensors"));
     EXPECT_EQ(Json::parse(text_of(folder / "run.json"))["status"], "stopped");

@@ -124,7 +124,9 @@ TEST_F(Techniques, EarlyStoppingEndsTheRunAndItsResume) {
   EXPECT_EQ(summary()["status"], "stopped");
   EXPECT_EQ(summary()["reason"], "early_stop");
   EXPECT_EQ(summary()["global_step"], 8);
-  EXPECT_NE(run.out.find("stopped early after "), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("\nstopped early: val_acc has not improved for 1 epoch\ndone in "),
+            std::string::npos)
+      << run.out;
   EXPECT_NE(text_of(run_folder_ / "log.txt").find("early stop: val_acc is "), std::string::npos);
   const ProgramRun again = fit(tables, {"--resume", run_folder_.string()});
   EXPECT_EQ(again.exit_code, 0) << again.err;

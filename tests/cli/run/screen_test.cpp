@@ -1,0 +1,96 @@
+// What a fit shows on a terminal that is resized and interrupted.
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+
+#include "cli/commands/on_terminal.h"
+#include "kindling/base/text.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+class ScreenOnTerminal : public testing::Test {
+ protected:
+  std::vector<std::string> fit(std::vector<std::string> more) {
+    write_text(scratch_ / "small.toml",
+               "[model]\nname = \"mlp\"\nhidden = [16]\n[data]\nname = \"digits\"\nbatch_size = 100\n"
+               "[trainer]\nmax_epochs = 2\n");
+    more.insert(more.begin(),
+                {"fit", "-c", (scratch_ / "small.toml").string(), "--run.dir", (scratch_ / "runs").string()});
+    return more;
+  }
+
+  const Scratch scratch_;
+  const std::filesystem::path folder_ = scratch_ / "runs/small/0001";
+};
+
+std::string without_colors(std::string text) {
+  for (std::size_t at; (at = text.find("\x1b[")) != std::string::npos;)
+    text.erase(at, text.find_first_of("mKhl", at) + 1 - at);
+  return text;
+}
+
+// The columns of each progress line, in their order.
+std::vector<std::size_t> line_widths(const std::string& screen) {
+  const std::string start = "\r\x1b[K";
+  std::vector<std::size_t> widths;
+  for (std::size_t at = 0; (at = screen.find(start, at)) != std::string::npos;) {
+    at += start.size();
+    const std::string line = screen.substr(at, screen.find('\r', at) - at);
+    if (line.starts_with("epoch ") && line.find('/') != std::string::npos)
+      widths.push_back(display_width(without_colors(line)));
+  }
+  return widths;
+}
+
+TEST_F(ScreenOnTerminal, FollowsItsWidthAndEndsCleanlyOnCtrlC) {
+  const auto shrink_and_interrupt = [&](int terminal, pid_t) {
+    wait_for_text_in(folder_ / "metrics.jsonl");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const winsize narrow{.ws_row = 24, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
+    ioctl(terminal, TIOCSWINSZ, &narrow);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+    const char ctrl_c = 3;
+    EXPECT_EQ(::write(terminal, &ctrl_c, 1), 1);
+  };
+  const OnTerminal shown = run_on_terminal(fit({"trainer.max_epochs=1000000", "trainer.log_every_n_steps=0"}),
+                                           {.act = shrink_and_interrupt});
+  EXPECT_EQ(shown.exit_code, 130) << shown.screen;
+  const std::vector<std::size_t> widths = line_widths(shown.screen);
+  ASSERT_GE(widths.size(), 4U) << shown.screen;
+  EXPECT_GT(widths.front(), 40U) << shown.screen;
+  EXPECT_LT(widths.back(), 40U) << shown.screen;
+  EXPECT_LT(*std::max_element(widths.begin(), widths.end()), 100U);
+  // The line has been removed before the last lines, and nothing has hidden the cursor.
+  const std::size_t end = shown.screen.rfind("stopped after ");
+  ASSERT_NE(end, std::string::npos) << shown.screen;
+  EXPECT_EQ(shown.screen.find("it/s", end), std::string::npos);
+  EXPECT_NE(shown.screen.find("resume with   kindling fit --resume ", end), std::string::npos);
+  EXPECT_EQ(shown.screen.find("\x1b[?"), std::string::npos);
+}
+
+TEST_F(ScreenOnTerminal, ColorsTheBestRowUnlessColorsAreOff) {
+  const std::string green = "\x1b[32m    1  ";
+  const OnTerminal colored = run_on_terminal(fit({}));
+  EXPECT_EQ(colored.exit_code, 0);
+  EXPECT_NE(colored.screen.find(green), std::string::npos) << colored.screen;
+  EXPECT_GT(colored.screen.rfind("\x1b[0m"), colored.screen.rfind("\x1b[32m"));
+  for (const OnTerminal& plain : {run_on_terminal(fit({}), {.variable = "NO_COLOR", .value = "1"}),
+                                  run_on_terminal(fit({"--color", "never"}))}) {
+    EXPECT_EQ(plain.exit_code, 0);
+    EXPECT_EQ(plain.screen.find("\x1b[3"), std::string::npos) << plain.screen;
+    EXPECT_NE(plain.screen.find("epoch  train loss"), std::string::npos);
+  }
+}
+
+TEST_F(ScreenOnTerminal, ShowsTimeLeftAndMemory) {
+  const OnTerminal shown = run_on_terminal(fit({"trainer.max_epochs=60"}), {.columns = 160});
+  EXPECT_EQ(shown.exit_code, 0);
+  EXPECT_NE(shown.screen.find(" it/s  eta 00:"), std::string::npos) << shown.screen;
+  EXPECT_NE(shown.screen.find("  mem "), std::string::npos) << shown.screen;
+}
+
+}  // namespace
+}  // namespace kindling
