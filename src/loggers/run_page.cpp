@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/joined.h"
 #include "kindling/base/number_text.h"
@@ -83,6 +84,25 @@ std::string starts_text(const RunFiles& files) {
   return starts < 2 ? "" : std::to_string(starts) + " starts";
 }
 
+// "digits: 1,438 training, 359 validation, 359 test samples"
+std::string data_text(const RunFiles& files) {
+  std::vector<std::string> sets;
+  for (const auto& [key, name] :
+       {std::pair("data.train", " training"), {"data.val", " validation"}, {"data.test", " test"}})
+    if (const double samples = number_or_nan(files.value(key)); !std::isnan(samples))
+      sets.push_back(count_text(samples) + name);
+  const std::string name = files.value("data.name");
+  if (sets.empty()) return name;
+  return name + (name.empty() ? "" : ": ") + joined(sets, ", ") + " samples";
+}
+
+// "0123456789ab (main)"
+std::string git_text(const RunFiles& files) {
+  constexpr std::size_t kDigits = 12;
+  const std::string commit = files.value("git.commit").substr(0, kDigits), branch = files.value("git.branch");
+  return commit + (branch.empty() ? "" : (commit.empty() ? "(" : " (") + branch + ")");
+}
+
 PageSection results_of(const RunFiles& files, const RunMetrics& metrics, const RunPageOptions& options) {
   Facts facts;
   add_fact(facts, "best", best_text(files, metrics, options));
@@ -91,6 +111,8 @@ PageSection results_of(const RunFiles& files, const RunMetrics& metrics, const R
   if (const MetricSeries* const time = metrics.find("epoch_time_s"))
     add_fact(facts, "training time", duration_text(time->sum()));
   add_fact(facts, "parameters", parameters_text(files));
+  add_fact(facts, "data", data_text(files));
+  add_fact(facts, "git commit", git_text(files));
   add_fact(facts, "device", files.value("device"));
   if (const std::string number = files.value("processes"); number != "1") add_fact(facts, "ranks", number);
   add_fact(facts, "seed", files.value("seed"));
@@ -260,7 +282,8 @@ PageSection machine_of(const RunFiles& files) {
   Facts facts;
   for (const auto& [key, value] : files.summary) {
     const bool is_elsewhere = std::ranges::find(kElsewhere, key) != kElsewhere.end() ||
-                              key.starts_with("metrics.") || key.starts_with("best.");
+                              key.starts_with("metrics.") || key.starts_with("best.") ||
+                              (key.starts_with("data.") && key != "data.checksum") || key == "git.branch";
     std::string name = key;
     for (char& c : name) c = c == '_' || c == '.' ? ' ' : c;
     if (!is_elsewhere) add_fact(facts, name, key == "seconds" ? duration_text(number_or_nan(value)) : value);

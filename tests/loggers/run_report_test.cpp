@@ -168,6 +168,23 @@ TEST(RunPage, ShowsWhatTheDirectoryHas) {
   EXPECT_TRUE(contains(html, "<dt>kindling</dt><dd>9.9</dd>"));
 }
 
+TEST(RunPage, ShowsDataHostAndCommit) {
+  const Scratch scratch;
+  put_file(scratch / "run.json", R"({"host": "node7",
+      "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "branch": "main"},
+      "data": {"name": "digits", "train": 1438, "val": 359, "checksum": "0123456789abcdef"}})");
+  const auto html = [&] { return to_html(page_of_run(read_run_files(scratch.folder()), {})); };
+  EXPECT_TRUE(contains(html(), "<dt>data</dt><dd>digits: 1,438 training, 359 validation samples</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>git commit</dt><dd>0123456789ab (main)</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>git commit</dt><dd>0123456789abcdef0123456789abcdef01234567</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>host</dt><dd>node7</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>data checksum</dt><dd>0123456789abcdef</dd>"));
+  EXPECT_FALSE(contains(html(), "<dt>data train</dt>"));
+  put_file(scratch / "run.json", R"({"git": {"branch": "main"}, "data": {"test": 5}})");
+  EXPECT_TRUE(contains(html(), "<dt>data</dt><dd>5 test samples</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>git commit</dt><dd>(main)</dd>"));
+}
+
 TEST(RunPage, ShowsARunWithoutRecords) {
   const Scratch scratch;
   EXPECT_TRUE(

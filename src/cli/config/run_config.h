@@ -53,6 +53,7 @@ class RunConfig {
   // Returns the monitored value: the monitor and mode of [checkpoint], else those of the model.
   Module::Monitor monitor_of(const Module& model) const;
   std::shared_ptr<DataModule> make_data() const;  // and prepared
+  const std::string& data_name() const noexcept { return data_name_.name; }
   // trainer.num_processes and trainer.num_gpus, which determine how many processes the program starts for a
   // fit. Without the key, the number is that of the ranks on this machine if each can have a GPU (or
   // require_gpus is set), else 0.

@@ -77,6 +77,12 @@ RunFolder folder_of(const Group& group, const RunConfig& config, const ResumePla
   return folder;
 }
 
+// The config that names the user's project: of a resumed run, the one in its directory.
+std::filesystem::path config_of(const Request& request, const RunFolder& folder) {
+  if (!request.configs.empty()) return request.configs.back();
+  return request.resume.empty() ? std::filesystem::path() : folder.file("config.toml");
+}
+
 // All ranks but rank 0 are quiet.
 Request request_of_rank(const Group& group, Request request) {
   request.quiet = request.quiet || !is_first(group);
@@ -163,6 +169,7 @@ class FitRun {
     folder_.write_command(in_.context.argc, in_.context.argv);
     if (in_.group) summary_.num_processes = in_.group->size();
     summary_.seed = config_.run.seed;
+    if (is_first(in_.group)) summary_.git = git_commit_of_project(config_of(in_.context.request, folder_));
     summary_.fast_mkl = chosen_mkl_kernels();
     summary_.float32_matmul_precision =
         config_.trainer_options().float32_matmul_precision.value_or(float32_matmul_precision());
@@ -228,6 +235,7 @@ class FitRun {
     Trainer trainer(trainer_options());
     summary_.device = trainer.device().str();
     if (num_gpus() < trainer.options().num_gpus) summary_.device_note = gpu_unavailable_reason();
+    if (is_first(in_.group)) summary_.data = summary_of(*in_.data, config_.data_name());
     folder_.write_summary(summary_);
     in_.signals.watch(trainer.stop_token(), checkpoint_);
     checkpoint_->set_metadata({{"config", config_.values_text()}});

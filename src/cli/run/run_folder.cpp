@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "base/folder.h"
 #include "base/joined.h"
@@ -104,6 +105,29 @@ std::string summary_text(const fs::path& run, const char* key) {
   return json.is_object() ? json.value(key, "") : "";
 }
 
+std::string host_name() {
+  char name[256] = {};  // POSIX allows 255
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const GitCommit& git) {
+  Json json;
+  if (!git.commit.empty()) json["commit"] = git.commit;
+  if (!git.branch.empty()) json["branch"] = git.branch;
+  return json;
+}
+
+Json json_of(const DataSummary& data) {
+  Json json;
+  if (!data.name.empty()) json["name"] = data.name;
+  for (const auto& [key, samples] : {std::pair("train", data.train), {"val", data.val}, {"test", data.test}})
+    if (samples) json[key] = *samples;
+  if (!data.checksum.empty()) json["checksum"] = data.checksum;
+  return json;
+}
+
 }  // namespace
 
 std::optional<fs::path> newest_run(const fs::path& dir, const std::string& name) {
@@ -167,7 +191,7 @@ void RunFolder::write_command(int argc, char** argv) const {
 
 void RunFolder::write_summary(const RunSummary& summary) const {
   if (!lock_) return;
-  nlohmann::ordered_json json{
+  Json json{
       {"status", summary.status},
       {"seed", summary.seed},
       {"started", utc_text(started_)},
@@ -177,6 +201,7 @@ void RunFolder::write_summary(const RunSummary& summary) const {
       {"device", summary.device},
       {"device_note", summary.device_note},
       {"processes", summary.num_processes},
+      {"host", host_name()},
       {"cpu", host_info().cpu_model},
       {"threads", host_info().num_threads},
       {"fast_mkl", summary.fast_mkl},
@@ -185,6 +210,8 @@ void RunFolder::write_summary(const RunSummary& summary) const {
       {"libtorch", TORCH_VERSION},
       {"process", static_cast<std::int64_t>(getpid())},
   };
+  if (const Json git = json_of(summary.git); !git.is_null()) json["git"] = git;
+  if (const Json data = json_of(summary.data); !data.is_null()) json["data"] = data;
   if (!summary.reason.empty()) json["reason"] = summary.reason;
   if (!summary.best_name.empty())
     json["best"] = {
@@ -198,8 +225,7 @@ void RunFolder::write_summary(const RunSummary& summary) const {
   }
   json["metrics"] = summary.metrics;
   // Names may contain arbitrary bytes: invalid UTF-8 is replaced rather than refused.
-  write_file_atomically(file("run.json"),
-                        json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  write_file_atomically(file("run.json"), json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace kindling

@@ -5,12 +5,14 @@
 #include <optional>
 #include <string>
 
+#include "cli/run/data_summary.h"
+#include "cli/run/git_commit.h"
 #include "kindling/base/file.h"
 #include "kindling/training/fit_result.h"
 
 namespace kindling {
 
-// The contents of run.json apart from versions and devices.
+// The contents of run.json apart from versions, host and processor.
 struct RunSummary {
   std::string status = "running";  // running, finished, stopped, diverged, failed
   std::string reason{};            // why the run ended, as FitReason; empty: still running
@@ -20,6 +22,8 @@ struct RunSummary {
   std::string fast_mkl{};                  // MKL's kernels, as fast_mkl_text()
   std::string float32_matmul_precision{};  // precision of float32 matmuls
   std::int64_t seed = 0;
+  GitCommit git{};  // of the project that has the config
+  DataSummary data{};
   std::string best_name{};  // monitored value; empty: none
   double best_value = 0;
   std::int64_t best_epoch = 0;

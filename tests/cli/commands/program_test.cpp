@@ -52,6 +52,29 @@ TEST(Program, WritesARunFolder) {
   EXPECT_EQ(text_of(folder / "command.txt").substr(0, 15), "kindling fit -c");
 }
 
+TEST(Program, RecordsTheProjectAndTheDataOfARun) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch / ".git");
+  write_text(scratch / ".git/HEAD", "ref: refs/heads/main\n");
+  write_text(scratch / ".git/packed-refs", std::string(40, 'a') + " refs/heads/main\n");
+  const auto folder = scratch / "runs/small/0001";
+  const auto summary = [&] { return Json::parse(text_of(folder / "run.json")); };
+  ASSERT_EQ(run_program(small_fit(scratch)).exit_code, 0);
+  const Json first = summary();
+  EXPECT_EQ(first["git"], (Json{{"commit", std::string(40, 'a')}, {"branch", "main"}}));
+  EXPECT_EQ(first["data"]["name"], "digits");
+  EXPECT_EQ(first["data"]["train"], 1438);
+  EXPECT_EQ(first["data"]["val"], 359);
+  EXPECT_EQ(first["data"]["test"], 359);
+  EXPECT_EQ(first["data"]["checksum"].get<std::string>().size(), 16U);
+  EXPECT_NE(text_of(folder / "report.html").find("<dt>git commit</dt><dd>aaaaaaaaaaaa (main)</dd>"),
+            std::string::npos);
+  write_text(scratch / ".git/HEAD", std::string(40, 'b') + "\n");
+  ASSERT_EQ(run_program({"fit", "--resume", folder.string(), "trainer.max_epochs=3"}).exit_code, 0);
+  EXPECT_EQ(summary()["git"], (Json{{"commit", std::string(40, 'b')}}));
+  EXPECT_EQ(summary()["data"], first["data"]);
+}
+
 TEST(Program, WritesEveryKeyOfTheRecords) {
   const Scratch scratch;
   ASSERT_EQ(run_program(small_fit(scratch, {"trainer.log_every_n_steps=10", "trainer.gradient_clip_val=1"}))

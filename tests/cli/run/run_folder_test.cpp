@@ -1,9 +1,11 @@
 #include "cli/run/run_folder.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
@@ -89,6 +91,28 @@ TEST_F(KilledRunFolder, LosesItsTemporaryFiles) {
   EXPECT_EQ(next(), "0001");
   for (const auto& entry : std::filesystem::directory_iterator(run()))
     EXPECT_EQ(entry.path().filename().string().find(".tmp."), std::string::npos) << entry.path();
+}
+
+TEST(RunFolder, RecordsHostCommitAndData) {
+  const Scratch scratch;
+  const RunFolder folder(scratch.folder(), "small");
+  const auto summary = [&](const RunSummary& written) {
+    folder.write_summary(written);
+    std::ifstream file(folder.file("run.json"));
+    return nlohmann::json::parse(file);
+  };
+  char host[256] = {};
+  ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
+  const auto whole =
+      summary({.git = {.commit = std::string(40, 'a'), .branch = "main"},
+               .data = {.name = "mine", .train = 5, .val = 3, .test = 0, .checksum = "0123456789abcdef"}});
+  EXPECT_EQ(whole["host"], host);
+  EXPECT_EQ(whole["git"].dump(), R"({"branch":"main","commit":")" + std::string(40, 'a') + "\"}");
+  EXPECT_EQ(whole["data"].dump(),
+            R"({"checksum":"0123456789abcdef","name":"mine","test":0,"train":5,"val":3})");
+  const auto unknown = summary({.data = {.train = 5}});
+  EXPECT_FALSE(unknown.contains("git"));
+  EXPECT_EQ(unknown["data"].dump(), R"({"train":5})");
 }
 
 TEST(RunFolder, NoticesTheRemovalOfItsLock) {

@@ -1,0 +1,73 @@
+#include "cli/run/data_summary.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kindling/base/checksum.h"
+#include "kindling/data/dataset.h"
+
+namespace kindling {
+namespace {
+
+using Loader = std::shared_ptr<DataLoader>;
+
+Loader loader_or_none(DataModule& data, Loader (DataModule::*loader)()) try {
+  return (data.*loader)();
+} catch (const std::exception&) {
+  return nullptr;
+}
+
+std::optional<std::int64_t> size_of(const Loader& loader) {
+  return loader ? std::optional(loader->dataset().size()) : std::nullopt;
+}
+
+// False for a tensor without plain bytes, such as a sparse one.
+bool add_tensor(const at::Tensor& tensor, Checksum& sum) {
+  if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() || tensor.is_quantized()) return false;
+  std::string kind = std::string(c10::toString(tensor.scalar_type())) + "[";
+  for (const std::int64_t size : tensor.sizes()) kind += std::to_string(size) + ",";
+  sum.update(kind + "]");
+  const at::Tensor values = tensor.contiguous().resolve_conj().resolve_neg();
+  sum.update(values.const_data_ptr(), values.nbytes());
+  return true;
+}
+
+// In the order of `sets`; empty: see DataSummary.
+std::string checksum_of(const std::vector<Loader>& sets, std::int64_t max_bytes) {
+  std::vector<const TensorDataset*> all;
+  std::int64_t bytes = 0;
+  for (const Loader& set : sets) {
+    if (!set) continue;
+    all.push_back(dynamic_cast<const TensorDataset*>(&set->dataset()));
+    if (all.back() == nullptr) return {};
+    for (const at::Tensor& tensor : all.back()->tensors())
+      bytes += tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
+  }
+  if (all.empty() || bytes > max_bytes) return {};
+  Checksum sum;
+  for (const TensorDataset* set : all) {
+    sum.update(std::to_string(set->tensors().size()) + ":");
+    for (const at::Tensor& tensor : set->tensors())
+      if (!add_tensor(tensor, sum)) return {};
+  }
+  return sum.hex();
+}
+
+}  // namespace
+
+DataSummary summary_of(DataModule& data, std::string name, std::int64_t max_checksum_bytes) {
+  const Loader train = loader_or_none(data, &DataModule::train_dataloader),
+               val = loader_or_none(data, &DataModule::val_dataloader),
+               test = loader_or_none(data, &DataModule::test_dataloader);
+  return {.name = std::move(name),
+          .train = size_of(train),
+          .val = size_of(val),
+          .test = size_of(test),
+          .checksum = checksum_of({train, val}, max_checksum_bytes)};
+}
+
+}  // namespace kindling

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kindling/data/data_module.h"
+
+namespace kindling {
+
+// The data of a run. Sets that the data module does not have, or whose loader throws, are absent.
+struct DataSummary {
+  std::string name{};                                  // of the data module; empty: not known
+  std::optional<std::int64_t> train{}, val{}, test{};  // samples
+  // XXH3-64 of the training and validation sets: number, type, sizes and bytes of their tensors, before the
+  // data module transforms batches. Empty unless all are tensors in memory (TensorDataset) of at most
+  // kMaxChecksumBytes together.
+  std::string checksum{};
+};
+
+constexpr std::int64_t kMaxChecksumBytes = std::int64_t{1} << 28;
+
+// Requests the loaders of a prepared data module and reads their tensors once. Never throws for what a loader
+// throws: the fit reports that.
+DataSummary summary_of(DataModule& data, std::string name,
+                       std::int64_t max_checksum_bytes = kMaxChecksumBytes);
+
+}  // namespace kindling

@@ -1,0 +1,78 @@
+#include "cli/run/data_summary.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "kindling/base/error.h"
+#include "kindling/data/digits.h"
+
+namespace kindling {
+namespace {
+
+std::shared_ptr<DataLoader> loader_of(std::vector<at::Tensor> tensors, std::int64_t batch_size = 2) {
+  return std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(tensors)),
+                                      DataLoaderOptions{.batch_size = batch_size});
+}
+
+struct Sets : DataModule {
+  std::shared_ptr<DataLoader> train, val, test;
+  std::shared_ptr<DataLoader> train_dataloader() override { return train; }
+  std::shared_ptr<DataLoader> val_dataloader() override { return val; }
+  std::shared_ptr<DataLoader> test_dataloader() override {
+    if (!test) throw DataError({.found = "no test data"});
+    return test;
+  }
+};
+
+struct Computed : Dataset {
+  std::int64_t size() const override { return 7; }
+  void gather(const at::Tensor&, Batch&) const override {}
+};
+
+TEST(DataSummary, CountsTheSamplesOfEachSet) {
+  Sets data;
+  data.train = loader_of({at::ones({5, 3})});
+  DataSummary summary = summary_of(data, "mine");
+  EXPECT_EQ(summary.name, "mine");
+  EXPECT_EQ(summary.train, 5);
+  EXPECT_FALSE(summary.val || summary.test);  // none, and one that throws
+  data.val = loader_of({at::ones({3})});
+  data.test = std::make_shared<DataLoader>(std::make_shared<Computed>(), DataLoaderOptions{});
+  summary = summary_of(data, "mine");
+  EXPECT_EQ(summary.val, 3);
+  EXPECT_EQ(summary.test, 7);
+  EXPECT_EQ(summary_of(*std::make_unique<Digits>(), "").train, 1438);
+}
+
+TEST(DataSummary, HasAChecksumOfTypesSizesAndBytes) {
+  const auto checksum = [](std::shared_ptr<DataLoader> train, std::shared_ptr<DataLoader> val = nullptr) {
+    Sets data;
+    data.train = std::move(train);
+    data.val = std::move(val);
+    return summary_of(data, "").checksum;
+  };
+  const at::Tensor numbers = at::arange(6, at::kFloat).view({3, 2});
+  const std::string expected = checksum(loader_of({numbers}));
+  EXPECT_EQ(expected.size(), 16U);
+  EXPECT_EQ(checksum(loader_of({numbers.clone()}, /*batch_size=*/3)), expected);
+  EXPECT_EQ(checksum(loader_of({numbers.t().contiguous().t()})), expected);  // the same values, other strides
+  EXPECT_NE(checksum(loader_of({numbers.view({6})})), expected);
+  EXPECT_NE(checksum(loader_of({numbers.to(at::kInt)})), expected);
+  EXPECT_NE(checksum(loader_of({numbers + (numbers == 5)})), expected);
+  EXPECT_NE(checksum(loader_of({numbers, numbers})), checksum(loader_of({numbers}), loader_of({numbers})));
+}
+
+TEST(DataSummary, HasNoChecksumOfLargeOrComputedData) {
+  Sets data;
+  data.train = loader_of({at::ones({4, 2}), at::ones({4})});
+  EXPECT_EQ(summary_of(data, "", 48).checksum.size(), 16U);
+  EXPECT_EQ(summary_of(data, "", 47).checksum, "");
+  data.val = std::make_shared<DataLoader>(std::make_shared<Computed>(), DataLoaderOptions{});
+  EXPECT_EQ(summary_of(data, "").checksum, "");
+}
+
+}  // namespace
+}  // namespace kindling
