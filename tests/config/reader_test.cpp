@@ -249,7 +249,7 @@ TEST(ConfigReader, PutsTheHintOnTheLineOfAnOverride) {
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
                  "command line: trainer.max_epoch=3: error: unknown key 'trainer.max_epoch'; "
-                 "did you mean 'max_epochs'?\n1 error, nothing was run");
+                 "did you mean 'trainer.max_epochs'?\n1 error, nothing was run");
   }
 }
 

@@ -291,10 +291,16 @@ class FitRun {
     if (options.profile) keep_profiler_quiet();
     if (in_.plan.run.empty()) options.optimizer = with_start(options.optimizer, config_.optimizer_start);
     options.process_group = in_.group;
-    options.callbacks.insert(options.callbacks.begin(),
-                             {std::make_shared<RunLog>(), screen_, checkpoint_, keeper_});
+    options.callbacks.insert(options.callbacks.begin(), {run_log(), screen_, checkpoint_, keeper_});
     if (is_first(in_.group)) add_loggers(options);
     return options;
+  }
+
+  std::shared_ptr<RunLog> run_log() const {
+    const Module::Monitor monitor = config_.monitor_of(*in_.model);
+    return std::make_shared<RunLog>(
+        EpochTableOptions{.monitor = monitor.name, .higher_is_better = monitor.higher_is_better},
+        [screen = screen_] { return screen->best_value(); });
   }
 
   void add_loggers(TrainerOptions& options) {

@@ -1,5 +1,8 @@
 #include "cli/run/run_log.h"
 
+#include <string>
+#include <utility>
+
 #include "cli/run/environment.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -29,6 +32,9 @@ constexpr std::string_view kReasonTexts[] = {"finished", "stopped on request", "
 
 }  // namespace
 
+RunLog::RunLog(EpochTableOptions monitored, std::function<std::optional<double>()> earlier_best)
+    : table_(lines_, std::move(monitored)), earlier_best_(std::move(earlier_best)) {}
+
 void RunLog::on_fit_start(Trainer& trainer, Module& model) {
   for (const auto& [name, value] : environment_facts()) log_info(name + ": " + value);
   log_info("device: " + trainer.device().str());
@@ -37,15 +43,22 @@ void RunLog::on_fit_start(Trainer& trainer, Module& model) {
   log_info("validation data: " + loader_text(trainer.data()->val_dataloader()));
 }
 
-void RunLog::on_validation_record(Trainer& trainer, Module& model, const Record& record) {
-  on_epoch_end(trainer, model, record);
+void RunLog::on_resume(Trainer&, Module&) {
+  if (const std::optional<double> best = earlier_best_()) table_.set_best(*best);
 }
 
-void RunLog::on_epoch_end(Trainer&, Module&, const Record& record) {
+void RunLog::on_validation_record(Trainer&, Module&, const Record& record) {
   std::string line =
       "epoch " + std::to_string(record.epoch) + ", step " + std::to_string(record.global_step) + ":";
   for (const auto& [name, value] : record.values) line += " " + name + " " + number_text(value);
   log_info(line);
+}
+
+void RunLog::on_epoch_end(Trainer&, Module&, const Record& record) {
+  table_.write(record);
+  std::istringstream lines(lines_.str());
+  lines_.str({});
+  for (std::string line; std::getline(lines, line);) log_info(line);
 }
 
 void RunLog::on_exception(Trainer&, Module&, const std::exception& error) {

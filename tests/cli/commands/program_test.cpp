@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <string_view>
 
 #include "cli/commands/on_terminal.h"
 #include "cli/commands/program_run.h"
@@ -50,6 +53,35 @@ TEST(Program, WritesARunFolder) {
   EXPECT_EQ(summary["global_step"], 30);  // 1,438 training samples in batches of 100, two epochs
   EXPECT_EQ(summary["best"]["name"], "val_acc");
   EXPECT_EQ(text_of(folder / "command.txt").substr(0, 15), "kindling fit -c");
+}
+
+TEST(Program, LogsTheTableOfEpochsOfTheScreen) {
+  const Scratch scratch;
+  const std::string log_file = scratch / "runs/small/0001/log.txt";
+  const auto table_of = [](const std::string& text, std::size_t prefix) {
+    std::string table;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (line.size() > prefix && line.substr(prefix).starts_with(" ") &&
+          line.find("layer") == std::string::npos && line.find(" total ") == std::string::npos &&
+          line.find(" Linear ") == std::string::npos)
+        table += line.substr(prefix) + "\n";
+    return table;
+  };
+  constexpr std::size_t kTime = std::string_view("2026-03-01 12:00:00.123 info: ").size();
+  const ProgramRun first = run_program(small_fit(scratch, {"optimizer.lr=1e-12"}));  // no epoch is better
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const std::string table = table_of(first.out, 0);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 3) << table;  // titles and two epochs
+  EXPECT_TRUE(table.starts_with(" epoch ")) << table;
+  EXPECT_NE(table.find(" * best"), std::string::npos) << table;
+  EXPECT_EQ(table_of(text_of(log_file), kTime), table);
+  // A resumed run compares with the best value of the epochs before.
+  const std::string folder = log_file.substr(0, log_file.rfind('/'));
+  const ProgramRun more = run_program({"fit", "--resume", folder, "trainer.max_epochs=3"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_EQ(table_of(text_of(log_file), kTime), table + table_of(more.out, 0));
+  EXPECT_EQ(table_of(more.out, 0).find('*'), std::string::npos) << more.out;
 }
 
 TEST(Program, RecordsTheProjectAndTheDataOfARun) {
