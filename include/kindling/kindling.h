@@ -32,6 +32,7 @@
 #include "kindling/loggers/epoch_table.h"
 #include "kindling/loggers/jsonl_logger.h"
 #include "kindling/loggers/memory_logger.h"
+#include "kindling/loggers/run_folder.h"
 #include "kindling/loggers/tensorboard_logger.h"
 #include "kindling/metrics/accuracy.h"
 #include "kindling/metrics/auroc.h"

@@ -49,6 +49,10 @@ void RunReport::resume_at(const Progress&) {
                  : RunMetrics();
 }
 
+void RunReport::finish() {
+  if (options_.is_final_at_finish) write_final();
+}
+
 void RunReport::write_final() { try_to_draw(/*is_final=*/true); }
 
 void RunReport::try_to_draw(bool is_final) try { draw(is_final); } catch (const std::exception& error) {

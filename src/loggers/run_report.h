@@ -12,9 +12,10 @@
 namespace kindling {
 
 struct RunReportOptions {
-  bool svg = true, html = true;  // write curves.svg and report.html
-  bool reads_records = true;     // on resume: metrics.jsonl has the earlier records
-  std::string monitor{};         // for the best value so far
+  bool svg = true, html = true;     // write curves.svg and report.html
+  bool reads_records = true;        // on resume: metrics.jsonl has the earlier records
+  bool is_final_at_finish = false;  // finish() draws the run for the last time
+  std::string monitor{};            // for the best value so far
   bool higher_is_better = false;
   std::function<std::vector<std::vector<std::string>>()> layers{};  // for model.csv, called once
   std::function<double()> clock{};  // steady seconds; empty: the system's steady clock
@@ -30,6 +31,7 @@ class KINDLING_API RunReport : public Logger {
   void write(const Record& record) override;
   // Reads the earlier records. The logger of metrics.jsonl has cut them back before.
   void resume_at(const Progress& at) override;
+  void finish() override;
   // Draws the run for the last time, as its run.json describes it.
   void write_final();
 

@@ -13,7 +13,7 @@ namespace kindling {
 // The inputs of the searches before a fit.
 struct FinderInputs {
   RunConfig& config;
-  const RunFolder& folder;
+  const FitFolder& folder;
   const TrainerOptions& trainer;  // of the fit
   const std::shared_ptr<Module>& model;
   std::shared_ptr<DataModule>& data;  // created again for another batch size

@@ -55,7 +55,7 @@ const char* reason_name(FitReason reason) {
 
 // Each rank has its own log file. Rank 0 also prints warnings, unless --quiet is set; errors are always
 // printed.
-void log_of(const Group& group, const Request& request, const RunFolder& folder) {
+void log_of(const Group& group, const Request& request, const FitFolder& folder) {
   const bool color = request.color == "always" || (request.color == "auto" && wants_color(fileno(stderr)));
   configure_log(
       {.level = LogLevel::info,
@@ -67,18 +67,18 @@ void log_of(const Group& group, const Request& request, const RunFolder& folder)
 }
 
 // The run directory, which rank 0 creates or finds.
-RunFolder folder_of(const Group& group, const RunConfig& config, const ResumePlan& plan,
+FitFolder folder_of(const Group& group, const RunConfig& config, const ResumePlan& plan,
                     const LaunchPlace& place) {
-  if (!is_first(group)) return RunFolder::of_another_process(broadcast_text(group, ""));
+  if (!is_first(group)) return FitFolder::of_another_process(broadcast_text(group, ""));
   const std::filesystem::path& former = plan.run.empty() ? plan.restarts_in : plan.run;
-  RunFolder folder = former.empty() ? RunFolder(config.folder.dir, config.run.name) : RunFolder(former);
+  FitFolder folder = former.empty() ? FitFolder(config.folder.dir, config.run.name) : FitFolder(former);
   if (plan.run.empty()) remember_run(place, folder.path());
   broadcast_text(group, std::filesystem::absolute(folder.path()).string());
   return folder;
 }
 
 // The config that names the user's project: of a resumed run, the one in its directory.
-std::filesystem::path config_of(const Request& request, const RunFolder& folder) {
+std::filesystem::path config_of(const Request& request, const FitFolder& folder) {
   if (!request.configs.empty()) return request.configs.back();
   return request.resume.empty() ? std::filesystem::path() : folder.file("config.toml");
 }
@@ -89,7 +89,7 @@ Request request_of_rank(const Group& group, Request request) {
   return request;
 }
 
-std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const RunFolder& folder) {
+std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const FitFolder& folder) {
   ModelCheckpointOptions options = config.checkpoint;
   options.dirpath = checkpoints_of(folder.path());
   return std::make_shared<ModelCheckpoint>(options);
@@ -114,7 +114,7 @@ void keep_profiler_quiet() { ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0)
 // of the run instead of the one named on the command line. Knows the step at which a fit has failed.
 class RunKeeper : public Callback {
  public:
-  RunKeeper(RunFolder& folder, const RunConfig& config, LaunchPlace place)
+  RunKeeper(FitFolder& folder, const RunConfig& config, LaunchPlace place)
       : folder_(folder), config_(config), place_(std::move(place)) {}
   void on_resume(Trainer&, Module&) override {
     folder_.write_config(config_.text());
@@ -130,7 +130,7 @@ class RunKeeper : public Callback {
   const std::optional<std::int64_t>& failed_step() const noexcept { return failed_step_; }
 
  private:
-  RunFolder& folder_;
+  FitFolder& folder_;
   const RunConfig& config_;
   const LaunchPlace place_;
   bool is_unrecorded_ = false;  // for a restart
@@ -401,7 +401,7 @@ class FitRun {
   FitInputs in_;
   RunConfig& config_;
   Request request_;
-  RunFolder folder_;
+  FitFolder folder_;
   std::shared_ptr<ModelCheckpoint> checkpoint_;
   std::shared_ptr<RunKeeper> keeper_;
   std::shared_ptr<Screen> screen_;

@@ -9,6 +9,7 @@
 #include "cli/run/git_commit.h"
 #include "kindling/base/file.h"
 #include "kindling/training/fit_result.h"
+#include "loggers/run_claim.h"
 
 namespace kindling {
 
@@ -37,18 +38,19 @@ struct RunSummary {
 };
 
 // The directory of one run, DIR/NAME/0001, locked against other processes for the lifetime of this object.
-class RunFolder {
+// Writes what only the program knows: RunFolder is that of the library.
+class FitFolder {
  public:
   // Creates a directory with the next free number, or reuses the newest one if its run was killed before its
   // first checkpoint and its first epoch. What is created survives a power loss. Throws Error if it cannot be
   // created or written.
-  RunFolder(const std::filesystem::path& dir, const std::string& name);
+  FitFolder(const std::filesystem::path& dir, const std::string& name);
   // Opens the directory of a resumed run. Throws Error if it cannot be written or another process uses it.
-  explicit RunFolder(std::filesystem::path run);
+  explicit FitFolder(std::filesystem::path run);
   // Opens the directory of a run that another process writes: this object writes none of its files, but
   // others may be added. Creates it if it does not exist, as on a machine with separate disks. Throws Error
   // if it cannot be created.
-  static RunFolder of_another_process(std::filesystem::path run);
+  static FitFolder of_another_process(std::filesystem::path run);
 
   const std::filesystem::path& path() const noexcept { return path_; }
   bool is_reused() const noexcept { return is_reused_; }  // a killed run has left files in it
@@ -70,7 +72,7 @@ class RunFolder {
     std::optional<FolderLock> lock;
     bool is_reused = false;
   };
-  explicit RunFolder(Claim claim);
+  explicit FitFolder(Claim claim);
   static Claim claim(const std::filesystem::path& runs);
 
   std::filesystem::path path_;
@@ -80,8 +82,6 @@ class RunFolder {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();  // for durations
 };
 
-// Returns the run with the largest number, if there is one.
-std::optional<std::filesystem::path> newest_run(const std::filesystem::path& dir, const std::string& name);
 // Return values from run.json; empty if they are missing or it cannot be read.
 std::string run_status(const std::filesystem::path& run);
 std::string run_fast_mkl(const std::filesystem::path& run);

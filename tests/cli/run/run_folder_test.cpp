@@ -15,7 +15,7 @@
 namespace kindling {
 namespace {
 
-TEST(RunFolder, IsUniqueForSimultaneousRuns) {
+TEST(FitFolder, IsUniqueForSimultaneousRuns) {
   const Scratch scratch;
   std::mutex mutex;
   std::set<std::filesystem::path> made;
@@ -23,7 +23,7 @@ TEST(RunFolder, IsUniqueForSimultaneousRuns) {
   for (int i = 0; i < 8; ++i)
     runs.emplace_back([&] {
       for (int j = 0; j < 25; ++j) {
-        const RunFolder folder(scratch.folder(), "same");
+        const FitFolder folder(scratch.folder(), "same");
         folder.write_summary({.status = "finished"});
         const std::lock_guard lock(mutex);
         made.insert(folder.path());
@@ -36,9 +36,9 @@ TEST(RunFolder, IsUniqueForSimultaneousRuns) {
 
 class KilledRunFolder : public testing::Test {
  protected:
-  std::filesystem::path next() const { return RunFolder(scratch_.folder(), "small").path().filename(); }
+  std::filesystem::path next() const { return FitFolder(scratch_.folder(), "small").path().filename(); }
   std::filesystem::path run() const { return scratch_ / "small/0001"; }
-  void SetUp() override { RunFolder(scratch_.folder(), "small").write_summary({.status = "running"}); }
+  void SetUp() override { FitFolder(scratch_.folder(), "small").write_summary({.status = "running"}); }
 
   const Scratch scratch_;
 };
@@ -51,7 +51,7 @@ TEST_F(KilledRunFolder, IsReusedBeforeItsFirstCheckpoint) {
   std::ofstream(run() / "checkpoints/.lock") << "1\n";
   std::ofstream(run() / "metrics.jsonl") << "{\"global_step\": 1, \"epoch\": 1}\n";
   EXPECT_EQ(next(), "0001");
-  EXPECT_TRUE(RunFolder(scratch_.folder(), "small").is_reused());
+  EXPECT_TRUE(FitFolder(scratch_.folder(), "small").is_reused());
 }
 
 TEST_F(KilledRunFolder, IsKeptWithAnythingThatWasTrained) {
@@ -80,7 +80,7 @@ TEST_F(KilledRunFolder, IsNotAFolderOfSomebodyElse) {
 }
 
 TEST_F(KilledRunFolder, IsNotTakenFromALivingRun) {
-  const RunFolder living(scratch_.folder(), "small");
+  const FitFolder living(scratch_.folder(), "small");
   EXPECT_EQ(living.path().filename(), "0001");
   EXPECT_EQ(next(), "0002");
 }
@@ -93,9 +93,9 @@ TEST_F(KilledRunFolder, LosesItsTemporaryFiles) {
     EXPECT_EQ(entry.path().filename().string().find(".tmp."), std::string::npos) << entry.path();
 }
 
-TEST(RunFolder, RecordsHostCommitAndData) {
+TEST(FitFolder, RecordsHostCommitAndData) {
   const Scratch scratch;
-  const RunFolder folder(scratch.folder(), "small");
+  const FitFolder folder(scratch.folder(), "small");
   const auto summary = [&](const RunSummary& written) {
     folder.write_summary(written);
     std::ifstream file(folder.file("run.json"));
@@ -115,14 +115,14 @@ TEST(RunFolder, RecordsHostCommitAndData) {
   EXPECT_EQ(unknown["data"].dump(), R"({"train":5})");
 }
 
-TEST(RunFolder, NoticesTheRemovalOfItsLock) {
+TEST(FitFolder, NoticesTheRemovalOfItsLock) {
   const Scratch scratch;
-  RunFolder folder(scratch.folder(), "small");
+  FitFolder folder(scratch.folder(), "small");
   std::filesystem::remove(folder.file(".lock"));
   folder.renew_lock();
-  EXPECT_THROW(RunFolder(folder.path()), Error);
+  EXPECT_THROW(FitFolder(folder.path()), Error);
   std::filesystem::remove(folder.file(".lock"));
-  const RunFolder other(folder.path());
+  const FitFolder other(folder.path());
   EXPECT_THROW(folder.renew_lock(), Error);
 }
 
