@@ -84,11 +84,10 @@ std::string starts_text(const RunFiles& files) {
   return starts < 2 ? "" : std::to_string(starts) + " starts";
 }
 
-// "digits: 1,438 training, 359 validation, 359 test samples"
+// "digits: 1,438 training, 359 validation samples"
 std::string data_text(const RunFiles& files) {
   std::vector<std::string> sets;
-  for (const auto& [key, name] :
-       {std::pair("data.train", " training"), {"data.val", " validation"}, {"data.test", " test"}})
+  for (const auto& [key, name] : {std::pair("data.train", " training"), {"data.val", " validation"}})
     if (const double samples = number_or_nan(files.value(key)); !std::isnan(samples))
       sets.push_back(count_text(samples) + name);
   const std::string name = files.value("data.name");

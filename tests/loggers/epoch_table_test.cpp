@@ -139,8 +139,8 @@ TEST(EpochTable, ColorsTheBestRowAndNumbersThatAreNotFinite) {
   table.write(epoch(3, {{"train_loss", 1}, {"val_loss", std::nan("")}}));
   EXPECT_EQ(out.str(),
             "epoch  train loss  val loss\n"
-            "\x1b[32m    1  \x1b[31m       nan  \x1b[0m\x1b[32m  2.0000*  * best\x1b[0m\n"
-            "    2      1.0000    3.0000\n"
+            "    1  \x1b[31m       nan  \x1b[0m  2.0000\n"  // a diverged epoch is not the best
+            "\x1b[32m    2      1.0000    3.0000*  * best\x1b[0m\n"
             "    3      1.0000  \x1b[31m     nan\x1b[0m\n");
 }
 

@@ -180,8 +180,8 @@ TEST(RunPage, ShowsDataHostAndCommit) {
   EXPECT_TRUE(contains(html(), "<dt>host</dt><dd>node7</dd>"));
   EXPECT_TRUE(contains(html(), "<dt>data checksum</dt><dd>0123456789abcdef</dd>"));
   EXPECT_FALSE(contains(html(), "<dt>data train</dt>"));
-  put_file(scratch / "run.json", R"({"git": {"branch": "main"}, "data": {"test": 5}})");
-  EXPECT_TRUE(contains(html(), "<dt>data</dt><dd>5 test samples</dd>"));
+  put_file(scratch / "run.json", R"({"git": {"branch": "main"}, "data": {"train": 5}})");
+  EXPECT_TRUE(contains(html(), "<dt>data</dt><dd>5 training samples</dd>"));
   EXPECT_TRUE(contains(html(), "<dt>git commit</dt><dd>(main)</dd>"));
 }
 

@@ -61,12 +61,10 @@ std::string checksum_of(const std::vector<Loader>& sets, std::int64_t max_bytes)
 
 DataSummary summary_of(DataModule& data, std::string name, std::int64_t max_checksum_bytes) {
   const Loader train = loader_or_none(data, &DataModule::train_dataloader),
-               val = loader_or_none(data, &DataModule::val_dataloader),
-               test = loader_or_none(data, &DataModule::test_dataloader);
+               val = loader_or_none(data, &DataModule::val_dataloader);
   return {.name = std::move(name),
           .train = size_of(train),
           .val = size_of(val),
-          .test = size_of(test),
           .checksum = checksum_of({train, val}, max_checksum_bytes)};
 }
 

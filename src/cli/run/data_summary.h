@@ -10,8 +10,8 @@ namespace kindling {
 
 // The data of a run. Sets that the data module does not have, or whose loader throws, are absent.
 struct DataSummary {
-  std::string name{};                                  // of the data module; empty: not known
-  std::optional<std::int64_t> train{}, val{}, test{};  // samples
+  std::string name{};                          // of the data module; empty: not known
+  std::optional<std::int64_t> train{}, val{};  // samples
   // XXH3-64 of the training and validation sets: number, type, sizes and bytes of their tensors, before the
   // data module transforms batches. Empty unless all are tensors in memory (TensorDataset) of at most
   // kMaxChecksumBytes together.

@@ -25,7 +25,9 @@ bool FitFindings::collect(const std::string& path, const std::function<void()>& 
 
 void FitFindings::add(const std::string& path, const ConfigError& error) {
   ErrorParts parts = error.parts();
-  const bool names_key = !parts.place.empty() && reader_.has(parts.place);
+  const std::string named = parts.place.substr(0, parts.place.find(' '));  // of "model.init_map a=b", too
+  const bool names_key = !named.empty() && reader_.has(named);
+  if (names_key && named != parts.place) return add(named, error.what());
   const std::string key = names_key ? parts.place : path;
   const bool is_table = !names_key && path.find('.') == std::string::npos;
   if (is_table) return add(key, error.what());

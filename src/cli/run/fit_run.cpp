@@ -1,8 +1,11 @@
 #include "cli/run/fit_run.h"
 
+#include <ATen/Context.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <utility>
 
@@ -116,6 +119,14 @@ class RunKeeper : public Callback {
  public:
   RunKeeper(FitFolder& folder, const RunConfig& config, LaunchPlace place)
       : folder_(folder), config_(config), place_(std::move(place)) {}
+  void on_fit_start(Trainer& trainer, Module&) override {
+    if (!on_data_) return;
+    // Loaders may draw random numbers when they are made.
+    at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+    const at::Tensor state = generator.get_state();
+    on_data_(summary_of(*trainer.data(), config_.data_name()));
+    generator.set_state(state);
+  }
   void on_resume(Trainer&, Module&) override {
     folder_.write_config(config_.text());
     is_unrecorded_ = true;
@@ -128,11 +139,14 @@ class RunKeeper : public Callback {
     failed_step_ = trainer.progress().global_step;
   }
   const std::optional<std::int64_t>& failed_step() const noexcept { return failed_step_; }
+  // Called with the data of the run once the trainer has its loaders.
+  void notify_of_data(std::function<void(DataSummary)> on_data) { on_data_ = std::move(on_data); }
 
  private:
   FitFolder& folder_;
   const RunConfig& config_;
   const LaunchPlace place_;
+  std::function<void(DataSummary)> on_data_{};
   bool is_unrecorded_ = false;  // for a restart
   std::optional<std::int64_t> failed_step_;
 };
@@ -235,10 +249,14 @@ class FitRun {
     Trainer trainer(trainer_options());
     summary_.device = trainer.device().str();
     if (num_gpus() < trainer.options().num_gpus) summary_.device_note = gpu_unavailable_reason();
-    if (is_first(in_.group)) summary_.data = summary_of(*in_.data, config_.data_name());
     folder_.write_summary(summary_);
     in_.signals.watch(trainer.stop_token(), checkpoint_);
     checkpoint_->set_metadata({{"config", config_.values_text()}});
+    if (is_first(in_.group))
+      keeper_->notify_of_data([this](DataSummary data) {
+        summary_.data = std::move(data);
+        folder_.write_summary(summary_);
+      });
     FitOptions options;
     if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
     const FitResult result = trainer.fit(in_.model, *in_.data, options);

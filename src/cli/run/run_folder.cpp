@@ -47,7 +47,7 @@ Json json_of(const GitCommit& git) {
 Json json_of(const DataSummary& data) {
   Json json;
   if (!data.name.empty()) json["name"] = data.name;
-  for (const auto& [key, samples] : {std::pair("train", data.train), {"val", data.val}, {"test", data.test}})
+  for (const auto& [key, samples] : {std::pair("train", data.train), {"val", data.val}})
     if (samples) json[key] = *samples;
   if (!data.checksum.empty()) json["checksum"] = data.checksum;
   return json;

@@ -115,14 +115,6 @@ std::string early_stop_reason(const TrainerOptions& options) {
   return {};
 }
 
-bool has_test_data(DataModule* data) {
-  try {
-    return data != nullptr && data->test_dataloader() != nullptr;
-  } catch (const std::exception&) {  // such as a missing file: not suggesting a command is enough
-    return false;
-  }
-}
-
 // Names in the saved state.
 const std::string kMetric = "metric.", kBest = "best", kBestEpoch = "best_epoch";
 
@@ -222,7 +214,6 @@ void Screen::on_epoch_end(Trainer&, Module&, const Record& record) {
 void Screen::on_fit_end(Trainer& trainer, Module&, const FitResult& result) {
   progress_.clear();
   if (result.reason == FitReason::early_stop) stop_reason_ = early_stop_reason(trainer.options());
-  has_test_data_ = !quiet_ && is_complete(result) && has_test_data(trainer.data());
 }
 
 void Screen::save_state(StateDict& state) const {
@@ -276,8 +267,8 @@ void Screen::show_end(const FitResult& result, const std::string& best_saved) co
 void Screen::show_next_commands(const FitResult& result) const {
   if (quiet_ || !is_complete(result)) return;
   const std::string run = shell_word(heading_.run), program = shell_word(heading_.program);
-  std::vector<std::string> commands{"plot " + run, "export " + run + " model.pt2"};
-  if (has_test_data_) commands.insert(commands.begin(), "test " + run);
+  const std::vector<std::string> commands{"plot " + run, "predict " + run + " --out predictions.csv",
+                                          "export " + run + " model.pt2"};
   std::string_view label = "next     ";
   for (const std::string& command : commands)
     std::cout << std::exchange(label, "         ") << program << " " << command << "\n";

@@ -74,7 +74,6 @@ class Screen : public Callback {
   Metrics metrics_;
   std::vector<LayerRow> layers_;
   std::string stop_reason_;  // of an early stop
-  bool has_test_data_ = false;
   RunTimeLeft time_left_;
   double start_s_ = 0, validation_start_s_ = 0, memory_read_s_ = 0;  // steady times
   std::int64_t memory_bytes_ = 0;

@@ -211,10 +211,11 @@ TEST(Diff, RefusesWhatCannotBeCompared) {
   const TwoRuns runs;
   const fs::path other = runs.scratch / "other";
   fs::create_directories(other);
-  expect_diff(run_program({"diff", runs.a, other}), 2,
-              other.string() + ": not a run directory; expected: a run directory, a checkpoint, or a weights");
+  expect_diff(
+      run_program({"diff", runs.a, other}), 2,
+      other.string() + ": not a run directory; expected: a run directory, a checkpoint, or a weights");
   expect_diff(run_program({"diff", runs.a, other / "gone"}), 2, "no such file or directory");
-  expect_diff(run_program({"diff", runs.a}), 2, "b is required");
+  expect_diff(run_program({"diff", runs.a}), 2, "kindling diff: B is missing");
   write_text(other / "weights.pt", "no weights");
   expect_diff(run_program({"diff", runs.a, other / "weights.pt"}), 2, "weights.pt");
   write_text(runs.b / "metrics.jsonl", std::string(kStep1) + "rubbish\n" + kEpoch);

@@ -170,7 +170,7 @@ TEST_F(StepBenchCommand, RefusesWhatFitRefuses) {
     fit.insert(fit.end(), more.begin(), more.end());
     EXPECT_EQ(run_program(std::move(fit), registry_).err, made.err);
   };
-  refuses({"data.batchsize=3"}, "did you mean 'batch_size'?", 2);
+  refuses({"data.batchsize=3"}, "did you mean 'data.batch_size'?", 2);
   refuses({"model.name=mpl"}, "unknown name 'mpl'", 2);
   refuses({"model.init_weights=/no/such/file.safetensors"}, "/no/such/file.safetensors", 1);
   EXPECT_EQ(run("mlp", {"--steps", "0"}).exit_code, 2);

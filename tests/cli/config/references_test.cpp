@@ -148,7 +148,7 @@ TEST(ListCommand, ListsEveryKindWithoutAnArgument) {
   const ProgramRun run = run_program({"list"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   for (const char* text :
-       {"models:\nexported ", "\n\ndatasets:\ndigits ", "\n\noptimizers:\nadadelta ",
+       {"models:\nbackbone ", "\n\ndatasets:\ndigits ", "\n\noptimizers:\nadadelta ",
         "\n\nschedules:\nconstant ", "\n\nmetrics:\naccuracy ", "\n\ncallbacks:\n", "\n\nloggers:\n"})
     EXPECT_NE(run.out.find(text), std::string::npos) << text << "\n" << run.out;
 }

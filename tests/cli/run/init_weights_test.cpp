@@ -46,8 +46,7 @@ class InitWeights : public testing::Test {
   const Scratch scratch_;
   const std::filesystem::path file_ = scratch_ / "w.safetensors", run_ = scratch_ / "runs/m/0001";
   const at::Tensor weight_ = at::randn({8, 64}), bias_ = at::randn({8});
-  const StateDict encoder_{.tensors = {{"enc.fc.weight", weight_}, {"enc.fc.bias", bias_}},
-                           .metadata = {}};
+  const StateDict encoder_{.tensors = {{"enc.fc.weight", weight_}, {"enc.fc.bias", bias_}}, .metadata = {}};
 };
 
 TEST_F(InitWeights, LoadsWhatMatchesAndReportsTheRest) {
@@ -76,8 +75,7 @@ TEST_F(InitWeights, LoadsWhatMatchesAndReportsTheRest) {
 TEST_F(InitWeights, RenamesByPrefixAndMap) {
   StateDict saved = encoder_;
   saved.tensors.emplace_back("other.weight", at::ones({1}));  // without the prefix, not read
-  const ProgramRun run =
-      fit({"init_strict=false", "init_prefix=enc.", "init_map=[\"fc.=net.1.\"]"}, saved);
+  const ProgramRun run = fit({"init_strict=false", "init_prefix=enc.", "init_map=[\"fc.=net.1.\"]"}, saved);
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(run.err, "weights  " + file_.string() +
                          "\n  2 tensors loaded\n  1 tensor not in the file, initialized: net.3.weight\n");
@@ -125,13 +123,15 @@ TEST_F(InitWeights, TakesWeightsFromARunOfAnotherModel) {
 TEST_F(InitWeights, RefusesRulesWithoutEffect) {
   const std::string file = file_.string();
   expect_refused({"init_prefix=encoder."}, 2,
-                 "model.init_prefix: no name in " + file +
-                     " begins with 'encoder.'; expected: the beginning of a tensor name, such as 'enc.'\n");
+                 "command line: model.init_prefix=encoder.: error: 'model.init_prefix': no name in " + file +
+                     " begins with 'encoder.'; expected: the beginning of a tensor name, such as 'enc.'\n"
+                     "1 error, nothing was run\n");
   expect_refused({"init_prefix=enc.", "init_map=[\"fcc.=net.1.\"]"}, 2,
-                 "model.init_map fcc.=net.1.: no name begins with 'fcc.'; expected: the beginning of a "
-                 "tensor name\n");
+                 "command line: model.init_map=[\"fcc.=net.1.\"]: error: model.init_map fcc.=net.1.: no name "
+                 "begins with 'fcc.'; expected: the beginning of a tensor name\n1 error, nothing was run\n");
   expect_refused({"init_map=[\"enc.fc\"]"}, 2,
-                 "model.init_map enc.fc: '=' is missing; expected: model.init_map FROM=TO\n");
+                 "command line: model.init_map=[\"enc.fc\"]: error: model.init_map enc.fc: '=' is missing; "
+                 "expected: model.init_map FROM=TO\n1 error, nothing was run\n");
   expect_refused({"init_strict=false"}, 1,
                  file +
                      ": none of its 2 tensors has the name and shape of a parameter of the model; expected: "
@@ -143,9 +143,9 @@ TEST_F(InitWeights, RefusesRulesWithoutEffect) {
 }
 
 TEST_F(InitWeights, RefusesKeysWithoutWeights) {
-  const ProgramRun run = run_program({"fit", "--check", "model.name=mlp", "data.name=digits",
-                                      "trainer.max_epochs=1", "model.init_strict=false",
-                                      "model.init_prefix=a", "model.init_map=[\"a=b\"]"});
+  const ProgramRun run =
+      run_program({"fit", "--check", "model.name=mlp", "data.name=digits", "trainer.max_epochs=1",
+                   "model.init_strict=false", "model.init_prefix=a", "model.init_map=[\"a=b\"]"});
   EXPECT_EQ(run.exit_code, 2);
   for (const char* key : {"model.init_prefix", "model.init_map", "model.init_strict"})
     EXPECT_NE(run.err.find("'" + std::string(key) + "' has no effect without 'model.init_weights'"),

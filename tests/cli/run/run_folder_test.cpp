@@ -105,11 +105,10 @@ TEST(FitFolder, RecordsHostCommitAndData) {
   ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
   const auto whole =
       summary({.git = {.commit = std::string(40, 'a'), .branch = "main"},
-               .data = {.name = "mine", .train = 5, .val = 3, .test = 0, .checksum = "0123456789abcdef"}});
+               .data = {.name = "mine", .train = 5, .val = 3, .checksum = "0123456789abcdef"}});
   EXPECT_EQ(whole["host"], host);
   EXPECT_EQ(whole["git"].dump(), R"({"branch":"main","commit":")" + std::string(40, 'a') + "\"}");
-  EXPECT_EQ(whole["data"].dump(),
-            R"({"checksum":"0123456789abcdef","name":"mine","test":0,"train":5,"val":3})");
+  EXPECT_EQ(whole["data"].dump(), R"({"checksum":"0123456789abcdef","name":"mine","train":5,"val":3})");
   const auto unknown = summary({.data = {.train = 5}});
   EXPECT_FALSE(unknown.contains("git"));
   EXPECT_EQ(unknown["data"].dump(), R"({"train":5})");
