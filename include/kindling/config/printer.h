@@ -35,6 +35,7 @@ struct OptionText {
   std::string description;
   bool may_change_on_resume = false;
 };
+// Returns the texts of one option, with its current value as the default.
 KINDLING_API OptionText describe(const OptionRef& option);
 
 // Returns a Markdown table with a row per option: key, type with its range or choices, current value (for

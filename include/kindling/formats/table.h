@@ -20,8 +20,10 @@
 // - Numbers have a decimal point, in every locale, and are read exactly. They must be finite.
 namespace kindling {
 
+// The kind of the values of a column.
 enum class ColumnKind : std::uint8_t { number, category };
 
+// One column: its numbers or its categories.
 struct TableColumn {
   std::string name{};
   ColumnKind kind = ColumnKind::number;
@@ -30,6 +32,7 @@ struct TableColumn {
   std::vector<std::string> categories{};  // the distinct texts, sorted bytewise
 };
 
+// The columns of a file, in its order.
 struct Table {
   std::vector<TableColumn> columns{};
   std::size_t num_rows = 0;  // without the header
