@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/joined.h"
+#include "base/lower_case.h"
 
 namespace kindling {
 namespace {
@@ -35,10 +37,8 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 
 // Returns the name in lower case without '_', '-' and spaces: people spell names with and without them.
 std::string plain_spelling(std::string_view name) {
-  std::string plain;
-  for (const char c : name)
-    if (c != '_' && c != '-' && c != ' ')
-      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  std::string plain = lower_case(name);
+  std::erase_if(plain, [](char c) { return c == '_' || c == '-' || c == ' '; });
   return plain;
 }
 

@@ -97,6 +97,7 @@ OptionText describe(const OptionRef& option) {
   OptionText text{
       .type = choices.empty() ? plain_type(option) : joined(choices, ", ", quoted),
       .default_value = plain_default(option),
+      .choices = choices,
       .example = option.notes.example,
       .description = one_line(option.notes.doc),
       .may_change_on_resume = option.notes.policy.on_resume == OptionPolicy::OnResume::may_change};

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lower_case.h"
 #include "config/config_tree.h"
 #include "config/findings.h"
 #include "config/option_checks.h"
@@ -23,11 +24,8 @@ namespace kindling::config {
 struct OtherNames {
   // Spelling does not matter: case, and '-' for '_'.
   static std::string spelling(std::string_view name) {
-    std::string plain(name);
-    for (char& c : plain) {
-      if (c == '-') c = '_';
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
+    std::string plain = lower_case(name);
+    std::replace(plain.begin(), plain.end(), '-', '_');
     return plain;
   }
   std::string key_for(std::string_view other) const {

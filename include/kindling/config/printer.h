@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kindling/base/export.h"
 #include "kindling/config/options.h"
@@ -27,11 +28,12 @@ KINDLING_API std::string print_config(std::span<const ConfigSection> sections);
 // The same without comments: neither docs nor unset optionals nor disabled tables.
 KINDLING_API std::string print_values(std::span<const ConfigSection> sections);
 
-// What help says about one option.
+// The texts of `kindling help` about one option.
 struct OptionText {
-  std::string type;           // "integer >= 1", "\"step\" or \"epoch\""
-  std::string default_value;  // as in TOML; empty: the option is absent unless it is set
-  std::string example;        // a value as in TOML; empty: neither the notes nor the default have one
+  std::string type;                  // "integer >= 1", "\"step\" or \"epoch\""
+  std::string default_value;         // as in TOML; empty: the option is absent unless it is set
+  std::vector<std::string> choices;  // the strings allowed, without quotes; empty: any value of the type
+  std::string example;               // a value as in TOML; empty: neither the notes nor the default have one
   std::string description;
   bool may_change_on_resume = false;
 };

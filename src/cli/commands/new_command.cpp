@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lower_case.h"
 #include "cli/commands/commands.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -28,9 +29,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // CMake reserves these names of targets, or uses a folder of that name in the build folder.
-constexpr std::array kReserved{"all",           "clean",   "depend",  "edit_cache",     "help",
-                               "install",       "package", "test",    "package_source", "preinstall",
-                               "rebuild_cache", "Testing", "Makefile", "CMakeFiles",    "kindling"};
+constexpr std::array kReserved{"all",           "clean",   "depend",   "edit_cache",     "help",
+                               "install",       "package", "test",     "package_source", "preinstall",
+                               "rebuild_cache", "Testing", "Makefile", "CMakeFiles",     "kindling"};
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_name_character(char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-'; }
@@ -62,19 +63,18 @@ void check_project_folder(const fs::path& folder) {
   if (!fs::exists(fs::symlink_status(folder, ignored))) return;
   const bool is_folder = fs::is_directory(folder, ignored);
   if (is_folder && fs::is_empty(folder, ignored)) return;
-  throw ConfigError({.place = folder.string(),
-                     .found = is_folder ? "the folder is not empty" : "a file has this name",
-                     .wanted = "a new name or an empty folder",
-                     .remedy = "use another name, or move the " +
-                               std::string(is_folder ? "folder" : "file") + " away"});
+  throw ConfigError(
+      {.place = folder.string(),
+       .found = is_folder ? "the folder is not empty" : "a file has this name",
+       .wanted = "a new name or an empty folder",
+       .remedy = "use another name, or move the " + std::string(is_folder ? "folder" : "file") + " away"});
 }
 
 // Returns "my_net" of "my-net".
-std::string snake_case(std::string name) {
-  std::ranges::replace(name, '-', '_');
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name;
+std::string snake_case(const std::string& name) {
+  std::string snake = lower_case(name);
+  std::ranges::replace(snake, '-', '_');
+  return snake;
 }
 
 // Returns "MyNet" of "my-net".

@@ -1,7 +1,9 @@
 #include "cli/config/other_names.h"
 
-#include <initializer_list>
+#include <algorithm>
 #include <utility>
+
+#include "base/lower_case.h"
 
 namespace kindling {
 namespace {
@@ -98,11 +100,8 @@ void add_other_names(ConfigReader& reader) {
 }
 
 std::string key_for_other_name(std::string_view name) {
-  std::string plain(name);
-  for (char& c : plain) {
-    if (c == '-') c = '_';
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  std::string plain = lower_case(name);
+  std::replace(plain.begin(), plain.end(), '-', '_');
   for (const auto& [other, path] : kKeys)
     if (plain == other) return path;
   return {};

@@ -81,11 +81,7 @@ std::vector<std::string> values_of(const ConfigKey& key) {
     for (const ConfigTopic::Entry& entry : key.topic->entries) values.push_back(entry.name);
   const OptionText text = describe(*key.option);
   if (text.default_value == "true" || text.default_value == "false") return {"true", "false"};
-  for (std::string_view rest = key.option->notes.choices; !rest.empty();) {
-    const std::size_t bar = std::min(rest.find('|'), rest.size());
-    values.emplace_back(rest.substr(0, bar));
-    rest.remove_prefix(std::min(bar + 1, rest.size()));
-  }
+  values.insert(values.end(), text.choices.begin(), text.choices.end());
   return values;
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/lower_case.h"
 #include "cli/config/config_topics.h"
 #include "cli/config/other_names.h"
 #include "kindling/base/error.h"
@@ -25,9 +26,8 @@ std::string plain_text(std::string text) {
 
 // "docs/reference/configuration.md#early-stopping"
 std::string page_of(const ConfigTopic& topic) {
-  std::string anchor;
-  for (const char c : topic.title)
-    anchor += c == ' ' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  std::string anchor = lower_case(topic.title);
+  std::replace(anchor.begin(), anchor.end(), ' ', '-');
   return "docs/reference/configuration.md#" + anchor;
 }
 

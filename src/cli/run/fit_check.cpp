@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/config/unquoted.h"
 #include "cli/run/fit_findings.h"
 #include "cli/run/start_files.h"
 #include "kindling/base/error.h"
@@ -30,10 +31,7 @@ namespace {
 // Returns the option's value without quotes; empty if it is absent.
 std::string text_in(const std::map<std::string, std::string>& values, const std::string& key) {
   const auto found = values.find(key);
-  if (found == values.end()) return {};
-  const std::string& text = found->second;
-  const bool is_quoted = text.size() >= 2 && text.front() == '"' && text.back() == '"';
-  return is_quoted ? text.substr(1, text.size() - 2) : text;
+  return found == values.end() ? "" : unquoted(found->second);
 }
 
 // Returns the option's value, a count; 0 if it is absent.
@@ -122,7 +120,10 @@ class FitCheck {
     check_monitors();
     findings_.throw_if_any();
     if (!options_.is_resumed) add_warnings();
-    if (is_drawn_ || (trial_.has_trained && has_custom_dataset())) data_ = config_.make_data();
+    if (is_drawn_ || (trial_.has_trained && has_custom_dataset())) {
+      train_.reset(), validation_.reset(), data_.reset();  // two copies may not fit into memory
+      data_ = config_.make_data();
+    }
     return {.data = std::move(data_), .warnings = std::move(warnings_)};
   }
 

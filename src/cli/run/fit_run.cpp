@@ -12,6 +12,7 @@
 #include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
 #include "cli/config/exit_codes.h"
+#include "cli/config/unquoted.h"
 #include "cli/run/finders.h"
 #include "cli/run/launched_run.h"
 #include "cli/run/lost_output.h"
@@ -339,10 +340,7 @@ class FitRun {
     auto logger = std::make_shared<TensorBoardLogger>(folder_.path());
     logger->add_text("config", "```toml\n" + config_.values_text() + "```\n");
     std::vector<std::pair<std::string, std::string>> values;
-    for (const auto& [key, value] : config_.values()) {
-      const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
-      values.emplace_back(key, is_text ? value.substr(1, value.size() - 2) : value);
-    }
+    for (const auto& [key, value] : config_.values()) values.emplace_back(key, unquoted(value));
     const Module::Monitor monitor = config_.monitor_of(*in_.model);
     logger->add_hyperparameters(std::move(values), {monitor.name});
     return logger;

@@ -157,7 +157,7 @@ TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_mod
     try {
       return try_in({.options = on_cpu}, make_model(), data, has_validation);
     } catch (const std::exception& error) {
-      // What Kindling refuses does not depend on the device, and an error of a GPU's kernel would be vague.
+      // Kindling refuses the same batches on every device, and an error of a GPU's kernel would be vague.
       is_of_device = dynamic_cast<const DataError*>(&error) == nullptr &&
                      dynamic_cast<const ConfigError*>(&error) == nullptr;
     }
