@@ -84,7 +84,7 @@ def mnist(num_samples):
 
 
 def digits():
-    """Returns float images [n, 1, 8, 8] in 0…1 and labels: the training samples as src/data/digits.cpp splits them."""
+    """Returns float images [n, 1, 8, 8] in 0…1 and labels: the training samples as src/data/sources/digits.cpp splits them."""
     images, labels = (read_idx(DIGITS / f"digits-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
     generator = torch.Generator().manual_seed(0)
     training = []

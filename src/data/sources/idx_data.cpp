@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "data/idx_tensor.h"
+#include "data/sources/idx_tensor.h"
 #include "kindling/base/error.h"
 
 namespace kindling {

@@ -1,4 +1,4 @@
-#include "data/idx_tensor.h"
+#include "data/sources/idx_tensor.h"
 
 #include <ATen/ops/empty.h>
 

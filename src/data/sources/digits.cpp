@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "data/idx_tensor.h"
+#include "data/sources/idx_tensor.h"
 #include "kindling/formats/idx.h"
 
 namespace kindling {
