@@ -34,7 +34,7 @@ class PlantedLine(unittest.TestCase):
     def test_rejects_an_include_of_a_later_module(self):
         line = '#include "kindling/nn/module.h"'
         message = ":1: kindling/nn/module.h: 'data' may not include 'nn', which comes after it"
-        self.assert_found("src/data/x.cpp", line, message)
+        self.assert_found("src/data/loading/x.cpp", line, message)
         self.assert_found("include/kindling/data/x.h", line, message)
         self.assert_allowed("src/nn/x.cpp", line)
         self.assert_allowed("src/training/loop/x.cpp", line)
