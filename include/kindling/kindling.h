@@ -15,6 +15,8 @@
 #include "kindling/data/dataset.h"
 #include "kindling/data/digits.h"
 #include "kindling/data/idx_data.h"
+#include "kindling/data/sample_random.h"
+#include "kindling/data/sampler.h"
 #include "kindling/data/sequence_windows.h"
 #include "kindling/data/synthetic_regression.h"
 #include "kindling/device/device.h"

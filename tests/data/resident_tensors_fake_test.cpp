@@ -152,8 +152,8 @@ TEST(FakeResident, OnReportsWhyItIsImpossible) {
   {
     const fake::FreeBytes free(229);
     const std::string text = refusal_of(set_of(two_tensors()));
-    for (const char* part : {"data.resident = \"on\"", "230 bytes of samples", "fake:0 has only 229 free bytes",
-                             "use \"auto\" or \"off\""})
+    for (const char* part : {"data.resident = \"on\"", "230 bytes of samples",
+                             "fake:0 has only 229 free bytes", "use \"auto\" or \"off\""})
       EXPECT_NE(text.find(part), std::string::npos) << part << " is not in " << text;
   }
   const auto sample = [](std::int64_t i) { return Batch{at::full({1}, i)}; };

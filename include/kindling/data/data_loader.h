@@ -4,28 +4,20 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "kindling/base/export.h"
+#include "kindling/data/data_loader_options.h"
 #include "kindling/data/dataset.h"
 #include "kindling/device/device.h"
 #include "kindling/tensors/batch.h"
 
 namespace kindling {
 
+class BatchGatherer;
 class ResidentTensors;
-
-struct DataLoaderOptions {
-  std::int64_t batch_size = 64;
-  bool shuffle = false;
-  bool drop_last = false;  // skip a last batch that is not full
-  std::int64_t seed = 0;   // the order of epoch e (from 0) is randperm(n) of a generator seeded with seed + e
-  // Whether a fit on a GPU keeps all samples in the GPU's memory; the batches are the same. "auto": tensors
-  // (TensorDataset) that take at most a quarter of the free memory; "on": always, or the fit fails.
-  std::string resident = "auto";
-};
+struct GatherRequest;
 
 // Makes batches of a data set: one indexed copy per tensor and batch, into a buffer that is reused once no
 // one else holds it. Without shuffling, on the CPU, batches of in-memory tensors are views of the data,
@@ -45,6 +37,7 @@ class KINDLING_API DataLoader {
   DataLoader& operator=(const DataLoader&) = delete;
 
   std::int64_t num_batches() const noexcept;
+  std::int64_t num_samples() const noexcept;  // of an epoch
   const Dataset& dataset() const noexcept { return *dataset_; }
   const DataLoaderOptions& options() const noexcept { return options_; }
 
@@ -89,8 +82,14 @@ class KINDLING_API DataLoader {
       bool is_repeated;
     };
     Range range_of(std::int64_t batch) const noexcept;  // in order_
-    bool shuffles() const noexcept { return loader_->options_.shuffle && !keeps_order_; }
+    bool draws_order() const noexcept {
+      return (loader_->options_.shuffle || loader_->options_.sampler) && !keeps_order_;
+    }
+    std::int64_t num_drawn() const noexcept;
     std::int64_t num_samples() const noexcept;
+    GatherRequest request_of(std::int64_t batch) const;
+    void next_gathered(Batch& batch);
+    void cancel_ahead() noexcept;
 
     DataLoader* loader_;
     Device device_;
@@ -99,7 +98,17 @@ class KINDLING_API DataLoader {
     at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek()
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
     at::Tensor device_order_;                          // order_ on the device; undefined until it is needed
-    std::int64_t batch_index_ = 0;
+    std::int64_t batch_index_ = 0, epoch_ = 0;
+    struct Ahead;
+    struct OfThisCursor {  // a copy of a cursor has none
+      OfThisCursor() = default;
+      OfThisCursor(const OfThisCursor&) noexcept {}
+      OfThisCursor(OfThisCursor&&) = default;
+      OfThisCursor& operator=(const OfThisCursor&) noexcept { return value = nullptr, *this; }
+      OfThisCursor& operator=(OfThisCursor&&) = default;
+      ~OfThisCursor() = default;
+      std::shared_ptr<Ahead> value{};
+    } ahead_{};
   };
 
   // These use the loader's own cursor.
@@ -137,15 +146,13 @@ class KINDLING_API DataLoader {
   void set_next_epoch(std::int64_t epoch) noexcept { next_epoch_ = epoch; }
 
  private:
-  struct Buffer;
-
-  Buffer& free_buffer(Device device);
-  void gather(const at::Tensor& indices, Device device, Batch& batch);
+  void check_options() const;
+  at::Tensor drawn_order(std::int64_t epoch) const;
 
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;
-  std::vector<Batch> views_;  // of every batch, if the set has views
-  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::vector<Batch> views_;                       // of every batch, if the set has views
+  std::unique_ptr<BatchGatherer> gatherer_;        // outlives the loader's cursor
   std::weak_ptr<const ResidentTensors> resident_;  // shared by its cursors
   Cursor cursor_;
   std::int64_t next_epoch_ = 0;

@@ -20,12 +20,17 @@ class KINDLING_API Dataset {
   // Fills `batch` with the samples `indices` (int64, [batch], on the CPU) in their order. `batch` is either
   // empty or a batch that this set filled before and that no one else holds: its memory may be reused (resize
   // and write, or replace its tensors).
+  // Random numbers of a sample come from sample_random(index), which does not depend on the batch.
   virtual void gather(const at::Tensor& indices, Batch& batch) const = 0;
+
+  // True if several threads may call gather() at once, for different batches. Otherwise loaders take turns,
+  // and have one worker at most.
+  virtual bool is_thread_safe() const { return false; }
 
   // True if slice() returns views of tensors that the set holds. Batches in order, on the CPU, are then
   // created once and kept; otherwise every batch is gathered when it is requested.
   virtual bool has_views() const { return false; }
-  // Returns the samples begin…end-1 in file order. The default gathers them.
+  // Returns the samples begin…end-1 in file order. The default gathers them, as for seed 0 and epoch 0.
   virtual Batch slice(std::int64_t begin, std::int64_t end) const;
 };
 
@@ -38,6 +43,7 @@ class KINDLING_API TensorDataset : public Dataset {
 
   std::int64_t size() const override;
   void gather(const at::Tensor& indices, Batch& batch) const override;
+  bool is_thread_safe() const override { return true; }
   bool has_views() const override { return true; }
   Batch slice(std::int64_t begin, std::int64_t end) const override;
 

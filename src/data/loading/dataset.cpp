@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "kindling/base/error.h"
+#include "kindling/data/sample_random.h"
 
 namespace kindling {
 namespace {
@@ -21,7 +22,8 @@ constexpr std::int64_t kRowsAhead = 2;
 constexpr std::size_t kBytesPerThread = 1 << 18;  // at least
 
 void ask_for(const char* row, std::size_t size) {
-  for (std::size_t at = 0; at < std::min(size, kPrefetchedBytes); at += kCacheLine) __builtin_prefetch(row + at);
+  for (std::size_t at = 0; at < std::min(size, kPrefetchedBytes); at += kCacheLine)
+    __builtin_prefetch(row + at);
 }
 
 // Copies from.index_select(0, rows) into `to`, which has its shape; both are contiguous and in host memory.
@@ -59,6 +61,7 @@ Dataset::~Dataset() = default;
 
 Batch Dataset::slice(std::int64_t begin, std::int64_t end) const {
   Batch batch;
+  const SampleStreams::Scope scope{SampleStreams()};
   gather(at::arange(begin, end, at::kLong), batch);
   return batch;
 }

@@ -12,6 +12,7 @@
 #include "device/operator_threads.h"
 #include "device/random_state.h"
 #include "kindling/base/error.h"
+#include "kindling/data/sample_random.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/training/trainer.h"
 #include "training/loop/evaluate_loop.h"
@@ -65,6 +66,7 @@ Batch some_samples(const DataLoader& loader, std::int64_t max_samples) {
   const auto largest = sample_with_largest_label(dataset);
   if (largest && *largest >= count) indices.mutable_data_ptr<std::int64_t>()[count - 1] = *largest;
   Batch batch;
+  const SampleStreams::Scope scope(SampleStreams(loader.options().seed, /*epoch=*/0));
   dataset.gather(indices, batch);
   return batch;
 }
@@ -141,6 +143,7 @@ std::optional<std::int64_t> sample_with_largest_label(const Dataset& dataset) {
 
 Batch prepared_sample(DataModule& data, const Dataset& dataset, std::int64_t index, Stage stage) {
   Batch batch;
+  const SampleStreams::Scope scope{SampleStreams()};
   dataset.gather(at::full({1}, index, at::kLong), batch);
   return prepared_batch(std::move(batch), &data, stage, Placement());
 }

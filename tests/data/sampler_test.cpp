@@ -1,0 +1,120 @@
+#include "kindling/data/sampler.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "kindling/base/error.h"
+#include "kindling/data/data_loader.h"
+#include "kindling/data/dataset.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+TEST(WeightedSamplerTest, DrawsInProportionToTheWeights) {
+  const WeightedSampler sampler(at::tensor({1.0, 0.0, 3.0, 6.0}), /*seed=*/0, /*num_samples=*/100'000);
+  const at::Tensor counts = at::bincount(sampler.order(0), {}, 4);
+  EXPECT_NEAR(counts[0].item<double>(), 10'000, 400);
+  EXPECT_EQ(counts[1].item<std::int64_t>(), 0);
+  EXPECT_NEAR(counts[2].item<double>(), 30'000, 600);
+  EXPECT_NEAR(counts[3].item<double>(), 60'000, 600);
+}
+
+TEST(WeightedSamplerTest, OrderIsAFunctionOfSeedAndEpoch) {
+  const at::Tensor weights = at::ones({50});
+  const WeightedSampler a(weights, 1), again(weights, 1), b(weights, 2);
+  EXPECT_TRUE(same(a.order(3), again.order(3)));
+  EXPECT_FALSE(same(a.order(3), a.order(4)));
+  EXPECT_FALSE(same(a.order(3), b.order(3)));
+  EXPECT_EQ(a.size(), 50);
+}
+
+TEST(WeightedSamplerTest, RefusesWeightsThatCannotBeUsed) {
+  const auto message = [](const at::Tensor& weights) -> std::string {
+    try {
+      WeightedSampler sampler(weights, 0);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string expected =
+      "; expected: weights [samples] on the CPU, finite, at least 0, one of them above 0";
+  EXPECT_EQ(message({}), "WeightedSampler: no weights" + expected);
+  EXPECT_EQ(message(at::ones({2, 2})), "WeightedSampler: weights of the shape [2, 2] on cpu" + expected);
+  EXPECT_EQ(message(at::tensor({1.0, -1.0})),
+            "WeightedSampler: a weight that is negative or not finite" + expected);
+  EXPECT_EQ(message(at::zeros({3})), "WeightedSampler: weights that are all 0" + expected);
+}
+
+// scikit-learn: compute_class_weight("balanced", classes=[0, 1, 3], y=[0, 0, 0, 1, 1, 3]).
+TEST(BalancedWeights, EqualScikitLearns) {
+  const at::Tensor labels = at::tensor({0, 0, 0, 1, 1, 3}, at::kByte);
+  EXPECT_TRUE(at::allclose(balanced_class_weights(labels, 5),
+                           at::tensor({6 / 9.0, 1.0, 0.0, 2.0, 0.0}, at::kDouble)));
+  EXPECT_TRUE(at::allclose(balanced_sample_weights(labels),
+                           at::tensor({6 / 9.0, 6 / 9.0, 6 / 9.0, 1.0, 1.0, 2.0}, at::kDouble)));
+}
+
+TEST(BalancedWeights, RefuseLabelsThatAreNotClasses) {
+  EXPECT_THROW(balanced_class_weights(at::tensor({0.5})), DataError);
+  EXPECT_THROW(balanced_class_weights(at::tensor({-1, 1})), DataError);
+  EXPECT_THROW(balanced_class_weights(at::tensor({0, 4}), 4), DataError);
+}
+
+TEST(LoaderWithASampler, UsesItsOrderAndSize) {
+  struct Backwards : Sampler {
+    std::int64_t size() const override { return 5; }
+    at::Tensor order(std::int64_t epoch) const override {
+      return at::tensor(std::vector<std::int64_t>{9, 9, 4, 2, epoch}, at::kLong);
+    }
+  };
+  const auto dataset = std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(10)});
+  DataLoader loader(dataset, {.batch_size = 2, .sampler = std::make_shared<Backwards>()});
+  EXPECT_EQ(loader.num_batches(), 3);
+  EXPECT_EQ(loader.num_samples(), 5);
+  DataLoader::Cursor cursor(loader);
+  Batch batch;
+  cursor.seek(3);
+  std::vector<at::Tensor> seen;
+  while (cursor.next(batch)) {
+    EXPECT_TRUE(same(cursor.indices(), batch[0]));
+    seen.push_back(batch[0].clone());
+  }
+  EXPECT_TRUE(same(at::cat(seen), at::tensor({9, 9, 4, 2, 3}, at::kLong)));
+}
+
+TEST(LoaderWithASampler, SplitsItsOrderAmongRanks) {
+  const auto sampler = std::make_shared<WeightedSampler>(at::ones({20}), 1);
+  const auto dataset = std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(20)});
+  DataLoader loader(dataset, {.batch_size = 5, .sampler = sampler});
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    DataLoader::Cursor cursor(loader);
+    cursor.shard(rank, 2);
+    cursor.seek(0);
+    Batch batch;
+    ASSERT_TRUE(cursor.next(batch));
+    EXPECT_TRUE(same(batch[0], sampler->order(0).slice(0, rank, 10, 2)));
+  }
+}
+
+TEST(LoaderWithASampler, RefusesAWrongOrder) {
+  struct Wrong : Sampler {
+    std::int64_t size() const override { return 2; }
+    at::Tensor order(std::int64_t) const override { return at::tensor({0, 10}, at::kLong); }
+  };
+  DataLoader loader(std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(10)}),
+                    {.batch_size = 2, .sampler = std::make_shared<Wrong>()});
+  try {
+    loader.start_epoch(0);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "Sampler::order: a tensor of the shape [2], largest index 10; expected: int64 [2] with indices "
+        "below 10");
+  }
+}
+
+}  // namespace
+}  // namespace kindling
