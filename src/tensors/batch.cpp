@@ -114,6 +114,7 @@ std::size_t Batch::size() const noexcept {
 void Batch::clear() noexcept {
   tensors_.clear();
   structure_.reset();
+  random_numbers_.reset();
   is_valid_ = true;
 }
 

@@ -70,6 +70,7 @@ at::Tensor move_to(const at::Tensor& tensor, Device device) {
 Batch move_to(Batch batch, Device device) {
   for (std::size_t i = 0; i < batch.tensors().size(); ++i)
     if (!batch.stays_on_host(i)) batch.tensors()[i] = move_to(batch.tensors()[i], device);
+  if (batch.random_numbers().defined()) batch.set_random_numbers(move_to(batch.random_numbers(), device));
   return batch;
 }
 

@@ -21,6 +21,8 @@ struct DataLoaderOptions {
   // Absent: measured with the first batches, if the set is thread-safe and not in memory; otherwise 0. The
   // batches are the same for any number.
   std::optional<std::int64_t> num_workers{};
+  // Random numbers per sample that each batch comes with: Batch::random_numbers().
+  std::int64_t num_random_numbers = 0;
   // Which samples an epoch has, and their order; nullptr: all, as `shuffle` says.
   std::shared_ptr<const Sampler> sampler{};
 };

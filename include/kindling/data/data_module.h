@@ -25,7 +25,12 @@ struct DataOptions {
   std::optional<std::array<std::int64_t, 2>>
       val{};              // range of the validation samples; absent: the default split of the data set
   std::int64_t seed = 0;  // of the shuffling; the program sets it to the run's seed
-  std::string resident = "auto";  // see DataLoaderOptions
+  std::string resident = "auto";              // see DataLoaderOptions
+  std::optional<std::int64_t> num_workers{};  // see DataLoaderOptions
+  // Which training samples an epoch has: "shuffled", "sequential" or "balanced"; absent: what `shuffle` says.
+  // Balanced epochs draw with replacement, so that all classes come equally often; the labels are the last
+  // tensor. Applies to the loaders of train_loader_of() and get_tensorloader().
+  std::optional<std::string> sampler{};
 
   static constexpr auto fields = kindling::fields(
       kindling::field("batch_size", &DataOptions::batch_size, {.doc = "samples per batch", .min = 1}),
@@ -44,7 +49,19 @@ struct DataOptions {
       kindling::field("resident", &DataOptions::resident,
                       {.doc = "keep all samples in GPU memory; auto: if they take at most a quarter of it",
                        .choices = "auto|on|off",
-                       .policy = {.on_resume = OptionPolicy::OnResume::may_change}}));
+                       .policy = {.on_resume = OptionPolicy::OnResume::may_change}}),
+      kindling::field(
+          "num_workers", &DataOptions::num_workers,
+          {.doc = "threads that create batches ahead; absent: measured for data that allow it, else 0",
+           .min = 0,
+           .policy = {.on_resume = OptionPolicy::OnResume::may_change},
+           .example = "2"}),
+      kindling::field(
+          "sampler", &DataOptions::sampler,
+          {.doc = "order of the training samples; balanced: all classes equally often, drawn with "
+                  "replacement; absent: data.shuffle decides",
+           .choices = "shuffled|sequential|balanced",
+           .example = "\"balanced\""}));
 };
 
 // Data and the loaders that make batches of it.
@@ -71,12 +88,21 @@ class KINDLING_API DataModule {
   }
   virtual Batch on_after_batch_transfer(Batch batch) { return batch; }
 
+  // The number of random numbers per sample that on_after_batch_transfer() needs in a stage, such as for
+  // augmentation. Loaders of get_tensorloader() and loader_options() put them into each batch as
+  // Batch::random_numbers(): like sample_random(), they depend on seed, epoch and sample only, not on the
+  // number of workers or ranks.
+  virtual std::int64_t num_random_numbers([[maybe_unused]] Stage stage) const { return 0; }
+
   // Returns a loader of tensors ([n, …] each, CPU): shuffled for training, in order otherwise. The data
   // module keeps the latest loader of each kind, and a new one continues its epochs: a loop over
   // `*train_dataloader()` is safe and has another order in every epoch.
   std::shared_ptr<DataLoader> get_tensorloader(std::vector<at::Tensor> tensors, bool train) const;
 
   const DataOptions& options() const noexcept { return options_; }
+  // Returns the options as those of a loader, for modules that create loaders of their own data sets;
+  // balanced sampling needs a sampler of their own.
+  DataLoaderOptions loader_options(bool train) const;
 
  protected:
   // Return the loaders of two in-memory sets, with the ranges of the options; `val` may be empty (no

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -26,6 +28,8 @@ class KINDLING_API SampleRandom {
 
   // Returns a number in [0, 1) with 53 random bits.
   double uniform() noexcept;
+  // The same with 24 bits.
+  float uniform_float() noexcept { return static_cast<float>((*this)() >> 40) * 0x1p-24F; }
   // Returns a number in [low, high).
   double uniform(double low, double high) noexcept { return low + (high - low) * uniform(); }
   // Returns an integer in [0, n), each equally likely; n >= 1.
@@ -54,6 +58,10 @@ class KINDLING_API SampleStreams {
   std::int64_t epoch() const noexcept { return epoch_; }
   // Starts the stream of the sample with this index in the data set.
   SampleRandom of(std::int64_t sample) const noexcept { return {seed_, epoch_, sample}; }
+
+  // Returns the first numbers of samples: float32 [samples, count] in [0, 1), in (pinned) host memory.
+  // `samples`: int64 [samples], on the CPU.
+  at::Tensor numbers(const at::Tensor& samples, std::int64_t count, bool is_pinned = false) const;
 
   // Returns the streams of the batch that a loader requests from a data set on this thread: its seed, and the
   // epoch of its cursor. Throws DataError outside of Dataset::gather, and on other threads than the one that

@@ -67,6 +67,12 @@ class KINDLING_API Batch {
   [[deprecated("use is_valid()")]] bool counts() const noexcept { return is_valid_; }
   [[deprecated("use mark_padding()")]] void count_nothing() noexcept { mark_padding(); }
 
+  // Random numbers of the samples, float32 [samples, count] in [0, 1), on the device of the batch; undefined
+  // unless DataModule::num_random_numbers() asks for some. They are no part of the batch: a new batch made of
+  // its tensors has none.
+  const at::Tensor& random_numbers() const noexcept { return random_numbers_; }
+  void set_random_numbers(at::Tensor numbers) noexcept { random_numbers_ = std::move(numbers); }
+
   // Returns the number of parts on the outermost level (1 for a single tensor).
   std::size_t size() const noexcept;
   bool empty() const noexcept { return tensors_.empty(); }
@@ -97,6 +103,7 @@ class KINDLING_API Batch {
 
   std::vector<at::Tensor> tensors_;
   std::shared_ptr<const BatchStructure> structure_;  // null: an empty list
+  at::Tensor random_numbers_;
   bool is_valid_ = true;
 };
 

@@ -17,6 +17,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/data/dataset.h"
+#include "kindling/data/sample_random.h"
 #include "kindling/data/sampler.h"
 #include "kindling/device/device.h"
 #include "kindling/tensors/batch.h"
@@ -247,6 +248,10 @@ bool DataLoader::Cursor::next(Batch& batch) {
   }
   if (is_repeated) batch.mark_padding();
   ++batch_index_;
+  if (loader_->options_.num_random_numbers > 0)
+    batch.set_random_numbers(
+        SampleStreams(loader_->options_.seed, epoch_)
+            .numbers(indices(), loader_->options_.num_random_numbers, !device_.is_cpu()));
   return true;
 }
 

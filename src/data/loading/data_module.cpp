@@ -1,6 +1,8 @@
 #include "kindling/data/data_module.h"
 
 #include "kindling/base/error.h"
+#include "kindling/data/dataset.h"
+#include "kindling/data/sampler.h"
 
 namespace kindling {
 namespace {
@@ -19,6 +21,17 @@ std::vector<at::Tensor> within(const std::vector<at::Tensor>& tensors,
   return parts;
 }
 
+std::shared_ptr<const Sampler> balanced_sampler(const std::vector<at::Tensor>& tensors, std::int64_t seed) {
+  try {
+    return std::make_shared<WeightedSampler>(
+        balanced_sample_weights(tensors.empty() ? at::Tensor() : tensors.back()), seed);
+  } catch (const DataError& error) {
+    ErrorParts parts = error.parts();
+    parts.place = "data.sampler = \"balanced\": " + parts.place;
+    throw ConfigError(std::move(parts));
+  }
+}
+
 }  // namespace
 
 DataModule::DataModule(DataOptions options) : options_(std::move(options)) { validate(options_, "data"); }
@@ -31,13 +44,23 @@ void DataModule::prepare() {
   is_prepared_ = true;
 }
 
+DataLoaderOptions DataModule::loader_options(bool train) const {
+  const bool shuffles = options_.sampler ? *options_.sampler == "shuffled" : options_.shuffle;
+  return {.batch_size = options_.batch_size,
+          .shuffle = train && shuffles,
+          .drop_last = train && options_.drop_last,
+          .seed = options_.seed,
+          .resident = options_.resident,
+          .num_workers = options_.num_workers,
+          .num_random_numbers = num_random_numbers(train ? Stage::train : Stage::val)};
+}
+
 std::shared_ptr<DataLoader> DataModule::get_tensorloader(std::vector<at::Tensor> tensors, bool train) const {
+  DataLoaderOptions loader_options = this->loader_options(train);
+  if (train && options_.sampler == "balanced")
+    loader_options.sampler = balanced_sampler(tensors, loader_options.seed);
   auto loader = std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(tensors)),
-                                             DataLoaderOptions{.batch_size = options_.batch_size,
-                                                               .shuffle = train && options_.shuffle,
-                                                               .drop_last = train && options_.drop_last,
-                                                               .seed = options_.seed,
-                                                               .resident = options_.resident});
+                                             std::move(loader_options));
   std::shared_ptr<DataLoader>& latest = latest_[train ? 1 : 0];
   if (latest) loader->set_next_epoch(latest->next_epoch());
   return latest = std::move(loader);

@@ -1,5 +1,7 @@
 #include "kindling/data/sample_random.h"
 
+#include <ATen/ops/empty.h>
+
 #include <cmath>
 #include <numbers>
 
@@ -60,6 +62,16 @@ std::int64_t SampleRandom::below(std::int64_t n) noexcept {
 double SampleRandom::normal() noexcept {
   const double radius = std::sqrt(-2 * std::log(1 - uniform()));
   return radius * std::cos(2 * std::numbers::pi * uniform());
+}
+
+at::Tensor SampleStreams::numbers(const at::Tensor& samples, std::int64_t count, bool is_pinned) const {
+  at::Tensor numbers = at::empty({samples.numel(), count}, at::dtype(at::kFloat).pinned_memory(is_pinned));
+  auto* number = numbers.mutable_data_ptr<float>();
+  for (std::int64_t i = 0; i < samples.numel(); ++i) {
+    SampleRandom random = of(samples.const_data_ptr<std::int64_t>()[i]);
+    for (std::int64_t j = 0; j < count; ++j) *number++ = random.uniform_float();
+  }
+  return numbers;
 }
 
 SampleStreams SampleStreams::current() {

@@ -66,8 +66,10 @@ Batch some_samples(const DataLoader& loader, std::int64_t max_samples) {
   const auto largest = sample_with_largest_label(dataset);
   if (largest && *largest >= count) indices.mutable_data_ptr<std::int64_t>()[count - 1] = *largest;
   Batch batch;
-  const SampleStreams::Scope scope(SampleStreams(loader.options().seed, /*epoch=*/0));
+  const SampleStreams streams(loader.options().seed, /*epoch=*/0);
+  const SampleStreams::Scope scope(streams);
   dataset.gather(indices, batch);
+  batch.set_random_numbers(streams.numbers(indices, loader.options().num_random_numbers));
   return batch;
 }
 
@@ -143,8 +145,11 @@ std::optional<std::int64_t> sample_with_largest_label(const Dataset& dataset) {
 
 Batch prepared_sample(DataModule& data, const Dataset& dataset, std::int64_t index, Stage stage) {
   Batch batch;
-  const SampleStreams::Scope scope{SampleStreams()};
-  dataset.gather(at::full({1}, index, at::kLong), batch);
+  const SampleStreams streams;
+  const SampleStreams::Scope scope(streams);
+  const at::Tensor indices = at::full({1}, index, at::kLong);
+  dataset.gather(indices, batch);
+  batch.set_random_numbers(streams.numbers(indices, data.num_random_numbers(stage)));
   return prepared_batch(std::move(batch), &data, stage, Placement());
 }
 

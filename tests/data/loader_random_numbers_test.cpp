@@ -1,0 +1,73 @@
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "kindling/base/error.h"
+#include "kindling/data/data_loader.h"
+#include "kindling/data/data_module.h"
+#include "kindling/data/sample_random.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+struct Labelled : DataModule {
+  explicit Labelled(DataOptions options) : DataModule(std::move(options)) {}
+  std::shared_ptr<DataLoader> train_dataloader() override { return train_loader_of({inputs, labels}); }
+  std::int64_t num_random_numbers(Stage stage) const override { return stage == Stage::train ? 2 : 0; }
+  at::Tensor inputs = at::arange(10).to(at::kFloat);
+  at::Tensor labels = at::tensor({0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, at::kByte);
+};
+
+TEST(LoaderRandomNumbers, AreTheStartsOfTheStreams) {
+  Labelled data({.batch_size = 4, .seed = 9});
+  const auto loader = data.train_dataloader();
+  DataLoader::Cursor cursor(*loader);
+  cursor.seek(3);
+  Batch batch;
+  ASSERT_TRUE(cursor.next(batch));
+  const at::Tensor numbers = batch.random_numbers();
+  ASSERT_EQ(numbers.sizes(), (std::vector<std::int64_t>{4, 2}));
+  EXPECT_EQ(numbers.scalar_type(), at::kFloat);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    SampleRandom random(9, 3, cursor.indices()[i].item<std::int64_t>());
+    EXPECT_EQ(numbers[i][0].item<float>(), random.uniform_float());
+    EXPECT_EQ(numbers[i][1].item<float>(), random.uniform_float());
+  }
+}
+
+TEST(LoaderRandomNumbers, AreMadeForTrainingOnly) {
+  Labelled data({.batch_size = 4});
+  const auto loader = data.get_tensorloader({data.inputs}, /*train=*/false);
+  for (const Batch& batch : *loader) EXPECT_FALSE(batch.random_numbers().defined());
+}
+
+TEST(DataSampler, BalancedDrawsClassesEquallyOften) {
+  Labelled data({.batch_size = 10, .sampler = "balanced"});
+  std::int64_t num_ones = 0;
+  for (int epoch = 0; epoch < 200; ++epoch)
+    for (const Batch& batch : *data.train_dataloader()) num_ones += batch[1].sum().item<std::int64_t>();
+  EXPECT_NEAR(static_cast<double>(num_ones), 1000, 100);
+}
+
+TEST(DataSampler, OverridesShuffle) {
+  Labelled in_order({.batch_size = 10, .shuffle = true, .sampler = "sequential"});
+  for (const Batch& batch : *in_order.train_dataloader()) EXPECT_TRUE(same(batch[0], in_order.inputs));
+  Labelled shuffled({.batch_size = 10, .shuffle = false, .sampler = "shuffled"});
+  for (const Batch& batch : *shuffled.train_dataloader()) EXPECT_FALSE(same(batch[0], shuffled.inputs));
+}
+
+TEST(DataSampler, BalancedNeedsClasses) {
+  Labelled data({.batch_size = 10, .sampler = "balanced"});
+  try {
+    data.get_tensorloader({data.inputs}, /*train=*/true);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "data.sampler = \"balanced\": labels: a tensor of the shape [10] and dtype Float, or negative "
+        "labels; expected: integers [samples] from 0 on, on the CPU");
+  }
+}
+
+}  // namespace
+}  // namespace kindling

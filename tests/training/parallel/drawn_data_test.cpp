@@ -1,0 +1,110 @@
+// Data that draws the random numbers of its samples: the same weights for any number of ranks and workers.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kindling/base/log.h"
+#include "kindling/data/sample_random.h"
+#include "kindling/training/model_checkpoint.h"
+#include "support/rank_threads.h"
+#include "support/scratch.h"
+#include "training/parallel/rank_runs.h"
+
+namespace kindling {
+namespace {
+
+// Noise in gather.
+struct NoisySamples : Dataset {
+  explicit NoisySamples(TensorData& data) : samples(data.train_dataloader()) {}
+  std::int64_t size() const override { return samples->dataset().size(); }
+  bool is_thread_safe() const override { return true; }
+  void gather(const at::Tensor& indices, Batch& batch) const override {
+    samples->dataset().gather(indices, batch);
+    for (std::int64_t i = 0; i < indices.numel(); ++i)
+      batch.tensors()[0][i].add_(0.1 * sample_random(indices.const_data_ptr<std::int64_t>()[i]).normal());
+  }
+  std::shared_ptr<DataLoader> samples;
+};
+
+// And two random numbers of each sample on the device.
+struct NoisyData : DataModule {
+  NoisyData(std::int64_t num_ranks, std::optional<std::int64_t> num_workers)
+      : DataModule({.batch_size = kGlobalBatch / num_ranks, .seed = 5, .num_workers = num_workers}),
+        samples(rank_images(1)) {}
+  std::shared_ptr<DataLoader> train_dataloader() override { return loader; }
+  std::int64_t num_random_numbers(Stage stage) const override { return stage == Stage::train ? 2 : 0; }
+  Batch on_after_batch_transfer(Batch batch, Stage stage) override {
+    if (stage != Stage::train) return batch;
+    const at::Tensor& numbers = batch.random_numbers();
+    batch.tensors()[0] = batch[0] * (numbers.select(1, 0) + 0.5).view({-1, 1, 1, 1}) +
+                         numbers.select(1, 1).view({-1, 1, 1, 1});
+    return batch;
+  }
+  TensorData samples;
+  std::shared_ptr<DataLoader> loader =
+      std::make_shared<DataLoader>(std::make_shared<NoisySamples>(samples), loader_options(true));
+};
+
+std::vector<at::Tensor> trained(std::int64_t num_ranks, std::optional<std::int64_t> num_workers) {
+  std::vector<std::shared_ptr<Module>> models;
+  for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
+    at::manual_seed(3);
+    models.push_back(small_mlp());
+  }
+  const auto fit = [&](const std::shared_ptr<ProcessGroup>& group, std::int64_t rank) {
+    NoisyData data(num_ranks, num_workers);
+    TrainerOptions options = options_for(group);
+    options.gradient_shards = 4;
+    Trainer(options).fit(models[static_cast<std::size_t>(rank)], data);
+  };
+  if (num_ranks == 1) {
+    fit(nullptr, 0);
+  } else {
+    const auto groups = ProcessGroup::from_threads(num_ranks, {.timeout_s = 60});
+    on_ranks(groups,
+             [&](ProcessGroup& group) { fit(groups[static_cast<std::size_t>(group.rank())], group.rank()); });
+  }
+  return RankRun::on_host(models.front()->parameters());
+}
+
+void expect_equal(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& others) {
+  ASSERT_EQ(ours.size(), others.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(ours[i].equal(others[i])) << i;
+}
+
+TEST(DrawnData, GivesTheSameWeightsForAnyNumberOfRanksAndWorkers) {
+  int num_warnings = 0;
+  configure_log({.level = LogLevel::warning});
+  set_log_observer([&](LogLevel, const std::string& line) {
+    num_warnings += line.find("the data draws random numbers") != std::string::npos;
+  });
+  const auto expected = trained(1, 0);
+  for (const std::int64_t num_ranks : {1, 2, 4})
+    for (const std::int64_t num_workers : {0, 1, 3}) expect_equal(trained(num_ranks, num_workers), expected);
+  set_log_observer({});
+  configure_log({.level = LogLevel::off});
+  EXPECT_EQ(num_warnings, 0);
+}
+
+TEST(DrawnData, GivesTheSameWeightsAfterAResumeInMidEpoch) {
+  const auto fit = [](const FitOptions& how, const std::vector<std::shared_ptr<Callback>>& callbacks,
+                      std::optional<std::int64_t> max_steps) {
+    at::manual_seed(3);
+    const auto model = small_mlp();
+    NoisyData data(1, 2);
+    Trainer({.max_epochs = 3, .max_steps = max_steps, .optimizer = adamw(), .callbacks = callbacks})
+        .fit(model, data, how);
+    return RankRun::on_host(model->parameters());
+  };
+  const auto expected = fit({}, {}, {});
+  const Scratch scratch;
+  const ModelCheckpointOptions saves{.dirpath = scratch / "checkpoints", .every_n_steps = 1};
+  fit({}, {std::make_shared<ModelCheckpoint>(saves)}, /*max_steps=*/7);  // of five in an epoch
+  expect_equal(fit({.resume = saves.dirpath}, {}, {}), expected);
+}
+
+}  // namespace
+}  // namespace kindling
