@@ -16,6 +16,7 @@ int diff_command(const CommandContext& context);
 int runs_command(const CommandContext& context);
 int sweep_command(const CommandContext& context);
 int new_command(const CommandContext& context);
+int data_command(const CommandContext& context);
 int devices_command(const CommandContext& context);
 int bench_command(const CommandContext& context);
 int doctor_command(const CommandContext& context);

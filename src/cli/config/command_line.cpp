@@ -241,14 +241,17 @@ std::vector<std::string> without_help_command(std::vector<std::string> words, co
   return words;
 }
 
-// fit and bench step take config files as words; a run is evaluated by its name, a config file as with -c.
+// fit, data and bench step take config files as words, data also the name of a data set; a run is evaluated
+// by its name, a config file as with -c.
 void move_config_words(Request& request) {
   for (const std::filesystem::path& word : request.config_words) {
     if (std::error_code ignored; std::filesystem::is_directory(word, ignored))
       throw ConfigError({.place = "kindling " + request.command,
                          .found = word.string() + " is a folder",
                          .wanted = "a config file",
-                         .remedy = "to resume a run: kindling fit --resume " + shell_word(word.string())});
+                         .remedy = request.command == "data" ? ""
+                                                             : "to resume a run: kindling fit --resume " +
+                                                                   shell_word(word.string())});
   }
   request.configs.insert(request.configs.begin(), request.config_words.begin(), request.config_words.end());
   request.config_words.clear();
@@ -292,6 +295,7 @@ ParsedCommandLine parse_command_line(int argc, char** argv, const Registry& regi
   }
   parsed.request.command = app.get_subcommands().front()->get_name();
   if (parsed.request.command == "bench") parsed.request.bench.what = command.get_name();
+  if (parsed.request.command == "data") parsed.request.data.what = command.get_name();
   move_config_words(parsed.request);
   return parsed;
 }

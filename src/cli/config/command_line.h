@@ -40,6 +40,12 @@ struct EvaluationRequest {
   std::string values = "outputs";  // of predict: outputs, probabilities, labels
 };
 
+// The request of `kindling data`.
+struct DataRequest {
+  std::string what{};  // check, show
+  std::int64_t num_samples = 4;
+};
+
 // The request of `kindling diff`.
 struct DiffRequest {
   std::filesystem::path a{}, b{};
@@ -70,8 +76,8 @@ struct SweepRequest {
 
 // The request of the command line.
 struct Request {
-  // fit, validate, test, predict, export, import, plot, diff, runs, sweep, new, devices, bench, doctor, list,
-  // help, completion, reference
+  // fit, validate, test, predict, export, import, plot, diff, runs, sweep, data, new, devices, bench, doctor,
+  // list, help, completion, reference
   std::string command{};
   std::vector<std::filesystem::path> configs{};
   std::vector<std::filesystem::path> config_words{};  // given without -c; parsing moves them to `configs`
@@ -91,6 +97,7 @@ struct Request {
   bool check = false;
   bool json = false;
   BenchRequest bench{};
+  DataRequest data{};
   EvaluationRequest evaluation{};
   ConversionRequest conversion{};
   DiffRequest diff{};

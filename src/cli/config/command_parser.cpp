@@ -38,7 +38,8 @@ void add_run_options(CLI::App& command, Request& request) {
       .add_flag("--print-config", request.print_config,
                 "print the resolved config and exit; --print-config=all adds optional tables as comments")
       ->check(CLI::IsMember({"true", "all"}).description(""));  // not shown in the help
-  command.add_flag("--check", request.check, "check that the fit can start: config, data, and one batch; then exit");
+  command.add_flag("--check", request.check,
+                   "check that the fit can start: config, data, and one batch; then exit");
   command.add_flag("--quiet", request.quiet, "print only errors and results");
   command.add_option("--color", request.color, "when to use colors (auto)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
@@ -248,6 +249,24 @@ void add_fit(CLI::App& app, Request& request) {
   add_jobs(fit, request);
 }
 
+void add_data(CLI::App& app, Request& request) {
+  CLI::App& data = *app.add_subcommand("data", "look at data before training on them");
+  data.require_subcommand(1);
+  for (const auto& [name, doc] :
+       {std::pair{"check", "read all samples: counts, classes, ranges, missing values, broken samples"},
+        std::pair{"show", "print a few training samples"}}) {
+    CLI::App& command = *data.add_subcommand(name, doc);
+    command
+        .add_option("data", request.config_words,
+                    "a data set that `kindling list datasets` names, or config files")
+        ->type_name("NAME|CONFIG");
+    add_config(command, request);
+    command.add_flag("--json", request.json, "print JSON, one object per line");
+  }
+  add_number(*data.get_subcommand("show"), "--samples", request.data.num_samples, "number of samples (4)", 1,
+             1000);
+}
+
 void add_help(CLI::App& app, Request& request) {
   app.add_subcommand("list", "list the names that a config can use")
       ->add_option(
@@ -281,6 +300,9 @@ constexpr std::pair<const char*, const char*> kExamples[] = {
     {"fit", "kindling fit configs/digits.toml trainer.max_epochs=3"},
     {"sweep", "kindling sweep configs/sweep.toml --jobs 2"},
     {"new", "kindling new my_project"},
+    {"data", "kindling data check digits"},
+    {"check", "kindling data check configs/digits.toml"},
+    {"show", "kindling data show digits"},
     {"validate", "kindling validate runs/digits/0001"},
     {"test", "kindling test runs/digits/0001"},
     {"predict", "kindling predict runs/digits/0001 --out predictions.csv"},
@@ -329,6 +351,7 @@ void add_commands(CLI::App& app, Request& request) {
       ->add_option("name", request.project, "a letter, then letters, digits, '_' or '-'")
       ->required()
       ->type_name("NAME");
+  add_data(app, request);
   set_group(app, first, "Train");
   add_evaluations(app, request);
   add_conversions(app, request);

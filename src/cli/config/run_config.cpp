@@ -124,7 +124,8 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   table(reader, "", {OptionSet::of(run)});
   if (run.name.empty()) run.name = default_name;
   check_name(reader);
-  if ((model_maker_ = choose(reader, "model", registry.models, ""))) {
+  const bool needs_model = use != ConfigUse::data || reader.has("model");
+  if (needs_model && (model_maker_ = choose(reader, "model", registry.models, ""))) {
     table(reader, "model", {OptionSet::of(model), model_maker_->options()});
     check_model(model, reader);
     choose_metrics(reader, registry);

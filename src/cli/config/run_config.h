@@ -26,7 +26,8 @@
 
 namespace kindling {
 
-enum class ConfigUse { fit, evaluation };  // only a fit needs trainer.max_epochs or trainer.max_steps
+// Only a fit needs trainer.max_epochs or trainer.max_steps; `data` needs no model.
+enum class ConfigUse { fit, evaluation, data };
 
 // A validated config of a run, and factories of the objects that it names.
 class RunConfig {

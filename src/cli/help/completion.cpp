@@ -142,12 +142,12 @@ Branches branches_of(const Registry& registry) {
 constexpr std::string_view kBash = R"(# Completion of PROGRAM for bash: source <(PROGRAM completion bash)
 _FUNCTION_complete() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} key='' values=''
-  local command='' following='' options='' takes_config='' i
+  local command='' following='' options='' takes_config='' word i
   for ((i = 1; i < COMP_CWORD; ++i)); do
+    word=${COMP_WORDS[i]}
     case "$command" in
-      '') case "${COMP_WORDS[i]}" in COMMANDS_PATTERN) command=${COMP_WORDS[i]} ;; esac ;;
-      bench) case "${COMP_WORDS[i]}" in BENCH_PATTERN) command="bench ${COMP_WORDS[i]}" ;; esac ;;
-    esac
+      '') case "$word" in COMMANDS_PATTERN) command=$word ;; esac ;;
+SUBCOMMANDS    esac
   done
   # bash splits words at '='.
   if [[ $current == '=' ]]; then
@@ -190,13 +190,13 @@ complete -o filenames -F _FUNCTION_complete PROGRAM
 constexpr std::string_view kZsh = R"(#compdef PROGRAM
 # Completion of PROGRAM for zsh: source <(PROGRAM completion zsh), or a file named _PROGRAM in a folder of fpath.
 _FUNCTION_complete() {
-  local command='' following='' options='' takes_config='' values='' key='' previous=${words[CURRENT-1]} i
+  local command='' following='' options='' takes_config='' values='' key='' previous=${words[CURRENT-1]} word i
   local -a commands
   for ((i = 2; i < CURRENT; ++i)); do
+    word=${words[i]}
     case "$command" in
-      '') case "${words[i]}" in COMMANDS_PATTERN) command=${words[i]} ;; esac ;;
-      bench) case "${words[i]}" in BENCH_PATTERN) command="bench ${words[i]}" ;; esac ;;
-    esac
+      '') case "$word" in COMMANDS_PATTERN) command=$word ;; esac ;;
+SUBCOMMANDS    esac
   done
   if [[ $PREFIX == *=* ]]; then
     key=${PREFIX%%=*}
@@ -242,19 +242,27 @@ fi
 
 std::string filled(std::string_view script, const Registry& registry, const std::string& program) {
   const Branches branches = branches_of(registry);
-  std::vector<std::string> commands, below_bench;
+  std::vector<std::string> commands;
+  std::map<std::string, std::vector<std::string>> below;
   std::string described;
   for (const CommandWords& command : all_commands()) {
-    const bool is_below = command.name.find(' ') != std::string::npos;
-    (is_below ? below_bench : commands).push_back(command.name.substr(command.name.rfind(' ') + 1));
-    if (!is_below) described += "        " + in_single_quotes(command.name + ":" + command.doc) + "\n";
+    if (const std::size_t space = command.name.find(' '); space != std::string::npos) {
+      below[command.name.substr(0, space)].push_back(command.name.substr(space + 1));
+      continue;
+    }
+    commands.push_back(command.name);
+    described += "        " + in_single_quotes(command.name + ":" + command.doc) + "\n";
   }
+  std::string subcommands;
+  for (const auto& [parent, names] : below)
+    subcommands += "      " + parent + ") case \"$word\" in " + joined(names, "|") + ") command=\"" + parent +
+                   " $word\" ;; esac ;;\n";
   const std::vector<std::string> keys = config_key_names(registry);
   const std::string dashed = joined(keys, " ", [](const std::string& key) { return "--" + key; });
   std::string text(script);
   for (const auto& [from, to] :
        {std::pair<const char*, std::string>{"COMMANDS_PATTERN", joined(commands, "|")},
-        {"BENCH_PATTERN", joined(below_bench, "|")},
+        {"SUBCOMMANDS", subcommands},
         {"ALL_COMMANDS", joined(commands, " ")},
         {"DASHED_KEYS", dashed},
         {"KEYS", joined(keys, " ")},
