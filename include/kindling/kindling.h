@@ -18,6 +18,7 @@
 #include "kindling/data/sample_random.h"
 #include "kindling/data/sampler.h"
 #include "kindling/data/sequence_windows.h"
+#include "kindling/data/split.h"
 #include "kindling/data/synthetic_regression.h"
 #include "kindling/device/device.h"
 #include "kindling/device/device_memory.h"
