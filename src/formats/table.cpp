@@ -78,11 +78,11 @@ std::string quoted_text(std::string_view text) { return "\"" + shortened(one_lin
 struct ColumnState {
   // A column is one of numbers until its first text. If it is then certain that none of its fields so far is
   // a category, the others are taken as categories at once, otherwise in a second pass.
-  enum class Stage : std::uint8_t { numbers, categories, mixed };
+  enum class Stage : std::uint8_t { numbers, categories, mixed, skipped };
 
   TableColumn column{};
   Stage stage = Stage::numbers;
-  bool is_declared = false;
+  bool is_declared = false, is_known = false;
   bool has_quoted_missing = false;  // "" or "NA", which may be a category
   std::size_t num_numbers = 0, num_texts = 0;
   std::size_t num_wrong = 0;  // of num_texts: numbers with a mistake, such as 1,5
@@ -131,6 +131,7 @@ class TableParser {
     if (std::any_of(columns_.begin(), columns_.end(), is_mixed)) take_mixed_columns();
     Table table{.num_rows = num_rows_};
     for (ColumnState& state : columns_) {
+      if (state.stage == Stage::skipped) continue;
       if (state.column.kind == ColumnKind::category) sort_categories(state);
       table.columns.push_back(std::move(state.column));
     }
@@ -201,17 +202,36 @@ class TableParser {
   }
 
   void declare_kinds() {
-    for (const std::string& name : options_.numbers) require_column(name).is_declared = true;
-    for (const std::string& name : options_.categories) {
-      ColumnState& state = require_column(name);
-      if (state.is_declared)
-        throw DataError({.place = fields_.place(),
-                         .found = "the column '" + name + "' is declared as numbers and as categories",
-                         .wanted = "one of them"});
-      state.is_declared = true;
-      state.column.kind = ColumnKind::category;
-      state.stage = Stage::categories;
+    for (const std::string& name : declared(options_.numbers)) require_column(name).is_declared = true;
+    for (const std::string& name : declared(options_.categories)) {
+      declare_categories(name);
+      require_column(name).is_declared = true;
     }
+    for (const std::string& name : declared(options_.known_categories)) {
+      declare_categories(name);
+      require_column(name).is_known = true;
+    }
+    if (!options_.skips_others) return;
+    for (ColumnState& state : columns_)
+      if (!state.is_declared && !state.is_known) state.stage = Stage::skipped;
+  }
+
+  std::vector<std::string> declared(std::vector<std::string> names) const {
+    if (options_.skips_others)
+      std::erase_if(names, [&](const std::string& name) {
+        return std::find(names_.begin(), names_.end(), name) == names_.end();
+      });
+    return names;
+  }
+
+  void declare_categories(const std::string& name) {
+    ColumnState& state = require_column(name);
+    if (state.is_declared || state.is_known)
+      throw DataError({.place = fields_.place(),
+                       .found = "the column '" + name + "' is declared as numbers and as categories",
+                       .wanted = "one of them"});
+    state.column.kind = ColumnKind::category;
+    state.stage = Stage::categories;
   }
 
   // Guesses the number of rows from the first lines. A row has at least a byte per column, so that this is at
@@ -234,7 +254,9 @@ class TableParser {
         ColumnState& state = columns_[i];
         if (i > 0 && fields_.is_row_done()) refuse_short_row(i);
         double number = kMissing;
-        if (state.stage != Stage::numbers) {
+        if (state.stage == Stage::skipped) {
+          fields_.take();
+        } else if (state.stage != Stage::numbers) {
           take_text(state);
         } else if (fields_.take_number(number)) {
           ++state.num_numbers;
@@ -289,9 +311,9 @@ class TableParser {
   }
 
   static void choose_kind(ColumnState& state) {
-    if (state.stage == Stage::numbers) return;
+    if (state.stage == Stage::numbers || state.stage == Stage::skipped) return;
     state.column.kind = ColumnKind::category;
-    if (state.is_declared) return;
+    if (state.is_declared || state.is_known) return;
     if (state.stage == Stage::categories) {
       const std::vector<std::string>& names = state.index.names();
       std::vector<std::size_t> times(names.size());

@@ -47,6 +47,11 @@ struct TableOptions {
   // the first other value is an error, because it is probably a mistake.
   std::vector<std::string> numbers{};
   std::vector<std::string> categories{};
+  // Columns of categories whose kind an earlier table has shown: as those declared, but an empty field is
+  // missing.
+  std::vector<std::string> known_categories{};
+  // Reads the columns in these three lists, as far as the file has them, and skips all others.
+  bool skips_others = false;
   char delimiter = ',';                          // ',', ';', '\t' or '|'
   std::size_t max_bytes = std::size_t{1} << 32;  // of the file
 };

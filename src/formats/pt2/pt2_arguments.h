@@ -1,7 +1,7 @@
 #pragma once
 
+#include "formats/json_view.h"
 #include "formats/pt2/exported_program.h"
-#include "formats/pt2/json_view.h"
 
 namespace kindling {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "formats/json_view.h"
 #include "formats/pt2/exported_program.h"
-#include "formats/pt2/json_view.h"
 #include "formats/pt2/pt2_arguments.h"
 #include "formats/zip_writer.h"
 #include "kindling/base/error.h"

@@ -1,4 +1,4 @@
-#include "formats/pt2/json_view.h"
+#include "formats/json_view.h"
 
 #include <limits>
 

@@ -1,0 +1,111 @@
+#include "kindling/formats/table_schema.h"
+
+#include <algorithm>
+#include <span>
+
+#include "formats/json_view.h"
+#include "kindling/base/error.h"
+#include "kindling/base/json.h"
+
+namespace kindling {
+namespace {
+
+constexpr std::int64_t kSchemaVersion = 1;
+
+std::string json_list(std::span<const std::string> texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ",") + json_string(text);
+  return "[" + list + "]";
+}
+
+std::string feature_text(const TableFeature& feature) {
+  const bool is_number = feature.kind == ColumnKind::number;
+  std::string text =
+      "{\"name\":" + json_string(feature.name) + ",\"kind\":" + (is_number ? "\"number\"" : "\"category\"");
+  if (!is_number) text += ",\"categories\":" + json_list(feature.categories);
+  if (feature.is_declared) text += ",\"declared\":true";
+  return text + "}";
+}
+
+// Codes are indices, so that a name that occurs twice would be ambiguous.
+std::vector<std::string> distinct_texts(const JsonView& list) {
+  std::vector<std::string> texts;
+  for (const JsonView& item : list.items()) texts.push_back(item.text());
+  std::vector<std::string> sorted = texts;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    list.refuse("a text occurs twice", "distinct texts");
+  return texts;
+}
+
+std::vector<std::string> texts_in(const JsonView& object, const char* key) {
+  return object.has(key) ? distinct_texts(object[key]) : std::vector<std::string>();
+}
+
+std::string text_in(const JsonView& object, const char* key) {
+  return object.has(key) ? object[key].text() : std::string();
+}
+
+TableFeature feature_of(const JsonView& view) {
+  const std::string kind = view["kind"].text();
+  if (kind != "number" && kind != "category") view["kind"].refuse("'" + kind + "'", "number or category");
+  TableFeature feature{.name = view["name"].text(),
+                       .kind = kind == "number" ? ColumnKind::number : ColumnKind::category};
+  if (feature.kind == ColumnKind::category) feature.categories = distinct_texts(view["categories"]);
+  feature.is_declared = view.has("declared") && view["declared"].boolean();
+  return feature;
+}
+
+}  // namespace
+
+std::string TableSchema::text() const {
+  std::string text;
+  for (const TableFeature& feature : features) text += (text.empty() ? "" : ",") + feature_text(feature);
+  text = "{\"version\":" + std::to_string(kSchemaVersion) + ",\"features\":[" + text + "]";
+  if (!targets.empty()) text += ",\"targets\":" + json_list(targets);
+  if (!label.empty()) text += ",\"label\":" + json_string(label) + ",\"classes\":" + json_list(classes);
+  if (!id.empty()) text += ",\"id\":" + json_string(id);
+  return text + "}";
+}
+
+TableSchema TableSchema::parse(const std::string& text, const std::string& place) {
+  const nlohmann::json document = parse_json(text, place);
+  const JsonView view(document, place);
+  if (const std::int64_t version = view["version"].integer(); version != kSchemaVersion)
+    view["version"].refuse(std::to_string(version), std::to_string(kSchemaVersion),
+                           "use the version of Kindling that wrote it");
+  TableSchema schema{.targets = texts_in(view, "targets"),
+                     .label = text_in(view, "label"),
+                     .classes = texts_in(view, "classes"),
+                     .id = text_in(view, "id")};
+  std::vector<std::string> names;
+  for (const JsonView& feature : view["features"].items()) {
+    schema.features.push_back(feature_of(feature));
+    names.push_back(schema.features.back().name);
+  }
+  if (names.empty()) view["features"].refuse("an empty list", "at least one column");
+  std::sort(names.begin(), names.end());
+  if (std::adjacent_find(names.begin(), names.end()) != names.end())
+    view["features"].refuse("two columns have the same name", "distinct names");
+  return schema;
+}
+
+std::size_t TableSchema::num_encoded() const {
+  std::size_t count = 0;
+  for (const TableFeature& feature : features)
+    count += feature.kind == ColumnKind::number ? 1 : feature.categories.size();
+  return count;
+}
+
+TableOptions TableSchema::table_options() const {
+  TableOptions options{.skips_others = true};
+  for (const TableFeature& feature : features) {
+    auto& names = feature.kind == ColumnKind::number ? options.numbers
+                  : feature.is_declared              ? options.categories
+                                                     : options.known_categories;
+    names.push_back(feature.name);
+  }
+  return options;
+}
+
+}  // namespace kindling

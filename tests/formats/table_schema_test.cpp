@@ -1,0 +1,76 @@
+#include "kindling/formats/table_schema.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+const TableSchema kHouses{
+    .features = {{.name = "rooms"},
+                 {.name = "city",
+                  .kind = ColumnKind::category,
+                  .categories = {"", "Bern, \"old\""},
+                  .is_declared = true},
+                 {.name = "heating", .kind = ColumnKind::category, .categories = {"gas"}}},
+    .targets = {"price", "rent"},
+    .id = "row"};
+
+constexpr const char* kHousesText =
+    R"({"version":1,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
+    R"("categories":["","Bern, \"old\""],"declared":true},{"name":"heating","kind":"category",)"
+    R"("categories":["gas"]}],"targets":["price","rent"],"id":"row"})";
+
+TEST(TableSchema, IsWrittenAsJson) {
+  EXPECT_EQ(kHouses.text(), kHousesText);
+  const TableSchema flowers{
+      .features = {{.name = "length"}}, .label = "species", .classes = {"setosa", "virginica"}};
+  EXPECT_EQ(flowers.text(),
+            R"({"version":1,"features":[{"name":"length","kind":"number"}],"label":"species",)"
+            R"("classes":["setosa","virginica"]})");
+}
+
+TEST(TableSchema, IsReadBack) {
+  EXPECT_EQ(TableSchema::parse(kHousesText, "file").text(), kHousesText);
+  EXPECT_EQ(TableSchema::parse(kHousesText, "file").num_encoded(), 4U);
+}
+
+TEST(TableSchema, ReadsItsColumnsOnlyAndInTheirKinds) {
+  const Table table =
+      parse_table("note,heating,city,rooms\nx,,,3\ny,12,NA,NA\n", "t.csv", kHouses.table_options());
+  ASSERT_EQ(table.columns.size(), 3U);
+  EXPECT_EQ(table.find("note"), nullptr);
+  EXPECT_EQ(table.find("rooms")->kind, ColumnKind::number);
+  EXPECT_EQ(table.find("heating")->codes, (std::vector<std::int32_t>{-1, 0}));  // empty: missing
+  EXPECT_EQ(table.find("heating")->categories, (std::vector<std::string>{"12"}));
+  EXPECT_EQ(table.find("city")->codes, (std::vector<std::int32_t>{0, -1}));  // empty: a category
+}
+
+std::string message(const std::string& text) {
+  try {
+    TableSchema::parse(text, "file");
+  } catch (const CheckpointError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(TableSchema, RefusesOtherTexts) {
+  EXPECT_EQ(message(R"({"version":2})"),
+            "file.version: 2; expected: 1; use the version of Kindling that wrote it");
+  EXPECT_EQ(message(R"({"version":1,"features":[]})"),
+            "file.features: an empty list; expected: at least one column");
+  EXPECT_EQ(message(R"({"version":1,"features":[{"name":"a","kind":"date"}]})"),
+            "file.features[0].kind: 'date'; expected: number or category");
+  EXPECT_EQ(
+      message(R"({"version":1,"features":[{"name":"a","kind":"number"},{"name":"a","kind":"number"}]})"),
+      "file.features: two columns have the same name; expected: distinct names");
+  EXPECT_EQ(message(R"({"version":1,"features":[{"name":"a","kind":"category","categories":["x","x"]}]})"),
+            "file.features[0].categories: a text occurs twice; expected: distinct texts");
+}
+
+}  // namespace
+}  // namespace kindling
