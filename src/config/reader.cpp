@@ -164,6 +164,13 @@ std::string plural() {
 template <OptionArray Array>
 std::optional<Mismatch> convert(const ConfigNode& node, Array& values) {
   constexpr bool takes_any_size = requires { values.resize(1); };
+  if constexpr (std::is_same_v<Array, std::vector<std::string>>) {
+    // A single name may stand for a list of one.
+    if (const auto* text = std::get_if<std::string>(&node.value)) {
+      values = {*text};
+      return std::nullopt;
+    }
+  }
   const auto* items = std::get_if<ConfigArray>(&node.value);
   if (items == nullptr || (!takes_any_size && items->size() != values.size())) {
     const std::string count = takes_any_size ? "" : std::to_string(values.size()) + " ";
@@ -192,9 +199,10 @@ std::optional<Mismatch> check(const ConfigNode& node, const Value& value, const 
   std::optional<Mismatch> first;
   for_each_scalar(value, [&]<class Scalar>(const Scalar& scalar, std::optional<std::size_t> index) {
     if (first || allowed(scalar, notes)) return;
+    const bool in_array = index && std::holds_alternative<ConfigArray>(node.value);
     first.emplace(
-        Mismatch{.node = index ? &std::get<ConfigArray>(node.value)[*index] : &node,
-                 .element = index ? "[" + std::to_string(*index) + "]" : "",
+        Mismatch{.node = in_array ? &std::get<ConfigArray>(node.value)[*index] : &node,
+                 .element = in_array ? "[" + std::to_string(*index) + "]" : "",
                  .text = "expected " + wanted_instead_of(scalar, notes) + ", found " + toml_text(scalar)});
   });
   return first;

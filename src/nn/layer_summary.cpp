@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "kindling/data/input_transform.h"
 #include "kindling/nn/evaluation_guard.h"
 #include "nn/layer_name.h"
 #include "tensors/module_tree.h"
@@ -25,7 +26,8 @@ using ShapesByName = std::map<std::string, Shapes>;
 // one.
 ShapesByName shapes_of(Module& model, const at::Tensor& input) {
   ShapesByName shapes;
-  const auto children = model.named_children();
+  auto children = model.named_children();
+  if (children.contains(kInputTransform)) children.erase(kInputTransform);
   if (children.size() != 1) return shapes;
   auto* sequential = children[0].value()->as<torch::nn::SequentialImpl>();
   if (sequential == nullptr) return shapes;
@@ -76,6 +78,7 @@ std::vector<LayerRow> layer_summary(Module& model, const Batch& batch) {
 
   std::vector<LayerRow> rows;
   for_each_module(model, [&](const std::string& name, const torch::nn::Module& layer) {
+    if (dynamic_cast<const InputTransform*>(&layer) != nullptr) return;  // the batch is transformed
     LayerRow row{.name = name, .type = layer_name(layer), .input_shape = {}, .output_shape = {}};
     count_parameters(row, layer);
     const auto found = shapes.find(row.name);

@@ -4,7 +4,9 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <string>
 
+#include "kindling/data/input_transform.h"
 #include "kindling/nn/lazy_conv2d.h"
 #include "tensors/state_fit.h"
 
@@ -19,7 +21,10 @@ std::vector<at::Tensor> of_another_type(const torch::nn::Module& model, const Pr
       found.push_back(tensor);
   };
   for (const at::Tensor& parameter : model.parameters()) look(parameter);
-  for (const at::Tensor& buffer : model.buffers()) look(buffer);
+  // Raw inputs are float32, so their transform is too.
+  const std::string transform = std::string(kInputTransform) + ".";
+  for (const auto& buffer : model.named_buffers())
+    if (!buffer.key().starts_with(transform)) look(buffer.value());
   return found;
 }
 

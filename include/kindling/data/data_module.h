@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@
 #include "kindling/tensors/batch.h"
 
 namespace kindling {
+
+class InputTransform;
 
 // The options of every data module. A range holds the first index and the one after the last.
 struct DataOptions {
@@ -64,6 +67,12 @@ struct DataOptions {
            .example = "\"balanced\""}));
 };
 
+// The names of samples, from a column such as `id`.
+struct SampleIds {
+  std::string name{};                 // of the column; empty: samples have no names
+  std::vector<std::string> values{};  // one per sample, in the order of the data
+};
+
 // Data and the loaders that make batches of it.
 class KINDLING_API DataModule {
  public:
@@ -93,6 +102,20 @@ class KINDLING_API DataModule {
   // Batch::random_numbers(): like sample_random(), they depend on seed, epoch and sample only, not on the
   // number of workers or ranks.
   virtual std::int64_t num_random_numbers([[maybe_unused]] Stage stage) const { return 0; }
+
+  // Returns the transform that on_after_batch_transfer() applies and that is saved with the model
+  // (input_transform.h); nullptr: none. Requires prepare().
+  virtual std::shared_ptr<InputTransform> input_transform() { return nullptr; }
+  // Takes the transform of a saved model by its description, instead of fitting one on the training samples;
+  // its buffers are loaded with the model. Call it before prepare().
+  virtual void restore_input_transform([[maybe_unused]] const std::string& description) {}
+  // Lets predict_dataloader() read this file instead. Call it before prepare(). The default throws
+  // ConfigError.
+  virtual void predict_from(const std::filesystem::path& file);
+  // Returns the name of each class; empty: classes have no names.
+  virtual std::vector<std::string> class_names() { return {}; }
+  // Returns the names of the samples of predict_dataloader().
+  virtual SampleIds predict_ids() { return {}; }
 
   // Returns a loader of tensors ([n, …] each, CPU): shuffled for training, in order otherwise. The data
   // module keeps the latest loader of each kind, and a new one continues its epochs: a loop over

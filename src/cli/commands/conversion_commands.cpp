@@ -12,6 +12,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/text.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/formats/torch_file.h"
 #include "kindling/interop/export_program.h"
 #include "kindling/nn/manual_module.h"
@@ -26,7 +27,9 @@ namespace fs = std::filesystem;
 
 void save_by_ending(StateDict state, const std::filesystem::path& out) {
   if (out.extension() == ".pt") return save_torch(state, out);
+  const std::string transform = state.metadata[kInputTransform];
   state.metadata = {{"format", "pt"}};  // as Python libraries mark their files
+  if (!transform.empty()) state.metadata[kInputTransform] = transform;
   save_safetensors(state, out);
 }
 
@@ -119,8 +122,9 @@ std::unique_ptr<Optimizer> optimizer_of(const SavedRun& training, Module& model)
   return optimizer;
 }
 
-// Returns the first batch as the model receives it, in the order of the data.
-Batch first_batch(DataModule& data) {
+// Returns the first batch in the order of the data: as the model receives it, or raw if the model is to be
+// exported with the transform of its inputs.
+Batch first_batch(DataModule& data, bool is_raw) {
   std::shared_ptr<DataLoader> loader = data.predict_dataloader();
   if (!loader) loader = data.train_dataloader();
   DataLoader::Cursor cursor(*loader);
@@ -128,6 +132,7 @@ Batch first_batch(DataModule& data) {
   cursor.seek(0);
   Batch batch;
   cursor.next(batch);
+  if (is_raw) return batch;
   return data.on_after_batch_transfer(std::move(batch), Stage::predict);
 }
 
@@ -143,10 +148,15 @@ int export_model(const CommandContext& context) {
   apply(config.process);
   const auto model = config.make_model();
   print_source(weights);
+  const std::string transform = transform_in(weights.file);
+  const auto data = config.make_data([&](DataModule& made) {
+    if (!transform.empty()) made.restore_input_transform(transform);
+  });
+  if (has_transform(weights.file)) set_input_transform(*model, data->input_transform());
   load_weights_from(*model, weights.file);
-  ExportOptions options{.path = request.out, .train = request.train};
+  ExportOptions options{.path = request.out, .train = request.train, .input_transform = true};
   for (const std::string& word : request.dynamic) options.dynamic_sizes.push_back(dynamic_size_of(word));
-  export_program(*model, first_batch(*config.make_data()), options);
+  export_program(*model, first_batch(*data, input_transform_of(*model) != nullptr), options);
   std::cout << "the forward pass of " << model->name() << " with " << state_dict(*model).tensors.size()
             << " tensors written to " << request.out.string()
             << (request.out.extension() == ".onnx" ? "\n" : ", for torch.export.load\n");

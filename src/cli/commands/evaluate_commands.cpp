@@ -16,6 +16,7 @@
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/data/dataset.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/training/trainer.h"
 
@@ -64,6 +65,20 @@ Request with_config_of_run(Request request, const std::optional<WeightsSource>& 
   return request;
 }
 
+// Returns the data of a run. Columns, kinds and categories of a table come from the saved model, whose
+// weights include the transform of its inputs.
+std::shared_ptr<DataModule> data_for(const RunConfig& config, const Request& request,
+                                     const StartWeights& weights, Module& model) {
+  const std::string transform = transform_in(weights.file);
+  const fs::path& input = request.evaluation.input;
+  const auto data = config.make_data([&](DataModule& made) {
+    if (!transform.empty()) made.restore_input_transform(transform);
+    if (!input.empty()) made.predict_from(input);
+  });
+  if (has_transform(weights.file)) set_input_transform(model, data->input_transform());
+  return data;
+}
+
 // Calls use(trainer, model, data), unless there is nothing to run. The weights come from --weights or the
 // run, else from model.init_weights; without all of them, throws ConfigError.
 template <class Use>
@@ -82,8 +97,8 @@ int with_weights(const CommandContext& context, Use use) {
   const auto model = config.make_model();
   const StartWeights start = is_named ? StartWeights{*weights} : load_init_weights(config, *model);
   if (!request.quiet) print_start(start);
+  const auto data = is_named ? data_for(config, request, start, *model) : config.make_data();
   if (is_named) load_weights_from(*model, start.file);
-  const auto data = config.make_data();
   Trainer trainer(config.trainer_options());
   use(trainer, model, *data);
   return 0;
@@ -132,7 +147,9 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
     throw ConfigError({.place = "--values " + asked.values,
                        .found = model->name() + " is not a classifier",
                        .wanted = "--values outputs"});
-  const Predictions predictions = predictions_of(trainer.predict(model, data), asked.values, has_classes);
+  Predictions predictions = predictions_of(trainer.predict(model, data), asked.values, has_classes);
+  if (has_classes) predictions.class_names = data.class_names();
+  predictions.ids = data.predict_ids();
   if (asked.out.empty()) {
     std::cout << csv_of(predictions);
     return;

@@ -54,12 +54,40 @@ std::string json_values(const at::Tensor& tensor) {
   return text + "]";
 }
 
+bool has_ids(const Predictions& predictions) { return !predictions.ids.name.empty(); }
+
+const std::string& id_of(const Predictions& predictions, std::int64_t sample) {
+  return predictions.ids.values.at(static_cast<std::size_t>(sample));
+}
+
+// nullptr: the class has no name.
+const std::string* class_name_of(const Predictions& predictions, std::int64_t sample) {
+  if (predictions.class_names.empty() || predictions.classes.dim() != 1) return nullptr;
+  const auto number = static_cast<std::size_t>(predictions.classes[sample].item<std::int64_t>());
+  return number < predictions.class_names.size() ? &predictions.class_names[number] : nullptr;
+}
+
+// Quotes a field as RFC 4180 says, if it needs quotes.
+std::string csv_text(const std::string& text) {
+  const bool is_plain =
+      text.find_first_of(",\"\n\r") == std::string::npos && !text.starts_with(' ') && !text.ends_with(' ');
+  if (is_plain) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
 std::string jsonl_of(const Predictions& predictions) {
   require_real(predictions.values);
   std::string text;
   for (std::int64_t i = 0; i < num_samples(predictions); ++i) {
     text += "{\"sample\":" + std::to_string(i);
-    if (predictions.classes.defined()) text += ",\"class\":" + json_values(predictions.classes[i]);
+    if (has_ids(predictions))
+      text += "," + json_string(predictions.ids.name) + ":" + json_string(id_of(predictions, i));
+    if (predictions.classes.defined()) {
+      const std::string* name = class_name_of(predictions, i);
+      text += ",\"class\":" + (name ? json_string(*name) : json_values(predictions.classes[i]));
+    }
     if (predictions.values.defined())
       text += "," + json_string(predictions.name) + ":" + json_values(predictions.values[i]);
     text += "}\n";
@@ -130,7 +158,9 @@ std::string csv_of(const Predictions& predictions) {
   const std::int64_t columns = !has_values                     ? 0
                                : predictions.values.dim() == 1 ? 1
                                                                : predictions.values.size(1);
-  std::string text = has_classes ? "sample,class" : "sample";
+  std::string text = "sample";
+  if (has_ids(predictions)) text += "," + csv_text(predictions.ids.name);
+  if (has_classes) text += ",class";
   for (std::int64_t j = 0; j < columns; ++j)
     text += "," + column_prefix(predictions.name) + std::to_string(j);
   text += "\n";
@@ -139,7 +169,11 @@ std::string csv_of(const Predictions& predictions) {
   const double* value = has_values ? values.const_data_ptr<double>() : nullptr;
   for (std::int64_t i = 0; i < count; ++i) {
     text += std::to_string(i);
-    if (has_classes) text += "," + std::to_string(classes.const_data_ptr<std::int64_t>()[i]);
+    if (has_ids(predictions)) text += "," + csv_text(id_of(predictions, i));
+    if (has_classes) {
+      const std::string* name = class_name_of(predictions, i);
+      text += "," + (name ? csv_text(*name) : std::to_string(classes.const_data_ptr<std::int64_t>()[i]));
+    }
     for (std::int64_t j = 0; j < columns; ++j) text += "," + number_text(*value++);
     text += "\n";
   }

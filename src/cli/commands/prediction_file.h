@@ -4,22 +4,27 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
+
+#include "kindling/data/data_module.h"
 
 namespace kindling {
 
 // The results of `kindling predict` for the samples 0, 1, … of the data, on the CPU.
 struct Predictions {
-  std::string name{};    // of the values: "outputs", "probabilities"
-  at::Tensor values{};   // [samples, …]; undefined: only labels are requested
-  at::Tensor classes{};  // [samples, …], int64; undefined: the model is not a classifier
+  std::string name{};                      // of the values: "outputs", "probabilities"
+  at::Tensor values{};                     // [samples, …]; undefined: only labels are requested
+  at::Tensor classes{};                    // [samples, …], int64; undefined: the model is not a classifier
+  std::vector<std::string> class_names{};  // for CSV and JSONL; empty: classes are numbers
+  SampleIds ids{};                         // for CSV and JSONL, a column after the number of the sample
 };
 
 // Throws ConfigError for an extension other than .csv, .jsonl, .npz and .safetensors, and for a file in a
 // directory that does not exist.
 void check_prediction_file(const std::filesystem::path& file);
 
-// Returns a header and a line per sample: its number, the class of a classifier, then the values. Throws
-// ConfigError for values of several dimensions per sample and for complex ones.
+// Returns a header and a line per sample: its number, its id, the class of a classifier, then the values.
+// Throws ConfigError for values of several dimensions per sample and for complex ones.
 std::string csv_of(const Predictions& predictions);
 
 // Writes a file by its extension, atomically.

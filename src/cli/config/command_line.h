@@ -36,6 +36,7 @@ struct ConversionRequest {
 // The request of `kindling validate`, `test` and `predict`.
 struct EvaluationRequest {
   std::string run{};               // as --weights: a run, whose config counts; empty: the config of -c
+  std::filesystem::path input{};   // of predict: the file to predict; empty: the data of the config
   std::filesystem::path out{};     // of predict: the file to write; empty: CSV on stdout
   std::string values = "outputs";  // of predict: outputs, probabilities, labels
 };

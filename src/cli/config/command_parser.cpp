@@ -220,6 +220,11 @@ void add_evaluations(CLI::App& app, Request& request) {
   }
   CLI::App& predict = *app.get_subcommand("predict");
   predict
+      .add_option("file", request.evaluation.input,
+                  "file to predict instead of the test or validation data, such as new.csv for a run on a "
+                  "table")
+      ->type_name("FILE");
+  predict
       .add_option(
           "--out", request.evaluation.out,
           "file to write instead; the extension selects the format: .csv, .jsonl, .npz, or .safetensors")

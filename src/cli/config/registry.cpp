@@ -4,6 +4,7 @@
 #include "kindling/data/digits.h"
 #include "kindling/data/idx_data.h"
 #include "kindling/data/synthetic_regression.h"
+#include "kindling/data/table_data.h"
 #include "kindling/interop/exported_backbone.h"
 #include "kindling/interop/exported_module.h"
 #include "kindling/metrics/accuracy.h"
@@ -123,6 +124,7 @@ void register_builtin(Registry& registry) {
   registry.data<Mnist, MnistOptions>("mnist", "handwritten digits of 28 x 28 pixels, from four IDX files");
   registry.data<FashionMnist, MnistOptions>("fashion_mnist",
                                             "images of clothing of 28 x 28 pixels, from four IDX files");
+  registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a CSV table");
 
   registry.optimizer<Sgd, SgdOptions>("sgd", "stochastic gradient descent, optionally with momentum");
   registry.optimizer<Adam, AdamOptions>("adam", "Adam");

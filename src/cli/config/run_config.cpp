@@ -279,13 +279,14 @@ std::shared_ptr<Module> RunConfig::make_model(std::vector<std::string>* warnings
   return made;
 }
 
-std::shared_ptr<DataModule> RunConfig::make_data() const {
+std::shared_ptr<DataModule> RunConfig::make_data(const std::function<void(DataModule&)>& before) const {
   DataOptions options = data_;
   options.seed = run.seed;
   // The data draws the same random numbers in every process that reads the config, and does not affect those
   // of the model, which start from the seed itself.
   const ScopedSeed numbers(static_cast<std::uint64_t>(run.seed) ^ kDataSeedMask);
   std::shared_ptr<DataModule> made = data_maker_->make()(options);
+  if (before) before(*made);
   made->prepare();
   return made;
 }

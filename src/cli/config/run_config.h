@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -53,7 +54,8 @@ class RunConfig {
   std::shared_ptr<Module> make_model(std::vector<std::string>* warnings = nullptr) const;
   // Returns the monitored value: the monitor and mode of [checkpoint], else those of the model.
   Module::Monitor monitor_of(const Module& model) const;
-  std::shared_ptr<DataModule> make_data() const;  // and prepared
+  // Returns prepared data; `before` is called before that.
+  std::shared_ptr<DataModule> make_data(const std::function<void(DataModule&)>& before = {}) const;
   const std::string& data_name() const noexcept { return data_name_.name; }
   // trainer.num_processes and trainer.num_gpus, which determine how many processes the program starts for a
   // fit. Without the key, the number is that of the ranks on this machine if each can have a GPU (or

@@ -25,6 +25,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/jsonl_logger.h"
 #include "kindling/loggers/tensorboard_logger.h"
@@ -198,6 +199,7 @@ class FitRun {
 
   int run() {
     if (in_.plan.is_finished) return print_finished(is_first(in_.group), in_.plan);
+    set_input_transform(*in_.model, in_.data->input_transform());
     in_.signals.defer_stops();  // the next summary has the status "running"
     try {
       return train();
@@ -261,7 +263,8 @@ class FitRun {
     FitOptions options;
     if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
     const FitResult result = trainer.fit(in_.model, *in_.data, options);
-    if (is_first(in_.group)) save_safetensors(state_dict(*in_.model), folder_.file("weights.safetensors"));
+    if (is_first(in_.group))
+      save_safetensors(state_dict_with_transform(*in_.model), folder_.file("weights.safetensors"));
     summary_.status = kStatusTexts[static_cast<std::size_t>(result.status)];
     summary_.reason = reason_name(result.reason);
     summary_.global_step = result.progress.global_step;

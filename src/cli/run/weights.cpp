@@ -16,6 +16,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/formats/safetensors.h"
 #include "kindling/formats/torch_file.h"
 #include "kindling/tensors/checkpoint_file.h"
@@ -106,6 +107,13 @@ std::vector<std::string> mismatches_of(std::string_view list) {
   throw CheckpointError({.place = parts.place, .found = text});
 }
 
+constexpr std::string_view kTransformPrefix = "input_transform.";
+
+StateDict without_transform(StateDict weights) {
+  std::erase_if(weights.tensors, [](const auto& item) { return item.first.starts_with(kTransformPrefix); });
+  return weights;
+}
+
 }  // namespace
 
 fs::path run_at(const fs::path& folder) {
@@ -146,6 +154,9 @@ void print_source(const WeightsSource& source) {
 
 LoadReport load_weights_from(Module& model, const fs::path& file, const LoadOptions& options) {
   try {
+    // The weights of a table's run, for a model on other data.
+    if (!input_transform_of(model) && !transform_in(file).empty())
+      return load_state_dict(model, without_transform(weights_from(file)), file.string(), options);
     if (!is_checkpoint(file)) return load_weights(model, file, options);
     const bool is_renamed = !options.prefix.empty() || !options.map.empty();
     if (options.strict && !is_renamed) return load_validated_weights(model, file);
@@ -168,6 +179,18 @@ std::vector<std::string> names_in(const fs::path& file, const std::string& key) 
   for (const TensorEntry& tensor : saved.index().tensors)
     if (tensor.name.starts_with(prefix)) names.push_back(tensor.name.substr(prefix.size()));
   return names;
+}
+
+std::string transform_in(const fs::path& file) {
+  if (is_torch_file(file)) return {};
+  const auto metadata = SafetensorsFile(file).index().metadata;
+  const auto found = metadata.find(kInputTransform);
+  return found == metadata.end() ? "" : found->second;
+}
+
+bool has_transform(const fs::path& file) {
+  const auto is_of_transform = [](const std::string& name) { return name.starts_with(kTransformPrefix); };
+  return std::ranges::any_of(names_in(file), is_of_transform);
 }
 
 StateDict weights_from(const fs::path& path) {

@@ -42,6 +42,11 @@ LoadReport load_weights_from(Module& model, const std::filesystem::path& file,
 // Returns the names in the file that load_weights_from() would read, before the options rename them.
 std::vector<std::string> names_in(const std::filesystem::path& file, const std::string& key = "");
 
+// Returns true if the file contains the input transform of its model.
+bool has_transform(const std::filesystem::path& file);
+// Returns its description; empty: there is none, as in .pt files.
+std::string transform_in(const std::filesystem::path& file);
+
 // Returns the same weights by the model's names. `path` is a file, or a run, whose last weights are returned.
 StateDict weights_from(const std::filesystem::path& path);
 

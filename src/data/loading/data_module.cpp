@@ -55,6 +55,13 @@ DataLoaderOptions DataModule::loader_options(bool train) const {
           .num_random_numbers = num_random_numbers(train ? Stage::train : Stage::val)};
 }
 
+void DataModule::predict_from(const std::filesystem::path& file) {
+  throw ConfigError({.place = file.string(),
+                     .found = "the data set has no other files to predict",
+                     .wanted = "a run on a table (data.name = \"csv\")",
+                     .remedy = "omit the file to predict the test or validation samples"});
+}
+
 std::shared_ptr<DataLoader> DataModule::get_tensorloader(std::vector<at::Tensor> tensors, bool train) const {
   DataLoaderOptions loader_options = this->loader_options(train);
   if (train && options_.sampler == "balanced")

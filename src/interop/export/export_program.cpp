@@ -20,6 +20,7 @@
 #include "interop/run/program_runner.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/tensors/lazy.h"
 #include "nn/scoped_model_state.h"
 #include "nn/without_checkpoints.h"
@@ -259,7 +260,11 @@ void export_forward(torch::nn::Module& model, const BatchFunction& forward, cons
 }  // namespace
 
 void export_program(Module& model, const Batch& example, const ExportOptions& options) {
-  const auto forward = [&](const Batch& batch) { return Batch::leaf(model.forward_inputs(batch)); };
+  const auto transform = options.input_transform ? input_transform_of(model) : nullptr;
+  const auto forward = [&](Batch batch) {
+    if (transform) batch.tensors()[0] = transform->forward(batch.tensors()[0]);
+    return Batch::leaf(model.forward_inputs(batch));
+  };
   export_forward(model, forward, example, options, /*drops_unused_inputs=*/true);
 }
 

@@ -10,6 +10,7 @@
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
 #include "metrics/global_means.h"
@@ -187,6 +188,7 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   Placement& placement = context->placement;
   TrainState& state = context->state;
   StopConsensus& stop = context->stop;
+  if (data != nullptr) set_input_transform(*model, data->input_transform());
   attach(*model, context);
   give_precision(*model, placement.precision);
   placement.is_channels_last =

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint_file.h"
 #include "device/random_state.h"
 #include "kindling/base/log.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/optim/adam.h"
 #include "kindling/tensors/move.h"
 #include "kindling/training/callback.h"
@@ -73,6 +74,8 @@ void load_weights_of(Module& model, const StateDict& state) {
 
 void save_model(Module& model, const std::vector<std::shared_ptr<Callback>>& callbacks, StateDict& state) {
   put(state, saved_keys::kModel, own_values(model, callbacks));
+  if (const auto transform = input_transform_of(model))
+    state.metadata[kInputTransform] = transform->description();
   for (const auto& [name, layer] : layers_without_shape(model))
     state.metadata[saved_keys::kLazy + name] = "true";
   for (const auto& item : model.named_parameters())
@@ -86,6 +89,7 @@ void save_model(Module& model, const std::vector<std::shared_ptr<Callback>>& cal
 }
 
 void load_model(Module& model, const StateDict& state) {
+  require_same_transform(model, state, "the saved model");
   load_weights_of(model, state);
   if (!model.frozen_layers().empty()) model.unfreeze(model);
   for (const auto& item : model.named_modules())

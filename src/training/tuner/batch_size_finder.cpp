@@ -26,6 +26,7 @@ class ResizedData : public DataModule {
   Batch on_after_batch_transfer(Batch batch, Stage stage) override {
     return data_.on_after_batch_transfer(std::move(batch), stage);
   }
+  std::shared_ptr<InputTransform> input_transform() override { return data_.input_transform(); }
 
  private:
   std::shared_ptr<DataLoader> resized(const std::shared_ptr<DataLoader>& loader) const {

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+
+#include "kindling/base/export.h"
+#include "kindling/tensors/state_dict.h"
+
+namespace kindling {
+
+// Turns the raw inputs of a data module, the first tensor of a batch, into those of the model, on the batch's
+// device. Its buffers are fitted on the training samples. While a model is trained on such data, the
+// transform is the model's submodule `input_transform`: checkpoints and weights files contain its buffers,
+// and an exported program can start with it.
+class KINDLING_API InputTransform : public torch::nn::Module {
+ public:
+  ~InputTransform() override;
+
+  // Takes raw inputs [batch, …]. Must not read a tensor on the host.
+  virtual at::Tensor forward(const at::Tensor& raw) = 0;
+  // Returns what raw inputs mean, as JSON: the metadata `input_transform` of checkpoints and weights files.
+  virtual std::string description() const { return {}; }
+};
+
+// The name of the submodule, and the key of its description in the metadata.
+inline constexpr const char* kInputTransform = "input_transform";
+
+// Returns the model's transform; nullptr: it has none.
+KINDLING_API std::shared_ptr<InputTransform> input_transform_of(const torch::nn::Module& model);
+
+// Registers the transform as a submodule of the model, or replaces an earlier one. Does nothing for nullptr.
+// Trainer::fit() does this with DataModule::input_transform(); call it before loading the weights of such a
+// model.
+KINDLING_API void set_input_transform(torch::nn::Module& model, std::shared_ptr<InputTransform> transform);
+
+// Returns state_dict(model), with the description of its transform, for save_safetensors().
+KINDLING_API StateDict state_dict_with_transform(const torch::nn::Module& model);
+
+// Throws CheckpointError if the state was saved with a transform that has another description: the data have
+// changed in the meantime. `place` names the state.
+KINDLING_API void require_same_transform(const torch::nn::Module& model, const StateDict& state,
+                                         const std::string& place);
+
+}  // namespace kindling

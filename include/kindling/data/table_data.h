@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/data/data_module.h"
+#include "kindling/formats/table_schema.h"
+
+namespace kindling {
+
+struct TableDataOptions {
+  std::filesystem::path file{};                      // CSV, see table.h
+  std::optional<std::filesystem::path> test_file{};  // columns in any order
+  std::vector<std::string> target{};                 // columns of numbers to predict
+  std::string label{};                               // or the column of classes
+  std::vector<std::string> features{};               // empty: all other columns but id and group
+  std::vector<std::string> numbers{}, categories{};  // columns whose kind is declared
+  std::string id{};                                  // column that identifies rows, for predictions
+  std::string missing = "median";                    // median, mean, most_frequent, error
+  bool normalize = true;                             // numbers to mean 0 and standard deviation 1
+  // The split, see split.h. Without val_fraction and folds, DataOptions::val is a range of rows.
+  std::optional<double> val_fraction{};
+  std::optional<std::int64_t> folds{};
+  std::int64_t fold = 0;
+  bool stratify = false;  // by the label
+  std::string group{};    // column whose equal values stay together
+  std::int64_t seed = 0;  // of the split
+  std::string delimiter = ",";
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field("file", &TableDataOptions::file,
+                      {.doc = "CSV file with a header row", .example = "\"houses.csv\""}),
+      kindling::field("test_file", &TableDataOptions::test_file,
+                      {.doc = "CSV file of the test samples; absent: the validation samples",
+                       .example = "\"houses_test.csv\""}),
+      kindling::field("target", &TableDataOptions::target,
+                      {.doc = "column of numbers to predict, or a list of them", .example = "\"price\""}),
+      kindling::field("label", &TableDataOptions::label,
+                      {.doc = "column of classes, instead of target", .example = "\"species\""}),
+      kindling::field("features", &TableDataOptions::features,
+                      {.doc = "columns that the model reads; empty: all but target, label, id, and group",
+                       .example = "[\"rooms\", \"age\"]"}),
+      kindling::field(
+          "numbers", &TableDataOptions::numbers,
+          {.doc = "columns that are numbers, whatever their values look like", .example = "[\"age\"]"}),
+      kindling::field(
+          "categories", &TableDataOptions::categories,
+          {.doc = "columns that are categories, also if they look like numbers", .example = "[\"zip\"]"}),
+      kindling::field("id", &TableDataOptions::id,
+                      {.doc = "column that identifies rows; predictions contain it", .example = "\"row\""}),
+      kindling::field("missing", &TableDataOptions::missing,
+                      {.doc = "replacement of missing values, computed on the training rows",
+                       .choices = "median|mean|most_frequent|error"}),
+      kindling::field("normalize", &TableDataOptions::normalize,
+                      {.doc = "scale numbers to mean 0 and standard deviation 1 of the training rows"}),
+      kindling::field("val_fraction", &TableDataOptions::val_fraction,
+                      {.doc = "fraction of the rows for validation",
+                       .min = 0,
+                       .max = 1,
+                       .min_excluded = true,
+                       .max_excluded = true,
+                       .example = "0.2"}),
+      kindling::field("folds", &TableDataOptions::folds,
+                      {.doc = "number of folds, one of which is for validation", .min = 2, .example = "5"}),
+      kindling::field("fold", &TableDataOptions::fold,
+                      {.doc = "the fold for validation, counted from 0", .min = 0}),
+      kindling::field("stratify", &TableDataOptions::stratify,
+                      {.doc = "split each class of the label in the same proportion"}),
+      kindling::field("group", &TableDataOptions::group,
+                      {.doc = "column whose equal values are not split", .example = "\"owner\""}),
+      kindling::field("seed", &TableDataOptions::seed, {.doc = "seed of the split", .min = 0}),
+      kindling::field("delimiter", &TableDataOptions::delimiter,
+                      {.doc = "character between fields: a comma, a semicolon, a tab, or |"}));
+};
+
+// Samples from the rows of a CSV file. The raw inputs are float32 [batch, features]: numbers, NaN where one
+// is missing; for a category its code, the index among the categories of the training rows, -1 for a category
+// that these lack, NaN if it is missing. Labels are float32 [batch, targets], or classes, int64 [batch].
+//
+// On the device, the input transform replaces missing numbers, scales all numbers, and encodes each category
+// in one column per category (all zero: unknown or missing; "most_frequent" also replaces missing
+// categories). Its order is: all numbers, then the columns of each category. It is fitted on the training
+// rows only and is saved with the model. Classes are sorted; all rows count for them.
+//
+//   TableData data({.file = "houses.csv", .target = {"price"}, .val_fraction = 0.2});
+//   auto model = std::make_shared<MlpRegressor>();
+//   trainer.fit(model, data);
+//   save_safetensors(state_dict_with_transform(*model), "houses.safetensors");
+class KINDLING_API TableData : public DataModule {
+ public:
+  // Throws ConfigError.
+  explicit TableData(TableDataOptions options, DataOptions data_options = {});
+  ~TableData() override;
+
+  // Reads the file, splits its rows and fits the transform; with a restored transform, files are read when
+  // their loaders are requested. Throws DataError with file, row and column, and ConfigError for columns that
+  // the file does not have.
+  void prepare_data() override;
+  std::shared_ptr<DataLoader> train_dataloader() override;
+  std::shared_ptr<DataLoader> val_dataloader() override;
+  std::shared_ptr<DataLoader> test_dataloader() override;
+  std::shared_ptr<DataLoader> predict_dataloader() override;
+  using DataModule::on_after_batch_transfer;
+  Batch on_after_batch_transfer(Batch batch) override;
+
+  std::shared_ptr<InputTransform> input_transform() override;
+  // Takes TableSchema::text(). Throws CheckpointError.
+  void restore_input_transform(const std::string& description) override;
+  // Predicts the rows of another file: its columns in any order, without targets, label and group.
+  void predict_from(const std::filesystem::path& file) override;
+  std::vector<std::string> class_names() override;
+  SampleIds predict_ids() override;
+
+  // Requires prepare().
+  const TableSchema& schema() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kindling

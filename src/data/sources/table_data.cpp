@@ -1,0 +1,288 @@
+#include "kindling/data/table_data.h"
+
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "data/sources/table_rows.h"
+#include "data/sources/table_transform.h"
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/data/split.h"
+
+namespace kindling {
+namespace {
+
+void require_table(const std::filesystem::path& path, const char* key) {
+  if (path.empty())
+    throw DataError(
+        {.place = std::string("data.") + key, .found = "no file is given", .wanted = "a CSV file"});
+  if (!std::filesystem::exists(path))
+    throw DataError({.place = path.string(),
+                     .found = "no such file",
+                     .wanted = std::string("the CSV file of data.") + key,
+                     .remedy = "relative paths are relative to the config file's directory"});
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void check_table_options(const TableDataOptions& options, const DataOptions& shared) {
+  validate(options, "data");
+  const auto refuse = [](const char* place, const char* found, const char* wanted, const char* remedy = "") {
+    throw ConfigError({.place = place, .found = found, .wanted = wanted, .remedy = remedy});
+  };
+  if (options.target.empty() && options.label.empty())
+    refuse("data", "neither target nor label is set", "the column to predict",
+           "for example target = \"price\"");
+  if (!options.target.empty() && !options.label.empty())
+    refuse("data", "both target and label are set", "target for numbers, or label for classes");
+  if (std::set<std::string>(options.target.begin(), options.target.end()).size() < options.target.size())
+    refuse("data.target", "a column is listed twice", "distinct columns");
+  if (options.val_fraction && options.folds)
+    refuse("data", "both val_fraction and folds are set", "one of them");
+  const bool is_split = options.val_fraction || options.folds;
+  if (is_split && (shared.train || shared.val))
+    refuse("data", "val_fraction or folds, and a range of rows in train or val", "one way to split the rows");
+  if (options.fold != 0 && !options.folds)
+    refuse("data.fold", "folds is not set", "folds = N, with fold < N");
+  if (!is_split && (options.stratify || !options.group.empty()))
+    refuse(options.stratify ? "data.stratify" : "data.group", "the rows are not split",
+           "val_fraction or folds", "for example val_fraction = 0.2");
+  if (options.stratify && options.label.empty())
+    refuse("data.stratify", "there is no label", "a column of classes, data.label");
+  if (options.delimiter.size() != 1)
+    refuse("data.delimiter", "it is not a single character", "a comma, semicolon, tab or |");
+}
+
+at::Tensor index_tensor(const std::vector<std::int64_t>& rows) { return at::tensor(rows, at::kLong); }
+
+void add_unless_listed(std::vector<std::string>& names, const std::string& name,
+                       const TableOptions& options) {
+  if (!name.empty() && !contains(options.numbers, name) && !contains(options.categories, name) &&
+      !contains(options.known_categories, name))
+    names.push_back(name);
+}
+
+}  // namespace
+
+struct TableData::Impl {
+  // What loaders are made of; the tensors are undefined if there are no such samples.
+  struct Samples {
+    at::Tensor raw{}, labels{};
+    std::vector<std::string> ids{};
+  };
+
+  // The options that read a file. Ids and groups are texts in every file.
+  TableOptions reading(TableOptions read) const {
+    read.delimiter = options.delimiter.front();
+    add_unless_listed(read.categories, options.id, read);
+    if (contains(options.numbers, options.group))
+      add_unless_listed(read.numbers, options.group, read);
+    else if (!contains(options.features, options.group))
+      add_unless_listed(read.categories, options.group, read);
+    return read;
+  }
+
+  // Reads a file by the schema.
+  Table read_again(const std::filesystem::path& file, bool with_labels) const {
+    const TableSchema& schema = transform->schema();
+    TableOptions read = schema.table_options();
+    if (with_labels) {
+      for (const std::string& target : schema.targets) add_unless_listed(read.numbers, target, read);
+      add_unless_listed(read.categories, schema.label, read);
+    }
+    return read_table(file, reading(read));
+  }
+
+  // Divides the rows of the file. Without a split, ranges of DataOptions count.
+  SplitIndices split(const Table& table, const TableSchema& schema, const DataOptions& shared) const {
+    const std::string place = options.file.string();
+    const auto n = static_cast<std::int64_t>(table.num_rows);
+    if (!options.val_fraction && !options.folds) {
+      SplitIndices rows;
+      const auto [first, end] = shared.train.value_or(std::array<std::int64_t, 2>{0, n});
+      for (std::int64_t row = first; row < std::min(end, n); ++row) rows.train.push_back(row);
+      if (shared.val)
+        for (std::int64_t row = (*shared.val)[0]; row < std::min((*shared.val)[1], n); ++row)
+          rows.val.push_back(row);
+      return rows;
+    }
+    SplitOptions by{.val_fraction = options.val_fraction,
+                    .folds = options.folds,
+                    .fold = options.fold,
+                    .seed = options.seed,
+                    .place = "data"};
+    if (options.stratify) {
+      const TableSchema only_label{.label = schema.label, .classes = schema.classes};
+      const at::Tensor classes = rows_of(table, only_label, "", /*with_labels=*/true, place).labels;
+      by.classes.assign(classes.const_data_ptr<std::int64_t>(), classes.const_data_ptr<std::int64_t>() + n);
+    }
+    if (!options.group.empty())
+      by.groups = groups_of(require_column(table, options.group, "data.group", place), place);
+    return split_indices(n, by);
+  }
+
+  Samples samples_of(const TableRows& rows, const std::vector<std::int64_t>& indices) const {
+    if (indices.empty()) return {};
+    const at::Tensor chosen = index_tensor(indices);
+    Samples samples{.raw = rows.raw.index_select(0, chosen).to(at::kFloat)};
+    if (rows.labels.defined()) samples.labels = rows.labels.index_select(0, chosen);
+    if (!rows.ids.empty())
+      for (const std::int64_t row : indices) samples.ids.push_back(rows.ids[static_cast<std::size_t>(row)]);
+    return samples;
+  }
+
+  static std::vector<std::int64_t> all_rows(const TableRows& rows) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(rows.raw.size(0)));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+
+  // Reads the training file, and fits the transform unless a saved one is used.
+  void read_training_file(const DataOptions& shared) {
+    if (is_read) return;
+    require_table(options.file, "file");
+    const std::string place = options.file.string();
+    const bool fits = !transform;
+    const Table table =
+        fits ? read_table(options.file,
+                          reading({.numbers = options.numbers, .categories = options.categories}))
+             : read_again(options.file, /*with_labels=*/true);
+    if (table.num_rows == 0)
+      throw DataError({.place = place, .found = "the table has no rows", .wanted = "at least one"});
+    TableSchema schema = fits ? schema_of(table, options, place) : transform->schema();
+    check_range(shared.train, table.num_rows, "data.train");
+    check_range(shared.val, table.num_rows, "data.val");
+    const SplitIndices indices = split(table, schema, shared);
+    if (fits) keep_categories_of(table, indices.train, schema);
+    const TableRows rows = rows_of(table, schema, options.missing, /*with_labels=*/true, place);
+    if (fits) {
+      auto fitted = std::make_shared<TableTransform>(schema);
+      fitted->fit(rows.raw.index_select(0, index_tensor(indices.train)), options.missing, options.normalize,
+                  place);
+      transform = std::move(fitted);
+    }
+    train = samples_of(rows, indices.train);
+    val = samples_of(rows, indices.val);
+    is_read = true;
+  }
+
+  static void check_range(const std::optional<std::array<std::int64_t, 2>>& range, std::size_t num_rows,
+                          const char* place) {
+    if (!range) return;
+    const auto [first, end] = *range;
+    if (first < 0 || first >= end || end > static_cast<std::int64_t>(num_rows))
+      throw ConfigError({.place = place,
+                         .found = "the range [" + std::to_string(first) + ", " + std::to_string(end) + "]",
+                         .wanted = "[first, end] with 0 <= first < end <= " + std::to_string(num_rows)});
+  }
+
+  // Reads another file, once.
+  const Samples& read_samples(std::optional<Samples>& samples, const std::filesystem::path& file,
+                              bool with_labels) {
+    if (samples) return *samples;
+    const TableRows rows = rows_of(read_again(file, with_labels), transform->schema(), options.missing,
+                                   with_labels, file.string());
+    if (rows.raw.size(0) == 0)
+      throw DataError({.place = file.string(), .found = "the table has no rows", .wanted = "at least one"});
+    return samples.emplace(samples_of(rows, all_rows(rows)));
+  }
+
+  const TableDataOptions options;
+  std::filesystem::path predict_file{};  // empty: the test or validation samples
+  std::shared_ptr<TableTransform> transform{};
+  bool is_read = false;  // the training file
+  Samples train{}, val{};
+  std::optional<Samples> test{}, predict{};
+  std::shared_ptr<DataLoader> train_loader{}, val_loader{}, test_loader{}, predict_loader{};
+};
+
+TableData::TableData(TableDataOptions options, DataOptions data_options)
+    : DataModule(std::move(data_options)) {
+  check_table_options(options, this->options());
+  impl_ = std::make_unique<Impl>(Impl{.options = std::move(options)});
+}
+
+TableData::~TableData() = default;
+
+void TableData::prepare_data() {
+  if (!impl_->predict_file.empty() && !std::filesystem::exists(impl_->predict_file))
+    throw DataError(
+        {.place = impl_->predict_file.string(), .found = "no such file", .wanted = "a CSV file to predict"});
+  if (!impl_->transform) impl_->read_training_file(options());
+  if (impl_->options.test_file && impl_->predict_file.empty())
+    require_table(*impl_->options.test_file, "test_file");
+}
+
+std::shared_ptr<DataLoader> TableData::train_dataloader() {
+  impl_->read_training_file(options());
+  if (!impl_->train_loader)
+    impl_->train_loader = get_tensorloader({impl_->train.raw, impl_->train.labels}, /*train=*/true);
+  return impl_->train_loader;
+}
+
+std::shared_ptr<DataLoader> TableData::val_dataloader() {
+  impl_->read_training_file(options());
+  if (!impl_->val_loader && impl_->val.raw.defined())
+    impl_->val_loader = get_tensorloader({impl_->val.raw, impl_->val.labels}, /*train=*/false);
+  return impl_->val_loader;
+}
+
+std::shared_ptr<DataLoader> TableData::test_dataloader() {
+  if (!impl_->options.test_file) return val_dataloader();
+  prepare();
+  const Impl::Samples& test =
+      impl_->read_samples(impl_->test, *impl_->options.test_file, /*with_labels=*/true);
+  if (!impl_->test_loader) impl_->test_loader = get_tensorloader({test.raw, test.labels}, /*train=*/false);
+  return impl_->test_loader;
+}
+
+std::shared_ptr<DataLoader> TableData::predict_dataloader() {
+  if (impl_->predict_file.empty()) return test_dataloader();
+  prepare();
+  const Impl::Samples& rows = impl_->read_samples(impl_->predict, impl_->predict_file, /*with_labels=*/false);
+  if (!impl_->predict_loader) impl_->predict_loader = get_tensorloader({rows.raw}, /*train=*/false);
+  return impl_->predict_loader;
+}
+
+Batch TableData::on_after_batch_transfer(Batch batch) {
+  at::Tensor& inputs = batch.tensors()[0];
+  impl_->transform->follow(inputs);
+  inputs = impl_->transform->forward(inputs);
+  return batch;
+}
+
+std::shared_ptr<InputTransform> TableData::input_transform() { return impl_->transform; }
+
+void TableData::restore_input_transform(const std::string& description) {
+  impl_->transform = std::make_shared<TableTransform>(TableSchema::parse(description, kInputTransform));
+}
+
+void TableData::predict_from(const std::filesystem::path& file) { impl_->predict_file = file; }
+
+std::vector<std::string> TableData::class_names() { return schema().classes; }
+
+SampleIds TableData::predict_ids() {
+  const Impl::Samples& samples = !impl_->predict_file.empty() && impl_->predict ? *impl_->predict
+                                 : impl_->test                                  ? *impl_->test
+                                                                                : impl_->val;
+  if (samples.ids.empty()) return {};
+  return {.name = schema().id, .values = samples.ids};
+}
+
+const TableSchema& TableData::schema() const {
+  if (!impl_->transform)
+    throw Error({.place = "TableData::schema",
+                 .found = "the file has not been read",
+                 .remedy = "call prepare() first"});
+  return impl_->transform->schema();
+}
+
+}  // namespace kindling

@@ -1,0 +1,342 @@
+#include "data/sources/table_rows.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "formats/csv_number.h"
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
+#include "kindling/base/suggest.h"
+#include "kindling/base/text.h"
+
+namespace kindling {
+namespace {
+
+constexpr double kMissingValue = std::numeric_limits<double>::quiet_NaN();
+constexpr std::int64_t kUnknown = -1;
+constexpr std::size_t kMaxEncoded = 100'000;  // columns after one-hot encoding
+
+std::string column_place(const std::string& place, const std::string& name) {
+  return place + ", column '" + one_line(name) + "'";
+}
+
+std::string row_place(const std::string& place, std::size_t row, const std::string& name) {
+  return place + ", row " + std::to_string(row + 1) + ", column '" + one_line(name) + "'";
+}
+
+std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const TableColumn& column : table.columns) names.push_back(column.name);
+  return names;
+}
+
+bool is_in(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// --- Codes ---
+
+// The values that are not among the categories.
+struct UnknownValues {
+  std::size_t count = 0;
+  std::vector<std::string> examples{};
+};
+
+// Returns the code of each category of a column in the schema's list, which is sorted.
+std::vector<std::int64_t> known_codes(const std::vector<std::string>& texts,
+                                      const std::vector<std::string>& categories) {
+  std::vector<std::int64_t> codes;
+  for (const std::string& text : texts) {
+    const auto found = std::lower_bound(categories.begin(), categories.end(), text);
+    const bool is_known = found != categories.end() && *found == text;
+    codes.push_back(is_known ? found - categories.begin() : kUnknown);
+  }
+  return codes;
+}
+
+void warn_of(const UnknownValues& unknown, const std::string& place, const std::string& name) {
+  if (unknown.count == 0) return;
+  std::string examples;
+  for (const std::string& text : unknown.examples)
+    examples += (examples.empty() ? "'" : ", '") + shortened(one_line(text), 40) + "'";
+  log_warning(column_place(place, name) + ": " + std::to_string(unknown.count) +
+              (unknown.count == 1 ? " value is a category" : " values are categories") +
+              " that the training rows do not have (such as " + examples +
+              "); their columns of the encoding are all 0");
+}
+
+// Returns the codes of a column's rows; NaN: missing.
+std::vector<double> codes_of(const TableColumn& column, const TableFeature& feature,
+                             const std::string& place) {
+  constexpr std::size_t kMaxExamples = 3;
+  const std::vector<std::int64_t> known = known_codes(column.categories, feature.categories);
+  std::vector<bool> is_counted(known.size());
+  UnknownValues unknown;
+  std::vector<double> codes;
+  codes.reserve(column.codes.size());
+  for (const std::int32_t code : column.codes) {
+    if (code < 0) {
+      codes.push_back(kMissingValue);
+      continue;
+    }
+    const auto at = static_cast<std::size_t>(code);
+    codes.push_back(static_cast<double>(known[at]));
+    if (known[at] != kUnknown) continue;
+    ++unknown.count;
+    if (unknown.examples.size() < kMaxExamples && !is_counted[at])
+      unknown.examples.push_back(column.categories[at]);
+    is_counted[at] = true;
+  }
+  warn_of(unknown, place, feature.name);
+  return codes;
+}
+
+// --- Features and labels ---
+
+const TableColumn& column_for(const Table& table, const std::string& name, const TableSchema& schema,
+                              const std::string& place) {
+  if (const TableColumn* column = table.find(name)) return *column;
+  std::vector<std::string> names;
+  for (const TableFeature& feature : schema.features) names.push_back(feature.name);
+  throw DataError(
+      {.place = place,
+       .found = "the column '" + one_line(name) + "' is missing",
+       .wanted = names.size() <= 20
+                     ? "the columns that the model was trained on: " + list_names(names)
+                     : "the " + std::to_string(names.size()) + " columns that the model was trained on"});
+}
+
+at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::string& missing,
+                  const std::string& place) {
+  const std::size_t width = schema.features.size();
+  at::Tensor raw =
+      at::empty({static_cast<std::int64_t>(table.num_rows), static_cast<std::int64_t>(width)}, at::kDouble);
+  auto* const out = raw.mutable_data_ptr<double>();
+  for (std::size_t i = 0; i < width; ++i) {
+    const TableFeature& feature = schema.features[i];
+    const TableColumn& column = column_for(table, feature.name, schema, place);
+    const std::vector<double> values =
+        feature.kind == ColumnKind::number ? column.numbers : codes_of(column, feature, place);
+    for (std::size_t row = 0; row < values.size(); ++row) {
+      out[row * width + i] = values[row];
+      if (missing == "error" && std::isnan(values[row]))
+        throw DataError({.place = row_place(place, row, feature.name),
+                         .found = "the value is missing",
+                         .wanted = "a value in every row",
+                         .remedy = "fill it in, or set data.missing to \"median\""});
+    }
+  }
+  return raw;
+}
+
+[[noreturn]] void refuse_missing_label(const std::string& place, std::size_t row, const std::string& name) {
+  throw DataError({.place = row_place(place, row, name),
+                   .found = "the value to predict is missing",
+                   .wanted = "a value in every row",
+                   .remedy = "fill it in, or remove the row"});
+}
+
+void require_numbers(const TableColumn& column, const std::string& place) {
+  if (column.kind == ColumnKind::number) return;
+  throw DataError({.place = column_place(place, column.name),
+                   .found = "the values to predict are texts",
+                   .wanted = "numbers",
+                   .remedy = "for classes, set data.label instead of data.target"});
+}
+
+at::Tensor targets_of(const Table& table, const TableSchema& schema, const std::string& place) {
+  const std::size_t width = schema.targets.size();
+  at::Tensor targets =
+      at::empty({static_cast<std::int64_t>(table.num_rows), static_cast<std::int64_t>(width)}, at::kFloat);
+  auto* const out = targets.mutable_data_ptr<float>();
+  for (std::size_t i = 0; i < width; ++i) {
+    const TableColumn& column = column_for(table, schema.targets[i], schema, place);
+    require_numbers(column, place);
+    for (std::size_t row = 0; row < table.num_rows; ++row) {
+      if (std::isnan(column.numbers[row])) refuse_missing_label(place, row, column.name);
+      out[row * width + i] = static_cast<float>(column.numbers[row]);
+    }
+  }
+  return targets;
+}
+
+// Returns the text of each value of a column; of numbers as number_text().
+std::vector<std::string> texts_of(const TableColumn& column, const std::string& place) {
+  std::vector<std::string> texts;
+  for (std::size_t row = 0; row < std::max(column.numbers.size(), column.codes.size()); ++row) {
+    const bool is_number = column.kind == ColumnKind::number;
+    if (is_number ? std::isnan(column.numbers[row]) : column.codes[row] < 0)
+      refuse_missing_label(place, row, column.name);
+    texts.push_back(is_number ? number_text(column.numbers[row])
+                              : column.categories[static_cast<std::size_t>(column.codes[row])]);
+  }
+  return texts;
+}
+
+at::Tensor classes_of(const Table& table, const TableSchema& schema, const std::string& place) {
+  const TableColumn& column = column_for(table, schema.label, schema, place);
+  std::unordered_map<std::string, std::int64_t> numbers;
+  for (std::size_t i = 0; i < schema.classes.size(); ++i)
+    numbers[schema.classes[i]] = static_cast<std::int64_t>(i);
+  at::Tensor classes = at::empty({static_cast<std::int64_t>(table.num_rows)}, at::kLong);
+  auto* const out = classes.mutable_data_ptr<std::int64_t>();
+  const std::vector<std::string> texts = texts_of(column, place);
+  for (std::size_t row = 0; row < texts.size(); ++row) {
+    auto found = numbers.find(texts[row]);
+    // A file may write the class 1 as 1.0.
+    if (found == numbers.end())
+      if (const auto number = csv_number(texts[row])) found = numbers.find(number_text(*number));
+    if (found == numbers.end())
+      throw DataError({.place = row_place(place, row, schema.label),
+                       .found = "the class '" + shortened(one_line(texts[row]), 40) + "'",
+                       .wanted = schema.classes.size() <= 20 ? "one of " + list_names(schema.classes)
+                                                             : "a class of the training file"});
+    out[row] = found->second;
+  }
+  return classes;
+}
+
+std::vector<std::string> ids_of(const Table& table, const TableSchema& schema) {
+  const TableColumn* column = schema.id.empty() ? nullptr : table.find(schema.id);
+  if (column == nullptr) return {};
+  std::vector<std::string> ids;
+  for (const std::int32_t code : column->codes)
+    ids.push_back(code < 0 ? "" : column->categories[static_cast<std::size_t>(code)]);
+  return ids;
+}
+
+// --- The schema of a file ---
+
+std::vector<std::string> feature_names(const Table& table, const TableDataOptions& options,
+                                       const std::string& place) {
+  if (options.features.empty()) {
+    std::vector<std::string> names = names_of(table);
+    std::erase_if(names, [&](const std::string& name) {
+      return name == options.id || name == options.group || name == options.label ||
+             is_in(options.target, name);
+    });
+    if (names.empty())
+      throw DataError({.place = place,
+                       .found = "no column is left for the model to read",
+                       .wanted = "a column besides target, label, id, and group"});
+    return names;
+  }
+  for (const std::string& name : options.features) {
+    require_column(table, name, "data.features", place);
+    const bool is_label = name == options.label || is_in(options.target, name);
+    if (is_label || name == options.id ||
+        std::count(options.features.begin(), options.features.end(), name) > 1)
+      throw ConfigError({.place = "data.features",
+                         .found = "'" + name + "' is " +
+                                  (is_label             ? "also to be predicted"
+                                   : name == options.id ? "also data.id"
+                                                        : "listed twice"),
+                         .wanted = "distinct columns that the model reads"});
+  }
+  return options.features;
+}
+
+std::vector<std::string> class_names_of(const TableColumn& column) {
+  if (column.kind == ColumnKind::category) return column.categories;
+  std::vector<double> numbers;
+  std::copy_if(column.numbers.begin(), column.numbers.end(), std::back_inserter(numbers),
+               [](double number) { return !std::isnan(number); });
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  std::vector<std::string> names;
+  for (const double number : numbers) names.push_back(number_text(number));
+  return names;
+}
+
+void refuse_wide_encoding(const TableSchema& schema, const std::string& place) {
+  if (schema.num_encoded() <= kMaxEncoded) return;
+  const auto widest = std::max_element(
+      schema.features.begin(), schema.features.end(),
+      [](const auto& a, const auto& b) { return a.categories.size() < b.categories.size(); });
+  throw DataError(
+      {.place = column_place(place, widest->name),
+       .found = std::to_string(widest->categories.size()) + " categories, each with a column of its own",
+       .wanted = "at most " + std::to_string(kMaxEncoded) + " columns in all",
+       .remedy = "omit the column from data.features, or set it as data.id"});
+}
+
+}  // namespace
+
+const TableColumn& require_column(const Table& table, const std::string& name, const std::string& key,
+                                  const std::string& place) {
+  if (const TableColumn* column = table.find(name)) return *column;
+  const std::vector<std::string> names = names_of(table);
+  const std::string near = nearest(name, names);
+  throw ConfigError({.place = key,
+                     .found = place + " has no column '" + name + "'",
+                     .wanted = names.size() <= 20 ? "one of " + list_names(names) : "a name in its first row",
+                     .remedy = near.empty() ? "" : "did you mean '" + near + "'?"});
+}
+
+TableSchema schema_of(const Table& table, const TableDataOptions& options, const std::string& place) {
+  TableSchema schema{.targets = options.target, .label = options.label, .id = options.id};
+  for (const std::string& name : options.target)
+    require_numbers(require_column(table, name, "data.target", place), place);
+  if (!options.label.empty())
+    schema.classes = class_names_of(require_column(table, options.label, "data.label", place));
+  if (!options.id.empty()) require_column(table, options.id, "data.id", place);
+  for (const std::string& name : feature_names(table, options, place)) {
+    const TableColumn& column = *table.find(name);
+    schema.features.push_back({.name = name,
+                               .kind = column.kind,
+                               .categories = column.categories,
+                               .is_declared = is_in(options.categories, name)});
+  }
+  return schema;
+}
+
+void keep_categories_of(const Table& table, const std::vector<std::int64_t>& rows, TableSchema& schema) {
+  for (TableFeature& feature : schema.features) {
+    if (feature.kind == ColumnKind::number) continue;
+    const TableColumn& column = *table.find(feature.name);
+    std::vector<bool> is_used(column.categories.size());
+    for (const std::int64_t row : rows)
+      if (const std::int32_t code = column.codes[static_cast<std::size_t>(row)]; code >= 0)
+        is_used[static_cast<std::size_t>(code)] = true;
+    feature.categories.clear();
+    for (std::size_t code = 0; code < is_used.size(); ++code)
+      if (is_used[code]) feature.categories.push_back(column.categories[code]);
+  }
+}
+
+TableRows rows_of(const Table& table, const TableSchema& schema, const std::string& missing, bool with_labels,
+                  const std::string& place) {
+  refuse_wide_encoding(schema, place);
+  TableRows rows{.raw = raw_of(table, schema, missing, place), .ids = ids_of(table, schema)};
+  if (with_labels)
+    rows.labels = schema.label.empty() ? targets_of(table, schema, place) : classes_of(table, schema, place);
+  return rows;
+}
+
+std::vector<std::int64_t> groups_of(const TableColumn& column, const std::string& place) {
+  std::vector<std::int64_t> groups(column.codes.begin(), column.codes.end());
+  if (column.kind == ColumnKind::number) {
+    std::vector<double> distinct(column.numbers);
+    std::erase_if(distinct, [](double number) { return std::isnan(number); });
+    std::sort(distinct.begin(), distinct.end());
+    for (const double number : column.numbers)
+      groups.push_back(std::isnan(number)
+                           ? -1
+                           : std::lower_bound(distinct.begin(), distinct.end(), number) - distinct.begin());
+  }
+  for (std::size_t row = 0; row < groups.size(); ++row)
+    if (groups[row] < 0)
+      throw DataError({.place = row_place(place, row, column.name),
+                       .found = "the group is missing",
+                       .wanted = "a value in every row"});
+  return groups;
+}
+
+}  // namespace kindling

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kindling/data/table_data.h"
+#include "kindling/formats/table.h"
+#include "kindling/formats/table_schema.h"
+
+// Tensors from the columns of a table. `place` is the file in messages.
+namespace kindling {
+
+struct TableRows {
+  at::Tensor raw{};                // float64 [rows, features]
+  at::Tensor labels{};             // float32 [rows, targets] or int64 [rows]; undefined: not requested
+  std::vector<std::string> ids{};  // empty: no column of ids
+};
+
+// Throws ConfigError, which names the key and similar columns, if the table lacks the column.
+const TableColumn& require_column(const Table& table, const std::string& name, const std::string& key,
+                                  const std::string& place);
+
+// Returns the schema of a table that was read without one: kinds and classes, and the categories of all rows.
+// Throws ConfigError and DataError.
+TableSchema schema_of(const Table& table, const TableDataOptions& options, const std::string& place);
+
+// Removes the categories that the rows (int64) do not have.
+void keep_categories_of(const Table& table, const std::vector<std::int64_t>& rows, TableSchema& schema);
+
+// Returns the rows of a table. Warns about unknown categories, once per column. Throws DataError for a
+// missing column, for a label that is missing or unknown, and, if missing is "error", for a missing value.
+TableRows rows_of(const Table& table, const TableSchema& schema, const std::string& missing, bool with_labels,
+                  const std::string& place);
+
+// Returns one number per row, equal for equal values. Throws DataError for a missing value.
+std::vector<std::int64_t> groups_of(const TableColumn& column, const std::string& place);
+
+}  // namespace kindling

@@ -1,0 +1,230 @@
+// A run on a table, from the config to predictions of another file and exported programs.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/commands/program_run.h"
+#include "kindling/tensors/state_dict.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TableRun : public testing::Test {
+ protected:
+  // 120 houses: some rooms are missing, cities have commas, every second house has a garden.
+  void SetUp() override {
+    std::string text = "row,rooms,city,garden,age,price,kind\n";
+    const std::vector<std::string> cities{"\"Bern, old\"", "\"Bern, new\"", "Chur", ""};
+    for (int i = 0; i < 120; ++i) {
+      const int rooms = i * 7 % 5 + 1, age = i * 13 % 90, price = 3 * rooms + 10 * (i % 4 == 0) - age / 30;
+      text += "h" + std::to_string(i) + "," + (i % 10 == 3 ? "NA" : std::to_string(rooms)) + "," +
+              cities[static_cast<std::size_t>(i % 4)] + "," + (i % 2 == 0 ? "yes" : "no") + "," +
+              std::to_string(age) + "," + std::to_string(price) + "," +
+              (price > 12 ? "\"large, dear\"" : "small") + "\n";
+    }
+    write_text(scratch_ / "houses.csv", text);
+    write_text(scratch_ / "new.csv",
+               "garden,age,city,rooms,row\nyes,11,Chur,2,n1\nno,12,\"Bern, new\",,n2\nno,13,Zug,4,\"n,3\"\n");
+    write_text(
+        scratch_ / "houses.toml",
+        "[model]\nname = \"mlp_regressor\"\nhidden = [8]\n[data]\nname = \"csv\"\nfile = \"houses.csv\"\n"
+        "target = \"price\"\nfeatures = [\"rooms\", \"city\", \"garden\", \"age\"]\ncategories = \"city\"\n"
+        "id = \"row\"\nfolds = 4\nfold = 1\nbatch_size = 16\n[trainer]\nmax_epochs = 4\nnum_threads = 1\n"
+        "num_gpus = 0\n");
+  }
+  ProgramRun fit(const std::string& runs, std::vector<std::string> more = {}) {
+    std::vector<std::string> words{"fit", scratch_ / "houses.toml", "--quiet", "--progress=none",
+                                   "run.dir=" + (scratch_ / runs).string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  }
+  ProgramRun fit_classes(std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"data.target=[]", "data.label=kind", "data.stratify=true", "model.name=mlp",
+                               "model.num_classes=2"});
+    return fit("runs", more);
+  }
+  fs::path run(const std::string& runs = "runs") const { return scratch_ / runs / "houses/0001"; }
+  static std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+  }
+  std::string without_folder(std::string text) const {
+    const std::string folder = scratch_.folder().string() + "/";
+    for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
+    return text;
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(TableRun, SavesTheTransformWithTheModel) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  const StateDict weights = load_safetensors(run() / "weights.safetensors");
+  EXPECT_EQ(weights.metadata.at("input_transform"),
+            R"({"version":1,"features":[{"name":"rooms","kind":"number"},{"name":"city","kind":"category",)"
+            R"("categories":["","Bern, new","Bern, old","Chur"],"declared":true},{"name":"garden",)"
+            R"("kind":"category","categories":["no","yes"]},{"name":"age","kind":"number"}],)"
+            R"("targets":["price"],"id":"row"})");
+  ASSERT_NE(weights.find("input_transform.mean"), nullptr);
+  ASSERT_NE(weights.find("net.1.weight"), nullptr);
+  EXPECT_EQ(weights.find("net.1.weight")->size(1), 2 + 4 + 2);
+}
+
+TEST_F(TableRun, ResumesBitIdentically) {
+  ASSERT_EQ(fit("straight").exit_code, 0);
+  ASSERT_EQ(fit("stopped", {"trainer.max_steps=9"}).exit_code, 0);
+  const ProgramRun resumed =
+      run_program({"fit", "--resume", run("stopped").string(), "trainer.max_steps=24", "--progress=none"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(text_of(run("stopped") / "weights.safetensors"),
+            text_of(run("straight") / "weights.safetensors"));
+}
+
+TEST_F(TableRun, RefusesToResumeOnOtherData) {
+  ASSERT_EQ(fit("runs", {"trainer.max_steps=9"}).exit_code, 0);
+  std::string text = text_of(scratch_ / "houses.csv");
+  for (std::size_t at = 0; (at = text.find("Chur", at)) != std::string::npos;) text.replace(at, 4, "Zug");
+  write_text(scratch_ / "houses.csv", text);
+  const ProgramRun resumed =
+      run_program({"fit", "--resume", run().string(), "trainer.max_steps=24", "--progress=none"});
+  EXPECT_EQ(resumed.exit_code, 1);
+  EXPECT_NE(
+      resumed.err.find("the saved model: the training data have other columns, kinds or categories than when "
+                       "it was saved; expected: the same training data; restore the file of the data, or "
+                       "start a new run"),
+      std::string::npos)
+      << resumed.err;
+}
+
+TEST_F(TableRun, PredictsWithIds) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  const ProgramRun validated = run_program({"validate", run().string(), "--quiet"});
+  ASSERT_EQ(validated.exit_code, 0) << validated.err;
+  const ProgramRun predicted = run_program({"predict", run().string(), "--quiet"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  const auto lines = lines_of(predicted.out);
+  ASSERT_EQ(lines.size(), 31U);  // a fold of 4 of 120 rows
+  EXPECT_EQ(lines[0], "sample,row,output_0");
+  EXPECT_EQ(lines[1].substr(0, 3), "0,h");
+}
+
+TEST_F(TableRun, PredictsAnotherFileWithoutItsTrainingFile) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  fs::remove(scratch_ / "houses.csv");
+  const ProgramRun predicted = run_program({"predict", run().string(), (scratch_ / "new.csv").string()});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  const auto lines = lines_of(predicted.out);
+  ASSERT_EQ(lines.size(), 4U) << predicted.out;
+  EXPECT_EQ(lines[0], "sample,row,output_0");
+  EXPECT_EQ(lines[1].substr(0, 5), "0,n1,");
+  EXPECT_EQ(lines[3].substr(0, 8), "2,\"n,3\",");
+  const std::string warning =
+      "new.csv, column 'city': 1 value is a category that the training rows do not have (such as 'Zug'); "
+      "their "
+      "columns of the encoding are all 0";
+  const std::string err = without_folder(predicted.err);
+  ASSERT_NE(err.find(warning), std::string::npos) << err;
+  EXPECT_EQ(err.find(warning), err.rfind(warning));  // once
+}
+
+TEST_F(TableRun, NamesAColumnThatAnotherFileLacks) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  write_text(scratch_ / "new.csv", "garden,age,city\nyes,11,Chur\n");
+  const ProgramRun predicted = run_program({"predict", run().string(), (scratch_ / "new.csv").string()});
+  EXPECT_EQ(predicted.exit_code, 3);
+  EXPECT_NE(
+      without_folder(predicted.err)
+          .find("new.csv: the column 'rooms' is missing; expected: the columns that the model was trained "
+                "on: rooms, city, garden, age"),
+      std::string::npos)
+      << predicted.err;
+}
+
+TEST_F(TableRun, PredictsTheNamesOfClasses) {
+  const ProgramRun fitted =
+      fit_classes({"trainer.max_epochs=30", "optimizer.lr=0.02", "optimizer.name=adam"});
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  const ProgramRun predicted = run_program(
+      {"predict", run().string(), (scratch_ / "new.csv").string(), "--values", "labels", "--quiet"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  const auto lines = lines_of(predicted.out);
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[0], "sample,row,class");
+  EXPECT_TRUE(lines[1] == "0,n1,small" || lines[1] == "0,n1,\"large, dear\"") << lines[1];
+  const ProgramRun written = run_program({"predict", run().string(), (scratch_ / "new.csv").string(),
+                                          "--values", "labels", "--out", (scratch_ / "p.jsonl").string()});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  const std::string first = lines_of(text_of(scratch_ / "p.jsonl")).at(0);
+  EXPECT_TRUE(first == R"({"sample":0,"row":"n1","class":"small"})" ||
+              first == R"({"sample":0,"row":"n1","class":"large, dear"})")
+      << first;
+}
+
+TEST_F(TableRun, ComparesTheClassesWithTheModel) {
+  const ProgramRun fitted = fit_classes({"model.num_classes=1"});
+  EXPECT_EQ(fitted.exit_code, 2);
+  EXPECT_NE(fitted.err.find("num_classes"), std::string::npos) << fitted.err;
+}
+
+TEST_F(TableRun, StartsAModelOnOtherData) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  const ProgramRun next = fit("next", {"model.init_weights=" + run().string(), "data.fold=2"});
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+}
+
+TEST_F(TableRun, LoadsWeightsConvertedForPython) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  const std::string converted = (scratch_ / "weights.pt").string();
+  ASSERT_EQ(run_program({"export", run().string() + ":last", converted}).exit_code, 0);
+  const ProgramRun own = run_program({"predict", run().string() + ":last"});
+  const ProgramRun other = run_program({"predict", run().string(), "--weights", converted});
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_EQ(own.out, other.out);
+}
+
+TEST_F(TableRun, OtherDataHaveNoFilesToPredict) {
+  const ProgramRun fitted =
+      run_program({"fit", "data.name=digits", "model.name=mlp", "trainer.max_steps=2", "name=d", "--quiet",
+                   "--progress=none", "run.dir=" + (scratch_ / "digits").string()});
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  const ProgramRun predicted =
+      run_program({"predict", (scratch_ / "digits/d/0001").string(), (scratch_ / "new.csv").string()});
+  EXPECT_EQ(predicted.exit_code, 2);
+  EXPECT_NE(
+      without_folder(predicted.err)
+          .find(
+              "new.csv: the data set has no other files to predict; expected: a run on a table (data.name = "
+              "\"csv\"); omit the file to predict the test or validation samples"),
+      std::string::npos)
+      << predicted.err;
+}
+
+// The program in Python reads new.csv by the description in weights.safetensors, and gives the same numbers
+// as `kindling predict`.
+TEST_F(TableRun, ExportsProgramsThatTakeRawRows) {
+  const fs::path tests = fs::path(KINDLING_CONFIGS).parent_path() / "tests/cli/commands";
+  const std::string script = KINDLING_VENV_PYTHON " " + (tests / "table_programs.py").string();
+  if (std::system((script + " >/dev/null 2>&1").c_str()) != 0)
+    GTEST_SKIP() << "Python cannot import torch, onnxruntime and numpy";
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  const auto in = [&](const char* name) { return (scratch_ / name).string(); };
+  for (const char* name : {"houses.pt2", "houses.onnx"}) {
+    const ProgramRun exported = run_program({"export", run().string() + ":last", in(name)});
+    ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  }
+  const ProgramRun predicted =
+      run_program({"predict", run().string() + ":last", in("new.csv"), "--out", in("new.jsonl"), "--quiet"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  EXPECT_EQ(std::system((script + " " + scratch_.folder().string() + " " + run().string()).c_str()), 0);
+}
+
+}  // namespace
+}  // namespace kindling

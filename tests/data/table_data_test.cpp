@@ -1,0 +1,291 @@
+#include "kindling/data/table_data.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/data/input_transform.h"
+#include "kindling/models/mlp_regressor.h"
+#include "support/device_under_test.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Rooms are missing in row 2, the city in row 4; the last row has a city that no other row has.
+constexpr const char* kHouses =
+    "row,rooms,city,age,price\n"
+    "a1,1,\"Bern, old\",10,100\n"
+    "a2,NA,Chur,20,200\n"
+    "a3,3,Chur,30,300\n"
+    "a4,5,,40,400\n"
+    "a5,9,Basel,100,900\n";
+
+class TableFile : public testing::Test {
+ protected:
+  std::filesystem::path write(const std::string& name, const std::string& text) {
+    std::ofstream(scratch_ / name) << text;
+    return scratch_ / name;
+  }
+  // The first four rows are for training.
+  TableData houses(TableDataOptions options = {}, DataOptions shared = {}) {
+    options.file = write("houses.csv", kHouses);
+    if (options.target.empty()) options.target = {"price"};
+    options.id = "row";
+    shared.shuffle = false;
+    if (!shared.train) {
+      shared.train = {{0, 4}};
+      shared.val = {{4, 5}};
+    }
+    return TableData(options, shared);
+  }
+  static Batch first(const std::shared_ptr<DataLoader>& loader) {
+    Batch batch;
+    loader->start_epoch(0);
+    loader->next(batch);
+    return batch;
+  }
+  // With NaN equal to NaN.
+  static bool same_raw(const at::Tensor& a, const at::Tensor& b) {
+    return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
+           a.nan_to_num(-777).equal(b.nan_to_num(-777));
+  }
+  std::string message(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      std::string text = error.what();
+      const std::string folder = scratch_.folder().string() + "/";
+      for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
+      return text;
+    }
+    return "no error";
+  }
+  std::string refusal(TableDataOptions options, DataOptions shared = {}) {
+    return message([&] { houses(options, shared).prepare(); });
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(TableFile, HasRawRowsWithNanAndCodes) {
+  TableData data = houses();
+  data.prepare();
+  const Batch train = first(data.train_dataloader()), val = first(data.val_dataloader());
+  EXPECT_TRUE(same_raw(
+      train[0], at::tensor({1.F, 0.F, 10.F, kNan, 1.F, 20.F, 3.F, 1.F, 30.F, 5.F, kNan, 40.F}).view({4, 3})));
+  EXPECT_TRUE(same_raw(val[0], at::tensor({9.F, -1.F, 100.F}).view({1, 3})));
+  EXPECT_TRUE(same(train[1], at::tensor({100.F, 200.F, 300.F, 400.F}).view({4, 1})));
+  EXPECT_TRUE(same(val[1], at::tensor({900.F}).view({1, 1})));
+}
+
+// Rooms 1, 3, 5: median and mean 3; with it 1, 3, 3, 5: standard deviation √2. Ages: 25, √125.
+TEST_F(TableFile, FitsItsTransformOnTheTrainingRowsOnly) {
+  TableData data = houses();
+  data.prepare();
+  const at::Tensor x = data.on_after_batch_transfer(first(data.train_dataloader()))[0],
+                   v = data.on_after_batch_transfer(first(data.val_dataloader()))[0];
+  const double r = 2 / std::sqrt(2.0), a = std::sqrt(125.0);
+  const at::Tensor expected = at::tensor({-r, -15 / a, 1.0, 0.0,  //
+                                          0.0, -5 / a, 0.0, 1.0,  //
+                                          0.0, 5 / a, 0.0, 1.0,   //
+                                          r, 15 / a, 0.0, 0.0})
+                                  .view({4, 4})
+                                  .to(at::kFloat);
+  EXPECT_TRUE(at::allclose(x, expected, 1e-6, 1e-6)) << x;  // float32 statistics
+  const at::Tensor expected_val =
+      at::tensor({6 / std::sqrt(2.0), 75 / a, 0.0, 0.0}).view({1, 4}).to(at::kFloat);
+  EXPECT_TRUE(at::allclose(v, expected_val, 1e-6, 1e-6)) << v;
+}
+
+TEST_F(TableFile, ReplacesMissingValuesByTheChosenStatistic) {
+  const auto file = write("t.csv", "x,kind,y\n1,a,0\n1,b,0\n2,b,0\n,,0\n6,,0\n");
+  const auto transformed = [&](const std::string& missing) {
+    TableData data({.file = file, .target = {"y"}, .missing = missing, .normalize = false},
+                   {.shuffle = false});
+    data.prepare();
+    return data.on_after_batch_transfer(first(data.train_dataloader()))[0].slice(0, 3, 4);
+  };
+  EXPECT_TRUE(same(transformed("mean"), at::tensor({2.5F, 0.F, 0.F}).view({1, 3})));
+  EXPECT_TRUE(same(transformed("median"), at::tensor({1.5F, 0.F, 0.F}).view({1, 3})));
+  EXPECT_TRUE(same(transformed("most_frequent"), at::tensor({1.F, 0.F, 1.F}).view({1, 3})));
+}
+
+TEST_F(TableFile, TreatsAnEmptyFieldOfADeclaredColumnAsACategory) {
+  TableData data = houses({.categories = {"city"}});
+  data.prepare();
+  EXPECT_EQ(data.schema().features[1].categories, (std::vector<std::string>{"", "Bern, old", "Chur"}));
+}
+
+TEST_F(TableFile, SortsTheClassesOfALabel) {
+  const auto file = write("t.csv", "x,kind\n1,wolf\n2,ape\n3,wolf\n4,bear\n");
+  TableData data({.file = file, .label = "kind"}, {.shuffle = false});
+  data.prepare();
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"ape", "bear", "wolf"}));
+  EXPECT_TRUE(same(first(data.train_dataloader())[1], at::tensor({2, 0, 2, 1}, at::kLong)));
+  TableData numbers({.file = write("n.csv", "x,k\n1,10\n2,9\n3,2.5\n"), .label = "k"}, {.shuffle = false});
+  numbers.prepare();
+  EXPECT_EQ(numbers.class_names(), (std::vector<std::string>{"2.5", "9", "10"}));
+}
+
+TEST_F(TableFile, ReadsAnotherFileAsTheTrainingFile) {
+  TableData trained = houses();
+  trained.prepare();
+  TableData data = houses();
+  data.restore_input_transform(trained.input_transform()->description());
+  data.predict_from(write("new.csv", "age,city,rooms,note\n7,Zug,2,x\n8,Chur,,y\n9,7,4,z\n"));
+  std::vector<std::string> warnings;
+  set_log_observer([&](LogLevel, const std::string& text) { warnings.push_back(text); });
+  data.prepare();
+  const Batch batch = first(data.predict_dataloader());
+  set_log_observer({});
+  EXPECT_EQ(batch.size(), 1U);
+  EXPECT_TRUE(same_raw(batch[0], at::tensor({2.F, -1.F, 7.F, kNan, 1.F, 8.F, 4.F, -1.F, 9.F}).view({3, 3})));
+  EXPECT_TRUE(data.predict_ids().values.empty());
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0],
+            (scratch_ / "new.csv").string() +
+                ", column 'city': 2 values are categories that the training rows do not have (such as "
+                "'7', 'Zug'); their columns of the encoding are all 0");
+}
+
+TEST_F(TableFile, HasTheIdsOfItsValidationRows) {
+  TableData data = houses();
+  data.prepare();
+  data.predict_dataloader();
+  EXPECT_EQ(data.predict_ids().name, "row");
+  EXPECT_EQ(data.predict_ids().values, (std::vector<std::string>{"a5"}));
+}
+
+TEST_F(TableFile, SplitsTheSameRowsWithARestoredTransform) {
+  std::string text = "x,owner,kind\n";
+  for (int i = 0; i < 60; ++i)
+    text += std::to_string(i) + "," + std::to_string(i % 12) + "," + (i % 3 == 0 ? "b" : "a") + "\n";
+  const TableDataOptions options{.file = write("t.csv", text),
+                                 .label = "kind",
+                                 .folds = 3,
+                                 .fold = 1,
+                                 .stratify = true,
+                                 .group = "owner"};
+  TableData fitted(options), restored(options);
+  fitted.prepare();
+  restored.restore_input_transform(fitted.schema().text());
+  restored.prepare();
+  EXPECT_EQ(fitted.schema().features.size(), 1U);  // without the group
+  EXPECT_TRUE(same(first(restored.val_dataloader())[0], first(fitted.val_dataloader())[0]));
+}
+
+TEST_F(TableFile, NamesUnknownColumnsAndFiles) {
+  EXPECT_EQ(
+      refusal({.target = {"prize"}}),
+      "data.target: houses.csv has no column 'prize'; expected: one of row, rooms, city, age, price; did you "
+      "mean 'price'?");
+  EXPECT_EQ(
+      refusal({.features = {"rooms", "price"}}),
+      "data.features: 'price' is also to be predicted; expected: distinct columns that the model reads");
+  EXPECT_EQ(
+      message([&] { TableData({.file = scratch_ / "no.csv", .label = "x"}).prepare(); }),
+      "no.csv: no such file; expected: the CSV file of data.file; relative paths are relative to the config "
+      "file's directory");
+  EXPECT_EQ(message([&] { TableData({.label = "x"}).prepare(); }),
+            "data.file: no file is given; expected: a CSV file");
+}
+
+TEST_F(TableFile, RefusesOptionsThatDoNotFit) {
+  EXPECT_EQ(message([] { TableData({.file = "t.csv"}); }),
+            "data: neither target nor label is set; expected: the column to predict; for example target = "
+            "\"price\"");
+  EXPECT_EQ(refusal({.val_fraction = 0.2}, {.train = {{0, 2}}}),
+            "data: val_fraction or folds, and a range of rows in train or val; expected: one way to split "
+            "the rows");
+  EXPECT_EQ(message([] { TableData({.target = {"y"}, .val_fraction = 0.2, .stratify = true}); }),
+            "data.stratify: there is no label; expected: a column of classes, data.label");
+  EXPECT_EQ(
+      message([] { TableData({.target = {"y"}, .group = "owner"}); }),
+      "data.group: the rows are not split; expected: val_fraction or folds; for example val_fraction = 0.2");
+  EXPECT_EQ(message([] { TableData({.target = {"y"}, .fold = 2}); }),
+            "data.fold: folds is not set; expected: folds = N, with fold < N");
+  EXPECT_EQ(refusal({}, {.train = {{0, 9}}}),
+            "data.train: the range [0, 9]; expected: [first, end] with 0 <= first < end <= 5");
+}
+
+TEST_F(TableFile, NamesTheRowOfAMissingValue) {
+  EXPECT_EQ(refusal({.missing = "error"}),
+            "houses.csv, row 2, column 'rooms': the value is missing; expected: a value in every row; fill "
+            "it in, or "
+            "set data.missing to \"median\"");
+  EXPECT_EQ(
+      refusal({.target = {"rooms"}}),
+      "houses.csv, row 2, column 'rooms': the value to predict is missing; expected: a value in every row; "
+      "fill it in, or remove the row");
+  EXPECT_EQ(refusal({.target = {"city"}}),
+            "houses.csv, column 'city': the values to predict are texts; expected: numbers; for classes, set "
+            "data.label instead of data.target");
+  const auto empty = write("e.csv", "x,y\n,1\nNA,2\n3,3\n");
+  EXPECT_EQ(
+      message([&] {
+        TableData({.file = empty, .target = {"y"}}, {.train = {{0, 2}}}).prepare();
+      }),
+      "e.csv, column 'x': the training rows have no value; expected: at least one; omit the column from "
+      "data.features");
+}
+
+TEST_F(TableFile, NamesAMissingColumnAndAnUnknownClass) {
+  TableData trained = houses();
+  trained.prepare();
+  TableData data = houses();
+  data.restore_input_transform(trained.schema().text());
+  data.predict_from(write("new.csv", "age,city\n7,Zug\n"));
+  EXPECT_EQ(
+      message([&] { data.predict_dataloader(); }),
+      "new.csv: the column 'rooms' is missing; expected: the columns that the model was trained on: rooms, "
+      "city, age");
+  TableData flowers({.file = write("f.csv", "x,k\n1,a\n2,b\n"),
+                     .test_file = write("g.csv", "k,x\na,1\nc,2\n"),
+                     .label = "k"});
+  EXPECT_EQ(message([&] { flowers.test_dataloader(); }),
+            "g.csv, row 2, column 'k': the class 'c'; expected: one of a, b");
+}
+
+TEST_F(TableFile, RegistersItsTransformWithAModel) {
+  TableData data = houses();
+  data.prepare();
+  MlpRegressor model;
+  EXPECT_EQ(input_transform_of(model), nullptr);
+  set_input_transform(model, data.input_transform());
+  set_input_transform(model, data.input_transform());
+  EXPECT_EQ(input_transform_of(model), data.input_transform());
+  const StateDict state = state_dict_with_transform(model);
+  EXPECT_EQ(state.metadata.at("input_transform"), data.schema().text());
+  EXPECT_TRUE(same(*state.find("input_transform.fill"), at::tensor({3.F, -1.F, 25.F})));
+}
+
+class TableOnDevice : public OnDevice {};
+KINDLING_RUN_ON_DEVICES(TableOnDevice);
+
+TEST_P(TableOnDevice, TransformsBatchesWhereTheyAre) {
+  const Scratch scratch;
+  std::ofstream(scratch / "t.csv") << "x,kind,y\n1,a,0\n,b,0\n3,,0\n";
+  TableData data({.file = scratch / "t.csv", .target = {"y"}, .normalize = false}, {.shuffle = false});
+  data.prepare();
+  Batch raw;
+  data.train_dataloader()->start_epoch(0);
+  data.train_dataloader()->next(raw);
+  const Batch batch = data.on_after_batch_transfer(Batch{raw[0].to(device_), raw[1].to(device_)});
+  EXPECT_EQ(batch[0].device(), device_);
+  EXPECT_TRUE(same(batch[0].cpu(), at::tensor({1.F, 1.F, 0.F, 2.F, 0.F, 1.F, 3.F, 0.F, 0.F}).view({3, 3})));
+}
+
+}  // namespace
+}  // namespace kindling
