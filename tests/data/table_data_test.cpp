@@ -157,7 +157,7 @@ TEST_F(TableFile, ReadsAnotherFileAsTheTrainingFile) {
   EXPECT_EQ(warnings[0],
             (scratch_ / "new.csv").string() +
                 ", column 'city': 2 values are categories that the training rows do not have (such as "
-                "'7', 'Zug'); their columns of the encoding are all 0");
+                "'Zug', '7'); their columns of the encoding are all 0");
 }
 
 TEST_F(TableFile, HasTheIdsOfItsValidationRows) {

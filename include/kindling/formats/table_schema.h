@@ -17,7 +17,7 @@ struct TableFeature {
   bool is_declared = false;               // an empty field is a category (TableOptions::categories)
 };
 
-// What the columns of a table mean to a model that was trained on it. Stored as JSON in the metadata
+// The columns that a model was trained on, and their meaning. Stored as JSON in the metadata
 // `input_transform` of checkpoints and weights files.
 struct KINDLING_API TableSchema {
   std::vector<TableFeature> features{};  // in the order of the model's raw inputs

@@ -44,7 +44,7 @@ struct ExportOptions {
   // statistics are updated. Otherwise exports that of evaluation mode. A program cannot switch between the
   // two.
   bool train = false;
-  // Exports the model behind its input transform (input_transform.h): the example is a batch as a loader
+  // Exports the model with its input transform (input_transform.h) first: the example is a batch as a loader
   // returns it, and the program takes such raw inputs. Without effect for a model without a transform.
   bool input_transform = false;
   // Further dynamic sizes: {{.name = "sequence", .places = {{0, 1}}, .max = 1024}}. At most four, with the

@@ -1,0 +1,115 @@
+#include "kindling/data/input_transform.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "kindling/base/error.h"
+#include "kindling/data/table_data.h"
+#include "kindling/models/mlp_regressor.h"
+#include "kindling/training/trainer.h"
+#include "support/device_under_test.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+class FitOfATable : public OnDevice {
+ protected:
+  static std::string table(const char* category) {
+    std::string text = "x,kind,y\n";
+    for (int i = 0; i < 40; ++i)
+      text += (i % 9 == 0 ? "" : std::to_string(i % 7)) + "," + (i % 3 == 0 ? category : "a") + "," +
+              std::to_string(i % 7 + i % 3) + "\n";
+    return text;
+  }
+  TableDataOptions options(const char* category = "b") {
+    const std::string file = scratch_ / (std::string(category) + ".csv");
+    std::ofstream(file) << table(category);
+    return {.file = file, .target = {"y"}, .val_fraction = 0.25};
+  }
+  TrainerOptions trainer_options(const std::string& precision = "32-true") const {
+    return {.max_epochs = 2, .num_gpus = num_gpus_wanted(), .precision = precision};
+  }
+  static std::shared_ptr<MlpRegressor> model() {
+    return std::make_shared<MlpRegressor>(MlpRegressorOptions{.hidden = {4}});
+  }
+
+  const Scratch scratch_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, FitOfATable, testing::ValuesIn(trainer_devices_under_test()), DeviceName());
+
+TEST_P(FitOfATable, RegistersTheTransformOfTheData) {
+  TableData data(options(), {.batch_size = 8});
+  Trainer trainer(trainer_options());
+  const auto trained = model();
+  trainer.fit(trained, data);
+  ASSERT_NE(input_transform_of(*trained), nullptr);
+  EXPECT_EQ(input_transform_of(*trained), data.input_transform());
+  EXPECT_EQ(trained->buffers().front().device(), device_);
+  const std::string file = scratch_ / "weights.safetensors";
+  save_safetensors(state_dict_with_transform(*trained), file);
+
+  TableData again(options(), {.batch_size = 8});
+  again.restore_input_transform(load_safetensors(file).metadata.at("input_transform"));
+  const auto loaded = model();
+  set_input_transform(*loaded, again.input_transform());
+  load_weights(*loaded, file);
+  EXPECT_TRUE(same(trainer.predict(loaded, again), trainer.predict(trained, data)));
+}
+
+TEST_P(FitOfATable, KeepsTheTransformInFloat32) {
+  TableData data(options(), {.batch_size = 8});
+  Trainer trainer(trainer_options("bf16-true"));
+  const auto trained = model();
+  trainer.fit(trained, data);
+  EXPECT_EQ(trained->parameters().front().scalar_type(), at::kBFloat16);
+  EXPECT_EQ(state_dict(*trained).find("input_transform.mean")->scalar_type(), at::kFloat);
+}
+
+TEST_P(FitOfATable, HasASummaryOfTheModelsLayersOnly) {
+  TableData data(options(), {.batch_size = 8});
+  Trainer trainer(trainer_options());
+  const auto trained = model();
+  trainer.fit(trained, data);
+  const auto rows = trainer.layer_summary(trained, data);
+  for (const LayerRow& row : rows) EXPECT_EQ(row.name.find("input_transform"), std::string::npos);
+  ASSERT_FALSE(rows.empty());
+  EXPECT_EQ(rows.back().output_shape, (std::vector<std::int64_t>{8, 1}));
+}
+
+TEST_P(FitOfATable, ReplacesTheTransformOfOtherData) {
+  TableData first(options(), {.batch_size = 8}), second(options("c"), {.batch_size = 8});
+  Trainer trainer(trainer_options());
+  const auto trained = model(), other = model();
+  trainer.fit(trained, first);
+  trainer.fit(other, second);
+  EXPECT_EQ(input_transform_of(*trained), first.input_transform());
+  trainer.fit(trained, second);
+  EXPECT_EQ(input_transform_of(*trained), second.input_transform());
+}
+
+TEST_P(FitOfATable, RefusesAStateOfOtherCategories) {
+  TableData first(options(), {.batch_size = 8}), second(options("c"), {.batch_size = 8});
+  Trainer trainer(trainer_options());
+  trainer.fit(model(), first);
+  const StateDict state = trainer.state_dict();
+  trainer.prepare_data(second);
+  trainer.prepare_model(model());
+  try {
+    trainer.load_state_dict(state);
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "the saved model: the training data have other columns, kinds or categories than when it was "
+        "saved; expected: the same training data; restore the file of the data, or start a new run");
+  }
+}
+
+}  // namespace
+}  // namespace kindling
