@@ -53,6 +53,7 @@
 #include "kindling/models/linear_regression.h"
 #include "kindling/models/mlp.h"
 #include "kindling/models/mlp_regressor.h"
+#include "kindling/models/resnet18.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/nn/activation_checkpoint.h"

@@ -88,6 +88,7 @@ constexpr OtherValue kValues[] = {
     {"schedule.name", "SequentialLR", "sequence"},
     {"schedule.name", "ConstantLR", "constant"},
     {"model.name", "cnn", "small_cnn"},
+    {"model.name", "resnet", "resnet18"},
     {"model.name", "linear", "linear_regression"},
     {"model.name", "logistic_regression", "softmax_regression"},
 };

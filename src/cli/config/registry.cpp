@@ -19,6 +19,7 @@
 #include "kindling/models/linear_regression.h"
 #include "kindling/models/mlp.h"
 #include "kindling/models/mlp_regressor.h"
+#include "kindling/models/resnet18.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/optim/adadelta.h"
@@ -110,6 +111,7 @@ void register_builtin(Registry& registry) {
                                                     "multilayer perceptron that predicts numbers");
   registry.model<Lenet, LenetOptions>("lenet", "LeNet-5 as in Dive into Deep Learning");
   registry.model<SmallCnn, SmallCnnOptions>("small_cnn", "convolutions with batch norm, for small images");
+  registry.model<Resnet18, Resnet18Options>("resnet18", "ResNet-18 with torchvision's parameter names");
   registry.model<ExportedModule, ExportedModuleOptions>("exported",
                                                         "a model exported from Python, a .pt2 file");
   registry.model<ExportedBackbone, ExportedBackboneOptions>(

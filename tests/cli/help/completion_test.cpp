@@ -46,7 +46,7 @@ TEST_F(BashCompletion, ProposesCommandsOptionsKeysAndValues) {
   EXPECT_EQ(proposals("kindling fit trainer.max_ep"), "trainer.max_epochs=\n");
   EXPECT_EQ(proposals("kindling fit trainer.precision = bf"), "bf16-mixed bf16-true\n");
   EXPECT_EQ(proposals("kindling fit model.name ="),
-            "backbone exported lenet linear_regression mlp mlp_regressor small_cnn "
+            "backbone exported lenet linear_regression mlp mlp_regressor resnet18 small_cnn "
             "softmax_regression\n");
   EXPECT_EQ(proposals("kindling fit --trainer.on_nonfinite sk"), "skip\n");
   EXPECT_EQ(proposals("kindling fit --color a"), "auto always\n");

@@ -10,6 +10,7 @@
 #include "kindling/models/lenet.h"
 #include "kindling/models/linear_regression.h"
 #include "kindling/models/mlp.h"
+#include "kindling/models/resnet18.h"
 #include "kindling/models/small_cnn.h"
 #include "kindling/models/softmax_regression.h"
 #include "kindling/nn/evaluation_guard.h"
@@ -73,6 +74,12 @@ TEST(ExportProgram, WritesWhatPythonReads) {
   });
   add_with_batches(python, "resnet", std::make_shared<ResNet>(),
                    [](std::int64_t n) { return images(n, 3, 32); });
+  add_with_batches(python, "resnet18", std::make_shared<Resnet18>(),
+                   [](std::int64_t n) { return images(n, 3, 32); });
+  add_with_batches(
+      python, "resnet18_small_images",
+      std::make_shared<Resnet18>(Resnet18Options{.num_classes = 5, .in_channels = 1, .small_images = true}),
+      [](std::int64_t n) { return images(n, 1, 8); });
   add_with_batches(python, "gru", std::make_shared<Gru>(), [](std::int64_t n) {
     return Batch{at::randn({n, 11, 8})};
   });
