@@ -11,7 +11,7 @@ WITHOUT_LIBTORCH = MODULES[:7]
 SUBMODULES = {
     "formats": ["", "safetensors", "pt2", "torch"],
     "interop": ["run", "onnx", "export", "aoti", ""],
-    "data": ["loading", "sources"],
+    "data": ["loading", "transforms", "sources"],
     "cli": ["config", "help", "run", "diff", "sweep", "commands", ""],
     "training": ["state", "parallel", "step", "capture", "inspect", "loop", "callbacks", "tuner"],
     "graph": ["recording", "nodes", "kernels", "replay", "device"],

@@ -1,0 +1,127 @@
+#include "kindling/data/image_transforms.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <numbers>
+#include <string>
+#include <utility>
+
+#include "data/transforms/device_constant.h"
+#include "data/transforms/random_boxes.h"
+#include "data/transforms/random_numbers.h"
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+std::unique_ptr<DeviceConstant> per_channel(const std::vector<double>& values) {
+  return std::make_unique<DeviceConstant>(at::tensor(values, at::kFloat).view({-1, 1, 1}));
+}
+
+// Returns the inverse of the transform in the coordinates of at::grid_sampler, [batch, 2, 3]: from -1 to 1
+// over the image, so a pixel is 2 / width wide.
+at::Tensor inverse_affine(const at::Tensor& uniforms, const RandomAffineOptions& options, std::int64_t height,
+                          std::int64_t width) {
+  const double w = static_cast<double>(width), h = static_cast<double>(height);
+  const at::Tensor angle =
+      uniform_between(uniform_column(uniforms, 0), options.degrees) * (std::numbers::pi / 180);
+  const auto shift = [&](std::int64_t column, double largest) {
+    return uniform_between(uniform_column(uniforms, column), {-largest, largest}).round();
+  };
+  const at::Tensor x = shift(1, options.translate[0] * w), y = shift(2, options.translate[1] * h);
+  const at::Tensor scale = uniform_between(uniform_column(uniforms, 3), options.scale);
+  const at::Tensor cos = angle.cos() / scale, sin = angle.sin() / scale;
+  return at::stack({cos, sin * (h / w), -(cos * x + sin * y) * (2 / w),  //
+                    -sin * (w / h), cos, (sin * x - cos * y) * (2 / h)},
+                   1)
+      .view({-1, 2, 3});
+}
+
+}  // namespace
+
+Normalize::Normalize(NormalizeOptions options) {
+  validate(options, "normalize");
+  if (options.mean.empty() || options.mean.size() != options.std.size())
+    throw ConfigError({.place = "normalize",
+                       .found = std::to_string(options.mean.size()) + " numbers in mean, " +
+                                std::to_string(options.std.size()) + " in std",
+                       .wanted = "one number per channel in both, or one for all channels"});
+  mean_ = per_channel(options.mean);
+  std_ = per_channel(options.std);
+}
+
+Normalize::~Normalize() = default;
+
+Batch Normalize::apply(Batch batch, const at::Tensor& uniforms) const {
+  const at::Tensor images = checked_images(*this, "normalize", batch, uniforms);
+  const at::Tensor mean = mean_->on(images.device()), std = std_->on(images.device());
+  if (mean.size(0) != 1 && mean.size(0) != images.size(1))
+    throw DataError({.place = "normalize",
+                     .found = "the images have " + std::to_string(images.size(1)) + " channels",
+                     .wanted = std::to_string(mean.size(0)) + ", the length of mean and std"});
+  batch.tensors().front() = (images - mean.to(images.scalar_type())) / std.to(images.scalar_type());
+  return batch;
+}
+
+RandomHorizontalFlip::RandomHorizontalFlip(RandomHorizontalFlipOptions options) : options_(options) {
+  validate(options, "random_horizontal_flip");
+}
+
+Batch RandomHorizontalFlip::apply(Batch batch, const at::Tensor& uniforms) const {
+  const at::Tensor images = checked_images(*this, "random_horizontal_flip", batch, uniforms);
+  const at::Tensor flips = per_image(uniform_column(uniforms, 0) < options_.p);
+  batch.tensors().front() = at::where(flips, images.flip({3}), images);
+  return batch;
+}
+
+RandomAffine::RandomAffine(RandomAffineOptions options) : options_(std::move(options)) {
+  validate(options_, "random_affine");
+  check_range("random_affine", "degrees", options_.degrees);
+  check_range("random_affine", "scale", options_.scale);
+}
+
+Batch RandomAffine::apply(Batch batch, const at::Tensor& uniforms) const {
+  const at::Tensor images = checked_images(*this, "random_affine", batch, uniforms);
+  const at::Tensor inverse = inverse_affine(uniforms, options_, images.size(2), images.size(3));
+  const at::Tensor grid =
+      at::affine_grid_generator(inverse.to(images.scalar_type()), images.sizes(), /*align_corners=*/false);
+  // The numbers of at::grid_sampler: bilinear 0, nearest 1; zeros outside 0. Outside pixels become `fill`.
+  const std::int64_t mode = options_.interpolation == "nearest" ? 1 : 0;
+  const bool has_fill = options_.fill != 0;
+  const at::Tensor moved = at::grid_sampler_2d(has_fill ? images - options_.fill : images, grid, mode, 0,
+                                               /*align_corners=*/false);
+  batch.tensors().front() = has_fill ? moved + options_.fill : moved;
+  return batch;
+}
+
+RandomErasing::RandomErasing(RandomErasingOptions options) : options_(options) {
+  validate(options, "random_erasing");
+  check_range("random_erasing", "scale", options.scale);
+  check_range("random_erasing", "ratio", options.ratio);
+}
+
+std::int64_t RandomErasing::num_random() const { return kBoxRandom + 1; }
+
+Batch RandomErasing::apply(Batch batch, const at::Tensor& uniforms) const {
+  const at::Tensor images = checked_images(*this, "random_erasing", batch, uniforms);
+  const std::int64_t height = images.size(2), width = images.size(3);
+  const RandomBoxes boxes = random_boxes(uniforms, {.height = height,
+                                                    .width = width,
+                                                    .scale = options_.scale,
+                                                    .ratio = options_.ratio,
+                                                    .ratio_is_of_height = true,
+                                                    .min_side = 0,
+                                                    .max_height = height - 1,
+                                                    .max_width = width - 1});
+  const at::Tensor rows = positions(height, {1, 1, height, 1}, uniforms);
+  const at::Tensor columns = positions(width, {1, 1, 1, width}, uniforms);
+  const at::Tensor top = per_image(boxes.top), left = per_image(boxes.left);
+  const at::Tensor erased = (rows >= top) & (rows < top + per_image(boxes.height)) & (columns >= left) &
+                            (columns < left + per_image(boxes.width)) &
+                            per_image(uniform_column(uniforms, kBoxRandom) < options_.p);
+  batch.tensors().front() = images.masked_fill(erased, options_.value);
+  return batch;
+}
+
+}  // namespace kindling
