@@ -35,6 +35,7 @@
 #include "kindling/loggers/best_so_far.h"
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/epoch_table.h"
+#include "kindling/loggers/fit_status.h"
 #include "kindling/loggers/jsonl_logger.h"
 #include "kindling/loggers/memory_logger.h"
 #include "kindling/loggers/run_folder.h"

@@ -127,7 +127,8 @@ void read_scalar(std::string_view value, EventRecord& record) {
     if (fields.field == SummaryValueField::simple_value)
       scalar = std::bit_cast<float>(static_cast<std::uint32_t>(fields.number));
   }
-  record.has_text |= !scalar;
+  record.is_end |= tag == kSessionEndTag;
+  record.has_text |= !scalar && tag != kSessionEndTag;
   if (!scalar) return;
   record.has_scalars = true;
   record.is_step |= tag == "train_loss_step";

@@ -23,6 +23,9 @@ struct SummaryValueField {
   static constexpr int tag = 1, simple_value = 2, tensor = 8, metadata = 9;
 };
 
+// The tag of the event that ends a session of hyper-parameters.
+inline constexpr std::string_view kSessionEndTag = "_hparams_/session_end_info";
+
 // Returns the seconds since 1970.
 double system_seconds();
 
@@ -64,6 +67,7 @@ struct EventRecord {
   std::size_t begin = 0;  // bytes from the start of the file
   bool has_scalars = false;
   bool has_text = false;    // or another value of a plugin
+  bool is_end = false;      // of a session of hyper-parameters
   bool is_step = false;     // has train_loss_step
   std::int64_t epoch = -1;  // of an epoch record; -1: another record
   std::int64_t step = 0;

@@ -70,8 +70,9 @@ ProtobufWriter any_value(const std::string& text) {
   return value;
 }
 
-// HParamsPluginData of the plugin's plugin_data.proto: one of experiment = 2 and session_start_info = 3.
-ProtobufWriter hparams_event(const char* tag, int field, ProtobufWriter content) {
+// HParamsPluginData of the plugin's plugin_data.proto: one of experiment = 2, session_start_info = 3 and
+// session_end_info = 4.
+ProtobufWriter hparams_event(const std::string& tag, int field, ProtobufWriter content) {
   ProtobufWriter data;
   data.message(field, std::move(content));
   return summary_event(0, plugin_value(tag, "hparams", std::move(data), empty_tensor()));
@@ -87,20 +88,26 @@ bool event_is_beyond(const EventRecord& event, const Progress& at) {
                    at);
 }
 
-// Truncates a file before its first record that a resumed run writes again. Returns whether what it keeps has
-// texts. Skips files of other programs.
+// Truncates a file before its first record that a resumed run writes again, or before the end of the session
+// that follows its last record. Returns whether what it keeps has texts. Skips files of other programs.
 bool cut_events(const std::filesystem::path& path, const Progress& at) {
   EventReader reader(path);
   EventRecord event;
-  std::optional<std::size_t> cut;
+  std::optional<std::size_t> cut, end;
   bool has_text = false;
   if (!reader.next(event) || !event.is_of_kindling) return false;
   while (!cut && reader.next(event)) {
-    if (event_is_beyond(event, at))
-      cut = event.begin;
+    if (event_is_beyond(event, at)) {
+      cut = end.value_or(event.begin);
+      continue;
+    }
+    has_text |= event.has_text;
+    if (event.is_end)
+      end = event.begin;
     else
-      has_text |= event.has_text;
+      end.reset();  // another fit has used the logger
   }
+  if (!cut) cut = end;
   if (!cut && !reader.is_damaged()) return has_text;
   const auto size = static_cast<off_t>(cut.value_or(reader.end()));
   const auto former_size = static_cast<off_t>(std::filesystem::file_size(path));
@@ -155,6 +162,13 @@ struct TensorBoardLogger::State {
     file->append(hparams_event("_hparams_/experiment", 2, std::move(experiment)));
     file->append(hparams_event("_hparams_/session_start_info", 3, std::move(start)));
   }
+
+  void write_session_end(bool is_success) {
+    ProtobufWriter end;
+    end.integer(1, is_success ? 1 : 2);  // api.proto: STATUS_SUCCESS, STATUS_FAILURE
+    end.real64(2, system_seconds());
+    open().append(hparams_event(std::string(kSessionEndTag), 4, std::move(end)));
+  }
 };
 
 TensorBoardLogger::TensorBoardLogger(std::filesystem::path folder) : state_(new State{std::move(folder)}) {}
@@ -196,6 +210,13 @@ void TensorBoardLogger::write(const Record& record) {
 
 void TensorBoardLogger::finish() {
   if (state_->file) state_->file->flush();
+}
+
+// TensorBoard uses the first end that it finds, so a run that may resume gets none.
+void TensorBoardLogger::finalize(FitStatus status) {
+  if (!state_->hyperparameters.empty() && status != FitStatus::stopped)
+    state_->write_session_end(status == FitStatus::finished);
+  finish();
 }
 
 void TensorBoardLogger::sync() {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <vector>
 
 #include "base/file_operations.h"
@@ -175,6 +176,85 @@ TEST(TensorBoardLogger, WritesTextsOnce) {
   for (const auto& file : event_files(scratch / "."))
     num_texts += read_file(file, 10000).find("seed = 3") != std::string::npos;
   EXPECT_EQ(num_texts, 1);
+}
+
+// HParamsPluginData.session_end_info with its status, before the time.
+constexpr std::string_view kSuccess = "\x22\x0b\x08\x01\x11", kFailure = "\x22\x0b\x08\x02\x11";
+
+std::string session_of(FitStatus status) {
+  const Scratch scratch;
+  TensorBoardLogger logger(scratch / ".");
+  logger.add_hyperparameters({{"lr", "0.1"}}, {"val_loss"});
+  write_epoch(logger, 1);
+  logger.finalize(status);
+  const std::string bytes = read_file(event_files(scratch / ".").at(0), 10000);
+  return bytes.find(kSuccess) != std::string::npos   ? "success"
+         : bytes.find(kFailure) != std::string::npos ? "failure"
+                                                     : "open";
+}
+
+TEST(TensorBoardLogger, EndsTheSessionWithTheStatusOfTheFit) {
+  EXPECT_EQ(session_of(FitStatus::finished), "success");
+  EXPECT_EQ(session_of(FitStatus::diverged), "failure");
+  EXPECT_EQ(session_of(FitStatus::failed), "failure");
+  EXPECT_EQ(session_of(FitStatus::stopped), "open");
+}
+
+TEST(TensorBoardLogger, ShowsARunThatFailsBeforeItsFirstRecord) {
+  const Scratch scratch;
+  {
+    TensorBoardLogger logger(scratch / ".");
+    logger.add_hyperparameters({{"lr", "0.1"}}, {"val_loss"});
+    logger.finalize(FitStatus::failed);
+  }
+  const std::string bytes = read_file(event_files(scratch / ".").at(0), 10000);
+  EXPECT_NE(bytes.find("_hparams_/session_start_info"), std::string::npos);
+  EXPECT_NE(bytes.find(kFailure), std::string::npos);
+  {
+    TensorBoardLogger without_parameters(scratch / "none");
+    without_parameters.finalize(FitStatus::failed);
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch / "none"));
+}
+
+// TensorBoard uses the first end that it finds.
+TEST(TensorBoardLogger, RemovesTheFormerEndOfTheSessionOnResume) {
+  const Scratch scratch;
+  const auto start = [&](const Progress& at, FitStatus status) {
+    TensorBoardLogger logger(scratch / ".");
+    logger.add_hyperparameters({{"lr", "0.1"}}, {"val_loss"});
+    logger.resume_at(at);
+    write_epoch(logger, at.epoch + 1);
+    logger.finalize(status);
+  };
+  start({}, FitStatus::failed);
+  start({.epoch = 1, .global_step = 2}, FitStatus::finished);
+  int num_starts = 0, num_successes = 0;
+  std::size_t num_points = 0;
+  for (const auto& file : event_files(scratch / ".")) {
+    const std::string bytes = read_file(file, 10000);
+    EXPECT_EQ(bytes.find(kFailure), std::string::npos);
+    num_starts += bytes.find("session_start_info") != std::string::npos;
+    num_successes += bytes.find(kSuccess) != std::string::npos;
+    num_points += points_of(file).size();
+  }
+  EXPECT_EQ(num_starts, 1);
+  EXPECT_EQ(num_successes, 1);
+  EXPECT_EQ(num_points, 6u);
+}
+
+TEST(TensorBoardLogger, KeepsRecordsAfterTheEndOfAFormerFitOnResume) {
+  const Scratch scratch;
+  {
+    TensorBoardLogger logger(scratch / ".");
+    logger.add_hyperparameters({{"lr", "0.1"}}, {"val_loss"});
+    for (const std::int64_t epoch : {1, 2}) {  // two fits with one logger
+      write_epoch(logger, epoch);
+      logger.finalize(FitStatus::finished);
+    }
+  }
+  TensorBoardLogger(scratch / ".").resume_at({.epoch = 2, .global_step = 4});
+  EXPECT_EQ(points_of(event_files(scratch / ".").at(0)).size(), 6u);
 }
 
 TEST(TensorBoardLogger, LeavesOtherFilesAlone) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kindling/base/export.h"
+#include "kindling/loggers/fit_status.h"
 #include "kindling/loggers/record.h"
 
 namespace kindling {
@@ -11,6 +12,9 @@ class KINDLING_API Logger {
   virtual ~Logger();
   virtual void write(const Record& record) = 0;
   virtual void finish() {}  // once, after the last record
+  // Called once per fit, after the last record. The default calls finish(): override this function instead if
+  // the logger needs to know how the fit ended.
+  virtual void finalize(FitStatus) { finish(); }
 
   // Makes everything written so far survive a power loss. Called before a checkpoint is saved, because a run
   // that resumes from it does not write these records again.

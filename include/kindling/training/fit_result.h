@@ -6,20 +6,13 @@
 #include <optional>
 #include <string>
 
+#include "kindling/loggers/fit_status.h"
 #include "kindling/loggers/progress.h"
 
 namespace kindling {
 
 // Names of logged values and their means.
 using Metrics = std::map<std::string, double>;
-
-// How a fit ended.
-enum class FitStatus {
-  finished,  // max_epochs or max_steps reached
-  stopped,   // a stop was requested
-  diverged,  // the training loss or a gradient was not finite
-  failed,    // an exception was thrown: only callbacks see this status
-};
 
 // Why a fit ended.
 enum class FitReason {

@@ -269,7 +269,7 @@ void Trainer::Impl::end_fit(FitResult& result) {
     if (result.best_checkpoint.empty())
       result.best_checkpoint = context->callbacks.savers()[num_ended_.savers - 1]->saver()->best();
   loop.close_log();
-  while (finish_next_logger()) continue;
+  while (finalize_next_logger(result)) continue;
   while (end_next_other(result)) continue;
 }
 
@@ -280,9 +280,9 @@ bool Trainer::Impl::end_next_saver(const FitResult& result) {
   return true;
 }
 
-bool Trainer::Impl::finish_next_logger() {
+bool Trainer::Impl::finalize_next_logger(const FitResult& result) {
   if (num_ended_.loggers == context->options.loggers.size()) return false;
-  context->options.loggers[num_ended_.loggers++]->finish();
+  context->options.loggers[num_ended_.loggers++]->finalize(result.status);
   return true;
 }
 
@@ -318,7 +318,7 @@ void Trainer::Impl::report_error(std::exception_ptr error) noexcept {
     while (is_left) log_on_failure([&] { is_left = call_next(); });
   };
   call_all([&] { return end_next_saver(result); });
-  call_all([&] { return finish_next_logger(); });
+  call_all([&] { return finalize_next_logger(result); });
   call_all([&] { return end_next_other(result); });
 }
 

@@ -89,9 +89,10 @@ class Trainer::Impl {
   void run_sanity_check(DataModule& data);
   void report_error(std::exception_ptr error) noexcept;
   void end_fit(FitResult& result);
-  // Calls on_fit_end or finish() of the next one that has not been called in this fit. False: all have been.
+  // Calls on_fit_end or finalize() of the next one that has not been called in this fit. False: all have
+  // been.
   bool end_next_saver(const FitResult& result);
-  bool finish_next_logger();
+  bool finalize_next_logger(const FitResult& result);
   bool end_next_other(const FitResult& result);
 
   ThreadOwner thread_owner_;

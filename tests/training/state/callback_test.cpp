@@ -395,5 +395,49 @@ TEST(Callback, ExceptionReachesTheCaller) {
   EXPECT_THROW(trainer.fit(std::make_shared<Slope>(), data), std::logic_error);
 }
 
+// Notes the status with which it is finalized, and calls of the older function.
+class NotesStatus : public Logger {
+ public:
+  void write(const Record&) override {}
+  void finish() override { notes.push_back(-1); }
+  void finalize(FitStatus status) override {
+    notes.push_back(static_cast<int>(status));
+    if (calls_finish) Logger::finalize(status);
+  }
+  bool calls_finish = false;
+  std::vector<int> notes;
+};
+
+TEST(Logger, IsFinalizedOnceWithTheStatusOfTheFit) {
+  class Ends : public Callback {
+   public:
+    explicit Ends(FitStatus status) : status_(status) {}
+    void on_train_batch_end(Trainer& trainer, Module&) override {
+      if (status_ == FitStatus::stopped) trainer.request_stop();
+      if (status_ == FitStatus::failed) throw std::runtime_error("thrown");
+    }
+
+   private:
+    FitStatus status_;
+  };
+  TensorData data = ramp(4, 0, 2);
+  for (const FitStatus status : {FitStatus::finished, FitStatus::stopped, FitStatus::failed}) {
+    const auto logger = std::make_shared<NotesStatus>();
+    Trainer trainer({.max_epochs = 1, .callbacks = {std::make_shared<Ends>(status)}, .loggers = {logger}});
+    try {
+      trainer.fit(std::make_shared<Slope>(), data);
+    } catch (const std::runtime_error&) {
+    }
+    EXPECT_EQ(logger->notes, (std::vector<int>{static_cast<int>(status)}));
+  }
+}
+
+TEST(Logger, CallsFinishUnlessItOverridesFinalize) {
+  NotesStatus logger;
+  logger.calls_finish = true;
+  logger.finalize(FitStatus::diverged);
+  EXPECT_EQ(logger.notes, (std::vector<int>{2, -1}));
+}
+
 }  // namespace
 }  // namespace kindling
