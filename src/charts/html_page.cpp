@@ -169,8 +169,9 @@ class PartWriter {
 
 std::string head_of(const HtmlPage& page) {
   std::string head = "<meta charset=\"utf-8\">\n";
-  if (page.refresh_s > 0)
-    head += "<meta http-equiv=\"refresh\" content=\"" + std::to_string(page.refresh_s) + "\">\n";
+  if (page.refresh_s > 0)  // without JavaScript, which reloads only what is still replaced
+    head += "<noscript><meta http-equiv=\"refresh\" content=\"" + std::to_string(page.refresh_s) +
+            "\"></noscript>\n";
   // The page may show names that others have chosen: the browser is to load nothing for them.
   head +=
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
@@ -186,8 +187,15 @@ std::string header_of(const HtmlPage& page) {
   std::string title = tag("h1", markup_text(page.title));
   if (!page.status.empty())
     title += tag("span", markup_text(page.status), kTones[static_cast<std::size_t>(page.tone)]);
-  return tag("header", "<div class=\"title\">" + title + "</div>\n" +
-                           (page.subtitle.empty() ? "" : tag("p", markup_text(page.subtitle)) + "\n")) +
+  const std::string refresh = page.refresh_s == 0
+                                  ? ""
+                                  : "data-refresh=\"" + std::to_string(page.refresh_s) +
+                                        "\" data-written=\"" + fixed_text(page.written_s, 0) +
+                                        "\" data-max-age=\"" + fixed_text(page.max_age_s, 0) + "\"";
+  return tag("header",
+             "<div class=\"title\">" + title + "</div>\n" +
+                 (page.subtitle.empty() ? "" : tag("p", markup_text(page.subtitle)) + "\n"),
+             refresh) +
          "\n";
 }
 

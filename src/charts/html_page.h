@@ -55,6 +55,9 @@ struct HtmlPage {
   Tone tone = Tone::neutral;
   std::string subtitle{};
   std::int64_t refresh_s = 0;  // the page reloads itself; 0: it does not
+  // With JavaScript it stops, and says so, once the file is older than max_age_s. Seconds since 1970.
+  double written_s = 0;
+  double max_age_s = 0;
   std::vector<PageSection> sections{};
   std::string footer{};
 };

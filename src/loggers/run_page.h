@@ -13,8 +13,9 @@ namespace kindling {
 
 // What the page of a run depends on in addition to its files and metrics.
 struct RunPageOptions {
-  std::int64_t refresh_s = 0;  // of an active run; 0: the page does not reload itself
-  std::string monitor{};       // the best value of an active run; run.json has that of a run that ended
+  std::int64_t refresh_s = 0;           // of an active run; 0: the page does not reload itself
+  double written_s = 0, max_age_s = 0;  // as in HtmlPage
+  std::string monitor{};  // the best value of an active run; run.json has that of a run that ended
   bool higher_is_better = false;
 };
 

@@ -7,6 +7,7 @@
 #include "charts/html_page.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
+#include "loggers/event_file.h"
 #include "loggers/metric_charts.h"
 #include "loggers/run_files.h"
 #include "loggers/run_page.h"
@@ -17,10 +18,18 @@ namespace {
 constexpr double kFirst_s = 2, kInterval_s = 5;
 constexpr double kTimesDrawing = 200;  // of the time between two drawings: a half percent
 constexpr std::int64_t kRefresh_s = 5;
-constexpr std::size_t kMostInOneColumn = 3;  // charts
+constexpr double kMaxAge_s = 600, kEpochsOfAge = 5;  // after which an active run has replaced its page
+constexpr std::size_t kMostInOneColumn = 3;          // charts
 
 double system_clock_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// An epoch may take hours, and the page is replaced at its end.
+double max_age_s(const RunMetrics& metrics) {
+  const MetricSeries* const time = metrics.find("epoch_time_s");
+  const double epoch_s = time == nullptr || time->num_not_finite() > 0 ? 0 : time->highest()->value;
+  return kMaxAge_s + kEpochsOfAge * epoch_s;
 }
 
 }  // namespace
@@ -70,6 +79,8 @@ void RunReport::draw(bool is_final) {
   if (!options_.html) return;
   if (options_.layers && !std::exchange(has_layers_, true)) write_layers(folder_, options_.layers());
   const RunPageOptions page{.refresh_s = is_final ? 0 : kRefresh_s,
+                            .written_s = system_seconds(),
+                            .max_age_s = max_age_s(metrics_),
                             .monitor = options_.monitor,
                             .higher_is_better = options_.higher_is_better};
   write_file_atomically(folder_ / "report.html",

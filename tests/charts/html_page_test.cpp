@@ -50,8 +50,13 @@ TEST(HtmlPage, RefersToNothingOutside) {
 TEST(HtmlPage, ReloadsItselfOnRequestOnly) {
   HtmlPage page{.title = "run"};
   EXPECT_FALSE(has_piece(to_html(page), "http-equiv=\"refresh\""));
+  EXPECT_TRUE(has_piece(to_html(page), "<header>"));
   page.refresh_s = 5;
-  EXPECT_TRUE(has_piece(to_html(page), "<meta http-equiv=\"refresh\" content=\"5\">"));
+  page.written_s = 1.8e9;
+  page.max_age_s = 650;
+  EXPECT_TRUE(has_piece(to_html(page), "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>"));
+  EXPECT_TRUE(has_piece(to_html(page),
+                        "<header data-refresh=\"5\" data-written=\"1800000000\" data-max-age=\"650\">"));
 }
 
 TEST(HtmlPage, WritesNumbersThatAreNotFiniteAsNull) {

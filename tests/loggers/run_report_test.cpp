@@ -247,6 +247,15 @@ TEST(RunReport, DrawsRarelyAndReloadsUntilTheEnd) {
   EXPECT_EQ(run.num_layer_calls, 1);
 }
 
+TEST(RunReport, ReloadsForTenMinutesAndFiveEpochs) {
+  Reported run;
+  run.now += 2;
+  Record epoch = epoch_of(1, 1);
+  epoch.values.emplace_back("epoch_time_s", 100.0);
+  run.report.write(epoch);
+  EXPECT_TRUE(contains(contents_of(run.scratch / "report.html"), "data-max-age=\"1100\""));
+}
+
 TEST(RunReport, ContinuesTheCurvesOfAResumedRun) {
   Reported run;
   {

@@ -105,6 +105,16 @@ class Browser:
                    ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")]
         return requests, console
 
+    def wait_for_load(self, timeout):
+        """Returns whether the page loads again within so many seconds."""
+        self.events.clear()
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            event = self._message(deadline - time.monotonic())
+            if event is not None and event["method"] == "Page.loadEventFired":
+                return True
+        return False
+
     def evaluate(self, expression):
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -138,6 +139,32 @@ class Report(unittest.TestCase):
         self.assertNotEqual(self.browser.evaluate(curve), before, "on a logarithmic axis")
         self.browser.evaluate("document.querySelector('.legend button').click()")
         self.assertIsNone(self.browser.evaluate("document.querySelector('.plot').querySelector('path.curve')"))
+
+    def killed_run(self):
+        """Returns the report of a run that was killed."""
+        folder = self.folder / "killed"
+        report = folder / "digits" / "0001" / "report.html"
+        run = subprocess.Popen([PROGRAM, "fit", "model.name=mlp", "data.name=digits", "name=digits", f"run.dir={folder}",
+                                "trainer.max_epochs=100000", "trainer.num_gpus=0", "--quiet"])
+        deadline = time.monotonic() + 60
+        while not report.exists() and run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        run.kill()
+        run.wait()
+        return report
+
+    def test_stops_reloading_the_report_of_a_killed_run(self):
+        report = self.killed_run()
+        note = "(document.querySelector('header .stale') || {}).textContent"
+        self.open_cleanly(report, 400)
+        self.assertIsNone(self.browser.evaluate(note))
+        self.assertTrue(self.browser.wait_for_load(20), "reloads while the file is new")
+        later = self.browser.call("Page.addScriptToEvaluateOnNewDocument", source="const now = Date.now; Date.now = () => now() + 36e5;")
+        self.open_cleanly(report, 400)
+        self.assertRegex(self.browser.evaluate(note),
+                         r"^No update since .+: the run may have been killed\. Reload the page to look again\.$")
+        self.assertFalse(self.browser.wait_for_load(8), "does not reload an hour later")
+        self.browser.call("Page.removeScriptToEvaluateOnNewDocument", identifier=later["identifier"])
 
     def test_compares_runs(self):
         runs = [run_folder(self.folder / "compared" / name / "0001", epochs=5, metrics=2) for name in ("a", "b")]

@@ -1,12 +1,28 @@
 // Draws the charts of the page at the width of the window, with zoom and with values under the pointer.
 (function () {
   "use strict";
+  reload();
   const charts = JSON.parse(document.getElementById("data").textContent);
   const space = document.getElementById("model").namespaceURI;
   const HEIGHT = 270, TOP = 8, RIGHT = 14, BOTTOM = 44, CHARACTER = 7.2, COLORS = 6, MOST_MARKERS = 40, DENSE = 600;
   const DASHES = ["", "7 4", "2 3", "7 3 2 3"];
   const zooms = read();  // by the label of the x axis: charts with the same axis zoom together
 
+  // Reloads the page of an active run, until its file has not been replaced for so long that the run must be dead.
+  function reload() {
+    const header = document.querySelector("header"), refresh = Number(header.dataset.refresh);
+    if (!(refresh > 0)) return;
+    const written = Number(header.dataset.written);
+    if (Date.now() / 1000 - written <= Number(header.dataset.maxAge)) {
+      setTimeout(function () { location.reload(); }, 1000 * refresh);
+      return;
+    }
+    const note = document.createElement("p");
+    note.className = "stale";
+    note.textContent = "No update since " + new Date(1000 * written).toLocaleString() +
+      ": the run may have been killed. Reload the page to look again.";
+    header.appendChild(note);
+  }
   function read() {
     try { return JSON.parse(sessionStorage.getItem("zoom " + location.pathname)) || {}; } catch (ignored) { return {}; }
   }
