@@ -34,7 +34,7 @@ mnist = pathlib.Path(os.environ["KINDLING_SHARED"]).resolve() / "data/mnist-10k"
 STEP_VALUES = ("train_loss_step", "lr", "grad_norm")
 TRANSFERS = ("host_waits", "device_to_host_copies", "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes")
 # Metadata that differs between two runs of one build, or is meant to differ between two versions.
-IGNORED = re.compile(r"run_id|xxh3\..*|(.*\.)?\w*version|callback_type\..*|.*(epoch_time_s|samples_per_s|data_wait_share|time_share/.*)")
+IGNORED = re.compile(r"run_id|xxh3\..*|(.*\.)?\w*version|callback_type\..*|.*(epoch_time_s|samples_per_s|data_wait_share|time_share/.*|step_time_s/.*)")
 only_in_b = set()  # metadata keys that build B writes and build A does not: reported, no difference
 EVERYWHERE = ["seed=1", "trainer.num_gpus=0", "trainer.num_threads=1", "trainer.log_every_n_steps=1"]
 SHORT = ["trainer.max_epochs=3", "trainer.limit_train_batches=40"]

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kindling/base/number_text.h"
+#include "loggers/metric_charts.h"
 
 namespace kindling {
 namespace {
@@ -38,11 +39,6 @@ constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10,
                                                 {"val_acc", "val acc", 7, accuracy_text},
                                                 {"epoch_time_s", "time", 5, time_text},
                                                 {"lr", "lr", 7, rate_text}}};
-
-// Written to files, not shown.
-constexpr std::array<std::string_view, 7> kBookkeeping = {
-    "samples_per_s",        "data_wait_share",       "host_waits",          "device_to_host_copies",
-    "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes"};
 
 // Returns the number with all digits of its column, with fewer if they do not fit in `width`.
 std::string text_of(std::string_view name, double value, std::size_t width) {
@@ -113,13 +109,10 @@ void EpochTable::choose_columns(const Record& first) {
   }
   for (const auto& [name, value] : first.values) {
     const bool known = std::ranges::find(kKnown, name, &KnownColumn::name) != kKnown.end();
-    const bool bookkeeping = std::ranges::find(kBookkeeping, name) != kBookkeeping.end();
-    // Values of a metric with many numbers, of the time, of the gradients.
-    const bool is_part =
-        (name.ends_with(']') || name.starts_with("time_share/") || name.starts_with("grad_norm/")) &&
-        name != options_.monitor;
-    if (!known && !bookkeeping && !is_part)
-      add(name, name, std::max(display_width(one_line(name)), kNarrowest));
+    // Values of a metric with many numbers, of the gradients, or of the machine, which files have.
+    const bool is_part = name.ends_with(']') || name.starts_with("grad_norm/");
+    const bool is_hidden = is_machine_metric(name) || (is_part && name != options_.monitor);
+    if (!known && !is_hidden) add(name, name, std::max(display_width(one_line(name)), kNarrowest));
   }
   columns_.emplace_back();
 }

@@ -50,7 +50,8 @@ Chart chart_of(std::string title, std::vector<LabelledSeries> all) {
 }  // namespace
 
 bool is_machine_metric(std::string_view name) {
-  return std::ranges::find(kMachineMetrics, name) != kMachineMetrics.end() || name.starts_with("time_share/");
+  return std::ranges::find(kMachineMetrics, name) != kMachineMetrics.end() ||
+         name.starts_with("time_share/") || name.starts_with("step_time_s/");
 }
 
 std::string family_of(std::string_view metric) {

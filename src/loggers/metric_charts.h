@@ -13,7 +13,7 @@
 // Draws the metrics of runs.
 namespace kindling {
 
-// True for what an epoch's record says about the machine: times, waits and transfers.
+// True for what an epoch's record says about the machine: times, waits and transfers. The only list of them.
 KINDLING_API bool is_machine_metric(std::string_view name);
 
 // Returns what train_loss, val_loss and train_loss_step have in common ("loss"), and grad_norm/net.0.weight

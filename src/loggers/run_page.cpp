@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "base/joined.h"
@@ -208,9 +209,11 @@ std::vector<std::string> machine_row(const std::string& name, const MetricSeries
     if (name.ends_with("_bytes")) return bytes_text(value, 4);
     if (name == "epoch_time_s") return duration_text(value);
     if (name == "data_wait_share") return fixed_text(100 * value, 1) + " %";
+    if (name.starts_with("step_time_s/")) return short_text(1000 * value, 4) + " ms";
     return name == "samples_per_s" || value == std::floor(value) ? count_text(value) : short_text(value, 4);
   };
-  const bool has_total = name != "samples_per_s" && name != "data_wait_share";
+  const bool has_total =
+      name != "samples_per_s" && name != "data_wait_share" && !name.starts_with("step_time_s/");
   return {name, text(mean_of(series)), text(series.last().value), has_total ? text(series.sum()) : ""};
 }
 
@@ -232,7 +235,9 @@ PageSection speed_of(const RunMetrics& metrics) {
     section.parts.emplace_back(PageNote{"Fractions of the time of all epochs:"});
     section.parts.emplace_back(std::move(bars));
   }
-  const std::vector<std::string> drawn{"epoch_time_s", "samples_per_s"};
+  std::vector<std::string> drawn{"epoch_time_s", "samples_per_s"};
+  std::ranges::copy_if(metrics.names(), std::back_inserter(drawn),
+                       [](const std::string& name) { return name.starts_with("step_time_s/"); });
   if (metrics.num_epochs() > 1) section.parts.emplace_back(PageCharts{charts_of_run(metrics, drawn)});
   return section;
 }
@@ -310,7 +315,11 @@ std::string footer_of(const RunFiles& files) {
 }  // namespace
 
 HtmlPage page_of_run(const RunFiles& files, const RunMetrics& metrics, const RunPageOptions& options) {
-  HtmlPage page{.title = files.name(), .refresh_s = options.refresh_s, .footer = footer_of(files)};
+  HtmlPage page{.title = files.name(),
+                .refresh_s = options.refresh_s,
+                .written_s = options.written_s,
+                .max_age_s = options.max_age_s,
+                .footer = footer_of(files)};
   set_status(page, files);
   if (const std::string started = files.value("started"); !started.empty())
     page.subtitle = "started " + started + ", as of " + files.value("written");

@@ -30,6 +30,10 @@ class EpochClock {
   Activity turn_to(Activity next);
   // Returns the time that each activity has taken so far, including the running one.
   Times spent();
+  // Adds to the time in which gradients are exchanged with other ranks. Counts while the clock is stopped,
+  // too.
+  void add_exchange(Clock::duration time) { exchange_ += time; }
+  Clock::duration exchange() const noexcept { return exchange_; }
   // Returns the fraction of each activity in the time since spent() returned `start`.
   std::array<double, kActivityNames.size()> fractions_since(const Times& start);
 
@@ -38,6 +42,7 @@ class EpochClock {
   Activity current_ = Activity::other;
   Clock::time_point since_ = Clock::now();
   Times spent_{};
+  Clock::duration exchange_{};
 };
 
 // Times one activity and pauses the enclosing one; traces show it. Does nothing without a clock or while it

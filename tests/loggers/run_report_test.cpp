@@ -153,8 +153,11 @@ TEST(RunPage, ShowsWhatTheDirectoryHas) {
   RunMetrics metrics;
   metrics.add(epoch_of(1, 0.25));
   Record last = epoch_of(2, std::nan(""));
-  for (const auto& [name, value] :
-       {std::pair("val_confusion_matrix[0][0]", 5.0), {"skipped_steps", 4.0}, {"time_share/forward", 0.5}})
+  for (const auto& [name, value] : {std::pair("val_confusion_matrix[0][0]", 5.0),
+                                    {"skipped_steps", 4.0},
+                                    {"time_share/forward", 0.5},
+                                    {"step_time_s/rank0", 0.00125},
+                                    {"step_time_s/rank1", 0.5}})
     last.values.emplace_back(name, value);
   metrics.add(last);
   const std::string html = to_html(page_of_run(read_run_files(scratch.folder()), metrics));
@@ -164,6 +167,9 @@ TEST(RunPage, ShowsWhatTheDirectoryHas) {
   EXPECT_TRUE(contains(html, "<h2>val_confusion_matrix, epoch 2</h2>"));
   EXPECT_TRUE(contains(html, "<td class=\"text\">host_waits</td><td>3</td><td>3</td><td>6</td>"));
   EXPECT_TRUE(contains(html, "<td>forward</td><td>50.0 %</td>"));
+  EXPECT_TRUE(
+      contains(html, "<td class=\"text\">step_time_s/rank0</td><td>1.25 ms</td><td>1.25 ms</td><td></td>"));
+  EXPECT_TRUE(contains(html, "\"title\":\"step_time_s\""));
   EXPECT_TRUE(contains(html, "name = &quot;&lt;b&gt;&quot;"));
   EXPECT_TRUE(contains(html, "<dt>kindling</dt><dd>9.9</dd>"));
 }

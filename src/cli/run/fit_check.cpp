@@ -4,7 +4,6 @@
 #include <ATen/ops/equal.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <exception>
 #include <map>
@@ -16,12 +15,12 @@
 #include "cli/run/start_files.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
-#include "kindling/device/transfer_counts.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/trainer.h"
+#include "loggers/metric_charts.h"
 #include "nn/monitored_value.h"
 #include "training/tuner/trial_batch.h"
 
@@ -44,11 +43,7 @@ std::int64_t count_in(const std::map<std::string, std::string>& values, const st
 
 // True for values that the trainer adds to the records of epochs.
 bool is_from_trainer(const std::string& name) {
-  constexpr std::array kNames{"lr", "epoch_time_s", "samples_per_s", "data_wait_share", "skipped_steps"};
-  const auto is_name = [&](const char* known) { return name == known; };
-  const auto is_count = [&](const auto& known) { return name == known.first; };
-  return std::ranges::any_of(kNames, is_name) || std::ranges::any_of(TransferCounts::kNames, is_count) ||
-         name.starts_with("grad_norm/") || name.starts_with("time_share/");
+  return is_machine_metric(name) || name == "lr" || name == "skipped_steps" || name.starts_with("grad_norm/");
 }
 
 // Callbacks of the user may add values to the records.

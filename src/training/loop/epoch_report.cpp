@@ -1,8 +1,9 @@
 #include "training/loop/epoch_report.h"
 
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <string>
 
 #include "metrics/global_means.h"
 #include "optim/nonfinite_guard.h"
@@ -29,16 +30,23 @@ void put_counts(Record& record, const TransferCounts& counts) {
 }  // namespace
 
 EpochReport::EpochReport(TrainState& state, std::vector<std::shared_ptr<Logger>> loggers,
-                         std::int64_t every_n_steps, EpochClock& clock,
-                         ProcessGroup* group)
+                         std::int64_t every_n_steps, EpochClock& clock, ProcessGroup* group)
     : state_(state), every_n_steps_(every_n_steps), clock_(clock), group_(group) {
   if (group_ == nullptr || group_->rank() == 0) loggers_ = std::move(loggers);
 }
 
-double EpochReport::num_samples_of_all() const {
-  const at::Tensor count = at::scalar_tensor(num_samples_, at::kDouble);
-  if (group_ != nullptr) group_->all_reduce(count);
-  return count.item<double>();
+// Returns the number of samples of all ranks and, with several ranks, the seconds per step of each, from the
+// clocks of their hosts. One exchange between ranks, in host memory.
+std::vector<double> EpochReport::gather_speed() const {
+  const auto samples = static_cast<double>(num_samples_);
+  if (group_ == nullptr) return {samples};
+  std::vector<double> numbers(1 + static_cast<std::size_t>(group_->size()));
+  numbers[0] = samples;
+  if (num_steps_ > 0)
+    numbers[1 + static_cast<std::size_t>(group_->rank())] =
+        (train_seconds_ - exchange_seconds_) / static_cast<double>(num_steps_);
+  group_->all_reduce(at::from_blob(numbers.data(), {static_cast<std::int64_t>(numbers.size())}, at::kDouble));
+  return numbers;
 }
 
 void EpochReport::start() {
@@ -57,15 +65,18 @@ void EpochReport::begin(BatchSource* source) {
   source_ = source;
   if (source_ != nullptr) source_->restart_clock();
   num_samples_ = 0;
+  num_steps_ = 0;
   left_out_seconds_ = 0;
   counts_at_start_ = transfer_counts();
   start_ = Clock::now();
   clock_start_ = clock_.spent();
+  exchange_start_ = clock_.exchange();
 }
 
 double EpochReport::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
 void EpochReport::after_step() {
+  ++num_steps_;
   if (every_n_steps_ == 0 || state_.progress.global_step % every_n_steps_ != 0) return;
   const ActivityScope scope(&clock_, Activity::log);
   state_.log.start_preview();
@@ -84,6 +95,7 @@ void EpochReport::copy_log_to_host() {
   log.move_to_host();
   if (every_n_steps_ > 0) report_steps(log.num_rows());
   train_seconds_ = seconds() - left_out_seconds_;
+  exchange_seconds_ = std::chrono::duration<double>(clock_.exchange() - exchange_start_).count();
 }
 
 void EpochReport::report_pending() {
@@ -159,9 +171,12 @@ Record EpochReport::close(const NamedValues& validation) {
     put(record, "skipped_steps", static_cast<double>(steps.size()));
   put_shares(record);
   put(record, "epoch_time_s", seconds());
-  put(record, "samples_per_s", num_samples_of_all() / train_seconds_);
+  const std::vector<double> speed = gather_speed();
+  put(record, "samples_per_s", speed[0] / train_seconds_);
   put(record, "data_wait_share", data_wait_seconds() / train_seconds_);
   put_counts(record, transfer_counts() - counts_at_start_);
+  for (std::size_t rank = 0; rank + 1 < speed.size(); ++rank)
+    if (speed[rank + 1] > 0) put(record, "step_time_s/rank" + std::to_string(rank), speed[rank + 1]);
   read_latest();
   state_.log.clear();
   num_reported_rows_ = 0;

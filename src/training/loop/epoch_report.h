@@ -80,7 +80,7 @@ class EpochReport {
   using Clock = std::chrono::steady_clock;
 
   void put_shares(Record& record) const;
-  double num_samples_of_all() const;
+  std::vector<double> gather_speed() const;
   void read_latest();
   void report_steps(std::int64_t rows);
   Record step_record(std::int64_t row, std::int64_t num_rows) const;
@@ -90,10 +90,11 @@ class EpochReport {
   std::int64_t every_n_steps_;
   EpochClock& clock_;
   EpochClock::Times clock_start_{};
+  EpochClock::Clock::duration exchange_start_{};
   ProcessGroup* group_;
   BatchSource* source_ = nullptr;
-  std::int64_t num_reported_rows_ = 0, num_samples_ = 0;
-  double train_seconds_ = 0, left_out_seconds_ = 0;
+  std::int64_t num_reported_rows_ = 0, num_samples_ = 0, num_steps_ = 0;
+  double train_seconds_ = 0, left_out_seconds_ = 0, exchange_seconds_ = 0;
   bool has_met_divergence_ = false;
   NamedValues latest_;  // see preview()
   TransferCounts counts_at_start_;

@@ -94,7 +94,9 @@ void OptimizerUpdate::run(Optimizer& optimizer, std::string_view name, const Ori
   at::Tensor global_loss;
   if (reducer_) {
     require_one_evaluation(optimizer);
+    const auto start = EpochClock::Clock::now();
     global_loss = reducer_->reduce(optimizer, own.plan, origin.share, losses);
+    context_.clock.add_exchange(EpochClock::Clock::now() - start);
     losses = {&global_loss, 1};
   }
   const auto measure = [&] { this->measure(optimizer, name, losses); };
@@ -171,12 +173,11 @@ void OptimizerUpdate::follow_schedule(Optimizer& optimizer) const {
 void OptimizerUpdate::require_plain_step(const Optimizer& optimizer) const {
   if (!optimizer.needs_closure()) return;
   const TrainerOptions& options = context_.options;
-  const char* const option =
-      context_.batches_per_step() > 1                                        ? "accumulate_grad_batches"
-      : options.gradient_clip_val > 0                                        ? "gradient_clip_val"
-      : scaler() != nullptr                                                  ? "precision"
-      : options.on_nonfinite == "skip" && !context_.device().is_cpu() ? "on_nonfinite"
-                                                                             : nullptr;
+  const char* const option = context_.batches_per_step() > 1 ? "accumulate_grad_batches"
+                             : options.gradient_clip_val > 0 ? "gradient_clip_val"
+                             : scaler() != nullptr           ? "precision"
+                             : options.on_nonfinite == "skip" && !context_.device().is_cpu() ? "on_nonfinite"
+                                                                                             : nullptr;
   if (option != nullptr)
     throw ConfigError({.place = option,
                        .found = "it is set, but the optimizer evaluates the loss of a batch several times",

@@ -15,7 +15,9 @@ namespace kindling {
 
 // Two runs are the same if weights, every tensor of the last checkpoint and every line of the metrics are
 // bit-identical, apart from times.
-inline const std::set<std::string> kTimes{"epoch_time_s", "samples_per_s", "data_wait_share"};
+inline const std::set<std::string> kTimes{"epoch_time_s",      "samples_per_s",     "data_wait_share",
+                                          "step_time_s/rank0", "step_time_s/rank1", "step_time_s/rank2",
+                                          "step_time_s/rank3"};
 
 inline std::vector<nlohmann::json> records_of(const std::filesystem::path& run) {
   std::istringstream lines(text_of(run / "metrics.jsonl"));

@@ -112,7 +112,8 @@ inline NamedValues numbers_of(const Record& record) {
   NamedValues numbers;
   for (const auto& [name, value] : record.values)
     if (!name.starts_with("host") && !name.starts_with("device") && name != "epoch_time_s" &&
-        name != "samples_per_s" && name != "data_wait_share" && !name.starts_with("time_share/"))
+        name != "samples_per_s" && name != "data_wait_share" && !name.starts_with("time_share/") &&
+        !name.starts_with("step_time_s/"))
       numbers.emplace_back(name, value);
   return numbers;
 }

@@ -2,7 +2,9 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "kindling/base/error.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
@@ -59,6 +61,32 @@ TEST(DataParallel, CallsLoggersOnRank0Only) {
   const auto runs = run_ranks(2);
   EXPECT_EQ(runs[0].logger->records().size(), 3U);
   EXPECT_TRUE(runs[1].logger->records().empty());
+}
+
+// Sleeps in each batch on rank 1; rank 0 waits for it when gradients are exchanged.
+TEST(DataParallel, RecordsTheTimePerStepOfEachRankWithoutTheExchange) {
+  struct Slow : Mlp {
+    Slow() : Mlp(MlpOptions{.hidden = {16}}) {}
+    at::Tensor training_step(const Batch& batch) override {
+      if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return Mlp::training_step(batch);
+    }
+    bool is_slow = false;
+  };
+  const auto runs = run_ranks(
+      2, [](TrainerOptions& options, std::int64_t) { options.max_epochs = 1; },
+      [rank = 0]() mutable {
+        const auto model = std::make_shared<Slow>();
+        model->forward(at::zeros({1, 100}));
+        model->is_slow = rank++ == 1;
+        return model;
+      });
+  const Metrics& metrics = runs[0].result.metrics;
+  EXPECT_GE(metrics.at("step_time_s/rank1"), 0.05);
+  EXPECT_LT(metrics.at("step_time_s/rank0"), metrics.at("step_time_s/rank1"));
+  EXPECT_GE(metrics.at("epoch_time_s"), 5 * 0.05);
+  EXPECT_EQ(runs[1].result.metrics.at("step_time_s/rank0"), metrics.at("step_time_s/rank0"));
+  EXPECT_FALSE(run_ranks(1)[0].result.metrics.contains("step_time_s/rank0"));
 }
 
 TEST(DataParallel, TakesBuffersFromRank0) {

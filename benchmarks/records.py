@@ -1,0 +1,117 @@
+"""Measures what all records of a run and the screen cost: fits with everything on beside the same fits with everything off.
+
+    python benchmarks/records.py [--program build/release/bin/kindling] [--steps 1000000] [--pairs 5] [--json FILE]
+
+Needs Python's standard library only. "on" writes metrics.jsonl, metrics.csv, event files, curves.svg and report.html, a record
+every 50 steps, and draws the screen on a pseudo-terminal, which this script reads. "off" writes none of them and is quiet. Both
+train the same small model on the digits with one thread, without checkpoints; on and off alternate, and so does the one that
+comes first. Prints the processor time (user and system) and the wall time of each run, then the median of the pairs' ratios, and
+the resident memory of the runs that are on. The exit status is 1 if the processor time grows by more than --limit percent.
+"""
+
+import argparse
+import json
+import os
+import platform
+import pty
+import select
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FIT = ["model.name=mlp", "model.hidden=[128]", "data.name=digits", "data.batch_size=2", "trainer.num_threads=1", "trainer.num_gpus=0",
+       "checkpoint.every_n_epochs=0", "name=records", "seed=0"]
+ON = ["trainer.log_every_n_steps=50"]
+OFF = ["trainer.log_every_n_steps=0", "run.jsonl=false", "run.csv=false", "run.tensorboard=false", "run.svg=false", "run.html=false",
+       "--progress", "none", "--quiet"]
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_mib(process):
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE / 2**20
+    except (OSError, IndexError):
+        return 0
+
+
+def run(program, steps, words):
+    """Returns the seconds of processor and wall time of a fit, and its resident memory in MiB every half second."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.monotonic()
+        process, terminal = pty.fork()
+        if process == 0:
+            os.chdir(folder)
+            os.environ.update(OMP_NUM_THREADS="1", TERM="xterm-256color")
+            os.execv(program, [program, "fit", *FIT, f"trainer.max_steps={steps}", *words])
+        memory, output, next_sample = [], b"", start
+        while True:
+            if time.monotonic() >= next_sample:
+                memory.append(resident_mib(process))
+                next_sample += 0.5
+            if not select.select([terminal], [], [], 0.5)[0]:
+                continue
+            try:
+                block = os.read(terminal, 1 << 16)
+            except OSError:  # the program has ended
+                break
+            if not block:
+                break
+            output = (output + block)[-2000:]
+        _, status, usage = os.wait4(process, 0)
+        seconds = time.monotonic() - start
+        os.close(terminal)
+        if status != 0:
+            sys.exit(f"{program} failed:\n{output.decode(errors='replace')}")
+        return {"cpu": usage.ru_utime + usage.ru_stime, "wall": seconds, "memory": [one for one in memory if one > 0]}
+
+
+def cpu_model():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", default=ROOT / "build/release/bin/kindling", type=Path)
+    parser.add_argument("--steps", default=1_000_000, type=int)
+    parser.add_argument("--pairs", default=5, type=int)
+    parser.add_argument("--limit", default=1.0, type=float, help="percent of processor time")
+    parser.add_argument("--json", type=Path, help="append the results to this file")
+    options = parser.parse_args()
+    program = str(options.program.resolve())
+    run(program, 1000, ON)  # reads the program and its libraries
+    runs = {"on": [], "off": []}
+    for pair in range(options.pairs):
+        for variant in ("on", "off") if pair % 2 == 0 else ("off", "on"):
+            one = run(program, options.steps, ON if variant == "on" else OFF)
+            runs[variant].append(one)
+            print(f"{variant:4} cpu {one['cpu']:.2f} s   wall {one['wall']:.2f} s", flush=True)
+    ratios = {metric: [on[metric] / off[metric] for on, off in zip(runs["on"], runs["off"])] for metric in ("cpu", "wall")}
+    memory = [one["memory"] for one in runs["on"]]
+    quarter = [series[len(series) // 4] for series in memory]
+    last = [max(series[-len(series) // 4:]) for series in memory]
+    result = {
+        "case": "records", "steps": options.steps, "pairs": options.pairs, "cpu_model": cpu_model(), "cores": os.cpu_count(),
+        "load_1min": os.getloadavg()[0], "cpu_on_s": [round(one["cpu"], 3) for one in runs["on"]],
+        "cpu_off_s": [round(one["cpu"], 3) for one in runs["off"]], "wall_on_s": [round(one["wall"], 3) for one in runs["on"]],
+        "wall_off_s": [round(one["wall"], 3) for one in runs["off"]],
+        "cpu_ratio": round(statistics.median(ratios["cpu"]), 4), "wall_ratio": round(statistics.median(ratios["wall"]), 4),
+        "memory_at_quarter_mib": round(statistics.median(quarter), 2), "memory_at_end_mib": round(statistics.median(last), 2),
+    }
+    for metric in ("cpu", "wall"):
+        print(f"{metric}: median {100 * (result[metric + '_ratio'] - 1):+.2f} %, pairs "
+              + ", ".join(f"{100 * (ratio - 1):+.2f}" for ratio in ratios[metric]))
+    print(f"resident memory: {result['memory_at_quarter_mib']} MiB after a quarter, {result['memory_at_end_mib']} MiB at the end")
+    if options.json:
+        with open(options.json, "a") as file:
+            file.write(json.dumps(result) + "\n")
+    return 1 if 100 * (result["cpu_ratio"] - 1) > options.limit else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
