@@ -15,7 +15,7 @@ constexpr std::size_t kMaxLineBytes = std::size_t{1} << 26;  // a confusion matr
 constexpr double kMaxInteger = 9e15;                         // exact as a double
 
 // Receives the parts of a line from the JSON parser. Every function returns whether the line can still be a
-// record: one object of numbers, with a global_step and an epoch.
+// record: one object of numbers, with a global_step.
 class RecordReader {
  public:
   using json = nlohmann::json;
@@ -40,7 +40,7 @@ class RecordReader {
 
   // Returns the record once the whole line has been read.
   std::optional<Record> record() {
-    if (record_.global_step < 0 || record_.epoch < 0) return std::nullopt;
+    if (record_.global_step < 0) return std::nullopt;
     record_.kind = first_key_ == "epoch"                        ? Record::Kind::epoch
                    : record_.find("train_loss_step") != nullptr ? Record::Kind::step
                                                                 : Record::Kind::validation;
@@ -62,16 +62,8 @@ class RecordReader {
 
   int depth_ = 0;
   std::string first_key_, key_;
-  Record record_{.global_step = -1, .epoch = -1};
+  Record record_{.global_step = -1};
 };
-
-// The parser takes a zero, which a power cut may leave, for the end of its input.
-std::optional<Record> record_of_line(std::string_view line) {
-  RecordReader reader;
-  const bool is_read = line.starts_with('{') && line.find('\0') == std::string_view::npos &&
-                       nlohmann::json::sax_parse(line, &reader);
-  return is_read ? reader.record() : std::nullopt;
-}
 
 // Collects records from the pieces of a file.
 class LineCollector {
@@ -119,6 +111,14 @@ class LineCollector {
 };
 
 }  // namespace
+
+// The parser takes a zero, which a power cut may leave, for the end of its input.
+std::optional<Record> record_of_line(std::string_view line) {
+  RecordReader reader;
+  const bool is_read = line.starts_with('{') && line.find('\0') == std::string_view::npos &&
+                       nlohmann::json::sax_parse(line, &reader);
+  return is_read ? reader.record() : std::nullopt;
+}
 
 RunRecords read_metrics_file(const std::filesystem::path& path) {
   const InputFile file(path);

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "base/folder.h"
 #include "kindling/base/error.h"
@@ -16,16 +18,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::int64_t largest_number(const fs::path& folder) {
-  std::int64_t largest = 0;
+std::vector<std::int64_t> numbers_in(const fs::path& folder) {
+  std::vector<std::int64_t> numbers;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     const bool is_number =
         !name.empty() && name.size() < 10 && name.find_first_not_of("0123456789") == std::string::npos;
-    if (is_number) largest = std::max<std::int64_t>(largest, std::stoll(name));
+    if (is_number) numbers.push_back(std::stoll(name));
   }
-  return largest;
+  return numbers;
+}
+
+std::int64_t largest_number(const fs::path& folder) {
+  const auto numbers = numbers_in(folder);
+  return numbers.empty() ? 0 : *std::ranges::max_element(numbers);
 }
 
 fs::path numbered(const fs::path& runs, std::int64_t number) {
@@ -84,6 +91,18 @@ std::optional<FolderLock> lock_of_abandoned(const fs::path& run) try {
 
 std::optional<fs::path> newest_run(const fs::path& dir, const std::string& name) {
   return newest_in(dir / name);
+}
+
+std::optional<fs::path> newest_run_with(const fs::path& runs, std::initializer_list<const char*> files) {
+  auto numbers = numbers_in(runs);
+  std::ranges::sort(numbers, std::greater());
+  for (const std::int64_t number : numbers) {
+    const fs::path run = numbered(runs, number);
+    std::error_code ignored;
+    if (std::ranges::any_of(files, [&](const char* file) { return fs::exists(run / file, ignored); }))
+      return run;
+  }
+  return std::nullopt;
 }
 
 std::string run_text(const fs::path& run, const char* key) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -29,6 +30,10 @@ KINDLING_API RunClaim claim_run(const std::filesystem::path& runs, const RunClai
 // Returns the run with the largest number, if there is one.
 KINDLING_API std::optional<std::filesystem::path> newest_run(const std::filesystem::path& dir,
                                                              const std::string& name);
+// Returns the directory with the largest number in `runs` that contains one of the files. A start that was
+// killed or refused may have left later directories without them.
+KINDLING_API std::optional<std::filesystem::path> newest_run_with(const std::filesystem::path& runs,
+                                                                  std::initializer_list<const char*> files);
 // Returns a text from run.json; empty if it is missing or cannot be read.
 KINDLING_API std::string run_text(const std::filesystem::path& run, const char* key);
 

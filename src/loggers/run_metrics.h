@@ -89,6 +89,11 @@ class KINDLING_API RunMetrics {
   std::int64_t num_records_ = 0, num_epochs_ = 0, epoch_stride_ = 1, global_step_ = 0;
 };
 
+// Returns the record in a line of a metrics.jsonl; nothing if the line is not a JSON object of numbers with a
+// global_step. A null becomes NaN. The epoch is 0 if the line has none, as in files of other programs. Every
+// reader of such files uses this function.
+KINDLING_API std::optional<Record> record_of_line(std::string_view line);
+
 // The contents of a metrics.jsonl.
 struct RunRecords {
   RunMetrics metrics{};

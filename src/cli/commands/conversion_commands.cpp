@@ -191,6 +191,10 @@ int export_optimizer(const CommandContext& context) {
 
 // Names a file of another kind before the details of why it cannot be read.
 StateDict imported_from(const ConversionRequest& request) {
+  if (!fs::exists(request.in))
+    throw CheckpointError({.place = request.in.string(),
+                           .found = "no such file or directory",
+                           .wanted = "a file of weights (.safetensors or .pt)"});
   try {
     return load_state_file(request.in, request.key);
   } catch (const CheckpointError& error) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iostream>
+#include <tuple>
 
 #include "cli/commands/commands.h"
 #include "cli/config/config_change.h"
@@ -19,9 +20,9 @@ class Side {
  public:
   explicit Side(fs::path path) : path_(std::move(path)), is_folder_(fs::is_directory(path_)) {
     if (!fs::exists(path_)) refuse("no such file or directory");
-    if (is_folder_ && !has("config.toml") && !has("metrics.jsonl") && !has("weights.safetensors") &&
-        !has_step_files(checkpoints()))
-      refuse("not a run directory");
+    if (!is_folder_ || has_parts()) return;
+    path_ = run_at(path_);  // the newest run of a directory such as runs/digits
+    if (!has_parts()) refuse("not a run directory");
   }
 
   const fs::path& path() const { return path_; }
@@ -33,6 +34,10 @@ class Side {
   }
 
  private:
+  bool has_parts() const {
+    return has("config.toml") || has("metrics.jsonl") || has("weights.safetensors") ||
+           has_step_files(checkpoints());
+  }
   [[noreturn]] void refuse(const char* found) const {
     throw ConfigError({.place = path_.string(),
                        .found = found,
@@ -118,6 +123,8 @@ int diff_command(const CommandContext& context) try {
     throw ConfigError({.place = in_a.string() + ", " + in_b.string(),
                        .found = "they have nothing in common to compare",
                        .wanted = "configs, metrics, checkpoints or weights in both"});
+  for (const auto& [name, side, given] : {std::tuple("A", &a, &in_a), {"B", &b, &in_b}})
+    if (side->path() != *given) std::cout << name << "   " << side->path().string() << "\n";
   print(all);
   return std::ranges::all_of(all, &PartDifference::is_equal) ? 0 : 1;
 } catch (const ConfigError&) {

@@ -28,22 +28,34 @@ struct PlottedRun {
   RunMetrics metrics;
 };
 
-// Returns the run itself, or the newest one of a directory DIR/NAME.
-fs::path plotted_folder(const fs::path& path) {
+// Returns the runs of a sweep that have records, in their order.
+std::vector<fs::path> runs_of_sweep(const fs::path& sweep) {
+  std::vector<fs::path> runs;
+  for (const auto& entry : fs::directory_iterator(sweep))
+    if (const auto run = newest_run_with(entry.path(), {"metrics.jsonl"})) runs.push_back(*run);
+  std::ranges::sort(runs);
+  if (!runs.empty()) return runs;
+  throw ConfigError({.place = sweep.string(),
+                     .found = "no run of the sweep has a metrics.jsonl",
+                     .wanted = "a run with records"});
+}
+
+// Returns the run itself, the newest one of a directory DIR/NAME, or all runs of a sweep.
+std::vector<fs::path> plotted_folders(const fs::path& path) {
   for (const char* const name : {"metrics.jsonl", "run.json", "config.toml"})
-    if (fs::exists(path / name)) return path;
+    if (fs::exists(path / name)) return {path};
   fs::path folder = path.lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
-  const auto newest = fs::is_directory(folder) ? newest_run(folder, ".") : std::nullopt;
-  if (newest) return newest->lexically_normal();
+  if (is_sweep(folder)) return runs_of_sweep(folder);
+  const auto newest = newest_run_with(folder, {"metrics.jsonl", "run.json", "config.toml"});
+  if (newest) return {*newest};
   throw ConfigError({.place = path.string(),
                      .found = fs::exists(path) ? "not a run directory" : "no such file or directory",
                      .wanted = "a run directory, or a directory of runs",
                      .remedy = "for example runs/digits/0001"});
 }
 
-PlottedRun read_run(const fs::path& path) {
-  const fs::path folder = plotted_folder(path);
+PlottedRun read_run(const fs::path& folder) {
   const fs::path records = folder / "metrics.jsonl";
   if (!fs::exists(records))
     throw ConfigError({.place = folder.string(),
@@ -118,7 +130,8 @@ void write_page(std::span<const PlottedRun> runs, const std::vector<std::string>
 int plot_command(const CommandContext& context) {
   const PlotRequest& request = context.request.plot;
   std::vector<PlottedRun> runs;
-  for (const fs::path& path : request.runs) runs.push_back(read_run(path));
+  for (const fs::path& path : request.runs)
+    for (const fs::path& folder : plotted_folders(path)) runs.push_back(read_run(folder));
   std::vector<LabelledMetrics> labelled;
   for (const auto& [files, metrics] : runs) labelled.push_back({files.name(), &metrics});
   require_metrics(labelled, request.metrics);

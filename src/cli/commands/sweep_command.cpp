@@ -8,6 +8,7 @@
 #include "cli/config/exit_codes.h"
 #include "cli/config/run_config.h"
 #include "cli/diff/differences.h"
+#include "cli/run/run_folder.h"
 #include "cli/sweep/sweep_file.h"
 #include "cli/sweep/sweep_runner.h"
 #include "cli/sweep/sweep_table.h"
@@ -20,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPlanFile = "sweep.json";
 constexpr std::size_t kMaxPlanBytes = std::size_t{1} << 28;
 
 // A sweep and its directory.
@@ -115,11 +115,11 @@ void add_monitor(SweepPlan& plan, const Registry& registry) {
 }
 
 SweepPlan stored_plan(const fs::path& folder, const char* hint) {
-  const fs::path file = folder / kPlanFile;
+  const fs::path file = folder / kSweepPlanFile;
   std::error_code ignored;
   if (!fs::exists(file, ignored))
     throw ConfigError({.place = folder.string(),
-                       .found = "not the directory of a sweep: it has no " + std::string(kPlanFile),
+                       .found = "not the directory of a sweep: it has no " + std::string(kSweepPlanFile),
                        .wanted = "the directory of a sweep",
                        .remedy = hint});
   return parse_plan(read_file(file, kMaxPlanBytes), file.string());
@@ -147,7 +147,7 @@ bool is_new(const fs::path& folder) {
 void store_or_compare(PlannedSweep& sweep, const Registry& registry) {
   if (is_new(sweep.folder)) {
     add_monitor(sweep.plan, registry);
-    write_file_atomically(sweep.folder / kPlanFile, plan_text(sweep.plan));
+    write_file_atomically(sweep.folder / kSweepPlanFile, plan_text(sweep.plan));
     return;
   }
   const SweepPlan stored = stored_plan(sweep.folder, "choose another name with --name NAME");

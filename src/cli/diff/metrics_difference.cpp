@@ -3,7 +3,6 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -13,17 +12,13 @@
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/number_text.h"
+#include "loggers/metric_charts.h"
+#include "loggers/run_metrics.h"
 
 namespace kindling {
 namespace {
 
 constexpr std::size_t kMaxMetricsBytes = std::size_t{1} << 32;
-
-// Metrics of the machine, not of the training.
-constexpr std::array kMachineMetrics{
-    "epoch_time_s",          "samples_per_s",        "data_wait_share",       "host_waits",
-    "device_to_host_copies", "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes",
-};
 
 // A line of metrics.jsonl.
 struct MetricsLine {
@@ -43,19 +38,17 @@ struct MetricsLine {
   }
 };
 
-// Empty if the line is not a record.
+// Returns the line without metrics of the machine; nothing if it is not a record.
 std::optional<MetricsLine> parsed_line(std::string_view text) {
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.empty()) return std::nullopt;
-  MetricsLine line{.kind = json.begin().key() == "epoch"      ? MetricsLine::Kind::epoch
-                           : json.contains("train_loss_step") ? MetricsLine::Kind::step
-                                                              : MetricsLine::Kind::validation};
-  for (const auto& [name, value] : json.items()) {
-    if (!value.is_number() && !value.is_null()) return std::nullopt;
-    if (name == "global_step" && value.is_number_integer()) line.step = value.get<std::int64_t>();
-    if (std::ranges::find(kMachineMetrics, name) == kMachineMetrics.end() && !name.starts_with("time_share/"))
-      line.values[name] = value.is_null() ? std::nan("") : value.get<double>();  // null: not finite
-  }
+  const auto record = record_of_line(text);
+  if (!record) return std::nullopt;
+  constexpr std::array kKinds{MetricsLine::Kind::step, MetricsLine::Kind::epoch,
+                              MetricsLine::Kind::validation};  // in the order of Record::Kind
+  MetricsLine line{.step = record->global_step, .kind = kKinds[static_cast<std::size_t>(record->kind)]};
+  line.values["global_step"] = static_cast<double>(record->global_step);
+  if (record->epoch > 0) line.values["epoch"] = static_cast<double>(record->epoch);
+  for (const auto& [name, value] : record->values)
+    if (!is_machine_metric(name)) line.values[name] = value;
   return line;
 }
 

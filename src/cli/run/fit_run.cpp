@@ -382,6 +382,7 @@ class FitRun {
       summary_.best_name = screen_->monitored();
       summary_.best_value = *best;
       summary_.best_epoch = screen_->best_epoch();
+      summary_.higher_is_better = config_.monitor_of(*in_.model).higher_is_better;
     }
     const auto in_folder = [&](const std::filesystem::path& file) {
       return file.empty() ? std::string() : (checkpoints_of("") / file.filename()).string();

@@ -55,6 +55,11 @@ Json json_of(const DataSummary& data) {
 
 }  // namespace
 
+bool is_sweep(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / kSweepPlanFile, ignored);
+}
+
 std::string run_status(const fs::path& run) { return run_text(run, "status"); }
 
 std::string run_fast_mkl(const fs::path& run) { return run_text(run, "fast_mkl"); }
@@ -120,8 +125,10 @@ void FitFolder::write_summary(const RunSummary& summary) const {
   if (const Json data = json_of(summary.data); !data.is_null()) json["data"] = data;
   if (!summary.reason.empty()) json["reason"] = summary.reason;
   if (!summary.best_name.empty())
-    json["best"] = {
-        {"name", summary.best_name}, {"value", summary.best_value}, {"epoch", summary.best_epoch}};
+    json["best"] = {{"name", summary.best_name},
+                    {"value", summary.best_value},
+                    {"epoch", summary.best_epoch},
+                    {"mode", summary.higher_is_better ? "max" : "min"}};
   if (summary.resumed_from_step) json["resumed_from_step"] = *summary.resumed_from_step;
   if (!summary.last_checkpoint.empty()) json["checkpoint"]["last"] = summary.last_checkpoint;
   if (!summary.best_checkpoint.empty()) {

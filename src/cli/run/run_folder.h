@@ -28,6 +28,7 @@ struct RunSummary {
   std::string best_name{};  // monitored value; empty: none
   double best_value = 0;
   std::int64_t best_epoch = 0;
+  bool higher_is_better = false;
   Metrics metrics{};  // of the last epoch
   std::int64_t global_step = 0;
   std::optional<std::int64_t> resumed_from_step{};
@@ -81,6 +82,11 @@ class FitFolder {
   std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();  // for durations
 };
+
+// In the directory of a sweep: its plan.
+inline constexpr const char* kSweepPlanFile = "sweep.json";
+// True for the directory of a sweep, whose runs are in NUMBER/0001.
+bool is_sweep(const std::filesystem::path& folder);
 
 // Return values from run.json; empty if they are missing or it cannot be read.
 std::string run_status(const std::filesystem::path& run);

@@ -11,6 +11,7 @@
 
 #include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
+#include "cli/config/command_line.h"
 #include "cli/run/resume_plan.h"
 #include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
@@ -118,7 +119,12 @@ StateDict without_transform(StateDict weights) {
 
 fs::path run_at(const fs::path& folder) {
   if (fs::exists(folder / "config.toml") || fs::exists(folder / "checkpoints")) return folder;
-  return newest_run(folder, "").value_or(folder);
+  if (is_sweep(folder))
+    throw ConfigError({.place = folder.string(),
+                       .found = "it is the directory of a sweep",
+                       .wanted = "one of its runs",
+                       .remedy = "kindling runs " + shell_word(folder.string()) + " lists them"});
+  return newest_run_with(folder, {"config.toml", "checkpoints"}).value_or(folder);
 }
 
 bool is_checkpoint(const fs::path& file) {

@@ -25,7 +25,9 @@ struct WeightsSource {
 // value; for a run without one, the last weights, with the reason. Throws CheckpointError.
 WeightsSource find_weights(const std::string& words);
 
-// Returns the directory itself if it is a run, else the newest run in it, as of runs/digits.
+// Returns the directory itself if it is a run, else the newest run in it, as of runs/digits; later
+// directories that a killed start has left without config.toml do not count. Throws ConfigError for the
+// directory of a sweep.
 std::filesystem::path run_at(const std::filesystem::path& folder);
 
 // Returns the directory of the run that the weights belong to; empty: they do not lie in a run.

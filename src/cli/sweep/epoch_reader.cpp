@@ -1,9 +1,9 @@
 #include "cli/sweep/epoch_reader.h"
 
 #include <fstream>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <system_error>
+
+#include "loggers/run_metrics.h"
 
 namespace kindling {
 
@@ -31,15 +31,10 @@ const EpochValues& EpochReader::update() {
 }
 
 void EpochReader::take(const std::string& line) {
-  if (!line.starts_with("{\"epoch\": ")) return;
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains(name_) || !json.contains("epoch")) return;
-  const auto &epoch = json["epoch"], &value = json[name_],
-             &step = json.contains("global_step") ? json["global_step"] : epoch;
-  if (!epoch.is_number_integer() || !step.is_number_integer()) return;
-  values_[epoch.get<std::int64_t>()] = {
-      .value = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN(),
-      .steps = step.get<std::int64_t>()};
+  if (!line.starts_with("{\"epoch\": ")) return;  // the many lines of steps need not be parsed
+  const auto record = record_of_line(line);
+  const double* const value = record ? record->find(name_) : nullptr;
+  if (value != nullptr) values_[record->epoch] = {.value = *value, .steps = record->global_step};
 }
 
 }  // namespace kindling

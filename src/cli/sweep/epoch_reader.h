@@ -16,6 +16,8 @@ class EpochReader {
 
   // Reads the lines added since the last call; all of them if the file has become shorter, as on a resume.
   const EpochValues& update();
+  const EpochValues& values() const noexcept { return values_; }
+  const std::filesystem::path& file() const noexcept { return file_; }
 
  private:
   void take(const std::string& line);

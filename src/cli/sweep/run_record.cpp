@@ -80,6 +80,7 @@ std::optional<RunRecord> read_run_record(const fs::path& run) {
     record.best_name = text_in(*best, "name");
     record.best_value = number_in(*best, "value");
     record.best_epoch = count_in(*best, "epoch");
+    record.best_mode = text_in(*best, "mode");
   }
   if (record.status == "running" && !is_folder_locked(run)) record.status = "killed";
   add_newest_records(run, record);

@@ -18,6 +18,7 @@ struct RunRecord {
   std::string best_name{};
   std::optional<double> best_value{};
   std::optional<std::int64_t> best_epoch{};
+  std::string best_mode{};  // min or max; empty in the records of earlier versions
   std::optional<std::int64_t> epochs{}, steps{};
   std::optional<double> seconds{};  // of the latest start or resume
 };

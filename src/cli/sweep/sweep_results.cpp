@@ -136,11 +136,17 @@ std::string SweepResults::error_of(std::size_t run, bool is_first_line) const {
                  is_first_line);
 }
 
+// Only a running run can get more values, or another directory after a failed start. The files of the others
+// are read once, because a sweep may have thousands of them.
 const EpochValues& SweepResults::values_of(std::size_t run) {
+  const auto known = readers_.find(run);
+  if (known != readers_.end() && rows_[run].status != "running") return known->second.values();
   const auto folder = newest_run(folder_, plan_.runs[run].name);
   static const EpochValues kNone;
   if (!folder) return kNone;
-  return readers_.try_emplace(run, *folder / "metrics.jsonl", plan_.monitor).first->second.update();
+  const fs::path file = *folder / "metrics.jsonl";
+  if (known != readers_.end() && known->second.file() == file) return known->second.update();
+  return readers_.insert_or_assign(run, EpochReader(file, plan_.monitor)).first->second.update();
 }
 
 bool SweepResults::stop_by_median(std::size_t run) {

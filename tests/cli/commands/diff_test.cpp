@@ -207,6 +207,37 @@ TEST(Diff, CountsABrokenCheckpointAsDifferent) {
               "step-00000002.safetensors");
 }
 
+TEST(Diff, TakesTheNewestRunOfADirectory) {
+  const Scratch scratch;
+  for (const char* run : {"a/0001", "a/0002", "b/0001"}) small_run(scratch / "runs" / run);
+  write_text(scratch / "runs/a/0002/metrics.jsonl", std::string(kStep1) + kEpoch);
+  fs::create_directories(scratch / "runs/a/0003");  // of a start that was killed
+  const ProgramRun run = run_program({"diff", scratch / "runs/a", scratch / "runs/b/0001"});
+  EXPECT_EQ(run.out.find("A   " + (scratch / "runs/a/0002").string() + "\nconfig "), 0u) << run.out;
+  expect_diff(run, 1, "metrics   1 record only in B, from step 2 on\n");
+}
+
+TEST(Diff, ComparesRecordsOfOtherProgramsWithoutAnEpoch) {
+  const TwoRuns runs;
+  write_text(
+      runs.b / "metrics.jsonl",
+      "{\"global_step\": 1, \"train_loss_step\": 2.5}\n{\"global_step\": 2, \"train_loss_step\": 2.25}\n");
+  expect_diff(runs.diff(), 1,
+              "metrics   1 record only in A, from step 2 (epoch) on; not compared, because B lacks them: "
+              "epoch, lr of step records\n");
+}
+
+TEST(Diff, RefusesTheDirectoryOfASweep) {
+  const Scratch scratch;
+  small_run(scratch / "s/001/0001");
+  write_text(scratch / "s/sweep.json", "{}");
+  const ProgramRun run = run_program({"diff", scratch / "s", scratch / "s/001/0001"});
+  EXPECT_EQ(run.exit_code, 2);
+  const std::string sweep = (scratch / "s").string();
+  EXPECT_EQ(run.err, sweep + ": it is the directory of a sweep; expected: one of its runs; kindling runs " +
+                         sweep + " lists them\n");
+}
+
 TEST(Diff, RefusesWhatCannotBeCompared) {
   const TwoRuns runs;
   const fs::path other = runs.scratch / "other";

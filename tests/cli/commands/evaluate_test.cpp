@@ -128,6 +128,24 @@ TEST_F(EvaluatedRun, ReportsWhatIsNotARun) {
   EXPECT_NE(weights.err.find("kindling test -c CONFIG --weights FILE"), std::string::npos) << weights.err;
 }
 
+TEST_F(EvaluatedRun, OfADirectoryIsTheNewestWithAConfig) {
+  const fs::path runs = fs::path(run()).parent_path();
+  fs::create_directories(runs / "0099");  // of a start that was killed
+  const ProgramRun newest = run_program({"validate", runs});
+  fs::remove(runs / "0099");
+  EXPECT_EQ(newest.exit_code, 0) << newest.err;
+}
+
+TEST_F(EvaluatedRun, IsNotTheDirectoryOfASweep) {
+  fs::create_directories(scratch_ / "sweep/001/0001");
+  write_text(scratch_ / "sweep/sweep.json", "{}");
+  const std::string sweep = scratch_ / "sweep";
+  const ProgramRun test = run_program({"test", sweep});
+  EXPECT_EQ(test.exit_code, 2);
+  EXPECT_EQ(test.err, sweep + ": it is the directory of a sweep; expected: one of its runs; kindling runs " +
+                          sweep + " lists them\n");
+}
+
 TEST_F(EvaluatedRun, TestWarnsWithoutTestData) {
   const ProgramRun tested = run_program({"test", run()});
   EXPECT_EQ(tested.exit_code, 0);

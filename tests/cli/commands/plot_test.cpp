@@ -53,6 +53,31 @@ TEST(PlotCommand, DrawsRequestedMetricsOfTheNewestRun) {
   EXPECT_EQ(run.out.find("val_loss"), std::string::npos);
 }
 
+TEST(PlotCommand, SkipsDirectoriesOfKilledStarts) {
+  const Scratch scratch;
+  plotted_run(scratch / "runs/a/0001");
+  fs::create_directories(scratch / "runs/a/0002");
+  const ProgramRun run = run_program({"plot", scratch / "runs/a"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  expect_parts(run.out, {" val_loss\n"});
+}
+
+TEST(PlotCommand, DrawsAllRunsOfASweep) {
+  const Scratch scratch;
+  fs::create_directories(scratch / "s");
+  write_text(scratch / "s/sweep.json", "{}");
+  const ProgramRun empty = run_program({"plot", scratch / "s"});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_EQ(empty.err, (scratch / "s").string() +
+                           ": no run of the sweep has a metrics.jsonl; expected: a run with records\n");
+  for (const char* run : {"001/0001", "002/0001", "002/0002"}) plotted_run(scratch / "s" / run);
+  fs::create_directories(scratch / "s/003");  // has not started
+  const ProgramRun run = run_program({"plot", scratch / "s"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  expect_parts(run.out, {" val_loss\n", " 001/0001   ", " 002/0002\n"});
+  EXPECT_EQ(run.out.find("002/0001"), std::string::npos);
+}
+
 TEST(PlotCommand, WritesFilesWithoutOutput) {
   const Scratch scratch;
   const fs::path run = plotted_run(scratch / "runs/a/0001");

@@ -81,6 +81,18 @@ TEST_F(RunLists, AreSorted) {
   EXPECT_FALSE(is_higher_better("val_loss"));
 }
 
+TEST_F(RunLists, AreSortedInTheDirectionThatTheRunRecords) {
+  for (const auto& [name, value] : {std::pair("x/0001", "0.2"), {"x/0002", "0.9"}})
+    make(name,
+         std::string(
+             R"({"status": "finished", "best": {"name": "val_gap", "epoch": 1, "mode": "min", "value": )") +
+             value + "}}");
+  const ProgramRun run = run_program({"runs", scratch_.folder(), "--sort", "best"});
+  EXPECT_LT(run.out.find("x/0002"), run.out.find("x/0001")) << run.out;  // the best is last
+  const ProgramRun largest = run_program({"runs", scratch_.folder(), "--sort", "best", "--mode", "max"});
+  EXPECT_LT(largest.out.find("x/0001"), largest.out.find("x/0002")) << largest.out;
+}
+
 // A lock file that its process has left behind means nothing.
 TEST_F(RunLists, ShowARunAsRunningOnlyWhileAProcessHasItsLock) {
   const auto run = make("x/0001", R"({"status": "running"})");

@@ -74,6 +74,46 @@ TEST(SweepResults, DoNotRepeatWhatHasEnded) {
   EXPECT_TRUE(results.is_to_run(3));
 }
 
+// A failed run that starts again makes a directory a moment later.
+TEST(SweepResults, FollowANewDirectoryAfterARetry) {
+  const Scratch scratch;
+  const auto write_epoch = [&](const std::string& run, const std::string& loss) {
+    std::filesystem::create_directories(scratch / run);
+    write_text(scratch / run / "metrics.jsonl",
+               "{\"epoch\": 1, \"global_step\": 5, \"loss\": " + loss + "}\n");
+  };
+  SweepPlan plan{.monitor = "loss", .mode = "min", .median = {.is_on = true, .min_epochs = 1, .min_runs = 2}};
+  for (const char* name : {"001", "002", "003"}) plan.runs.push_back({.name = name});
+  for (const char* name : {"001", "002", "003"}) write_epoch(std::string(name) + "/0001", "1");
+  for (const char* name : {"001", "002"})
+    write_text(scratch / name / "0001/run.json", R"({"status": "finished"})");
+  SweepResults results(plan, scratch / ".");
+  results.note_start(2);
+  EXPECT_FALSE(results.stop_by_median(2));  // reads the directory of the failed start
+  write_epoch("003/0002", "9");
+  EXPECT_TRUE(results.stop_by_median(2));
+}
+
+TEST(SweepResults, ReadTheRecordsOfAnEndedRunOnce) {
+  const Scratch scratch;
+  SweepPlan plan{.monitor = "loss", .mode = "min", .median = {.is_on = true, .min_epochs = 1, .min_runs = 1}};
+  for (const char* name : {"001", "002"}) plan.runs.push_back({.name = name});
+  std::filesystem::create_directories(scratch / "001/0001");
+  std::filesystem::create_directories(scratch / "002/0001");
+  const auto write_loss = [&](const std::string& run, const std::string& loss) {
+    write_text(scratch / run / "0001/metrics.jsonl",
+               "{\"epoch\": 1, \"global_step\": 5, \"loss\": " + loss + "}\n");
+  };
+  write_loss("001", "9.25");
+  write_text(scratch / "001/0001/run.json", R"({"status": "finished"})");
+  write_loss("002", "5");
+  SweepResults results(plan, scratch / ".");
+  results.note_start(1);
+  EXPECT_FALSE(results.stop_by_median(1));
+  write_loss("001", "1");
+  EXPECT_FALSE(results.stop_by_median(1));
+}
+
 TEST(EpochReader, FollowsAFileThatIsCutBack) {
   const Scratch scratch;
   const auto file = scratch / "metrics.jsonl";
