@@ -10,7 +10,9 @@ std::string json_number(double value) { return std::isfinite(value) ? number_tex
 
 std::string json_string(std::string_view text) {
   static constexpr std::string_view kHex = "0123456789abcdef";
-  std::string quoted = "\"";
+  std::string quoted;
+  quoted.reserve(text.size() + 2);
+  quoted += '"';
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {

@@ -1,7 +1,6 @@
 #include "formats/protobuf_writer.h"
 
 #include <bit>
-#include <utility>
 
 namespace kindling {
 namespace {
@@ -9,25 +8,16 @@ namespace {
 // Kinds of fields: https://protobuf.dev/programming-guides/encoding
 constexpr unsigned kVarint = 0, kEightBytes = 1, kOfLength = 2, kFourBytes = 5;
 
-std::string little_endian_digits(std::uint64_t bits, std::size_t size) {
-  std::string digits;
-  for (; digits.size() < size; bits >>= 8) digits += static_cast<char>(bits & 0xff);
-  return digits;
-}
-
 }  // namespace
 
-void ProtobufWriter::append(std::string_view owned) {
-  if (pieces_.empty() || !pieces_.back().borrowed.empty()) pieces_.emplace_back();
-  pieces_.back().owned += owned;
-  size_ += owned.size();
+void ProtobufWriter::digits(std::uint64_t bits, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i, bits >>= 8) owned_ += static_cast<char>(bits & 0xff);
 }
 
 // Seven bits per byte, the low ones first; the highest bit means that more bytes follow.
 void ProtobufWriter::varint(std::uint64_t value) {
-  std::string digits;
-  for (; value > 0x7f; value >>= 7) digits += static_cast<char>(value | 0x80);
-  append(digits + static_cast<char>(value));
+  for (; value > 0x7f; value >>= 7) owned_ += static_cast<char>(value | 0x80);
+  owned_ += static_cast<char>(value);
 }
 
 void ProtobufWriter::integer(int field, std::int64_t value) {
@@ -37,43 +27,45 @@ void ProtobufWriter::integer(int field, std::int64_t value) {
 
 void ProtobufWriter::real(int field, float value) {
   begin(field, kFourBytes);
-  append(little_endian_digits(std::bit_cast<std::uint32_t>(value), 4));
+  digits(std::bit_cast<std::uint32_t>(value), 4);
 }
 
 void ProtobufWriter::real64(int field, double value) {
   begin(field, kEightBytes);
-  append(little_endian_digits(std::bit_cast<std::uint64_t>(value), 8));
+  digits(std::bit_cast<std::uint64_t>(value), 8);
 }
 
 void ProtobufWriter::text(int field, std::string_view bytes) {
   begin(field, kOfLength);
   varint(bytes.size());
-  append(bytes);
+  owned_ += bytes;
 }
 
 void ProtobufWriter::bytes(int field, std::string_view borrowed) {
   begin(field, kOfLength);
   varint(borrowed.size());
-  pieces_.back().borrowed = borrowed;
-  size_ += borrowed.size();
+  if (borrowed.empty()) return;
+  borrowed_.push_back({owned_.size(), borrowed});
+  borrowed_size_ += borrowed.size();
 }
 
 void ProtobufWriter::message(int field, ProtobufWriter part) {
   begin(field, kOfLength);
   varint(part.size());
-  for (Piece& piece : part.pieces_) {
-    append(piece.owned);
-    pieces_.back().borrowed = piece.borrowed;
-    size_ += piece.borrowed.size();
-  }
+  for (const Borrowed& one : part.borrowed_) borrowed_.push_back({owned_.size() + one.at, one.bytes});
+  owned_ += part.owned_;
+  borrowed_size_ += part.borrowed_size_;
 }
 
 std::vector<std::string_view> ProtobufWriter::pieces() const {
   std::vector<std::string_view> views;
-  for (const Piece& piece : pieces_) {
-    views.emplace_back(piece.owned);
-    if (!piece.borrowed.empty()) views.push_back(piece.borrowed);
+  std::size_t begin = 0;
+  for (const Borrowed& one : borrowed_) {
+    views.push_back(std::string_view(owned_).substr(begin, one.at - begin));
+    views.push_back(one.bytes);
+    begin = one.at;
   }
+  if (begin < owned_.size()) views.push_back(std::string_view(owned_).substr(begin));
   return views;
 }
 

@@ -20,23 +20,24 @@ class ProtobufWriter {
   void bytes(int field, std::string_view borrowed);
   void message(int field, ProtobufWriter part);
 
-  std::size_t size() const noexcept { return size_; }  // in bytes
+  std::size_t size() const noexcept { return owned_.size() + borrowed_size_; }  // in bytes
   // Returns the message in consecutive pieces. They are valid as long as the writer exists and nothing is
   // added.
   std::vector<std::string_view> pieces() const;
 
  private:
-  // The copied bytes of a piece, and the borrowed ones after them.
-  struct Piece {
-    std::string owned;
-    std::string_view borrowed;
+  // Borrowed bytes and their position among the copied ones.
+  struct Borrowed {
+    std::size_t at;
+    std::string_view bytes;
   };
-  void append(std::string_view owned);
+  void digits(std::uint64_t bits, std::size_t size);
   void varint(std::uint64_t value);
   void begin(int field, unsigned kind) { varint(static_cast<std::uint64_t>(field) << 3 | kind); }
 
-  std::vector<Piece> pieces_;
-  std::size_t size_ = 0;
+  std::string owned_;  // without borrowed bytes, a message is one string: records are written often
+  std::vector<Borrowed> borrowed_;
+  std::size_t borrowed_size_ = 0;
 };
 
 }  // namespace kindling

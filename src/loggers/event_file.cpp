@@ -58,11 +58,12 @@ Number from_little_endian(std::string_view bytes) {
   return number;
 }
 
-std::string framed(const ProtobufWriter& event) {
-  std::string bytes;
-  for (const std::string_view piece : event.pieces()) bytes += piece;
-  const std::string length = little_endian(std::uint64_t{bytes.size()});
-  return length + little_endian(masked_crc(length)) + bytes + little_endian(masked_crc(bytes));
+void append_frame(const ProtobufWriter& event, std::string& buffer) {
+  const std::string length = little_endian(std::uint64_t{event.size()});
+  buffer.append(length).append(little_endian(masked_crc(length)));
+  const std::size_t begin = buffer.size();
+  for (const std::string_view piece : event.pieces()) buffer += piece;
+  buffer += little_endian(masked_crc(std::string_view(buffer).substr(begin)));
 }
 
 // Reads protobuf's wire format field by field. Ends at the first field that is not whole.
@@ -197,7 +198,7 @@ EventFile::~EventFile() {
 void EventFile::append(ProtobufWriter event) {
   time_ = std::max(time_, clock_());
   event.real64(EventField::wall_time, time_);
-  buffer_ += framed(event);
+  append_frame(event, buffer_);
   if (buffer_.size() > kMaxBuffered || std::chrono::steady_clock::now() - flushed_ > kMaxAge) flush();
 }
 

@@ -92,10 +92,12 @@ struct KeptLines {
 void JsonlLogger::write(const Record& record) {
   const std::string step = "\"global_step\": " + std::to_string(record.global_step);
   const std::string epoch = "\"epoch\": " + std::to_string(record.epoch);
-  std::string line = "{" + (record.kind == Record::Kind::epoch ? epoch + ", " + step : step + ", " + epoch);
+  const bool is_epoch = record.kind == Record::Kind::epoch;
+  std::string line = "{";
+  line.append(is_epoch ? epoch : step).append(", ").append(is_epoch ? step : epoch);
   for (const auto& [name, value] : record.values)
-    line += ", " + json_string(name) + ": " + json_number(value);
-  file_.append(line + "}\n");
+    line.append(", ").append(json_string(name)).append(": ").append(json_number(value));
+  file_.append(line.append("}\n"));
   is_synced_ = false;
 }
 
