@@ -1,12 +1,14 @@
 """Measures what all records of a run and the screen cost: fits with everything on beside the same fits with everything off.
 
-    python benchmarks/records.py [--program build/release/bin/kindling] [--steps 1000000] [--pairs 5] [--json FILE]
+    python benchmarks/records.py [--program build/release/bin/kindling] [--steps 1000000] [--pairs 5] [--together] [--json FILE]
 
 Needs Python's standard library only. "on" writes metrics.jsonl, metrics.csv, event files, curves.svg and report.html, a record
 every 50 steps, and draws the screen on a pseudo-terminal, which this script reads. "off" writes none of them and is quiet. Both
 train the same small model on the digits with one thread, without checkpoints; on and off alternate, and so does the one that
-comes first. Prints the processor time (user and system) and the wall time of each run, then the median of the pairs' ratios, and
-the resident memory of the runs that are on. The exit status is 1 if the processor time grows by more than --limit percent.
+comes first. With --together both fits of a pair run at once and share one core, so that other work on the machine slows both
+equally; then the wall times mean nothing. Prints the processor time (user and system) and the wall time of each run, then the
+median of the pairs' ratios, and the resident memory of the runs that are on. The exit status is 1 if the processor time grows by
+more than --limit percent.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,7 +68,22 @@ def run(program, steps, words):
         os.close(terminal)
         if status != 0:
             sys.exit(f"{program} failed:\n{output.decode(errors='replace')}")
-        return {"cpu": usage.ru_utime + usage.ru_stime, "wall": seconds, "memory": [one for one in memory if one > 0]}
+        return {"cpu": usage.ru_utime + usage.ru_stime, "system": usage.ru_stime, "wall": seconds, "memory": [one for one in memory if one > 0]}
+
+
+def run_both(program, steps, order, together):
+    """Returns the results of both variants by name."""
+    words = {"on": ON, "off": OFF}
+    if not together:
+        return {variant: run(program, steps, words[variant]) for variant in order}
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})  # the programs inherit it
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            started = {variant: pool.submit(run, program, steps, words[variant]) for variant in order}
+            return {variant: one.result() for variant, one in started.items()}
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def cpu_model():
@@ -80,6 +98,7 @@ def main():
     parser.add_argument("--program", default=ROOT / "build/release/bin/kindling", type=Path)
     parser.add_argument("--steps", default=1_000_000, type=int)
     parser.add_argument("--pairs", default=5, type=int)
+    parser.add_argument("--together", action="store_true", help="run both fits of a pair at once, on one core")
     parser.add_argument("--limit", default=1.0, type=float, help="percent of processor time")
     parser.add_argument("--json", type=Path, help="append the results to this file")
     options = parser.parse_args()
@@ -87,16 +106,16 @@ def main():
     run(program, 1000, ON)  # reads the program and its libraries
     runs = {"on": [], "off": []}
     for pair in range(options.pairs):
-        for variant in ("on", "off") if pair % 2 == 0 else ("off", "on"):
-            one = run(program, options.steps, ON if variant == "on" else OFF)
+        order = ("on", "off") if pair % 2 == 0 else ("off", "on")
+        for variant, one in run_both(program, options.steps, order, options.together).items():
             runs[variant].append(one)
-            print(f"{variant:4} cpu {one['cpu']:.2f} s   wall {one['wall']:.2f} s", flush=True)
+            print(f"{variant:4} cpu {one['cpu']:.2f} s, of which system {one['system']:.2f} s   wall {one['wall']:.2f} s", flush=True)
     ratios = {metric: [on[metric] / off[metric] for on, off in zip(runs["on"], runs["off"])] for metric in ("cpu", "wall")}
     memory = [one["memory"] for one in runs["on"]]
     quarter = [series[len(series) // 4] for series in memory]
     last = [max(series[-len(series) // 4:]) for series in memory]
     result = {
-        "case": "records", "steps": options.steps, "pairs": options.pairs, "cpu_model": cpu_model(), "cores": os.cpu_count(),
+        "case": "records", "steps": options.steps, "pairs": options.pairs, "together": options.together, "cpu_model": cpu_model(), "cores": os.cpu_count(),
         "load_1min": os.getloadavg()[0], "cpu_on_s": [round(one["cpu"], 3) for one in runs["on"]],
         "cpu_off_s": [round(one["cpu"], 3) for one in runs["off"]], "wall_on_s": [round(one["wall"], 3) for one in runs["on"]],
         "wall_off_s": [round(one["wall"], 3) for one in runs["off"]],
