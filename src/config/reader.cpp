@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -10,37 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/lower_case.h"
 #include "config/config_tree.h"
 #include "config/findings.h"
+#include "config/hints.h"
 #include "config/option_checks.h"
 #include "config/toml_text.h"
 #include "kindling/base/suggest.h"
 #include "kindling/config/options.h"
 
 namespace kindling::config {
-
-// Names of keys and values in other frameworks, for hints.
-struct OtherNames {
-  // Spelling does not matter: case, and '-' for '_'.
-  static std::string spelling(std::string_view name) {
-    std::string plain = lower_case(name);
-    std::replace(plain.begin(), plain.end(), '-', '_');
-    return plain;
-  }
-  std::string key_for(std::string_view other) const {
-    const auto found = keys.find(spelling(other));
-    return found == keys.end() ? "" : found->second;
-  }
-  std::string value_for(const std::string& path, std::string_view other) const {
-    const auto found = values.find({path, spelling(other)});
-    return found == values.end() ? "" : found->second;
-  }
-
-  std::map<std::string, std::string> keys;                            // "learning_rate" → "optimizer.lr"
-  std::map<std::pair<std::string, std::string>, std::string> values;  // of a key: "fp16" → "16-mixed"
-};
-
 namespace {
 
 constexpr std::size_t kMaxShownStringBytes = 80;
@@ -347,20 +324,6 @@ struct ConfigReader::State {
     return table;
   }
 
-  // `is_override`: the command line names a key with its table.
-  std::string hint_for(const std::string& table, const std::string& key, bool is_override) const {
-    const std::string path = other_names.key_for(key);
-    if (!path.empty() && path != join(table, key)) return "did you mean '" + path + "'?";
-    const auto here = known.find(table);
-    const std::string guess = here == known.end() ? "" : nearest(key, here->second);
-    if (!guess.empty()) return "did you mean '" + (is_override ? join(table, guess) : guess) + "'?";
-    for (const auto& [other, keys] : known) {
-      const bool exists = std::find(keys.begin(), keys.end(), key) != keys.end();
-      if (exists && other != table) return "did you mean '" + join(other, key) + "'?";
-    }
-    return "";
-  }
-
   void add_unread(const ConfigTable& table, const std::string& path) {
     for (const auto& [key, node] : table) {
       if (done.contains(node.get())) continue;
@@ -375,7 +338,8 @@ struct ConfigReader::State {
       }
       add({.place = node->key_place,
            .text = std::string("unknown ") + (inner == nullptr ? "key '" : "table '") + name + "'",
-           .hint = hint_for(path, key, node->key_place.line == 0)});
+           .hint = config::hint_for({.table = path, .key = key, .is_override = node->key_place.line == 0},
+                                    known, other_names)});
     }
   }
 
@@ -385,7 +349,7 @@ struct ConfigReader::State {
   }
 
   const ConfigTree& tree;
-  std::map<std::string, std::vector<std::string>, std::less<>> known;  // table → keys and tables in it
+  config::KeysByTable known;                           // table → keys and tables in it
   std::unordered_set<const ConfigNode*> known_tables;  // or arrays of tables: their keys may still be unread
   std::unordered_set<const ConfigNode*> done;          // read, with all that is in it
   std::vector<config::Finding> findings;

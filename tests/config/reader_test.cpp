@@ -237,6 +237,30 @@ TEST(ConfigReader, PointsToTheTableAKeyBelongsTo) {
   EXPECT_NE(text.find("^~~~~~~~~~ did you mean 'trainer.max_epochs'?"), std::string::npos) << text;
 }
 
+// The last line of the error for `text`, a key of [schedule].
+std::string hint_of_schedule_key(const std::string& text) {
+  const std::string error = reading_error("[schedule]\n" + text, [](ConfigReader& reader) {
+    reader.add_key_hint("steps", "trainer.max_steps");
+    reader.add_key_hint("epochs", "trainer.max_epochs");
+    for (const char* key : {"schedule.name", "schedule.step_size", "schedule.warmup_steps", "schedule.max_lr",
+                            "schedule.max_momentum", "trainer.max_steps"})
+      reader.read_name(key);
+  });
+  const std::size_t start = error.find("did you mean");
+  return start == std::string::npos ? "" : error.substr(start, error.find('\n', start) - start);
+}
+
+TEST(ConfigReader, SuggestsKeysOfTheSameTableFirst) {
+  EXPECT_EQ(hint_of_schedule_key("steps = 3"),
+            "did you mean 'step_size', 'warmup_steps' or 'trainer.max_steps'?");
+  EXPECT_EQ(hint_of_schedule_key("warmup-step = 3"), "did you mean 'warmup_steps'?");  // spelled alike
+  EXPECT_EQ(hint_of_schedule_key("lr = 3"), "did you mean 'max_lr'?");
+  EXPECT_EQ(hint_of_schedule_key("warmup = 3"), "did you mean 'warmup_steps'?");
+  EXPECT_EQ(hint_of_schedule_key("epochs = 3"), "did you mean 'trainer.max_epochs'?");
+  EXPECT_EQ(hint_of_schedule_key("max_steps = 3"), "did you mean 'trainer.max_steps'?");
+  EXPECT_EQ(hint_of_schedule_key("max_gamma = 3"), "");  // one of two words is no guess
+}
+
 TEST(ConfigReader, PutsTheHintOnTheLineOfAnOverride) {
   ConfigDocument document = mnist_toml("");
   document.set("trainer.max_epoch=3");
