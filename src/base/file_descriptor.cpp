@@ -12,10 +12,13 @@
 namespace kindling {
 namespace {
 
-std::string remedy_for(int code) {
+std::string remedy_for(const std::filesystem::path& path, int code) {
+  std::error_code ignored;
   switch (code) {
     case ENOENT:
-      return "check the path; its folder must exist";
+      return std::filesystem::is_directory(std::filesystem::absolute(path, ignored).parent_path(), ignored)
+                 ? "check the path"
+                 : "check the path; its folder must exist";
     case EACCES:
     case EPERM:
       return "check the permissions of the file and its folder";
@@ -56,7 +59,7 @@ void fail_on_file(const std::filesystem::path& path, const std::string& action, 
     found += " (needed " + std::to_string(needed_bytes) + " bytes";
     found += ignored ? ")" : ", free " + std::to_string(space.available) + ")";
   }
-  throw Error({.place = path.string(), .found = found, .wanted = "", .remedy = remedy_for(code)});
+  throw Error({.place = path.string(), .found = found, .wanted = "", .remedy = remedy_for(path, code)});
 }
 
 std::shared_ptr<const FileDescriptor> opened(const std::filesystem::path& path, int flags) {
