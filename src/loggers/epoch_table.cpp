@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <ostream>
 #include <string_view>
 #include <utility>
 
 #include "kindling/base/number_text.h"
 #include "loggers/metric_charts.h"
+#include "loggers/metric_text.h"
 
 namespace kindling {
 namespace {
@@ -19,11 +19,6 @@ struct KnownColumn {
   std::string (*text)(double);
 };
 
-std::string value_text(double value) {
-  const double size = std::abs(value);
-  return size == 0 || (size >= 1e-3 && size < 1e5) ? fixed_text(value, 4) : short_text(value, 4);
-}
-std::string accuracy_text(double value) { return fixed_text(value, 3); }
 std::string time_text(double seconds) {
   constexpr double kHour = 3600;
   const double hours = seconds / kHour;
@@ -33,10 +28,10 @@ std::string time_text(double seconds) {
 std::string rate_text(double value) { return short_text(value, 4); }
 std::string whole_text(double value) { return fixed_text(value, 0); }
 
-constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10, value_text},
-                                                {"train_acc", "acc", 5, accuracy_text},
-                                                {"val_loss", "val loss", 8, value_text},
-                                                {"val_acc", "val acc", 7, accuracy_text},
+constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10, metric_text},
+                                                {"train_acc", "acc", 6, metric_text},
+                                                {"val_loss", "val loss", 8, metric_text},
+                                                {"val_acc", "val acc", 7, metric_text},
                                                 {"epoch_time_s", "time", 5, time_text},
                                                 {"lr", "lr", 7, rate_text}}};
 
@@ -44,7 +39,7 @@ constexpr std::array<KnownColumn, 6> kKnown = {{{"train_loss", "train loss", 10,
 std::string text_of(std::string_view name, double value, std::size_t width) {
   const auto known = std::ranges::find(kKnown, name, &KnownColumn::name);
   const bool is_count = name == "skipped_steps";
-  std::string text = (known != kKnown.end() ? known->text : is_count ? whole_text : value_text)(value);
+  std::string text = (known != kKnown.end() ? known->text : is_count ? whole_text : metric_text)(value);
   for (int digits = 4; digits > 0 && text.size() > width; --digits) text = short_text(value, digits);
   return text;
 }

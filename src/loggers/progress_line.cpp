@@ -8,6 +8,7 @@
 
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
+#include "loggers/metric_text.h"
 
 namespace kindling {
 namespace {
@@ -65,7 +66,7 @@ std::vector<std::string> parts_of(const ProgressState& state, bool bar) {
   parts.push_back(time);
   parts.push_back(short_text(rate, 3) + " it/s");
   if (state.run_left_s >= 0) parts.push_back("eta " + clock_text(state.run_left_s));
-  for (const auto& [name, value] : state.values) parts.push_back(one_line(name) + " " + short_text(value, 3));
+  for (const auto& [name, value] : state.values) parts.push_back(one_line(name) + " " + metric_text(value));
   if (state.data_share >= 0) parts.push_back("data " + fixed_text(100 * state.data_share, 0) + "%");
   if (state.memory_bytes > 0)
     parts.push_back("mem " + bytes_text(static_cast<double>(state.memory_bytes), 3));

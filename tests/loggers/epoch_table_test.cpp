@@ -30,10 +30,10 @@ TEST(EpochTable, ShowsOneRowPerEpochAndMarksTheBest) {
   row(2, 0.0812, 0.96);
   row(3, 2e-4, 0.981);
   EXPECT_EQ(out.str(),
-            "epoch  train loss    acc  val loss  val acc   time       lr\n"
-            "    1      0.3412  0.897    0.0921    0.971* 11.2s     1e-3   * best\n"
-            "    2      0.0812  0.897    0.0921    0.960  11.2s     1e-3\n"
-            "    3        2e-4  0.897    0.0921    0.981* 11.2s     1e-3   * best\n");
+            "epoch  train loss     acc  val loss  val acc   time       lr\n"
+            "    1      0.3412  0.8970    0.0921   0.9710* 11.2s     1e-3   * best\n"
+            "    2      0.0812  0.8970    0.0921   0.9600  11.2s     1e-3\n"
+            "    3        2e-4  0.8970    0.0921   0.9810* 11.2s     1e-3   * best\n");
 }
 
 TEST(EpochTable, AddsUserDefinedNamesButNoBookkeeping) {
@@ -62,9 +62,9 @@ TEST(EpochTable, NeverMarksAnEpochWithoutFiniteLossesAsTheBest) {
   table.write(epoch(3, {{"train_loss", HUGE_VAL}, {"val_acc", 0.2}}));
   EXPECT_EQ(out.str(),
             "epoch  train loss  val acc\n"
-            "    1         nan    0.300\n"
-            "    2      2.0000    0.100*  * best\n"
-            "    3         inf    0.200\n");
+            "    1         nan   0.3000\n"
+            "    2      2.0000   0.1000*  * best\n"
+            "    3         inf   0.2000\n");
 }
 
 TEST(EpochTable, NeverMarksNanAsTheBest) {
@@ -119,11 +119,11 @@ TEST(EpochTable, KeepsColumnsAlignedWithLongNamesAndLargeNumbers) {
   EXPECT_EQ(out.str(),
             "epoch  train loss  val loss  val acc   time       lr  skipped_steps  "
             "validation_macro_averaged_precision\n"
-            "    1      0.0123    0.0123    0.500  9.90s  0.01235              3"
+            "    1      0.0123    0.0123   0.5000  9.90s  0.01235              3"
             "                               0.0123\n"
-            "    2  98765.4321     98765   97.123  01:40    98765              3"
+            "    2  98765.4321     98765  97.1234  01:40    98765              3"
             "                           98765.4321\n"
-            "    3  -1.23e-107   -1e-107  100.000  59:59  -1e-107              3"
+            "    3  -1.23e-107   -1e-107      100  59:59  -1e-107              3"
             "                          -1.235e-107\n"
             "    4    -1.235e9  -1.235e9    12346  2.00h  -1.23e9              3"
             "                             -1.235e9\n"

@@ -24,18 +24,18 @@ ProgressState middle() {
 }
 
 const std::string kMiddle =
-    "epoch 2/3  ━━━━━━━━━─────  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%";
+    "epoch 2/3  ━━━━━━━━━─────  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.9750  data 3%";
 
 TEST(ProgressText, ShowsThePositionOfTheRun) {
   EXPECT_EQ(progress_text(middle(), 200, true), kMiddle);
   EXPECT_EQ(progress_text(middle(), 200, false),
-            "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%");
+            "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.9750  data 3%");
 }
 
 TEST(ProgressText, DropsPartsFromTheRightToFitTheWidth) {
-  EXPECT_EQ(display_width(kMiddle), 96u);
-  EXPECT_EQ(progress_text(middle(), 96, true), kMiddle);
-  EXPECT_EQ(progress_text(middle(), 95, true), kMiddle.substr(0, kMiddle.find("  data")));
+  EXPECT_EQ(display_width(kMiddle), 97u);
+  EXPECT_EQ(progress_text(middle(), 97, true), kMiddle);
+  EXPECT_EQ(progress_text(middle(), 96, true), kMiddle.substr(0, kMiddle.find("  data")));
   for (int width = 0; width < 100; ++width) {
     const std::string text = progress_text(middle(), width, true);
     EXPECT_LE(display_width(text), static_cast<std::size_t>(width));
@@ -48,7 +48,7 @@ TEST(ProgressText, ShowsTheTimeLeftOfTheRunAndTheMemory) {
   state.run_left_s = 3723;
   state.memory_bytes = 1181116006;
   EXPECT_EQ(progress_text(state, 200, false),
-            "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  eta 1:02:03  loss 0.0812  acc 0.975  data 3%  "
+            "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  eta 1:02:03  loss 0.0812  acc 0.9750  data 3%  "
             "mem 1.1 GiB");
 }
 
@@ -67,9 +67,9 @@ TEST(ProgressText, CountsTheBatchesOfARunningValidation) {
 TEST(ProgressText, CountsTheColumnsOfANameInChinese) {
   ProgressState state;
   state.values = {{"损失", 0.5}};
-  const std::string whole = "epoch 1  0  00:00  0 it/s  损失 0.5";
-  EXPECT_EQ(progress_text(state, 35, true), whole);
-  EXPECT_EQ(progress_text(state, 34, true), "epoch 1  0  00:00  0 it/s");
+  const std::string whole = "epoch 1  0  00:00  0 it/s  损失 0.5000";
+  EXPECT_EQ(progress_text(state, 38, true), whole);
+  EXPECT_EQ(progress_text(state, 37, true), "epoch 1  0  00:00  0 it/s");
 }
 
 TEST(ProgressText, ShowsADivergedLossWithoutASign) {
@@ -114,7 +114,7 @@ TEST(ProgressLine, RedrawsABarInPlaceTenTimesASecond) {
 
 TEST(ProgressLine, StaysBelowTheTerminalsWidth) {
   std::ostringstream out;
-  ProgressLine line(out, {.mode = ProgressMode::bar, .width = 96, .clock = [] { return 0.0; }});
+  ProgressLine line(out, {.mode = ProgressMode::bar, .width = 97, .clock = [] { return 0.0; }});
   line.show(middle());
   EXPECT_EQ(out.str(), "\r\x1b[K" + kMiddle.substr(0, kMiddle.find("  data")));
 }
@@ -152,7 +152,7 @@ TEST(ProgressLine, WritesPlainLinesEveryThirtySecondsWithoutEscapes) {
   line.show(middle());
   EXPECT_FALSE(line.due());
   line.clear();
-  EXPECT_EQ(out.str(), "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.975  data 3%\n");
+  EXPECT_EQ(out.str(), "epoch 2/3  612/938  65%  00:07<00:04  84.1 it/s  loss 0.0812  acc 0.9750  data 3%\n");
   EXPECT_EQ(out.str().find_first_of("\r\x1b"), std::string::npos);
 }
 

@@ -19,8 +19,8 @@ struct EpochTableOptions {
 // Prints a table with a row per epoch record and flushes it. The first record determines the columns: losses,
 // accuracies, time, learning rate, then user-defined names. Bookkeeping values (samples_per_s, host_waits, …)
 // and single numbers of large metrics (val_confusion_matrix[2][3]) are not shown.
-//   epoch  train loss  acc     val loss  val acc   time   lr
-//       1      0.3412   0.897    0.0921   0.971*  11.2s  1e-3  * best
+//   epoch  train loss     acc  val loss  val acc   time   lr
+//       1      0.3412  0.8970    0.0921  0.9710* 11.2s  1e-3  * best
 // A number takes at most the width of its column, with fewer digits if need be, so that columns stay aligned.
 // Plain text, with escape sequences only if options.color is set. Clear a progress line on the same terminal
 // before write().

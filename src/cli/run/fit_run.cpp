@@ -32,6 +32,7 @@
 #include "kindling/loggers/terminal.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
+#include "loggers/metric_text.h"
 #include "loggers/run_report.h"
 
 namespace kindling {
@@ -402,7 +403,7 @@ class FitRun {
   std::string best_saved_text() const {
     const std::optional<double>& saved = summary_.best_checkpoint_value;
     if (!saved || summary_.best_name.empty() || *saved == summary_.best_value) return {};
-    return "best saved " + fixed_text(*saved, 4) + " @ step " + std::to_string(summary_.best_checkpoint_step);
+    return "best saved " + metric_text(*saved) + " @ step " + std::to_string(summary_.best_checkpoint_step);
   }
 
   // Called when everything is durable. `exit_code` is that of the fit; later signals do not change it.

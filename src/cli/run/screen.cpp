@@ -21,6 +21,7 @@
 #include "kindling/training/early_stopping.h"
 #include "kindling/training/trainer.h"
 #include "loggers/metric_charts.h"
+#include "loggers/metric_text.h"
 
 namespace kindling {
 namespace {
@@ -256,7 +257,7 @@ void Screen::show_end(const FitResult& result, const std::string& best_saved) co
   const double seconds = steady_seconds() - start_s_;
   std::cout << how << fixed_text(seconds, seconds < 10 ? 1 : 0) << " s";
   if (best_.value())
-    std::cout << "   best " << title(monitored_) << " " << fixed_text(*best_.value(), 4) << " @ epoch "
+    std::cout << "   best " << title(monitored_) << " " << metric_text(*best_.value()) << " @ epoch "
               << best_epoch_;
   if (!best_saved.empty()) std::cout << "   " << best_saved;
   std::cout << "   " << heading_.run << "\n";
