@@ -7,11 +7,13 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "cli/config/command_parser.h"
 #include "cli/config/config_topics.h"
 #include "cli/config/exit_codes.h"
 #include "cli/config/other_names.h"
+#include "cli/config/unquoted.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
@@ -142,6 +144,22 @@ std::string guess_option(const std::string& name, const CLI::App& command, const
   return guess.empty() ? "" : "--" + guess;
 }
 
+// Returns "did you mean '--trainer.max_epochs'?"; for keys whose value is a text without choices with an
+// example of its format: "did you mean '--trainer.max_time', for example --trainer.max_time 00:12:00:00?".
+std::string question_of_option(const std::string& option, const Registry& registry) {
+  const ConfigTopics topics(registry);
+  for (const ConfigKey& key : config_keys(topics)) {
+    const FieldNotes& notes = key.option->notes;
+    const bool is_text =
+        std::holds_alternative<std::string*>(key.option->value) && std::string_view(notes.choices).empty();
+    const std::string example = notes.example;
+    if ("--" + key.path == option && is_text && !example.empty())
+      return "did you mean '" + option + "', for example " + option + " " + shell_word(unquoted(example)) +
+             "?";
+  }
+  return question(option);
+}
+
 std::string option_list(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
@@ -170,7 +188,7 @@ void check_options(const CLI::App& command, std::span<const std::string> words, 
     throw ConfigError({.place = full_name(command),
                        .found = "there is no option '" + shown + "'",
                        .wanted = guess.empty() ? option_list(command) : "",
-                       .remedy = question(guess)});
+                       .remedy = question_of_option(guess, registry)});
   }
 }
 
