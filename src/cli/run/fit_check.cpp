@@ -46,7 +46,7 @@ bool is_from_trainer(const std::string& name) {
   return is_machine_metric(name) || name == "lr" || name == "skipped_steps" || name.starts_with("grad_norm/");
 }
 
-// Callbacks of the user may add values to the records.
+// Callbacks of the user may add values to the records. A misspelled name gets a warning then.
 bool has_own_callbacks(const TrainerOptions& options) {
   return std::ranges::any_of(options.callbacks, [](const auto& callback) {
     return callback->averaging() == nullptr && dynamic_cast<const EarlyStopping*>(callback.get()) == nullptr;
@@ -115,7 +115,7 @@ class FitCheck {
     check_monitors();
     findings_.throw_if_any();
     if (!options_.is_resumed) add_warnings();
-    if (is_drawn_ || (trial_.has_trained && has_custom_dataset())) {
+    if (is_drawn_ || (trial_.has_trained && (has_custom_dataset() || has_custom_transform()))) {
       train_.reset(), validation_.reset(), data_.reset();  // two copies may not fit into memory
       data_ = config_.make_data();
     }
@@ -133,6 +133,13 @@ class FitCheck {
       return loader && dynamic_cast<const TensorDataset*>(&loader->dataset()) == nullptr;
     };
     return is_custom(train_) || is_custom(validation_);
+  }
+
+  // So may a transform of batches in a user's data module.
+  bool has_custom_transform() const {
+    Registry builtin;
+    register_builtin(builtin);
+    return trial_.has_transformed && !builtin.data_modules.has(config_.data_name());
   }
 
   TrainerOptions options_on_cpu() const {
@@ -274,13 +281,23 @@ class FitCheck {
   void check_monitor(const std::string& table) {
     const std::string key = table + ".monitor", name = text_in(values_, key),
                       mode = text_in(values_, table + ".mode");
-    if (name.empty() || has_own_callbacks(trainer_)) return;
+    if (name.empty()) return;
     const std::vector<std::string> names = logged_names();
     const bool is_known = std::ranges::find(names, name) != names.end() || is_from_trainer(name);
-    if (!is_known && is_certain(table, name, names))
+    if (!is_known && has_own_callbacks(trainer_))
+      warn_of_misspelling(key, name, names);
+    else if (!is_known && is_certain(table, name, names))
       findings_.add(key, "'" + key + "': the model logs no value '" + name + "'", names);
     else
       findings_.collect(key, [&] { monitor_of(name, mode, *model_, key); });
+  }
+
+  void warn_of_misspelling(const std::string& key, const std::string& name,
+                           const std::vector<std::string>& names) {
+    const std::string guess = nearest(name, names);
+    if (!guess.empty())
+      warnings_.push_back(key + ": the model logs no value '" + name +
+                          "', so a callback has to add it; did you mean '" + guess + "'?");
   }
 
   // The values of epoch records; if no batch could be tried, those that models usually have.

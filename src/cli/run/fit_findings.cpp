@@ -25,7 +25,11 @@ bool FitFindings::collect(const std::string& path, const std::function<void()>& 
 
 void FitFindings::add(const std::string& path, const ConfigError& error) {
   ErrorParts parts = error.parts();
-  const std::string named = parts.place.substr(0, parts.place.find(' '));  // of "model.init_map a=b", too
+  std::string named = parts.place.substr(0, parts.place.find(' '));  // of "model.init_map a=b", too
+  if (!named.empty() && reader_.has(path + "." + named)) {           // "max_time" in the table "trainer"
+    named = path + "." + named;
+    parts.place = named;
+  }
   const bool names_key = !named.empty() && reader_.has(named);
   if (names_key && named != parts.place) return add(named, error.what());
   const std::string key = names_key ? parts.place : path;

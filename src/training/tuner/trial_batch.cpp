@@ -73,6 +73,14 @@ Batch some_samples(const DataLoader& loader, std::int64_t max_samples) {
   return batch;
 }
 
+// Two batches with the same versions have the same tensors, and none has been written to in between.
+std::vector<std::pair<const at::TensorImpl*, std::int64_t>> versions_of(const Batch& batch) {
+  std::vector<std::pair<const at::TensorImpl*, std::int64_t>> versions;
+  for (const at::Tensor& tensor : batch.tensors())
+    versions.emplace_back(tensor.unsafeGetTensorImpl(), tensor.is_inference() ? 0 : tensor._version());
+  return versions;
+}
+
 std::vector<std::string> names_in(EpochLog& log, const Batch& batch) {
   log.append({.global_step = 1, .weight = static_cast<double>(batch.num_valid())});
   log.move_to_host();
@@ -124,7 +132,11 @@ TrialBatch try_in(const Conditions& conditions, std::shared_ptr<Module> model, D
   attach(*trial.model, context);
   give_precision(*trial.model, context->placement.precision);
   const auto batch_of = [&](const DataLoader& loader, Stage stage) {
-    return prepared_batch(some_samples(loader, conditions.max_samples), &data, stage, context->placement);
+    const Batch samples = some_samples(loader, conditions.max_samples);
+    const auto before = versions_of(samples);
+    Batch prepared = prepared_batch(samples, &data, stage, context->placement);
+    trial.has_transformed = trial.has_transformed || versions_of(prepared) != before;
+    return prepared;
   };
   if (dynamic_cast<const ManualModule*>(trial.model.get()) == nullptr)
     try_training(trial, context, batch_of(*train, Stage::train), conditions.has_gradients);

@@ -21,6 +21,7 @@ struct TrialBatch {
   std::vector<std::string> repeated_names{};  // logged more than once in a step
   bool has_trained = false;                   // false: a ManualModule, or memory was exhausted
   bool has_validated = false;                 // false: the run does not validate, or as above
+  bool has_transformed = false;               // on_after_batch_transfer() of the data changes batches
 };
 
 using ModelFactory = std::function<std::shared_ptr<Module>()>;

@@ -70,6 +70,22 @@ class NoisySamples : public DataModule {
       std::make_shared<DataLoader>(std::make_shared<NoisyDataset>(), DataLoaderOptions{.batch_size = 5});
 };
 
+// Every batch of training gets noise from a generator that belongs to the data module.
+class NoisyTransform : public DataModule {
+ public:
+  using DataModule::DataModule;
+  std::shared_ptr<DataLoader> train_dataloader() override {
+    return train_loader_of({at::arange(96.0F).view({24, 4}) / 96, at::arange(24) % 3});
+  }
+  Batch on_after_batch_transfer(Batch batch, Stage stage) override {
+    if (stage != Stage::train) return batch;
+    return Batch{batch[0] + static_cast<double>(generator_() % 1000) / 1000, batch[1]};
+  }
+
+ private:
+  std::mt19937 generator_;
+};
+
 class DropoutModel : public Classifier {
  public:
   DropoutModel() {
@@ -131,6 +147,7 @@ class FitCheckOfConfig : public testing::Test {
     registry_.data<DrawnSamples>("drawn");
     registry_.data<OnlyTraining>("only_training");
     registry_.data<NoisySamples>("noisy");
+    registry_.data<NoisyTransform>("noisy_transform");
     registry_.model<DropoutModel>("dropout");
     registry_.model<ParticularModel>("particular");
     registry_.model<LogsTwice>("logs_twice");
@@ -309,6 +326,27 @@ TEST_F(FitCheckOfConfig, AcceptsMonitoredValuesThatMayCome) {
   EXPECT_EQ(stopping.exit_code, 2) << stopping.err;
 }
 
+TEST_F(FitCheckOfConfig, WarnsOfMisspelledMonitorsIfACallbackMayAddThem) {
+  const ProgramRun checked =
+      fit(kDigits + kThreeEpochs +
+              "[checkpoint]\nmonitor = \"val_los\"\nmode = \"min\"\n[callbacks.adds_value]\n",
+          {"--check"});
+  EXPECT_EQ(checked.exit_code, 0);
+  EXPECT_EQ(
+      checked.err,
+      "warning: checkpoint.monitor: the model logs no value 'val_los', so a callback has to add it; did "
+      "you mean 'val_loss'?\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsADurationAtItsKey) {
+  EXPECT_EQ(refusal(2, kDigits + kThreeEpochs + "max_time = \"90\"\n"),
+            "own.toml:9:12: error: 'trainer.max_time': '90'; expected: a duration above 0 as "
+            "days:hours:minutes:seconds; for half a day: \"00:12:00:00\"\n"
+            "    9 | max_time = \"90\"\n"
+            "      |            ^~~~\n"
+            "1 error, nothing was run\n");
+}
+
 TEST_F(FitCheckOfConfig, ReportsOptionsThatDoNotGoTogether) {
   const auto expect = [&](int exit_code, const std::string& tables, const std::string& part) {
     const std::string text = refusal(exit_code, kDigits + kThreeEpochs + tables);
@@ -336,7 +374,7 @@ TEST_F(FitCheckOfConfig, ReportsAModelWithoutTrainedParameters) {
 
 // The check draws random numbers, reads data and creates lazy layers.
 TEST_F(FitCheckOfConfig, LeavesTheRunBitIdentical) {
-  for (const std::string name : {"drawn", "noisy"}) {
+  for (const std::string name : {"drawn", "noisy", "noisy_transform"}) {
     const std::string config = "seed = 3\n[model]\nname = \"dropout\"\n[data]\nname = \"" + name +
                                "\"\nbatch_size = 5\n" + kThreeEpochs;
     const ProgramRun run = fit(config, {"name=" + name});
