@@ -1,12 +1,11 @@
 // All output arrives, or the exit code reports the loss.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/process.h"
 #include "cli/commands/program_run.h"
+#include "cli/commands/shell_run.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -14,21 +13,6 @@ namespace {
 
 const std::string kFitDigits =
     "-c '" + (kConfigs / "digits_mlp.toml").string() + "' trainer.max_epochs=1 --progress none ";
-
-struct ShellRun {
-  int exit_code;
-  std::string err;
-};
-
-// `pipeline` holds the program as $0; its stderr is kept.
-ShellRun run_in_shell(const std::string& pipeline, const Scratch& scratch) {
-  const std::string err = (scratch / "err.txt").string();
-  std::ofstream(scratch / "run.sh") << "exec 2> '" << err
-                                    << "'\nkindling() { '" KINDLING_PROGRAM "' \"$@\"; }\n"
-                                    << pipeline << "\n";
-  const int status = std::system(("bash '" + (scratch / "run.sh").string() + "'").c_str());
-  return {WEXITSTATUS(status), text_of(err)};
-}
 
 class PrintingCommand : public testing::TestWithParam<std::string> {};
 

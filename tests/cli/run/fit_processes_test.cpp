@@ -100,12 +100,32 @@ TEST_F(FitProcesses, WriteOneRunAndALogPerRank) {
     const std::string name = entry.path().filename();
     files.insert(name.substr(0, name.find(".tfevents.")));
   }
-  EXPECT_EQ(files, (std::set<std::string>{".lock", "checkpoints", "command.txt", "config.toml", "curves.svg",
-                                          "events.out", "log.rank1.txt", "log.txt", "metrics.csv", "metrics.jsonl",
-                                          "model.csv", "report.html", "run.json", "weights.safetensors"}));
+  EXPECT_EQ(files,
+            (std::set<std::string>{".lock", "checkpoints", "command.txt", "config.toml", "curves.svg",
+                                   "events.out", "log.rank1.txt", "log.txt", "metrics.csv", "metrics.jsonl",
+                                   "model.csv", "report.html", "run.json", "weights.safetensors"}));
   for (const char* log : {"log.txt", "log.rank1.txt"})
     EXPECT_NE(text_of(run() / log).find(" epoch 2, step "), std::string::npos) << log;
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs/small/0002"));
+}
+
+// A GPU for each of two ranks, or the CPU for both.
+TEST_F(FitProcesses, WithoutNumGpusChooseTheDeviceSilently) {
+  const bool has_gpus = num_gpus() >= 2;
+  const auto expect_silent = [&] {
+    EXPECT_EQ(summary()["device"], has_gpus ? "cuda:0" : "cpu");
+    EXPECT_EQ(summary()["processes"], 2);
+    EXPECT_EQ(summary().value("device_note", ""), "");
+    EXPECT_EQ(said().find("warning"), std::string::npos) << said();
+    for (const char* log : {"log.txt", "log.rank1.txt"})
+      EXPECT_EQ(text_of(run() / log).find("warning"), std::string::npos) << text_of(run() / log);
+    EXPECT_NE(text_of(run() / "config.toml").find("\n# num_gpus = "), std::string::npos);
+  };
+  ASSERT_EQ(run_process(fit({"trainer.max_epochs=1"}), output()), 0) << said();
+  expect_silent();
+  ASSERT_EQ(run_process({"fit", "--resume", run().string(), "trainer.max_epochs=2"}, output()), 0) << said();
+  expect_silent();
+  EXPECT_EQ(records_of(run()).back()["epoch"], 2);
 }
 
 TEST_F(FitProcesses, ResumeTogether) {

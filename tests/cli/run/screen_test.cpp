@@ -85,6 +85,41 @@ TEST_F(ScreenOnTerminal, ColorsTheBestRowUnlessColorsAreOff) {
   }
 }
 
+// The screen after an error: the progress line has been removed, no color is left, no cursor was hidden.
+void expect_clean_end(const OnTerminal& shown, const std::string& error) {
+  const std::size_t at = shown.screen.find(error);
+  ASSERT_NE(at, std::string::npos) << shown.screen;
+  const std::size_t line = shown.screen.rfind("it/s", at), cleared = shown.screen.rfind("\r\x1b[K", at);
+  ASSERT_NE(line, std::string::npos) << shown.screen;
+  EXPECT_GT(cleared, line) << shown.screen;
+  EXPECT_EQ(shown.screen.find("it/s", at), std::string::npos) << shown.screen;
+  EXPECT_EQ(shown.screen.find("\x1b[?"), std::string::npos) << shown.screen;
+  const std::size_t color = shown.screen.rfind("\x1b[3");
+  ASSERT_NE(color, std::string::npos) << shown.screen;
+  const std::size_t reset = std::min(shown.screen.find("\x1b[0m", color), shown.screen.find("\x1b[m", color));
+  EXPECT_NE(reset, std::string::npos) << shown.screen;
+}
+
+TEST_F(ScreenOnTerminal, IsCleanAfterAnExceptionInAFit) {
+  const auto remove_checkpoints = [&](int, pid_t) {
+    wait_for_text_in(folder_ / "metrics.jsonl");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::filesystem::rename(folder_ / "checkpoints", folder_ / "before");
+    write_text(folder_ / "checkpoints", "in the way");
+  };
+  const OnTerminal shown = run_on_terminal(fit({"trainer.max_epochs=1000000", "trainer.log_every_n_steps=0"}),
+                                           {.act = remove_checkpoints});
+  EXPECT_EQ(shown.exit_code, 1) << shown.screen;
+  expect_clean_end(shown, (folder_ / "checkpoints").string());
+}
+
+TEST_F(ScreenOnTerminal, IsCleanAfterADivergedFit) {
+  const OnTerminal shown = run_on_terminal(fit({"optimizer.name=sgd", "optimizer.lr=1e30"}));
+  EXPECT_EQ(shown.exit_code, 4) << shown.screen;
+  expect_clean_end(shown, "diverged after ");
+  EXPECT_NE(shown.screen.find("\x1b[31m       nan  \x1b[0m"), std::string::npos) << shown.screen;
+}
+
 TEST_F(ScreenOnTerminal, ShowsTimeLeftAndMemory) {
   const OnTerminal shown = run_on_terminal(fit({"trainer.max_epochs=60"}), {.columns = 160});
   EXPECT_EQ(shown.exit_code, 0);
