@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <unordered_set>
 
 #include "kindling/data/input_transform.h"
 #include "kindling/nn/evaluation_guard.h"
@@ -61,8 +62,12 @@ std::optional<std::int64_t> multiply_adds_of(const LayerRow& row, const torch::n
   return of_batch / num_samples;
 }
 
-void count_parameters(LayerRow& row, const torch::nn::Module& layer) {
+using CountedTensors = std::unordered_set<const at::TensorImpl*>;
+
+// Skips tied weights that an earlier layer has counted.
+void count_parameters(LayerRow& row, const torch::nn::Module& layer, CountedTensors& counted) {
   for (const auto& parameter : layer.parameters(/*recurse=*/false)) {
+    if (!counted.insert(parameter.unsafeGetTensorImpl()).second) continue;
     row.num_parameters += parameter.numel();
     row.num_trainable += parameter.requires_grad() ? parameter.numel() : 0;
     row.parameter_bytes += parameter.numel() * static_cast<std::int64_t>(parameter.element_size());
@@ -77,15 +82,16 @@ std::vector<LayerRow> layer_summary(Module& model, const Batch& batch) {
   const ShapesByName shapes = shapes_of(model, batch.tensors().front());
 
   std::vector<LayerRow> rows;
+  CountedTensors counted;
   for_each_module(model, [&](const std::string& name, const torch::nn::Module& layer) {
     if (dynamic_cast<const InputTransform*>(&layer) != nullptr) return;  // the batch is transformed
     LayerRow row{.name = name, .type = layer_name(layer), .input_shape = {}, .output_shape = {}};
-    count_parameters(row, layer);
+    count_parameters(row, layer, counted);
     const auto found = shapes.find(row.name);
     if (found != shapes.end()) {
       row.input_shape = found->second.input;
       row.output_shape = found->second.output;
-    } else if (!layer.children().empty() && row.num_parameters == 0) {
+    } else if (!layer.children().empty() && layer.parameters(/*recurse=*/false).empty()) {
       return;  // holds the layers that follow
     }
     row.multiply_adds = multiply_adds_of(row, layer, batch.num_samples());

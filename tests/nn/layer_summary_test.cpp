@@ -100,6 +100,37 @@ TEST(LayerSummaryOf, LayersWithinABlockHasUnknownMultiplyAdds) {
   EXPECT_EQ(rows[3].multiply_adds, 6);
 }
 
+// Linear with the weight of another layer.
+struct TiedLayerImpl : torch::nn::Module {
+  explicit TiedLayerImpl(const at::Tensor& other)
+      : weight(register_parameter("weight", other)), bias(register_parameter("bias", at::zeros({3}))) {}
+  at::Tensor forward(const at::Tensor& x) { return at::linear(x, weight, bias); }
+  at::Tensor weight, bias;
+};
+TORCH_MODULE(TiedLayer);
+
+class TiedWeights : public Module {
+ public:
+  TiedWeights() : net(register_module("net", torch::nn::Sequential())) {
+    const torch::nn::Linear first(3, 3);
+    net->push_back(first);
+    net->push_back(torch::nn::ReLU());
+    net->push_back(TiedLayer(first->weight));
+  }
+  at::Tensor forward(const at::Tensor& x) override { return net->forward(x); }
+  torch::nn::Sequential net;
+};
+
+TEST(LayerSummaryOf, TiedWeightsCountsThemOnce) {
+  const auto model = std::make_shared<TiedWeights>();
+  const std::vector<LayerRow> rows = layer_summary(*model, Batch{at::ones({2, 3})});
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].num_parameters, 12);
+  EXPECT_EQ(rows[2].num_parameters, 3);  // its bias
+  EXPECT_EQ(rows[2].num_trainable, 3);
+  EXPECT_EQ(rows[2].parameter_bytes, 12);
+}
+
 // Not a Sequential: the inputs of its layers are unknown.
 class TwoBranches : public Module {
  public:

@@ -15,7 +15,7 @@ struct LayerRow {
   std::string name;                                     // net.1
   std::string type;                                     // Linear
   std::vector<std::int64_t> input_shape, output_shape;  // empty if unknown
-  std::int64_t num_parameters = 0;                      // its own, without those of inner layers
+  std::int64_t num_parameters = 0;                      // its own; tied weights count in their first layer
   std::int64_t num_trainable = 0;                       // of them, those that are not frozen
   std::int64_t parameter_bytes = 0;                     // of all of them
   // Multiply-adds of one sample in a Linear or Conv1d, 2d or 3d, those with padding included; 0 for an
