@@ -167,7 +167,7 @@ int check_data(const Request& request, DataModule& data) {
     for (const SetReport& set : sets) std::cout << json_of(set).dump() << "\n";
     return has_broken ? kDataErrorCode : 0;
   }
-  const std::vector<std::string> names;
+  const std::vector<std::string> names = data.class_names();
   print_tensors(sets);
   print_classes(sets, names);
   for (const std::string& note : notes_of(sets, names)) std::cout << "note: " << note << "\n";

@@ -14,8 +14,6 @@ std::vector<std::string> shipped_configs() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(kConfigs))
     if (entry.path().extension() == ".toml" && entry.path().stem() != "sweep")
-
-    if (entry.path().stem() != "sweep")
       names.push_back(entry.path().stem().string());  // not the config of a run
   std::sort(names.begin(), names.end());
   return names;
