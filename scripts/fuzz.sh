@@ -19,7 +19,7 @@ fi
 compiler=(clang++)
 if command -v ccache >/dev/null; then compiler=(ccache clang++); fi
 flags=(-std=c++20 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc '-DKINDLING_VERSION="fuzz"')
-mapfile -t sources < <(find src/base src/formats src/config -name '*.cpp' | sort)
+mapfile -t sources < <(find src/base src/formats src/config -name '*.cpp' ! -name 'no_*_image.cpp' | sort)
 printf '%s\n' "${sources[@]}" tests/fuzz/*_fuzzer.cpp | xargs -P "$jobs" -I {} bash -c '
   "${@:2}" -fsanitize=fuzzer-no-link -c "$1" -o "build/fuzz/$(basename "$1").o"' _ {} "${compiler[@]}" "${flags[@]}"
 objects=()
@@ -29,7 +29,7 @@ fuzzers=()
 for source in tests/fuzz/*_fuzzer.cpp; do
   fuzzer=$(basename "$source" .cpp)
   fuzzers+=("$fuzzer")
-  clang++ -fsanitize=fuzzer,address,undefined "build/fuzz/$fuzzer.cpp.o" "${objects[@]}" -lspdlog -lfmt -lz -lutf8proc -o "build/fuzz/$fuzzer"
+  clang++ -fsanitize=fuzzer,address,undefined "build/fuzz/$fuzzer.cpp.o" "${objects[@]}" -lspdlog -lfmt -lz -lutf8proc -lpng -ljpeg -o "build/fuzz/$fuzzer"
   mkdir -p "build/fuzz/$fuzzer.corpus"
 done
 

@@ -14,7 +14,8 @@ readonly deps=$kindling_root/.deps
 readonly torch_version=2.13.0
 readonly docs_venv=$deps/venv-docs mkdocs_version=1.6.1 pygments_version=2.21.0
 
-readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev)
+readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev
+  libpng-dev libjpeg-dev)
 # clang builds the consumer tests a second time, iproute2 makes two machines of one
 readonly test_packages=(libgtest-dev doxygen clang iproute2 python3-venv)
 

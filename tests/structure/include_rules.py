@@ -33,7 +33,7 @@ MAX_FILES_IN_FOLDER = 45
 
 LIBTORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
 # Other people's types stay out of the interface. LibTorch's umbrella costs every includer nine seconds.
-BANNED_IN_PUBLIC = re.compile(r"torch/(torch|extension|all)\.h|(spdlog|fmt|toml\+\+|CLI|nlohmann|gtest|gmock)/|zlib\.h")
+BANNED_IN_PUBLIC = re.compile(r"torch/(torch|extension|all)\.h|(spdlog|fmt|toml\+\+|CLI|nlohmann|gtest|gmock)/|(zlib|png|jpeglib)\.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 # An old path of a public header: a comment and one include of the new path.
 FORWARDING = re.compile(r'\A#pragma once\n\n// Deprecated: moved to (\S+)\. .*\n#include "\1"\n\Z')

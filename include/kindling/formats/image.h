@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kindling/base/export.h"
+
+// Reads PNG files with libpng and JPEG files with libjpeg-turbo, each if Kindling was built with it.
+namespace kindling {
+
+// The pixels of an image.
+struct Image {
+  std::int64_t width = 0, height = 0;
+  std::int64_t channels = 0;         // 1: grey, 3: red, green, blue
+  std::vector<std::uint8_t> pixels;  // [height, width, channels], row-major
+};
+
+struct ImageOptions {
+  // 1 or 3: converts (grey = 0.299 R + 0.587 G + 0.114 B); 0: as in the file, a palette counts as color.
+  std::int64_t channels = 0;
+  // Files whose header promises more pixels are refused before memory for them is allocated.
+  std::int64_t max_pixels = 100'000'000;
+  // Height and width that the caller resizes to, {0, 0}: unknown. JPEG files are decoded at 1/2, 1/4 or 1/8
+  // of their size, which is faster, if the result is still at least this large. PNG files have their full
+  // size.
+  std::array<std::int64_t, 2> wanted_size{0, 0};
+};
+
+// True if Kindling was built with the library for these files.
+KINDLING_API bool can_read_png() noexcept;
+KINDLING_API bool can_read_jpeg() noexcept;
+
+// Both throw DataError, which begins with the path or `place`, for files that are damaged, incomplete, too
+// large, of another format, or whose library is missing. Usable from several threads.
+//
+// 16-bit PNG values are scaled to 8 bits. Alpha and transparent colors are dropped, as PIL's convert("RGB")
+// does. JPEG files are rotated and mirrored as their EXIF orientation says, and `wanted_size` means the
+// result. CMYK becomes RGB without a color profile. No profile or gamma is applied.
+KINDLING_API Image read_image(const std::filesystem::path& path, const ImageOptions& options = {});
+KINDLING_API Image parse_image(std::string_view bytes, const std::string& place,
+                               const ImageOptions& options = {});
+
+}  // namespace kindling

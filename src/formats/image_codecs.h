@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kindling/formats/image.h"
+
+namespace kindling {
+
+// A file in memory and what is wanted of it.
+struct ImageSource {
+  std::string_view bytes;
+  const std::string& place;
+  const ImageOptions& options;
+};
+
+// Return the image with the channels of the options. png_image.cpp and jpeg_image.cpp define them, or without
+// the libraries no_png_image.cpp and no_jpeg_image.cpp, whose functions throw.
+Image decode_png(const ImageSource& source);
+Image decode_jpeg(const ImageSource& source);
+
+// Throws DataError for a damaged file.
+[[noreturn]] void refuse_image(const ImageSource& source, const std::string& format,
+                               const std::string& reason);
+// Throws DataError that names the package of a library that Kindling was built without.
+[[noreturn]] void refuse_format(const ImageSource& source, const std::string& format,
+                                const std::string& library, const std::string& package);
+
+// Throws DataError if the pixels of the header exceed the options' limit, or what so few bytes can hold. Each
+// byte holds at most `max_pixels_per_byte`.
+void check_image_size(const ImageSource& source, std::int64_t width, std::int64_t height,
+                      std::int64_t max_pixels_per_byte);
+
+// Replaces RGB by grey, with PIL's rounding.
+void convert_to_grey(Image& image);
+
+}  // namespace kindling
