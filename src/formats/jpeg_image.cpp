@@ -1,4 +1,5 @@
-// clang-format off: the headers of libjpeg need the others before them.
+// The headers of libjpeg need the others before them.
+// clang-format off
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
