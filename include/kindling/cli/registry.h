@@ -11,6 +11,7 @@
 
 #include "kindling/config/catalog.h"
 #include "kindling/data/data_module.h"
+#include "kindling/data/transform.h"
 #include "kindling/loggers/logger.h"
 #include "kindling/metrics/metric.h"
 #include "kindling/nn/module.h"
@@ -86,6 +87,16 @@ class Registry {
     });
   }
 
+  // Registers T(Options), which changes batches on their device, under `name`.
+  template <class T, class Options = NoOptions>
+  void transform(std::string name, std::string doc = "") {
+    static_assert(
+        std::derived_from<T, Transform> && can_make<T, Options>,
+        "a transform derives from kindling::Transform and has a constructor T(Options), or T() when "
+        "registered without options");
+    transforms.add(std::move(name), std::move(doc), Options{}, &made<T, Options>);
+  }
+
   // Registers T(ParameterGroups, Options) for `[optimizer]` with `name`.
   template <class T, class Options>
   void optimizer(std::string name, std::string doc = "") {
@@ -124,6 +135,7 @@ class Registry {
   Catalog<std::shared_ptr<Callback>> callbacks{"callback"};
   Catalog<LoggerFactory> loggers{"logger"};
   Catalog<DataFactory> data_modules{"data set"};
+  Catalog<std::shared_ptr<const Transform>> transforms{"transform"};
   Catalog<OptimizerFactory> optimizers{"optimizer"};
   Catalog<ScheduleFactory> schedules{"schedule"};
 

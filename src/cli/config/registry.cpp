@@ -1,8 +1,12 @@
 #include "kindling/cli/registry.h"
 
 #include "kindling/base/error.h"
+#include "kindling/data/color_jitter.h"
+#include "kindling/data/crop_transforms.h"
 #include "kindling/data/digits.h"
 #include "kindling/data/idx_data.h"
+#include "kindling/data/image_transforms.h"
+#include "kindling/data/mix_transforms.h"
 #include "kindling/data/synthetic_regression.h"
 #include "kindling/data/table_data.h"
 #include "kindling/interop/exported_backbone.h"
@@ -58,6 +62,24 @@ void register_schedules(Registry& registry) {
                     &one_cycle_schedule);
   registry.schedule("plateau", "multiplied by factor when a value stops improving", &plateau_schedule);
   registry.schedule("sequence", "several schedules in turn, from [[schedule.parts]]", &sequence_schedule);
+}
+
+void register_transforms(Registry& registry) {
+  registry.transform<Normalize, NormalizeOptions>("normalize", "(image - mean) / std");
+  registry.transform<Resize, ResizeOptions>("resize", "bilinear resizing");
+  registry.transform<RandomCrop, RandomCropOptions>("random_crop", "a random part of the padded image");
+  registry.transform<RandomResizedCrop, RandomResizedCropOptions>("random_resized_crop",
+                                                                  "a random part of the image, resized");
+  registry.transform<RandomHorizontalFlip, RandomHorizontalFlipOptions>("random_horizontal_flip",
+                                                                        "left and right exchanged");
+  registry.transform<RandomAffine, RandomAffineOptions>("random_affine", "rotation, shift and scaling");
+  registry.transform<RandomErasing, RandomErasingOptions>("random_erasing",
+                                                          "a random rectangle overwritten (cutout)");
+  registry.transform<ColorJitter, ColorJitterOptions>("color_jitter",
+                                                      "brightness, contrast, saturation and hue changed");
+  registry.transform<MixUp, MixOptions>("mix_up", "images and labels mixed in pairs");
+  registry.transform<CutMix, MixOptions>("cut_mix", "a rectangle of another image pasted, labels mixed");
+  registry.transform<OneHot, OneHotOptions>("one_hot", "class numbers as probabilities");
 }
 
 void register_metrics(Registry& registry) {
@@ -118,6 +140,7 @@ void register_builtin(Registry& registry) {
       "backbone", "a model exported from Python, followed by a new linear layer");
 
   register_metrics(registry);
+  register_transforms(registry);
 
   registry.data<Digits>("digits", "1,797 handwritten digits of 8 x 8 pixels, built in");
   registry.data<SyntheticRegression, SyntheticRegressionOptions>("synthetic_regression",
