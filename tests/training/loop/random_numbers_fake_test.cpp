@@ -26,7 +26,7 @@ struct Augmented : TensorData {
   std::vector<Device> devices;
 };
 
-struct LoopCounts : Callback {
+struct CountsOfLoops : Callback {
   void on_train_epoch_start(Trainer&, Module&) override { fake::reset_counts(); }
   void on_train_batch_end(Trainer& trainer, Module&) override {
     if (trainer.progress().batch == trainer.progress().num_train_batches) counts.push_back(fake::counts());
@@ -35,7 +35,7 @@ struct LoopCounts : Callback {
 };
 
 std::vector<at::Tensor> trained(std::int64_t num_gpus, Augmented& data,
-                                const std::shared_ptr<LoopCounts>& counts) {
+                                const std::shared_ptr<CountsOfLoops>& counts) {
   at::manual_seed(0);
   const auto model = std::make_shared<Mlp>(MlpOptions{.hidden = {16}});
   Trainer({.max_epochs = 2, .num_gpus = num_gpus, .callbacks = {counts}}).fit(model, data);
@@ -48,7 +48,7 @@ TEST(FakeRandomNumbers, TravelWithTheBatchWithoutAWait) {
   const fake::LateCopies late;
   at::manual_seed(1);
   Augmented data;
-  const auto counts = std::make_shared<LoopCounts>();
+  const auto counts = std::make_shared<CountsOfLoops>();
   trained(1, data, counts);
   ASSERT_EQ(counts->counts.size(), 2U);
   for (const fake::Counts& loop : counts->counts) {
@@ -64,7 +64,7 @@ TEST(FakeRandomNumbers, TravelWithTheBatchWithoutAWait) {
 TEST(FakeRandomNumbers, AreTheSameOnAllDevices) {
   at::manual_seed(1);
   Augmented data;
-  const auto counts = std::make_shared<LoopCounts>();
+  const auto counts = std::make_shared<CountsOfLoops>();
   const auto on_host = trained(0, data, counts), on_device = trained(1, data, counts);
   for (std::size_t i = 0; i < on_host.size(); ++i) EXPECT_TRUE(at::allclose(on_host[i], on_device[i])) << i;
 }
