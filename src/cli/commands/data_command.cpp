@@ -19,6 +19,8 @@
 #include "kindling/base/text.h"
 #include "kindling/data/data_module.h"
 #include "kindling/data/dataset.h"
+#include "kindling/data/table_data.h"
+#include "kindling/formats/table_schema.h"
 
 namespace kindling {
 namespace {
@@ -92,13 +94,37 @@ void print_tensors(const std::vector<SetReport>& sets) {
                            {.title = "max", .right = true},
                            {.title = "mean", .right = true},
                            {.title = "missing", .right = true}},
-                          rows)
-            << "\n";
+                          rows);
 }
 
 std::string share_text(std::int64_t count, std::int64_t all) {
+  if (count == 0) return "0";
   return std::to_string(count) + " (" +
          fixed_text(100 * static_cast<double>(count) / static_cast<double>(all), 1) + "%)";
+}
+
+// The features of a table, by their names. Codes of categories are no numbers: their range says nothing.
+void print_columns(const std::vector<SetReport>& sets, const TableSchema& schema) {
+  std::vector<std::vector<std::string>> rows;
+  for (const SetReport& set : sets)
+    for (std::size_t i = 0; i < set.columns.size() && i < schema.features.size(); ++i) {
+      const TableFeature& feature = schema.features[i];
+      const TensorReport& column = set.columns[i];
+      const bool is_number = feature.kind == ColumnKind::number;
+      rows.push_back({i == 0 ? set.name : "", one_line(feature.name),
+                      is_number ? "number" : std::to_string(feature.categories.size()) + " categories",
+                      is_number ? value_text(column.min) : "", is_number ? value_text(column.max) : "",
+                      is_number ? value_text(column.mean) : "", std::to_string(column.num_missing)});
+    }
+  std::cout << "\n"
+            << table_text({{.title = "set"},
+                           {.title = "column"},
+                           {.title = "kind"},
+                           {.title = "min", .right = true},
+                           {.title = "max", .right = true},
+                           {.title = "mean", .right = true},
+                           {.title = "missing", .right = true}},
+                          rows);
 }
 
 void print_classes(const std::vector<SetReport>& sets, const std::vector<std::string>& names) {
@@ -117,7 +143,7 @@ void print_classes(const std::vector<SetReport>& sets, const std::vector<std::st
               ? share_text(set.classes[i], std::max<std::int64_t>(set.num_samples - set.num_broken, 1))
               : "0");
   }
-  std::cout << "\n" << table_text(std::move(columns), rows) << "\n";
+  std::cout << "\n" << table_text(std::move(columns), rows);
 }
 
 // What a user would want to know before training.
@@ -160,8 +186,10 @@ ordered_json json_of(const SetReport& set) {
 }
 
 int check_data(const Request& request, DataModule& data) {
+  const auto* const table = dynamic_cast<const TableData*>(&data);
   std::vector<SetReport> sets;
-  for (const auto& [name, loader] : loaders_of(data)) sets.push_back(report_of(name, *loader));
+  for (const auto& [name, loader] : loaders_of(data))
+    sets.push_back(report_of(name, *loader, table != nullptr));
   const bool has_broken = std::ranges::any_of(sets, [](const SetReport& set) { return set.num_broken > 0; });
   if (request.json) {
     for (const SetReport& set : sets) std::cout << json_of(set).dump() << "\n";
@@ -169,6 +197,7 @@ int check_data(const Request& request, DataModule& data) {
   }
   const std::vector<std::string> names = data.class_names();
   print_tensors(sets);
+  if (table != nullptr) print_columns(sets, table->schema());
   print_classes(sets, names);
   for (const std::string& note : notes_of(sets, names)) std::cout << "note: " << note << "\n";
   for (const SetReport& set : sets) {
@@ -215,11 +244,8 @@ int show_data(const Request& request, DataModule& data) {
       rows.push_back({j == 0 ? std::to_string(i) : "", std::to_string(j), values_of(sample)});
     }
   if (!request.json)
-    std::cout << table_text({{.title = "sample", .right = true},
-                             {.title = "tensor", .right = true},
-                             {.title = "values"}},
-                            rows)
-              << "\n";
+    std::cout << table_text(
+        {{.title = "sample", .right = true}, {.title = "tensor", .right = true}, {.title = "values"}}, rows);
   return 0;
 }
 

@@ -56,12 +56,14 @@ struct TensorSums {
 
 class SetReader {
  public:
-  SetReader(SetReport& report, const Dataset& dataset) : report_(report), dataset_(dataset) {}
+  SetReader(SetReport& report, const Dataset& dataset, bool has_columns)
+      : report_(report), dataset_(dataset), has_columns_(has_columns) {}
 
   void read() {
     for (std::int64_t begin = 0; begin < report_.num_samples; begin += kSamplesAtOnce)
       read_range(begin, std::min(begin + kSamplesAtOnce, report_.num_samples));
     for (const TensorSums& one : sums_) report_.tensors.push_back(one.result());
+    for (const TensorSums& one : columns_) report_.columns.push_back(one.result());
     if (!has_classes_) report_.classes.clear();
   }
 
@@ -84,7 +86,14 @@ class SetReader {
     }
     sums_.resize(std::max(sums_.size(), batch.tensors().size()));
     for (std::size_t i = 0; i < batch.tensors().size(); ++i) sums_[i].add(batch.tensors()[i]);
+    if (has_columns_) add_columns(batch.tensors().front());
     if (batch.tensors().size() > 1) add_classes(batch.tensors().back());
+  }
+
+  void add_columns(const at::Tensor& rows) {
+    columns_.resize(static_cast<std::size_t>(rows.size(1)));
+    for (std::size_t i = 0; i < columns_.size(); ++i)
+      columns_[i].add(rows.select(1, static_cast<std::int64_t>(i)));
   }
 
   void add_classes(const at::Tensor& labels) {
@@ -102,16 +111,17 @@ class SetReader {
 
   SetReport& report_;
   const Dataset& dataset_;
-  std::vector<TensorSums> sums_;
+  bool has_columns_;
+  std::vector<TensorSums> sums_, columns_;
   bool has_classes_ = true;
 };
 
 }  // namespace
 
-SetReport report_of(std::string name, const DataLoader& loader) {
+SetReport report_of(std::string name, const DataLoader& loader, bool has_columns) {
   SetReport report{
       .name = std::move(name), .num_samples = loader.dataset().size(), .num_batches = loader.num_batches()};
-  SetReader(report, loader.dataset()).read();
+  SetReader(report, loader.dataset(), has_columns).read();
   return report;
 }
 

@@ -29,6 +29,7 @@ struct SetReport {
   std::string name{};
   std::int64_t num_samples = 0, num_batches = 0;
   std::vector<TensorReport> tensors{};
+  std::vector<TensorReport> columns{};  // of the first tensor, if requested
   std::vector<std::int64_t> classes{};  // samples of each class; empty: the last tensor is not one of classes
   std::vector<BrokenSample> broken{};   // the first kMostBrokenSamples
   std::int64_t num_broken = 0;
@@ -37,8 +38,8 @@ struct SetReport {
 constexpr std::size_t kMostBrokenSamples = 20;
 constexpr std::int64_t kMostReportedClasses = 1000;  // more distinct integers are not taken for classes
 
-// Gathers every sample of a loader's set, in order. A sample that throws a DataError is counted as broken;
-// other exceptions reach the caller.
-SetReport report_of(std::string name, const DataLoader& loader);
+// Gathers every sample of a loader's set, in order; with columns if the first tensor is [samples, columns]. A
+// sample that throws a DataError is counted as broken; other exceptions reach the caller.
+SetReport report_of(std::string name, const DataLoader& loader, bool has_columns = false);
 
 }  // namespace kindling
