@@ -22,7 +22,7 @@ class KINDLING_API WorkerPool {
    public:
     // Waits for the end of the task, and throws again what it has thrown. Only once.
     void wait();
-    // Drops the task if it has not begun, otherwise waits for its end. What it throws is lost.
+    // Drops the task if it has not begun, otherwise waits for its end. Its exception is discarded.
     void cancel();
 
    private:

@@ -18,7 +18,7 @@ struct Labelled : DataModule {
   at::Tensor labels = at::tensor({0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, at::kByte);
 };
 
-TEST(LoaderRandomNumbers, AreTheStartsOfTheStreams) {
+TEST(LoaderRandomNumbers, DependOnSeedEpochAndSampleOnly) {
   Labelled data({.batch_size = 4, .seed = 9});
   const auto loader = data.train_dataloader();
   DataLoader::Cursor cursor(*loader);
@@ -29,9 +29,13 @@ TEST(LoaderRandomNumbers, AreTheStartsOfTheStreams) {
   ASSERT_EQ(numbers.sizes(), (std::vector<std::int64_t>{4, 2}));
   EXPECT_EQ(numbers.scalar_type(), at::kFloat);
   for (std::int64_t i = 0; i < 4; ++i) {
-    SampleRandom random(9, 3, cursor.indices()[i].item<std::int64_t>());
-    EXPECT_EQ(numbers[i][0].item<float>(), random.uniform_float());
-    EXPECT_EQ(numbers[i][1].item<float>(), random.uniform_float());
+    const at::Tensor sample = cursor.indices().narrow(0, i, 1);
+    EXPECT_TRUE(same(numbers.narrow(0, i, 1), SampleStreams(9, 3).numbers(sample, 2)));
+    EXPECT_FALSE(same(numbers.narrow(0, i, 1), SampleStreams(9, 4).numbers(sample, 2)));
+    EXPECT_FALSE(same(numbers.narrow(0, i, 1), SampleStreams(8, 3).numbers(sample, 2)));
+    // Or a crop in gather and a flip on the device would always come together.
+    SampleRandom of_gather(9, 3, sample.item<std::int64_t>());
+    EXPECT_NE(numbers[i][0].item<float>(), of_gather.uniform_float());
   }
 }
 

@@ -98,6 +98,25 @@ TEST(LoaderWithASampler, SplitsItsOrderAmongRanks) {
   }
 }
 
+// As for predictions: the samples of the sampler, and no others.
+TEST(LoaderWithASampler, KeepOrderSortsItsSamples) {
+  struct Subset : Sampler {
+    std::int64_t size() const override { return 3; }
+    at::Tensor order(std::int64_t) const override { return at::tensor({7, 2, 5}, at::kLong); }
+  };
+  DataLoader loader(std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(10)}),
+                    {.batch_size = 4, .sampler = std::make_shared<Subset>()});
+  DataLoader::Cursor cursor(loader);
+  cursor.seek(0);
+  cursor.keep_order();
+  cursor.seek(0);
+  Batch batch;
+  ASSERT_TRUE(cursor.next(batch));
+  EXPECT_TRUE(same(batch[0], at::tensor({2, 5, 7}, at::kLong)));
+  EXPECT_TRUE(same(cursor.indices(), batch[0]));
+  EXPECT_FALSE(cursor.next(batch));
+}
+
 TEST(LoaderWithASampler, RefusesAWrongOrder) {
   struct Wrong : Sampler {
     std::int64_t size() const override { return 2; }
@@ -109,10 +128,7 @@ TEST(LoaderWithASampler, RefusesAWrongOrder) {
     loader.start_epoch(0);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const DataError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "Sampler::order: a tensor of the shape [2], largest index 10; expected: int64 [2] with indices "
-        "below 10");
+    EXPECT_STREQ(error.what(), "Sampler::order: the index 10; expected: int64 [2] on the CPU, from 0 to 9");
   }
 }
 

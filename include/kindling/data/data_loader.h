@@ -61,9 +61,10 @@ class KINDLING_API DataLoader {
     // next seek() on.
     void shard(std::int64_t rank, std::int64_t size);
     // Replaces the loader's batch_size. Applies from the next seek() on.
-    void take_batches_of(std::int64_t batch_size) { batch_size_ = batch_size; }
-    // Ignores the loader's shuffling: samples come in order. Applies from the next seek() on.
-    void keep_order() noexcept { keeps_order_ = true; }
+    void take_batches_of(std::int64_t batch_size);
+    // Ignores the loader's shuffling: samples come in order, those of a sampler as it chooses them for epoch
+    // 0. Applies from the next seek() on.
+    void keep_order() noexcept;
     // Moves to batch number `batch` of an epoch, which next() then returns.
     void seek(std::int64_t epoch, std::int64_t batch = 0);
     // Gets the next batch of the epoch. Returns false after the last one (`batch` is then unchanged). Throws
@@ -85,7 +86,6 @@ class KINDLING_API DataLoader {
     bool draws_order() const noexcept {
       return (loader_->options_.shuffle || loader_->options_.sampler) && !keeps_order_;
     }
-    std::int64_t num_drawn() const noexcept;
     std::int64_t num_samples() const noexcept;
     GatherRequest request_of(std::int64_t batch) const;
     void next_gathered(Batch& batch);
@@ -148,6 +148,7 @@ class KINDLING_API DataLoader {
  private:
   void check_options() const;
   at::Tensor drawn_order(std::int64_t epoch) const;
+  at::Tensor kept_order() const;
 
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;

@@ -100,7 +100,7 @@ class KINDLING_API DataModule {
   // The number of random numbers per sample that on_after_batch_transfer() needs in a stage, such as for
   // augmentation. Loaders of get_tensorloader() and loader_options() put them into each batch as
   // Batch::random_numbers(): like sample_random(), they depend on seed, epoch and sample only, not on the
-  // number of workers or ranks.
+  // number of workers or ranks. Asked for Stage::train, and for Stage::val on behalf of all other loaders.
   virtual std::int64_t num_random_numbers([[maybe_unused]] Stage stage) const { return 0; }
 
   // Returns the transform that on_after_batch_transfer() applies and that is saved with the model
@@ -124,7 +124,7 @@ class KINDLING_API DataModule {
 
   const DataOptions& options() const noexcept { return options_; }
   // Returns the options as those of a loader, for modules that create loaders of their own data sets;
-  // balanced sampling needs a sampler of their own.
+  // for balanced sampling they must set `sampler` themselves.
   DataLoaderOptions loader_options(bool train) const;
 
  protected:

@@ -23,8 +23,9 @@ class KINDLING_API Dataset {
   // Random numbers of a sample come from sample_random(index), which does not depend on the batch.
   virtual void gather(const at::Tensor& indices, Batch& batch) const = 0;
 
-  // True if several threads may call gather() at once, for different batches. Otherwise loaders take turns,
-  // and have one worker at most.
+  // True if several threads may call gather() at once, for different batches. Otherwise all loaders of this
+  // object take turns, and have one worker at most, on request. Two data sets that share a file or a reader
+  // do not know of each other: leave num_workers at 0 for them.
   virtual bool is_thread_safe() const { return false; }
 
   // True if slice() returns views of tensors that the set holds. Batches in order, on the CPU, are then
@@ -43,7 +44,7 @@ class KINDLING_API TensorDataset : public Dataset {
 
   std::int64_t size() const override;
   void gather(const at::Tensor& indices, Batch& batch) const override;
-  bool is_thread_safe() const override { return true; }
+  bool is_thread_safe() const override;  // false for a derived class, until it says otherwise
   bool has_views() const override { return true; }
   Batch slice(std::int64_t begin, std::int64_t end) const override;
 

@@ -59,7 +59,8 @@ class KINDLING_API SampleStreams {
   // Starts the stream of the sample with this index in the data set.
   SampleRandom of(std::int64_t sample) const noexcept { return {seed_, epoch_, sample}; }
 
-  // Returns the first numbers of samples: float32 [samples, count] in [0, 1), in (pinned) host memory.
+  // Returns random numbers for batches of samples: float32 [samples, count] in [0, 1), in (pinned) host
+  // memory, from streams other than those of of().
   // `samples`: int64 [samples], on the CPU.
   at::Tensor numbers(const at::Tensor& samples, std::int64_t count, bool is_pinned = false) const;
 

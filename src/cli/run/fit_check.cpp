@@ -69,7 +69,7 @@ struct RunLength {
 
 // As the trainer computes it for schedules.
 RunLength length_of_run(const TrainerOptions& options, const DataLoader& loader, std::int64_t num_ranks) {
-  const std::int64_t samples = loader.dataset().size(), batch = loader.options().batch_size * num_ranks;
+  const std::int64_t samples = loader.num_samples(), batch = loader.options().batch_size * num_ranks;
   std::int64_t batches = loader.options().drop_last ? samples / batch : (samples + batch - 1) / batch;
   batches = std::min(batches, options.limit_train_batches.value_or(batches));
   if (options.overfit_batches) batches = std::min(options.overfit_batches->of(batches), batches);
@@ -82,7 +82,7 @@ RunLength length_of_run(const TrainerOptions& options, const DataLoader& loader,
 
 // Returns a warning for a batch size above the number of samples; else an empty text.
 std::string batch_size_warning(const DataLoader& loader) {
-  const std::int64_t samples = loader.dataset().size(), batch = loader.options().batch_size;
+  const std::int64_t samples = loader.num_samples(), batch = loader.options().batch_size;
   return batch <= samples
              ? ""
              : "data.batch_size: " + grouped_number(batch) + " is more than the " + grouped_number(samples) +

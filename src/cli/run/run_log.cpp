@@ -13,7 +13,7 @@ namespace {
 
 std::string loader_text(const std::shared_ptr<DataLoader>& loader) {
   if (!loader) return "none";
-  return std::to_string(loader->dataset().size()) + " samples in " + std::to_string(loader->num_batches()) +
+  return std::to_string(loader->num_samples()) + " samples in " + std::to_string(loader->num_batches()) +
          " batches of " + std::to_string(loader->options().batch_size);
 }
 

@@ -1,8 +1,11 @@
 #include "data/loading/batch_gatherer.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/Event.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -82,6 +85,8 @@ constexpr std::int64_t kWarmUpBatches = 3, kMeasuredBatches = 5;
 constexpr double kSmallestShare = 0.02;     // of the time of a step that is worth a worker
 constexpr double kSmallestSeconds = 50e-6;  // of a batch; below, a worker's hand-over costs as much
 constexpr std::int64_t kMostMeasuredWorkers = 8;
+constexpr int kMostBadSamples = 8;        // while none is good
+constexpr double kMostSearchSeconds = 2;  // for the sample that an error is about
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
@@ -100,10 +105,28 @@ std::shared_ptr<std::recursive_mutex> turn_of(const Dataset& dataset) {
   return turn;
 }
 
-// Workers are parallel already: their operators use one thread each.
+// Workers are parallel already: their operators use one thread each. The first call of an operator on a
+// thread sets its number, here and inside LibTorch.
 void use_one_thread_for_operators() {
+  at::internal::lazy_init_num_threads();
+  at::get_num_threads();
   if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
 }
+
+// The same on the calling thread, for a batch that a worker would gather with one thread: large sums depend
+// on the number.
+class OneThreadForOperators {
+ public:
+  OneThreadForOperators() : before_(at::get_num_threads()) { use_one_thread_for_operators(); }
+  ~OneThreadForOperators() {
+    if (omp_set_num_threads != nullptr) omp_set_num_threads(before_);
+  }
+  OneThreadForOperators(const OneThreadForOperators&) = delete;
+  OneThreadForOperators& operator=(const OneThreadForOperators&) = delete;
+
+ private:
+  int before_;
+};
 
 }  // namespace
 
@@ -149,32 +172,44 @@ void BatchGatherer::gather(const GatherRequest& request, Batch& batch) {
   batch.clear();  // releases the previous buffer
   const auto begin = Clock::now();
   const std::shared_ptr<Buffer> buffer = free_buffer(request.device);
-  if (is_checked_ || !may_use_workers())
-    fill(*buffer, request);
+  if (may_use_workers())
+    fill_alone(*buffer, request);
   else
-    fill_and_check(*buffer, request);
+    fill_or_name_sample(*buffer, request);
   buffer->give(batch);
   if (!wanted_workers_) measured_.add(begin, Clock::now());
 }
 
-BatchGatherer::Pending BatchGatherer::start(GatherRequest request) {
-  if (!workers_) workers_ = std::make_unique<WorkerPool>(num_workers(), use_one_thread_for_operators);
+std::shared_ptr<WorkerPool> BatchGatherer::workers() {
+  std::shared_ptr<WorkerPool> workers = workers_.lock();
+  if (!workers)
+    workers_ = workers = std::make_shared<WorkerPool>(num_workers(), use_one_thread_for_operators);
+  return workers;
+}
+
+BatchGatherer::Pending BatchGatherer::start(GatherRequest request, WorkerPool& workers) {
   const std::shared_ptr<Buffer> buffer = free_buffer(request.device);
   buffer->is_reserved = true;
-  auto task = workers_->submit([this, buffer, request] { fill(*buffer, request); });
+  auto task = workers.submit([this, buffer, request] { fill(*buffer, request); });
   return {.request = std::move(request), .buffer = buffer, .task = std::move(task)};
 }
 
 void BatchGatherer::finish(const Pending& pending, Batch& batch) {
   batch.clear();
+  Buffer& buffer = *pending.buffer;
   try {
     pending.task->wait();
+  } catch (const std::exception& error) {
+    buffer.is_reserved = false;
+    buffer.batch.clear();  // it may be half full
+    rethrow_with_sample(pending.request, error);
   } catch (...) {
-    pending.buffer->is_reserved = false;
+    buffer.is_reserved = false;
+    buffer.batch.clear();
     throw;
   }
-  pending.buffer->is_reserved = false;
-  pending.buffer->give(batch);
+  buffer.is_reserved = false;
+  buffer.give(batch);
 }
 
 void BatchGatherer::cancel(const Pending& pending) noexcept {
@@ -199,11 +234,7 @@ std::shared_ptr<BatchGatherer::Buffer> BatchGatherer::free_buffer(Device device)
 }
 
 void BatchGatherer::fill(Buffer& buffer, const GatherRequest& request) const {
-  try {
-    call_dataset(request.indices, request.streams, buffer.batch);
-  } catch (const std::exception& error) {
-    rethrow_with_sample(request, error);
-  }
+  call_dataset(request.indices, request.streams, buffer.batch);
   for (const at::Tensor& tensor : buffer.batch.tensors())
     if (tensor.dim() == 0 || tensor.size(0) != request.indices.size(0))
       throw DataError({.place = "Dataset::gather",
@@ -212,41 +243,66 @@ void BatchGatherer::fill(Buffer& buffer, const GatherRequest& request) const {
                        .wanted = "as many samples as indices, along dimension 0"});
 }
 
+void BatchGatherer::fill_or_name_sample(Buffer& buffer, const GatherRequest& request) const {
+  try {
+    fill(buffer, request);
+  } catch (const std::exception& error) {
+    buffer.batch.clear();  // it may be half full
+    rethrow_with_sample(request, error);
+  }
+}
+
+// As a worker would: the same bytes whoever gathers a batch.
 void BatchGatherer::call_dataset(const at::Tensor& indices, const SampleStreams& streams,
                                  Batch& batch) const {
   std::unique_lock<std::recursive_mutex> turn;
   if (turn_) turn = std::unique_lock(*turn_);
+  const c10::InferenceMode normal_mode(false);
+  const at::NoGradGuard no_grad;
   const SampleStreams::Scope scope(streams);
   dataset_->gather(indices, batch);
 }
 
-void BatchGatherer::fill_and_check(Buffer& buffer, const GatherRequest& request) {
-  const at::Tensor before = random_state(cpu()).front();
-  fill(buffer, request);
+void BatchGatherer::fill_alone(Buffer& buffer, const GatherRequest& request) {
+  const OneThreadForOperators one_thread;
+  if (is_checked_) return fill_or_name_sample(buffer, request);
+  // Twice: another thread may draw at the same moment.
+  if (draws_from_the_generator(buffer, request) && draws_from_the_generator(buffer, request)) {
+    if (wanted_workers_)
+      throw DataError({.place = "data.num_workers = " + std::to_string(*wanted_workers_),
+                       .found =
+                           "Dataset::gather draws from LibTorch's default generator, whose numbers would "
+                           "depend on what the workers do at the same time",
+                       .wanted = "random numbers of the samples, kindling::sample_random(index)",
+                       .remedy = "or num_workers = 0"});
+    wanted_workers_ = 0;
+  }
   is_checked_ = true;
-  const at::Tensor after = random_state(cpu()).front();
-  if (std::memcmp(before.const_data_ptr(), after.const_data_ptr(), before.nbytes()) == 0) return;
-  if (wanted_workers_)
-    throw DataError({.place = "data.num_workers = " + std::to_string(*wanted_workers_),
-                     .found = "Dataset::gather draws from LibTorch's default generator, whose numbers would "
-                              "depend on what the workers do at the same time",
-                     .wanted = "random numbers of the samples, kindling::sample_random(index)",
-                     .remedy = "or num_workers = 0"});
-  wanted_workers_ = 0;
 }
 
-// Looks for the sample alone: the set cannot say which one it was. If no sample can be gathered alone, the
-// error is about something else.
+bool BatchGatherer::draws_from_the_generator(Buffer& buffer, const GatherRequest& request) const {
+  const at::Tensor before = random_state(cpu()).front();
+  fill_or_name_sample(buffer, request);
+  const at::Tensor after = random_state(cpu()).front();
+  return std::memcmp(before.const_data_ptr(), after.const_data_ptr(), before.nbytes()) != 0;
+}
+
+// Looks for the sample alone: the set cannot say which one it was. If the first samples cannot be gathered
+// alone, or if it takes long, the error is about something else.
 void BatchGatherer::rethrow_with_sample(const GatherRequest& request, const std::exception& error) const {
   std::optional<std::int64_t> guilty;
   bool has_good = request.indices.numel() == 1;
   const std::string what = error.what();
+  const auto begin = Clock::now();
+  int num_bad = 0;
   for (std::int64_t i = 0; i < request.indices.numel() && !(guilty && has_good); ++i) {
+    if (num_bad == kMostBadSamples || seconds_between(begin, Clock::now()) > kMostSearchSeconds) break;
     Batch alone;
     try {
       call_dataset(request.indices.narrow(0, i, 1), request.streams, alone);
       has_good = true;
     } catch (const std::exception& other) {
+      ++num_bad;
       if (!guilty && typeid(other) == typeid(error) && what == other.what())
         guilty = request.indices.const_data_ptr<std::int64_t>()[i];
     }

@@ -62,8 +62,10 @@ class BatchGatherer {
   void gather(const GatherRequest& request, Batch& batch);
   void finish(const Pending& pending, Batch& batch);
 
-  // Makes a worker gather a batch. Finish or cancel it before the gatherer is destroyed.
-  Pending start(GatherRequest request);
+  // Returns the workers, which live as long as someone holds them.
+  std::shared_ptr<WorkerPool> workers();
+  // Makes a worker gather a batch. Finish or cancel it before the gatherer and the workers are destroyed.
+  Pending start(GatherRequest request, WorkerPool& workers);
   void cancel(const Pending& pending) noexcept;
 
  private:
@@ -71,7 +73,9 @@ class BatchGatherer {
   std::int64_t num_workers() const;
   std::shared_ptr<Buffer> free_buffer(Device device);
   void fill(Buffer& buffer, const GatherRequest& request) const;
-  void fill_and_check(Buffer& buffer, const GatherRequest& request);
+  void fill_or_name_sample(Buffer& buffer, const GatherRequest& request) const;
+  void fill_alone(Buffer& buffer, const GatherRequest& request);
+  bool draws_from_the_generator(Buffer& buffer, const GatherRequest& request) const;
   void call_dataset(const at::Tensor& indices, const SampleStreams& streams, Batch& batch) const;
   [[noreturn]] void rethrow_with_sample(const GatherRequest& request, const std::exception& error) const;
 
@@ -81,7 +85,7 @@ class BatchGatherer {
   bool is_checked_ = false;
   MeasuredWorkers measured_;
   std::vector<std::shared_ptr<Buffer>> buffers_;
-  std::unique_ptr<WorkerPool> workers_;  // destroyed first
+  std::weak_ptr<WorkerPool> workers_;
 };
 
 }  // namespace kindling

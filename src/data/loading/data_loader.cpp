@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,14 +29,18 @@ namespace kindling {
 
 // The batches that workers gather for a cursor, from its next one on.
 struct DataLoader::Cursor::Ahead {
-  explicit Ahead(BatchGatherer& of) : gatherer(of) {}
-  ~Ahead() {
-    for (auto it = pending.rbegin(); it != pending.rend(); ++it) gatherer.cancel(*it);
-  }
+  explicit Ahead(BatchGatherer& of) : gatherer(of), workers(of.workers()) {}
+  ~Ahead() { cancel(); }
   Ahead(const Ahead&) = delete;
   Ahead& operator=(const Ahead&) = delete;
 
+  // From the last on, so that none begins in the meantime.
+  void cancel() noexcept {
+    for (; !pending.empty(); pending.pop_back()) gatherer.cancel(pending.back());
+  }
+
   BatchGatherer& gatherer;
+  std::shared_ptr<WorkerPool> workers;  // which end with the last cursor that uses them
   std::deque<BatchGatherer::Pending> pending{};
 };
 
@@ -96,11 +101,13 @@ DataLoader::Cursor::Cursor(DataLoader& loader)
     : loader_(&loader), device_(cpu()), batch_size_(loader.options_.batch_size) {}
 
 void DataLoader::Cursor::stage_for(Device device) {
+  cancel_ahead();
   if (device != device_) resident_ = nullptr;
   device_ = device;
 }
 
 void DataLoader::Cursor::cache_on_device() {
+  cancel_ahead();
   resident_ = loader_->resident_.lock();
   if (resident_ && (resident_->device() != device_ || !resident_->are_up_to_date())) resident_ = nullptr;
   if (!resident_)
@@ -132,23 +139,31 @@ void DataLoader::Cursor::shard(std::int64_t rank, std::int64_t size) {
     throw DataError({.place = "shard",
                      .found = "rank " + std::to_string(rank) + " of " + std::to_string(size),
                      .wanted = "0 <= rank < size"});
+  cancel_ahead();
+  order_ = at::Tensor();
   rank_ = rank;
   num_ranks_ = size;
 }
 
-// The samples of an epoch, of all ranks.
-std::int64_t DataLoader::Cursor::num_drawn() const noexcept {
-  return keeps_order_ ? loader_->dataset_->size() : loader_->num_samples();
+void DataLoader::Cursor::keep_order() noexcept {
+  cancel_ahead();
+  order_ = at::Tensor();
+  keeps_order_ = true;
+}
+
+void DataLoader::Cursor::take_batches_of(std::int64_t batch_size) {
+  cancel_ahead();
+  batch_size_ = batch_size;
 }
 
 std::int64_t DataLoader::Cursor::num_samples() const noexcept {
-  const std::int64_t n = num_drawn();
+  const std::int64_t n = loader_->num_samples();
   return loader_->options_.drop_last ? n / num_ranks_ : (n - rank_ + num_ranks_ - 1) / num_ranks_;
 }
 
 // The number of batches of rank 0, which has the most samples.
 std::int64_t DataLoader::Cursor::num_batches() const noexcept {
-  const std::int64_t n = num_drawn(), size = batch_size_;
+  const std::int64_t n = loader_->num_samples(), size = batch_size_;
   if (loader_->options_.drop_last) return n / num_ranks_ / size;
   return ((n + num_ranks_ - 1) / num_ranks_ + size - 1) / size;
 }
@@ -161,7 +176,7 @@ DataLoader::Cursor::Range DataLoader::Cursor::range_of(std::int64_t batch) const
 }
 
 bool DataLoader::Cursor::uses_views() const {
-  return !draws_order() && device_.is_cpu() && num_ranks_ == 1 &&
+  return !draws_order() && !loader_->options_.sampler && device_.is_cpu() && num_ranks_ == 1 &&
          batch_size_ == loader_->options_.batch_size && loader_->dataset_->has_views();
 }
 
@@ -170,30 +185,41 @@ void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
   batch_index_ = batch;
   epoch_ = epoch;
   if (uses_views()) return;
-  const std::int64_t n = num_drawn();
+  const std::int64_t n = loader_->num_samples();
   const at::Tensor before = order_;
   if (draws_order())
     order_ = loader_->drawn_order(epoch);
   else if (!order_.defined() || num_ranks_ > 1)
-    order_ = at::arange(n, at::kLong);
+    order_ = loader_->kept_order();
   if (num_ranks_ > 1)
     order_ = order_.index_select(
         0, at::arange(std::max<std::int64_t>(num_samples(), 1)).mul_(num_ranks_).add_(rank_).remainder_(n));
   if (!order_.is_same(before)) device_order_ = at::Tensor();
 }
 
+// The order of the data set; of a sampler's first epoch, its samples in that order.
+at::Tensor DataLoader::kept_order() const {
+  return options_.sampler ? std::get<0>(drawn_order(0).sort()) : at::arange(dataset_->size(), at::kLong);
+}
+
 at::Tensor DataLoader::drawn_order(std::int64_t epoch) const {
   if (!options_.sampler) return shuffled_order(dataset_->size(), options_.seed, epoch);
   const at::Tensor order = options_.sampler->order(epoch);
-  const std::int64_t most = order.numel() == 0 ? 0 : order.max().item<std::int64_t>();
-  if (order.scalar_type() != at::kLong || order.dim() != 1 || order.size(0) != num_samples() ||
-      most >= dataset_->size() || order.min().item<std::int64_t>() < 0)
-    throw DataError(
-        {.place = "Sampler::order",
-         .found = "a tensor of the shape " + shape_text(order) + ", largest index " + std::to_string(most),
-         .wanted = "int64 [" + std::to_string(num_samples()) + "] with indices below " +
-                   std::to_string(dataset_->size())});
-  return order.contiguous();
+  const auto refuse = [&](const std::string& found) {
+    throw DataError({.place = "Sampler::order",
+                     .found = found,
+                     .wanted = "int64 [" + std::to_string(num_samples()) + "] on the CPU, from 0 to " +
+                               std::to_string(dataset_->size() - 1)});
+  };
+  if (!order.defined()) refuse("an undefined tensor");
+  if (!order.is_cpu() || order.scalar_type() != at::kLong || order.dim() != 1 ||
+      order.size(0) != num_samples())
+    refuse("a tensor of the shape " + shape_text(order) + " and dtype " +
+           std::string(c10::toString(order.scalar_type())) + " on " + order.device().str());
+  for (const at::Tensor& index : {order.min(), order.max()})
+    if (const auto number = index.item<std::int64_t>(); number < 0 || number >= dataset_->size())
+      refuse("the index " + std::to_string(number));
+  return order.clone(at::MemoryFormat::Contiguous);  // the sampler may use its tensor again
 }
 
 at::Tensor DataLoader::Cursor::indices() const {
@@ -218,7 +244,7 @@ void DataLoader::Cursor::next_gathered(Batch& batch) {
   auto& pending = ahead_.value->pending;
   const auto end_of_pending = [&] { return batch_index_ + static_cast<std::int64_t>(pending.size()); };
   while (end_of_pending() < std::min(num_batches(), batch_index_ + 1 + num_ahead))
-    pending.push_back(gatherer.start(request_of(end_of_pending())));
+    pending.push_back(gatherer.start(request_of(end_of_pending()), *ahead_.value->workers));
   const BatchGatherer::Pending first = std::move(pending.front());
   pending.pop_front();
   try {
@@ -229,10 +255,12 @@ void DataLoader::Cursor::next_gathered(Batch& batch) {
   }
 }
 
-void DataLoader::Cursor::cancel_ahead() noexcept { ahead_.value = nullptr; }
+void DataLoader::Cursor::cancel_ahead() noexcept {
+  if (ahead_.value) ahead_.value->cancel();
+}
 
 bool DataLoader::Cursor::next(Batch& batch) {
-  if (!uses_views() && !order_.defined()) seek(0, batch_index_);
+  if (!uses_views() && !order_.defined()) seek(epoch_, batch_index_);
   if (batch_index_ >= num_batches()) return false;
   const auto [begin, count, is_repeated] = range_of(batch_index_);
   if (uses_views()) {

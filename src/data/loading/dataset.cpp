@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <typeinfo>
 
 #include "kindling/base/error.h"
 #include "kindling/data/sample_random.h"
@@ -83,6 +84,8 @@ TensorDataset::TensorDataset(std::vector<at::Tensor> tensors) : tensors_(std::mo
     tensors_[i] = tensors_[i].contiguous();
   }
 }
+
+bool TensorDataset::is_thread_safe() const { return typeid(*this) == typeid(TensorDataset); }
 
 std::int64_t TensorDataset::size() const { return tensors_[0].size(0); }
 

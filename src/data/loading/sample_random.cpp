@@ -25,6 +25,9 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
   return counter;
 }
 
+// Set apart from what a data set draws for the same sample.
+constexpr std::uint64_t kNumbersOfBatches = 0xB5297A4D3F84D5B5;
+
 thread_local const SampleStreams::Scope* current_scope = nullptr;
 
 }  // namespace
@@ -68,7 +71,7 @@ at::Tensor SampleStreams::numbers(const at::Tensor& samples, std::int64_t count,
   at::Tensor numbers = at::empty({samples.numel(), count}, at::dtype(at::kFloat).pinned_memory(is_pinned));
   auto* number = numbers.mutable_data_ptr<float>();
   for (std::int64_t i = 0; i < samples.numel(); ++i) {
-    SampleRandom random = of(samples.const_data_ptr<std::int64_t>()[i]);
+    SampleRandom random(seed_ ^ kNumbersOfBatches, epoch_, samples.const_data_ptr<std::int64_t>()[i]);
     for (std::int64_t j = 0; j < count; ++j) *number++ = random.uniform_float();
   }
   return numbers;

@@ -47,7 +47,8 @@ WeightedSampler::WeightedSampler(const at::Tensor& weights, std::int64_t seed, s
 // The largest number below 1 may meet a sum that was rounded; a sample of the weight 0 is never chosen,
 // because its sum equals that of the sample before.
 at::Tensor WeightedSampler::order(std::int64_t epoch) const {
-  const SampleStreams streams(seed_, epoch);
+  constexpr std::int64_t kDraws = 0x68E31DA4;  // set apart from what samples draw with the same seed
+  const SampleStreams streams(seed_ ^ kDraws, epoch);
   at::Tensor numbers = at::empty({num_samples_}, at::kDouble);
   auto* const number = numbers.mutable_data_ptr<double>();
   for (std::int64_t i = 0; i < num_samples_; ++i) number[i] = streams.of(i).uniform();

@@ -168,7 +168,7 @@ void Trainer::Impl::shard_training(BatchSource& source) const {
                      .found = "drop_last leaves no batch of " +
                               std::to_string(source.loader().options().batch_size) + " for each of " +
                               std::to_string(size) + " ranks among " +
-                              std::to_string(source.loader().dataset().size()) + " samples",
+                              std::to_string(source.loader().num_samples()) + " samples",
                      .wanted = "a smaller batch_size"});
 }
 

@@ -58,7 +58,7 @@ ProcessGroup::NamedTexts values_of(TrainerOptions options, const DistributedOpti
 void add(ProcessGroup::NamedTexts& to, const std::string& name, const BatchSource* source) {
   if (source == nullptr) return to.push_back({name, "no data"});
   const DataLoader& loader = source->loader();
-  to.push_back({name + "'s number of samples", std::to_string(loader.dataset().size())});
+  to.push_back({name + "'s number of samples", std::to_string(loader.num_samples())});
   to.push_back({name + "'s batch_size", std::to_string(loader.options().batch_size)});
   to.push_back({name + "'s number of batches", std::to_string(source->num_batches())});
   to.push_back({name + "'s shuffle", loader.options().shuffle ? "true" : "false"});

@@ -44,7 +44,7 @@ std::int64_t num_train_samples(DataModule& data) {
   data.prepare();
   const auto loader = data.train_dataloader();
   if (!loader) throw DataError({.place = "find_batch_size", .found = "the data has no train_dataloader()"});
-  return loader->dataset().size();
+  return loader->num_samples();
 }
 
 // The search interval: sizes up to `low` fit; sizes from `high` on do not, or exceed the number of samples.

@@ -13,8 +13,9 @@ namespace kindling {
 namespace {
 
 struct Augmented : TensorData {
-  Augmented()
-      : TensorData({at::rand({24, 1, 10, 10}), at::arange(24).remainder(10)}, {}, {.batch_size = 8}) {}
+  explicit Augmented(std::int64_t num_workers)
+      : TensorData({at::rand({48, 1, 10, 10}), at::arange(48).remainder(10)}, {},
+                   {.batch_size = 8, .resident = "off", .num_workers = num_workers}) {}
   std::int64_t num_random_numbers(Stage stage) const override { return stage == Stage::train ? 1 : 0; }
   using TensorData::on_after_batch_transfer;
   Batch on_after_batch_transfer(Batch batch, Stage) override {
@@ -46,27 +47,37 @@ std::vector<at::Tensor> trained(std::int64_t num_gpus, Augmented& data,
 
 TEST(FakeRandomNumbers, TravelWithTheBatchWithoutAWait) {
   const fake::LateCopies late;
-  at::manual_seed(1);
-  Augmented data;
-  const auto counts = std::make_shared<CountsOfLoops>();
-  trained(1, data, counts);
-  ASSERT_EQ(counts->counts.size(), 2U);
-  for (const fake::Counts& loop : counts->counts) {
-    EXPECT_EQ(loop.host_waits(), 0);
-    EXPECT_EQ(loop.item_reads + loop.data_dependent_ops, 0);
-    EXPECT_EQ(loop.blocking_host_to_device_copies, 0);
-    EXPECT_GE(loop.host_to_device_copies, 3);  // the numbers of each batch
+  for (const std::int64_t num_workers : {0, 2}) {
+    at::manual_seed(1);
+    Augmented data(num_workers);
+    const auto counts = std::make_shared<CountsOfLoops>();
+    trained(1, data, counts);
+    ASSERT_EQ(counts->counts.size(), 2U);
+    for (const fake::Counts& loop : counts->counts) {
+      EXPECT_EQ(loop.host_waits(), 0);
+      EXPECT_EQ(loop.item_reads + loop.data_dependent_ops, 0);
+      EXPECT_EQ(loop.blocking_host_to_device_copies, 0);
+      EXPECT_EQ(loop.host_to_device_copies, 3 * 6);  // images, labels and numbers of six batches
+    }
+    EXPECT_EQ(data.devices.size(), 12U);
+    for (const Device device : data.devices) EXPECT_FALSE(device.is_cpu());
   }
-  EXPECT_EQ(data.devices.size(), 6U);
-  for (const Device device : data.devices) EXPECT_FALSE(device.is_cpu());
 }
 
-TEST(FakeRandomNumbers, AreTheSameOnAllDevices) {
-  at::manual_seed(1);
-  Augmented data;
-  const auto counts = std::make_shared<CountsOfLoops>();
-  const auto on_host = trained(0, data, counts), on_device = trained(1, data, counts);
-  for (std::size_t i = 0; i < on_host.size(); ++i) EXPECT_TRUE(at::allclose(on_host[i], on_device[i])) << i;
+// Late copies find memory that a worker overwrites too early.
+TEST(FakeRandomNumbers, AreTheSameOnAllDevicesWithAnyNumberOfWorkers) {
+  const fake::LateCopies late;
+  const auto weights_with = [](std::int64_t num_gpus, std::int64_t num_workers) {
+    at::manual_seed(1);
+    Augmented data(num_workers);
+    return trained(num_gpus, data, std::make_shared<CountsOfLoops>());
+  };
+  const auto expected = weights_with(0, 0);
+  for (const std::int64_t num_workers : {0, 1, 3}) {
+    const auto weights = weights_with(1, num_workers);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(at::allclose(weights[i], expected[i])) << num_workers << " workers, " << i;
+  }
 }
 
 }  // namespace

@@ -2,8 +2,12 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "kindling/base/log.h"
@@ -104,6 +108,34 @@ TEST(DrawnData, GivesTheSameWeightsAfterAResumeInMidEpoch) {
   const ModelCheckpointOptions saves{.dirpath = scratch / "checkpoints", .every_n_steps = 1};
   fit({}, {std::make_shared<ModelCheckpoint>(saves)}, /*max_steps=*/7);  // of five in an epoch
   expect_equal(fit({.resume = saves.dirpath}, {}, {}), expected);
+}
+
+std::int64_t num_threads_of_process() {
+  std::int64_t count = 0;
+  for ([[maybe_unused]] const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  return count;
+}
+
+struct Thrower : Callback {
+  void on_train_batch_end(Trainer& trainer, Module&) override {
+    if (trainer.progress().global_step == 7) throw std::runtime_error("in mid-epoch");
+  }
+};
+
+// The data module, and with it the loader, outlive the training.
+TEST(DrawnData, LeavesNoWorkerThreadWhenTheTrainingEndsOrThrows) {
+  NoisyData data(1, 3);
+  const auto fit = [&](const std::vector<std::shared_ptr<Callback>>& callbacks) {
+    Trainer({.max_epochs = 2, .optimizer = adamw(), .callbacks = callbacks}).fit(small_mlp(), data);
+  };
+  fit({});
+  const std::int64_t before = num_threads_of_process();
+  fit({});
+  EXPECT_THROW(fit({std::make_shared<Thrower>()}), std::runtime_error);
+  std::int64_t after = num_threads_of_process();
+  for (int i = 0; i < 400 && after != before; ++i, after = num_threads_of_process())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(after, before);
 }
 
 }  // namespace
