@@ -39,6 +39,7 @@ std::vector<at::Tensor> trained(std::int64_t num_gpus, Augmented& data,
                                 const std::shared_ptr<CountsOfLoops>& counts) {
   at::manual_seed(0);
   const auto model = std::make_shared<Mlp>(MlpOptions{.hidden = {16}});
+  model->forward(at::zeros({1, 100}));  // creates its parameters
   Trainer({.max_epochs = 2, .num_gpus = num_gpus, .callbacks = {counts}}).fit(model, data);
   std::vector<at::Tensor> weights;
   for (const at::Tensor& weight : model->parameters()) weights.push_back(weight.detach().cpu());

@@ -86,28 +86,34 @@ TEST(DrawnData, GivesTheSameWeightsForAnyNumberOfRanksAndWorkers) {
     num_warnings += line.find("the data draws random numbers") != std::string::npos;
   });
   const auto expected = trained(1, 0);
-  for (const std::int64_t num_ranks : {1, 2, 4})
+  for (const std::int64_t num_workers : {1, 3}) expect_equal(trained(1, num_workers), expected);
+  EXPECT_EQ(num_warnings, 0);
+  // The ranks of a test are threads and share LibTorch's generator, which the model of another rank moves.
+  for (const std::int64_t num_ranks : {2, 4})
     for (const std::int64_t num_workers : {0, 1, 3}) expect_equal(trained(num_ranks, num_workers), expected);
   set_log_observer({});
   configure_log({.level = LogLevel::off});
-  EXPECT_EQ(num_warnings, 0);
 }
 
+struct Stopper : Callback {
+  void on_train_batch_end(Trainer& trainer, Module&) override {
+    if (trainer.progress().global_step == 7) trainer.request_stop();  // an epoch has five steps
+  }
+};
+
 TEST(DrawnData, GivesTheSameWeightsAfterAResumeInMidEpoch) {
-  const auto fit = [](const FitOptions& how, const std::vector<std::shared_ptr<Callback>>& callbacks,
-                      std::optional<std::int64_t> max_steps) {
+  const auto fit = [](const FitOptions& how, const std::vector<std::shared_ptr<Callback>>& callbacks) {
     at::manual_seed(3);
     const auto model = small_mlp();
     NoisyData data(1, 2);
-    Trainer({.max_epochs = 3, .max_steps = max_steps, .optimizer = adamw(), .callbacks = callbacks})
-        .fit(model, data, how);
+    Trainer({.max_epochs = 3, .optimizer = adamw(), .callbacks = callbacks}).fit(model, data, how);
     return RankRun::on_host(model->parameters());
   };
-  const auto expected = fit({}, {}, {});
+  const auto expected = fit({}, {});
   const Scratch scratch;
-  const ModelCheckpointOptions saves{.dirpath = scratch / "checkpoints", .every_n_steps = 1};
-  fit({}, {std::make_shared<ModelCheckpoint>(saves)}, /*max_steps=*/7);  // of five in an epoch
-  expect_equal(fit({.resume = saves.dirpath}, {}, {}), expected);
+  const ModelCheckpointOptions saves{.dirpath = scratch / "checkpoints"};
+  fit({}, {std::make_shared<ModelCheckpoint>(saves), std::make_shared<Stopper>()});
+  expect_equal(fit({.resume = saves.dirpath}, {}), expected);
 }
 
 std::int64_t num_threads_of_process() {
