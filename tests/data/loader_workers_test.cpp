@@ -341,6 +341,25 @@ TEST(LoaderWorkers, RefuseADataSetThatDrawsFromLibTorchsGenerator) {
   EXPECT_TRUE(without.next(batch));
 }
 
+// A thread-safe set without a number of workers: no error, and each batch draws once.
+TEST(LoaderWorkers, AreNotStartedForASetThatDrawsFromLibTorchsGenerator) {
+  struct Drawing : Dataset {
+    std::int64_t size() const override { return 20; }
+    bool is_thread_safe() const override { return true; }
+    void gather(const at::Tensor& indices, Batch& batch) const override {
+      batch = Batch{at::rand({indices.numel()})};
+    }
+  };
+  at::manual_seed(3);
+  const at::Tensor expected = at::rand({5});
+  at::manual_seed(3);
+  DataLoader loader(std::make_shared<Drawing>(), {.batch_size = 5});
+  Batch batch;
+  loader.start_epoch(0);
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_TRUE(same(batch[0], expected));
+}
+
 // A large sum depends on the number of operator threads: workers and the caller use one.
 TEST(LoaderWorkers, GatherTheSameBytesAsTheCaller) {
   struct Sums : Dataset {
