@@ -92,7 +92,6 @@ TEST(DrawnData, GivesTheSameWeightsForAnyNumberOfRanksAndWorkers) {
   for (const std::int64_t num_ranks : {2, 4})
     for (const std::int64_t num_workers : {0, 1, 3}) expect_equal(trained(num_ranks, num_workers), expected);
   set_log_observer({});
-  configure_log({.level = LogLevel::off});
 }
 
 struct Stopper : Callback {
