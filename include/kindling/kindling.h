@@ -17,6 +17,7 @@
 #include "kindling/data/dataset.h"
 #include "kindling/data/digits.h"
 #include "kindling/data/idx_data.h"
+#include "kindling/data/image_folder.h"
 #include "kindling/data/image_transforms.h"
 #include "kindling/data/input_transform.h"
 #include "kindling/data/mix_transforms.h"

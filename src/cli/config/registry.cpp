@@ -5,6 +5,7 @@
 #include "kindling/data/crop_transforms.h"
 #include "kindling/data/digits.h"
 #include "kindling/data/idx_data.h"
+#include "kindling/data/image_folder.h"
 #include "kindling/data/image_transforms.h"
 #include "kindling/data/mix_transforms.h"
 #include "kindling/data/synthetic_regression.h"
@@ -149,6 +150,8 @@ void register_builtin(Registry& registry) {
   registry.data<Mnist, MnistOptions>("mnist", "handwritten digits of 28 x 28 pixels, from four IDX files");
   registry.data<FashionMnist, MnistOptions>("fashion_mnist",
                                             "images of clothing of 28 x 28 pixels, from four IDX files");
+  registry.data<ImageFolder, ImageFolderOptions>("image_folder",
+                                                 "PNG and JPEG files in class directories or in a list");
   registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a CSV table");
 
   registry.optimizer<Sgd, SgdOptions>("sgd", "stochastic gradient descent, optionally with momentum");

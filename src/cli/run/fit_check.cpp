@@ -115,7 +115,7 @@ class FitCheck {
     check_monitors();
     findings_.throw_if_any();
     if (!options_.is_resumed) add_warnings();
-    if (is_drawn_ || (trial_.has_trained && (has_custom_dataset() || has_custom_transform()))) {
+    if (is_drawn_ || (trial_.has_trained && has_custom_data())) {
       train_.reset(), validation_.reset(), data_.reset();  // two copies may not fit into memory
       data_ = config_.make_data();
     }
@@ -127,19 +127,20 @@ class FitCheck {
     return options_.tries_batch && !options_.is_resumed && !config_.batch_finder.is_on;
   }
 
-  // A user's data set may have a state that changes with every batch, such as a generator of its own.
-  bool has_custom_dataset() const {
-    const auto is_custom = [](const std::shared_ptr<DataLoader>& loader) {
-      return loader && dynamic_cast<const TensorDataset*>(&loader->dataset()) == nullptr;
-    };
-    return is_custom(train_) || is_custom(validation_);
+  static bool is_in_memory(const DataLoader& loader) {
+    return dynamic_cast<const TensorDataset*>(&loader.dataset()) != nullptr;
   }
 
-  // So may a transform of batches in a user's data module.
-  bool has_custom_transform() const {
+  // A user's data set may have a state that changes with every batch, such as a generator of its own, and so
+  // may a transform of batches in a user's data module.
+  bool has_custom_data() const {
     Registry builtin;
     register_builtin(builtin);
-    return trial_.has_transformed && !builtin.data_modules.has(config_.data_name());
+    if (builtin.data_modules.has(config_.data_name())) return false;
+    const auto is_custom = [](const std::shared_ptr<DataLoader>& loader) {
+      return loader && !is_in_memory(*loader);
+    };
+    return trial_.has_transformed || is_custom(train_) || is_custom(validation_);
   }
 
   TrainerOptions options_on_cpu() const {
@@ -206,6 +207,7 @@ class FitCheck {
 
   void check_batch() {
     if (!model_ || !is_complete_) return;
+    if (!findings_.collect("model.num_classes", [&] { refuse_more_classes(); })) return;
     try {
       trial_ = try_batch(
           trainer_, [this] { return unfrozen_model(); }, *data_);
@@ -219,6 +221,21 @@ class FitCheck {
     } catch (...) {
       findings_.collect("model", [error = std::current_exception()] { std::rethrow_exception(error); });
     }
+  }
+
+  // Throws ConfigError if the data has more classes than the model. In memory, the labels themselves count.
+  void refuse_more_classes() {
+    const std::int64_t num_classes = count_in(values_, "model.num_classes");
+    if (num_classes == 0 || is_in_memory(*train_)) return;
+    const std::vector<std::string> names = data_->class_names();
+    const auto count = static_cast<std::int64_t>(names.size());
+    if (count <= num_classes) return;
+    throw ConfigError({.place = "model.num_classes",
+                       .found = "the data has " + std::to_string(count) + " classes (" +
+                                (count <= 20 ? list_names(names) : "the first is " + names.front()) +
+                                "), but num_classes = " + std::to_string(num_classes),
+                       .wanted = "at least " + std::to_string(count),
+                       .remedy = "set num_classes to " + std::to_string(count)});
   }
 
   // Throws ConfigError if a label is not below the num_classes of the model.

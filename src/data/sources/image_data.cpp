@@ -2,15 +2,29 @@
 
 #include <ATen/ops/div.h>
 
+#include "data/sources/image_scale.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
 
-ImageData::ImageData(ImageScale scale, DataOptions options) : DataModule(std::move(options)), scale_(scale) {
-  if (scale_.normalize && !((*scale_.normalize)[1] > 0))
+void check_image_scale(const ImageScale& scale) {
+  if (scale.normalize && !((*scale.normalize)[1] > 0))
     throw DataError({.place = "data.normalize",
-                     .found = "the standard deviation " + std::to_string((*scale_.normalize)[1]),
+                     .found = "the standard deviation " + std::to_string((*scale.normalize)[1]),
                      .wanted = "[mean, std] with std > 0"});
+}
+
+Batch scaled_images(Batch batch, const ImageScale& scale) {
+  at::Tensor& images = batch.tensors()[0];
+  images = at::div(images, scale.divisor);  // uint8 → float in the same pass, rounded as Python's x / divisor
+  if (scale.normalize) images.sub_((*scale.normalize)[0]).div_((*scale.normalize)[1]);
+  at::Tensor& labels = batch.tensors()[1];
+  labels = labels.to(at::kLong);
+  return batch;
+}
+
+ImageData::ImageData(ImageScale scale, DataOptions options) : DataModule(std::move(options)), scale_(scale) {
+  check_image_scale(scale_);
 }
 
 const ImageData::Split& ImageData::split() {
@@ -32,14 +46,6 @@ std::shared_ptr<DataLoader> ImageData::val_dataloader() {
   return val_loader_of({val.images, val.labels});
 }
 
-Batch ImageData::on_after_batch_transfer(Batch batch) {
-  at::Tensor& images = batch.tensors()[0];
-  images =
-      at::div(images, scale_.divisor);  // uint8 → float in the same pass, rounded as Python's x / divisor
-  if (scale_.normalize) images.sub_((*scale_.normalize)[0]).div_((*scale_.normalize)[1]);
-  at::Tensor& labels = batch.tensors()[1];
-  labels = labels.to(at::kLong);
-  return batch;
-}
+Batch ImageData::on_after_batch_transfer(Batch batch) { return scaled_images(std::move(batch), scale_); }
 
 }  // namespace kindling

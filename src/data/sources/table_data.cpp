@@ -4,11 +4,11 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <set>
 #include <utility>
 
+#include "data/sources/sample_ranges.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
 #include "kindling/base/error.h"
@@ -105,15 +105,7 @@ struct TableData::Impl {
   SplitIndices split(const Table& table, const TableSchema& schema, const DataOptions& shared) const {
     const std::string place = options.file.string();
     const auto n = static_cast<std::int64_t>(table.num_rows);
-    if (!options.val_fraction && !options.folds) {
-      SplitIndices rows;
-      const auto [first, end] = shared.train.value_or(std::array<std::int64_t, 2>{0, n});
-      for (std::int64_t row = first; row < std::min(end, n); ++row) rows.train.push_back(row);
-      if (shared.val)
-        for (std::int64_t row = (*shared.val)[0]; row < std::min((*shared.val)[1], n); ++row)
-          rows.val.push_back(row);
-      return rows;
-    }
+    if (!options.val_fraction && !options.folds) return samples_in_ranges(n, shared);
     SplitOptions by{.val_fraction = options.val_fraction,
                     .folds = options.folds,
                     .fold = options.fold,
@@ -158,8 +150,6 @@ struct TableData::Impl {
     if (table.num_rows == 0)
       throw DataError({.place = place, .found = "the table has no rows", .wanted = "at least one"});
     TableSchema schema = fits ? schema_of(table, options, place) : transform->schema();
-    check_range(shared.train, table.num_rows, "data.train");
-    check_range(shared.val, table.num_rows, "data.val");
     const SplitIndices indices = split(table, schema, shared);
     if (fits) keep_categories_of(table, indices.train, schema);
     const TableRows rows = rows_of(table, schema, options.missing, /*with_labels=*/true, place);
@@ -172,16 +162,6 @@ struct TableData::Impl {
     train = samples_of(rows, indices.train);
     val = samples_of(rows, indices.val);
     is_read = true;
-  }
-
-  static void check_range(const std::optional<std::array<std::int64_t, 2>>& range, std::size_t num_rows,
-                          const char* place) {
-    if (!range) return;
-    const auto [first, end] = *range;
-    if (first < 0 || first >= end || end > static_cast<std::int64_t>(num_rows))
-      throw ConfigError({.place = place,
-                         .found = "the range [" + std::to_string(first) + ", " + std::to_string(end) + "]",
-                         .wanted = "[first, end] with 0 <= first < end <= " + std::to_string(num_rows)});
   }
 
   // Reads another file, once.

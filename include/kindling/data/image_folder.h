@@ -1,0 +1,105 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/data/data_module.h"
+
+namespace kindling {
+
+struct ImageFolderOptions {
+  std::optional<std::filesystem::path> root{};        // directory with a directory of images per class
+  std::optional<std::filesystem::path> list{};        // or CSV file with the columns file and label
+  std::optional<std::array<std::int64_t, 2>> size{};  // height and width; absent: those of the first file
+  std::optional<std::int64_t> channels{};             // 1 or 3; absent: those of the first file
+  std::optional<std::array<double, 2>> normalize{};   // mean, standard deviation, after division by 255
+  // The split, see split.h. Without val_fraction and folds, DataOptions::train and val are ranges of files.
+  std::optional<double> val_fraction{};
+  std::optional<std::int64_t> folds{};
+  std::int64_t fold = 0;
+  bool stratify = false;
+  std::int64_t seed = 0;  // of the split
+  std::string on_broken = "stop";
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field(
+          "root", &ImageFolderOptions::root,
+          {.doc = "directory with one directory of PNG and JPEG files per class", .example = "\"images\""}),
+      kindling::field("list", &ImageFolderOptions::list,
+                      {.doc = "CSV file with the columns file and label, instead of class directories; "
+                              "files are relative to root, or else to the list",
+                       .example = "\"files.csv\""}),
+      kindling::field("size", &ImageFolderOptions::size,
+                      {.doc = "height and width to which all images are resized; absent: all files have the "
+                              "same size",
+                       .min = 1,
+                       .example = "[32, 32]"}),
+      kindling::field(
+          "channels", &ImageFolderOptions::channels,
+          {.doc = "1: grey, 3: color; absent: those of the first image", .min = 1, .max = 3, .example = "3"}),
+      kindling::field("normalize", &ImageFolderOptions::normalize,
+                      {.doc = "[mean, std], applied after division by 255", .example = "[0.5, 0.25]"}),
+      kindling::field("val_fraction", &ImageFolderOptions::val_fraction,
+                      {.doc = "fraction of the files for validation",
+                       .min = 0,
+                       .max = 1,
+                       .min_excluded = true,
+                       .max_excluded = true,
+                       .example = "0.2"}),
+      kindling::field("folds", &ImageFolderOptions::folds,
+                      {.doc = "number of folds, one of which is for validation", .min = 2, .example = "5"}),
+      kindling::field("fold", &ImageFolderOptions::fold,
+                      {.doc = "the fold for validation, counted from 0", .min = 0}),
+      kindling::field("stratify", &ImageFolderOptions::stratify,
+                      {.doc = "split each class in the same proportion"}),
+      kindling::field("seed", &ImageFolderOptions::seed, {.doc = "seed of the split", .min = 0}),
+      kindling::field("on_broken", &ImageFolderOptions::on_broken,
+                      {.doc = "files that cannot be read; skip: all files are decoded once before the run, "
+                              "and broken ones are dropped with a warning",
+                       .choices = "stop|skip"}));
+};
+
+// Labelled PNG and JPEG files, decoded when a batch needs them, on the loader's workers if there are some. A
+// batch is {uint8 [batch, channels, height, width], int64 [batch]} and becomes float / 255 on the device.
+//
+// The classes are the names of the directories in `root` (hidden ones are skipped), sorted bytewise, with
+// their files sorted bytewise; or the values of the column `label`, numbers in ascending order. A file of
+// another size is resized on the host as by PIL's resize(size, BILINEAR), to the bit; JPEG files that are
+// more than four times larger are decoded at a reduced size first.
+//
+//   ImageFolder data({.root = "images", .size = {{32, 32}}, .val_fraction = 0.2, .stratify = true});
+//
+// A batch with a broken file throws DataError, which names the file. "skip" decodes every file in
+// prepare_data(), on as many threads as there are cores: that costs the time of one epoch without training,
+// in every process.
+class KINDLING_API ImageFolder : public DataModule {
+ public:
+  // Throws ConfigError.
+  explicit ImageFolder(ImageFolderOptions options, DataOptions data_options = {});
+  ~ImageFolder() override;
+
+  // Finds the files, splits them, and reads the first one unless size and channels are set. Throws DataError
+  // with the directory, file or row of the list.
+  void prepare_data() override;
+  std::shared_ptr<DataLoader> train_dataloader() override;
+  std::shared_ptr<DataLoader> val_dataloader() override;
+  using DataModule::on_after_batch_transfer;
+  Batch on_after_batch_transfer(Batch batch) override;
+
+  std::vector<std::string> class_names() override;
+  // Returns the paths of the validation files: relative to `root`, or as in the list.
+  SampleIds predict_ids() override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,72 @@
+#include "data/sources/image_file_dataset.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+#include "data/sources/image_resize.h"
+#include "kindling/base/error.h"
+#include "kindling/formats/image.h"
+
+namespace kindling {
+namespace {
+
+// JPEG files are decoded at a reduced size down to this multiple of the wanted size, which leaves the final
+// resize enough pixels to average.
+constexpr std::int64_t kReducedDecoding = 2;
+
+std::string image_size_text(std::int64_t height, std::int64_t width) {
+  return std::to_string(height) + " x " + std::to_string(width);
+}
+
+}  // namespace
+
+ImageFileDataset::ImageFileDataset(std::shared_ptr<const ImageFiles> files, std::vector<std::int64_t> samples,
+                                   ImageFormat format)
+    : files_(std::move(files)), samples_(std::move(samples)), format_(std::move(format)) {}
+
+void ImageFileDataset::gather(const at::Tensor& indices, Batch& batch) const {
+  const std::int64_t count = indices.numel(), plane = format_.size[0] * format_.size[1];
+  const std::array<std::int64_t, 4> shape{count, format_.channels, format_.size[0], format_.size[1]};
+  if (batch.tensors().size() != 2)
+    batch = Batch{at::empty(shape, at::TensorOptions(at::kByte)),
+                  at::empty({count}, at::TensorOptions(at::kLong))};
+  at::Tensor &images = batch.tensors()[0], &labels = batch.tensors()[1];
+  if (images.size(0) != count) {
+    images.resize_(shape);
+    labels.resize_({count});
+  }
+  auto* const planes = images.mutable_data_ptr<std::uint8_t>();
+  auto* const classes = labels.mutable_data_ptr<std::int64_t>();
+  const at::Tensor numbers = indices.contiguous();
+  const std::int64_t* const index = numbers.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (index[i] < 0 || index[i] >= size())
+      throw DataError({.place = "ImageFolder",
+                       .found = "there is no sample " + std::to_string(index[i]),
+                       .wanted = "numbers below " + std::to_string(size())});
+    const auto sample = static_cast<std::size_t>(samples_[static_cast<std::size_t>(index[i])]);
+    decode(sample, planes + i * format_.channels * plane);
+    classes[i] = files_->labels[sample];
+  }
+}
+
+void ImageFileDataset::decode(std::size_t sample, std::uint8_t* planes) const {
+  const auto [height, width] = format_.size;
+  ImageOptions options{.channels = format_.channels};
+  if (format_.resizes) options.wanted_size = {kReducedDecoding * height, kReducedDecoding * width};
+  Image image = read_image(files_->path(sample), options);
+  if (!format_.resizes && (image.height != height || image.width != width))
+    throw DataError(
+        {.place = files_->path(sample).string(),
+         .found = "the image has " + image_size_text(image.height, image.width) + " pixels (height x width)",
+         .wanted = image_size_text(height, width) + ", as " + format_.source,
+         .remedy = "set data.size to the height and width that all images are resized to"});
+  if (format_.resizes) image = resized_image(image, height, width);
+  const std::int64_t plane = height * width;
+  for (std::int64_t c = 0; c < image.channels; ++c)
+    for (std::int64_t i = 0; i < plane; ++i)
+      planes[c * plane + i] = image.pixels[static_cast<std::size_t>(i * image.channels + c)];
+}
+
+}  // namespace kindling

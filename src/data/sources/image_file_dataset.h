@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/sources/image_files.h"
+#include "kindling/data/dataset.h"
+
+namespace kindling {
+
+// What all images of a data set become.
+struct ImageFormat {
+  std::int64_t channels = 0;
+  std::array<std::int64_t, 2> size{0, 0};  // height, width
+  bool resizes = false;                    // otherwise, another size is an error
+  std::string source{};                    // the file whose size counts, in messages
+};
+
+// Some of the files, decoded when they are gathered: {uint8 [batch, channels, height, width], int64 [batch]}.
+class ImageFileDataset : public Dataset {
+ public:
+  ImageFileDataset(std::shared_ptr<const ImageFiles> files, std::vector<std::int64_t> samples,
+                   ImageFormat format);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(samples_.size()); }
+  void gather(const at::Tensor& indices, Batch& batch) const override;
+  bool is_thread_safe() const override { return true; }
+
+ private:
+  void decode(std::size_t sample, std::uint8_t* planes) const;
+
+  std::shared_ptr<const ImageFiles> files_;
+  std::vector<std::int64_t> samples_;  // indices of files
+  ImageFormat format_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kindling {
+
+// Labelled image files.
+struct ImageFiles {
+  std::filesystem::path folder{};      // the names are relative to it
+  std::vector<std::string> names{};    // one per sample
+  std::vector<std::int64_t> labels{};  // one per sample
+  std::vector<std::string> classes{};  // the name of each label
+
+  std::filesystem::path path(std::size_t sample) const { return folder / names[sample]; }
+};
+
+// Returns the PNG and JPEG files in the class directories of `root`, by class and name. Hidden directories
+// and other files are skipped. Throws DataError for a missing directory and for a class without images.
+ImageFiles files_in_class_folders(const std::filesystem::path& root);
+
+// Returns the files of a CSV file with the columns file and label, in its order. Throws DataError with the
+// row, and ConfigError for a missing column. `must_exist`: files that do not exist are an error.
+ImageFiles files_in_list(const std::filesystem::path& list, const std::filesystem::path& folder,
+                         bool must_exist);
+
+// Decodes every file, on several threads, removes those that are broken and logs a warning about them.
+// Throws DataError if none is left.
+void drop_broken_files(ImageFiles& files);
+
+}  // namespace kindling

@@ -1,0 +1,143 @@
+#include "kindling/data/image_folder.h"
+
+#include <ATen/ops/tensor.h>
+
+#include <utility>
+
+#include "data/sources/image_file_dataset.h"
+#include "data/sources/image_files.h"
+#include "data/sources/image_scale.h"
+#include "data/sources/sample_ranges.h"
+#include "kindling/base/error.h"
+#include "kindling/data/sampler.h"
+#include "kindling/data/split.h"
+#include "kindling/formats/image.h"
+
+namespace kindling {
+namespace {
+
+void check_folder_options(const ImageFolderOptions& options, const DataOptions& shared) {
+  validate(options, "data");
+  const auto refuse = [](const char* place, const char* found, const char* wanted, const char* remedy = "") {
+    throw ConfigError({.place = place, .found = found, .wanted = wanted, .remedy = remedy});
+  };
+  if (!options.root && !options.list)
+    refuse("data", "neither root nor list is set", "a directory of images, or a list of files",
+           "for example root = \"images\"");
+  if (options.channels == 2) refuse("data.channels", "it is 2", "1 (grey) or 3 (color)");
+  const bool is_split = options.val_fraction || options.folds;
+  if (is_split && (shared.train || shared.val))
+    refuse("data", "val_fraction or folds, and a range of files in train or val",
+           "one way to split the files");
+  if (options.fold != 0 && !options.folds)
+    refuse("data.fold", "folds is not set", "folds = N, with fold < N");
+  if (options.stratify && !is_split)
+    refuse("data.stratify", "the files are not split", "val_fraction or folds",
+           "for example val_fraction = 0.2");
+}
+
+ImageFiles find_files(const ImageFolderOptions& options) {
+  if (!options.list) return files_in_class_folders(*options.root);
+  return files_in_list(*options.list, options.root.value_or(options.list->parent_path()),
+                       /*must_exist=*/options.on_broken == "stop");
+}
+
+ImageFormat format_of(const ImageFiles& files, const ImageFolderOptions& options) {
+  ImageFormat format{.channels = options.channels.value_or(0), .resizes = options.size.has_value()};
+  if (options.size) format.size = *options.size;
+  if (options.size && options.channels) return format;
+  const Image first = read_image(files.path(0), {.channels = format.channels});
+  format.channels = first.channels;
+  if (!options.size) format.size = {first.height, first.width};
+  format.source = files.path(0).string();
+  return format;
+}
+
+SplitIndices split_files(const ImageFiles& files, const ImageFolderOptions& options,
+                         const DataOptions& shared) {
+  const auto count = static_cast<std::int64_t>(files.names.size());
+  if (!options.val_fraction && !options.folds) return samples_in_ranges(count, shared);
+  SplitOptions split{.val_fraction = options.val_fraction,
+                     .folds = options.folds,
+                     .fold = options.fold,
+                     .seed = options.seed,
+                     .place = "data"};
+  if (options.stratify) split.classes = files.labels;
+  return split_indices(count, split);
+}
+
+}  // namespace
+
+struct ImageFolder::Impl {
+  std::shared_ptr<DataLoader> loader_of(const std::vector<std::int64_t>& samples,
+                                        DataLoaderOptions loader_options) const {
+    return std::make_shared<DataLoader>(std::make_shared<ImageFileDataset>(files, samples, format),
+                                        std::move(loader_options));
+  }
+
+  // Draws with replacement, so that all classes come equally often.
+  std::shared_ptr<const Sampler> balanced_sampler(std::int64_t seed) const {
+    std::vector<std::int64_t> labels;
+    for (const std::int64_t sample : split.train)
+      labels.push_back(files->labels[static_cast<std::size_t>(sample)]);
+    return std::make_shared<WeightedSampler>(balanced_sample_weights(at::tensor(labels, at::kLong)), seed);
+  }
+
+  const ImageFolderOptions options;
+  const ImageScale scale{.normalize = options.normalize};
+  std::shared_ptr<const ImageFiles> files{};
+  ImageFormat format{};
+  SplitIndices split{};
+  std::shared_ptr<DataLoader> train_loader{}, val_loader{};
+};
+
+ImageFolder::ImageFolder(ImageFolderOptions options, DataOptions data_options)
+    : DataModule(std::move(data_options)) {
+  check_folder_options(options, this->options());
+  impl_ = std::make_unique<Impl>(Impl{.options = std::move(options)});
+  check_image_scale(impl_->scale);
+}
+
+ImageFolder::~ImageFolder() = default;
+
+void ImageFolder::prepare_data() {
+  ImageFiles files = find_files(impl_->options);
+  if (impl_->options.on_broken == "skip") drop_broken_files(files);
+  impl_->split = split_files(files, impl_->options, options());
+  impl_->format = format_of(files, impl_->options);
+  impl_->files = std::make_shared<const ImageFiles>(std::move(files));
+}
+
+std::shared_ptr<DataLoader> ImageFolder::train_dataloader() {
+  prepare();
+  if (impl_->train_loader) return impl_->train_loader;
+  DataLoaderOptions loader = loader_options(/*train=*/true);
+  if (options().sampler == "balanced") loader.sampler = impl_->balanced_sampler(options().seed);
+  return impl_->train_loader = impl_->loader_of(impl_->split.train, std::move(loader));
+}
+
+std::shared_ptr<DataLoader> ImageFolder::val_dataloader() {
+  prepare();
+  if (!impl_->val_loader && !impl_->split.val.empty())
+    impl_->val_loader = impl_->loader_of(impl_->split.val, loader_options(/*train=*/false));
+  return impl_->val_loader;
+}
+
+Batch ImageFolder::on_after_batch_transfer(Batch batch) {
+  return scaled_images(std::move(batch), impl_->scale);
+}
+
+std::vector<std::string> ImageFolder::class_names() {
+  prepare();
+  return impl_->files->classes;
+}
+
+SampleIds ImageFolder::predict_ids() {
+  prepare();
+  SampleIds ids{.name = "file"};
+  for (const std::int64_t sample : impl_->split.val)
+    ids.values.push_back(impl_->files->names[static_cast<std::size_t>(sample)]);
+  return ids;
+}
+
+}  // namespace kindling

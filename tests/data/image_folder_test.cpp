@@ -1,0 +1,320 @@
+#include "kindling/data/image_folder.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/data/data_loader.h"
+#include "kindling/formats/image.h"
+#include "support/image_files.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+class ImageFolders : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_read_png()) GTEST_SKIP() << "built without libpng";
+  }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::filesystem::create_directories((scratch_ / name).parent_path());
+    std::ofstream(scratch_ / name, std::ios::binary) << bytes;
+  }
+  // All samples of a loader in one batch, in order.
+  static Batch all_of(DataLoader& loader) {
+    loader.start_epoch(0);
+    Batch batch;
+    loader.next(batch);
+    return batch;
+  }
+  Batch all_of(const ImageFolderOptions& options) const {
+    ImageFolder data(options, {.batch_size = 1000, .shuffle = false});
+    data.prepare();
+    return all_of(*data.train_dataloader());
+  }
+  // Without the directory of the test.
+  std::string without_folder(std::string text) const {
+    const std::string folder = scratch_.folder().string() + "/";
+    for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
+    return text;
+  }
+  std::string refusal_of(const std::function<void()>& call) const {
+    try {
+      call();
+    } catch (const Error& error) {
+      return without_folder(error.what());
+    }
+    return "(no error)";
+  }
+  std::string refusal(const ImageFolderOptions& options, const DataOptions& shared = {}) const {
+    return refusal_of([&] { ImageFolder(options, shared).prepare(); });
+  }
+  // Every pixel of the files of write_png(), [channels, height, width].
+  static at::Tensor png_tensor(std::int64_t channels, std::int64_t height, std::int64_t width,
+                               std::int64_t shift = 0) {
+    at::Tensor image = at::empty({channels, height, width}, at::kByte);
+    auto* value = image.mutable_data_ptr<std::uint8_t>();
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t y = 0; y < height; ++y)
+        for (std::int64_t x = 0; x < width; ++x) *value++ = png_value(y, x, c, shift);
+    return image;
+  }
+
+  Scratch scratch_;
+  const std::filesystem::path root_ = scratch_ / "images";
+};
+
+TEST_F(ImageFolders, HaveTheirClassesAndFilesInBytewiseOrder) {
+  write_png(root_ / "apple" / "2.png", 2, 3, 3, 40);
+  write_png(root_ / "apple" / "10.PNG", 2, 3, 3, 30);
+  write_png(root_ / "Zebra" / "z.png", 2, 3, 3, 20);
+  write_png(root_ / ".cache" / "z.png", 2, 3, 3);
+  write("images/apple/notes.txt", "no image");
+  write("images/readme.png", "in no class");
+  ImageFolder data({.root = root_}, {.batch_size = 8, .shuffle = false});
+  data.prepare();
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"Zebra", "apple"}));
+  EXPECT_EQ(data.val_dataloader(), nullptr);
+  const Batch batch = all_of(*data.train_dataloader());
+  EXPECT_TRUE(
+      same(batch[0], at::stack({png_tensor(3, 2, 3, 20), png_tensor(3, 2, 3, 30), png_tensor(3, 2, 3, 40)})));
+  EXPECT_TRUE(same(batch[1], at::tensor({0, 1, 1}, at::kLong)));
+  const Batch on_device = data.on_after_batch_transfer(batch, Stage::train);
+  EXPECT_EQ(on_device[0].scalar_type(), at::kFloat);
+  EXPECT_EQ(on_device[0][0][0][0][0].item<float>(), 20.0F / 255);
+  EXPECT_EQ(on_device[0][2][2][1][2].item<float>(), static_cast<float>(png_value(1, 2, 2, 40)) / 255);
+}
+
+TEST_F(ImageFolders, NormalizeOnTheDevice) {
+  write_png(root_ / "a" / "1.png", 1, 1, 1, 51);
+  ImageFolder data({.root = root_, .normalize = {{0.5, 0.25}}});
+  data.prepare();
+  const Batch batch = data.on_after_batch_transfer(all_of(*data.train_dataloader()), Stage::train);
+  EXPECT_NEAR(batch[0].item<float>(), (0.2 - 0.5) / 0.25, 1e-6);
+  EXPECT_EQ(refusal({.root = root_, .normalize = {{0.5, 0}}}),
+            "data.normalize: the standard deviation 0.000000; expected: [mean, std] with std > 0");
+}
+
+TEST_F(ImageFolders, MayBeAList) {
+  write_png(root_ / "x.png", 2, 2, 1, 1);
+  write_png(root_ / "more" / "y.png", 2, 2, 1, 2);
+  write("images/files.csv", "label,file,extra\n10,more/y.png,1\n9,x.png,2\n10,x.png,3\n");
+  ImageFolder data({.list = root_ / "files.csv"}, {.batch_size = 8, .shuffle = false, .val = {{1, 3}}});
+  data.prepare();
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"9", "10"}));  // numbers, in their order
+  EXPECT_TRUE(same(all_of(*data.train_dataloader())[1], at::tensor({1, 0, 1}, at::kLong)));
+  EXPECT_TRUE(
+      same(all_of(*data.val_dataloader())[0], at::stack({png_tensor(1, 2, 2, 1), png_tensor(1, 2, 2, 1)})));
+  EXPECT_EQ(data.predict_ids().name, "file");
+  EXPECT_EQ(data.predict_ids().values, (std::vector<std::string>{"x.png", "x.png"}));
+  write("list.csv", "file,label\nx.png,b\nmore/y.png,a\n");
+  EXPECT_TRUE(same(all_of({.root = root_, .list = scratch_ / "list.csv"})[1], at::tensor({1, 0}, at::kLong)));
+}
+
+// The numbers are those of PIL 13: Image.resize((width, height), Image.BILINEAR).
+TEST_F(ImageFolders, ResizeAsPilDoes) {
+  const auto resized = [&](const char* name, std::int64_t height, std::int64_t width) {
+    return all_of({.root = scratch_ / name, .size = {{height, width}}})[0].flatten();
+  };
+  write_png(scratch_ / "a/x/1.png", 4, 5);
+  EXPECT_TRUE(same(resized("a", 2, 3), at::tensor({60, 118, 155, 155, 128, 99}, at::kByte)));
+  write_png(scratch_ / "b/x/1.png", 2, 2, 3);
+  EXPECT_TRUE(same(resized("b", 3, 3), at::tensor({0,  19, 37, 31,  50, 68, 61, 80, 98, 17,  36, 54,  48, 67,
+                                                   85, 78, 97, 115, 34, 53, 71, 65, 84, 102, 95, 114, 132},
+                                                  at::kByte)));
+  write_png(scratch_ / "c/x/1.png", 7, 9);
+  EXPECT_TRUE(
+      same(resized("c", 7, 2),
+           at::tensor({81, 121, 138, 121, 149, 103, 102, 142, 108, 164, 126, 109, 137, 91}, at::kByte)));
+  write_png(scratch_ / "d/x/1.png", 6, 3);
+  EXPECT_TRUE(same(resized("d", 4, 3),
+                   at::tensor({23, 60, 97, 108, 145, 154, 197, 148, 43, 122, 63, 100}, at::kByte)));
+}
+
+TEST_F(ImageFolders, ConvertToTheChannelsOfTheFirstFile) {
+  write_png(root_ / "a" / "1.png", 2, 2, 1);
+  write_png(root_ / "a" / "2.png", 2, 2, 3);
+  EXPECT_EQ(all_of({.root = root_})[0].sizes(), (at::IntArrayRef{2, 1, 2, 2}));
+  const at::Tensor color = all_of({.root = root_, .channels = 3})[0];
+  EXPECT_TRUE(same(color[0], png_tensor(1, 2, 2).expand({3, 2, 2})));
+  EXPECT_TRUE(same(color[1], png_tensor(3, 2, 2)));
+}
+
+TEST_F(ImageFolders, ReadJpegFilesAtAReducedSize) {
+  if (!can_read_jpeg()) GTEST_SKIP() << "built without libjpeg-turbo";
+  const std::filesystem::path images = std::filesystem::path(KINDLING_FIXTURES) / "images";
+  std::filesystem::create_directories(root_ / "a");
+  std::filesystem::copy_file(images / "gradient.jpg", root_ / "a" / "1.jpg");  // 16 x 24
+  std::filesystem::copy_file(images / "large.jpg", root_ / "a" / "2.JPEG");    // 48 x 64
+  const at::Tensor all = all_of({.root = root_, .size = {{12, 16}}})[0];
+  ASSERT_EQ(all.sizes(), (at::IntArrayRef{2, 3, 12, 16}));
+  for (std::int64_t y = 1; y < 11; ++y)
+    for (std::int64_t x = 1; x < 15; ++x) {  // each pixel of the result is the mean of 4 x 4 of the file
+      ASSERT_NEAR(all[1][0][y][x].item<int>(), 3 * (4 * static_cast<double>(x) + 1.5), 6) << y << " " << x;
+      ASSERT_NEAR(all[1][1][y][x].item<int>(), 5 * (4 * static_cast<double>(y) + 1.5), 6) << y << " " << x;
+    }
+}
+
+TEST_F(ImageFolders, RefuseWrongOptions) {
+  EXPECT_EQ(refusal({}),
+            "data: neither root nor list is set; expected: a directory of images, or a list of files; for "
+            "example root = \"images\"");
+  EXPECT_EQ(refusal({.root = root_, .channels = 2}),
+            "data.channels: it is 2; expected: 1 (grey) or 3 (color)");
+  EXPECT_EQ(refusal({.root = root_, .fold = 1}),
+            "data.fold: folds is not set; expected: folds = N, with fold < N");
+  EXPECT_EQ(
+      refusal({.root = root_, .stratify = true}),
+      "data.stratify: the files are not split; expected: val_fraction or folds; for example val_fraction "
+      "= 0.2");
+  EXPECT_EQ(
+      refusal({.root = root_, .folds = 2}, {.val = {{0, 1}}}),
+      "data: val_fraction or folds, and a range of files in train or val; expected: one way to split the "
+      "files");
+  write_png(root_ / "a" / "1.png", 1, 1);
+  EXPECT_EQ(refusal({.root = root_}, {.val = {{0, 2}}}),
+            "data.val: the range [0, 2]; expected: [first, end] with 0 <= first < end <= 1");
+  EXPECT_EQ(
+      refusal({.root = root_, .val_fraction = 0.5, .folds = 2}),
+      "data: both val_fraction and folds are set; expected: one of them; for example val_fraction = 0.2");
+}
+
+TEST_F(ImageFolders, RefuseWrongDirectoriesAndLists) {
+  EXPECT_EQ(refusal({.root = root_}),
+            "images: no such directory; expected: the directory of data.root, with a directory of images per "
+            "class; relative paths are relative to the config file's directory");
+  write("images/x.png", "");
+  EXPECT_EQ(refusal({.root = root_}),
+            "images: there are no directories in it; expected: a directory of images per class; or set "
+            "data.list to a CSV file with the columns file and label");
+  write("images/b/x.txt", "");
+  EXPECT_EQ(refusal({.root = root_}),
+            "images/b: there are no images of this class; expected: files that end with .png, .jpg or .jpeg; "
+            "remove the directory if it is not a class");
+  EXPECT_EQ(refusal({.list = root_ / "no.csv"}),
+            "images/no.csv: no such file; expected: the CSV file of data.list, with the columns file and "
+            "label; relative paths are relative to the config file's directory");
+  write("files.csv", "files,label\nx.png,a\n");
+  EXPECT_EQ(refusal({.list = scratch_ / "files.csv"}),
+            "data.list: files.csv has no column 'file'; expected: one of 'files' and 'label'; did you mean "
+            "'files'?");
+  write("files.csv", "file,label\nx.png,a\n");
+  EXPECT_EQ(
+      refusal({.list = scratch_ / "files.csv"}),
+      "files.csv, row 1, column 'file': there is no file x.png; expected: a PNG or JPEG file; correct the "
+      "row, or set data.root to the directory of the files");
+  write("files.csv", "file,label\nx.png,a\n,b\n");
+  EXPECT_EQ(refusal({.root = root_, .list = scratch_ / "files.csv"}),
+            "files.csv, row 2, column 'file': the file is missing; expected: a PNG or JPEG file; correct the "
+            "row, or set data.root to the directory of the files");
+  write("files.csv", "file,label\nx.png,\n");
+  EXPECT_EQ(
+      refusal({.root = root_, .list = scratch_ / "files.csv"}),
+      "files.csv, row 1, column 'label': the value to predict is missing; expected: a value in every row; "
+      "fill it in, or remove the row");
+}
+
+TEST_F(ImageFolders, NeedASizeIfTheFilesDiffer) {
+  write_png(root_ / "a" / "1.png", 2, 3);
+  write_png(root_ / "a" / "2.png", 3, 2);
+  EXPECT_EQ(refusal_of([&] { all_of({.root = root_}); }),
+            "sample 1 of the data set, epoch 0: images/a/2.png: the image has 3 x 2 pixels (height x width); "
+            "expected: 2 x 3, as images/a/1.png; set data.size to the height and width that all images are "
+            "resized to");
+  EXPECT_EQ(all_of({.root = root_, .size = {{4, 4}}})[0].sizes(), (at::IntArrayRef{2, 1, 4, 4}));
+}
+
+TEST_F(ImageFolders, NameABrokenFile) {
+  write_png(root_ / "a" / "1.png", 2, 2);
+  write("images/a/2.png", "\x89PNG\r\n\x1a\n");
+  const char* const broken =
+      "images/a/2.png: damaged PNG file: the file ends too early; download or copy it again, or remove it";
+  EXPECT_EQ(refusal_of([&] { all_of({.root = root_}); }),
+            std::string("sample 1 of the data set, epoch 0: ") + broken);
+  std::filesystem::remove(root_ / "a" / "1.png");
+  EXPECT_EQ(refusal({.root = root_}), broken);  // whose size and channels count
+}
+
+TEST_F(ImageFolders, SkipBrokenFilesWithAWarning) {
+  for (int i = 0; i < 10; ++i) write_png(root_ / "a" / ("good" + std::to_string(i) + ".png"), 2, 2, 1, i);
+  for (int i = 0; i < 7; ++i) write("images/a/bad" + std::to_string(i) + ".png", "text");
+  std::vector<std::string> warnings;
+  configure_log({.level = LogLevel::warning});
+  set_log_observer([&](LogLevel, const std::string& text) { warnings.push_back(without_folder(text)); });
+  ImageFolder data({.root = root_, .on_broken = "skip"}, {.batch_size = 100, .shuffle = false});
+  data.prepare();
+  const Batch batch = all_of(*data.train_dataloader());
+  set_log_observer({});
+  configure_log({.level = LogLevel::off});
+  ASSERT_EQ(batch.num_samples(), 10);
+  for (std::int64_t i = 0; i < 10; ++i) EXPECT_TRUE(same(batch[0][i], png_tensor(1, 2, 2, i)));
+  std::string expected = "data.on_broken: skipped 7 of 17 images, which cannot be read:";
+  for (int i = 0; i < 5; ++i)
+    expected += "\n  images/a/bad" + std::to_string(i) +
+                ".png: the file is neither PNG nor JPEG; expected: a PNG or JPEG image";
+  EXPECT_EQ(warnings, (std::vector<std::string>{expected + "\n  and 2 more"}));
+  for (int i = 0; i < 10; ++i) std::filesystem::remove(root_ / "a" / ("good" + std::to_string(i) + ".png"));
+  EXPECT_EQ(refusal({.root = root_, .on_broken = "skip"}),
+            "images: all 7 images are broken; the first is images/a/bad0.png: the file is neither PNG nor "
+            "JPEG; expected: a PNG or JPEG image; expected: images that can be read");
+}
+
+TEST_F(ImageFolders, AreSplitByClass) {
+  write_day_and_night(root_, 20);
+  ImageFolder data({.root = root_, .val_fraction = 0.25, .stratify = true},
+                   {.batch_size = 100, .shuffle = false});
+  data.prepare();
+  const Batch train = all_of(*data.train_dataloader()), val = all_of(*data.val_dataloader());
+  EXPECT_EQ(train[1].sum().item<std::int64_t>(), 15);
+  EXPECT_EQ(val[1].sum().item<std::int64_t>(), 5);
+  EXPECT_EQ(val.num_samples(), 10);
+  const SampleIds ids = data.predict_ids();
+  ASSERT_EQ(ids.values.size(), 10U);
+  EXPECT_TRUE(ids.values.front().starts_with("day/1") && ids.values.front().ends_with(".png"));
+  EXPECT_TRUE(ids.values.back().starts_with("night/1"));
+}
+
+TEST_F(ImageFolders, HaveTheSameBatchesForAnyNumberOfWorkers) {
+  write_day_and_night(root_, 20);
+  std::vector<std::vector<Batch>> epochs;
+  for (const std::int64_t workers : {0, 1, 4}) {
+    ImageFolder data({.root = root_, .size = {{5, 6}}}, {.batch_size = 7, .seed = 3, .num_workers = workers});
+    data.prepare();
+    std::vector<Batch>& batches = epochs.emplace_back();
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (const Batch& batch : *data.train_dataloader())
+        batches.push_back(Batch{batch[0].clone(), batch[1].clone()});
+  }
+  ASSERT_EQ(epochs[0].size(), 12U);
+  for (const auto& batches : epochs) {
+    ASSERT_EQ(batches.size(), 12U);
+    for (std::size_t i = 0; i < batches.size(); ++i)
+      for (std::size_t j = 0; j < 2; ++j) EXPECT_TRUE(same(batches[i][j], epochs[0][i][j]));
+  }
+  EXPECT_FALSE(epochs[0][0][0].equal(epochs[0][6][0]));  // another order in every epoch
+}
+
+TEST_F(ImageFolders, CanBeBalanced) {
+  write_day_and_night(root_, 20);
+  for (int i = 4; i < 20; ++i) std::filesystem::remove(root_ / "night" / (std::to_string(100 + i) + ".png"));
+  ImageFolder data({.root = root_}, {.batch_size = 24, .sampler = "balanced"});
+  data.prepare();
+  std::int64_t num_night = 0;
+  for (int epoch = 0; epoch < 50; ++epoch)
+    for (const Batch& batch : *data.train_dataloader()) num_night += batch[1].sum().item<std::int64_t>();
+  // Of 1,200 draws with probability 1/2: 600 ± 17.3, and four of these. All files alike would give 200.
+  EXPECT_NEAR(static_cast<double>(num_night), 600, 70);
+}
+
+}  // namespace
+}  // namespace kindling
