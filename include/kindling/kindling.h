@@ -28,6 +28,7 @@
 #include "kindling/data/synthetic_regression.h"
 #include "kindling/data/table_data.h"
 #include "kindling/data/transform.h"
+#include "kindling/data/transformed_data.h"
 #include "kindling/device/device.h"
 #include "kindling/device/device_memory.h"
 #include "kindling/device/transfer_counts.h"
