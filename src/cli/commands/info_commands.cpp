@@ -28,9 +28,11 @@ struct Kind {
   const char* how_to_register;  // a call of a Registry
 };
 
-constexpr std::array<Kind, 7> kKinds{
+constexpr std::array<Kind, 8> kKinds{
     {{"models", "model", "registry.model<MyModel, MyOptions>(\"my_model\")"},
      {"datasets", "dataset data data_sets data_modules", "registry.data<MyData, MyOptions>(\"my_data\")"},
+     {"transforms", "transform train_transforms val_transforms",
+      "registry.transform<MyTransform, MyOptions>(\"my_transform\")"},
      {"optimizers", "optimizer", "registry.optimizer<MyOptimizer, MyOptions>(\"my_optimizer\")"},
      {"schedules", "schedule scheduler schedulers",
       "registry.schedule<MyOptions>(\"my_schedule\", \"\", &make)"},
@@ -88,6 +90,7 @@ int list_command(const CommandContext& context) {
   const std::string listed = kind_of(context.request.listed);
   print_names(listed, "models", context.registry.models);
   print_names(listed, "datasets", context.registry.data_modules);
+  print_names(listed, "transforms", context.registry.transforms);
   print_names(listed, "optimizers", context.registry.optimizers);
   print_names(listed, "schedules", context.registry.schedules);
   print_names(listed, "metrics", context.registry.metrics);

@@ -276,8 +276,8 @@ void add_help(CLI::App& app, Request& request) {
   app.add_subcommand("list", "list the names that a config can use")
       ->add_option(
           "what", request.listed,
-          "the kind of names; without it, all kinds; one of models, datasets, optimizers, schedules, "
-          "metrics, callbacks, loggers")
+          "the kind of names; without it, all kinds; one of models, datasets, transforms, optimizers, "
+          "schedules, metrics, callbacks, loggers")
       ->type_name("KIND");
   app.add_subcommand("help", "explain a command, a config key, a table, or a name that a config can use")
       ->add_option("topic", request.help_topic, "such as fit, trainer.precision, optimizer, or adamw")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/config/model_options.h"
 #include "cli/config/run_options.h"
 #include "cli/config/trainer_table.h"
 #include "kindling/distributed/process_group.h"
@@ -77,6 +78,15 @@ void ConfigTopics::add_products(const Registry& registry) {
            .description = "`[data]` names the data set. These keys exist for every data set:"});
   add_options<NameOption, DataOptions>(data);
   add_entries(data, registry.data_modules);
+  ConfigTopic& transforms =
+      add({.table = "data.train_transforms",
+           .title = "Image transforms",
+           .description =
+               "Each `[[data.train_transforms]]` names a transform that changes the training images, in this "
+               "order, and\neach `[[data.val_transforms]]` one for validation, testing, and prediction. They "
+               "change whole batches on the\ndevice, after the bytes of the images have become numbers."});
+  add_options<NameOption>(transforms);
+  add_entries(transforms, registry.transforms);
 }
 
 void ConfigTopics::add_optimization(const Registry& registry) {
@@ -143,7 +153,7 @@ void ConfigTopics::add_training() {
 std::vector<ConfigKey> config_keys(const ConfigTopics& topics) {
   std::vector<ConfigKey> keys;
   for (const ConfigTopic& topic : topics.all()) {
-    if (topic.table == "optimizer.groups") continue;
+    if (topic.table == "optimizer.groups" || topic.table == "data.train_transforms") continue;
     const std::string prefix = topic.table.empty() ? "" : topic.table + ".";
     for (const OptionRef& option : topic.options.refs())
       keys.push_back({.path = prefix + option.name, .owner = "", .topic = &topic, .option = &option});

@@ -47,6 +47,14 @@ class OptionalTables {
   std::vector<std::shared_ptr<void>> owned_;
 };
 
+void add_optional_transforms(OptionalTables& tables, const Registry& registry) {
+  const NameOption augmentation{"random_crop"}, scaling{"normalize"};
+  tables.add("data.train_transforms[0]", "changes the training images; can be repeated",
+             {tables.defaults(augmentation), tables.defaults(registry.transforms, augmentation.name)});
+  tables.add("data.val_transforms[0]", "changes the images of validation and prediction; can be repeated",
+             {tables.defaults(scaling), tables.defaults(registry.transforms, scaling.name)});
+}
+
 void add_optional_optimization(OptionalTables& tables, const Registry& registry) {
   const NameOption optimizer{"adam"}, part{"cosine"};
   tables.add("optimizer", "without this table the model chooses its optimizer",
@@ -66,6 +74,7 @@ void add_optional_optimization(OptionalTables& tables, const Registry& registry)
 
 std::string RunConfig::text_with_optional_tables(const Registry& registry) const {
   OptionalTables tables(tables_);
+  add_optional_transforms(tables, registry);
   add_optional_optimization(tables, registry);
   const std::string off = "off without this table";
   tables.add("early_stopping", off, {tables.defaults<EarlyStoppingOptions>()});

@@ -10,6 +10,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/name_pattern.h"
 #include "kindling/base/suggest.h"
+#include "kindling/data/transformed_data.h"
 #include "kindling/device/device.h"
 #include "kindling/training/layer_freezing.h"
 
@@ -132,6 +133,7 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   }
   if ((data_maker_ = choose(reader, "data", registry.data_modules, "")))
     table(reader, "data", {OptionSet::of(data_name_), OptionSet::of(data_), data_maker_->options()});
+  choose_transforms(reader, registry);
   choose_optimizer(reader, registry);
   choose_schedule(reader, registry);
   table(reader, "trainer", {trainer_table_.set()});
@@ -225,6 +227,37 @@ void RunConfig::choose_metrics(ConfigReader& reader, const Registry& registry) {
   }
 }
 
+void RunConfig::choose_transforms(ConfigReader& reader, const Registry& registry) {
+  const auto choose_each = [&](const std::string& array, std::vector<ListedTransform>& transforms) {
+    transforms.resize(reader.num_tables(array));
+    for (std::size_t i = 0; i < transforms.size(); ++i) {
+      const std::string path = item(array, i);
+      const std::size_t num_errors = reader.num_errors();
+      transforms[i].maker = choose(reader, path, registry.transforms, "");
+      table(reader, path, {OptionSet::of(transforms[i].name), transforms[i].maker->options()});
+      if (reader.num_errors() > num_errors) continue;
+      try {
+        if (transforms[i].maker->make()->num_random() > 0 && &transforms == &val_transforms_)
+          reader.error(path + ".name",
+                       "'" + path + ".name': '" + transforms[i].name.name +
+                           "' is random, but validation and prediction must not be; it belongs in "
+                           "[[data.train_transforms]]");
+      } catch (const ConfigError& error) {
+        reader.error(path, "'" + path + "': " + error.what());
+      }
+    }
+  };
+  choose_each("data.train_transforms", train_transforms_);
+  choose_each("data.val_transforms", val_transforms_);
+}
+
+std::shared_ptr<const Transform> RunConfig::composed(const std::vector<ListedTransform>& transforms) {
+  if (transforms.empty()) return nullptr;
+  std::vector<std::shared_ptr<const Transform>> parts;
+  for (const ListedTransform& transform : transforms) parts.push_back(transform.maker->make());
+  return std::make_shared<Compose>(std::move(parts));
+}
+
 // The name becomes a directory.
 void RunConfig::check_name(ConfigReader& reader) const {
   const bool is_path = run.name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos;
@@ -286,6 +319,9 @@ std::shared_ptr<DataModule> RunConfig::make_data(const std::function<void(DataMo
   // of the model, which start from the seed itself.
   const ScopedSeed numbers(static_cast<std::uint64_t>(run.seed) ^ kDataSeedMask);
   std::shared_ptr<DataModule> made = data_maker_->make()(options);
+  if (!train_transforms_.empty() || !val_transforms_.empty())
+    made = std::make_shared<TransformedData>(
+        made, StageTransforms{.train = composed(train_transforms_), .val = composed(val_transforms_)});
   if (before) before(*made);
   made->prepare();
   return made;

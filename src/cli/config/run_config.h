@@ -119,6 +119,7 @@ class RunConfig {
   void end_search(FinderTable& finder, const std::string& name);
   void check_name(ConfigReader& reader) const;
   void choose_metrics(ConfigReader& reader, const Registry& registry);
+  void choose_transforms(ConfigReader& reader, const Registry& registry);
   void choose_optimizer(ConfigReader& reader, const Registry& registry);
   void choose_schedule(ConfigReader& reader, const Registry& registry);
   Schedule make_schedule() const;
@@ -133,7 +134,15 @@ class RunConfig {
     std::optional<Maker<Registry::ScheduleFactory>> maker{};
   };
 
+  // One of [[data.train_transforms]] or [[data.val_transforms]].
+  struct ListedTransform {
+    NameOption name{};
+    std::optional<Maker<std::shared_ptr<const Transform>>> maker{};
+  };
+  static std::shared_ptr<const Transform> composed(const std::vector<ListedTransform>& transforms);
+
   NameOption data_name_, optimizer_name_{"adam"};
+  std::vector<ListedTransform> train_transforms_, val_transforms_;
   std::vector<GroupPattern> groups_;  // [[optimizer.groups]]
   GroupPattern example_group_;        // printed as a comment if there are none
   std::vector<SchedulePart> parts_;

@@ -69,7 +69,8 @@ std::vector<CommandWords> all_commands() {
     add_command_words(all, *command, command->get_name());
   for (CommandWords& command : all)
     if (command.name == "list")
-      command.words = {"models", "datasets", "optimizers", "schedules", "metrics", "callbacks", "loggers"};
+      command.words = {"models",    "datasets", "transforms", "optimizers",
+                       "schedules", "metrics",  "callbacks",  "loggers"};
   return all;
 }
 

@@ -74,6 +74,8 @@ std::string entry_help(const ConfigTopic& topic, const ConfigTopic::Entry& entry
     help += "[model]\nmetrics = [\"" + entry.name + "\"]\n";
   else if (topic.table == "callbacks" || topic.table == "loggers")
     help += "[" + topic.table + "." + entry.name + "]\n";
+  else if (topic.table == "data.train_transforms")
+    help += "[[" + topic.table + "]]\nname = \"" + entry.name + "\"\n";
   else
     help += "[" + topic.table + "]\nname = \"" + entry.name + "\"\n";
   if (!entry.options.refs().empty()) help += "\n" + key_rows(entry.options);
@@ -97,9 +99,20 @@ std::string topic_help(const ConfigTopic& topic) {
 // "model" for "models", "data" for "datasets"
 std::string table_for(const std::string& word) {
   constexpr std::pair<std::string_view, std::string_view> kTables[] = {
-      {"models", "model"},          {"datasets", "data"},      {"dataset", "data"},
-      {"optimizers", "optimizer"},  {"schedules", "schedule"}, {"scheduler", "schedule"},
-      {"metric", "metrics"},        {"callback", "callbacks"}, {"logger", "loggers"},
+      {"models", "model"},
+      {"datasets", "data"},
+      {"dataset", "data"},
+      {"optimizers", "optimizer"},
+      {"schedules", "schedule"},
+      {"scheduler", "schedule"},
+      {"transforms", "data.train_transforms"},
+      {"transform", "data.train_transforms"},
+      {"train_transforms", "data.train_transforms"},
+      {"val_transforms", "data.train_transforms"},
+      {"data.val_transforms", "data.train_transforms"},
+      {"metric", "metrics"},
+      {"callback", "callbacks"},
+      {"logger", "loggers"},
       {"checkpoints", "checkpoint"}};
   for (const auto& [other, table] : kTables)
     if (word == other) return std::string(table);

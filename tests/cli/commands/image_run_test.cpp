@@ -1,0 +1,162 @@
+// Runs on image files with augmentation, from a config alone.
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/commands/program_run.h"
+#include "cli/run/same_run.h"
+#include "kindling/formats/image.h"
+#include "support/image_files.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+constexpr const char* kAugmentation =
+    "[[data.train_transforms]]\nname = \"random_crop\"\nsize = [8, 8]\npadding = 1\n"
+    "[[data.train_transforms]]\nname = \"random_horizontal_flip\"\n"
+    "[[data.train_transforms]]\nname = \"normalize\"\nmean = [0.3]\nstd = [0.3]\n"
+    "[[data.val_transforms]]\nname = \"normalize\"\nmean = [0.3]\nstd = [0.3]\n";
+
+class ImageRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_read_png()) GTEST_SKIP() << "built without libpng";
+    write_day_and_night(scratch_ / "images", 20);
+    write_config(kAugmentation);
+  }
+  void write_config(const std::string& tables) {
+    write_text(scratch_ / "images.toml",
+               "[model]\nname = \"mlp\"\nhidden = [8]\nnum_classes = 2\n[data]\nname = \"image_folder\"\n"
+               "root = \"images\"\nval_fraction = 0.2\nstratify = true\nbatch_size = 5\n" +
+                   tables + "[trainer]\nmax_epochs = 3\nnum_threads = 1\nnum_gpus = 0\n");
+  }
+  ProgramRun fit(const std::string& runs, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{"fit", scratch_ / "images.toml", "--quiet", "--progress=none",
+                                   "run.dir=" + (scratch_ / runs).string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  }
+  // What `fit` refuses, without the directory of the test.
+  std::string refusal(const std::vector<std::string>& more = {}) {
+    const ProgramRun run = fit("refused", more);
+    EXPECT_NE(run.exit_code, 0);
+    EXPECT_FALSE(std::filesystem::exists(scratch_ / "refused"));
+    std::string text = run.err;
+    const std::string folder = scratch_.folder().string() + "/";
+    for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
+    return text;
+  }
+  std::filesystem::path run(const std::string& runs) const { return scratch_ / runs / "images/0001"; }
+  std::string weights(const std::string& runs) const { return text_of(run(runs) / "weights.safetensors"); }
+
+  Scratch scratch_;
+};
+
+TEST_F(ImageRun, LearnsFromAConfigAlone) {
+  const ProgramRun fitted = fit("runs", {"trainer.max_epochs=10"});
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  EXPECT_EQ(records_of(run("runs")).back()["val_acc"], 1.0);
+  const ProgramRun predicted = run_program({"predict", run("runs").string(), "--quiet"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  std::istringstream lines(predicted.out);
+  std::string header, first;
+  std::getline(lines, header);
+  std::getline(lines, first);
+  EXPECT_TRUE(header.starts_with("sample,file,")) << header;
+  EXPECT_TRUE(first.starts_with("0,day/1")) << first;
+  EXPECT_NE(first.find(",day"), std::string::npos) << first;
+}
+
+TEST_F(ImageRun, IsBitIdenticalForAnyNumberOfWorkers) {
+  for (const char* workers : {"0", "1", "4"})
+    ASSERT_EQ(fit(std::string("workers") + workers, {std::string("data.num_workers=") + workers}).exit_code,
+              0);
+  EXPECT_FALSE(weights("workers0").empty());
+  EXPECT_TRUE(weights("workers1") == weights("workers0"));
+  EXPECT_TRUE(weights("workers4") == weights("workers0"));
+  write_config("");
+  ASSERT_EQ(fit("plain").exit_code, 0);
+  EXPECT_FALSE(weights("plain") == weights("workers0"));
+}
+
+// Epochs have 7 steps.
+TEST_F(ImageRun, ResumesBitIdenticallyInTheMiddleOfAnEpoch) {
+  ASSERT_EQ(fit("straight").exit_code, 0);
+  ASSERT_EQ(fit("stopped", {"trainer.max_steps=10"}).exit_code, 0);
+  const ProgramRun resumed = run_program({"fit", "--resume", run("stopped").string(), "trainer.max_steps=21",
+                                          "data.num_workers=2", "--progress=none"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_TRUE(weights("stopped") == weights("straight"));
+}
+
+TEST_F(ImageRun, AugmentsOtherDataSets) {
+  const auto fit_digits = [&](const std::string& name, const std::string& transforms) {
+    write_text(scratch_ / (name + ".toml"),
+               "[model]\nname = \"softmax_regression\"\n[data]\nname = \"digits\"\n" + transforms +
+                   "[trainer]\nmax_epochs = 1\nnum_threads = 1\nnum_gpus = 0\n");
+    const ProgramRun run = run_program({"fit", scratch_ / (name + ".toml"), "--quiet", "--progress=none",
+                                        "run.dir=" + (scratch_ / "digits").string()});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return text_of(scratch_ / "digits" / name / "0001/weights.safetensors");
+  };
+  const std::string plain = fit_digits("plain", ""), augmented = fit_digits("augmented", kAugmentation);
+  EXPECT_FALSE(plain.empty());
+  EXPECT_FALSE(augmented.empty());
+  EXPECT_FALSE(plain == augmented);
+}
+
+TEST_F(ImageRun, PrintsItsTransforms) {
+  const ProgramRun printed = run_program({"fit", scratch_ / "images.toml", "--print-config"});
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_NE(printed.out.find("\n[[data.train_transforms]]\nname = \"random_crop\""), std::string::npos)
+      << printed.out;
+  EXPECT_NE(printed.out.find("\n[[data.val_transforms]]\nname = \"normalize\""), std::string::npos);
+  write_text(scratch_ / "again.toml", printed.out);
+  EXPECT_EQ(run_program({"fit", scratch_ / "again.toml", "--print-config"}).out, printed.out);
+}
+
+TEST_F(ImageRun, RefusesWrongTransforms) {
+  write_config("[[data.train_transforms]]\nname = \"random_crp\"\n");
+  EXPECT_NE(refusal().find("images.toml:13:8: error: unknown name 'random_crp' in "
+                           "'data.train_transforms[0].name'"),
+            std::string::npos)
+      << refusal();
+  write_config("[[data.train_transforms]]\nname = \"random_crop\"\n");
+  EXPECT_NE(refusal().find("images.toml:12:1: error: 'data.train_transforms[0]': random_crop: size: it is "
+                           "missing; expected: height and width in pixels; size = [32, 32]\n"),
+            std::string::npos)
+      << refusal();
+  write_config("[[data.val_transforms]]\nname = \"random_horizontal_flip\"\n");
+  EXPECT_NE(
+      refusal().find("images.toml:13:8: error: 'data.val_transforms[0].name': 'random_horizontal_flip' is "
+                     "random, but validation and prediction must not be; it belongs in "
+                     "[[data.train_transforms]]\n"),
+      std::string::npos)
+      << refusal();
+  write_config("train_transforms = [\"random_crop\"]\n");
+  EXPECT_NE(refusal().find("'data.train_transforms': expected tables, [[data.train_transforms]], found "),
+            std::string::npos)
+      << refusal();
+}
+
+TEST_F(ImageRun, RefusesMoreClassesThanTheModelHas) {
+  EXPECT_NE(refusal({"model.num_classes=1"})
+                .find("'model.num_classes': the data has 2 classes ('day' and 'night'), but num_classes = 1; "
+                      "expected: at least 2; set num_classes to 2\n"),
+            std::string::npos)
+      << refusal({"model.num_classes=1"});
+}
+
+TEST_F(ImageRun, ExplainsTransforms) {
+  EXPECT_EQ(run_program({"list", "transforms"}).out.find("color_jitter"), 0U);
+  EXPECT_NE(
+      run_program({"help", "random_crop"}).out.find("[[data.train_transforms]]\nname = \"random_crop\"\n"),
+      std::string::npos);
+  EXPECT_NE(run_program({"help", "transforms"}).out.find("random_horizontal_flip"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kindling
