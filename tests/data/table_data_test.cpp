@@ -61,16 +61,28 @@ class TableFile : public testing::Test {
     return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
            a.nan_to_num(-777).equal(b.nan_to_num(-777));
   }
+  std::string without_folder(std::string text) const {
+    const std::string folder = scratch_.folder().string() + "/";
+    for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
+    return text;
+  }
   std::string message(const std::function<void()>& call) {
     try {
       call();
     } catch (const Error& error) {
-      std::string text = error.what();
-      const std::string folder = scratch_.folder().string() + "/";
-      for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
-      return text;
+      return without_folder(error.what());
     }
     return "no error";
+  }
+  // Sets the level, because other tests may have turned the log off.
+  std::vector<std::string> warnings_of(const std::function<void()>& call) {
+    std::vector<std::string> warnings;
+    configure_log({.level = LogLevel::warning});
+    set_log_observer([&](LogLevel, const std::string& text) { warnings.push_back(without_folder(text)); });
+    call();
+    set_log_observer({});
+    configure_log({});
+    return warnings;
   }
   std::string refusal(TableDataOptions options, DataOptions shared = {}) {
     return message([&] { houses(options, shared).prepare(); });
@@ -88,6 +100,14 @@ TEST_F(TableFile, HasRawRowsWithNanAndCodes) {
   EXPECT_TRUE(same_raw(val[0], at::tensor({9.F, -1.F, 100.F}).view({1, 3})));
   EXPECT_TRUE(same(train[1], at::tensor({100.F, 200.F, 300.F, 400.F}).view({4, 1})));
   EXPECT_TRUE(same(val[1], at::tensor({900.F}).view({1, 1})));
+}
+
+TEST_F(TableFile, TrainsOnTheRowsOutsideTheValidationRange) {
+  const auto file = write("t.csv", "x,y\n1,1\n2,2\n3,3\n4,4\n5,5\n");
+  TableData data({.file = file, .target = {"y"}}, {.shuffle = false, .val = {{1, 3}}});
+  data.prepare();
+  EXPECT_TRUE(same(first(data.train_dataloader())[1], at::tensor({1.F, 4.F, 5.F}).view({3, 1})));
+  EXPECT_TRUE(same(first(data.val_dataloader())[1], at::tensor({2.F, 3.F}).view({2, 1})));
 }
 
 // Rooms 1, 3, 5: median and mean 3; with it 1, 3, 3, 5: standard deviation √2. Ages: 25, √125.
@@ -145,19 +165,18 @@ TEST_F(TableFile, ReadsAnotherFileAsTheTrainingFile) {
   TableData data = houses();
   data.restore_input_transform(trained.input_transform()->description());
   data.predict_from(write("new.csv", "age,city,rooms,note\n7,Zug,2,x\n8,Chur,,y\n9,7,4,z\n"));
-  std::vector<std::string> warnings;
-  set_log_observer([&](LogLevel, const std::string& text) { warnings.push_back(text); });
-  data.prepare();
-  const Batch batch = first(data.predict_dataloader());
-  set_log_observer({});
+  Batch batch;
+  const std::vector<std::string> warnings = warnings_of([&] {
+    data.prepare();
+    batch = first(data.predict_dataloader());
+  });
   EXPECT_EQ(batch.size(), 1U);
   EXPECT_TRUE(same_raw(batch[0], at::tensor({2.F, -1.F, 7.F, kNan, 1.F, 8.F, 4.F, -1.F, 9.F}).view({3, 3})));
   EXPECT_TRUE(data.predict_ids().values.empty());
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_EQ(warnings[0],
-            (scratch_ / "new.csv").string() +
-                ", column 'city': 2 values are categories that the training rows do not have (such as "
-                "'Zug', '7'); their columns of the encoding are all 0");
+            "new.csv, column 'city': 2 values are categories that the training rows do not have (such as "
+            "'Zug', '7'); their columns of the encoding are all 0");
 }
 
 TEST_F(TableFile, HasTheIdsOfItsValidationRows) {
@@ -218,6 +237,12 @@ TEST_F(TableFile, RefusesOptionsThatDoNotFit) {
             "data.fold: folds is not set; expected: folds = N, with fold < N");
   EXPECT_EQ(refusal({}, {.train = {{0, 9}}}),
             "data.train: the range [0, 9]; expected: [first, end] with 0 <= first < end <= 5");
+  EXPECT_EQ(refusal({}, {.train = {{0, 4}}, .val = {{3, 5}}}),
+            "data.val: row 3 is also in the range data.train; expected: ranges that do not overlap");
+  EXPECT_EQ(message([&] {
+              TableData({.file = write("t.csv", "x,y\n1,1\n"), .target = {"y"}}, {.val = {{0, 1}}}).prepare();
+            }),
+            "data.val: the range contains all rows; expected: at least one row that is left for training");
 }
 
 TEST_F(TableFile, NamesTheRowOfAMissingValue) {

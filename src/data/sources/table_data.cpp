@@ -63,6 +63,28 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
 
 at::Tensor index_tensor(const std::vector<std::int64_t>& rows) { return at::tensor(rows, at::kLong); }
 
+// Returns the rows of the ranges. Without a range of training rows, these are the rows outside the other one.
+SplitIndices rows_in_ranges(std::int64_t num_rows, const DataOptions& shared) {
+  const auto is_in = [](const std::optional<std::array<std::int64_t, 2>>& range, std::int64_t row) {
+    return range && (*range)[0] <= row && row < (*range)[1];
+  };
+  SplitIndices rows;
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    const bool is_val = is_in(shared.val, row), is_train = shared.train ? is_in(shared.train, row) : !is_val;
+    if (is_train && is_val)
+      throw ConfigError({.place = "data.val",
+                         .found = "row " + std::to_string(row) + " is also in the range data.train",
+                         .wanted = "ranges that do not overlap"});
+    if (is_train) rows.train.push_back(row);
+    if (is_val) rows.val.push_back(row);
+  }
+  if (rows.train.empty())
+    throw ConfigError({.place = "data.val",
+                       .found = "the range contains all rows",
+                       .wanted = "at least one row that is left for training"});
+  return rows;
+}
+
 void add_unless_listed(std::vector<std::string>& names, const std::string& name,
                        const TableOptions& options) {
   if (!name.empty() && !contains(options.numbers, name) && !contains(options.categories, name) &&
@@ -101,11 +123,13 @@ struct TableData::Impl {
     return read_table(file, reading(read));
   }
 
-  // Divides the rows of the file. Without a split, ranges of DataOptions count.
+  // Splits the rows of the file. Without a split in the options, DataOptions::train and val are ranges.
   SplitIndices split(const Table& table, const TableSchema& schema, const DataOptions& shared) const {
     const std::string place = options.file.string();
     const auto n = static_cast<std::int64_t>(table.num_rows);
     if (!options.val_fraction && !options.folds) return samples_in_ranges(n, shared);
+
+    if (!options.val_fraction && !options.folds) return rows_in_ranges(n, shared);
     SplitOptions by{.val_fraction = options.val_fraction,
                     .folds = options.folds,
                     .fold = options.fold,
