@@ -142,6 +142,61 @@ TEST_F(TableFile, ReplacesMissingValuesByTheChosenStatistic) {
   EXPECT_TRUE(same(transformed("most_frequent"), at::tensor({1.F, 0.F, 1.F}).view({1, 3})));
 }
 
+TEST_F(TableFile, DoesNotScaleAConstant) {
+  const auto file = write("t.csv", "x,y\n0.1,1\n0.1,2\n0.1,3\n0.2,4\n");
+  TableData data({.file = file, .target = {"y"}}, {.shuffle = false, .val = {{3, 4}}});
+  data.prepare();
+  EXPECT_TRUE(same(data.on_after_batch_transfer(first(data.train_dataloader()))[0], at::zeros({3, 1})));
+  EXPECT_TRUE(
+      same(data.on_after_batch_transfer(first(data.val_dataloader()))[0], at::full({1, 1}, 0.2F - 0.1F)));
+}
+
+TEST_F(TableFile, WarnsOfValuesThatFloat32CannotDistinguish) {
+  const auto file = write("t.csv",
+                          "ms,days,small,y\n1700000000000,1000000,1e-46,1\n1700000000001,1000001,2e-46,2\n"
+                          "1700000000002,1000002,3e-46,3\n");
+  TableData data({.file = file, .target = {"y"}}, {.shuffle = false});
+  EXPECT_EQ(
+      warnings_of([&] { data.prepare(); }),
+      (std::vector<std::string>{
+          "t.csv, column 'ms': the values differ by less than float32 can represent, so that the model "
+          "receives a constant; subtract an offset from the column, such as its smallest value",
+          "t.csv, column 'days': float32 rounds the values coarsely, because their mean is 1000001, but "
+          "their standard deviation 0.8164966106414795; subtract an offset from the column, such as its "
+          "smallest value",
+          "t.csv, column 'small': the values differ by less than float32 can represent, so that the model "
+          "receives a constant; subtract an offset from the column, such as its smallest value"}));
+  const at::Tensor x = data.on_after_batch_transfer(first(data.train_dataloader()))[0];
+  EXPECT_TRUE(same(x.select(1, 0), at::zeros({3})));
+  EXPECT_TRUE(same(x.select(1, 2), at::zeros({3})));
+}
+
+TEST_F(TableFile, RefusesNumbersBeyondFloat32) {
+  const auto file = write("t.csv", "x,y\n1,1\n1e300,2\n");
+  EXPECT_EQ(message([&] { TableData({.file = file, .target = {"y"}}).prepare(); }),
+            "t.csv, row 2, column 'x': 1e+300, which float32 cannot represent; expected: a number between "
+            "-3.4e38 and 3.4e38; use another unit, or the logarithm");
+  EXPECT_EQ(message([&] { TableData({.file = file, .target = {"x"}}).prepare(); }),
+            "t.csv, row 2, column 'x': 1e+300, which float32 cannot represent; expected: a number between "
+            "-3.4e38 and 3.4e38; use another unit, or the logarithm");
+}
+
+TEST_F(TableFile, NeedsAColumnWithATrainingValue) {
+  const auto file = write("t.csv", "x,kind,y\n1,,1\n2,,2\n3,b,3\n");
+  TableData warned({.file = file, .target = {"y"}}, {.val = {{2, 3}}});
+  EXPECT_EQ(warnings_of([&] { warned.prepare(); }),
+            (std::vector<std::string>{
+                "t.csv, column 'kind': 1 value is a category that the training rows do not have (such as "
+                "'b'); their columns of the encoding are all 0",
+                "t.csv, column 'kind': the training rows have no value, so that the model does not receive "
+                "the column"}));
+  EXPECT_EQ(message([&] {
+              TableData({.file = file, .target = {"y"}, .features = {"kind"}}, {.val = {{2, 3}}}).prepare();
+            }),
+            "t.csv: the training rows have no value in any column that the model reads; expected: at least "
+            "one");
+}
+
 TEST_F(TableFile, TreatsAnEmptyFieldOfADeclaredColumnAsACategory) {
   TableData data = houses({.categories = {"city"}});
   data.prepare();

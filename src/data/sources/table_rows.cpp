@@ -113,6 +113,15 @@ const TableColumn& column_for(const Table& table, const std::string& name, const
                      : "the " + std::to_string(names.size()) + " columns that the model was trained on"});
 }
 
+// Inputs and targets are float32.
+void require_float32(double value, const std::string& place, std::size_t row, const std::string& name) {
+  if (std::isfinite(value) && std::isinf(static_cast<float>(value)))
+    throw DataError({.place = row_place(place, row, name),
+                     .found = number_text(value) + ", which float32 cannot represent",
+                     .wanted = "a number between -3.4e38 and 3.4e38",
+                     .remedy = "use another unit, or the logarithm"});
+}
+
 at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::string& missing,
                   const std::string& place) {
   const std::size_t width = schema.features.size();
@@ -126,6 +135,7 @@ at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::stri
         feature.kind == ColumnKind::number ? column.numbers : codes_of(column, feature, place);
     for (std::size_t row = 0; row < values.size(); ++row) {
       out[row * width + i] = values[row];
+      require_float32(values[row], place, row, feature.name);
       if (missing == "error" && std::isnan(values[row]))
         throw DataError({.place = row_place(place, row, feature.name),
                          .found = "the value is missing",
@@ -161,6 +171,7 @@ at::Tensor targets_of(const Table& table, const TableSchema& schema, const std::
     require_numbers(column, place);
     for (std::size_t row = 0; row < table.num_rows; ++row) {
       if (std::isnan(column.numbers[row])) refuse_missing_label(place, row, column.name);
+      require_float32(column.numbers[row], place, row, column.name);
       out[row * width + i] = static_cast<float>(column.numbers[row]);
     }
   }

@@ -15,10 +15,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
+#include "kindling/base/number_text.h"
+#include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
@@ -52,12 +57,73 @@ double most_frequent(std::vector<double> values) {
   return best;
 }
 
-// Returns the standard deviation with n in the denominator; 1 for a constant.
-double deviation_of(const std::vector<double>& values, double mean) {
+struct Scale {
+  double mean = 0, deviation = 0;  // with n in the denominator; exactly 0 for a constant
+};
+
+// The smallest and the largest value are compared, because the mean of a constant may be rounded.
+Scale scale_of(const std::vector<double>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  if (*least == *most) return {.mean = *least};
+  Scale scale{.mean = mean_of(values)};
   double sum = 0;
-  for (const double value : values) sum += (value - mean) * (value - mean);
-  const double deviation = std::sqrt(sum / static_cast<double>(values.size()));
-  return deviation > 0 ? deviation : 1;
+  for (const double value : values) sum += (value - scale.mean) * (value - scale.mean);
+  scale.deviation = std::sqrt(sum / static_cast<double>(values.size()));
+  if (scale.deviation < std::numeric_limits<float>::min()) scale.deviation = 0;
+  return scale;
+}
+
+bool is_constant(const std::vector<double>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return *least == *most;
+}
+
+// Raw inputs are float32, so that the statistics are those of the rounded values.
+std::vector<double> rounded(const std::vector<double>& values) {
+  std::vector<double> floats;
+  floats.reserve(values.size());
+  for (const double value : values) floats.push_back(static_cast<double>(static_cast<float>(value)));
+  return floats;
+}
+
+// `place` names the column.
+void warn_if_coarse(const std::vector<double>& exact, const Scale& scale, const std::string& place) {
+  constexpr double kMostOffset = 1e5;  // float32 has 7 digits
+  const char* const remedy = "; subtract an offset from the column, such as its smallest value";
+  if (scale.deviation == 0 && !is_constant(exact))
+    log_warning(place +
+                ": the values differ by less than float32 can represent, so that the model receives a "
+                "constant" +
+                remedy);
+  else if (scale.deviation > 0 && std::abs(scale.mean) > kMostOffset * scale.deviation)
+    log_warning(place + ": float32 rounds the values coarsely, because their mean is " +
+                number_text(static_cast<double>(static_cast<float>(scale.mean))) +
+                ", but their standard deviation " +
+                number_text(static_cast<double>(static_cast<float>(scale.deviation))) + remedy);
+}
+
+struct FittedNumber {
+  float fill = 0, mean = 0, deviation = 1;
+};
+
+// Takes the values that are not missing.
+FittedNumber fit_number(const std::vector<double>& known, std::int64_t num_rows, const std::string& missing,
+                        const std::string& place) {
+  if (known.empty())
+    throw DataError({.place = place,
+                     .found = "the training rows have no value",
+                     .wanted = "at least one",
+                     .remedy = "omit the column from data.features"});
+  std::vector<double> values = rounded(known);
+  const auto fill = static_cast<float>(missing == "median"          ? median_of(values)
+                                       : missing == "most_frequent" ? most_frequent(values)
+                                                                    : mean_of(values));
+  values.resize(static_cast<std::size_t>(num_rows), static_cast<double>(fill));
+  const Scale scale = scale_of(values);
+  warn_if_coarse(known, scale, place);
+  return {.fill = fill,
+          .mean = static_cast<float>(scale.mean),
+          .deviation = scale.deviation > 0 ? static_cast<float>(scale.deviation) : 1};
 }
 
 }  // namespace
@@ -88,36 +154,33 @@ void TableTransform::fit(const at::Tensor& raw, const std::string& missing, bool
   const at::NoGradGuard no_grad;
   const at::Tensor columns = raw.t().contiguous();
   const std::int64_t rows = raw.size(0);
-  auto* const fill = fill_.mutable_data_ptr<float>();
   std::size_t number = 0;
   for (std::size_t i = 0; i < schema_.features.size(); ++i) {
     const TableFeature& feature = schema_.features[i];
+    const std::string column = place + ", column '" + one_line(feature.name) + "'";
     const double* const begin = columns.const_data_ptr<double>() + static_cast<std::int64_t>(i) * rows;
-    std::vector<double> values(begin, begin + rows), known;
-    std::copy_if(values.begin(), values.end(), std::back_inserter(known),
+    std::vector<double> known;
+    std::copy_if(begin, begin + rows, std::back_inserter(known),
                  [](double value) { return !std::isnan(value); });
-    if (feature.kind == ColumnKind::category) {
-      if (missing == "most_frequent" && !known.empty()) fill[i] = static_cast<float>(most_frequent(known));
-      continue;
+    if (feature.kind == ColumnKind::number) {
+      const FittedNumber fitted = fit_number(known, rows, missing, column);
+      fill_.mutable_data_ptr<float>()[i] = fitted.fill;
+      if (normalize) {
+        mean_.mutable_data_ptr<float>()[number] = fitted.mean;
+        std_.mutable_data_ptr<float>()[number] = fitted.deviation;
+      }
+      ++number;
+    } else if (known.empty()) {
+      log_warning(column +
+                  ": the training rows have no value, so that the model does not receive the column");
+    } else if (missing == "most_frequent") {
+      fill_.mutable_data_ptr<float>()[i] = static_cast<float>(most_frequent(known));
     }
-    if (known.empty())
-      throw DataError({.place = place + ", column '" + feature.name + "'",
-                       .found = "the training rows have no value",
-                       .wanted = "at least one",
-                       .remedy = "omit the column from data.features"});
-    const double replacement = missing == "median"          ? median_of(known)
-                               : missing == "most_frequent" ? most_frequent(known)
-                                                            : mean_of(known);
-    fill[i] = static_cast<float>(replacement);
-    if (normalize) {
-      std::replace_if(
-          values.begin(), values.end(), [](double value) { return std::isnan(value); }, replacement);
-      const double mean = mean_of(values);
-      mean_.mutable_data_ptr<float>()[number] = static_cast<float>(mean);
-      std_.mutable_data_ptr<float>()[number] = static_cast<float>(deviation_of(values, mean));
-    }
-    ++number;
   }
+  if (schema_.num_encoded() == 0)
+    throw DataError({.place = place,
+                     .found = "the training rows have no value in any column that the model reads",
+                     .wanted = "at least one"});
 }
 
 at::Tensor TableTransform::forward(const at::Tensor& raw) {
