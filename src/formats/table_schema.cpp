@@ -51,7 +51,11 @@ TableFeature feature_of(const JsonView& view) {
   if (kind != "number" && kind != "category") view["kind"].refuse("'" + kind + "'", "number or category");
   TableFeature feature{.name = view["name"].text(),
                        .kind = kind == "number" ? ColumnKind::number : ColumnKind::category};
-  if (feature.kind == ColumnKind::category) feature.categories = distinct_texts(view["categories"]);
+  if (feature.kind == ColumnKind::category) {
+    feature.categories = distinct_texts(view["categories"]);
+    if (!std::is_sorted(feature.categories.begin(), feature.categories.end()))
+      view["categories"].refuse("the texts are not sorted", "texts that are sorted bytewise");
+  }
   feature.is_declared = view.has("declared") && view["declared"].boolean();
   return feature;
 }

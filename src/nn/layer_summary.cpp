@@ -28,7 +28,7 @@ using ShapesByName = std::map<std::string, Shapes>;
 ShapesByName shapes_of(Module& model, const at::Tensor& input) {
   ShapesByName shapes;
   auto children = model.named_children();
-  if (children.contains(kInputTransform)) children.erase(kInputTransform);
+  if (input_transform_of(model)) children.erase(kInputTransform);
   if (children.size() != 1) return shapes;
   auto* sequential = children[0].value()->as<torch::nn::SequentialImpl>();
   if (sequential == nullptr) return shapes;

@@ -70,6 +70,9 @@ TEST(TableSchema, RefusesOtherTexts) {
       "file.features: two columns have the same name; expected: distinct names");
   EXPECT_EQ(message(R"({"version":1,"features":[{"name":"a","kind":"category","categories":["x","x"]}]})"),
             "file.features[0].categories: a text occurs twice; expected: distinct texts");
+  EXPECT_EQ(
+      message(R"({"version":1,"features":[{"name":"a","kind":"category","categories":["y","x"]}]})"),
+      "file.features[0].categories: the texts are not sorted; expected: texts that are sorted bytewise");
 }
 
 }  // namespace

@@ -16,8 +16,12 @@ std::shared_ptr<InputTransform> input_transform_of(const torch::nn::Module& mode
 
 void set_input_transform(torch::nn::Module& model, std::shared_ptr<InputTransform> transform) {
   if (!transform) return;
-  if (model.named_children().contains(kInputTransform))
+  if (input_transform_of(model))
     model.replace_module(kInputTransform, std::move(transform));
+  else if (model.named_children().contains(kInputTransform))
+    throw ConfigError({.place = kInputTransform,
+                       .found = "the model has a submodule of this name that is not an InputTransform",
+                       .wanted = "another name for the submodule, because the data have an input transform"});
   else
     model.register_module(kInputTransform, std::move(transform));
 }

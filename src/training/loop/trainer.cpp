@@ -58,7 +58,7 @@ Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
   constexpr LoaderSelector kLoader{"Trainer::validate", "val_dataloader", &DataModule::val_dataloader,
                                    Stage::val};
   const auto call = [&] {
-    return impl_->evaluate(*model, impl_->source_of(data, kLoader, options().limit_val_batches),
+    return impl_->evaluate(*model, impl_->source_for(*model, data, kLoader, options().limit_val_batches),
                            &Module::validation_step);
   };
   require_model(kLoader.location, model);
@@ -69,7 +69,7 @@ Metrics Trainer::test(std::shared_ptr<Module> model, DataModule& data) {
   constexpr LoaderSelector kLoader{"Trainer::test", "test_dataloader", &DataModule::test_dataloader,
                                    Stage::test, ", and no val_dataloader(), its default"};
   const auto call = [&] {
-    return impl_->evaluate(*model, impl_->source_of(data, kLoader, options().limit_test_batches),
+    return impl_->evaluate(*model, impl_->source_for(*model, data, kLoader, options().limit_test_batches),
                            &Module::test_step);
   };
   require_model(kLoader.location, model);
@@ -78,7 +78,8 @@ Metrics Trainer::test(std::shared_ptr<Module> model, DataModule& data) {
 
 at::Tensor Trainer::predict(std::shared_ptr<Module> model, DataModule& data) {
   const auto call = [&] {
-    return impl_->predict(*model, impl_->source_of(data, kPredictLoader, options().limit_predict_batches));
+    return impl_->predict(*model,
+                          impl_->source_for(*model, data, kPredictLoader, options().limit_predict_batches));
   };
   require_model(kPredictLoader.location, model);
   return nested(*impl_, kPredictLoader.location, call, model);
@@ -87,7 +88,8 @@ at::Tensor Trainer::predict(std::shared_ptr<Module> model, DataModule& data) {
 void Trainer::predict(std::shared_ptr<Module> model, DataModule& data,
                       const std::function<void(const Prediction&)>& take) {
   const auto call = [&] {
-    impl_->predict(*model, impl_->source_of(data, kPredictLoader, options().limit_predict_batches), take);
+    impl_->predict(*model, impl_->source_for(*model, data, kPredictLoader, options().limit_predict_batches),
+                   take);
   };
   require_model(kPredictLoader.location, model);
   nested(*impl_, kPredictLoader.location, call, model);

@@ -59,6 +59,38 @@ void log_on_failure(const Call& call) noexcept {
   }
 }
 
+bool has_equal_buffers(const torch::nn::Module& a, const torch::nn::Module& b) {
+  const auto first = a.named_buffers(), second = b.named_buffers();
+  return first.size() == second.size() && std::all_of(first.begin(), first.end(), [&](const auto& buffer) {
+           const at::Tensor* other = second.find(buffer.key());
+           return other != nullptr && other->scalar_type() == buffer.value().scalar_type() &&
+                  other->cpu().equal(buffer.value().cpu());
+         });
+}
+
+// Statistics of other samples would change the model's inputs silently.
+void require_transform_of(const Module& model, DataModule& data, const char* location) {
+  const auto trained = input_transform_of(model), given = data.input_transform();
+  if (!trained || !given || trained == given) return;
+  if (trained->description() == given->description() && has_equal_buffers(*trained, *given)) return;
+  throw ConfigError({.place = location,
+                     .found = "the inputs are transformed in another way than those that the model was "
+                              "trained on",
+                     .wanted = "the transform that was saved with the model",
+                     .remedy = "call restore_input_transform() before prepare(), then set_input_transform(), "
+                               "and load the weights"});
+}
+
+void register_transform(Module& model, DataModule& data) {
+  const auto transform = data.input_transform();
+  if (!transform && input_transform_of(model))
+    throw ConfigError({.place = "Trainer",
+                       .found = "the model has the input transform of other data, but these data have none",
+                       .wanted = "a model without a transform",
+                       .remedy = "construct a new model, and load the weights into it"});
+  set_input_transform(model, transform);
+}
+
 // Returns the step for the kind of model that the context has. Throws ConfigError for options that such a
 // model cannot have.
 std::unique_ptr<Step> make_step(TrainingContext& context) {
@@ -188,7 +220,7 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   Placement& placement = context->placement;
   TrainState& state = context->state;
   StopConsensus& stop = context->stop;
-  if (data != nullptr) set_input_transform(*model, data->input_transform());
+  if (data != nullptr) register_transform(*model, *data);
   attach(*model, context);
   give_precision(*model, placement.precision);
   placement.is_channels_last =
@@ -219,6 +251,13 @@ BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderSelector& sel
                      .wanted = "a loader",
                      .remedy = std::string("override ") + selector.name + "() of the data module"});
   return {from, std::move(loader), selector.stage, context->placement, limit};
+}
+
+BatchSource Trainer::Impl::source_for(const Module& model, DataModule& from, const LoaderSelector& selector,
+                                      std::optional<std::int64_t> limit) const {
+  BatchSource source = source_of(from, selector, limit);
+  require_transform_of(model, from, selector.location);
+  return source;
 }
 
 // --- A fit ---

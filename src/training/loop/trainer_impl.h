@@ -41,6 +41,9 @@ class Trainer::Impl {
   // Returns the batches of one of the data's loaders; throws DataError when the data has none.
   BatchSource source_of(DataModule& data, const LoaderSelector& selector,
                         std::optional<std::int64_t> limit) const;
+  // Returns such batches for a model; throws ConfigError if its inputs were transformed in another way.
+  BatchSource source_for(const Module& model, DataModule& data, const LoaderSelector& selector,
+                         std::optional<std::int64_t> limit) const;
 
   const std::shared_ptr<TrainingContext> context;  // models refer to it weakly
   FitLoop loop;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kindling/base/error.h"
+#include "kindling/data/synthetic_regression.h"
 #include "kindling/data/table_data.h"
 #include "kindling/models/mlp_regressor.h"
 #include "kindling/training/trainer.h"
@@ -91,6 +92,56 @@ TEST_P(FitOfATable, ReplacesTheTransformOfOtherData) {
   EXPECT_EQ(input_transform_of(*trained), first.input_transform());
   trainer.fit(trained, second);
   EXPECT_EQ(input_transform_of(*trained), second.input_transform());
+}
+
+TEST_P(FitOfATable, RefusesDataWithOtherStatistics) {
+  TableData data(options(), {.batch_size = 8}), other(options("c"), {.batch_size = 8});
+  Trainer trainer(trainer_options());
+  const auto trained = model();
+  trainer.fit(trained, data);
+  const auto message = [](const auto& call) {
+    try {
+      call();
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const std::string text =
+      ": the inputs are transformed in another way than those that the model was trained on; expected: the "
+      "transform that was saved with the model; call restore_input_transform() before prepare(), then "
+      "set_input_transform(), and load the weights";
+  EXPECT_EQ(message([&] { trainer.validate(trained, other); }), "Trainer::validate" + text);
+  EXPECT_EQ(message([&] { trainer.test(trained, other); }), "Trainer::test" + text);
+  EXPECT_EQ(message([&] { trainer.predict(trained, other); }), "Trainer::predict" + text);
+  TableData same_data(options(), {.batch_size = 8});  // fits the same statistics
+  EXPECT_EQ(message([&] { trainer.test(trained, same_data); }), "no error");
+  SyntheticRegression without;
+  EXPECT_EQ(message([&] { trainer.fit(trained, without); }),
+            "Trainer: the model has the input transform of other data, but these data have none; expected: a "
+            "model without a transform; construct a new model, and load the weights into it");
+}
+
+// PointNet has such a submodule.
+TEST(InputTransformName, IsKeptForASubmoduleOfTheModel) {
+  struct Named : torch::nn::Module {
+    Named() { layer = register_module("input_transform", torch::nn::BatchNorm1d(2)); }
+    torch::nn::BatchNorm1d layer{nullptr};
+  };
+  struct Nothing : InputTransform {
+    at::Tensor forward(const at::Tensor& raw) override { return raw; }
+  };
+  Named model;
+  EXPECT_EQ(input_transform_of(model), nullptr);
+  try {
+    set_input_transform(model, std::make_shared<Nothing>());
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "input_transform: the model has a submodule of this name that is not an InputTransform; "
+                 "expected: another name for the submodule, because the data have an input transform");
+  }
+  EXPECT_EQ(model.named_children()["input_transform"], model.layer.ptr());
 }
 
 TEST_P(FitOfATable, RefusesAStateOfOtherCategories) {
