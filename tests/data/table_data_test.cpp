@@ -234,6 +234,52 @@ TEST_F(TableFile, ReadsAnotherFileAsTheTrainingFile) {
             "'Zug', '7'); their columns of the encoding are all 0");
 }
 
+TEST_F(TableFile, DistinguishesClassesByTheirTexts) {
+  const auto file = write("t.csv", "x,k\n1,10\n2,01\n3,1\n4,-0\n5,0\n"),
+             test = write("test.csv", "k,x\n10.0,1\n01,2\n");
+  TableData data({.file = file, .test_file = test, .label = "k"}, {.shuffle = false});
+  data.prepare();
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"-0", "0", "01", "1", "10"}));
+  EXPECT_TRUE(same(first(data.train_dataloader())[1], at::tensor({4, 2, 3, 0, 1}, at::kLong)));
+  EXPECT_TRUE(same(first(data.test_dataloader())[1], at::tensor({4, 2}, at::kLong)));
+  const auto ambiguous = write("test.csv", "k,x\n1.0,1\n");
+  TableData other({.file = file, .test_file = ambiguous, .label = "k"});
+  EXPECT_EQ(message([&] { other.test_dataloader(); }),
+            "test.csv, row 1, column 'k': the class '1.0'; expected: one of -0, 0, 01, 1, 10");
+  EXPECT_EQ(message([&] { TableData({.file = write("m.csv", "x,k\n1,1\n2,\n"), .label = "k"}).prepare(); }),
+            "m.csv, row 2, column 'k': the value to predict is missing; expected: a value in every row; fill "
+            "it in, or remove the row");
+}
+
+TEST_F(TableFile, HasTheIdsOfARestoredTransform) {
+  TableData trained = houses();
+  trained.prepare();
+  TableData data({.file = "no.csv", .target = {"price"}});
+  data.restore_input_transform(trained.schema().text());
+  data.predict_from(write("new.csv", "age,city,rooms,row\n7,Chur,2,01\n8,Chur,3,1\n"));
+  data.prepare();
+  data.predict_dataloader();
+  EXPECT_EQ(data.predict_ids().name, "row");
+  EXPECT_EQ(data.predict_ids().values, (std::vector<std::string>{"01", "1"}));
+  EXPECT_EQ(message([] { TableData({.target = {"y"}, .id = "sample"}); }),
+            "data.id: predictions have another column 'sample'; expected: a column with another name; rename "
+            "it in the file");
+}
+
+TEST_F(TableFile, PredictsTestRowsWithoutLabels) {
+  TableData data = houses({.test_file = write("test.csv", "age,city,rooms,row\n7,Chur,2,b1\n")});
+  data.prepare();
+  const Batch batch = first(data.predict_dataloader());
+  EXPECT_EQ(batch.size(), 1U);
+  EXPECT_TRUE(same(batch[0], at::tensor({2.F, 1.F, 7.F}).view({1, 3})));
+  EXPECT_EQ(data.predict_ids().values, (std::vector<std::string>{"b1"}));
+  EXPECT_EQ(message([&] { data.test_dataloader(); }),
+            "test.csv: the column 'price' is missing; expected: the column that the model predicts");
+  TableData labelled = houses({.test_file = write("all.csv", "price,age,city,rooms,row\n9,7,Chur,2,b1\n")});
+  labelled.prepare();
+  EXPECT_TRUE(same(first(labelled.predict_dataloader())[1], at::full({1, 1}, 9.F)));
+}
+
 TEST_F(TableFile, HasTheIdsOfItsValidationRows) {
   TableData data = houses();
   data.prepare();
@@ -265,6 +311,14 @@ TEST_F(TableFile, NamesUnknownColumnsAndFiles) {
       refusal({.target = {"prize"}}),
       "data.target: houses.csv has no column 'prize'; expected: one of row, rooms, city, age, price; did you "
       "mean 'price'?");
+  const auto named = [&](TableDataOptions options) {
+    options.file = write("t.csv", "x,kind\n1,a\n");
+    return message([&] { TableData(options).prepare(); });
+  };
+  EXPECT_EQ(named({.label = "kin"}),
+            "data.label: t.csv has no column 'kin'; expected: one of x, kind; did you mean 'kind'?");
+  EXPECT_EQ(named({.label = "kind", .id = "no."}),
+            "data.id: t.csv has no column 'no.'; expected: one of x, kind");
   EXPECT_EQ(
       refusal({.features = {"rooms", "price"}}),
       "data.features: 'price' is also to be predicted; expected: distinct columns that the model reads");

@@ -4,6 +4,8 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -33,6 +35,16 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// The other columns of a file of predictions have these names.
+void check_id(const std::string& id) {
+  for (const char* name : {"sample", "class", "outputs", "probabilities"})
+    if (id == name)
+      throw ConfigError({.place = "data.id",
+                         .found = "predictions have another column '" + id + "'",
+                         .wanted = "a column with another name",
+                         .remedy = "rename it in the file"});
+}
+
 void check_table_options(const TableDataOptions& options, const DataOptions& shared) {
   validate(options, "data");
   const auto refuse = [](const char* place, const char* found, const char* wanted, const char* remedy = "") {
@@ -57,6 +69,7 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
            "val_fraction or folds", "for example val_fraction = 0.2");
   if (options.stratify && options.label.empty())
     refuse("data.stratify", "there is no label", "a column of classes, data.label");
+  check_id(options.id);
   if (options.delimiter.size() != 1)
     refuse("data.delimiter", "it is not a single character", "a comma, semicolon, tab or |");
 }
@@ -101,10 +114,11 @@ struct TableData::Impl {
     std::vector<std::string> ids{};
   };
 
-  // The options that read a file. Ids and groups are texts in every file.
-  TableOptions reading(TableOptions read) const {
+  // The options that read a file. Ids, labels and groups are texts in every file: "01" is not "1".
+  TableOptions reading(TableOptions read, const std::string& id, const std::string& label) const {
     read.delimiter = options.delimiter.front();
-    add_unless_listed(read.categories, options.id, read);
+    add_unless_listed(read.categories, id, read);
+    add_unless_listed(read.known_categories, label, read);
     if (contains(options.numbers, options.group))
       add_unless_listed(read.numbers, options.group, read);
     else if (!contains(options.features, options.group))
@@ -116,11 +130,27 @@ struct TableData::Impl {
   Table read_again(const std::filesystem::path& file, bool with_labels) const {
     const TableSchema& schema = transform->schema();
     TableOptions read = schema.table_options();
-    if (with_labels) {
+    if (with_labels)
       for (const std::string& target : schema.targets) add_unless_listed(read.numbers, target, read);
-      add_unless_listed(read.categories, schema.label, read);
+    return read_table(file, reading(read, schema.id, with_labels ? schema.label : ""));
+  }
+
+  // Reads the training file without a schema. The names of its columns are those of the config.
+  Table read_first() const {
+    try {
+      return read_table(options.file, reading({.numbers = options.numbers, .categories = options.categories},
+                                              options.id, options.label));
+    } catch (const DataError& error) {
+      for (const auto& [key, name] :
+           {std::pair("data.id", options.id), std::pair("data.label", options.label),
+            std::pair("data.group", options.group)})
+        if (!name.empty() && error.parts().found == "no column has the name '" + name + "'")
+          throw ConfigError({.place = key,
+                             .found = options.file.string() + " has no column '" + name + "'",
+                             .wanted = error.parts().wanted,
+                             .remedy = error.parts().remedy});
+      throw;
     }
-    return read_table(file, reading(read));
   }
 
   // Splits the rows of the file. Without a split in the options, DataOptions::train and val are ranges.
@@ -167,10 +197,7 @@ struct TableData::Impl {
     require_table(options.file, "file");
     const std::string place = options.file.string();
     const bool fits = !transform;
-    const Table table =
-        fits ? read_table(options.file,
-                          reading({.numbers = options.numbers, .categories = options.categories}))
-             : read_again(options.file, /*with_labels=*/true);
+    const Table table = fits ? read_first() : read_again(options.file, /*with_labels=*/true);
     if (table.num_rows == 0)
       throw DataError({.place = place, .found = "the table has no rows", .wanted = "at least one"});
     TableSchema schema = fits ? schema_of(table, options, place) : transform->schema();
@@ -188,12 +215,33 @@ struct TableData::Impl {
     is_read = true;
   }
 
+  static void check_range(const std::optional<std::array<std::int64_t, 2>>& range, std::size_t num_rows,
+                          const char* place) {
+    if (!range) return;
+    const auto [first, end] = *range;
+    if (first < 0 || first >= end || end > static_cast<std::int64_t>(num_rows))
+      throw ConfigError({.place = place,
+                         .found = "the range [" + std::to_string(first) + ", " + std::to_string(end) + "]",
+                         .wanted = "[first, end] with 0 <= first < end <= " + std::to_string(num_rows)});
+  }
+
+  static bool has_labels(const Table& table, const TableSchema& schema) {
+    if (!schema.label.empty()) return table.find(schema.label) != nullptr;
+    return std::all_of(schema.targets.begin(), schema.targets.end(),
+                       [&](const std::string& target) { return table.find(target) != nullptr; });
+  }
+
+  enum class Labels : std::uint8_t { required, if_present, none };
+
   // Reads another file, once.
   const Samples& read_samples(std::optional<Samples>& samples, const std::filesystem::path& file,
-                              bool with_labels) {
+                              Labels labels) {
     if (samples) return *samples;
-    const TableRows rows = rows_of(read_again(file, with_labels), transform->schema(), options.missing,
-                                   with_labels, file.string());
+    const TableSchema& schema = transform->schema();
+    const Table table = read_again(file, labels != Labels::none);
+    const bool with_labels =
+        labels == Labels::required || (labels == Labels::if_present && has_labels(table, schema));
+    const TableRows rows = rows_of(table, schema, options.missing, with_labels, file.string());
     if (rows.raw.size(0) == 0)
       throw DataError({.place = file.string(), .found = "the table has no rows", .wanted = "at least one"});
     return samples.emplace(samples_of(rows, all_rows(rows)));
@@ -242,16 +290,24 @@ std::shared_ptr<DataLoader> TableData::val_dataloader() {
 std::shared_ptr<DataLoader> TableData::test_dataloader() {
   if (!impl_->options.test_file) return val_dataloader();
   prepare();
+  if (impl_->test && !impl_->test->labels.defined()) impl_->test.reset();  // read for predictions
   const Impl::Samples& test =
-      impl_->read_samples(impl_->test, *impl_->options.test_file, /*with_labels=*/true);
+      impl_->read_samples(impl_->test, *impl_->options.test_file, Impl::Labels::required);
   if (!impl_->test_loader) impl_->test_loader = get_tensorloader({test.raw, test.labels}, /*train=*/false);
   return impl_->test_loader;
 }
 
 std::shared_ptr<DataLoader> TableData::predict_dataloader() {
-  if (impl_->predict_file.empty()) return test_dataloader();
+  if (impl_->predict_file.empty()) {
+    if (!impl_->options.test_file) return val_dataloader();
+    prepare();
+    const auto& test = impl_->read_samples(impl_->test, *impl_->options.test_file, Impl::Labels::if_present);
+    if (test.labels.defined()) return test_dataloader();
+    if (!impl_->predict_loader) impl_->predict_loader = get_tensorloader({test.raw}, /*train=*/false);
+    return impl_->predict_loader;
+  }
   prepare();
-  const Impl::Samples& rows = impl_->read_samples(impl_->predict, impl_->predict_file, /*with_labels=*/false);
+  const Impl::Samples& rows = impl_->read_samples(impl_->predict, impl_->predict_file, Impl::Labels::none);
   if (!impl_->predict_loader) impl_->predict_loader = get_tensorloader({rows.raw}, /*train=*/false);
   return impl_->predict_loader;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -161,13 +163,20 @@ void require_numbers(const TableColumn& column, const std::string& place) {
                    .remedy = "for classes, set data.label instead of data.target"});
 }
 
+const TableColumn& label_column(const Table& table, const std::string& name, const std::string& place) {
+  if (const TableColumn* column = table.find(name)) return *column;
+  throw DataError({.place = place,
+                   .found = "the column '" + one_line(name) + "' is missing",
+                   .wanted = "the column that the model predicts"});
+}
+
 at::Tensor targets_of(const Table& table, const TableSchema& schema, const std::string& place) {
   const std::size_t width = schema.targets.size();
   at::Tensor targets =
       at::empty({static_cast<std::int64_t>(table.num_rows), static_cast<std::int64_t>(width)}, at::kFloat);
   auto* const out = targets.mutable_data_ptr<float>();
   for (std::size_t i = 0; i < width; ++i) {
-    const TableColumn& column = column_for(table, schema.targets[i], schema, place);
+    const TableColumn& column = label_column(table, schema.targets[i], place);
     require_numbers(column, place);
     for (std::size_t row = 0; row < table.num_rows; ++row) {
       if (std::isnan(column.numbers[row])) refuse_missing_label(place, row, column.name);
@@ -191,25 +200,43 @@ std::vector<std::string> texts_of(const TableColumn& column, const std::string& 
   return texts;
 }
 
+// Finds classes by their texts. If no class has a text, finds the only one that is the same number: a file
+// may write the class 1 as 1.0.
+class ClassNumbers {
+ public:
+  explicit ClassNumbers(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      const auto index = static_cast<std::int64_t>(by_text_.size());
+      by_text_[name] = index;
+      if (const auto number = csv_number(name))
+        if (const auto [other, is_new] = by_number_.emplace(*number, index); !is_new)
+          other->second = kUnknown;
+    }
+  }
+  std::int64_t find(const std::string& text) const {
+    if (const auto found = by_text_.find(text); found != by_text_.end()) return found->second;
+    const auto number = csv_number(text);
+    const auto found = number ? by_number_.find(*number) : by_number_.end();
+    return found == by_number_.end() ? kUnknown : found->second;
+  }
+
+ private:
+  std::unordered_map<std::string, std::int64_t> by_text_{};
+  std::unordered_map<double, std::int64_t> by_number_{};
+};
+
 at::Tensor classes_of(const Table& table, const TableSchema& schema, const std::string& place) {
-  const TableColumn& column = column_for(table, schema.label, schema, place);
-  std::unordered_map<std::string, std::int64_t> numbers;
-  for (std::size_t i = 0; i < schema.classes.size(); ++i)
-    numbers[schema.classes[i]] = static_cast<std::int64_t>(i);
+  const ClassNumbers numbers(schema.classes);
   at::Tensor classes = at::empty({static_cast<std::int64_t>(table.num_rows)}, at::kLong);
   auto* const out = classes.mutable_data_ptr<std::int64_t>();
-  const std::vector<std::string> texts = texts_of(column, place);
+  const std::vector<std::string> texts = texts_of(label_column(table, schema.label, place), place);
   for (std::size_t row = 0; row < texts.size(); ++row) {
-    auto found = numbers.find(texts[row]);
-    // A file may write the class 1 as 1.0.
-    if (found == numbers.end())
-      if (const auto number = csv_number(texts[row])) found = numbers.find(number_text(*number));
-    if (found == numbers.end())
+    out[row] = numbers.find(texts[row]);
+    if (out[row] == kUnknown)
       throw DataError({.place = row_place(place, row, schema.label),
                        .found = "the class '" + shortened(one_line(texts[row]), 40) + "'",
                        .wanted = schema.classes.size() <= 20 ? "one of " + list_names(schema.classes)
                                                              : "a class of the training file"});
-    out[row] = found->second;
   }
   return classes;
 }
@@ -254,13 +281,25 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
   return options.features;
 }
 
-std::vector<std::string> class_names_of(const TableColumn& column) {
-  if (column.kind == ColumnKind::category) return column.categories;
-  std::vector<double> numbers;
-  std::copy_if(column.numbers.begin(), column.numbers.end(), std::back_inserter(numbers),
-               [](double number) { return !std::isnan(number); });
+// Sorts texts by their numbers if all are numbers, else bytewise.
+std::vector<std::string> sorted_classes(const std::vector<std::string>& texts) {
+  std::vector<std::pair<double, std::string>> numbers;
+  for (const std::string& text : texts) {
+    const auto number = csv_number(text);
+    if (!number) return texts;  // categories are sorted
+    numbers.emplace_back(*number, text);
+  }
   std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  std::vector<std::string> names;
+  for (const auto& [number, text] : numbers) names.push_back(text);
+  return names;
+}
+
+std::vector<std::string> class_names_of(const TableColumn& column) {
+  if (column.kind == ColumnKind::category) return sorted_classes(column.categories);
+  std::set<double> numbers;
+  for (const double number : column.numbers)
+    if (!std::isnan(number)) numbers.insert(number);
   std::vector<std::string> names;
   for (const double number : numbers) names.push_back(number_text(number));
   return names;
