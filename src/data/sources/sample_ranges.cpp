@@ -1,5 +1,6 @@
 #include "data/sources/sample_ranges.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -26,9 +27,23 @@ std::vector<std::int64_t> samples_of_range(const std::array<std::int64_t, 2>& ra
 
 SplitIndices samples_in_ranges(std::int64_t num_samples, const DataOptions& options) {
   SplitIndices samples;
-  samples.train = samples_of_range(options.train.value_or(std::array<std::int64_t, 2>{0, num_samples}),
-                                   num_samples, "data.train");
   if (options.val) samples.val = samples_of_range(*options.val, num_samples, "data.val");
+  if (options.train) {
+    samples.train = samples_of_range(*options.train, num_samples, "data.train");
+    if (options.val && (*options.train)[0] < (*options.val)[1] && (*options.val)[0] < (*options.train)[1])
+      throw ConfigError({.place = "data.val",
+                         .found = "row " + std::to_string(std::max((*options.train)[0], (*options.val)[0])) +
+                                  " is also in the range data.train",
+                         .wanted = "ranges that do not overlap"});
+    return samples;
+  }
+  const auto [first, end] = options.val.value_or(std::array<std::int64_t, 2>{0, 0});
+  for (std::int64_t sample = 0; sample < num_samples; ++sample)
+    if (sample < first || sample >= end) samples.train.push_back(sample);
+  if (samples.train.empty())
+    throw ConfigError({.place = "data.val",
+                       .found = "the range contains all rows",
+                       .wanted = "at least one row that is left for training"});
   return samples;
 }
 

@@ -7,8 +7,9 @@
 
 namespace kindling {
 
-// Returns the samples in the ranges `train` (absent: all) and `val` (absent: none) of a data set without a
-// split. Throws ConfigError for a range that is not within the samples.
+// Returns the samples in the ranges `val` (absent: none) and `train` (absent: all others) of a data set
+// without a split. Throws ConfigError for ranges that overlap or are not within the samples, and where no
+// sample is left for training.
 SplitIndices samples_in_ranges(std::int64_t num_samples, const DataOptions& options);
 
 }  // namespace kindling

@@ -4,7 +4,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <numeric>
 #include <set>
@@ -76,28 +75,6 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
 
 at::Tensor index_tensor(const std::vector<std::int64_t>& rows) { return at::tensor(rows, at::kLong); }
 
-// Returns the rows of the ranges. Without a range of training rows, these are the rows outside the other one.
-SplitIndices rows_in_ranges(std::int64_t num_rows, const DataOptions& shared) {
-  const auto is_in = [](const std::optional<std::array<std::int64_t, 2>>& range, std::int64_t row) {
-    return range && (*range)[0] <= row && row < (*range)[1];
-  };
-  SplitIndices rows;
-  for (std::int64_t row = 0; row < num_rows; ++row) {
-    const bool is_val = is_in(shared.val, row), is_train = shared.train ? is_in(shared.train, row) : !is_val;
-    if (is_train && is_val)
-      throw ConfigError({.place = "data.val",
-                         .found = "row " + std::to_string(row) + " is also in the range data.train",
-                         .wanted = "ranges that do not overlap"});
-    if (is_train) rows.train.push_back(row);
-    if (is_val) rows.val.push_back(row);
-  }
-  if (rows.train.empty())
-    throw ConfigError({.place = "data.val",
-                       .found = "the range contains all rows",
-                       .wanted = "at least one row that is left for training"});
-  return rows;
-}
-
 void add_unless_listed(std::vector<std::string>& names, const std::string& name,
                        const TableOptions& options) {
   if (!name.empty() && !contains(options.numbers, name) && !contains(options.categories, name) &&
@@ -158,8 +135,6 @@ struct TableData::Impl {
     const std::string place = options.file.string();
     const auto n = static_cast<std::int64_t>(table.num_rows);
     if (!options.val_fraction && !options.folds) return samples_in_ranges(n, shared);
-
-    if (!options.val_fraction && !options.folds) return rows_in_ranges(n, shared);
     SplitOptions by{.val_fraction = options.val_fraction,
                     .folds = options.folds,
                     .fold = options.fold,
@@ -213,16 +188,6 @@ struct TableData::Impl {
     train = samples_of(rows, indices.train);
     val = samples_of(rows, indices.val);
     is_read = true;
-  }
-
-  static void check_range(const std::optional<std::array<std::int64_t, 2>>& range, std::size_t num_rows,
-                          const char* place) {
-    if (!range) return;
-    const auto [first, end] = *range;
-    if (first < 0 || first >= end || end > static_cast<std::int64_t>(num_rows))
-      throw ConfigError({.place = place,
-                         .found = "the range [" + std::to_string(first) + ", " + std::to_string(end) + "]",
-                         .wanted = "[first, end] with 0 <= first < end <= " + std::to_string(num_rows)});
   }
 
   static bool has_labels(const Table& table, const TableSchema& schema) {
