@@ -121,7 +121,7 @@ TEST_F(ImageFolders, MayBeAList) {
   EXPECT_TRUE(same(all_of({.root = root_, .list = scratch_ / "list.csv"})[1], at::tensor({1, 0}, at::kLong)));
 }
 
-// The numbers are those of PIL 13: Image.resize((width, height), Image.BILINEAR).
+// The numbers are those of Pillow 13: Image.resize((width, height), Image.BILINEAR).
 TEST_F(ImageFolders, ResizeAsPilDoes) {
   const auto resized = [&](const char* name, std::int64_t height, std::int64_t width) {
     return all_of({.root = scratch_ / name, .size = {{height, width}}})[0].flatten();
@@ -206,8 +206,11 @@ TEST_F(ImageFolders, RefuseWrongDirectoriesAndLists) {
             "label; relative paths are relative to the config file's directory");
   write("files.csv", "files,label\nx.png,a\n");
   EXPECT_EQ(refusal({.list = scratch_ / "files.csv"}),
-            "data.list: files.csv has no column 'file'; expected: one of 'files' and 'label'; did you mean "
-            "'files'?");
+            "files.csv: no column has the name 'file'; expected: one of files, label; did you mean 'files'?");
+  write("files.csv", "file,labels\nx.png,a\n");
+  EXPECT_EQ(
+      refusal({.list = scratch_ / "files.csv"}),
+      "data.list: files.csv has no column 'label'; expected: one of file, labels; did you mean 'labels'?");
   write("files.csv", "file,label\nx.png,a\n");
   EXPECT_EQ(
       refusal({.list = scratch_ / "files.csv"}),

@@ -53,9 +53,17 @@ void weighted_values(const std::uint8_t* from, std::int64_t step, const Weighted
   }
 }
 
+Image blank_image(std::int64_t height, std::int64_t width, std::int64_t channels) {
+  Image image;
+  image.width = width;
+  image.height = height;
+  image.channels = channels;
+  image.pixels.resize(static_cast<std::size_t>(width * height * channels));
+  return image;
+}
+
 Image with_width(const Image& image, std::int64_t width) {
-  Image result{.width = width, .height = image.height, .channels = image.channels};
-  result.pixels.resize(static_cast<std::size_t>(width * image.height * image.channels));
+  Image result = blank_image(image.height, width, image.channels);
   const std::vector<WeightedRange> ranges = ranges_of_axis(image.width, width);
   for (std::int64_t y = 0; y < image.height; ++y)
     for (std::int64_t x = 0; x < width; ++x)
@@ -66,9 +74,8 @@ Image with_width(const Image& image, std::int64_t width) {
 }
 
 Image with_height(const Image& image, std::int64_t height) {
-  Image result{.width = image.width, .height = height, .channels = image.channels};
+  Image result = blank_image(height, image.width, image.channels);
   const std::int64_t row = image.width * image.channels;
-  result.pixels.resize(static_cast<std::size_t>(row * height));
   const std::vector<WeightedRange> ranges = ranges_of_axis(image.height, height);
   for (std::int64_t y = 0; y < height; ++y)
     weighted_values(image.pixels.data(), row, ranges[static_cast<std::size_t>(y)], row,

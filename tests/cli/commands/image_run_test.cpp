@@ -31,7 +31,9 @@ class ImageRun : public testing::Test {
     write_text(scratch_ / "images.toml",
                "[model]\nname = \"mlp\"\nhidden = [8]\nnum_classes = 2\n[data]\nname = \"image_folder\"\n"
                "root = \"images\"\nval_fraction = 0.2\nstratify = true\nbatch_size = 5\n" +
-                   tables + "[trainer]\nmax_epochs = 3\nnum_threads = 1\nnum_gpus = 0\n");
+                   tables +
+                   "[optimizer]\nname = \"adam\"\nlr = 0.01\n[trainer]\nmax_epochs = 3\nnum_threads = "
+                   "1\nnum_gpus = 0\n");
   }
   ProgramRun fit(const std::string& runs, const std::vector<std::string>& more = {}) {
     std::vector<std::string> words{"fit", scratch_ / "images.toml", "--quiet", "--progress=none",
@@ -65,9 +67,12 @@ TEST_F(ImageRun, LearnsFromAConfigAlone) {
   std::string header, first;
   std::getline(lines, header);
   std::getline(lines, first);
-  EXPECT_TRUE(header.starts_with("sample,file,")) << header;
+  EXPECT_TRUE(header.starts_with("sample,file,class,")) << header;
   EXPECT_TRUE(first.starts_with("0,day/1")) << first;
-  EXPECT_NE(first.find(",day"), std::string::npos) << first;
+  EXPECT_NE(first.find(".png,day,"), std::string::npos) << first;
+  const auto validate = [&] { return run_program({"validate", run("runs").string(), "--quiet"}).out; };
+  EXPECT_NE(validate().find("val_acc 1\n"), std::string::npos) << validate();
+  EXPECT_EQ(validate(), validate());
 }
 
 TEST_F(ImageRun, IsBitIdenticalForAnyNumberOfWorkers) {
@@ -120,18 +125,18 @@ TEST_F(ImageRun, PrintsItsTransforms) {
 
 TEST_F(ImageRun, RefusesWrongTransforms) {
   write_config("[[data.train_transforms]]\nname = \"random_crp\"\n");
-  EXPECT_NE(refusal().find("images.toml:13:8: error: unknown name 'random_crp' in "
+  EXPECT_NE(refusal().find("images.toml:12:8: error: unknown name 'random_crp' in "
                            "'data.train_transforms[0].name'"),
             std::string::npos)
       << refusal();
   write_config("[[data.train_transforms]]\nname = \"random_crop\"\n");
-  EXPECT_NE(refusal().find("images.toml:12:1: error: 'data.train_transforms[0]': random_crop: size: it is "
+  EXPECT_NE(refusal().find("images.toml:11:1: error: 'data.train_transforms[0]': random_crop: size: it is "
                            "missing; expected: height and width in pixels; size = [32, 32]\n"),
             std::string::npos)
       << refusal();
   write_config("[[data.val_transforms]]\nname = \"random_horizontal_flip\"\n");
   EXPECT_NE(
-      refusal().find("images.toml:13:8: error: 'data.val_transforms[0].name': 'random_horizontal_flip' is "
+      refusal().find("images.toml:12:8: error: 'data.val_transforms[0].name': 'random_horizontal_flip' is "
                      "random, but validation and prediction must not be; it belongs in "
                      "[[data.train_transforms]]\n"),
       std::string::npos)
@@ -144,7 +149,7 @@ TEST_F(ImageRun, RefusesWrongTransforms) {
 
 TEST_F(ImageRun, RefusesMoreClassesThanTheModelHas) {
   EXPECT_NE(refusal({"model.num_classes=1"})
-                .find("'model.num_classes': the data has 2 classes ('day' and 'night'), but num_classes = 1; "
+                .find("'model.num_classes': the data has 2 classes (day, night), but num_classes = 1; "
                       "expected: at least 2; set num_classes to 2\n"),
             std::string::npos)
       << refusal({"model.num_classes=1"});
