@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <iostream>
@@ -74,7 +75,9 @@ void print_names(const std::string& listed, const char* kind, const Catalog<Prod
   const std::vector<std::string> names = catalog.names();
   if (listed.empty()) std::cout << kind << ":\n";
   if (names.empty()) (listed.empty() ? std::cout : std::cerr) << empty_text(kind) << "\n";
-  for (const auto& name : names) std::cout << padded(name, 22) << catalog.doc(name) << "\n";
+  std::size_t width = 22;
+  for (const std::string& name : names) width = std::max(width, name.size() + 2);
+  for (const std::string& name : names) std::cout << padded(name, width) << catalog.doc(name) << "\n";
   if (listed.empty()) std::cout << "\n";
 }
 
