@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/data_report.h"
 #include "cli/config/exit_codes.h"
-#include "cli/run/data_report.h"
 #include "cli/run/loaded_config.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"

@@ -147,9 +147,9 @@ INSTANTIATE_TEST_SUITE_P(All, ReferencePages, testing::Values("configuration", "
 TEST(ListCommand, ListsEveryKindWithoutAnArgument) {
   const ProgramRun run = run_program({"list"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  for (const char* text :
-       {"models:\nbackbone ", "\n\ndatasets:\ndigits ", "\n\noptimizers:\nadadelta ",
-        "\n\nschedules:\nconstant ", "\n\nmetrics:\naccuracy ", "\n\ncallbacks:\n", "\n\nloggers:\n"})
+  for (const char* text : {"models:\nbackbone ", "\n\ndatasets:\ncsv ", "\n\ntransforms:\ncolor_jitter ",
+                           "\n\noptimizers:\nadadelta ", "\n\nschedules:\nconstant ",
+                           "\n\nmetrics:\naccuracy ", "\n\ncallbacks:\n", "\n\nloggers:\n"})
     EXPECT_NE(run.out.find(text), std::string::npos) << text << "\n" << run.out;
 }
 

@@ -1,4 +1,4 @@
-#include "cli/run/data_report.h"
+#include "cli/commands/data_report.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bincount.h>
