@@ -161,8 +161,8 @@ TEST_F(TableFile, WarnsOfValuesThatFloat32CannotDistinguish) {
       (std::vector<std::string>{
           "t.csv, column 'ms': the values differ by less than float32 can represent, so that the model "
           "receives a constant; subtract an offset from the column, such as its smallest value",
-          "t.csv, column 'days': float32 rounds the values coarsely, because their mean is 1000001, but "
-          "their standard deviation 0.8164966106414795; subtract an offset from the column, such as its "
+          "t.csv, column 'days': float32 rounds the values coarsely, because their mean is 1e6, but "
+          "their standard deviation 0.816; subtract an offset from the column, such as its "
           "smallest value",
           "t.csv, column 'small': the values differ by less than float32 can represent, so that the model "
           "receives a constant; subtract an offset from the column, such as its smallest value"}));

@@ -97,9 +97,8 @@ void warn_if_coarse(const std::vector<double>& exact, const Scale& scale, const 
                 remedy);
   else if (scale.deviation > 0 && std::abs(scale.mean) > kMostOffset * scale.deviation)
     log_warning(place + ": float32 rounds the values coarsely, because their mean is " +
-                number_text(static_cast<double>(static_cast<float>(scale.mean))) +
-                ", but their standard deviation " +
-                number_text(static_cast<double>(static_cast<float>(scale.deviation))) + remedy);
+                short_text(scale.mean, 3) + ", but their standard deviation " +
+                short_text(scale.deviation, 3) + remedy);
 }
 
 struct FittedNumber {

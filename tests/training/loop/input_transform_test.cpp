@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <fstream>
 #include <string>
