@@ -89,12 +89,14 @@ TEST_F(ImageRun, IsBitIdenticalForAnyNumberOfWorkers) {
 
 // Epochs have 7 steps.
 TEST_F(ImageRun, ResumesBitIdenticallyInTheMiddleOfAnEpoch) {
-  ASSERT_EQ(fit("straight").exit_code, 0);
-  ASSERT_EQ(fit("stopped", {"trainer.max_steps=10"}).exit_code, 0);
-  const ProgramRun resumed = run_program({"fit", "--resume", run("stopped").string(), "trainer.max_steps=21",
-                                          "data.num_workers=2", "--progress=none"});
+  ASSERT_EQ(fit("straight", {"checkpoint.every_n_steps=10", "checkpoint.keep_last=20"}).exit_code, 0);
+  const std::string expected = weights("straight");
+  const auto checkpoint = run("straight") / "checkpoints/step-00000010.safetensors";
+  const ProgramRun resumed =
+      run_program({"fit", "--resume", checkpoint.string(), "data.num_workers=2", "--progress=none"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_TRUE(weights("stopped") == weights("straight"));
+  EXPECT_NE(resumed.out.find("step 10"), std::string::npos) << resumed.out << resumed.err;
+  EXPECT_TRUE(weights("straight") == expected);
 }
 
 TEST_F(ImageRun, AugmentsOtherDataSets) {
