@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "kindling/cli/registry.h"
+#include "kindling/config/options.h"
 
 namespace kindling {
 namespace {
@@ -23,7 +24,8 @@ TEST(BuiltinTransforms, AreMadeWithTheirOptions) {
   register_builtin(registry);
   const auto maker = registry.transforms.maker("random_crop");
   using Size = std::optional<std::array<std::int64_t, 2>>;
-  for (const OptionRef& option : maker.options().refs())
+  const OptionSet options = maker.options();
+  for (const OptionRef& option : options.refs())
     if (option.name == "size") *std::get<Size*>(option.value) = {{28, 28}};
   EXPECT_EQ(maker.make()->num_random(), 2);
 }
