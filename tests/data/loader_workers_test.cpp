@@ -434,6 +434,21 @@ TEST(MeasuredWorkersTest, AsManyAsStepsFitIntoAGather) {
   EXPECT_EQ(measured(/*gather=*/100ms, /*step=*/1ms), std::min<std::int64_t>(8, most));
 }
 
+TEST(LoaderWorkers, AreNotMeasuredForDataInMemory) {
+  std::string log;
+  configure_log({.level = LogLevel::info});
+  set_log_observer([&](LogLevel, const std::string& message) { log += message; });
+  DataLoader loader(std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::rand({2000, 1000})}),
+                    {.batch_size = 100, .shuffle = true});
+  Batch batch;
+  loader.start_epoch(0);
+  while (loader.next(batch)) {
+  }
+  set_log_observer({});
+  configure_log({.level = LogLevel::warning});
+  EXPECT_EQ(log, "");
+}
+
 TEST(LoaderWorkers, ANegativeNumberIsRefused) {
   try {
     DataLoader loader(std::make_shared<DrawnSamples>(10), {.num_workers = -1});

@@ -171,12 +171,14 @@ std::int64_t BatchGatherer::num_ahead() const { return is_checked_ ? kBatchesPer
 
 void BatchGatherer::gather(const GatherRequest& request, Batch& batch) {
   batch.clear();  // releases the previous buffer
-  const auto begin = Clock::now();
   const std::shared_ptr<Buffer> buffer = free_buffer(request.device);
-  if (may_use_workers())
-    fill_alone(*buffer, request);
-  else
+  if (!may_use_workers()) {
     fill_or_name_sample(*buffer, request);
+    buffer->give(batch);
+    return;
+  }
+  const auto begin = Clock::now();
+  fill_alone(*buffer, request);
   buffer->give(batch);
   if (!wanted_workers_) measured_.add(begin, Clock::now());
 }
