@@ -3,20 +3,17 @@
 #include "base/joined.h"
 
 namespace kindling {
-namespace {
 
-std::string quoted_if_needed(const std::string& field) {
-  if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
+std::string csv_field(const std::string& field) {
+  const bool is_plain =
+      field.find_first_of(",\"\r\n") == std::string::npos && !field.starts_with(' ') && !field.ends_with(' ');
+  if (is_plain) return field;
   std::string quoted = "\"";
   for (const char c : field) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
   return quoted + '"';
 }
 
-}  // namespace
-
-std::string csv_line(std::span<const std::string> fields) {
-  return joined(fields, ",", quoted_if_needed) + '\n';
-}
+std::string csv_line(std::span<const std::string> fields) { return joined(fields, ",", csv_field) + '\n'; }
 
 std::vector<std::string> take_csv_line(std::string_view& text) {
   std::vector<std::string> fields(1);

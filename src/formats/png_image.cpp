@@ -57,8 +57,8 @@ void read_png_header(PngState* state) {
   png_set_read_fn(state->png, state, &take_png_bytes);
   png_set_user_limits(state->png, 0x7fffffff, 0x7fffffff);
   png_set_chunk_malloc_max(state->png, 8'000'000);
-  // Texts and profiles, which may be large and are not used.
-  png_set_keep_unknown_chunks(state->png, PNG_HANDLE_CHUNK_NEVER, nullptr, 0);
+  // Skips all chunks but those of the pixels: texts and profiles may be large and are not used.
+  png_set_keep_unknown_chunks(state->png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_read_info(state->png, state->info);
 }
 

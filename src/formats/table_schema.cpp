@@ -1,8 +1,8 @@
 #include "kindling/formats/table_schema.h"
 
 #include <algorithm>
-#include <span>
 
+#include "base/joined.h"
 #include "formats/json_view.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
@@ -12,10 +12,13 @@ namespace {
 
 constexpr std::int64_t kSchemaVersion = 1;
 
-std::string json_list(std::span<const std::string> texts) {
-  std::string list;
-  for (const std::string& text : texts) list += (list.empty() ? "" : ",") + json_string(text);
-  return "[" + list + "]";
+std::string json_list(const std::vector<std::string>& texts) {
+  return "[" + joined(texts, ",", [](const std::string& text) { return json_string(text); }) + "]";
+}
+
+bool has_duplicates(std::vector<std::string> texts) {
+  std::sort(texts.begin(), texts.end());
+  return std::adjacent_find(texts.begin(), texts.end()) != texts.end();
 }
 
 std::string feature_text(const TableFeature& feature) {
@@ -31,10 +34,7 @@ std::string feature_text(const TableFeature& feature) {
 std::vector<std::string> distinct_texts(const JsonView& list) {
   std::vector<std::string> texts;
   for (const JsonView& item : list.items()) texts.push_back(item.text());
-  std::vector<std::string> sorted = texts;
-  std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-    list.refuse("a text occurs twice", "distinct texts");
+  if (has_duplicates(texts)) list.refuse("a text occurs twice", "distinct texts");
   return texts;
 }
 
@@ -63,9 +63,8 @@ TableFeature feature_of(const JsonView& view) {
 }  // namespace
 
 std::string TableSchema::text() const {
-  std::string text;
-  for (const TableFeature& feature : features) text += (text.empty() ? "" : ",") + feature_text(feature);
-  text = "{\"version\":" + std::to_string(kSchemaVersion) + ",\"features\":[" + text + "]";
+  std::string text = "{\"version\":" + std::to_string(kSchemaVersion) + ",\"features\":[" +
+                     joined(features, ",", feature_text) + "]";
   if (!targets.empty()) text += ",\"targets\":" + json_list(targets);
   if (!label.empty()) text += ",\"label\":" + json_string(label) + ",\"classes\":" + json_list(classes);
   if (!id.empty()) text += ",\"id\":" + json_string(id);
@@ -88,9 +87,7 @@ TableSchema TableSchema::parse(const std::string& text, const std::string& place
     names.push_back(schema.features.back().name);
   }
   if (names.empty()) view["features"].refuse("an empty list", "at least one column");
-  std::sort(names.begin(), names.end());
-  if (std::adjacent_find(names.begin(), names.end()) != names.end())
-    view["features"].refuse("two columns have the same name", "distinct names");
+  if (has_duplicates(names)) view["features"].refuse("two columns have the same name", "distinct names");
   return schema;
 }
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "kindling/base/export.h"
 #include "kindling/tensors/state_dict.h"
@@ -27,6 +28,12 @@ class KINDLING_API InputTransform : public torch::nn::Module {
 
 // The name of the submodule, and the key of its description in the metadata.
 inline constexpr const char* kInputTransform = "input_transform";
+
+// True for the name of a tensor of the transform, such as "input_transform.mean".
+inline bool is_of_input_transform(std::string_view tensor) {
+  const std::string_view name = kInputTransform;
+  return tensor.starts_with(name) && tensor.substr(name.size()).starts_with('.');
+}
 
 // Returns the model's transform; nullptr: it has none.
 KINDLING_API std::shared_ptr<InputTransform> input_transform_of(const torch::nn::Module& model);

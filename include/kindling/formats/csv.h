@@ -9,7 +9,11 @@
 
 namespace kindling {
 
-// Returns one line of CSV (RFC 4180) with '\n' at its end; quotes fields with a comma, quote or line break.
+// Returns a field as it stands in a line: in quotes if it has a comma, a quote, a line break, or a space at
+// an end, which readers remove.
+KINDLING_API std::string csv_field(const std::string& field);
+
+// Returns one line of CSV (RFC 4180) with '\n' at its end.
 KINDLING_API std::string csv_line(std::span<const std::string> fields);
 
 // Returns the fields of the first line of `text` and removes that line from it.

@@ -1,5 +1,6 @@
 #include "kindling/data/data_module.h"
 
+#include "data/loading/sample_ranges.h"
 #include "kindling/base/error.h"
 #include "kindling/data/dataset.h"
 #include "kindling/data/sampler.h"
@@ -10,12 +11,8 @@ namespace {
 std::vector<at::Tensor> within(const std::vector<at::Tensor>& tensors,
                                const std::optional<std::array<std::int64_t, 2>>& range, const char* place) {
   if (!range) return tensors;
+  require_range(*range, tensors.front().size(0), place);
   const auto [first, end] = *range;
-  const std::int64_t n = tensors.front().size(0);
-  if (first < 0 || first >= end || end > n)
-    throw ConfigError({.place = place,
-                       .found = "the range [" + std::to_string(first) + ", " + std::to_string(end) + "]",
-                       .wanted = "[first, end] with 0 <= first < end <= " + std::to_string(n)});
   std::vector<at::Tensor> parts;
   for (const auto& tensor : tensors) parts.push_back(tensor.narrow(0, first, end - first));
   return parts;

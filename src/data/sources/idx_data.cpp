@@ -2,22 +2,12 @@
 
 #include <cstdlib>
 
+#include "data/sources/data_file.h"
 #include "data/sources/idx_tensor.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
 namespace {
-
-void require_file(const std::filesystem::path& path, const char* key) {
-  if (path.empty())
-    throw DataError(
-        {.place = std::string("data.") + key, .found = "no file is given", .wanted = "an IDX file"});
-  if (!std::filesystem::exists(path))
-    throw DataError({.place = path.string(),
-                     .found = "no such file",
-                     .wanted = std::string("the IDX file of data.") + key,
-                     .remedy = "relative paths are relative to the config file's directory"});
-}
 
 // Images and labels for training, images and labels for validation.
 constexpr std::array<const char*, 4> kFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
@@ -38,8 +28,8 @@ IdxData::IdxData(IdxOptions options, DataOptions data_options)
       options_(std::move(options)) {}
 
 void IdxData::prepare_data() {
-  require_file(options_.images, "images");
-  require_file(options_.labels, "labels");
+  require_data_file(options_.images, "images", "an IDX file");
+  require_data_file(options_.labels, "labels", "an IDX file");
 }
 
 ImageData::Split IdxData::load() {

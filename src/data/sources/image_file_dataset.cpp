@@ -56,13 +56,15 @@ void ImageFileDataset::decode(std::size_t sample, std::uint8_t* planes) const {
   ImageOptions options{.channels = format_.channels};
   if (format_.resizes) options.wanted_size = {kReducedDecoding * height, kReducedDecoding * width};
   Image image = read_image(files_->path(sample), options);
-  if (!format_.resizes && (image.height != height || image.width != width))
-    throw DataError(
-        {.place = files_->path(sample).string(),
-         .found = "the image has " + image_size_text(image.height, image.width) + " pixels (height x width)",
-         .wanted = image_size_text(height, width) + ", as " + format_.source,
-         .remedy = "set data.size to the height and width that all images are resized to"});
-  if (format_.resizes) image = resized_image(image, height, width);
+  if (image.height != height || image.width != width) {
+    if (!format_.resizes)
+      throw DataError({.place = files_->path(sample).string(),
+                       .found = "the image has " + image_size_text(image.height, image.width) +
+                                " pixels (height x width)",
+                       .wanted = image_size_text(height, width) + ", as " + format_.source,
+                       .remedy = "set data.size to the height and width that all images are resized to"});
+    image = resized_image(image, height, width);
+  }
   const std::int64_t plane = height * width;
   for (std::int64_t c = 0; c < image.channels; ++c)
     for (std::int64_t i = 0; i < plane; ++i)

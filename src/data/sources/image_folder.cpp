@@ -4,10 +4,10 @@
 
 #include <utility>
 
+#include "data/loading/sample_ranges.h"
 #include "data/sources/image_file_dataset.h"
 #include "data/sources/image_files.h"
 #include "data/sources/image_scale.h"
-#include "data/sources/sample_ranges.h"
 #include "kindling/base/error.h"
 #include "kindling/data/sampler.h"
 #include "kindling/data/split.h"

@@ -9,7 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "data/sources/sample_ranges.h"
+#include "data/loading/sample_ranges.h"
+#include "data/sources/data_file.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
 #include "kindling/base/error.h"
@@ -18,17 +19,6 @@
 
 namespace kindling {
 namespace {
-
-void require_table(const std::filesystem::path& path, const char* key) {
-  if (path.empty())
-    throw DataError(
-        {.place = std::string("data.") + key, .found = "no file is given", .wanted = "a CSV file"});
-  if (!std::filesystem::exists(path))
-    throw DataError({.place = path.string(),
-                     .found = "no such file",
-                     .wanted = std::string("the CSV file of data.") + key,
-                     .remedy = "relative paths are relative to the config file's directory"});
-}
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -85,7 +75,7 @@ void add_unless_listed(std::vector<std::string>& names, const std::string& name,
 }  // namespace
 
 struct TableData::Impl {
-  // What loaders are made of; the tensors are undefined if there are no such samples.
+  // The tensors of a loader; undefined if there are no such samples.
   struct Samples {
     at::Tensor raw{}, labels{};
     std::vector<std::string> ids{};
@@ -169,7 +159,7 @@ struct TableData::Impl {
   // Reads the training file, and fits the transform unless a saved one is used.
   void read_training_file(const DataOptions& shared) {
     if (is_read) return;
-    require_table(options.file, "file");
+    require_data_file(options.file, "file", "a CSV file");
     const std::string place = options.file.string();
     const bool fits = !transform;
     const Table table = fits ? read_first() : read_again(options.file, /*with_labels=*/true);
@@ -235,7 +225,7 @@ void TableData::prepare_data() {
         {.place = impl_->predict_file.string(), .found = "no such file", .wanted = "a CSV file to predict"});
   if (!impl_->transform) impl_->read_training_file(options());
   if (impl_->options.test_file && impl_->predict_file.empty())
-    require_table(*impl_->options.test_file, "test_file");
+    require_data_file(*impl_->options.test_file, "test_file", "a CSV file");
 }
 
 std::shared_ptr<DataLoader> TableData::train_dataloader() {

@@ -67,7 +67,7 @@ BetaQuantiles::BetaQuantiles(double alpha)
 
 at::Tensor BetaQuantiles::operator()(const at::Tensor& uniforms) const {
   if (is_uniform_) return uniforms;
-  const at::Tensor table = table_.on(uniforms.device()).to(uniforms.scalar_type());
+  const at::Tensor table = table_.like(uniforms);
   const at::Tensor position = uniforms * kCells;
   const at::Tensor cell = position.floor().clamp_max(kCells - 1);
   const at::Tensor index = cell.to(at::kLong).flatten();

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -13,21 +14,21 @@
 namespace kindling {
 namespace {
 
-const char* pad_mode(const std::string& padding_mode) {
-  if (padding_mode == "edge") return "replicate";
-  return padding_mode == "reflect" ? "reflect" : "constant";
+std::string pixels_text(std::int64_t height, std::int64_t width) {
+  return std::to_string(height) + " x " + std::to_string(width);
 }
 
 at::Tensor padded(const at::Tensor& images, const RandomCropOptions& options) {
   const std::int64_t p = options.padding;
   if (p == 0) return images;
-  const char* mode = pad_mode(options.padding_mode);
-  if (options.padding_mode == "constant") return at::constant_pad_nd(images, {p, p, p, p}, options.fill);
-  return at::pad(images, {p, p, p, p}, mode);
-}
-
-std::string pixels_text(std::int64_t height, std::int64_t width) {
-  return std::to_string(height) + " x " + std::to_string(width);
+  const std::string& mode = options.padding_mode;
+  if (mode == "constant") return at::constant_pad_nd(images, {p, p, p, p}, options.fill);
+  if (mode == "reflect" && p >= std::min(images.size(2), images.size(3)))
+    throw DataError({.place = "random_crop",
+                     .found = "the images have " + pixels_text(images.size(2), images.size(3)) +
+                              " pixels, and padding is " + std::to_string(p),
+                     .wanted = "with padding_mode = \"reflect\", padding smaller than the images"});
+  return at::pad(images, {p, p, p, p}, mode == "edge" ? "replicate" : "reflect");
 }
 
 // Returns the crops of images [batch, channels, …], whose corners are `top` and `left`, integers [batch].
@@ -120,12 +121,8 @@ std::int64_t RandomResizedCrop::num_random() const { return kBoxRandom; }
 Batch RandomResizedCrop::apply(Batch batch, const at::Tensor& uniforms) const {
   const at::Tensor images = checked_images(*this, "random_resized_crop", batch, uniforms);
   const std::int64_t height = images.size(2), width = images.size(3);
-  const RandomBoxes boxes = random_boxes(uniforms, {.height = height,
-                                                    .width = width,
-                                                    .scale = options_.scale,
-                                                    .ratio = options_.ratio,
-                                                    .max_height = height,
-                                                    .max_width = width});
+  const RandomBoxes boxes = random_boxes(
+      uniforms, {.height = height, .width = width, .scale = options_.scale, .ratio = options_.ratio});
   const auto [central_height, central_width] = central_box(height, width, options_.ratio);
   const auto or_central = [&](const at::Tensor& value, std::int64_t central) {
     return at::where(boxes.found, value, static_cast<double>(central));

@@ -55,12 +55,12 @@ Normalize::~Normalize() = default;
 
 Batch Normalize::apply(Batch batch, const at::Tensor& uniforms) const {
   const at::Tensor images = checked_images(*this, "normalize", batch, uniforms);
-  const at::Tensor mean = mean_->on(images.device()), std = std_->on(images.device());
+  const at::Tensor mean = mean_->like(images), std = std_->like(images);
   if (mean.size(0) != 1 && mean.size(0) != images.size(1))
     throw DataError({.place = "normalize",
                      .found = "the images have " + std::to_string(images.size(1)) + " channels",
                      .wanted = std::to_string(mean.size(0)) + ", the length of mean and std"});
-  batch.tensors().front() = (images - mean.to(images.scalar_type())) / std.to(images.scalar_type());
+  batch.tensors().front() = (images - mean) / std;
   return batch;
 }
 
@@ -110,10 +110,7 @@ Batch RandomErasing::apply(Batch batch, const at::Tensor& uniforms) const {
                                                     .width = width,
                                                     .scale = options_.scale,
                                                     .ratio = options_.ratio,
-                                                    .ratio_is_of_height = true,
-                                                    .min_side = 0,
-                                                    .max_height = height - 1,
-                                                    .max_width = width - 1});
+                                                    .is_erasing = true});
   const at::Tensor rows = positions(height, {1, 1, height, 1}, uniforms);
   const at::Tensor columns = positions(width, {1, 1, 1, width}, uniforms);
   const at::Tensor top = per_image(boxes.top), left = per_image(boxes.left);

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
+#include <utility>
 
 #include "data/transforms/random_numbers.h"
 
@@ -16,9 +17,12 @@ RandomBoxes random_boxes(const at::Tensor& uniforms, const BoxOptions& options) 
                                             {std::log(options.ratio[0]), std::log(options.ratio[1])})
                                 .exp();
   at::Tensor heights = (areas / ratios).sqrt().round(), widths = (areas * ratios).sqrt().round();
-  if (options.ratio_is_of_height) std::swap(heights, widths);
-  const at::Tensor fits = (heights >= options.min_side) & (heights <= options.max_height) &
-                          (widths >= options.min_side) & (widths <= options.max_width);
+  if (options.is_erasing) std::swap(heights, widths);
+  const std::int64_t shift = options.is_erasing ? 1 : 0;
+  const auto fit = [&](const at::Tensor& sides, std::int64_t side_of_image) {
+    return (sides >= 1 - shift) & (sides <= side_of_image - shift);
+  };
+  const at::Tensor fits = fit(heights, options.height) & fit(widths, options.width);
   const at::Tensor first = fits & (fits.cumsum(1) == 1);
   RandomBoxes boxes;
   // A sum of one number and zeros selects it without an index that the host or a search would need.

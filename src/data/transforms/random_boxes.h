@@ -12,11 +12,11 @@ inline constexpr std::int64_t kBoxTries = 10;
 inline constexpr std::int64_t kBoxRandom = 2 * kBoxTries + 2;  // areas, ratios, top, left
 
 struct BoxOptions {
-  std::int64_t height = 0, width = 0;          // of the image
-  std::array<double, 2> scale{}, ratio{};      // area of the box / area of the image; long / wide side
-  bool ratio_is_of_height = false;             // true: ratio = height / width; false: width / height
-  std::int64_t min_side = 1;                   // of the box
-  std::int64_t max_height = 0, max_width = 0;  // of the box
+  std::int64_t height = 0, width = 0;      // of the image
+  std::array<double, 2> scale{}, ratio{};  // area of the box / area of the image; between its sides
+  // The rules of RandomErasing: ratio = height / width, sides from 0 to one less than those of the image.
+  // Otherwise those of RandomResizedCrop: ratio = width / height, sides from 1 to those of the image.
+  bool is_erasing = false;
 };
 
 // One box per sample, each tensor [batch]: whole pixels as floating-point numbers of the dtype of the random
