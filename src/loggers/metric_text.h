@@ -7,7 +7,7 @@
 
 namespace kindling {
 
-// Returns the value of a metric as the screen shows it everywhere: four decimals ("0.8719"), or four
+// Returns the value of a metric for the screen: four decimals ("0.8719"), or four
 // significant digits for very small and very large values ("4.2e-5").
 inline std::string metric_text(double value) {
   constexpr double kSmallest = 1e-3, kLargest = 1e5;

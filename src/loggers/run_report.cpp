@@ -21,7 +21,7 @@ constexpr std::int64_t kRefresh_s = 5;
 constexpr double kMaxAge_s = 600, kEpochsOfAge = 5;  // after which an active run has replaced its page
 constexpr std::size_t kMostInOneColumn = 3;          // charts
 
-double system_clock_s() {
+double steady_clock_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -36,7 +36,7 @@ double max_age_s(const RunMetrics& metrics) {
 
 RunReport::RunReport(std::filesystem::path folder, RunReportOptions options)
     : folder_(std::move(folder)), options_(std::move(options)) {
-  if (!options_.clock) options_.clock = system_clock_s;
+  if (!options_.clock) options_.clock = steady_clock_s;
   next_s_ = options_.clock() + kFirst_s;
 }
 

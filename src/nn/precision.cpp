@@ -22,10 +22,9 @@ std::vector<at::Tensor> of_another_type(const torch::nn::Module& model, const Pr
   };
   for (const at::Tensor& parameter : model.parameters()) look(parameter);
   // Raw inputs are float32, so their transform is too.
-  const std::string transform = std::string(kInputTransform) + ".";
   const bool has_transform = input_transform_of(model) != nullptr;
   for (const auto& buffer : model.named_buffers())
-    if (!has_transform || !buffer.key().starts_with(transform)) look(buffer.value());
+    if (!has_transform || !is_of_input_transform(buffer.key())) look(buffer.value());
   return found;
 }
 

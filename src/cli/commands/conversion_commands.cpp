@@ -8,6 +8,7 @@
 #include "cli/run/name_map.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/resume_plan.h"
+#include "cli/run/start_files.h"
 #include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -148,11 +149,7 @@ int export_model(const CommandContext& context) {
   apply(config.process);
   const auto model = config.make_model();
   print_source(weights);
-  const std::string transform = transform_in(weights.file);
-  const auto data = config.make_data([&](DataModule& made) {
-    if (!transform.empty()) made.restore_input_transform(transform);
-  });
-  if (has_transform(weights.file)) set_input_transform(*model, data->input_transform());
+  const auto data = make_data_for(config, weights.file, *model);
   load_weights_from(*model, weights.file);
   ExportOptions options{.path = request.out, .train = request.train, .input_transform = true};
   for (const std::string& word : request.dynamic) options.dynamic_sizes.push_back(dynamic_size_of(word));

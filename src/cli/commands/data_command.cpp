@@ -15,6 +15,7 @@
 #include "cli/commands/data_report.h"
 #include "cli/config/exit_codes.h"
 #include "cli/run/loaded_config.h"
+#include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "kindling/data/data_module.h"
@@ -31,7 +32,7 @@ using nlohmann::ordered_json;
 Request with_name_of_data(Request request) {
   std::vector<std::filesystem::path> files;
   for (const std::filesystem::path& word : request.configs)
-    if (std::filesystem::exists(word) || !word.extension().empty())
+    if (std::filesystem::is_regular_file(word) || !word.extension().empty())
       files.push_back(word);
     else
       request.overrides.insert(request.overrides.begin(), "data.name=" + word.string());
@@ -103,7 +104,7 @@ std::string share_text(std::int64_t count, std::int64_t all) {
          fixed_text(100 * static_cast<double>(count) / static_cast<double>(all), 1) + "%)";
 }
 
-// The features of a table, by their names. Codes of categories are no numbers: their range says nothing.
+// The features of a table, by their names. Codes of categories are not numbers: their range says nothing.
 void print_columns(const std::vector<SetReport>& sets, const TableSchema& schema) {
   std::vector<std::vector<std::string>> rows;
   for (const SetReport& set : sets)
@@ -228,6 +229,7 @@ std::string values_of(const at::Tensor& sample) {
 
 int show_data(const Request& request, DataModule& data) {
   const auto loader = data.train_dataloader();
+  if (!loader) throw DataError({.place = "data", .found = "the data has no train_dataloader()"});
   const Dataset& dataset = loader->dataset();
   const Batch batch = dataset.slice(0, std::min(request.data.num_samples, dataset.size()));
   std::vector<std::vector<std::string>> rows;
@@ -241,7 +243,8 @@ int show_data(const Request& request, DataModule& data) {
                                   {"values", values_in(sample)}}
                          .dump()
                   << "\n";
-      rows.push_back({j == 0 ? std::to_string(i) : "", std::to_string(j), values_of(sample)});
+      else
+        rows.push_back({j == 0 ? std::to_string(i) : "", std::to_string(j), values_of(sample)});
     }
   if (!request.json)
     std::cout << table_text(

@@ -9,6 +9,7 @@
 #include "cli/run/weights.h"
 #include "kindling/base/error.h"
 #include "kindling/tensors/state_dict.h"
+#include "loggers/run_claim.h"
 
 namespace kindling {
 namespace {
@@ -21,7 +22,7 @@ class Side {
   explicit Side(fs::path path) : path_(std::move(path)), is_folder_(fs::is_directory(path_)) {
     if (!fs::exists(path_)) refuse("no such file or directory");
     if (!is_folder_ || has_parts()) return;
-    path_ = run_at(path_);  // the newest run of a directory such as runs/digits
+    path_ = newest_run(path_);
     if (!has_parts()) refuse("not a run directory");
   }
 
@@ -34,6 +35,12 @@ class Side {
   }
 
  private:
+  // Of a directory such as runs/digits; a run of another program may have records or weights only.
+  static fs::path newest_run(const fs::path& folder) {
+    const fs::path run = run_at(folder);
+    if (run != folder) return run;
+    return newest_run_with(folder, {"metrics.jsonl", "weights.safetensors"}).value_or(folder);
+  }
   bool has_parts() const {
     return has("config.toml") || has("metrics.jsonl") || has("weights.safetensors") ||
            has_step_files(checkpoints());

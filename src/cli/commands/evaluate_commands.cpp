@@ -16,7 +16,6 @@
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/data/dataset.h"
-#include "kindling/data/input_transform.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/training/trainer.h"
 
@@ -65,20 +64,6 @@ Request with_config_of_run(Request request, const std::optional<WeightsSource>& 
   return request;
 }
 
-// Returns the data of a run. Columns, kinds and categories of a table come from the saved model, whose
-// weights include the transform of its inputs.
-std::shared_ptr<DataModule> data_for(const RunConfig& config, const Request& request,
-                                     const StartWeights& weights, Module& model) {
-  const std::string transform = transform_in(weights.file);
-  const fs::path& input = request.evaluation.input;
-  const auto data = config.make_data([&](DataModule& made) {
-    if (!transform.empty()) made.restore_input_transform(transform);
-    if (!input.empty()) made.predict_from(input);
-  });
-  if (has_transform(weights.file)) set_input_transform(model, data->input_transform());
-  return data;
-}
-
 // Calls use(trainer, model, data), unless there is nothing to run. The weights come from --weights or the
 // run, else from model.init_weights; without all of them, throws ConfigError.
 template <class Use>
@@ -97,8 +82,15 @@ int with_weights(const CommandContext& context, Use use) {
   const auto model = config.make_model();
   const StartWeights start = is_named ? StartWeights{*weights} : load_init_weights(config, *model);
   if (!request.quiet) print_start(start);
-  const auto data = is_named ? data_for(config, request, start, *model) : config.make_data();
-  if (is_named) load_weights_from(*model, start.file);
+  const auto data =
+      is_named ? make_data_for(config, start.file, *model, request.evaluation.input) : config.make_data();
+  if (is_named)
+    load_weights_from(*model, start.file);
+  else if (data->input_transform() && has_transform(start.file))
+    throw ConfigError(
+        {.place = "model.init_weights",
+         .found = "the weights belong to a table, whose columns and statistics are in the file",
+         .wanted = "kindling " + request.command + " -c CONFIG --weights FILE, which uses them"});
   Trainer trainer(config.trainer_options());
   use(trainer, model, *data);
   return 0;

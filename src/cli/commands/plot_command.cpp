@@ -42,12 +42,13 @@ std::vector<fs::path> runs_of_sweep(const fs::path& sweep) {
 
 // Returns the run itself, the newest one of a directory DIR/NAME, or all runs of a sweep.
 std::vector<fs::path> plotted_folders(const fs::path& path) {
-  for (const char* const name : {"metrics.jsonl", "run.json", "config.toml"})
+  const std::initializer_list<const char*> files{"metrics.jsonl", "run.json", "config.toml"};
+  for (const char* const name : files)
     if (fs::exists(path / name)) return {path};
   fs::path folder = path.lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
   if (is_sweep(folder)) return runs_of_sweep(folder);
-  const auto newest = newest_run_with(folder, {"metrics.jsonl", "run.json", "config.toml"});
+  const auto newest = newest_run_with(folder, files);
   if (newest) return {*newest};
   throw ConfigError({.place = path.string(),
                      .found = fs::exists(path) ? "not a run directory" : "no such file or directory",

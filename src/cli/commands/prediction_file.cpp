@@ -9,6 +9,7 @@
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
 #include "kindling/base/number_text.h"
+#include "kindling/formats/csv.h"
 #include "kindling/formats/npz.h"
 #include "kindling/tensors/state_dict.h"
 
@@ -65,16 +66,6 @@ const std::string* class_name_of(const Predictions& predictions, std::int64_t sa
   if (predictions.class_names.empty() || predictions.classes.dim() != 1) return nullptr;
   const auto number = static_cast<std::size_t>(predictions.classes[sample].item<std::int64_t>());
   return number < predictions.class_names.size() ? &predictions.class_names[number] : nullptr;
-}
-
-// Quotes a field as RFC 4180 says, if it needs quotes.
-std::string csv_text(const std::string& text) {
-  const bool is_plain =
-      text.find_first_of(",\"\n\r") == std::string::npos && !text.starts_with(' ') && !text.ends_with(' ');
-  if (is_plain) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
 }
 
 std::string jsonl_of(const Predictions& predictions) {
@@ -159,7 +150,7 @@ std::string csv_of(const Predictions& predictions) {
                                : predictions.values.dim() == 1 ? 1
                                                                : predictions.values.size(1);
   std::string text = "sample";
-  if (has_ids(predictions)) text += "," + csv_text(predictions.ids.name);
+  if (has_ids(predictions)) text += "," + csv_field(predictions.ids.name);
   if (has_classes) text += ",class";
   for (std::int64_t j = 0; j < columns; ++j)
     text += "," + column_prefix(predictions.name) + std::to_string(j);
@@ -169,10 +160,10 @@ std::string csv_of(const Predictions& predictions) {
   const double* value = has_values ? values.const_data_ptr<double>() : nullptr;
   for (std::int64_t i = 0; i < count; ++i) {
     text += std::to_string(i);
-    if (has_ids(predictions)) text += "," + csv_text(id_of(predictions, i));
+    if (has_ids(predictions)) text += "," + csv_field(id_of(predictions, i));
     if (has_classes) {
       const std::string* name = class_name_of(predictions, i);
-      text += "," + (name ? csv_text(*name) : std::to_string(classes.const_data_ptr<std::int64_t>()[i]));
+      text += "," + (name ? csv_field(*name) : std::to_string(classes.const_data_ptr<std::int64_t>()[i]));
     }
     for (std::int64_t j = 0; j < columns; ++j) text += "," + number_text(*value++);
     text += "\n";

@@ -263,13 +263,12 @@ std::vector<std::string> without_help_command(std::vector<std::string> words, co
 // by its name, a config file as with -c.
 void move_config_words(Request& request) {
   for (const std::filesystem::path& word : request.config_words) {
-    if (std::error_code ignored; std::filesystem::is_directory(word, ignored))
+    // For data it may be the name of a data set, next to a folder of that name.
+    if (std::error_code ignored; request.command != "data" && std::filesystem::is_directory(word, ignored))
       throw ConfigError({.place = "kindling " + request.command,
                          .found = word.string() + " is a folder",
                          .wanted = "a config file",
-                         .remedy = request.command == "data" ? ""
-                                                             : "to resume a run: kindling fit --resume " +
-                                                                   shell_word(word.string())});
+                         .remedy = "to resume a run: kindling fit --resume " + shell_word(word.string())});
   }
   request.configs.insert(request.configs.begin(), request.config_words.begin(), request.config_words.end());
   request.config_words.clear();

@@ -255,7 +255,7 @@ void add_fit(CLI::App& app, Request& request) {
 }
 
 void add_data(CLI::App& app, Request& request) {
-  CLI::App& data = *app.add_subcommand("data", "look at data before training on them");
+  CLI::App& data = *app.add_subcommand("data", "inspect data before training on them");
   data.require_subcommand(1);
   for (const auto& [name, doc] :
        {std::pair{"check", "read all samples: counts, classes, ranges, missing values, broken samples"},

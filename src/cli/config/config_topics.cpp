@@ -84,7 +84,8 @@ void ConfigTopics::add_products(const Registry& registry) {
            .description =
                "Each `[[data.train_transforms]]` names a transform that changes the training images, in this "
                "order, and\neach `[[data.val_transforms]]` one for validation, testing, and prediction. They "
-               "change whole batches on the\ndevice, after the bytes of the images have become numbers."});
+               "change whole batches on the\ndevice, after the bytes of the images have become numbers.",
+           .is_array = true});
   add_options<NameOption>(transforms);
   add_entries(transforms, registry.transforms);
 }
@@ -103,7 +104,8 @@ void ConfigTopics::add_optimization(const Registry& registry) {
   add_options<GroupPattern>(add(
       {.table = "optimizer.groups",
        .title = "Parameter groups",
-       .description = "Each `[[optimizer.groups]]` sets values for the parameters that match its pattern."}));
+       .description = "Each `[[optimizer.groups]]` sets values for the parameters that match its pattern.",
+       .is_array = true}));
   ConfigTopic& schedules =
       add({.table = "schedule",
            .title = "Schedules",
@@ -153,7 +155,7 @@ void ConfigTopics::add_training() {
 std::vector<ConfigKey> config_keys(const ConfigTopics& topics) {
   std::vector<ConfigKey> keys;
   for (const ConfigTopic& topic : topics.all()) {
-    if (topic.table == "optimizer.groups" || topic.table == "data.train_transforms") continue;
+    if (topic.is_array) continue;
     const std::string prefix = topic.table.empty() ? "" : topic.table + ".";
     for (const OptionRef& option : topic.options.refs())
       keys.push_back({.path = prefix + option.name, .owner = "", .topic = &topic, .option = &option});

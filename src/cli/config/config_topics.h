@@ -24,6 +24,7 @@ struct ConfigTopic {
   OptionSet options{};  // those that exist for every entry
   std::vector<Entry> entries{};
   std::string without_entries{};  // what to say if there are none
+  bool is_array = false;          // of tables: [[table]]
 };
 
 // All tables that a config may have, in the order of the reference, with default values. Owns the options.

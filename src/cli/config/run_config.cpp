@@ -37,6 +37,8 @@ void check_model(const ModelOptions& model, ConfigReader& reader) {
                  "'model.freeze_epochs' has no effect without 'model.freeze', which says what to freeze");
 }
 
+constexpr const char* kValTransforms = "data.val_transforms";
+
 constexpr std::uint64_t kDataSeedMask = 0x9e3779b97f4a7c15;  // an arbitrary value, unlikely as a seed
 
 // Seeds LibTorch's CPU generator for the lifetime of this object, then restores its state.
@@ -133,7 +135,8 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   }
   if ((data_maker_ = choose(reader, "data", registry.data_modules, "")))
     table(reader, "data", {OptionSet::of(data_name_), OptionSet::of(data_), data_maker_->options()});
-  choose_transforms(reader, registry);
+  choose_transforms(reader, registry, "data.train_transforms", train_transforms_);
+  choose_transforms(reader, registry, kValTransforms, val_transforms_);
   choose_optimizer(reader, registry);
   choose_schedule(reader, registry);
   table(reader, "trainer", {trainer_table_.set()});
@@ -227,34 +230,33 @@ void RunConfig::choose_metrics(ConfigReader& reader, const Registry& registry) {
   }
 }
 
-void RunConfig::choose_transforms(ConfigReader& reader, const Registry& registry) {
-  const auto choose_each = [&](const std::string& array, std::vector<ListedTransform>& transforms) {
-    transforms.resize(reader.num_tables(array));
-    for (std::size_t i = 0; i < transforms.size(); ++i) {
-      const std::string path = item(array, i);
-      const std::size_t num_errors = reader.num_errors();
-      transforms[i].maker = choose(reader, path, registry.transforms, "");
-      table(reader, path, {OptionSet::of(transforms[i].name), transforms[i].maker->options()});
-      if (reader.num_errors() > num_errors) continue;
-      try {
-        if (transforms[i].maker->make()->num_random() > 0 && &transforms == &val_transforms_)
-          reader.error(path + ".name",
-                       "'" + path + ".name': '" + transforms[i].name.name +
-                           "' is random, but validation and prediction must not be; it belongs in "
-                           "[[data.train_transforms]]");
-      } catch (const ConfigError& error) {
-        reader.error(path, "'" + path + "': " + error.what());
-      }
-    }
-  };
-  choose_each("data.train_transforms", train_transforms_);
-  choose_each("data.val_transforms", val_transforms_);
+void RunConfig::choose_transforms(ConfigReader& reader, const Registry& registry, const std::string& array,
+                                  std::vector<ListedTransform>& transforms) {
+  transforms.resize(reader.num_tables(array));
+  for (std::size_t i = 0; i < transforms.size(); ++i) {
+    const std::string path = item(array, i);
+    const std::size_t num_errors = reader.num_errors();
+    transforms[i].maker = choose(reader, path, registry.transforms, "");
+    table(reader, path, {OptionSet::of(transforms[i].name), transforms[i].maker->options()});
+    if (reader.num_errors() == num_errors) make(transforms[i], reader, path, array != kValTransforms);
+  }
+}
+
+void RunConfig::make(ListedTransform& transform, ConfigReader& reader, const std::string& path,
+                     bool may_be_random) try {
+  transform.made = transform.maker->make();
+  if (!may_be_random && transform.made->num_random() > 0)
+    reader.error(path + ".name", "'" + path + ".name': '" + transform.name.name +
+                                     "' is random, but validation and prediction must not be; it belongs in "
+                                     "[[data.train_transforms]]");
+} catch (const ConfigError& error) {
+  reader.error(path, "'" + path + "': " + error.what());
 }
 
 std::shared_ptr<const Transform> RunConfig::composed(const std::vector<ListedTransform>& transforms) {
   if (transforms.empty()) return nullptr;
   std::vector<std::shared_ptr<const Transform>> parts;
-  for (const ListedTransform& transform : transforms) parts.push_back(transform.maker->make());
+  for (const ListedTransform& transform : transforms) parts.push_back(transform.made);
   return std::make_shared<Compose>(std::move(parts));
 }
 

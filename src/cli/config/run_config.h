@@ -119,7 +119,6 @@ class RunConfig {
   void end_search(FinderTable& finder, const std::string& name);
   void check_name(ConfigReader& reader) const;
   void choose_metrics(ConfigReader& reader, const Registry& registry);
-  void choose_transforms(ConfigReader& reader, const Registry& registry);
   void choose_optimizer(ConfigReader& reader, const Registry& registry);
   void choose_schedule(ConfigReader& reader, const Registry& registry);
   Schedule make_schedule() const;
@@ -138,7 +137,12 @@ class RunConfig {
   struct ListedTransform {
     NameOption name{};
     std::optional<Maker<std::shared_ptr<const Transform>>> maker{};
+    std::shared_ptr<const Transform> made{};  // nullptr after an error
   };
+  void choose_transforms(ConfigReader& reader, const Registry& registry, const std::string& array,
+                         std::vector<ListedTransform>& transforms);
+  static void make(ListedTransform& transform, ConfigReader& reader, const std::string& path,
+                   bool may_be_random);
   static std::shared_ptr<const Transform> composed(const std::vector<ListedTransform>& transforms);
 
   NameOption data_name_, optimizer_name_{"adam"};

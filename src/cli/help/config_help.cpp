@@ -74,7 +74,7 @@ std::string entry_help(const ConfigTopic& topic, const ConfigTopic::Entry& entry
     help += "[model]\nmetrics = [\"" + entry.name + "\"]\n";
   else if (topic.table == "callbacks" || topic.table == "loggers")
     help += "[" + topic.table + "." + entry.name + "]\n";
-  else if (topic.table == "data.train_transforms")
+  else if (topic.is_array)
     help += "[[" + topic.table + "]]\nname = \"" + entry.name + "\"\n";
   else
     help += "[" + topic.table + "]\nname = \"" + entry.name + "\"\n";

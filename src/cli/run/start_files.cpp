@@ -9,6 +9,7 @@
 #include "cli/run/name_map.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/optim/python_optimizer.h"
 
 namespace kindling {
@@ -92,6 +93,17 @@ StartWeights load_init_weights(const RunConfig& config, Module& model) {
   require_parameter(report, model, names, weights.file);
   weights.report = std::move(report);
   return weights;
+}
+
+std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::filesystem::path& weights,
+                                          Module& model, const std::filesystem::path& predicted) {
+  const std::string transform = transform_in(weights);
+  const auto data = config.make_data([&](DataModule& made) {
+    if (!transform.empty()) made.restore_input_transform(transform);
+    if (!predicted.empty()) made.predict_from(predicted);
+  });
+  if (has_transform(weights)) set_input_transform(model, data->input_transform());
+  return data;
 }
 
 StartWeights start_from_files(const RunConfig& config, Module& model) {

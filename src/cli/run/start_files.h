@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/config/run_config.h"
 #include "cli/run/weights.h"
+#include "kindling/data/data_module.h"
 #include "kindling/nn/module.h"
 #include "kindling/optim/optimizer_factory.h"
 
@@ -20,6 +23,12 @@ struct StartWeights : WeightsSource {
 // Loads model.init_weights as the other keys init_* of the config say. Throws ConfigError for a prefix or a
 // rule of the map that matches no name, and CheckpointError if no parameter is loaded.
 StartWeights load_init_weights(const RunConfig& config, Module& model);
+
+// Returns the data of a run with these weights, and gives the model the transform of its inputs. Columns,
+// kinds and categories of a table come from the file, as far as it describes them. `predicted`: a file whose
+// samples predict_dataloader() returns; empty: none.
+std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::filesystem::path& weights,
+                                          Module& model, const std::filesystem::path& predicted = {});
 
 // Loads the files that a new run starts from, before it has a directory. Throws ConfigError and
 // CheckpointError.

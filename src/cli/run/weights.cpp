@@ -108,10 +108,8 @@ std::vector<std::string> mismatches_of(std::string_view list) {
   throw CheckpointError({.place = parts.place, .found = text});
 }
 
-constexpr std::string_view kTransformPrefix = "input_transform.";
-
 StateDict without_transform(StateDict weights) {
-  std::erase_if(weights.tensors, [](const auto& item) { return item.first.starts_with(kTransformPrefix); });
+  std::erase_if(weights.tensors, [](const auto& item) { return is_of_input_transform(item.first); });
   return weights;
 }
 
@@ -195,8 +193,7 @@ std::string transform_in(const fs::path& file) {
 }
 
 bool has_transform(const fs::path& file) {
-  const auto is_of_transform = [](const std::string& name) { return name.starts_with(kTransformPrefix); };
-  return std::ranges::any_of(names_in(file), is_of_transform);
+  return std::ranges::any_of(names_in(file), is_of_input_transform);
 }
 
 StateDict weights_from(const fs::path& path) {

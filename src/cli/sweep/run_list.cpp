@@ -13,6 +13,7 @@
 #include "kindling/base/json.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
+#include "loggers/metric_text.h"
 
 namespace kindling {
 namespace {
@@ -88,7 +89,7 @@ std::vector<std::string> fixed_cells(const ListedRun& run) {
   return {one_line(run.name),
           one_line(record.status),
           has_best ? one_line(record.best_name) : "-",
-          has_best ? fixed_text(*record.best_value, 4) : "-",
+          has_best ? metric_text(*record.best_value) : "-",
           has_best ? or_dash(record.best_epoch) : "-",
           or_dash(record.epochs),
           or_dash(record.steps),

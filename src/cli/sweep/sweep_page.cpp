@@ -9,6 +9,7 @@
 #include "cli/sweep/shown_value.h"
 #include "kindling/base/number_text.h"
 #include "loggers/metric_charts.h"
+#include "loggers/metric_text.h"
 #include "loggers/run_metrics.h"
 
 namespace kindling {
@@ -30,7 +31,7 @@ PageTable table_of(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
     for (const std::string& value : plan.runs[i].values) cells.push_back(shown_value(value));
     cells.insert(cells.end(),
                  {row.status + (row.note.empty() ? "" : ": " + row.note), row.best ? row.monitor : "",
-                  row.best ? fixed_text(*row.best, 4) : "", number_or_nothing(row.best_epoch),
+                  row.best ? metric_text(*row.best) : "", number_or_nothing(row.best_epoch),
                   number_or_nothing(row.epochs), number_or_nothing(row.steps)});
   }
   return table;

@@ -19,6 +19,7 @@
 #include "kindling/base/text.h"
 #include "kindling/config/document.h"
 #include "launch/child_process.h"
+#include "loggers/metric_text.h"
 
 namespace kindling {
 namespace {
@@ -172,7 +173,7 @@ class Sweep {
     std::cout << plan_.runs[run].name << "   " << one_line(values_text(plan_, plan_.runs[run])) << "   "
               << row.status;
     if (row.best)
-      std::cout << "   " << one_line(row.monitor) << " " << fixed_text(*row.best, 4) << " @ epoch "
+      std::cout << "   " << one_line(row.monitor) << " " << metric_text(*row.best) << " @ epoch "
                 << row.best_epoch.value_or(0);
     if (!row.note.empty()) std::cout << "   " << row.note;
     std::cout << std::endl;

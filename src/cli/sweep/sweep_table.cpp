@@ -6,19 +6,15 @@
 #include "kindling/base/json.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
+#include "kindling/formats/csv.h"
+#include "loggers/metric_text.h"
 
 namespace kindling {
 namespace {
 
 constexpr std::size_t kMaxNoteWidth = 80;
 
-std::string csv_cell(const std::string& raw) {
-  const std::string text = one_line(raw);
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
+std::string csv_cell(const std::string& raw) { return csv_field(one_line(raw)); }
 
 std::string text_or(const std::optional<std::int64_t>& number, const char* absent) {
   return number ? std::to_string(*number) : absent;
@@ -103,7 +99,7 @@ std::string sweep_text(const SweepPlan& plan, const std::vector<SweepRow>& rows)
     auto& line = cells.emplace_back(std::vector{plan.runs[i].name});
     for (const std::string& value : plan.runs[i].values) line.push_back(shown_value(value));
     for (std::string cell :
-         {row.status, row.best ? one_line(row.monitor) : "-", row.best ? fixed_text(*row.best, 4) : "-",
+         {row.status, row.best ? one_line(row.monitor) : "-", row.best ? metric_text(*row.best) : "-",
           text_or(row.best_epoch, "-"), text_or(row.epochs, "-"), text_or(row.steps, "-")})
       line.push_back(std::move(cell));
     if (has_notes) line.push_back(shortened(one_line(row.note), kMaxNoteWidth));

@@ -99,8 +99,8 @@ bool BatchSource::read_and_watch_draws(Batch& batch) {
     log_warning(
         "trainer.gradient_shards: the data draws random numbers while it creates batches, so another number "
         "of "
-        "ranks gives other batches and other weights; derive the numbers from the sample's index, for "
-        "example with a generator seeded by it");
+        "ranks gives other batches and other weights; use the random numbers of the samples, "
+        "kindling::sample_random(index) or DataModule::num_random_numbers");
   }
   return found;
 }
