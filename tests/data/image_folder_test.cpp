@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "kindling/base/error.h"
-#include "kindling/base/log.h"
 #include "kindling/data/data_loader.h"
 #include "kindling/formats/image.h"
 #include "support/image_files.h"
+#include "support/log_lines.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
@@ -251,21 +251,18 @@ TEST_F(ImageFolders, NameABrokenFile) {
 TEST_F(ImageFolders, SkipBrokenFilesWithAWarning) {
   for (int i = 0; i < 10; ++i) write_png(root_ / "a" / ("good" + std::to_string(i) + ".png"), 2, 2, 1, i);
   for (int i = 0; i < 7; ++i) write("images/a/bad" + std::to_string(i) + ".png", "text");
-  std::vector<std::string> warnings;
-  configure_log({.level = LogLevel::warning});
-  set_log_observer([&](LogLevel, const std::string& text) { warnings.push_back(without_folder(text)); });
+  LogLines log;
   ImageFolder data({.root = root_, .on_broken = "skip"}, {.batch_size = 100, .shuffle = false});
   data.prepare();
   const Batch batch = all_of(*data.train_dataloader());
-  set_log_observer({});
-  configure_log({.level = LogLevel::off});
   ASSERT_EQ(batch.num_samples(), 10);
   for (std::int64_t i = 0; i < 10; ++i) EXPECT_TRUE(same(batch[0][i], png_tensor(1, 2, 2, i)));
   std::string expected = "data.on_broken: skipped 7 of 17 images, which cannot be read:";
   for (int i = 0; i < 5; ++i)
     expected += "\n  images/a/bad" + std::to_string(i) +
                 ".png: the file is neither PNG nor JPEG; expected: a PNG or JPEG image";
-  EXPECT_EQ(warnings, (std::vector<std::string>{expected + "\n  and 2 more"}));
+  ASSERT_EQ(log.texts.size(), 1U);
+  EXPECT_EQ(without_folder(log.texts[0]), expected + "\n  and 2 more");
   for (int i = 0; i < 10; ++i) std::filesystem::remove(root_ / "a" / ("good" + std::to_string(i) + ".png"));
   EXPECT_EQ(refusal({.root = root_, .on_broken = "skip"}),
             "images: all 7 images are broken; the first is images/a/bad0.png: the file is neither PNG nor "

@@ -5,6 +5,7 @@
 #include "kindling/data/data_loader.h"
 #include "kindling/data/data_module.h"
 #include "kindling/data/sample_random.h"
+#include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {
@@ -62,15 +63,9 @@ TEST(DataSampler, OverridesShuffle) {
 
 TEST(DataSampler, BalancedNeedsClasses) {
   Labelled data({.batch_size = 10, .sampler = "balanced"});
-  try {
-    data.get_tensorloader({data.inputs}, /*train=*/true);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "data.sampler = \"balanced\": labels: a tensor of the shape [10] and dtype Float, or negative "
-        "labels; expected: integers [samples] from 0 on, on the CPU");
-  }
+  EXPECT_EQ(error_text<ConfigError>([&] { data.get_tensorloader({data.inputs}, /*train=*/true); }),
+            "data.sampler = \"balanced\": labels: a tensor of the shape [10] and dtype Float, or negative "
+            "labels; expected: integers [samples] from 0 on, on the CPU");
 }
 
 }  // namespace

@@ -21,11 +21,12 @@
 
 #include "data/loading/batch_gatherer.h"
 #include "kindling/base/error.h"
-#include "kindling/base/log.h"
 #include "kindling/data/collated_dataset.h"
 #include "kindling/data/data_loader.h"
 #include "kindling/data/sample_random.h"
 #include "kindling/data/sampler.h"
+#include "support/log_lines.h"
+#include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {
@@ -209,13 +210,8 @@ TEST(LoaderWorkers, AnErrorSurfacesInItsBatchAndNamesTheSample) {
       loader.start_epoch(0);
       for (int i = 0; i < 3; ++i) ASSERT_TRUE(loader.next(batch));
       for (int attempt = 0; attempt < 2; ++attempt) {  // the same batch again
-        try {
-          loader.next(batch);
-          ADD_FAILURE() << "nothing was thrown";
-        } catch (const DataError& error) {
-          EXPECT_STREQ(error.what(),
-                       "sample 37 of the data set, epoch 0: shard.bin: a torn record; copy it again");
-        }
+        EXPECT_EQ(error_text<DataError>([&] { loader.next(batch); }),
+                  "sample 37 of the data set, epoch 0: shard.bin: a torn record; copy it again");
       }
       dataset->on_sample = nullptr;
       ASSERT_TRUE(loader.next(batch));
@@ -230,17 +226,15 @@ TEST(LoaderWorkers, OtherExceptionsKeepTheirTypeAndTheSampleIsLogged) {
   dataset->on_sample = [](std::int64_t index) {
     if (index == 42) throw std::out_of_range("beyond the file");
   };
-  std::string log;
-  configure_log({.level = LogLevel::warning});
-  set_log_observer([&](LogLevel, const std::string& message) { log += message; });
+  const LogLines log;
   DataLoader loader(dataset, {.batch_size = 20, .num_workers = 2});
   Batch batch;
   loader.start_epoch(1);
   loader.next(batch);
   loader.next(batch);
   EXPECT_THROW(loader.next(batch), std::out_of_range);
-  set_log_observer({});
-  EXPECT_EQ(log, "data: the exception is about sample 42 of the data set, epoch 1");
+  EXPECT_EQ(log.texts,
+            std::vector<std::string>{"data: the exception is about sample 42 of the data set, epoch 1"});
 }
 
 TEST(LoaderWorkers, AnErrorThatIsNotAboutASampleStaysAsItIs) {
@@ -251,12 +245,7 @@ TEST(LoaderWorkers, AnErrorThatIsNotAboutASampleStaysAsItIs) {
   DataLoader loader(dataset, {.batch_size = 10, .num_workers = 2});
   Batch batch;
   loader.start_epoch(0);
-  try {
-    loader.next(batch);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(), "server: the connection was closed");
-  }
+  EXPECT_EQ(error_text<DataError>([&] { loader.next(batch); }), "server: the connection was closed");
 }
 
 TEST(LoaderWorkers, StoppingInMidEpochLeavesNoThread) {
@@ -324,16 +313,10 @@ TEST(LoaderWorkers, RefuseADataSetThatDrawsFromLibTorchsGenerator) {
   DataLoader loader(dataset, {.batch_size = 10, .num_workers = 1});
   Batch batch;
   loader.start_epoch(0);
-  try {
-    loader.next(batch);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "data.num_workers = 1: Dataset::gather draws from LibTorch's default generator, whose numbers "
-        "would depend on what the workers do at the same time; expected: random numbers of the samples, "
-        "kindling::sample_random(index); or num_workers = 0");
-  }
+  EXPECT_EQ(error_text<DataError>([&] { loader.next(batch); }),
+            "data.num_workers = 1: Dataset::gather draws from LibTorch's default generator, whose numbers "
+            "would depend on what the workers do at the same time; expected: random numbers of the samples, "
+            "kindling::sample_random(index); or num_workers = 0");
   EXPECT_THROW(loader.next(batch), DataError);  // again
   DataLoader without(dataset, {.batch_size = 10});
   without.start_epoch(0);
@@ -435,27 +418,20 @@ TEST(MeasuredWorkersTest, AsManyAsStepsFitIntoAGather) {
 }
 
 TEST(LoaderWorkers, AreNotMeasuredForDataInMemory) {
-  std::string log;
-  configure_log({.level = LogLevel::info});
-  set_log_observer([&](LogLevel, const std::string& message) { log += message; });
+  const LogLines log(LogLevel::info);
   DataLoader loader(std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::rand({2000, 1000})}),
                     {.batch_size = 100, .shuffle = true});
   Batch batch;
   loader.start_epoch(0);
   while (loader.next(batch)) {
   }
-  set_log_observer({});
-  configure_log({.level = LogLevel::warning});
-  EXPECT_EQ(log, "");
+  EXPECT_EQ(log.texts, std::vector<std::string>());
 }
 
 TEST(LoaderWorkers, ANegativeNumberIsRefused) {
-  try {
-    DataLoader loader(std::make_shared<DrawnSamples>(10), {.num_workers = -1});
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(), "DataLoader: num_workers is -1; expected: at least 0");
-  }
+  EXPECT_EQ(error_text<DataError>(
+                [&] { DataLoader loader(std::make_shared<DrawnSamples>(10), {.num_workers = -1}); }),
+            "DataLoader: num_workers is -1; expected: at least 0");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kindling/base/error.h"
+#include "support/scratch.h"
 
 namespace kindling {
 namespace {
@@ -77,16 +78,10 @@ TEST(SampleRandomTest, NormalHasMeanZeroAndVarianceOne) {
 }
 
 TEST(SampleStreamsTest, CurrentOutsideOfGatherIsAnError) {
-  try {
-    sample_random(3);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "SampleStreams::current: no loader is gathering a batch on this thread; expected: a call inside "
-        "of Dataset::gather; call it before you start threads, and give them the result; around your "
-        "own call of gather, create a SampleStreams::Scope");
-  }
+  EXPECT_EQ(error_text<DataError>([&] { sample_random(3); }),
+            "SampleStreams::current: no loader is gathering a batch on this thread; expected: a call inside "
+            "of Dataset::gather; call it before you start threads, and give them the result; around your "
+            "own call of gather, create a SampleStreams::Scope");
 }
 
 TEST(SampleStreamsTest, ScopeSetsTheStreamsOfItsThread) {

@@ -6,6 +6,7 @@
 #include "kindling/base/error.h"
 #include "kindling/data/data_loader.h"
 #include "kindling/data/dataset.h"
+#include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
 namespace kindling {
@@ -30,13 +31,8 @@ TEST(WeightedSamplerTest, OrderIsAFunctionOfSeedAndEpoch) {
 }
 
 TEST(WeightedSamplerTest, RefusesWeightsThatCannotBeUsed) {
-  const auto message = [](const at::Tensor& weights) -> std::string {
-    try {
-      WeightedSampler sampler(weights, 0);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "";
+  const auto message = [](const at::Tensor& weights) {
+    return error_text<DataError>([&] { WeightedSampler(weights, 0); });
   };
   const std::string expected =
       "; expected: weights [samples] on the CPU, finite, at least 0, one of them above 0";
@@ -124,12 +120,8 @@ TEST(LoaderWithASampler, RefusesAWrongOrder) {
   };
   DataLoader loader(std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(10)}),
                     {.batch_size = 2, .sampler = std::make_shared<Wrong>()});
-  try {
-    loader.start_epoch(0);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(), "Sampler::order: the index 10; expected: int64 [2] on the CPU, from 0 to 9");
-  }
+  EXPECT_EQ(error_text<DataError>([&] { loader.start_epoch(0); }),
+            "Sampler::order: the index 10; expected: int64 [2] on the CPU, from 0 to 9");
 }
 
 }  // namespace

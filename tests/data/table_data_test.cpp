@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "kindling/base/error.h"
-#include "kindling/base/log.h"
 #include "kindling/data/input_transform.h"
 #include "kindling/models/mlp_regressor.h"
 #include "support/device_under_test.h"
+#include "support/log_lines.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
@@ -74,15 +74,11 @@ class TableFile : public testing::Test {
     }
     return "no error";
   }
-  // Sets the level, because other tests may have turned the log off.
   std::vector<std::string> warnings_of(const std::function<void()>& call) {
-    std::vector<std::string> warnings;
-    configure_log({.level = LogLevel::warning});
-    set_log_observer([&](LogLevel, const std::string& text) { warnings.push_back(without_folder(text)); });
+    LogLines log;
     call();
-    set_log_observer({});
-    configure_log({});
-    return warnings;
+    for (std::string& text : log.texts) text = without_folder(text);
+    return log.texts;
   }
   std::string refusal(TableDataOptions options, DataOptions shared = {}) {
     return message([&] { houses(options, shared).prepare(); });

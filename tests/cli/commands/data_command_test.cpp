@@ -115,6 +115,30 @@ TEST(DataCheck, AnUnknownNameHasASuggestion) {
       "1 error, nothing was run\n");
 }
 
+TEST(DataCheck, TakesANameNextToAFolderOfThatName) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch / "digits");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch.folder());
+  const ProgramRun run = run_program({"data", "show", "digits", "--samples", "1"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+}
+
+struct NoTraining : DataModule {
+  explicit NoTraining(DataOptions options) : DataModule(std::move(options)) {}
+  std::shared_ptr<DataLoader> train_dataloader() override { return nullptr; }
+};
+
+TEST(DataShow, NamesDataWithoutTrainingSamples) {
+  Registry registry;
+  register_builtin(registry);
+  registry.data<NoTraining>("none", "no training samples");
+  const ProgramRun run = run_program({"data", "show", "none"}, registry);
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_EQ(run.err, "data: the data has no train_dataloader()\n");
+}
+
 TEST(DataShow, PrintsTheFirstSamples) {
   const ProgramRun run = run_program({"data", "show", "digits", "--samples", "2"});
   EXPECT_EQ(run.exit_code, 0) << run.err;

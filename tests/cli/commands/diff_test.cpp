@@ -217,6 +217,18 @@ TEST(Diff, TakesTheNewestRunOfADirectory) {
   expect_diff(run, 1, "metrics   1 record only in B, from step 2 on\n");
 }
 
+// As RunFolder makes them in a program of one's own: without a config.
+TEST(Diff, TakesTheNewestRunThatHasOnlyRecords) {
+  const Scratch scratch;
+  for (const char* run : {"a/0001", "a/0002", "b/0001"}) {
+    fs::create_directories(scratch / "runs" / run);
+    write_text(scratch / "runs" / run / "metrics.jsonl", std::string(kStep1) + kEpoch);
+  }
+  const ProgramRun run = run_program({"diff", scratch / "runs/a", scratch / "runs/b/0001"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out.find("A   " + (scratch / "runs/a/0002").string() + "\n"), 0u) << run.out;
+}
+
 TEST(Diff, ComparesRecordsOfOtherProgramsWithoutAnEpoch) {
   const TwoRuns runs;
   write_text(

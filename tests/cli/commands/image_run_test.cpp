@@ -91,6 +91,7 @@ TEST_F(ImageRun, IsBitIdenticalForAnyNumberOfWorkers) {
 TEST_F(ImageRun, ResumesBitIdenticallyInTheMiddleOfAnEpoch) {
   ASSERT_EQ(fit("straight", {"checkpoint.every_n_steps=10", "checkpoint.keep_last=20"}).exit_code, 0);
   const std::string expected = weights("straight");
+  std::filesystem::remove(run("straight") / "weights.safetensors");
   const auto checkpoint = run("straight") / "checkpoints/step-00000010.safetensors";
   const ProgramRun resumed =
       run_program({"fit", "--resume", checkpoint.string(), "data.num_workers=2", "--progress=none"});

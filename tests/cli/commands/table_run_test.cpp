@@ -181,6 +181,18 @@ TEST_F(TableRun, StartsAModelOnOtherData) {
   EXPECT_EQ(next.exit_code, 0) << next.err;
 }
 
+// The statistics of the weights would be lost, and others fitted.
+TEST_F(TableRun, EvaluatesInitialWeightsOfATableOnlyWithTheirStatistics) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  const ProgramRun refused = run_program({"validate", "-c", (scratch_ / "houses.toml").string(),
+                                          "model.init_weights=" + (run() / "weights.safetensors").string()});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(
+      refused.err,
+      "model.init_weights: the weights belong to a table, whose columns and statistics are in the file; "
+      "expected: kindling validate -c CONFIG --weights FILE, which uses them\n");
+}
+
 TEST_F(TableRun, LoadsWeightsConvertedForPython) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   const std::string converted = (scratch_ / "weights.pt").string();

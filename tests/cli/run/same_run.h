@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -39,7 +38,7 @@ inline std::vector<std::vector<std::string>> csv_of(const std::filesystem::path&
     std::istringstream cells(line);
     std::vector<std::string>& row = rows.emplace_back();
     for (std::string cell; std::getline(cells, cell, ',');) row.push_back(cell);
-    row.resize(std::max(row.size(), rows[0].size()));  // an empty last cell
+    if (line.ends_with(',')) row.emplace_back();  // an empty last cell
     for (std::size_t i = 0; i < row.size(); ++i)
       if (rows.size() > 1 && kTimes.contains(rows[0][i])) row[i].clear();
   }

@@ -297,10 +297,13 @@ TEST_P(Transforms, CutMixPastesTheRectangleAndMixesByArea) {
 
 TEST_P(Transforms, MixWeightsHaveABetaDistribution) {
   const at::Tensor images = at::tensor({1.f, 0.f}).view({2, 1, 1, 1}), labels = at::tensor({0, 1}, at::kLong);
-  // Quantiles at 1/8 from scipy.stats.beta.ppf: of 1/8 and 7/8.
-  for (const auto& [alpha, quantile] :
-       {std::pair{0.2, 0.00075586165}, {0.5, 0.03806023}, {2.0, 0.22106265}}) {
-    const at::Tensor uniforms = at::tensor({0.1, 0.125, 0.2, 0.875}, at::kDouble).view({2, 2});
+  struct Case {
+    double alpha, p, quantile;
+  };
+  // From scipy.stats.beta.ppf. 0.3 is between two numbers of the table; there, sin(27 degrees) squared.
+  for (const auto& [alpha, p, quantile] : {Case{0.2, 0.125, 0.00075586165}, Case{0.5, 0.125, 0.03806023},
+                                           Case{2.0, 0.125, 0.22106265}, Case{0.5, 0.3, 0.20610737}}) {
+    const at::Tensor uniforms = at::tensor({0.1, p, 0.2, 1 - p}, at::kDouble).view({2, 2});
     const at::Tensor out = applied(MixUp({.alpha = alpha}), {images, labels}, uniforms)[0].cpu().flatten();
     EXPECT_NEAR(out[0].item<double>(), quantile, 1e-6) << alpha;
     EXPECT_NEAR(out[1].item<double>(), quantile, 1e-6) << alpha;  // 1 - (1 - quantile)
@@ -363,6 +366,12 @@ TEST(TransformErrors, NameTheTransformAndTheShapes) {
               crop.apply({images}, at::zeros({2, 1}));
             }),
             "random_crop: the random numbers are Float [2, 1]; expected: Float or Double [2, 2]");
+  EXPECT_EQ(
+      error_text<DataError>([&] {
+        RandomCrop({.size = {{4, 4}}, .padding = 4, .padding_mode = "reflect"}).apply({images}, uniforms);
+      }),
+      "random_crop: the images have 4 x 4 pixels, and padding is 4; expected: with padding_mode = "
+      "\"reflect\", padding smaller than the images");
   EXPECT_EQ(error_text<DataError>([&] { crop.apply({images}, {}); }),
             "random_crop: the random numbers are undefined; expected: Float or Double [2, 2]");
   EXPECT_EQ(
