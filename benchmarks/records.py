@@ -1,4 +1,4 @@
-"""Measures what all records of a run and the screen cost: fits with everything on beside the same fits with everything off.
+"""Measures what all records of a run and the screen cost: fits with everything on, compared with the same fits with everything off.
 
     python benchmarks/records.py [--program build/release/bin/kindling] [--steps 1000000] [--pairs 5] [--together] [--json FILE]
 
@@ -18,6 +18,7 @@ import platform
 import pty
 import select
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -93,6 +94,14 @@ def cpu_model():
     return platform.machine()
 
 
+def build_of(program):
+    """Returns the commit of this repository, and the LibTorch that the program runs with."""
+    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    doctor = subprocess.run([program, "doctor"], capture_output=True, text=True, check=True).stdout
+    torch = next((line.split()[1] for line in doctor.splitlines() if line.lower().startswith("libtorch")), "")
+    return {"build": commit, "torch": torch}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=ROOT / "build/release/bin/kindling", type=Path)
@@ -116,7 +125,8 @@ def main():
     last = [max(series[-len(series) // 4:]) for series in memory]
     result = {
         "case": "records", "steps": options.steps, "pairs": options.pairs, "together": options.together, "cpu_model": cpu_model(), "cores": os.cpu_count(),
-        "load_1min": os.getloadavg()[0], "cpu_on_s": [round(one["cpu"], 3) for one in runs["on"]],
+        "load_1min": round(os.getloadavg()[0], 2), **build_of(program), "cpu_on_s": [round(one["cpu"], 3) for one in runs["on"]],
+        "system_on_s": [round(one["system"], 3) for one in runs["on"]], "system_off_s": [round(one["system"], 3) for one in runs["off"]],
         "cpu_off_s": [round(one["cpu"], 3) for one in runs["off"]], "wall_on_s": [round(one["wall"], 3) for one in runs["on"]],
         "wall_off_s": [round(one["wall"], 3) for one in runs["off"]],
         "cpu_ratio": round(statistics.median(ratios["cpu"]), 4), "wall_ratio": round(statistics.median(ratios["wall"]), 4),
