@@ -9,7 +9,7 @@
 
 namespace kindling {
 
-// Returns a field as it stands in a line: in quotes if it has a comma, a quote, a line break, or a space at
+// Returns a field for a line: in quotes if it has a comma, a quote, a line break, or a space at
 // an end, which readers remove.
 KINDLING_API std::string csv_field(const std::string& field);
 
