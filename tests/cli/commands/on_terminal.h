@@ -25,6 +25,8 @@ struct TerminalOptions {
   unsigned short columns = 100;
   std::string variable = "LC_ALL", value = "C.UTF-8";      // of the environment, besides TERM=xterm
   std::function<void(int terminal, pid_t program)> act{};  // while the program runs, in another thread
+  // After each piece of output, with all that has been shown so far.
+  std::function<void(int terminal, const std::string& screen)> on_output{};
 };
 
 // Runs the program in a separate process on a terminal and returns its output.
@@ -48,8 +50,10 @@ inline OnTerminal run_on_terminal(std::vector<std::string> words, const Terminal
   });
   OnTerminal result;
   char bytes[4096];
-  for (ssize_t n; (n = read(terminal, bytes, sizeof bytes)) > 0;)
+  for (ssize_t n; (n = read(terminal, bytes, sizeof bytes)) > 0;) {
     result.screen.append(bytes, static_cast<std::size_t>(n));
+    if (options.on_output) options.on_output(terminal, result.screen);
+  }
   actor.join();
   int status = 0;
   waitpid(child, &status, 0);

@@ -46,20 +46,25 @@ std::vector<std::size_t> line_widths(const std::string& screen) {
 }
 
 TEST_F(ScreenOnTerminal, FollowsItsWidthAndEndsCleanlyOnCtrlC) {
-  const auto shrink_and_interrupt = [&](int terminal, pid_t) {
-    wait_for_text_in(folder_ / "metrics.jsonl");
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    const winsize narrow{.ws_row = 24, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
-    ioctl(terminal, TIOCSWINSZ, &narrow);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
-    const char ctrl_c = 3;
-    EXPECT_EQ(::write(terminal, &ctrl_c, 1), 1);
+  bool is_narrow = false, is_interrupted = false;
+  const auto shrink_and_interrupt = [&](int terminal, const std::string& screen) {
+    const std::vector<std::size_t> widths = line_widths(screen);
+    if (!is_narrow && widths.size() >= 2) {
+      const winsize narrow{.ws_row = 24, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
+      ioctl(terminal, TIOCSWINSZ, &narrow);
+      is_narrow = true;
+    }
+    if (is_narrow && !is_interrupted && widths.back() < 40) {
+      const char ctrl_c = 3;
+      EXPECT_EQ(::write(terminal, &ctrl_c, 1), 1);
+      is_interrupted = true;
+    }
   };
   const OnTerminal shown = run_on_terminal(fit({"trainer.max_epochs=1000000", "trainer.log_every_n_steps=0"}),
-                                           {.act = shrink_and_interrupt});
+                                           {.on_output = shrink_and_interrupt});
   EXPECT_EQ(shown.exit_code, 130) << shown.screen;
   const std::vector<std::size_t> widths = line_widths(shown.screen);
-  ASSERT_GE(widths.size(), 4U) << shown.screen;
+  ASSERT_GE(widths.size(), 3U) << shown.screen;
   EXPECT_GT(widths.front(), 40U) << shown.screen;
   EXPECT_LT(widths.back(), 40U) << shown.screen;
   EXPECT_LT(*std::max_element(widths.begin(), widths.end()), 100U);
@@ -101,14 +106,15 @@ void expect_clean_end(const OnTerminal& shown, const std::string& error) {
 }
 
 TEST_F(ScreenOnTerminal, IsCleanAfterAnExceptionInAFit) {
-  const auto remove_checkpoints = [&](int, pid_t) {
-    wait_for_text_in(folder_ / "metrics.jsonl");
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const auto remove_checkpoints = [&](int, const std::string& screen) {
+    if (screen.find("it/s") == std::string::npos || !std::filesystem::exists(folder_ / "checkpoints") ||
+        std::filesystem::exists(folder_ / "before"))
+      return;
     std::filesystem::rename(folder_ / "checkpoints", folder_ / "before");
     write_text(folder_ / "checkpoints", "in the way");
   };
   const OnTerminal shown = run_on_terminal(fit({"trainer.max_epochs=1000000", "trainer.log_every_n_steps=0"}),
-                                           {.act = remove_checkpoints});
+                                           {.on_output = remove_checkpoints});
   EXPECT_EQ(shown.exit_code, 1) << shown.screen;
   expect_clean_end(shown, (folder_ / "checkpoints").string());
 }
