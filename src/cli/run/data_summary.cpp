@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,15 @@ std::string checksum_of(const std::vector<Loader>& sets, std::int64_t max_bytes)
 }
 
 }  // namespace
+
+std::string difference_of(const DataSummary& before, const DataSummary& now) {
+  for (const auto& [kind, then, current] :
+       {std::tuple("training", before.train, now.train), {"validation", before.val, now.val}})
+    if (then && current && *then != *current)
+      return std::to_string(*then) + " " + kind + " samples before and " + std::to_string(*current) + " now";
+  const bool has_sums = !before.checksum.empty() && !now.checksum.empty();
+  return has_sums && before.checksum != now.checksum ? "the same number of samples with other values" : "";
+}
 
 DataSummary summary_of(DataModule& data, std::string name, std::int64_t max_checksum_bytes) {
   const Loader train = loader_or_none(data, &DataModule::train_dataloader),

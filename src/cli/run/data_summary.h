@@ -18,6 +18,10 @@ struct DataSummary {
   std::string checksum{};
 };
 
+// Returns how data differs from that of a run's start, such as "96 training samples before and 100 now";
+// empty if no known value differs.
+std::string difference_of(const DataSummary& before, const DataSummary& now);
+
 constexpr std::int64_t kMaxChecksumBytes = std::int64_t{1} << 28;
 
 // Requests the loaders of a prepared data module and reads their tensors once. Never throws for what a loader

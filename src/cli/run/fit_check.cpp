@@ -200,7 +200,10 @@ class FitCheck {
       findings_.collect("model.freeze[" + std::to_string(i) + "]",
                         [&] { model_->freeze_by_name({patterns[i]}); });
     if (!options_.is_resumed && (config_.model.init_weights || config_.optimizer_start.init_state))
-      findings_.collect("model.init_weights", [&] { start_from_files(config_, *unfrozen_model()); });
+      findings_.collect("model.init_weights", [&] {
+        if (data_) require_same_columns(config_, *data_);
+        start_from_files(config_, *unfrozen_model());
+      });
     if (!options_.is_resumed && config_.lr_finder.is_on)
       findings_.collect("lr_finder", [&] { require_one_lr(trainer_, *model_); });
   }

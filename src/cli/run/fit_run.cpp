@@ -166,6 +166,7 @@ class FitRun {
         keeper_(
             std::make_shared<RunKeeper>(folder_, config_, is_first(in_.group) ? in_.place : std::nullopt)) {
     if (!in_.plan.run.empty()) renew_plan();
+    if (!in_.plan.run.empty()) former_data_ = run_data(in_.plan.run);
     config_.resume = {};  // concerns this start, not the run
     const Module::Monitor monitor = config_.monitor_of(*in_.model);
     const Heading heading{.configs = in_.loaded.description,
@@ -237,6 +238,16 @@ class FitRun {
                   summary_.fast_mkl + "\"; from here on, results may differ in their last bits");
   }
 
+  // The epoch of the checkpoint goes on with other batches, and a split may put other samples aside.
+  void warn_other_data(const DataSummary& data) const {
+    const std::string difference = difference_of(former_data_, data);
+    if (!difference.empty())
+      log_warning(
+          "data: not the data that the run began with (" + difference +
+          "); the rest of the run trains on other batches, and samples of the training set may now be in "
+          "the validation set");
+  }
+
   void record_failure() {
     summary_.status = "failed";
     summary_.global_step = keeper_->failed_step().value_or(summary_.global_step);
@@ -258,6 +269,7 @@ class FitRun {
     checkpoint_->set_metadata({{"config", config_.values_text()}});
     if (is_first(in_.group))
       keeper_->notify_of_data([this](DataSummary data) {
+        warn_other_data(data);
         summary_.data = std::move(data);
         folder_.write_summary(summary_);
       });
@@ -427,6 +439,7 @@ class FitRun {
   std::shared_ptr<RunKeeper> keeper_;
   std::shared_ptr<Screen> screen_;
   std::shared_ptr<RunReport> report_;  // of rank 0
+  DataSummary former_data_{};          // of a resumed run
   RunSummary summary_;
 };
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -63,6 +64,20 @@ bool is_sweep(const fs::path& folder) {
 std::string run_status(const fs::path& run) { return run_text(run, "status"); }
 
 std::string run_fast_mkl(const fs::path& run) { return run_text(run, "fast_mkl"); }
+
+DataSummary run_data(const fs::path& run) {
+  std::ifstream stream(run / "run.json");
+  const Json json = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  DataSummary data;
+  if (!json.is_object() || !json.contains("data") || !json["data"].is_object()) return data;
+  for (const auto& [key, value] : json["data"].items()) {
+    if (key == "name" && value.is_string()) data.name = value;
+    if (key == "checksum" && value.is_string()) data.checksum = value;
+    if (key == "train" && value.is_number_integer()) data.train = value.get<std::int64_t>();
+    if (key == "val" && value.is_number_integer()) data.val = value.get<std::int64_t>();
+  }
+  return data;
+}
 
 FitFolder::Claim FitFolder::claim(const fs::path& runs) {
   RunClaim made = claim_run(runs, {.may_reuse = true, .remedy = "choose another directory with run.dir"});

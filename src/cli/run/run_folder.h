@@ -91,5 +91,7 @@ bool is_sweep(const std::filesystem::path& folder);
 // Return values from run.json; empty if they are missing or it cannot be read.
 std::string run_status(const std::filesystem::path& run);
 std::string run_fast_mkl(const std::filesystem::path& run);
+// Returns the data in run.json; members that are missing or cannot be read are empty.
+DataSummary run_data(const std::filesystem::path& run);
 
 }  // namespace kindling

@@ -1,5 +1,7 @@
 #include "cli/run/start_files.h"
 
+#include <ATen/ops/allclose.h>
+
 #include <algorithm>
 #include <iostream>
 #include <set>
@@ -9,7 +11,9 @@
 #include "cli/run/name_map.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
+#include "kindling/base/text.h"
 #include "kindling/data/input_transform.h"
+#include "kindling/data/table_data.h"
 #include "kindling/optim/python_optimizer.h"
 
 namespace kindling {
@@ -51,6 +55,36 @@ void require_parameter(const LoadReport& report, const Module& model, const std:
                                   " tensors has the name and shape of a parameter of the model",
                          .wanted = "at least one",
                          .remedy = examples});
+}
+
+// The encoded inputs of the model: "column 'age'", "category 'Bern' of column 'city'".
+std::vector<std::string> columns_of(const TableSchema& schema) {
+  std::vector<std::string> columns;
+  for (const TableFeature& feature : schema.features) {
+    const std::string column = "column '" + one_line(feature.name) + "'";
+    if (feature.kind == ColumnKind::number) columns.push_back(column);
+    for (const std::string& category : feature.categories)
+      columns.push_back("category '" + one_line(category) + "' of " + column);
+  }
+  return columns;
+}
+
+// Throws CheckpointError if the file has the values of a transform that are not those of the data. Without
+// the description of its columns, only equal data shows that the columns have kept their order.
+void require_same_values(const InputTransform& fitted, const std::filesystem::path& weights) {
+  const StateDict saved = weights_from(weights);
+  const auto buffers = fitted.named_buffers();
+  for (const auto& [name, value] : saved.tensors) {
+    if (!is_of_input_transform(name)) continue;
+    const at::Tensor* const own = buffers.find(name.substr(std::string_view(kInputTransform).size() + 1));
+    if (own == nullptr || (own->sizes() == value.sizes() && at::allclose(*own, value.to(own->scalar_type()))))
+      continue;
+    throw CheckpointError({.place = weights.string(),
+                           .found = "it does not name its columns, and its values of '" + name +
+                                    "' are not those of the training data",
+                           .wanted = "the training data that the weights belong to",
+                           .remedy = "use the run or its weights.safetensors, which name the columns"});
+  }
 }
 
 std::string count_text(std::size_t count, const char* meaning) {
@@ -95,6 +129,25 @@ StartWeights load_init_weights(const RunConfig& config, Module& model) {
   return weights;
 }
 
+void require_same_columns(const RunConfig& config, DataModule& data) {
+  const auto transform = data.input_transform();
+  if (!config.model.init_weights || !config.model.init_strict || !transform) return;
+  const std::string saved = transform_in(find_weights(config.model.init_weights->string()).file);
+  if (saved.empty() || dynamic_cast<const TableData*>(&data) == nullptr) return;
+  const std::vector<std::string> before = columns_of(TableSchema::parse(saved, "model.init_weights")),
+                                 now = columns_of(dynamic_cast<const TableData&>(data).schema());
+  const auto [left, right] = std::ranges::mismatch(before, now);
+  if (left == before.end() && right == now.end()) return;
+  const auto text_at = [](const auto& columns, auto at) { return at == columns.end() ? "no column" : *at; };
+  throw ConfigError(
+      {.place = "model.init_weights",
+       .found = "the weights were trained with " + text_at(before, left) + " where the data has " +
+                text_at(now, right),
+       .wanted = "the same columns and categories in the same order",
+       .remedy =
+           "list them in data.features, or set model.init_strict = false to load the weights nevertheless"});
+}
+
 std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::filesystem::path& weights,
                                           Module& model, const std::filesystem::path& predicted) {
   const std::string transform = transform_in(weights);
@@ -102,7 +155,9 @@ std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::fi
     if (!transform.empty()) made.restore_input_transform(transform);
     if (!predicted.empty()) made.predict_from(predicted);
   });
-  if (has_transform(weights)) set_input_transform(model, data->input_transform());
+  if (!has_transform(weights)) return data;
+  if (transform.empty() && data->input_transform()) require_same_values(*data->input_transform(), weights);
+  set_input_transform(model, data->input_transform());
   return data;
 }
 

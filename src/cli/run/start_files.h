@@ -30,6 +30,10 @@ StartWeights load_init_weights(const RunConfig& config, Module& model);
 std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::filesystem::path& weights,
                                           Module& model, const std::filesystem::path& predicted = {});
 
+// Throws ConfigError if model.init_weights belongs to a table whose columns are not those of the data: their
+// weights would meet other columns. Does nothing for other data.
+void require_same_columns(const RunConfig& config, DataModule& data);
+
 // Loads the files that a new run starts from, before it has a directory. Throws ConfigError and
 // CheckpointError.
 StartWeights start_from_files(const RunConfig& config, Module& model);

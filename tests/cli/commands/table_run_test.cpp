@@ -203,6 +203,64 @@ TEST_F(TableRun, LoadsWeightsConvertedForPython) {
   EXPECT_EQ(own.out, other.out);
 }
 
+// The file for Python has the statistics of the columns, but not their names.
+TEST_F(TableRun, RefusesWeightsWithoutColumnsForOtherColumns) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  const std::string converted = (scratch_ / "weights.pt").string();
+  ASSERT_EQ(run_program({"export", run().string() + ":last", converted}).exit_code, 0);
+  const std::string config = (scratch_ / "houses.toml").string();
+  const ProgramRun same = run_program({"validate", config, "--weights", converted});
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  const ProgramRun other = run_program(
+      {"validate", config, "--weights", converted, R"(data.features=["age", "city", "garden", "rooms"])"});
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_EQ(
+      without_folder(other.err),
+      "weights.pt: it does not name its columns, and its values of 'input_transform.fill' are not those "
+      "of the training data; expected: the training data that the weights belong to; use the run or its "
+      "weights.safetensors, which name the columns\n");
+}
+
+TEST_F(TableRun, StartsFromWeightsOfTheSameColumnsOnly) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  const std::string start = "model.init_weights=" + run().string(),
+                    features = R"(data.features=["age", "city", "garden", "rooms"])";
+  const ProgramRun refused = fit("next", {start, features});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(
+      refused.err.find("the weights were trained with column 'rooms' where the data has column 'age'; "
+                       "expected: the same columns and categories in the same order; list them in "
+                       "data.features, or set model.init_strict = false to load the weights nevertheless"),
+      std::string::npos)
+      << refused.err;
+  EXPECT_FALSE(fs::exists(scratch_ / "next"));
+  const ProgramRun loose = fit("next", {start, features, "model.init_strict=false"});
+  EXPECT_EQ(loose.exit_code, 0) << loose.err;
+}
+
+TEST_F(TableRun, WarnsOfOtherRowsOnResume) {
+  ASSERT_EQ(fit("runs", {"trainer.max_steps=9"}).exit_code, 0);
+  std::string text = text_of(scratch_ / "houses.csv");
+  const std::vector<std::string> resume{"fit", "--resume", run().string(), "trainer.max_steps=12",
+                                        "--progress=none"};
+  const std::string warning = "data: not the data that the run began with (";
+  write_text(scratch_ / "houses.csv", text +
+                                          "h120,2,Chur,no,7,5,small\nh121,2,Chur,no,7,5,small\n"
+                                          "h122,3,Chur,no,7,5,small\nh123,2,Chur,no,7,5,small\n");
+  const ProgramRun resumed = run_program(resume);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find(warning + "90 training samples before and 93 now)"), std::string::npos)
+      << resumed.err;
+}
+
+TEST_F(TableRun, ResumesOnItsDataWithoutAWarning) {
+  ASSERT_EQ(fit("runs", {"trainer.max_steps=9"}).exit_code, 0);
+  const ProgramRun resumed =
+      run_program({"fit", "--resume", run().string(), "trainer.max_steps=12", "--progress=none"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(resumed.err.find("not the data"), std::string::npos) << resumed.err;
+}
+
 TEST_F(TableRun, OtherDataHaveNoFilesToPredict) {
   const ProgramRun fitted =
       run_program({"fit", "data.name=digits", "model.name=mlp", "trainer.max_steps=2", "name=d", "--quiet",
