@@ -125,6 +125,14 @@ TEST_F(ScreenOnTerminal, IsCleanAfterADivergedFit) {
   expect_clean_end(shown, "diverged after ");
 }
 
+TEST_F(ScreenOnTerminal, ShowsALossThatIsNotFiniteInRed) {
+  const OnTerminal shown =
+      run_on_terminal(fit({"optimizer.name=sgd", "optimizer.lr=1e30", "trainer.on_nonfinite=ignore"}));
+  EXPECT_EQ(shown.exit_code, 0) << shown.screen;
+  EXPECT_NE(shown.screen.find("    2  \x1b[31m       nan  \x1b[0m"), std::string::npos) << shown.screen;
+  EXPECT_EQ(shown.screen.find("\x1b[32m    2  "), std::string::npos) << shown.screen;  // it is not the best
+}
+
 TEST_F(ScreenOnTerminal, ShowsTimeLeftAndMemory) {
   const OnTerminal shown = run_on_terminal(fit({"trainer.max_epochs=60"}), {.columns = 160});
   EXPECT_EQ(shown.exit_code, 0);
