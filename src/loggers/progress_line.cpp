@@ -1,11 +1,11 @@
 #include "kindling/loggers/progress_line.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <ostream>
 #include <string_view>
 
+#include "base/steady_seconds.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "loggers/metric_text.h"
@@ -22,10 +22,6 @@ constexpr std::string_view kClearLine = "\r\x1b[K";
 constexpr std::string_view kGreen = "\x1b[32m";
 constexpr std::string_view kPlainColor = "\x1b[0m";
 constexpr int kUnlimited = std::numeric_limits<int>::max();
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // The batches that the line counts: those of the validation while one is running, else of the training.
 struct Counted {
@@ -94,7 +90,7 @@ std::string progress_text(const ProgressState& state, int width, bool bar) {
 
 ProgressLine::ProgressLine(std::ostream& out, ProgressOptions options)
     : out_(out), options_(std::move(options)) {
-  if (!options_.clock) options_.clock = steady_seconds;
+  if (!options_.clock) options_.clock = coarse_steady_seconds;
   next_s_ = options_.clock() + (options_.mode == ProgressMode::plain ? kPlainSeconds : 0);
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 
+#include "base/steady_seconds.h"
 #include "charts/html_page.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
@@ -21,10 +21,6 @@ constexpr std::int64_t kRefresh_s = 5;
 constexpr double kMaxAge_s = 600, kEpochsOfAge = 5;  // after which an active run has replaced its page
 constexpr std::size_t kMostInOneColumn = 3;          // charts
 
-double steady_clock_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // An epoch may take hours, and the page is replaced at its end.
 double max_age_s(const RunMetrics& metrics) {
   const MetricSeries* const time = metrics.find("epoch_time_s");
@@ -36,7 +32,7 @@ double max_age_s(const RunMetrics& metrics) {
 
 RunReport::RunReport(std::filesystem::path folder, RunReportOptions options)
     : folder_(std::move(folder)), options_(std::move(options)) {
-  if (!options_.clock) options_.clock = steady_clock_s;
+  if (!options_.clock) options_.clock = steady_seconds;
   next_s_ = options_.clock() + kFirst_s;
 }
 

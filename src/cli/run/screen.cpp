@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <exception>
 #include <iostream>
 #include <utility>
 
 #include "base/joined.h"
+#include "base/steady_seconds.h"
 #include "cli/run/lost_output.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
@@ -79,10 +79,6 @@ void show_layers(const std::vector<LayerRow>& layers, std::ostream& out) {
                      {.title = "params", .right = true, .width = 9}},
                     rows)
       << "   total " << total_text(layers) << "\n";
-}
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 EpochTableOptions with_color(EpochTableOptions options, bool color) {
