@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/log_errors.h"
+#include "base/steady_seconds.h"
 #include "kindling/base/json.h"
 #include "loggers/missing_epochs.h"
 
@@ -14,6 +16,8 @@ namespace kindling {
 namespace {
 
 constexpr std::size_t kMaxLinesBytes = std::size_t{1} << 40;  // larger than any run's file
+constexpr std::size_t kMaxBufferedBytes = std::size_t{1} << 16;
+constexpr double kWriteInterval_s = 1;  // between writes of step lines
 constexpr std::string_view kStepKey = "\"global_step\": ", kStepStart = "{\"global_step\": ",
                            kEpochStart = "{\"epoch\": ", kStepLoss = "\"train_loss_step\": ";
 
@@ -87,26 +91,49 @@ struct KeptLines {
   }
 };
 
-}  // namespace
-
-void JsonlLogger::write(const Record& record) {
+void append_line(const Record& record, std::string& lines) {
   const std::string step = "\"global_step\": " + std::to_string(record.global_step);
   const std::string epoch = "\"epoch\": " + std::to_string(record.epoch);
   const bool is_epoch = record.kind == Record::Kind::epoch;
-  std::string line = "{";
-  line.append(is_epoch ? epoch : step).append(", ").append(is_epoch ? step : epoch);
+  lines.append("{").append(is_epoch ? epoch : step).append(", ").append(is_epoch ? step : epoch);
   for (const auto& [name, value] : record.values)
-    line.append(", ").append(json_string(name)).append(": ").append(json_number(value));
-  file_.append(line.append("}\n"));
-  is_synced_ = false;
+    lines.append(", ").append(json_string(name)).append(": ").append(json_number(value));
+  lines.append("}\n");
 }
 
+}  // namespace
+
+JsonlLogger::JsonlLogger(const std::filesystem::path& path, std::function<double()> clock)
+    : path_(path), file_(path), clock_(clock ? std::move(clock) : steady_seconds), next_write_s_(clock_()) {}
+
+JsonlLogger::~JsonlLogger() {
+  log_errors("the last records", [&] { flush(); });
+}
+
+void JsonlLogger::write(const Record& record) {
+  append_line(record, lines_);
+  is_synced_ = false;
+  const bool is_due = record.kind != Record::Kind::step || lines_.size() > kMaxBufferedBytes;
+  if (is_due || clock_() >= next_write_s_) flush();
+}
+
+void JsonlLogger::flush() {
+  if (lines_.empty()) return;
+  next_write_s_ = clock_() + kWriteInterval_s;
+  file_.append(lines_);
+  lines_.clear();
+}
+
+void JsonlLogger::finish() { flush(); }
+
 void JsonlLogger::sync() {
+  flush();
   if (!is_synced_) file_.sync();
   is_synced_ = true;
 }
 
 void JsonlLogger::resume_at(const Progress& at) {
+  flush();
   const std::string all = read_file(path_, kMaxLinesBytes);
   const KeptLines kept(all, at);
   if (kept.damaged.empty()) {

@@ -89,8 +89,7 @@ TEST_F(DamagedRecords, AreCutBackWithoutARowTwice) {
         std::string("{\"global_step\": 5\n"), std::string("\xff\xfe\n"), std::string("[]\n")}) {
     log_.clear();
     EXPECT_EQ(resumed(kept + damage + beyond), kept + epoch(3));
-    EXPECT_EQ(log_, damage.empty() ? ""
-                                   : path_.string() + ": 1 line that cannot be read was removed\n");
+    EXPECT_EQ(log_, damage.empty() ? "" : path_.string() + ": 1 line that cannot be read was removed\n");
     log_.clear();
     EXPECT_EQ(resumed(kept + step(5) + damage + step(6) + epoch(3)), kept + epoch(3));
     EXPECT_EQ(log_, "");  // it was beyond the checkpoint
