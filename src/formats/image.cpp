@@ -72,4 +72,19 @@ Image read_image(const std::filesystem::path& path, const ImageOptions& options)
   return parse_image(bytes, path.string(), options);
 }
 
+void write_png(const std::filesystem::path& path, const Image& image) {
+  constexpr std::int64_t kMaxSide = 1'000'000'000;  // so that the product below fits into 64 bits
+  const auto is_side = [](std::int64_t side) { return side > 0 && side <= kMaxSide; };
+  const bool has_size =
+      is_side(image.width) && is_side(image.height) && (image.channels == 1 || image.channels == 3);
+  if (!has_size ||
+      image.pixels.size() != static_cast<std::size_t>(image.height * image.width * image.channels))
+    throw ConfigError({.place = path.string(),
+                       .found = "an image of height " + std::to_string(image.height) + ", width " +
+                                std::to_string(image.width) + " and " + std::to_string(image.channels) +
+                                " channels with " + std::to_string(image.pixels.size()) + " values",
+                       .wanted = "1 or 3 channels and a value per pixel and channel"});
+  write_file_atomically(path, encode_png(image, path.string()));
+}
+
 }  // namespace kindling

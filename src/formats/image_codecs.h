@@ -20,6 +20,8 @@ struct ImageSource {
 // the libraries no_png_image.cpp and no_jpeg_image.cpp, whose functions throw.
 Image decode_png(const ImageSource& source);
 Image decode_jpeg(const ImageSource& source);
+// Returns the bytes of a PNG file; `place` is for messages. The image has been checked.
+std::string encode_png(const Image& image, const std::string& place);
 
 // Throws DataError for a damaged file.
 [[noreturn]] void refuse_image(const ImageSource& source, const std::string& format,

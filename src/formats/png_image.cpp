@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "formats/image_codecs.h"
+#include "kindling/base/error.h"
 
 namespace kindling {
 namespace {
@@ -116,6 +117,25 @@ Image decode_png(const ImageSource& source) {
   run(&read_png_rows);
   if (source.options.channels == 1 && image.channels == 3) convert_to_grey(image);
   return image;
+}
+
+std::string encode_png(const Image& image, const std::string& place) {
+  png_image header;
+  std::memset(&header, 0, sizeof header);
+  header.version = PNG_IMAGE_VERSION;
+  header.width = static_cast<png_uint_32>(image.width);
+  header.height = static_cast<png_uint_32>(image.height);
+  header.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  const auto write_to = [&](void* out, png_alloc_size_t& size) {
+    if (png_image_write_to_memory(&header, out, &size, 0, image.pixels.data(), 0, nullptr) == 0)
+      throw Error({.place = place, .found = std::string("libpng reports: ") + header.message});
+  };
+  png_alloc_size_t size = 0;
+  write_to(nullptr, size);
+  std::string bytes(size, '\0');
+  write_to(bytes.data(), size);
+  bytes.resize(size);
+  return bytes;
 }
 
 }  // namespace kindling

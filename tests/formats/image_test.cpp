@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -103,6 +104,39 @@ TEST_F(PngImages, SizesAreCheckedBeforeAllocation) {
       image_refusal(large, {.max_pixels = 1'000'000'000}),
       "x: the header promises 20000 x 10000 pixels, more than a file of 70 bytes can hold; download or copy "
       "it again, or remove it");
+}
+
+TEST_F(PngImages, AreWrittenAndReadAgain) {
+  const Scratch scratch;
+  for (const std::int64_t channels : {1, 3}) {
+    Image image{.width = 5, .height = 3, .channels = channels, .pixels = {}};
+    for (std::int64_t i = 0; i < 15 * channels; ++i)
+      image.pixels.push_back(static_cast<std::uint8_t>(17 * i));
+    write_png(scratch / "a.png", image);
+    const Image read = read_image(scratch / "a.png");
+    EXPECT_EQ(read.width, 5);
+    EXPECT_EQ(read.height, 3);
+    EXPECT_EQ(read.channels, channels);
+    EXPECT_EQ(read.pixels, image.pixels);
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.folder()), {}),
+            1);  // no temporary file
+}
+
+TEST_F(PngImages, AreNotWrittenWithoutAllPixels) {
+  const Scratch scratch;
+  const std::string path = (scratch / "a.png").string();
+  EXPECT_EQ(
+      error_text<ConfigError>(
+          [&] { write_png(path, {.width = 2, .height = 2, .channels = 1, .pixels = {1}}); }),
+      path +
+          ": an image of height 2, width 2 and 1 channels with 1 values; expected: 1 or 3 channels and a "
+          "value per pixel and channel");
+  EXPECT_THROW(write_png(path, {.width = 1, .height = 2, .channels = 2, .pixels = {1, 2, 3, 4}}),
+               ConfigError);
+  EXPECT_THROW(write_png(path, {}), ConfigError);
+  EXPECT_THROW(write_png(scratch / "no/a.png", {.width = 1, .height = 1, .channels = 1, .pixels = {1}}),
+               Error);
 }
 
 class JpegImages : public testing::Test {

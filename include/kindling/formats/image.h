@@ -9,7 +9,8 @@
 
 #include "kindling/base/export.h"
 
-// Reads PNG files with libpng and JPEG files with libjpeg-turbo, each if Kindling was built with it.
+// Reads and writes PNG files with libpng, and reads JPEG files with libjpeg-turbo, each if Kindling was built
+// with it.
 namespace kindling {
 
 // The pixels of an image.
@@ -30,7 +31,7 @@ struct ImageOptions {
   std::array<std::int64_t, 2> wanted_size{0, 0};
 };
 
-// True if Kindling was built with the library for these files.
+// True if Kindling was built with the library for these files. PNG files can then be written, too.
 KINDLING_API bool can_read_png() noexcept;
 KINDLING_API bool can_read_jpeg() noexcept;
 
@@ -43,5 +44,9 @@ KINDLING_API bool can_read_jpeg() noexcept;
 KINDLING_API Image read_image(const std::filesystem::path& path, const ImageOptions& options = {});
 KINDLING_API Image parse_image(std::string_view bytes, const std::string& place,
                                const ImageOptions& options = {});
+
+// Writes an image of 1 or 3 channels as a PNG file, atomically. Throws Error if the file cannot be written or
+// libpng is missing, and ConfigError if `pixels` does not have the image's size.
+KINDLING_API void write_png(const std::filesystem::path& path, const Image& image);
 
 }  // namespace kindling
