@@ -121,9 +121,8 @@ TEST(Mnist, MissingFilesSayWhichFourAndWhereToPutThem) {
                       "/train-images-idx3-ubyte[.gz]: no such file; expected: train-images-idx3-ubyte, "
                       "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each with "
                       "or without .gz, in " +
-                      root +
-                      "; download them from http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/ or "
-                      "set data.root to their directory");
+                      root + "; `kindling data fetch fashion_mnist data.root=" + root +
+                      "` prints how to download them");
 }
 
 TEST(Mnist, RealFilesAreReadCompressed) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "kindling/base/export.h"
 #include "kindling/data/image_data.h"
@@ -62,15 +63,15 @@ class KINDLING_API Mnist : public ImageData {
   void prepare_data() override;
 
  protected:
-  // `name` is the directory's name below the data directory, `source` says where to get the files.
-  Mnist(MnistOptions options, DataOptions data_options, const std::string& name, std::string source);
+  // `name` is that of the data set, and of its directory if the options have none (data_directory()).
+  Mnist(MnistOptions options, DataOptions data_options, std::string name);
   Split load() override;
 
  private:
   std::filesystem::path file(const std::string& stem) const;
 
-  std::filesystem::path root_;
-  std::string source_;
+  std::string name_;
+  std::optional<std::filesystem::path> root_;
 };
 
 // The same four files with images of clothes (Xiao, Rasul, Vollgraf, 2017).

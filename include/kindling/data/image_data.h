@@ -22,8 +22,8 @@ struct ImageScale {
   std::optional<std::array<double, 2>> normalize{};  // mean, standard deviation
 };
 
-// Base of data sets of labelled grey images. They stay uint8 until they are on the device, where a batch
-// becomes {float [batch, 1, height, width], int64 [batch]}.
+// Base of data sets of labelled images. They stay uint8 until they are on the device, where a batch becomes
+// {float [batch, channels, height, width], int64 [batch]}.
 class KINDLING_API ImageData : public DataModule {
  public:
   ImageData(ImageScale scale, DataOptions options);

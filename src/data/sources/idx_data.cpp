@@ -1,10 +1,9 @@
 #include "kindling/data/idx_data.h"
 
-#include <cstdlib>
-
 #include "data/sources/data_file.h"
 #include "data/sources/idx_tensor.h"
 #include "kindling/base/error.h"
+#include "kindling/data/data_directory.h"
 
 namespace kindling {
 namespace {
@@ -12,14 +11,6 @@ namespace {
 // Images and labels for training, images and labels for validation.
 constexpr std::array<const char*, 4> kFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                             "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
-
-std::filesystem::path data_directory() {
-  if (const char* set = std::getenv("KINDLING_DATA"); set != nullptr && *set != '\0') return set;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
-    return std::filesystem::path(cache) / "kindling";
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home != nullptr ? home : ".") / ".cache" / "kindling";
-}
 
 }  // namespace
 
@@ -38,25 +29,25 @@ ImageData::Split IdxData::load() {
 }
 
 Mnist::Mnist(MnistOptions options, DataOptions data_options)
-    : Mnist(std::move(options), std::move(data_options), "mnist",
-            "https://ossci-datasets.s3.amazonaws.com/mnist/") {}
+    : Mnist(std::move(options), std::move(data_options), "mnist") {}
 
-Mnist::Mnist(MnistOptions options, DataOptions data_options, const std::string& name, std::string source)
+Mnist::Mnist(MnistOptions options, DataOptions data_options, std::string name)
     : ImageData({.divisor = 255, .normalize = options.normalize}, std::move(data_options)),
-      root_(options.root.value_or(data_directory() / name)),
-      source_(std::move(source)) {}
+      name_(std::move(name)),
+      root_(std::move(options.root)) {}
 
 std::filesystem::path Mnist::file(const std::string& stem) const {
+  const std::filesystem::path root = root_.value_or(data_directory(name_));
   for (const char* ending : {".gz", ""}) {
-    const auto path = root_ / (stem + ending);
+    const auto path = root / (stem + ending);
     if (std::filesystem::exists(path)) return path;
   }
-  throw DataError({.place = (root_ / stem).string() + "[.gz]",
+  throw DataError({.place = (root / stem).string() + "[.gz]",
                    .found = "no such file",
                    .wanted = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
                              "t10k-labels-idx1-ubyte, each with or without .gz, in " +
-                             root_.string(),
-                   .remedy = "download them from " + source_ + " or set data.root to their directory"});
+                             root.string(),
+                   .remedy = how_to_fetch(name_, root_)});
 }
 
 void Mnist::prepare_data() {
@@ -69,7 +60,6 @@ ImageData::Split Mnist::load() {
 }
 
 FashionMnist::FashionMnist(MnistOptions options, DataOptions data_options)
-    : Mnist(std::move(options), std::move(data_options), "fashion_mnist",
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/") {}
+    : Mnist(std::move(options), std::move(data_options), "fashion_mnist") {}
 
 }  // namespace kindling

@@ -1,0 +1,18 @@
+#include "data/loading/first_batch.h"
+
+#include "kindling/data/data_loader.h"
+
+namespace kindling {
+
+Batch first_raw_batch(DataModule& data) {
+  std::shared_ptr<DataLoader> loader = data.predict_dataloader();
+  if (!loader) loader = data.train_dataloader();
+  DataLoader::Cursor cursor(*loader);
+  cursor.keep_order();
+  cursor.seek(0);
+  Batch batch;
+  cursor.next(batch);
+  return batch;
+}
+
+}  // namespace kindling
