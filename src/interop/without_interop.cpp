@@ -18,6 +18,8 @@ namespace {
 
 void export_program(Module&, const Batch&, const ExportOptions&) { throw_missing("export_program()"); }
 
+void export_program(Module&, DataModule&, const ExportOptions&) { throw_missing("export_program()"); }
+
 void export_program(torch::nn::Module&, const BatchFunction&, const Batch&, const ExportOptions&) {
   throw_missing("export_program()");
 }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "kindling/base/error.h"
+#include "kindling/data/digits.h"
 #include "kindling/interop/export_program.h"
 #include "kindling/interop/exported_backbone.h"
 #include "kindling/interop/exported_module.h"
@@ -25,6 +26,8 @@ void expect_option_named(const std::string& place, const std::function<void()>& 
 TEST(WithoutInterop, CallingWhatIsMissingNamesTheOption) {
   Mlp model;
   expect_option_named("export_program()", [&] { export_program(model, {}, {.path = "a.pt2"}); });
+  Digits data;
+  expect_option_named("export_program()", [&] { export_program(model, data, {.path = "a.pt2"}); });
   const auto forward = [](const Batch& batch) { return batch; };
   expect_option_named("export_program()", [&] { export_program(model, forward, {}, {.path = "a.pt2"}); });
   expect_option_named("convert_to_onnx()", [] { convert_to_onnx("a.pt2", "a.onnx"); });

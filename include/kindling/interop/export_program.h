@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 
 // Exports C++ models for Python: writes files that torch.export.load reads, without Python.
 namespace kindling {
+
+class DataModule;
 
 // Runs a model: inputs → outputs.
 using BatchFunction = std::function<Batch(const Batch&)>;
@@ -34,6 +37,10 @@ struct DynamicSize {
   std::int64_t multiple_of = 1;
 };
 
+// What an exported classifier returns: the outputs of its forward [batch, classes, …], their softmax over the
+// classes, or the class with the largest output, int64 [batch, …].
+enum class ExportedValues { outputs, probabilities, labels };
+
 struct ExportOptions {
   // The file to write: model.pt2, or model.onnx (opset 20, for onnxruntime and others). Its directory must
   // exist.
@@ -47,6 +54,10 @@ struct ExportOptions {
   // Exports the model with its input transform (input_transform.h) first: the example is a batch as a loader
   // returns it, and the program takes such raw inputs. Without effect for a model without a transform.
   bool input_transform = false;
+  // For export_program() of a Module, in evaluation mode; all but `outputs` require a Classifier.
+  ExportedValues values = ExportedValues::outputs;
+  // Texts to store in the file by name: `extra_files` of torch.export.load, metadata of an ONNX model. UTF-8.
+  std::map<std::string, std::string> metadata{};
   // Further dynamic sizes: {{.name = "sequence", .places = {{0, 1}}, .max = 1024}}. At most four, with the
   // batch size.
   std::vector<DynamicSize> dynamic_sizes{};
@@ -69,6 +80,14 @@ struct ExportOptions {
 // on a size that all sizes tried take alike (3, 5, 7, 10, 11 and 12 for the batch size). For ONNX, operators
 // without an ONNX form are refused too.
 KINDLING_API void export_program(Module& model, const Batch& example, const ExportOptions& options);
+
+// Exports the model with what `data` does to a batch for prediction first (on_after_batch_transfer(), such as
+// the scaling of pixels and validation transforms), so that the program takes batches as a loader returns
+// them: uint8 images [batch, channels, height, width]. The example is the first batch of
+// predict_dataloader(), or else of train_dataloader(). The names of a classifier's classes become the
+// metadata "class_names", a JSON list, unless it is set.
+// Throws ConfigError for data that pass their batches on unchanged or whose transforms are random.
+KINDLING_API void export_program(Module& model, DataModule& data, const ExportOptions& options);
 
 // Exports any module by a function that runs it: all tensors of the example are inputs. The result may be one
 // tensor (Batch::leaf), a list, which Python gets as a tuple, or a map, which Python gets as a dict.

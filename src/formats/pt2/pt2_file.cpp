@@ -415,6 +415,15 @@ std::vector<ProgramWeight> Pt2File::read_weights(const std::string& folder, cons
   return weights;
 }
 
+std::map<std::string, std::string> Pt2File::extra_files() const {
+  const std::string folder = root_ + "extra/";
+  std::map<std::string, std::string> files;
+  for (const ZipEntry& entry : archive_.entries())
+    if (entry.name.starts_with(folder) && entry.name.size() > folder.size())
+      files[entry.name.substr(folder.size())] = archive_.text(entry, kMaxJsonBytes);
+  return files;
+}
+
 void Pt2File::read_storage(std::size_t storage, void* out) const { archive_.read(entry_of(storage), out); }
 
 void Pt2File::write_copy(const std::filesystem::path& path,

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,9 @@ class KINDLING_API Pt2File {
   // Parameters and buffers; constants. Their values are within their storages.
   const std::vector<ProgramWeight>& weights() const noexcept { return weights_; }
   const std::vector<ProgramWeight>& constants() const noexcept { return constants_; }
+
+  // Returns the `extra_files` of torch.export.save, by name; their bytes are arbitrary.
+  std::map<std::string, std::string> extra_files() const;
 
   std::size_t num_storages() const noexcept { return storages_.size(); }
   std::size_t storage_bytes(std::size_t storage) const { return entry_of(storage).size; }

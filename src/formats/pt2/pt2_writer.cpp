@@ -1,8 +1,7 @@
 #include "formats/pt2/pt2_writer.h"
 
-#include <nlohmann/json.hpp>
-
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
@@ -226,7 +225,7 @@ bool is_constant_of(const ExportedProgram& program, const ProgramWeight& weight)
 }  // namespace
 
 // The entries that the loader requires, and nothing that it does not know.
-Pt2Writer::Pt2Writer(const Pt2Parts& parts) : program_(json_of(parts.program)) {
+Pt2Writer::Pt2Writer(const Pt2Parts& parts) : program_(json_of(parts.program)), metadata_(parts.metadata) {
   archive_.add(kRoot + "archive_format", "pt2");
   archive_.add(kRoot + "archive_version", "0");
   archive_.add(kRoot + "byteorder", "little");
@@ -235,6 +234,7 @@ Pt2Writer::Pt2Writer(const Pt2Parts& parts) : program_(json_of(parts.program)) {
   add_weights(parts, /*constants=*/false);
   add_weights(parts, /*constants=*/true);
   archive_.add(kRoot + "data/sample_inputs/model.pt", parts.examples);
+  for (const auto& [name, text] : metadata_) archive_.add(kRoot + "extra/" + name, text);
   pieces_ = archive_.finish();
 }
 

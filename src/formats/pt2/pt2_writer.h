@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,8 +17,9 @@ namespace kindling {
 struct Pt2Parts {
   const ExportedProgram& program;
   std::span<const ProgramWeight> weights;  // the weights that the program's inputs name, including constants
-  std::span<const std::string_view> storages;  // the bytes of each storage
-  std::string_view examples;                   // of the arguments, as torch_file_of writes them
+  std::span<const std::string_view> storages;     // the bytes of each storage
+  std::string_view examples;                      // of the arguments, as torch_file_of writes them
+  std::map<std::string, std::string> metadata{};  // extra_files of torch.export.load, by name
 };
 
 // Returns a program as the JSON that torch.export.load reads. The names of values must be those of the
@@ -42,6 +44,7 @@ class KINDLING_API Pt2Writer {
   ZipWriter archive_;
   std::vector<std::string_view> pieces_;
   std::string program_, weights_, constants_;  // their JSON
+  std::map<std::string, std::string> metadata_;
 };
 
 }  // namespace kindling

@@ -14,13 +14,13 @@
 #include "formats/pt2/pt2_writer.h"
 #include "formats/torch/pickle_text.h"
 #include "graph/recording/operator_recorder.h"
+#include "interop/export/export_forward.h"
 #include "interop/export/recorded_model.h"
 #include "interop/onnx/write_onnx.h"
 #include "interop/run/loaded_weights.h"
 #include "interop/run/program_runner.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
-#include "kindling/data/input_transform.h"
 #include "kindling/tensors/lazy.h"
 #include "nn/scoped_model_state.h"
 #include "nn/without_checkpoints.h"
@@ -229,6 +229,8 @@ Pt2File read_back(const Pt2Writer& writer, const std::filesystem::path& path) {
   return Pt2File::of_bytes(std::move(bytes), path.string());
 }
 
+}  // namespace
+
 void export_forward(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
                     const ExportOptions& options, bool drops_unused_inputs) {
   require_exportable(model, options);
@@ -244,8 +246,11 @@ void export_forward(torch::nn::Module& model, const BatchFunction& forward, cons
   for (const at::Tensor& tensor : recorded.tensors)
     storages.emplace_back(static_cast<const char*>(tensor.storage().data()), tensor.storage().nbytes());
   const std::string examples = example_bytes(recorded);
-  const Pt2Writer writer(
-      {.program = recorded.program, .weights = recorded.weights, .storages = storages, .examples = examples});
+  const Pt2Writer writer({.program = recorded.program,
+                          .weights = recorded.weights,
+                          .storages = storages,
+                          .examples = examples,
+                          .metadata = options.metadata});
   const Pt2File file = read_back(writer, options.path);
   require_same_as_model(file, {.model = model,
                                .forward = forward,
@@ -257,19 +262,12 @@ void export_forward(torch::nn::Module& model, const BatchFunction& forward, cons
   is_onnx(options.path) ? write_onnx(file, options.path, sizes.names()) : writer.write(options.path);
 }
 
-}  // namespace
-
-void export_program(Module& model, const Batch& example, const ExportOptions& options) {
-  const auto transform = options.input_transform ? input_transform_of(model) : nullptr;
-  const auto forward = [&](Batch batch) {
-    if (transform) batch.tensors()[0] = transform->forward(batch.tensors()[0]);
-    return Batch::leaf(model.forward_inputs(batch));
-  };
-  export_forward(model, forward, example, options, /*drops_unused_inputs=*/true);
-}
-
 void export_program(torch::nn::Module& model, const BatchFunction& forward, const Batch& example,
                     const ExportOptions& options) {
+  if (options.values != ExportedValues::outputs)
+    throw ConfigError({.place = "export to " + options.path.string(),
+                       .found = "`values` is set for a function that runs the model",
+                       .wanted = "a function that returns these values itself"});
   export_forward(model, forward, example, options, /*drops_unused_inputs=*/false);
 }
 

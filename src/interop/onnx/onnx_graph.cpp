@@ -150,7 +150,7 @@ void OnnxGraph::add_output(const std::string& wanted_name, const std::string& va
   graph_.message(12, value_message(name, type, sizes));
 }
 
-void OnnxGraph::write(const std::filesystem::path& path) {
+void OnnxGraph::write(const std::filesystem::path& path, const std::map<std::string, std::string>& metadata) {
   add_used_constants();
   graph_.text(2, "model");
   ProtobufWriter operators, model;
@@ -160,6 +160,12 @@ void OnnxGraph::write(const std::filesystem::path& path) {
   model.text(2, "kindling");
   model.message(7, std::move(graph_));
   model.message(8, std::move(operators));
+  for (const auto& [name, text] : metadata) {
+    ProtobufWriter entry;
+    entry.text(1, name);
+    entry.text(2, text);
+    model.message(14, std::move(entry));
+  }
   if (model.size() > kProtobufLimit) refuse_size();
   write_file_atomically(path, model.pieces());
 }

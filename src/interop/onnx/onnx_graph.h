@@ -62,8 +62,8 @@ class OnnxGraph {
   void add_output(const std::string& wanted_name, const std::string& value, at::ScalarType type,
                   const std::vector<OnnxSize>& sizes);
 
-  // Writes the file atomically. Nothing can be added afterwards.
-  void write(const std::filesystem::path& path);
+  // Writes the file atomically, with texts by name as the model's metadata. Nothing can be added afterwards.
+  void write(const std::filesystem::path& path, const std::map<std::string, std::string>& metadata = {});
 
  private:
   void add_node(const std::string& type, const std::vector<std::string>& inputs,

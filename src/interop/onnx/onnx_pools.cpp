@@ -155,24 +155,36 @@ void upsample_nearest(OnnxCall& call) {
                            {"nearest_mode", std::string("floor")}}));
 }
 
-OnnxMapping upsample(const char* mode) {
-  return [mode](OnnxCall& call) {
+// The overloads without "vec" have the argument "self" instead of "input". `antialias`: windows grow with the
+// ratio of the sizes, as in PIL.
+OnnxMapping upsample(const char* mode, bool antialias = false) {
+  return [mode, antialias](OnnxCall& call) {
+    const char* input = call.has("input") ? "input" : "self";
+    if (call.has("scales_h") || call.has("scales_w"))
+      call.refuse("it has scales in addition to the size of its result");
     const std::string corners = call.flag("align_corners") ? "align_corners" : "half_pixel";
-    call.set_result(resized(call, call.tensor("input"), call.rank("input"),
-                            {{"mode", std::string(mode)},
-                             {"coordinate_transformation_mode", corners},
-                             {"cubic_coeff_a", -0.75}}));
+    std::vector<OnnxAttribute> attributes{
+        {"mode", std::string(mode)}, {"coordinate_transformation_mode", corners}, {"cubic_coeff_a", -0.75}};
+    if (antialias) attributes.emplace_back("antialias", 1);
+    if (antialias) attributes.emplace_back("exclude_outside", 1);  // weights at the border sum to 1, too
+    call.set_result(resized(call, call.tensor(input), call.rank(input), attributes));
   };
 }
 
 }  // namespace
 
 OnnxMappings onnx_pools() {
-  OnnxMappings mappings{
-      {"max_pool2d_with_indices", max_pool(2)},         {"max_pool3d_with_indices", max_pool(3)},
-      {"_adaptive_avg_pool2d", adaptive_pool(2, true)}, {"_adaptive_avg_pool3d", adaptive_pool(3, true)},
-      {"upsample_linear1d.vec", upsample("linear")},    {"upsample_bilinear2d.vec", upsample("linear")},
-      {"upsample_trilinear3d.vec", upsample("linear")}, {"upsample_bicubic2d.vec", upsample("cubic")}};
+  OnnxMappings mappings{{"max_pool2d_with_indices", max_pool(2)},
+                        {"max_pool3d_with_indices", max_pool(3)},
+                        {"_adaptive_avg_pool2d", adaptive_pool(2, true)},
+                        {"_adaptive_avg_pool3d", adaptive_pool(3, true)},
+                        {"upsample_linear1d.vec", upsample("linear")},
+                        {"upsample_bilinear2d.vec", upsample("linear")},
+                        {"upsample_trilinear3d.vec", upsample("linear")},
+                        {"upsample_bicubic2d.vec", upsample("cubic")},
+                        {"upsample_bilinear2d", upsample("linear")},
+                        {"_upsample_bilinear2d_aa", upsample("linear", true)},
+                        {"_upsample_bilinear2d_aa.vec", upsample("linear", true)}};
   for (std::size_t dims = 1; dims <= 3; ++dims) {
     const std::string end = std::to_string(dims) + "d";
     mappings.emplace_back("max_pool" + end, max_pool(dims));

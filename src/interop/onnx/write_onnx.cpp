@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "formats/pt2/program_weight.h"
 #include "formats/pt2/pt2_file.h"
 #include "interop/onnx/onnx_call.h"
@@ -331,11 +332,12 @@ void OnnxProgram::add_outputs() {
 }  // namespace
 
 void write_onnx(const ExportedProgram& program, const ProgramWeights& weights,
-                const std::filesystem::path& path, const std::map<std::string, std::string>& size_names) {
+                const std::filesystem::path& path, const std::map<std::string, std::string>& size_names,
+                const std::map<std::string, std::string>& metadata) {
   const at::NoGradGuard no_grad;
   OnnxGraph graph;
   const OnnxProgram in_graph(program, weights, size_names, graph);
-  graph.write(path);
+  graph.write(path, metadata);
 }
 
 void write_onnx(const Pt2File& file, const std::filesystem::path& path,
@@ -345,7 +347,9 @@ void write_onnx(const Pt2File& file, const std::filesystem::path& path,
   auto tensor = loaded.tensors.begin();
   for (const ProgramInput& input : file.program().inputs)
     if (input.kind != ProgramInput::Kind::user) weights[input.target] = *tensor++;
-  write_onnx(file.program(), weights, path, size_names);
+  std::map<std::string, std::string> metadata = file.extra_files();
+  std::erase_if(metadata, [](const auto& each) { return !is_utf8(each.first) || !is_utf8(each.second); });
+  write_onnx(file.program(), weights, path, size_names, metadata);
 }
 
 void convert_to_onnx(const std::filesystem::path& pt2, const std::filesystem::path& onnx) {

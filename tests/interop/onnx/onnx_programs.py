@@ -247,6 +247,8 @@ def pools(self, x):
             F.interpolate(x, scale_factor=2, mode="bilinear"), F.interpolate(x, size=(20, 24), mode="bilinear", align_corners=True),
             F.interpolate(x[:, 0], scale_factor=2, mode="linear"), F.interpolate(x, scale_factor=1.5, mode="nearest"),
             F.interpolate(x, size=(7, 9), mode="bilinear"), F.interpolate(x, scale_factor=2, mode="bicubic"),
+            F.interpolate(x, size=(5, 7), mode="bilinear", antialias=True), F.interpolate(x, scale_factor=1.5, mode="bilinear", antialias=True),
+            torch.ops.aten.upsample_bilinear2d(x, [5, 7], False), torch.ops.aten._upsample_bilinear2d_aa(x, [5, 7], False),
             F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2), F.max_pool2d(x[0], 2), F.avg_pool2d(x[0], 2)]
     return tuple(some)
 

@@ -1,0 +1,96 @@
+#include <torch/nn/module.h>
+
+#include <utility>
+
+#include "data/loading/first_batch.h"
+#include "interop/export/export_forward.h"
+#include "kindling/base/error.h"
+#include "kindling/base/json.h"
+#include "kindling/data/data_module.h"
+#include "kindling/data/input_transform.h"
+#include "kindling/interop/export_program.h"
+#include "kindling/nn/classifier.h"
+#include "nn/class_values.h"
+
+namespace kindling {
+namespace {
+
+constexpr const char* kClassNames = "class_names";
+
+bool is_exported_classifier(const Module& model) {
+  return dynamic_cast<const Classifier*>(&model) != nullptr;
+}
+
+void check_exported_values(const Module& model, const ExportOptions& options) {
+  if (options.values == ExportedValues::outputs) return;
+  const std::string place = "export to " + options.path.string();
+  if (!is_exported_classifier(model))
+    throw ConfigError({.place = place,
+                       .found = model.name() + " is not a classifier, so it has no probabilities or labels",
+                       .wanted = "its outputs"});
+  if (options.train)
+    throw ConfigError({.place = place,
+                       .found = "a program in training mode returns the outputs, which the loss takes",
+                       .wanted = "its outputs, or evaluation mode"});
+}
+
+at::Tensor values_of(const at::Tensor& outputs, ExportedValues values) {
+  if (values == ExportedValues::probabilities) return class_probabilities(outputs);
+  if (values == ExportedValues::labels) return predicted_classes(outputs);
+  return outputs;
+}
+
+// `prepare` makes the model's inputs from a batch.
+template <class Prepare>
+void export_prepared(Module& model, const Prepare& prepare, const Batch& example,
+                     const ExportOptions& options) {
+  check_exported_values(model, options);
+  const auto forward = [&](const Batch& batch) {
+    return Batch::leaf(values_of(model.forward_inputs(prepare(batch)), options.values));
+  };
+  export_forward(model, forward, example, options, /*drops_unused_inputs=*/true);
+}
+
+[[noreturn]] void refuse_data(const ExportOptions& options, const std::string& found,
+                              const std::string& wanted) {
+  throw ConfigError({.place = "export to " + options.path.string() + " with the transforms of the data",
+                     .found = found,
+                     .wanted = wanted});
+}
+
+std::string json_list(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ",") + json_string(text);
+  return "[" + list + "]";
+}
+
+}  // namespace
+
+void export_program(Module& model, const Batch& example, const ExportOptions& options) {
+  const auto transform = options.input_transform ? input_transform_of(model) : nullptr;
+  const auto prepare = [&](Batch batch) {
+    if (transform) batch.tensors()[0] = transform->forward(batch.tensors()[0]);
+    return batch;
+  };
+  export_prepared(model, prepare, example, options);
+}
+
+void export_program(Module& model, DataModule& data, const ExportOptions& options) {
+  data.prepare();
+  if (data.num_random_numbers(Stage::val) > 0)
+    refuse_data(options, "they are random", "deterministic transforms for validation and prediction");
+  const Batch example = first_raw_batch(data);
+  const auto prepare = [&](Batch batch) {
+    return data.on_after_batch_transfer(std::move(batch), Stage::predict);
+  };
+  // Transforms copy their constants when they are first used, which must not happen in a recording.
+  if (prepare(example)[0].is_same(example[0]))
+    refuse_data(options, "the data have none: the model takes a batch as the loader returns it",
+                "data such as images, whose pixels are scaled, or an export without the transforms");
+  ExportOptions named = options;
+  if (const auto names = data.class_names(); !names.empty() && is_exported_classifier(model))
+    named.metadata.try_emplace(kClassNames, json_list(names));
+  export_prepared(model, prepare, example, named);
+}
+
+}  // namespace kindling

@@ -1,0 +1,127 @@
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/pt2/pt2_file.h"
+#include "kindling/base/error.h"
+#include "kindling/base/file.h"
+#include "kindling/data/crop_transforms.h"
+#include "kindling/data/digits.h"
+#include "kindling/data/image_transforms.h"
+#include "kindling/data/transformed_data.h"
+#include "kindling/interop/export_program.h"
+#include "kindling/interop/exported_module.h"
+#include "kindling/models/softmax_regression.h"
+#include "kindling/nn/evaluation_guard.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+// Digits with names.
+class NamedDigits : public Digits {
+ public:
+  std::vector<std::string> class_names() override { return {"zero", "\"one\""}; }
+};
+
+// Scales images by a number that the host reads.
+struct HostScale : Transform {
+  Batch apply(Batch batch, const at::Tensor&) const override {
+    batch.tensors()[0] = batch[0] / batch[0].max().item<double>();
+    return batch;
+  }
+};
+
+std::shared_ptr<SoftmaxRegression> initialized_model(DataModule& data) {
+  auto model = std::make_shared<SoftmaxRegression>();
+  const Batch batch = *data.val_dataloader()->begin();
+  model->apply_init(data.on_after_batch_transfer(batch, Stage::predict));
+  return model;
+}
+
+TEST(ExportTransforms, TakesRawImagesAndReturnsTheValues) {
+  const Scratch scratch;
+  const auto resize = std::make_shared<Resize>(ResizeOptions{.size = {{5, 6}}});
+  const auto scale = std::make_shared<Normalize>(NormalizeOptions{.mean = {0.3}, .std = {0.4}});
+  const std::vector<std::shared_ptr<const Transform>> parts{resize, scale};
+  TransformedData data(std::make_shared<NamedDigits>(), {.val = std::make_shared<Compose>(parts)});
+  const auto model = initialized_model(data);
+  const Batch raw = *data.val_dataloader()->begin();
+  ASSERT_EQ(raw[0].scalar_type(), at::kByte);
+  const EvaluationGuard evaluation(*model);
+  const at::Tensor outputs =
+      model->forward_inputs(data.on_after_batch_transfer(raw, Stage::predict)).detach();
+  const std::map<ExportedValues, at::Tensor> expected{{ExportedValues::outputs, outputs},
+                                                      {ExportedValues::probabilities, outputs.softmax(1)},
+                                                      {ExportedValues::labels, outputs.argmax(1)}};
+  for (const auto& [values, wanted] : expected) {
+    export_program(*model, data, {.path = scratch / "a.pt2", .values = values});
+    ExportedModule program({.file = scratch / "a.pt2"});
+    program.eval();
+    const at::Tensor found = program.forward(raw[0]).detach();
+    EXPECT_EQ(found.scalar_type(), wanted.scalar_type());
+    EXPECT_TRUE(found.equal(wanted)) << static_cast<int>(values);
+    const at::Tensor first = program.forward(raw[0].narrow(0, 0, 1)).detach();
+    EXPECT_TRUE(first.allclose(wanted.narrow(0, 0, 1), 0, 1e-6)) << static_cast<int>(values);
+  }
+}
+
+TEST(ExportTransforms, StoresTextsAndClassNames) {
+  const Scratch scratch;
+  NamedDigits data;
+  const auto model = initialized_model(data);
+  export_program(*model, data, {.path = scratch / "a.pt2", .metadata = {{"version", "7 \u00fc"}}});
+  const std::map<std::string, std::string> expected{{"class_names", R"(["zero","\"one\""])"},
+                                                    {"version", "7 \u00fc"}};
+  EXPECT_EQ(Pt2File(scratch / "a.pt2").extra_files(), expected);
+  // A copy with other weights keeps them.
+  ExportedModule({.file = scratch / "a.pt2"}).save(scratch / "b.pt2");
+  EXPECT_EQ(Pt2File(scratch / "b.pt2").extra_files(), expected);
+  export_program(*model, data, {.path = scratch / "c.pt2", .metadata = {{"class_names", "mine"}}});
+  EXPECT_EQ(Pt2File(scratch / "c.pt2").extra_files().at("class_names"), "mine");
+  Digits unnamed;
+  export_program(*model, unnamed, {.path = scratch / "d.pt2"});
+  EXPECT_TRUE(Pt2File(scratch / "d.pt2").extra_files().empty());
+}
+
+TEST(ExportTransforms, RefusesRandomAndUnexportableTransforms) {
+  const Scratch scratch;
+  const auto with = [](std::shared_ptr<const Transform> transform) {
+    return TransformedData(std::make_shared<Digits>(), {.val = std::move(transform)});
+  };
+  Digits plain;
+  const auto model = initialized_model(plain);
+  const auto refusal = [&](DataModule& data) {
+    const std::string text =
+        error_text<Error>([&] { export_program(*model, data, {.path = scratch / "a.pt2"}); });
+    EXPECT_FALSE(std::filesystem::exists(scratch / "a.pt2"));
+    return text;
+  };
+  TransformedData random = with(std::make_shared<RandomHorizontalFlip>());
+  EXPECT_NE(refusal(random).find("a.pt2 with the transforms of the data: they are random; expected: "
+                                 "deterministic transforms for validation and prediction"),
+            std::string::npos)
+      << refusal(random);
+  TransformedData on_host = with(std::make_shared<HostScale>());
+  EXPECT_NE(refusal(on_host).find("operator aten::item"), std::string::npos) << refusal(on_host);
+  EXPECT_NE(refusal(on_host).find("the host reads a value"), std::string::npos);
+}
+
+TEST(ExportTransforms, FunctionsReturnTheirOwnValues) {
+  const Scratch scratch;
+  SoftmaxRegression model;
+  const auto forward = [](const Batch& batch) { return batch; };
+  const std::string text = error_text<ConfigError>([&] {
+    export_program(model, forward, Batch{at::ones({4, 4})},
+                   {.path = scratch / "a.pt2", .values = ExportedValues::labels});
+  });
+  EXPECT_NE(text.find("`values` is set for a function that runs the model"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace kindling
