@@ -10,6 +10,7 @@
 #include "cli/run/resume_plan.h"
 #include "cli/run/start_files.h"
 #include "cli/run/weights.h"
+#include "data/loading/first_batch.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/text.h"
@@ -126,15 +127,13 @@ std::unique_ptr<Optimizer> optimizer_of(const SavedRun& training, Module& model)
 // Returns the first batch in the order of the data: as the model receives it, or raw if the model is to be
 // exported with the transform of its inputs.
 Batch first_batch(DataModule& data, bool is_raw) {
-  std::shared_ptr<DataLoader> loader = data.predict_dataloader();
-  if (!loader) loader = data.train_dataloader();
-  DataLoader::Cursor cursor(*loader);
-  cursor.keep_order();
-  cursor.seek(0);
-  Batch batch;
-  cursor.next(batch);
-  if (is_raw) return batch;
-  return data.on_after_batch_transfer(std::move(batch), Stage::predict);
+  Batch batch = first_raw_batch(data);
+  return is_raw ? batch : data.on_after_batch_transfer(std::move(batch), Stage::predict);
+}
+
+ExportedValues exported_values(const std::string& word) {
+  if (word == "labels") return ExportedValues::labels;
+  return word == "probabilities" ? ExportedValues::probabilities : ExportedValues::outputs;
 }
 
 int export_model(const CommandContext& context) {
@@ -151,21 +150,35 @@ int export_model(const CommandContext& context) {
   print_source(weights);
   const auto data = make_data_for(config, weights.file, *model);
   load_weights_from(*model, weights.file);
-  ExportOptions options{.path = request.out, .train = request.train, .input_transform = true};
+  ExportOptions options{.path = request.out,
+                        .train = request.train,
+                        .input_transform = true,
+                        .values = exported_values(request.values)};
   for (const std::string& word : request.dynamic) options.dynamic_sizes.push_back(dynamic_size_of(word));
-  export_program(*model, first_batch(*data, input_transform_of(*model) != nullptr), options);
+  if (request.with_transforms)
+    export_program(*model, *data, options);
+  else
+    export_program(*model, first_batch(*data, input_transform_of(*model) != nullptr), options);
   std::cout << "the forward pass of " << model->name() << " with " << state_dict(*model).tensors.size()
             << " tensors written to " << request.out.string()
             << (request.out.extension() == ".onnx" ? "\n" : ", for torch.export.load\n");
   return 0;
 }
 
+// Returns an option of the request that applies to programs only; empty: there is none.
+std::string program_option_of(const ConversionRequest& request) {
+  if (request.train) return "--train";
+  if (!request.dynamic.empty()) return "--dynamic";
+  if (request.with_transforms) return "--with-transforms";
+  return request.values == "outputs" ? "" : "--values";
+}
+
 // Converts a program exported earlier, by Python or Kindling, to ONNX.
 int convert_program(const ConversionRequest& request) {
-  if (request.train || !request.map.empty() || !request.dynamic.empty())
+  if (!program_option_of(request).empty() || !request.map.empty())
     throw ConfigError({.place = request.out.string(),
                        .found = "an exported program is converted unchanged",
-                       .wanted = "neither --train nor --dynamic nor --map"});
+                       .wanted = "none of --train, --dynamic, --with-transforms, --values and --map"});
   convert_to_onnx(request.in, request.out);
   std::cout << request.in.string() << " written to " << request.out.string() << "\n";
   return 0;
@@ -219,11 +232,11 @@ int export_command(const CommandContext& context) {
   if (request.in.extension() == ".pt2" && request.out.extension() == ".onnx") return convert_program(request);
   const bool is_program = request.out.extension() == ".pt2" || request.out.extension() == ".onnx";
   if (is_program) return export_model(context);
-  if (request.train || !request.dynamic.empty())
+  if (const std::string option = program_option_of(request); !option.empty())
     throw ConfigError(
-        {.place = request.train ? "--train" : "--dynamic",
+        {.place = option,
          .found = request.out.string() + " is a weights file, which has neither modes nor inputs",
-         .wanted = "OUT.pt2"});
+         .wanted = option == "--train" ? "OUT.pt2" : "OUT.pt2 or OUT.onnx"});
   check_ending(request.out);
   const WeightsSource weights = find_weights(request.in.string());
   print_source(weights);

@@ -1,5 +1,4 @@
 #include <ATen/core/Tensor.h>
-#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include "kindling/data/dataset.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/training/trainer.h"
+#include "nn/class_values.h"
 
 namespace kindling {
 namespace {
@@ -122,12 +122,10 @@ bool is_classifier(const Module& model) { return dynamic_cast<const Classifier*>
 
 Predictions predictions_of(const at::Tensor& outputs, const std::string& what, bool has_classes) {
   Predictions predictions;
-  const at::Tensor logits = outputs.dim() < 2 ? outputs.unsqueeze(1) : outputs;
-  if (has_classes) predictions.classes = logits.argmax(1);
+  if (has_classes) predictions.classes = predicted_classes(outputs);
   if (what == "labels") return predictions;
   predictions.name = what;
-  predictions.values =
-      what == "outputs" ? outputs : logits.to(at::promote_types(logits.scalar_type(), at::kFloat)).softmax(1);
+  predictions.values = what == "outputs" ? outputs : class_probabilities(outputs);
   return predictions;
 }
 

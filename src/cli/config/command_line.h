@@ -31,6 +31,8 @@ struct ConversionRequest {
   bool optimizer = false;              // of export: the optimizer's state instead of the weights
   bool train = false;                  // of export to a .pt2: the forward of training mode
   std::vector<std::string> dynamic{};  // of export to a program: "sequence=0:1,max=1024"
+  bool with_transforms = false;        // of export to a program: with what the data do to a batch
+  std::string values = "outputs";      // of export to a program: outputs, probabilities, labels
 };
 
 // The request of `kindling validate`, `test` and `predict`.
@@ -43,8 +45,9 @@ struct EvaluationRequest {
 
 // The request of `kindling data`.
 struct DataRequest {
-  std::string what{};  // check, show
-  std::int64_t num_samples = 4;
+  std::string what{};            // check, show, fetch
+  std::int64_t num_samples = 4;  // of show
+  std::filesystem::path png{};   // of show: the file to write; empty: none
 };
 
 // The request of `kindling diff`.

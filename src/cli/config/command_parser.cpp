@@ -110,6 +110,16 @@ void add_conversions(CLI::App& app, Request& request) {
       ->type_name("NAME=TENSOR:DIM,...")
       ->allow_extra_args(false)
       ->excludes(optimizer);
+  out.add_flag("--with-transforms", options.with_transforms,
+               "with OUT.pt2 and OUT.onnx: begin with the scaling and the validation transforms of the data, "
+               "so that the model takes raw samples, such as uint8 images")
+      ->excludes(optimizer);
+  out.add_option("--values", options.values,
+                 "with OUT.pt2 and OUT.onnx: what the model returns (outputs); probabilities and labels are "
+                 "those of a classifier")
+      ->check(CLI::IsMember({"outputs", "probabilities", "labels"}))
+      ->type_name("WHAT")
+      ->excludes(optimizer);
   CLI::App& in = *app.add_subcommand("import", "convert weights from Python, .pt or .safetensors");
   in.add_option("in", options.in, "state dict written by torch.save or safetensors")
       ->required()
@@ -255,11 +265,11 @@ void add_fit(CLI::App& app, Request& request) {
 }
 
 void add_data(CLI::App& app, Request& request) {
-  CLI::App& data = *app.add_subcommand("data", "inspect data before training on them");
+  CLI::App& data = *app.add_subcommand("data", "fetch and inspect data before training on them");
   data.require_subcommand(1);
   for (const auto& [name, doc] :
        {std::pair{"check", "read all samples: counts, classes, ranges, missing values, broken samples"},
-        std::pair{"show", "print a few training samples"}}) {
+        std::pair{"show", "print a few training samples; images are drawn on terminals with colors"}}) {
     CLI::App& command = *data.add_subcommand(name, doc);
     command
         .add_option("data", request.config_words,
@@ -268,8 +278,26 @@ void add_data(CLI::App& app, Request& request) {
     add_config(command, request);
     command.add_flag("--json", request.json, "print JSON, one object per line");
   }
-  add_number(*data.get_subcommand("show"), "--samples", request.data.num_samples, "number of samples (4)", 1,
-             1000);
+  CLI::App& fetch = *data.add_subcommand(
+      "fetch",
+      "list the files of a data set, check those on this machine, and print how to download the others");
+  fetch
+      .add_option(
+          "data", request.config_words,
+          "mnist, fashion_mnist, cifar10, cifar100, or config files; data.root=DIR names the directory")
+      ->required()
+      ->type_name("NAME|CONFIG");
+  fetch.add_flag("--json", request.json, "print JSON, one object per line");
+  CLI::App& show = *data.get_subcommand("show");
+  add_number(show, "--samples", request.data.num_samples, "number of samples (4)", 1, 1000);
+  show.add_option(
+          "--png", request.data.png,
+          "write images to a PNG file, the samples after the train transforms below the others; random "
+          "transforms draw what a fit draws for them in epoch 0")
+      ->type_name("FILE");
+  show.add_option("--color", request.color, "when to draw images instead of printing values (auto)")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
 }
 
 void add_help(CLI::App& app, Request& request) {
@@ -308,6 +336,7 @@ constexpr std::pair<const char*, const char*> kExamples[] = {
     {"data", "kindling data check digits"},
     {"check", "kindling data check configs/digits.toml"},
     {"show", "kindling data show digits"},
+    {"fetch", "kindling data fetch mnist"},
     {"validate", "kindling validate runs/digits/0001"},
     {"test", "kindling test runs/digits/0001"},
     {"predict", "kindling predict runs/digits/0001 --out predictions.csv"},

@@ -1,6 +1,7 @@
 #include "kindling/cli/registry.h"
 
 #include "kindling/base/error.h"
+#include "kindling/data/cifar_data.h"
 #include "kindling/data/color_jitter.h"
 #include "kindling/data/crop_transforms.h"
 #include "kindling/data/digits.h"
@@ -150,6 +151,10 @@ void register_builtin(Registry& registry) {
   registry.data<Mnist, MnistOptions>("mnist", "handwritten digits of 28 x 28 pixels, from four IDX files");
   registry.data<FashionMnist, MnistOptions>("fashion_mnist",
                                             "images of clothing of 28 x 28 pixels, from four IDX files");
+  registry.data<Cifar10, Cifar10Options>("cifar10",
+                                         "color images of 32 x 32 pixels, of 10 classes, binary version");
+  registry.data<Cifar100, Cifar100Options>("cifar100",
+                                           "color images of 32 x 32 pixels, of 100 classes, binary version");
   registry.data<ImageFolder, ImageFolderOptions>("image_folder",
                                                  "PNG and JPEG files in class directories or in a list");
   registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a CSV table");

@@ -315,18 +315,36 @@ std::shared_ptr<Module> RunConfig::make_model(std::vector<std::string>* warnings
 }
 
 std::shared_ptr<DataModule> RunConfig::make_data(const std::function<void(DataModule&)>& before) const {
-  DataOptions options = data_;
-  options.seed = run.seed;
-  // The data draws the same random numbers in every process that reads the config, and does not affect those
-  // of the model, which start from the seed itself.
-  const ScopedSeed numbers(static_cast<std::uint64_t>(run.seed) ^ kDataSeedMask);
-  std::shared_ptr<DataModule> made = data_maker_->make()(options);
-  if (!train_transforms_.empty() || !val_transforms_.empty())
-    made = std::make_shared<TransformedData>(
-        made, StageTransforms{.train = composed(train_transforms_), .val = composed(val_transforms_)});
+  const ScopedSeed numbers(data_seed());
+  std::shared_ptr<DataModule> made = data_without_transforms();
+  if (const StageTransforms made_transforms = transforms(); made_transforms.train || made_transforms.val)
+    made = std::make_shared<TransformedData>(made, made_transforms);
   if (before) before(*made);
   made->prepare();
   return made;
+}
+
+std::shared_ptr<DataModule> RunConfig::make_untransformed_data() const {
+  const ScopedSeed numbers(data_seed());
+  std::shared_ptr<DataModule> made = data_without_transforms();
+  made->prepare();
+  return made;
+}
+
+StageTransforms RunConfig::transforms() const {
+  return {.train = composed(train_transforms_), .val = composed(val_transforms_)};
+}
+
+std::shared_ptr<DataModule> RunConfig::data_without_transforms() const {
+  DataOptions options = data_;
+  options.seed = run.seed;
+  return data_maker_->make()(options);
+}
+
+// The data draws the same random numbers in every process that reads the config, and does not affect those of
+// the model, which start from the seed itself.
+std::uint64_t RunConfig::data_seed() const noexcept {
+  return static_cast<std::uint64_t>(run.seed) ^ kDataSeedMask;
 }
 
 Schedule RunConfig::make_schedule() const {

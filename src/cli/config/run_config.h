@@ -17,6 +17,7 @@
 #include "kindling/config/document.h"
 #include "kindling/config/printer.h"
 #include "kindling/config/reader.h"
+#include "kindling/data/transformed_data.h"
 #include "kindling/distributed/process_group.h"
 #include "kindling/training/batch_size_finder.h"
 #include "kindling/training/early_stopping.h"
@@ -56,6 +57,10 @@ class RunConfig {
   Module::Monitor monitor_of(const Module& model) const;
   // Returns prepared data; `before` is called before that.
   std::shared_ptr<DataModule> make_data(const std::function<void(DataModule&)>& before = {}) const;
+  // Return the same without [[data.train_transforms]] and [[data.val_transforms]], and these; null pointers
+  // without them.
+  std::shared_ptr<DataModule> make_untransformed_data() const;
+  StageTransforms transforms() const;
   const std::string& data_name() const noexcept { return data_name_.name; }
   // trainer.num_processes and trainer.num_gpus, which determine how many processes the program starts for a
   // fit. Without the key, the number is that of the ranks on this machine if each can have a GPU (or
@@ -102,6 +107,8 @@ class RunConfig {
   RestartOptions restarts;
 
  private:
+  std::shared_ptr<DataModule> data_without_transforms() const;
+  std::uint64_t data_seed() const noexcept;
   // Reads a table; text() prints it from then on.
   void table(ConfigReader& reader, const std::string& name, std::initializer_list<OptionSet> options);
   template <class Product>

@@ -291,6 +291,10 @@ TEST_F(TableRun, ExportsProgramsThatTakeRawRows) {
     const ProgramRun exported = run_program({"export", run().string() + ":last", in(name)});
     ASSERT_EQ(exported.exit_code, 0) << exported.err;
   }
+  // The transform of a table is always part of its program.
+  ASSERT_EQ(run_program({"export", run().string() + ":last", in("same.onnx"), "--with-transforms"}).exit_code,
+            0);
+  EXPECT_TRUE(text_of(in("same.onnx")) == text_of(in("houses.onnx")));
   const ProgramRun predicted =
       run_program({"predict", run().string() + ":last", in("new.csv"), "--out", in("new.jsonl"), "--quiet"});
   ASSERT_EQ(predicted.exit_code, 0) << predicted.err;

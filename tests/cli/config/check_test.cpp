@@ -247,9 +247,7 @@ TEST_F(FitCheckOfConfig, ReportsMissingData) {
       refusal(3, "[model]\nname = \"lenet\"\n[data]\nname = \"mnist\"\nroot = \"none\"\n" + kThreeEpochs),
       "none/train-images-idx3-ubyte[.gz]: no such file; expected: train-images-idx3-ubyte, "
       "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each with or without "
-      ".gz, in none; download them from https://ossci-datasets.s3.amazonaws.com/mnist/ or set data.root to "
-      "their "
-      "directory\n");
+      ".gz, in none; `kindling data fetch mnist data.root=none` prints how to download them\n");
 }
 
 TEST_F(FitCheckOfConfig, ReportsDataAndWeightsTogether) {

@@ -118,7 +118,7 @@ TEST(MnistConfig, NamesMissingFiles) {
   EXPECT_NE(run.err.find((scratch / "train-images-idx3-ubyte[.gz]").string() + ": no such file"),
             std::string::npos)
       << run.err;
-  EXPECT_NE(run.err.find("set data.root to their directory"), std::string::npos);
+  EXPECT_NE(run.err.find("`kindling data fetch mnist data.root="), std::string::npos) << run.err;
   EXPECT_FALSE(std::filesystem::exists(scratch / "runs"));  // refused before anything is made
 }
 

@@ -1,4 +1,4 @@
-#include "cli/commands/data_report.h"
+#include "cli/data/data_report.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bincount.h>
