@@ -141,10 +141,9 @@ TEST(Split, RefusesOptionsOutOfRange) {
   EXPECT_EQ(message<ConfigError>(4, {.folds = 5, .place = "data"}),
             "data.folds: 5 folds of 4 samples; expected: at least 2 folds, and at most one per sample; use "
             "fewer folds");
-  EXPECT_EQ(
-      message<ConfigError>(4, {.folds = 1}),
-      "split.folds: 1 folds of 4 samples; expected: at least 2 folds, and at most one per sample; for a "
-      "single split, set val_fraction instead");
+  EXPECT_EQ(message<ConfigError>(4, {.folds = 1}),
+            "split.folds: 1 fold of 4 samples; expected: at least 2 folds, and at most one per sample; for a "
+            "single split, set val_fraction instead");
   EXPECT_EQ(message<ConfigError>(9, {.folds = 3, .fold = 3}),
             "split.fold: 3; expected: a number from 0 to 2; folds are counted from 0");
   EXPECT_EQ(message<ConfigError>(9, {.val_fraction = 1.0}),

@@ -340,6 +340,9 @@ TEST_F(TableFile, RefusesOptionsThatDoNotFit) {
       "data.group: the rows are not split; expected: val_fraction or folds; for example val_fraction = 0.2");
   EXPECT_EQ(message([] { TableData({.target = {"y"}, .fold = 2}); }),
             "data.fold: folds is not set; expected: folds = N, with fold < N");
+  for (const std::string delimiter : {"x", "", "::"})
+    EXPECT_EQ(message([&] { TableData({.target = {"y"}, .delimiter = delimiter}); }),
+              "data.delimiter: \"" + delimiter + "\"; expected: a comma, semicolon, tab or |");
   EXPECT_EQ(refusal({}, {.train = {{0, 9}}}),
             "data.train: the range [0, 9]; expected: [first, end] with 0 <= first < end <= 5");
   EXPECT_EQ(refusal({}, {.train = {{0, 4}}, .val = {{3, 5}}}),

@@ -18,11 +18,6 @@ struct PartDifference {
   std::vector<std::vector<std::string>> rows{};  // the differences; empty: the summary is complete
 };
 
-// "1 key", "2 keys"
-inline std::string counted(std::size_t count, const std::string& thing) {
-  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
-}
-
 // Returns the first record, by step, in which two metrics.jsonl files differ, and how many records only one
 // of them has. Names columns that one file lacks, which do not count as differences. Ignores metrics of the
 // machine (times, waits, copies) and an incomplete last line. Throws DataError with the line of a file that

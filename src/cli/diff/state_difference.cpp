@@ -4,6 +4,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/counted.h"
 #include "base/joined.h"
 #include "cli/diff/differences.h"
 #include "cli/run/weights.h"

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/counted.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 
@@ -103,7 +104,7 @@ class Splitter {
     if (folds < 2 || folds > n_)
       throw ConfigError(
           {.place = key("folds"),
-           .found = std::to_string(folds) + " folds of " + std::to_string(n_) + " samples",
+           .found = counted(folds, "fold") + " of " + counted(n_, "sample"),
            .wanted = "at least 2 folds, and at most one per sample",
            .remedy = folds < 2 ? "for a single split, set val_fraction instead" : "use fewer folds"});
     if (options_.fold < 0 || options_.fold >= folds)
@@ -170,7 +171,7 @@ class Splitter {
     const std::int64_t least = options_.folds.value_or(2);
     if (static_cast<std::int64_t>(all.size()) < least)
       throw ConfigError({.place = key("group"),
-                         .found = std::to_string(all.size()) + (all.size() == 1 ? " group" : " groups"),
+                         .found = counted(all.size(), "group"),
                          .wanted = "at least " + std::to_string(least) +
                                    (options_.folds ? ", one for each fold" : ", to validate one of them"),
                          .remedy = options_.folds ? "use fewer folds" : "split without groups"});

@@ -15,6 +15,7 @@
 #include "data/sources/table_transform.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/base/text.h"
 #include "kindling/data/split.h"
 
 namespace kindling {
@@ -59,8 +60,10 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
   if (options.stratify && options.label.empty())
     refuse("data.stratify", "there is no label", "a column of classes, data.label");
   check_id(options.id);
-  if (options.delimiter.size() != 1)
-    refuse("data.delimiter", "it is not a single character", "a comma, semicolon, tab or |");
+  if (!contains({",", ";", "\t", "|"}, options.delimiter))
+    throw ConfigError({.place = "data.delimiter",
+                       .found = "\"" + shortened(one_line(options.delimiter), 40) + "\"",
+                       .wanted = "a comma, semicolon, tab or |"});
 }
 
 at::Tensor index_tensor(const std::vector<std::int64_t>& rows) { return at::tensor(rows, at::kLong); }

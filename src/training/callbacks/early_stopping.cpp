@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/counted.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -22,11 +23,6 @@ constexpr const char* kWaited = "num_without_improvement";
 EarlyStoppingOptions checked(EarlyStoppingOptions options) {
   validate(options, kStopping);
   return options;
-}
-
-// "3 epochs".
-std::string counted(std::int64_t number, const char* unit) {
-  return std::to_string(number) + " " + unit + (number == 1 ? "" : "s");
 }
 
 bool is_validated_once_per_epoch(const TrainerOptions& options) {
