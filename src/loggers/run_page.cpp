@@ -9,6 +9,7 @@
 #include "base/joined.h"
 #include "kindling/base/number_text.h"
 #include "loggers/metric_charts.h"
+#include "loggers/metric_text.h"
 #include "loggers/value_matrices.h"
 
 namespace kindling {
@@ -52,13 +53,13 @@ void add_fact(Facts& facts, std::string name, std::string value) {
 std::string best_text(const RunFiles& files, const RunMetrics& metrics, const RunPageOptions& options) {
   if (const std::string name = files.value("best.name"); !name.empty()) {
     const double value = number_or_nan(files.value("best.value"));
-    return name + " " + short_text(value, 4) + ", epoch " + files.value("best.epoch");
+    return name + " " + metric_text(value) + ", epoch " + files.value("best.epoch");
   }
   const MetricSeries* const series = metrics.find(options.monitor);
   if (series == nullptr) return {};
   const auto& best = options.higher_is_better ? series->highest() : series->lowest();
   if (!best) return {};
-  return options.monitor + " " + short_text(best->value, 4) + ", epoch " + number_text(best->epoch);
+  return options.monitor + " " + metric_text(best->value) + ", epoch " + number_text(best->epoch);
 }
 
 std::string skipped_text(const RunMetrics& metrics) {

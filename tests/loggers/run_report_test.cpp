@@ -236,7 +236,7 @@ TEST(RunReport, DrawsRarelyAndReloadsUntilTheEnd) {
   run.now += 2;
   run.report.write(epoch_of(2, 0.5));
   EXPECT_TRUE(contains(contents_of(run.scratch / "report.html"), "http-equiv=\"refresh\""));
-  EXPECT_TRUE(contains(contents_of(run.scratch / "report.html"), "<dd>val_loss 1, epoch 2</dd>"));
+  EXPECT_TRUE(contains(contents_of(run.scratch / "report.html"), "<dd>val_loss 1.0000, epoch 2</dd>"));
   EXPECT_TRUE(run.is_drawn());
   run.now += 4.9;
   run.report.write(epoch_of(3, 0.25));

@@ -15,12 +15,12 @@
 #include "cli/run/resume_plan.h"
 #include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
-#include "kindling/base/number_text.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/data/input_transform.h"
 #include "kindling/formats/safetensors.h"
 #include "kindling/formats/torch_file.h"
 #include "kindling/tensors/checkpoint_file.h"
+#include "loggers/metric_text.h"
 #include "tensors/validated_weights.h"
 
 namespace kindling {
@@ -55,7 +55,7 @@ WeightsSource best_weights(const fs::path& run) {
     return {
         .file = best->path,
         .run = run,
-        .reason = step_text(*best) + ", best " + best->monitor + " " + short_text(*best->monitored_value, 4)};
+        .reason = step_text(*best) + ", best " + best->monitor + " " + metric_text(*best->monitored_value)};
   WeightsSource last = last_weights(run);
   last.reason += "; no checkpoint has a monitored value";
   return last;
