@@ -5,6 +5,7 @@
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/sinks/base_sink.h>
 
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/stderr_line.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
@@ -34,9 +36,20 @@ LogState& state() {
 constexpr spdlog::level::level_enum kSpdlogLevels[] = {spdlog::level::debug, spdlog::level::info,
                                                        spdlog::level::warn, spdlog::level::err};
 
+using ColorSink = spdlog::sinks::ansicolor_stderr_sink_mt;
+
+class StderrSink : public ColorSink {
+ public:
+  using ColorSink::ColorSink;
+  void log(const spdlog::details::log_msg& message) override {
+    if (has_stderr_line.exchange(false)) std::fputs(kEraseLine, stderr);
+    ColorSink::log(message);
+  }
+};
+
 spdlog::sink_ptr stderr_sink(bool color, LogLevel level) {
-  const auto sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(
-      color ? spdlog::color_mode::always : spdlog::color_mode::never);
+  const auto sink =
+      std::make_shared<StderrSink>(color ? spdlog::color_mode::always : spdlog::color_mode::never);
   sink->set_pattern("%^%l:%$ %v");
   sink->set_level(kSpdlogLevels[static_cast<std::size_t>(level)]);
   return sink;

@@ -1,10 +1,11 @@
 #include "kindling/loggers/progress_line.h"
 
 #include <algorithm>
+#include <iostream>
 #include <limits>
-#include <ostream>
 #include <string_view>
 
+#include "base/stderr_line.h"
 #include "base/steady_seconds.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
@@ -18,7 +19,11 @@ constexpr double kPlainSeconds = 30;
 constexpr std::int64_t kBarColumns = 14;
 constexpr std::string_view kDone = "━";
 constexpr std::string_view kOpen = "─";
-constexpr std::string_view kClearLine = "\r\x1b[K";
+// The cursor stays at the start of a drawn line. When a terminal gets narrower and wraps the line, the cursor
+// thus stays above all of its rows.
+constexpr std::string_view kStart = "\r";
+// Keeps a line that is too long in one row, for example if the terminal has just been narrowed.
+constexpr std::string_view kNoWrap = "\x1b[?7l", kWrap = "\x1b[?7h";
 constexpr std::string_view kGreen = "\x1b[32m";
 constexpr std::string_view kPlainColor = "\x1b[0m";
 constexpr int kUnlimited = std::numeric_limits<int>::max();
@@ -106,15 +111,24 @@ void ProgressLine::show(const ProgressState& state) {
   // One column stays free: a terminal may wrap when its last column is filled.
   const int columns = options_.columns ? options_.columns() : options_.width;
   const std::string text = progress_text(state, std::max(columns - 1, 0), true);
-  out_ << kClearLine << (options_.color ? with_green_bar(text) : text) << std::flush;
+  const std::string shown = options_.color ? with_green_bar(text) : text;
+  write_in_place(std::string(kNoWrap).append(shown).append(kWrap));
   next_s_ = options_.clock() + kRedrawSeconds;
   drawn_ = true;
 }
 
 void ProgressLine::clear() {
   if (!drawn_) return;
-  out_ << kClearLine << std::flush;
+  write_in_place("");
   drawn_ = false;
+}
+
+// In one call, so that an ended process leaves no open escape sequence.
+void ProgressLine::write_in_place(const std::string& text) {
+  std::string whole(kStart);
+  whole.append(kEraseLine).append(text).append(kStart);
+  out_ << whole << std::flush;
+  if (&out_ == &std::cerr) has_stderr_line = !text.empty();
 }
 
 }  // namespace kindling

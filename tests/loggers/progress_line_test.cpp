@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <sstream>
 
+#include "kindling/base/log.h"
 #include "kindling/base/text.h"
+#include "support/terminal_emulator.h"
 
 namespace kindling {
 namespace {
@@ -94,6 +97,8 @@ TEST(ProgressText, DrawsEmptyAndFullBars) {
   EXPECT_EQ(progress_text(state, 40, true), "epoch 2/3  ━━━━━━━━━━━━━━  938/938  100%");
 }
 
+const std::string kDraw = "\r\x1b[J\x1b[?7l", kDrawn = "\x1b[?7h\r";
+
 TEST(ProgressLine, RedrawsABarInPlaceTenTimesASecond) {
   double now = 100;
   std::ostringstream out;
@@ -101,7 +106,7 @@ TEST(ProgressLine, RedrawsABarInPlaceTenTimesASecond) {
                     {.mode = ProgressMode::bar, .color = false, .width = 120, .clock = [&] { return now; }});
   EXPECT_TRUE(line.due());
   line.show(middle());
-  EXPECT_EQ(out.str(), "\r\x1b[K" + kMiddle);
+  EXPECT_EQ(out.str(), kDraw + kMiddle + kDrawn);
   now = 100.05;
   EXPECT_FALSE(line.due());
   now = 100.11;
@@ -109,14 +114,14 @@ TEST(ProgressLine, RedrawsABarInPlaceTenTimesASecond) {
   out.str("");
   line.clear();
   line.clear();
-  EXPECT_EQ(out.str(), "\r\x1b[K");
+  EXPECT_EQ(out.str(), "\r\x1b[J\r");
 }
 
 TEST(ProgressLine, StaysBelowTheTerminalsWidth) {
   std::ostringstream out;
   ProgressLine line(out, {.mode = ProgressMode::bar, .width = 97, .clock = [] { return 0.0; }});
   line.show(middle());
-  EXPECT_EQ(out.str(), "\r\x1b[K" + kMiddle.substr(0, kMiddle.find("  data")));
+  EXPECT_EQ(out.str(), kDraw + kMiddle.substr(0, kMiddle.find("  data")) + kDrawn);
 }
 
 TEST(ProgressLine, FollowsTheWidthOfAResizedTerminal) {
@@ -124,12 +129,83 @@ TEST(ProgressLine, FollowsTheWidthOfAResizedTerminal) {
   int columns = 200;
   ProgressLine line(out, {.mode = ProgressMode::bar, .columns = [&] { return columns; }});
   line.show(middle());
-  EXPECT_EQ(out.str(), "\r\x1b[K" + kMiddle);
+  EXPECT_EQ(out.str(), kDraw + kMiddle + kDrawn);
   for (columns = 100; columns >= 0; --columns) {
     out.str("");
     line.show(middle());
-    EXPECT_LE(display_width(out.str().substr(4)), static_cast<std::size_t>(std::max(columns - 1, 0)));
+    const std::string text = out.str().substr(kDraw.size(), out.str().size() - kDraw.size() - kDrawn.size());
+    EXPECT_LE(display_width(text), static_cast<std::size_t>(std::max(columns - 1, 0)));
   }
+}
+
+class ResizedTerminal : public testing::TestWithParam<bool> {
+ protected:
+  // Draws a line on a terminal of each width in turn, below two rows of other output.
+  void draw(const std::vector<int>& widths) {
+    for (const int width : widths) {
+      columns_ = width;
+      terminal_.resize(static_cast<std::size_t>(width));
+      line_.show(middle());
+      print_written();
+      EXPECT_EQ(terminal_.rows(), (std::vector<std::string>{"epoch  loss", "    1  0.50",
+                                                            progress_text(middle(), width - 1, true)}))
+          << width;
+    }
+  }
+  void print_written() {
+    terminal_.print(out_.str());
+    out_.str("");
+    EXPECT_TRUE(terminal_.wraps());
+  }
+
+  int columns_ = 120;
+  std::ostringstream out_{"epoch  loss\r\n    1  0.50\r\n", std::ios::ate};
+  ProgressLine line_{out_, {.mode = ProgressMode::bar, .color = true, .columns = [&] { return columns_; }}};
+  TerminalEmulator terminal_{120, /*rewraps=*/GetParam()};
+};
+
+INSTANTIATE_TEST_SUITE_P(Rewrapping, ResizedTerminal, testing::Bool());
+
+TEST_P(ResizedTerminal, HasOneProgressLineWithoutRemains) {
+  draw({120, 40, 39, 20, 100, 12, 11, 50, 120});
+  line_.clear();
+  print_written();
+  EXPECT_EQ(terminal_.rows(), (std::vector<std::string>{"epoch  loss", "    1  0.50", ""}));
+}
+
+TEST_P(ResizedTerminal, IsCleanWhenTheLineIsClearedInANarrowerOne) {
+  draw({120});
+  terminal_.resize(30);
+  line_.clear();
+  print_written();
+  EXPECT_EQ(terminal_.rows(), (std::vector<std::string>{"epoch  loss", "    1  0.50", ""}));
+}
+
+TEST_P(ResizedTerminal, KeepsALineInOneRowThatIsDrawnForAWiderOne) {
+  line_.show(middle());
+  terminal_.resize(30);  // after the program has read the width
+  print_written();
+  EXPECT_EQ(terminal_.rows().size(), 3U);
+  draw({30});
+}
+
+TEST(ProgressLine, IsReplacedByMessagesOfTheLog) {
+  testing::internal::CaptureStderr();
+  configure_log({.level = LogLevel::warning, .to_stderr = true});
+  ProgressLine line(std::cerr, {.mode = ProgressMode::bar, .width = 30, .clock = [] { return 0.0; }});
+  line.show(middle());
+  log_warning("the first");
+  log_warning("the second");
+  line.show(middle());
+  line.clear();
+  log_warning("the third");
+  configure_log({});
+  TerminalEmulator terminal(100, /*rewraps=*/true);
+  std::string text = testing::internal::GetCapturedStderr();
+  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2) text.insert(at, "\r");
+  terminal.print(text);
+  EXPECT_EQ(terminal.rows(), (std::vector<std::string>{"warning: the first", "warning: the second",
+                                                       "warning: the third", ""}));
 }
 
 TEST(ProgressLine, ColorsTheDonePartOfTheBar) {
@@ -137,7 +213,7 @@ TEST(ProgressLine, ColorsTheDonePartOfTheBar) {
   ProgressLine line(out,
                     {.mode = ProgressMode::bar, .color = true, .width = 36, .clock = [] { return 0.0; }});
   line.show(middle());
-  EXPECT_EQ(out.str(), "\r\x1b[Kepoch 2/3  \x1b[32m━━━━━━━━━\x1b[0m─────  612/938");
+  EXPECT_EQ(out.str(), kDraw + "epoch 2/3  \x1b[32m━━━━━━━━━\x1b[0m─────  612/938" + kDrawn);
 }
 
 TEST(ProgressLine, WritesPlainLinesEveryThirtySecondsWithoutEscapes) {

@@ -44,7 +44,9 @@ struct ProgressState {
 
 // "epoch 2/3  ━━━━━━━━━─────  612/938  65%  00:07<00:04  84.1 it/s  eta 00:15  loss 0.0812  mem 1 GiB",
 // in a validation "epoch 2/3  ━━━━──────────  val 12/40  30%  …". Parts that exceed the width are dropped
-// from the right. Used from one thread.
+// from the right. Between two drawings the cursor is at the start of the line: if the terminal gets narrower
+// and wraps the line, the next drawing removes all its rows. On std::cerr, messages of the app log replace
+// the line. Used from one thread.
 class KINDLING_API ProgressLine {
  public:
   explicit ProgressLine(std::ostream& out, ProgressOptions options = {});  // does not own `out`
@@ -56,6 +58,8 @@ class KINDLING_API ProgressLine {
   void clear();                           // removes the drawn line before other output
 
  private:
+  void write_in_place(const std::string& text);
+
   std::ostream& out_;
   ProgressOptions options_;
   double next_s_;

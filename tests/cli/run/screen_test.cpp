@@ -4,9 +4,13 @@
 
 #include <algorithm>
 
+#include "base/joined.h"
 #include "cli/commands/on_terminal.h"
 #include "kindling/base/text.h"
+#include "kindling/formats/image.h"
+#include "support/image_files.h"
 #include "support/scratch.h"
+#include "support/terminal_emulator.h"
 
 namespace kindling {
 namespace {
@@ -34,13 +38,13 @@ std::string without_colors(std::string text) {
 
 // The columns of each progress line, in their order.
 std::vector<std::size_t> line_widths(const std::string& screen) {
-  const std::string start = "\r\x1b[K";
+  const std::string start = "\r\x1b[J";
   std::vector<std::size_t> widths;
   for (std::size_t at = 0; (at = screen.find(start, at)) != std::string::npos;) {
     at += start.size();
-    const std::string line = screen.substr(at, screen.find('\r', at) - at);
+    const std::string line = without_colors(screen.substr(at, screen.find('\r', at) - at));
     if (line.starts_with("epoch ") && line.find('/') != std::string::npos)
-      widths.push_back(display_width(without_colors(line)));
+      widths.push_back(display_width(line));
   }
   return widths;
 }
@@ -73,7 +77,47 @@ TEST_F(ScreenOnTerminal, FollowsItsWidthAndEndsCleanlyOnCtrlC) {
   ASSERT_NE(end, std::string::npos) << shown.screen;
   EXPECT_EQ(shown.screen.find("it/s", end), std::string::npos);
   EXPECT_NE(shown.screen.find("resume with   kindling fit --resume ", end), std::string::npos);
-  EXPECT_EQ(shown.screen.find("\x1b[?"), std::string::npos);
+  EXPECT_EQ(shown.screen.find("\x1b[?25"), std::string::npos);
+}
+
+// The rows that a terminal shows at the end, after it got 40 columns once `narrowed_at` bytes were shown.
+std::vector<std::string> rows_of(const std::string& screen, std::size_t columns, bool rewraps,
+                                 std::size_t narrowed_at = std::string::npos) {
+  TerminalEmulator terminal(columns, rewraps);
+  terminal.print(screen.substr(0, narrowed_at));
+  if (narrowed_at < screen.size()) {
+    terminal.resize(40);
+    terminal.print(screen.substr(narrowed_at));
+  }
+  EXPECT_TRUE(terminal.wraps());
+  return terminal.rows();
+}
+
+// The heading, the layers, a row per epoch and the last lines; nothing of a progress line.
+void expect_no_progress_line(const std::vector<std::string>& rows) {
+  const std::string all = joined(rows, "\n");
+  for (const char* part : {"it/s", "━", "eta ", "<00:"})
+    EXPECT_EQ(all.find(part), std::string::npos) << part << " in\n" << all;
+}
+
+TEST_F(ScreenOnTerminal, LeavesNothingOfALineThatWasDrawnForAWiderTerminal) {
+  std::size_t narrowed_at = std::string::npos;
+  const auto narrow = [&](int terminal, const std::string& screen) {
+    const std::vector<std::size_t> widths = line_widths(screen);
+    if (narrowed_at != std::string::npos || widths.size() < 2 || widths.back() < 60) return;
+    narrowed_at = screen.size();
+    const winsize size{.ws_row = 24, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
+    ioctl(terminal, TIOCSWINSZ, &size);
+  };
+  const OnTerminal shown = run_on_terminal(fit({"trainer.max_epochs=60"}), {.on_output = narrow});
+  EXPECT_EQ(shown.exit_code, 0) << shown.screen;
+  ASSERT_LT(narrowed_at, shown.screen.size()) << shown.screen;
+  for (const bool rewraps : {true, false}) {
+    const std::vector<std::string> rows = rows_of(shown.screen, 100, rewraps, narrowed_at);
+    expect_no_progress_line(rows);
+    EXPECT_NE(joined(rows, "\n").find("\nepoch  train loss     acc"), std::string::npos)
+        << joined(rows, "\n");
+  }
 }
 
 TEST_F(ScreenOnTerminal, ColorsTheBestRowUnlessColorsAreOff) {
@@ -94,11 +138,12 @@ TEST_F(ScreenOnTerminal, ColorsTheBestRowUnlessColorsAreOff) {
 void expect_clean_end(const OnTerminal& shown, const std::string& error) {
   const std::size_t at = shown.screen.find(error);
   ASSERT_NE(at, std::string::npos) << shown.screen;
-  const std::size_t line = shown.screen.rfind("it/s", at), cleared = shown.screen.rfind("\r\x1b[K", at);
+  const std::size_t line = shown.screen.rfind("it/s", at), cleared = shown.screen.rfind("\r\x1b[J", at);
   ASSERT_NE(line, std::string::npos) << shown.screen;
   EXPECT_GT(cleared, line) << shown.screen;
   EXPECT_EQ(shown.screen.find("it/s", at), std::string::npos) << shown.screen;
-  EXPECT_EQ(shown.screen.find("\x1b[?"), std::string::npos) << shown.screen;
+  expect_no_progress_line(rows_of(shown.screen, 100, /*rewraps=*/true));
+  EXPECT_EQ(shown.screen.find("\x1b[?25"), std::string::npos) << shown.screen;
   const std::size_t color = shown.screen.rfind("\x1b[3");
   ASSERT_NE(color, std::string::npos) << shown.screen;
   const std::size_t reset = std::min(shown.screen.find("\x1b[0m", color), shown.screen.find("\x1b[m", color));
@@ -117,6 +162,21 @@ TEST_F(ScreenOnTerminal, IsCleanAfterAnExceptionInAFit) {
                                            {.on_output = remove_checkpoints});
   EXPECT_EQ(shown.exit_code, 1) << shown.screen;
   expect_clean_end(shown, (folder_ / "checkpoints").string());
+}
+
+TEST_F(ScreenOnTerminal, IsCleanAfterAnExceptionOfTheDataInAFit) {
+  if (!can_read_png()) GTEST_SKIP() << "built without libpng";
+  const std::filesystem::path images = scratch_ / "images", image = images / "day/100.png";
+  write_day_and_night(images, 20);
+  const auto remove_image = [&](int, const std::string& screen) {
+    if (screen.find("it/s") != std::string::npos) std::filesystem::remove(image);
+  };
+  const OnTerminal shown = run_on_terminal(
+      fit({"model.num_classes=2", "data.name=image_folder", "data.root=" + images.string(), "data.val=[0,4]",
+           "data.batch_size=4", "trainer.max_epochs=1000000", "trainer.log_every_n_steps=0"}),
+      {.on_output = remove_image});
+  EXPECT_EQ(shown.exit_code, 3) << shown.screen;
+  expect_clean_end(shown, image.string());
 }
 
 TEST_F(ScreenOnTerminal, IsCleanAfterADivergedFit) {
