@@ -199,23 +199,13 @@ int export_optimizer(const CommandContext& context) {
   return 0;
 }
 
-// Names a file of another kind before the details of why it cannot be read.
 StateDict imported_from(const ConversionRequest& request) {
   if (!fs::exists(request.in))
     throw CheckpointError({.place = request.in.string(),
                            .found = "no such file or directory",
                            .wanted = "a file of weights (.safetensors or .pt)"});
-  try {
-    return load_state_file(request.in, request.key);
-  } catch (const CheckpointError& error) {
-    if (request.in.extension() == ".safetensors" || !fs::is_regular_file(request.in) ||
-        is_torch_file(request.in))
-      throw;
-    throw CheckpointError({.place = request.in.string(),
-                           .found = "not a safetensors or .pt file",
-                           .wanted = "weights saved by safetensors, torch.save, or Kindling",
-                           .remedy = error.what()});
-  }
+  require_weights_file(request.in);
+  return load_state_file(request.in, request.key);
 }
 
 // An export that was killed has left a temporary file.

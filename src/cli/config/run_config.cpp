@@ -215,15 +215,14 @@ void RunConfig::choose_metrics(ConfigReader& reader, const Registry& registry) {
   const auto names = registry.metrics.names();
   metrics_.resize(model.metrics.size());
   for (std::size_t i = 0; i < metrics_.size(); ++i) {
-    const std::string &listed = model.metrics[i], path = "metrics." + listed, guess = nearest(listed, names);
+    const std::string &listed = model.metrics[i], path = "metrics." + listed;
     if (std::count(model.metrics.begin(), model.metrics.begin() + static_cast<std::ptrdiff_t>(i), listed) > 0)
       reader.error("model.metrics", "'" + listed + "' is listed twice in 'model.metrics'");
     else if (reader.has(path) || registry.metrics.has(listed))
       metrics_[i].maker = choose(reader, path, registry.metrics, listed);
     else
-      reader.error("model.metrics",
-                   "unknown name '" + listed + "' in 'model.metrics': " +
-                       (guess.empty() ? "expected " + list_names(names) : "did you mean '" + guess + "'?"));
+      reader.error("model.metrics[" + std::to_string(i) + "]",
+                   "unknown name '" + listed + "' in 'model.metrics'", names);
     metrics_[i].name.name = listed;
     if (metrics_[i].maker)
       table(reader, path, {OptionSet::of(metrics_[i].name), metrics_[i].maker->options()});

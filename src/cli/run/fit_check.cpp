@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <charconv>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "base/joined.h"
 #include "cli/config/unquoted.h"
 #include "cli/run/fit_findings.h"
+#include "cli/run/run_folder.h"
 #include "cli/run/start_files.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
@@ -26,6 +29,10 @@
 
 namespace kindling {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTrial = "Trainer::fit";  // place of LibTorch's errors in try_batch()
 
 // Returns the option's value without quotes; empty if it is absent.
 std::string text_in(const std::map<std::string, std::string>& values, const std::string& key) {
@@ -107,6 +114,8 @@ class FitCheck {
   }
 
   CheckedFit run() {
+    if (!options_.is_resumed && options_.tries_batch)
+      findings_.collect("run.dir", [&] { require_usable(fs::path(config_.folder.dir) / config_.run.name); });
     check_devices();
     check_data();
     check_model();
@@ -169,7 +178,7 @@ class FitCheck {
     if (!findings_.collect("data", [&] { data_ = config_.make_data(); })) return;
     const at::Tensor before = random_state_of_cpu();
     findings_.collect("data", [&] {
-      train_ = data_->train_dataloader();
+      make_train_loader();
       if (!train_) throw DataError({.place = "data", .found = "the data has no train_dataloader()"});
     });
     const bool has_validation = findings_.collect("data", [&] { validation_ = data_->val_dataloader(); });
@@ -177,6 +186,18 @@ class FitCheck {
       findings_.collect("trainer", [&] { Trainer(options_on_cpu()).prepare_data(*data_); });
     is_drawn_ = !at::equal(before, random_state_of_cpu());
     is_complete_ = findings_.empty();
+  }
+
+  // Throws ConfigError if `drop_last` leaves no batch.
+  void make_train_loader() {
+    try {
+      train_ = data_->train_dataloader();
+    } catch (const DataError& error) {
+      ErrorParts parts = error.parts();
+      if (!parts.found.starts_with("drop_last ")) throw;
+      parts.place = "data.batch_size";
+      throw ConfigError(parts);
+    }
   }
 
   // Without the frozen parameters, whose patterns are checked one by one.
@@ -221,9 +242,29 @@ class FitCheck {
         if (validation_) refuse_large_label(*validation_, Stage::val, "validation");
         std::rethrow_exception(error);
       });
+    } catch (const Error& error) {
+      const auto current = std::current_exception();
+      findings_.collect("model", [&] {
+        if (error.parts().place == kTrial) refuse_step(error);
+        std::rethrow_exception(current);
+      });
     } catch (...) {
       findings_.collect("model", [error = std::current_exception()] { std::rethrow_exception(error); });
     }
+  }
+
+  // Throws Error for LibTorch's error in a step, with what the model was given.
+  [[noreturn]] void refuse_step(const Error& error) {
+    const Batch sample = prepared_sample(*data_, train_->dataset(), 0, Stage::train);
+    const std::string name = text_in(values_, "model.name");
+    const auto text = [](const at::Tensor& tensor) {
+      return std::string(c10::toString(tensor.scalar_type())) + " " + shape_text(tensor.sizes().slice(1));
+    };
+    const std::size_t num_inputs = std::max<std::size_t>(sample.tensors().size(), 2) - 1;  // without labels
+    const std::string inputs = joined(sample.tensors().first(num_inputs), ", ", text);
+    throw Error({.place = "model '" + name + "'",
+                 .found = "its step fails for samples " + inputs + ": " + error.parts().found,
+                 .remedy = "`kindling help " + name + "` lists its options"});
   }
 
   // Throws ConfigError if the data has more classes than the model. In memory, the labels themselves count.

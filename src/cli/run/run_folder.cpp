@@ -12,6 +12,7 @@
 #include "base/folder.h"
 #include "base/joined.h"
 #include "cli/config/command_line.h"
+#include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/version.h"
 #include "kindling/config/document.h"
@@ -77,6 +78,20 @@ DataSummary run_data(const fs::path& run) {
     if (key == "val" && value.is_number_integer()) data.val = value.get<std::int64_t>();
   }
   return data;
+}
+
+void require_usable(const fs::path& dir) {
+  const auto refuse = [](const fs::path& at, const char* what) {
+    throw ConfigError({.place = "run.dir",
+                       .found = at.string() + what,
+                       .wanted = "a directory that exists or can be created",
+                       .remedy = "choose another one, for example run.dir=/tmp/runs"});
+  };
+  std::error_code error;
+  fs::path nearest = fs::absolute(dir);
+  while (!fs::exists(nearest, error) && nearest.has_relative_path()) nearest = nearest.parent_path();
+  if (!fs::is_directory(nearest, error)) refuse(nearest, " is a file");
+  if (::access(nearest.c_str(), W_OK | X_OK) != 0) refuse(nearest, " is not writable");
 }
 
 FitFolder::Claim FitFolder::claim(const fs::path& runs) {

@@ -38,6 +38,9 @@ struct RunSummary {
   std::optional<double> best_checkpoint_value{};
 };
 
+// Throws ConfigError if runs cannot be created in a directory. Creates nothing.
+void require_usable(const std::filesystem::path& dir);
+
 // The directory of one run, DIR/NAME/0001, locked against other processes for the lifetime of this object.
 // Writes what only the program knows: RunFolder is that of the library.
 class FitFolder {

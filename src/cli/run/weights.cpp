@@ -129,11 +129,26 @@ bool is_checkpoint(const fs::path& file) {
   return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains(kGlobalStepKey);
 }
 
+void require_weights_file(const fs::path& file) {
+  if (file.extension() == ".safetensors" || !fs::is_regular_file(file) || is_torch_file(file)) return;
+  try {
+    const SafetensorsFile readable(file);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError({.place = file.string(),
+                           .found = "not a safetensors or .pt file",
+                           .wanted = "weights saved by safetensors, torch.save, or Kindling",
+                           .remedy = error.what()});
+  }
+}
+
 WeightsSource find_weights(const std::string& words) {
   if (fs::is_directory(words)) return best_weights(run_at(words));
   const std::size_t colon = words.rfind(':');
   fs::path run = words.substr(0, colon);
-  if (fs::exists(words) || colon == std::string::npos || !fs::is_directory(run)) return {.file = words};
+  if (fs::exists(words) || colon == std::string::npos || !fs::is_directory(run)) {
+    require_weights_file(words);
+    return {.file = words};
+  }
   run = run_at(run);
   const std::string which = words.substr(colon + 1);
   if (which == "best") return best_weights(run);

@@ -25,6 +25,9 @@ struct WeightsSource {
 // value; for a run without one, the last weights, with the reason. Throws CheckpointError.
 WeightsSource find_weights(const std::string& words);
 
+// Throws CheckpointError for a file of another kind, with the details after that.
+void require_weights_file(const std::filesystem::path& file);
+
 // Returns the directory itself if it is a run, else the newest run in it, as of runs/digits; later
 // directories that a killed start has left without config.toml do not count. Throws ConfigError for the
 // directory of a sweep.

@@ -108,6 +108,13 @@ class Answers : public testing::Test {
     const std::string output = without_folder(run.out + run.err, scratch_.folder().string());
     return without_machine(output) + "-> " + std::to_string(run.exit_code) + "\n";
   }
+  // All files below the folder `done`.
+  static std::set<fs::path> files_of_runs() {
+    std::set<fs::path> files;
+    if (!fs::exists("done")) return files;
+    for (const auto& entry : fs::recursive_directory_iterator("done")) files.insert(entry.path());
+    return files;
+  }
   // Commands with a redirection or a pipe run in a shell.
   ProgramRun answer_to(const std::string& command) {
     if (command.find_first_of("|>") != std::string::npos) {
@@ -128,7 +135,11 @@ TEST_F(Answers, AreAsReviewed) {
   const std::vector<Answer> answers = read_answers();
   std::string row;
   for (const Answer& answer : answers) {
+    const std::set<fs::path> before = files_of_runs();
     const std::string output = output_of(answer.command);
+    if (output.ends_with("-> 2\n") || output.ends_with("-> 3\n")) {
+      EXPECT_EQ(files_of_runs(), before) << answer.command << " was refused, but has written to a run";
+    }
     // A build for CUDA has another reason for missing GPUs, and may have GPUs.
     const bool is_of_machine = answer.row == "30" && has_cuda_libraries();
     if (!is_of_machine) {

@@ -238,9 +238,9 @@ TEST(Program, RefusesUnknownAndUnsuitableMetrics) {
     EXPECT_NE(run.err.find(wanted), std::string::npos) << wanted << "\n" << run.err;
   };
   expect({R"(model.metrics=["f1_makro"])"}, 2,
-         "unknown name 'f1_makro' in 'model.metrics': did you mean 'f1_macro'?");
+         "unknown name 'f1_makro' in 'model.metrics'; did you mean 'f1_macro'?");
   expect({R"(model.metrics=["warmth"])"}, 2,
-         "unknown name 'warmth' in 'model.metrics': expected accuracy, auroc");
+         "unknown name 'warmth' in 'model.metrics'; available: accuracy, auroc");
   expect({R"(model.metrics=["f1_macro", "f1_macro"])"}, 2, "'f1_macro' is listed twice");
   expect({R"(model.metrics=["a"])", "metrics.a.name=top6"}, 2,
          "unknown name 'top6' in 'metrics.a.name'; did you mean 'top5'?");
@@ -264,8 +264,11 @@ TEST(Program, RefusesARunDirectoryThatCannotBeCreated) {
   const Scratch scratch;
   write_text(scratch / "runs", "a file where the folder should be");
   const ProgramRun run = run_program(small_fit(scratch));
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_NE(run.err.find("choose another directory with run.dir"), std::string::npos) << run.err;
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(run.err.find("error: 'run.dir': " + (scratch / "runs").string() +
+                         " is a file; expected: a directory that exists or can be created"),
+            std::string::npos)
+      << run.err;
 }
 
 TEST(Program, ExplainsUsage) {

@@ -289,7 +289,70 @@ TEST_F(FitCheckOfConfig, ReportsRegressionOnClasses) {
 TEST_F(FitCheckOfConfig, ReportsAFailingStep) {
   EXPECT_EQ(
       refusal(1, "[model]\nname = \"fails\"\n[data]\nname = \"drawn\"\nbatch_size = 12\n" + kThreeEpochs),
-      "Trainer::fit: mat1 and mat2 shapes cannot be multiplied (12x4 and 12x4)\n");
+      "model 'fails': its step fails for samples Float [4]: mat1 and mat2 shapes cannot be multiplied (12x4 "
+      "and 12x4); `kindling help fails` lists its options\n");
+  const std::string small =
+      refusal(1, "[model]\nname = \"lenet\"\n[data]\nname = \"digits\"\n" + kThreeEpochs);
+  EXPECT_TRUE(small.starts_with("model 'lenet': its step fails for samples Float [1, 8, 8]: ")) << small;
+}
+
+TEST_F(FitCheckOfConfig, ReportsOptionsThatLeaveNoBatch) {
+  EXPECT_EQ(
+      refusal(2, "[model]\nname = \"mlp\"\n[data]\nname = \"digits\"\nbatch_size = 2000\ndrop_last = true\n" +
+                     kThreeEpochs),
+      "own.toml:5:14: error: 'data.batch_size': drop_last leaves no batch of 2000 among 1438 samples; "
+      "expected: a smaller batch_size\n"
+      "    5 | batch_size = 2000\n"
+      "      |              ^~~~\n"
+      "1 error, nothing was run\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsTheKeyOfAWrongDelimiter) {
+  write_text(scratch_ / "t.csv", "x,y\n1,2\n2,3\n3,4\n4,5\n");
+  EXPECT_EQ(refusal(2,
+                    "[model]\nname = \"mlp_regressor\"\n[data]\nname = \"csv\"\nfile = \"t.csv\"\ntarget = "
+                    "\"y\"\nval_fraction = 0.5\ndelimiter = \"x\"\n" +
+                        kThreeEpochs),
+            "own.toml:8:13: error: 'data.delimiter': \"x\"; expected: a comma, semicolon, tab or |\n"
+            "    8 | delimiter = \"x\"\n"
+            "      |             ^~~\n"
+            "1 error, nothing was run\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsAnUnknownMetricAtItsName) {
+  EXPECT_EQ(
+      refusal(2,
+              "[model]\nname = \"mlp\"\nmetrics = [\"f1_macro\", \"acuracy\"]\n[data]\nname = \"digits\"\n" +
+                  kThreeEpochs),
+      "own.toml:3:24: error: unknown name 'acuracy' in 'model.metrics'\n"
+      "    3 | metrics = [\"f1_macro\", \"acuracy\"]\n"
+      "      |                        ^~~~~~~~~ did you mean 'accuracy'?\n"
+      "1 error, nothing was run\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsARunDirectoryThatCannotBeCreated) {
+  write_text(scratch_ / "file", "");
+  const std::string directory = (scratch_ / "file/runs").string();
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--check"}, {}}) {
+    std::vector<std::string> words = more;
+    words.push_back("run.dir=" + directory);
+    const ProgramRun run = fit(kDigits + kThreeEpochs, words);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.err, "command line: run.dir=" + directory +
+                           ": error: 'run.dir': " + (scratch_ / "file").string() +
+                           " is a file; expected: a directory that exists or can be created; choose another "
+                           "one, for example run.dir=/tmp/runs\n1 error, nothing was run\n");
+  }
+}
+
+TEST_F(FitCheckOfConfig, ReportsInitialWeightsOfAnotherKind) {
+  write_text(scratch_ / "notes.txt", "these are not weights at all");
+  const std::string text = refusal(
+      1, "[model]\nname = \"mlp\"\ninit_weights = \"notes.txt\"\n[data]\nname = \"digits\"\n" + kThreeEpochs);
+  EXPECT_TRUE(
+      text.starts_with("notes.txt: not a safetensors or .pt file; expected: weights saved by safetensors, "
+                       "torch.save, or Kindling; "))
+      << text;
 }
 
 TEST_F(FitCheckOfConfig, ReportsMonitoredValuesThatAreNotLogged) {
