@@ -2,7 +2,12 @@
 
 #include <ATen/Parallel.h>
 
+#include <cstdint>
+
 namespace kindling {
+
+// More of them exhaust the memory of many systems, which ends the process.
+inline constexpr std::int64_t kMaxOperatorThreads = 1024;
 
 // Sets the number of threads of LibTorch's operators for its lifetime, for the whole process and in
 // particular the calling thread; the destructor restores it.

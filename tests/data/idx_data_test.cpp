@@ -76,7 +76,7 @@ TEST(IdxData, RangesSplitTheOnePairOfFiles) {
 TEST(IdxData, MissingFilesAreNamedBeforeAnythingIsRead) {
   const Scratch scratch;
   const auto images = write(scratch / "images", images_file(1));
-  EXPECT_NE(error_text<DataError>([] { IdxData({}).prepare_data(); }).find("data.images: no file is given"),
+  EXPECT_NE(error_text<ConfigError>([] { IdxData({}).prepare_data(); }).find("data.images: no file is given"),
             std::string::npos);
   const std::string text =
       error_text<DataError>([&] { IdxData({.images = images, .labels = scratch / "gone"}).prepare_data(); });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/config/other_names.h"
+#include "device/operator_threads.h"
 #include "kindling/base/error.h"
 #include "kindling/base/name_pattern.h"
 #include "kindling/base/suggest.h"
@@ -140,6 +141,10 @@ RunConfig::RunConfig(const ConfigDocument& document, const Registry& registry,
   choose_optimizer(reader, registry);
   choose_schedule(reader, registry);
   table(reader, "trainer", {trainer_table_.set()});
+  if (const auto& threads = trainer_.num_threads; threads && *threads > kMaxOperatorThreads)
+    reader.error("trainer.num_threads", "'trainer.num_threads': expected an integer from 1 to " +
+                                            std::to_string(kMaxOperatorThreads) + ", found " +
+                                            std::to_string(*threads));
   if (use == ConfigUse::fit && !trainer_.max_epochs && !trainer_.max_steps &&
       !reader.has("trainer.max_epochs") && !reader.has("trainer.max_steps"))
     reader.error("trainer", "'trainer.max_epochs' or 'trainer.max_steps' is missing");

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/joined.h"
 #include "cli/config/unquoted.h"
 #include "cli/run/fit_findings.h"
@@ -94,6 +95,13 @@ std::string batch_size_warning(const DataLoader& loader) {
              ? ""
              : "data.batch_size: " + grouped_number(batch) + " is more than the " + grouped_number(samples) +
                    " training samples, so every epoch has one batch and one step";
+}
+
+// Returns a warning for frozen parameters that the run never trains; else an empty text.
+std::string freezing_warning(std::int64_t freeze_epochs, const RunLength& run) {
+  if (freeze_epochs == 0 || run.epochs == 0 || freeze_epochs < run.epochs) return "";
+  return "model.freeze_epochs: the run of " + counted(run.epochs, "epoch") +
+         " ends before the frozen parameters are trained, after " + counted(freeze_epochs, "epoch");
 }
 
 // Returns a warning for a warm-up that does not end within the run; else an empty text.
@@ -383,12 +391,25 @@ class FitCheck {
     return table != "checkpoint" && !can_validate;  // a checkpoint without a value is only not the best
   }
 
+  // Returns a warning for a mode that contradicts the model; else an empty text.
+  std::string mode_warning(const std::string& table) const {
+    const Module::Monitor own = model_->monitor();
+    const std::string mode = text_in(values_, table + ".mode"), wanted = own.higher_is_better ? "max" : "min";
+    if (text_in(values_, table + ".monitor") != own.name || mode.empty() || mode == wanted) return "";
+    return table + ".mode: it is \"" + mode + "\", but the model says that " +
+           (own.higher_is_better ? "higher" : "lower") + " values of '" + own.name + "' are better";
+  }
+
   void add_warnings() {
     for (const std::string& name : trial_.repeated_names)
       warnings_.push_back("'" + name +
                           "' is logged more than once in a step: each value replaces the one before");
     if (!train_ || trainer_.fast_dev_run) return;
     if (!config_.batch_finder.is_on) warnings_.push_back(batch_size_warning(*train_));
+    for (const char* table : {"checkpoint", "early_stopping", "schedule"})
+      warnings_.push_back(mode_warning(table));
+    warnings_.push_back(
+        freezing_warning(config_.model.freeze_epochs, length_of_run(trainer_, *train_, options_.num_ranks)));
     warnings_.push_back(warmup_warning(count_in(values_, "schedule.warmup_steps"), trainer_,
                                        length_of_run(trainer_, *train_, options_.num_ranks)));
     std::erase(warnings_, "");

@@ -11,7 +11,7 @@ namespace kindling {
 void require_data_file(const std::filesystem::path& path, const char* key, const char* kind) {
   const std::string with_article = kind, without_article = with_article.substr(with_article.find(' '));
   if (path.empty())
-    throw DataError(
+    throw ConfigError(
         {.place = std::string("data.") + key, .found = "no file is given", .wanted = with_article});
   if (!std::filesystem::exists(path))
     throw DataError({.place = path.string(),

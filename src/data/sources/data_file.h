@@ -6,7 +6,8 @@
 
 namespace kindling {
 
-// Throws DataError unless the file exists. `key`: the option of [data] that names it; `kind`: "a CSV file".
+// Throws ConfigError for an empty path, DataError unless the file exists. `key`: the option of [data] that
+// names it; `kind`: "a CSV file".
 void require_data_file(const std::filesystem::path& path, const char* key, const char* kind);
 
 // Returns a hint for missing files of a data set that `kindling data fetch` knows. `root`: the directory that

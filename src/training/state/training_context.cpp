@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "device/libtorch_version.h"
+#include "device/operator_threads.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/nn/trainer_view.h"
@@ -114,6 +115,13 @@ void require_shards_fit(const TrainerOptions& options) {
          .wanted = "only one of the two options"});
 }
 
+void require_few_threads(const TrainerOptions& options) {
+  if (options.num_threads.value_or(1) <= kMaxOperatorThreads) return;
+  throw ConfigError({.place = "trainer.num_threads",
+                     .found = std::to_string(*options.num_threads),
+                     .wanted = "at most " + std::to_string(kMaxOperatorThreads) + ", one per core at best"});
+}
+
 // Returns the effective options: with fast_dev_run applied, and without a group of a single process.
 TrainerOptions resolved(TrainerOptions options) {
   require_matching_libtorch();
@@ -123,6 +131,7 @@ TrainerOptions resolved(TrainerOptions options) {
   if (options.process_group && options.process_group->size() == 1) options.process_group = nullptr;
   require_processes(options);
   require_shards_fit(options);
+  require_few_threads(options);
   if (options.fast_dev_run) {
     options.max_epochs = 1;
     options.max_steps = 1;

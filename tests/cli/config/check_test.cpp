@@ -480,6 +480,38 @@ TEST_F(FitCheckOfConfig, WarnsOnceAboutSilentMistakes) {
       "");
 }
 
+TEST_F(FitCheckOfConfig, WarnsAboutFreezingAndModesThatCannotBeMeant) {
+  const std::string model = "[model]\nname = \"mlp\"\nfreeze = [\"net.1.*\"]\nfreeze_epochs = ";
+  const std::string rest = "\n[data]\nname = \"digits\"\n" + kThreeEpochs;
+  EXPECT_EQ(
+      fit(model + "3" + rest, {"--check"}).err,
+      "warning: model.freeze_epochs: the run of 3 epochs ends before the frozen parameters are trained, "
+      "after 3 epochs\n");
+  EXPECT_EQ(fit(model + "2" + rest, {"--check"}).err, "");
+  const std::string stopping = kDigits + kThreeEpochs + "[early_stopping]\nmonitor = \"val_acc\"\nmode = ";
+  EXPECT_EQ(
+      fit(stopping + "\"min\"\n", {"--check"}).err,
+      "warning: early_stopping.mode: it is \"min\", but the model says that higher values of 'val_acc' are "
+      "better\n");
+  EXPECT_EQ(fit(stopping + "\"max\"\n", {"--check"}).err, "");
+}
+
+TEST_F(FitCheckOfConfig, ReportsMoreThreadsThanAProcessCanHave) {
+  EXPECT_EQ(refusal(2, kDigits + "[trainer]\nmax_epochs = 3\nnum_threads = 100000\n"),
+            "own.toml:8:15: error: 'trainer.num_threads': expected an integer from 1 to 1024, found 100000\n"
+            "    8 | num_threads = 100000\n"
+            "      |               ^~~~~~\n"
+            "1 error, nothing was run\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsAMissingFileNameAtTheTable) {
+  EXPECT_EQ(refusal(2, "[model]\nname = \"mlp\"\n[data]\nname = \"idx\"\n" + kThreeEpochs),
+            "own.toml:3:2: error: data.images: no file is given; expected: an IDX file\n"
+            "    3 | [data]\n"
+            "      |  ^~~~\n"
+            "1 error, nothing was run\n");
+}
+
 TEST_F(FitCheckOfConfig, WarnsAboutValuesThatReplaceOthers) {
   const std::string config =
       "[model]\nname = \"logs_twice\"\nmetrics = [\"topk\"]\n[metrics.topk]\nk = 1\n"

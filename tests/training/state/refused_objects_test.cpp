@@ -1,4 +1,4 @@
-// Objects that a trainer refuses.
+// Objects and options that a trainer refuses.
 #include <gtest/gtest.h>
 
 #include "kindling/base/error.h"
@@ -31,6 +31,11 @@ TEST(RefusedObjects, NullPointersAreNamed) {
       "them with std::make_shared");
   EXPECT_THROW(Trainer({.loggers = {nullptr}}), ConfigError);
   EXPECT_EQ(trainer.fit(std::make_shared<Slope>(), data).status, FitStatus::finished);
+}
+
+TEST(RefusedOptions, MoreThreadsThanAProcessCanHaveAreRefused) {
+  EXPECT_EQ(error_text<ConfigError>([] { Trainer({.num_threads = 100'000}); }),
+            "trainer.num_threads: 100000; expected: at most 1024, one per core at best");
 }
 
 // The factory of the first fold's model, used for the second one's.
