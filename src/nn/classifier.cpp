@@ -1,6 +1,8 @@
 #include "kindling/nn/classifier.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 
 #include <exception>
@@ -27,6 +29,12 @@ namespace {
                                  " or more, or correct the labels"}));
 }
 
+[[noreturn]] void refuse_weights(std::string found) {
+  throw ConfigError({.place = "Classifier::set_class_weights",
+                     .found = std::move(found),
+                     .wanted = "floating-point numbers [classes], finite, at least 0, one of them above 0"});
+}
+
 }  // namespace
 
 Classifier::Classifier() { add_metric("acc", std::make_shared<Accuracy>()); }
@@ -38,11 +46,41 @@ at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels)
   if (!by_number && !are_class_probabilities(outputs, labels))
     refuse_class_labels("Classifier::loss", outputs, labels);
   try {
-    return at::cross_entropy_loss(outputs, labels);
+    if (!class_weights_.defined()) return at::cross_entropy_loss(outputs, labels);
+    return at::cross_entropy_loss(outputs, labels, weights_like(outputs));
   } catch (const c10::Error& error) {
     if (const auto label = label_out_of_range(error)) refuse_label(*this, *label, outputs);
     throw;
   }
+}
+
+void Classifier::set_class_weights(const at::Tensor& weights) {
+  cast_weights_.clear();
+  class_weights_.reset();
+  if (!weights.defined()) return;
+  if (weights.dim() != 1 || weights.numel() == 0 || !weights.is_floating_point())
+    refuse_weights("a tensor of the type " + type_text(weights));
+  const at::Tensor values = weights.detach().to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+  if (!at::isfinite(values).all().item<bool>() || values.lt(0).any().item<bool>())
+    refuse_weights("a weight that is negative or not finite");
+  if (values.eq(0).all().item<bool>()) refuse_weights("weights that are all 0");
+  class_weights_ = values;
+}
+
+// Copies the weights once per device and dtype, so that a step copies and waits for nothing.
+at::Tensor Classifier::weights_like(const at::Tensor& outputs) {
+  if (class_weights_.size(0) != outputs.size(1))
+    throw ConfigError({.place = name() + "::loss",
+                       .found = std::to_string(class_weights_.size(0)) +
+                                " class weights (model.class_weights or "
+                                "model.balanced_class_weights), and outputs of " +
+                                std::to_string(outputs.size(1)) + " classes",
+                       .wanted = "one weight per class",
+                       .remedy = "num_classes (model.num_classes) is the number of classes"});
+  for (const at::Tensor& cast : cast_weights_)
+    if (cast.device() == outputs.device() && cast.scalar_type() == outputs.scalar_type()) return cast;
+  const at::NoGradGuard no_grad;
+  return cast_weights_.emplace_back(class_weights_.to(outputs.options()));
 }
 
 at::Tensor Classifier::accuracy(const at::Tensor& outputs, const at::Tensor& labels) const {

@@ -17,7 +17,9 @@ class KINDLING_API Classifier : public Module {
   Classifier();
   ~Classifier() override;
 
-  // Throws DataError for labels of another shape or dtype; checks only shapes and dtypes.
+  // Returns the mean over the batch, with class weights as PyTorch does: labels are weighted by
+  // Σ weight·loss / Σ weight, class probabilities by class. Throws DataError for labels of another shape or
+  // dtype and for another number of classes than of weights; checks only shapes and dtypes.
   at::Tensor loss(const at::Tensor& outputs, const at::Tensor& labels) override;
   // Returns the fraction of correct top-1 predictions, a float scalar on the device of the outputs.
   at::Tensor accuracy(const at::Tensor& outputs, const at::Tensor& labels) const;
@@ -25,8 +27,26 @@ class KINDLING_API Classifier : public Module {
   // Returns the layers and their shapes for an input [batch, …] of float zeros; see kindling::layer_summary.
   std::vector<LayerRow> layer_summary(at::IntArrayRef input_shape);
 
+  // Weighs each class in the loss of training, validation and test, like the `weight` of PyTorch's
+  // CrossEntropyLoss. Takes floating-point numbers [classes], finite, at least 0 and not all 0; copies them
+  // to the CPU as float64. Undefined: no weights. They are options, not part of the state dict: set them
+  // again before a resumed fit or an evaluation, but not during a fit. For weights that balance the classes,
+  // see balanced_class_weights() in sampler.h. Fits refuse them where a step adds up several losses (several
+  // ranks, gradient_shards, accumulate_grad_batches), because the mean of weighted means is not the weighted
+  // mean. Over the batches of a validation, the logged loss is the mean weighted by samples. Throws
+  // ConfigError.
+  void set_class_weights(const at::Tensor& weights);
+  const at::Tensor& class_weights() const noexcept { return class_weights_; }
+
   // The validation accuracy, higher is better.
   Monitor monitor() const override { return {.name = "val_acc", .higher_is_better = true}; }
+
+ private:
+  at::Tensor weights_like(const at::Tensor& outputs);
+
+  at::Tensor class_weights_;  // float64 [classes] on the CPU; undefined: none
+  std::vector<at::Tensor>
+      cast_weights_;  // of each device and dtype that was used; captured steps refer to them
 };
 
 }  // namespace kindling

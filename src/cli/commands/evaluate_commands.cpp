@@ -66,8 +66,10 @@ Request with_config_of_run(Request request, const std::optional<WeightsSource>& 
 
 // Calls use(trainer, model, data), unless there is nothing to run. The weights come from --weights or the
 // run, else from model.init_weights; without all of them, throws ConfigError.
+enum class Computes { outputs, loss };
+
 template <class Use>
-int with_weights(const CommandContext& context, Use use) {
+int with_weights(const CommandContext& context, Computes computes, Use use) {
   std::optional<WeightsSource> weights = named_weights(context.request);
   const Request request = with_config_of_run(context.request, weights);
   const LoadedConfig loaded = load_config(request, context.registry, ConfigUse::evaluation);
@@ -91,6 +93,7 @@ int with_weights(const CommandContext& context, Use use) {
         {.place = "model.init_weights",
          .found = "the weights belong to a table, whose columns and statistics are in the file",
          .wanted = "kindling " + request.command + " -c CONFIG --weights FILE, which uses them"});
+  if (computes == Computes::loss) give_class_weights(config, *model, *data);
   Trainer trainer(config.trainer_options());
   use(trainer, model, *data);
   return 0;
@@ -154,13 +157,13 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
 }  // namespace
 
 int validate_command(const CommandContext& context) {
-  return with_weights(context, [](Trainer& trainer, const auto& model, DataModule& data) {
+  return with_weights(context, Computes::loss, [](Trainer& trainer, const auto& model, DataModule& data) {
     print_metrics(trainer.validate(model, data));
   });
 }
 
 int test_command(const CommandContext& context) {
-  return with_weights(context, [](Trainer& trainer, const auto& model, DataModule& data) {
+  return with_weights(context, Computes::loss, [](Trainer& trainer, const auto& model, DataModule& data) {
     warn_without_test_data(data);
     print_metrics(trainer.test(model, data));
   });
@@ -169,7 +172,7 @@ int test_command(const CommandContext& context) {
 int predict_command(const CommandContext& context) {
   const Request& request = context.request;
   if (!request.evaluation.out.empty()) check_prediction_file(request.evaluation.out);
-  return with_weights(context, [&](Trainer& trainer, const auto& model, DataModule& data) {
+  return with_weights(context, Computes::outputs, [&](Trainer& trainer, const auto& model, DataModule& data) {
     predict(request, trainer, model, data);
   });
 }

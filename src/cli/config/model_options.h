@@ -21,6 +21,8 @@ struct ModelOptions {
   std::vector<std::string> freeze{};
   std::int64_t freeze_epochs = 0;
   std::vector<std::string> metrics{};
+  std::vector<double> class_weights{};
+  bool balanced_class_weights = false;
 
   static constexpr auto fields = kindling::fields(
       kindling::field("name", &ModelOptions::name,
@@ -51,7 +53,15 @@ struct ModelOptions {
       kindling::field("metrics", &ModelOptions::metrics,
                       {.doc = "metrics in addition to the model's own; see `kindling list metrics`; options "
                               "in [metrics.NAME]",
-                       .example = "[\"f1_macro\"]"}));
+                       .example = "[\"f1_macro\"]"}),
+      kindling::field("class_weights", &ModelOptions::class_weights,
+                      {.doc = "weight of each class in the loss of a classifier; empty: all are equal",
+                       .min = 0,
+                       .example = "[1.0, 5.0]"}),
+      kindling::field(
+          "balanced_class_weights", &ModelOptions::balanced_class_weights,
+          {.doc = "weigh each class by samples / (classes * samples of the class), counted on the "
+                  "training samples"}));
 };
 
 }  // namespace kindling

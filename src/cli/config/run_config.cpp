@@ -36,6 +36,9 @@ void check_model(const ModelOptions& model, ConfigReader& reader) {
   if (model.freeze_epochs > 0 && model.freeze.empty())
     reader.error("model.freeze_epochs",
                  "'model.freeze_epochs' has no effect without 'model.freeze', which says what to freeze");
+  if (model.balanced_class_weights && !model.class_weights.empty())
+    reader.error("model.class_weights",
+                 "'model.class_weights' and 'model.balanced_class_weights' are both set: remove one of them");
 }
 
 constexpr const char* kValTransforms = "data.val_transforms";

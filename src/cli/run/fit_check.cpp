@@ -240,9 +240,13 @@ class FitCheck {
   void check_batch() {
     if (!model_ || !is_complete_) return;
     if (!findings_.collect("model.num_classes", [&] { refuse_more_classes(); })) return;
+    const auto weighted_model = [this] {
+      auto model = unfrozen_model();
+      give_class_weights(config_, *model, *data_);
+      return model;
+    };
     try {
-      trial_ = try_batch(
-          trainer_, [this] { return unfrozen_model(); }, *data_);
+      trial_ = try_batch(trainer_, weighted_model, *data_);
     } catch (const DataError&) {
       const auto error = std::current_exception();
       findings_.collect("data", [&] {

@@ -1,6 +1,8 @@
 #include "cli/run/start_files.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <iostream>
@@ -9,11 +11,14 @@
 #include <utility>
 
 #include "cli/run/name_map.h"
+#include "data/sources/training_labels.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 #include "kindling/data/input_transform.h"
+#include "kindling/data/sampler.h"
 #include "kindling/data/table_data.h"
+#include "kindling/nn/classifier.h"
 #include "kindling/optim/python_optimizer.h"
 
 namespace kindling {
@@ -85,6 +90,37 @@ void require_same_values(const InputTransform& fitted, const std::filesystem::pa
                            .wanted = "the training data that the weights belong to",
                            .remedy = "use the run or its weights.safetensors, which name the columns"});
   }
+}
+
+constexpr const char* kBalanced = "model.balanced_class_weights";
+
+// Loaders may draw random numbers when they are made, which the run must not miss.
+at::Tensor labels_without_drawing(DataModule& data) {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const at::Tensor state = generator.get_state();
+  at::Tensor labels = training_labels(data);
+  generator.set_state(state);
+  return labels;
+}
+
+// Throws ConfigError for classes that the training samples lack: their weight would be infinite.
+at::Tensor balanced_weights_of(DataModule& data) try {
+  const at::Tensor labels = labels_without_drawing(data);
+  const std::vector<std::string> names = data.class_names();
+  const at::Tensor weights = balanced_class_weights(labels, static_cast<std::int64_t>(names.size()));
+  const double* const weight = weights.const_data_ptr<double>();
+  for (std::int64_t i = 0; i < weights.size(0); ++i)
+    if (weight[i] == 0)
+      throw ConfigError({.place = kBalanced,
+                         .found = "no training sample has the class " + std::to_string(i) +
+                                  (names.empty() ? "" : " ('" + names[static_cast<std::size_t>(i)] + "')"),
+                         .wanted = "samples of every class",
+                         .remedy = "set model.class_weights to a list, or split the data with stratify"});
+  return weights;
+} catch (const DataError& error) {
+  ErrorParts parts = error.parts();
+  parts.place = kBalanced + std::string(": ") + parts.place;
+  throw ConfigError(std::move(parts));
 }
 
 std::string count_text(std::size_t count, const char* meaning) {
@@ -159,6 +195,22 @@ std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::fi
   if (transform.empty() && data->input_transform()) require_same_values(*data->input_transform(), weights);
   set_input_transform(model, data->input_transform());
   return data;
+}
+
+void give_class_weights(const RunConfig& config, Module& model, DataModule& data) {
+  const ModelOptions& options = config.model;
+  const bool is_balanced = options.balanced_class_weights;
+  if (!is_balanced && options.class_weights.empty()) return;
+  auto* const classifier = dynamic_cast<Classifier*>(&model);
+  if (classifier == nullptr)
+    throw ConfigError({.place = is_balanced ? kBalanced : "model.class_weights",
+                       .found = "the model " + options.name + " is not a classifier",
+                       .wanted = "a classifier, such as mlp or small_cnn"});
+  if (!is_balanced && std::ranges::all_of(options.class_weights, [](double weight) { return weight == 0; }))
+    throw ConfigError(
+        {.place = "model.class_weights", .found = "all weights are 0", .wanted = "at least one above 0"});
+  classifier->set_class_weights(is_balanced ? balanced_weights_of(data)
+                                            : at::tensor(options.class_weights, at::kDouble));
 }
 
 StartWeights start_from_files(const RunConfig& config, Module& model) {

@@ -34,6 +34,11 @@ std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::fi
 // weights would meet other columns. Does nothing for other data.
 void require_same_columns(const RunConfig& config, DataModule& data);
 
+// Gives the model the class weights of the config: listed, or counted on the training samples of the data,
+// which draws no random numbers. Call it for every model that computes a loss: they are not among its
+// weights. Throws ConfigError for a model that is not a classifier, and for classes without training samples.
+void give_class_weights(const RunConfig& config, Module& model, DataModule& data);
+
 // Loads the files that a new run starts from, before it has a directory. Throws ConfigError and
 // CheckpointError.
 StartWeights start_from_files(const RunConfig& config, Module& model);

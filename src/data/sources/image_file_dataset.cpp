@@ -1,6 +1,7 @@
 #include "data/sources/image_file_dataset.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <utility>
 
@@ -69,6 +70,13 @@ void ImageFileDataset::decode(std::size_t sample, std::uint8_t* planes) const {
   for (std::int64_t c = 0; c < image.channels; ++c)
     for (std::int64_t i = 0; i < plane; ++i)
       planes[c * plane + i] = image.pixels[static_cast<std::size_t>(i * image.channels + c)];
+}
+
+at::Tensor ImageFileDataset::labels() const {
+  std::vector<std::int64_t> labels;
+  for (const std::int64_t sample : samples_)
+    labels.push_back(files_->labels[static_cast<std::size_t>(sample)]);
+  return at::tensor(labels, at::kLong);
 }
 
 }  // namespace kindling

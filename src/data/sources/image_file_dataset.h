@@ -30,6 +30,8 @@ class ImageFileDataset : public Dataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_.size()); }
   void gather(const at::Tensor& indices, Batch& batch) const override;
   bool is_thread_safe() const override { return true; }
+  // Returns the labels of all samples, int64 [size()], without decoding a file.
+  at::Tensor labels() const;
 
  private:
   void decode(std::size_t sample, std::uint8_t* planes) const;

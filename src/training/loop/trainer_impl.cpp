@@ -19,6 +19,7 @@
 #include "training/inspect/inspected_step.h"
 #include "training/parallel/replicas.h"
 #include "training/step/automatic_step.h"
+#include "training/step/loss_per_step.h"
 #include "training/step/manual_step.h"
 
 namespace kindling {
@@ -220,6 +221,7 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   Placement& placement = context->placement;
   TrainState& state = context->state;
   StopConsensus& stop = context->stop;
+  require_one_loss_per_step(*model, options);
   if (data != nullptr) register_transform(*model, *data);
   attach(*model, context);
   give_precision(*model, placement.precision);

@@ -18,6 +18,7 @@
 #include "training/loop/evaluate_loop.h"
 #include "training/state/batch_source.h"
 #include "training/state/training_context.h"
+#include "training/step/loss_per_step.h"
 #include "training/tuner/trial_fit.h"
 
 namespace kindling {
@@ -173,9 +174,11 @@ TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_mod
     if (trainer.num_threads) threads.emplace(static_cast<int>(*trainer.num_threads));
     const TrainerOptions of_run = options_of_run(trainer), on_cpu = options_on_cpu(of_run);
     const bool has_validation = validates(trainer);
+    const auto model = make_model();
+    require_one_loss_per_step(*model, trainer);
     bool is_of_device = false;
     try {
-      return try_in({.options = on_cpu}, make_model(), data, has_validation);
+      return try_in({.options = on_cpu}, model, data, has_validation);
     } catch (const std::exception& error) {
       // Kindling refuses the same batches on every device, and an error of a GPU's kernel would be vague.
       is_of_device = dynamic_cast<const DataError*>(&error) == nullptr &&

@@ -202,7 +202,7 @@ std::string output_on_terminal(std::vector<std::string> words) {
     output.append(block, static_cast<std::size_t>(count));
   int status = 0;
   waitpid(child, &status, 0);
-  close(terminal);
+  ::close(terminal);
   EXPECT_EQ(status, 0);
   return output;
 }

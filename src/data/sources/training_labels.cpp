@@ -1,0 +1,50 @@
+#include "data/sources/training_labels.h"
+
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "data/sources/image_file_dataset.h"
+#include "kindling/base/error.h"
+#include "kindling/data/dataset.h"
+#include "tensors/shape_text.h"
+
+namespace kindling {
+namespace {
+
+// In slices, because all samples may not fit into memory.
+at::Tensor gathered_labels(const Dataset& dataset) {
+  constexpr std::int64_t kSamples = 256;
+  std::vector<at::Tensor> parts;
+  for (std::int64_t first = 0; first < dataset.size(); first += kSamples) {
+    const Batch batch = dataset.slice(first, std::min(first + kSamples, dataset.size()));
+    if (batch.tensors().empty()) return {};
+    parts.push_back(batch.labels().clone());
+  }
+  return parts.empty() ? at::Tensor() : at::cat(parts);
+}
+
+at::Tensor labels_in(const Dataset& dataset) {
+  if (const auto* in_memory = dynamic_cast<const TensorDataset*>(&dataset))
+    return in_memory->tensors().back();
+  if (const auto* images = dynamic_cast<const ImageFileDataset*>(&dataset)) return images->labels();
+  return gathered_labels(dataset);
+}
+
+}  // namespace
+
+at::Tensor training_labels(DataModule& data) {
+  data.prepare();
+  const auto loader = data.train_dataloader();
+  const at::Tensor labels = loader ? labels_in(loader->dataset()) : at::Tensor();
+  if (!labels.defined() || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/false))
+    throw DataError({.place = "the labels of the training samples",
+                     .found = labels.defined() ? type_text(labels) : "none",
+                     .wanted = "integers, one class per label"});
+  const at::Tensor classes = labels.to(at::kLong).flatten();
+  return classes.masked_select(classes.ne(-100));  // the loss ignores these
+}
+
+}  // namespace kindling

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kindling/base/export.h"
+#include "kindling/data/data_module.h"
+
+namespace kindling {
+
+// Returns the class of each training sample, int64 [labels] on the CPU in the order of the data; the labels
+// of a sequence all count. Gathers the samples only if the labels are not in memory. Throws DataError for
+// labels that are not integers.
+KINDLING_API at::Tensor training_labels(DataModule& data);
+
+}  // namespace kindling

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "kindling/nn/module.h"
+#include "kindling/training/trainer_options.h"
+
+namespace kindling {
+
+// Throws ConfigError for a model with class weights and options with which a step adds up several losses:
+// gradients are added up as means over samples, and the mean of weighted means is not the weighted mean.
+void require_one_loss_per_step(const Module& model, const TrainerOptions& options);
+
+}  // namespace kindling

@@ -1,0 +1,94 @@
+// model.class_weights and model.balanced_class_weights: fits, resumed fits and evaluations.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cli/commands/program_run.h"
+#include "kindling/tensors/state_dict.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+class ClassWeightsRun : public testing::Test {
+ protected:
+  // 60 rows in order; the first 40 are for training: 30 of class a, 10 of class b, so the balanced weights
+  // are 40 / (2 * 30) and 40 / (2 * 10).
+  void SetUp() override {
+    std::string text = "x,z,kind\n";
+    for (int i = 0; i < 60; ++i)
+      text += std::to_string(i * 7 % 11) + "," + std::to_string(i * 3 % 5) + "," + (i % 4 == 3 ? "b" : "a") +
+              "\n";
+    write_text(scratch_ / "kinds.csv", text);
+    write_text(scratch_ / "kinds.toml",
+               "[model]\nname = \"mlp\"\nhidden = [4]\nnum_classes = 2\n[data]\nname = \"csv\"\n"
+               "file = \"kinds.csv\"\nlabel = \"kind\"\ntrain = [0, 40]\nval = [40, 60]\nbatch_size = 10\n"
+               "[trainer]\nmax_epochs = 4\nnum_threads = 1\nnum_gpus = 0\n");
+  }
+  ProgramRun fit(const std::string& runs, std::vector<std::string> more = {}) {
+    std::vector<std::string> words{"fit", scratch_ / "kinds.toml", "--quiet", "--progress=none",
+                                   "run.dir=" + (scratch_ / runs).string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  }
+  std::string run(const std::string& runs) const { return scratch_ / runs / "kinds/0001"; }
+  StateDict weights(const std::string& runs) const {
+    return load_state_file(run(runs) + "/weights.safetensors");
+  }
+  static void expect_same(const StateDict& a, const StateDict& b) {
+    for (const auto& [name, tensor] : a.tensors) EXPECT_TRUE(same(tensor, *b.find(name))) << name;
+  }
+  std::string validated(const std::string& runs, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"validate", run(runs), "--quiet"});
+    const ProgramRun result = run_program(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(ClassWeightsRun, BalancedWeightsAreThoseOfTheTrainingSplit) {
+  ASSERT_EQ(fit("auto", {"model.balanced_class_weights=true"}).exit_code, 0);
+  ASSERT_EQ(fit("list", {"model.class_weights=[0.6666666666666666, 2.0]"}).exit_code, 0);
+  ASSERT_EQ(fit("none").exit_code, 0);
+  expect_same(weights("auto"), weights("list"));
+  EXPECT_FALSE(same(*weights("auto").find("net.1.weight"), *weights("none").find("net.1.weight")));
+  EXPECT_EQ(validated("auto"), validated("list"));
+  EXPECT_NE(validated("auto"), validated("auto", {"model.balanced_class_weights=false"}));
+}
+
+TEST_F(ClassWeightsRun, ResumedRunHasTheSameWeights) {
+  ASSERT_EQ(fit("whole", {"model.balanced_class_weights=true"}).exit_code, 0);
+  ASSERT_EQ(fit("parts", {"model.balanced_class_weights=true", "trainer.max_epochs=2"}).exit_code, 0);
+  const ProgramRun resumed =
+      run_program({"fit", "--resume", run("parts"), "trainer.max_epochs=4", "--quiet", "--progress=none"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_same(weights("whole"), weights("parts"));
+}
+
+TEST_F(ClassWeightsRun, ReportsMistakesBeforeTheRun) {
+  const auto refused = [&](std::vector<std::string> more, const std::string& expected) {
+    const ProgramRun result = fit("refused", more);
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_NE(result.err.find(expected), std::string::npos) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(run("refused"))) << expected;
+  };
+  refused({"model.class_weights=[1.0, 2.0, 3.0]"}, "3 class weights (model.class_weights");
+  refused({"model.class_weights=[0.0, 0.0]"}, "'model.class_weights': all weights are 0");
+  refused({"model.class_weights=[1.0, -2.0]"}, "model.class_weights[1]");
+  refused({"model.class_weights=[1.0, 2.0]", "model.balanced_class_weights=true"}, "are both set");
+  refused({"model.balanced_class_weights=true", "data.train=[0, 3]"},
+          "no training sample has the class 1 ('b')");
+  refused({"model.balanced_class_weights=true", "trainer.accumulate_grad_batches=2"},
+          "accumulate_grad_batches = 2");
+  write_text(scratch_ / "kinds.toml",
+             "[model]\nname = \"mlp_regressor\"\n[data]\nname = \"csv\"\nfile = \"kinds.csv\"\n"
+             "target = \"x\"\nfeatures = [\"z\"]\n[trainer]\nmax_epochs = 1\nnum_gpus = 0\n");
+  refused({"model.balanced_class_weights=true"}, "mlp_regressor is not a classifier");
+}
+
+}  // namespace
+}  // namespace kindling
