@@ -76,7 +76,7 @@ TEST(LibraryRunFolder, RecordsAFitInAllFiles) {
   EXPECT_EQ(text_of_file(run.path() / "metrics.csv"),
             "epoch,global_step,val_loss\n1,1,0.5\n2,2,0.25\n3,3,0.75\n");
   const std::string report = text_of_file(run.path() / "report.html");
-  EXPECT_NE(report.find("<dt>best</dt><dd>val_loss 0.25, epoch 2</dd>"), std::string::npos);
+  EXPECT_NE(report.find("<dt>best</dt><dd>val_loss 0.2500, epoch 2</dd>"), std::string::npos);
   EXPECT_EQ(report.find("http-equiv=\"refresh\""), std::string::npos);  // the last one
 
   const auto resumed = run.loggers({.monitor = "val_loss"});
@@ -87,7 +87,7 @@ TEST(LibraryRunFolder, RecordsAFitInAllFiles) {
             "epoch,global_step,val_loss\n1,1,0.5\n2,2,0.25\n3,3,0.125\n");
   const std::string lines = text_of_file(run.path() / "metrics.jsonl");
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3) << lines;
-  EXPECT_NE(text_of_file(run.path() / "report.html").find("val_loss 0.125, epoch 3"), std::string::npos);
+  EXPECT_NE(text_of_file(run.path() / "report.html").find("val_loss 0.1250, epoch 3"), std::string::npos);
 }
 
 }  // namespace
