@@ -87,7 +87,7 @@ TEST(PlotCommand, WritesFilesWithoutOutput) {
   EXPECT_EQ(drawn.out, "");
   expect_parts(text_of(scratch / "x.svg"), {"<svg ", ">loss</text>", ">lr</text>", "not finite"});
   const std::string page = text_of(scratch / "x.html");
-  expect_parts(page, {"<h1>a/0001</h1>", "running", "val_acc 0.5, epoch 1", "0.75,null,0.5",
+  expect_parts(page, {"<h1>a/0001</h1>", "running", "val_acc 0.5000, epoch 1", "0.75,null,0.5",
                       "&lt;script&gt;alert(1)"});
   EXPECT_EQ(page.find("http-equiv=\"refresh\""), std::string::npos);
   EXPECT_EQ(page.find("<script>alert"), std::string::npos);

@@ -472,15 +472,16 @@ TEST_F(ResumedRun, RefusesAReadOnlyDirectory) {
   fs::permissions(run("runs"), fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read |
                                    fs::perms::others_exec);
   const auto before = everything_in(run("runs"));
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"fit", "--resume", run("runs").string(), "trainer.max_epochs=2"},
-        std::vector<std::string>{"fit", "-c", (scratch_ / "small.toml").string(),
-                                 "run.dir=" + (run("runs") / "deeper").string()}}) {
+  const auto expect_refused = [&](const std::vector<std::string>& words, int code, const char* reason) {
     const fs::path output = scratch_ / "output.txt";
-    EXPECT_EQ(resume_as_nobody(words, output), 1);
-    EXPECT_NE(text_of(output).find("Permission denied"), std::string::npos) << text_of(output);
+    EXPECT_EQ(resume_as_nobody(words, output), code);
+    EXPECT_NE(text_of(output).find(reason), std::string::npos) << text_of(output);
     EXPECT_EQ(text_of(output).find("epoch"), std::string::npos) << "nothing was trained";
-  }
+  };
+  expect_refused({"fit", "--resume", run("runs").string(), "trainer.max_epochs=2"}, 1, "Permission denied");
+  expect_refused(
+      {"fit", "-c", (scratch_ / "small.toml").string(), "run.dir=" + (run("runs") / "deeper").string()}, 2,
+      "is not writable");
   EXPECT_EQ(everything_in(run("runs")), before);
   fs::permissions(run("runs"), fs::perms::owner_all);
 }
