@@ -1,5 +1,6 @@
 #include "kindling/nn/classifier.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/isfinite.h>
@@ -55,19 +56,23 @@ at::Tensor Classifier::loss(const at::Tensor& outputs, const at::Tensor& labels)
 }
 
 void Classifier::set_class_weights(const at::Tensor& weights) {
-  cast_weights_.clear();
-  class_weights_.reset();
-  if (!weights.defined()) return;
+  if (!weights.defined()) {
+    cast_weights_.clear();
+    class_weights_.reset();
+    return;
+  }
   if (weights.dim() != 1 || weights.numel() == 0 || !weights.is_floating_point())
     refuse_weights("a tensor of the type " + type_text(weights));
   const at::Tensor values = weights.detach().to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   if (!at::isfinite(values).all().item<bool>() || values.lt(0).any().item<bool>())
     refuse_weights("a weight that is negative or not finite");
   if (values.eq(0).all().item<bool>()) refuse_weights("weights that are all 0");
+  cast_weights_.clear();
   class_weights_ = values;
 }
 
-// Copies the weights once per device and dtype, so that a step copies and waits for nothing.
+// Copies the weights once per device and dtype, so that a step copies and waits for nothing. Autocast
+// computes the loss in float32, so the weights must not be rounded to the dtype of the outputs.
 at::Tensor Classifier::weights_like(const at::Tensor& outputs) {
   if (class_weights_.size(0) != outputs.size(1))
     throw ConfigError({.place = name() + "::loss",
@@ -77,10 +82,13 @@ at::Tensor Classifier::weights_like(const at::Tensor& outputs) {
                                 std::to_string(outputs.size(1)) + " classes",
                        .wanted = "one weight per class",
                        .remedy = "num_classes (model.num_classes) is the number of classes"});
+  at::ScalarType dtype = outputs.scalar_type();
+  if (at::autocast::is_autocast_enabled(outputs.device().type()))
+    dtype = at::promote_types(dtype, at::kFloat);
   for (const at::Tensor& cast : cast_weights_)
-    if (cast.device() == outputs.device() && cast.scalar_type() == outputs.scalar_type()) return cast;
+    if (cast.device() == outputs.device() && cast.scalar_type() == dtype) return cast;
   const at::NoGradGuard no_grad;
-  return cast_weights_.emplace_back(class_weights_.to(outputs.options()));
+  return cast_weights_.emplace_back(class_weights_.to(outputs.options().dtype(dtype)));
 }
 
 at::Tensor Classifier::accuracy(const at::Tensor& outputs, const at::Tensor& labels) const {

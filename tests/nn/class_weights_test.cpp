@@ -14,6 +14,7 @@
 #include "kindling/optim/sgd.h"
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
+#include "nn/precision.h"
 #include "support/python.h"
 #include "support/rank_threads.h"
 #include "support/scratch.h"
@@ -64,6 +65,29 @@ TEST(ClassWeights, LossIsTheWeightedMeanOverTheBatch) {
   model.set_class_weights({});
   EXPECT_NEAR(model.loss(logits, labels).item<double>(), (std::log(2.0) + std::log(1 + std::exp(1.0))) / 2,
               1e-6);
+}
+
+// Autocast computes the loss in float32, with the weights as they are.
+TEST(ClassWeights, AreNotRoundedUnderAutocast) {
+  const at::Tensor logits = at::tensor({0.0F, 0.5F, 1.0F, 0.0F}).reshape({2, 2});
+  const at::Tensor labels = at::tensor({0, 1}, at::kLong);
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    SoftmaxRegression model({.num_classes = 2});
+    const at::Tensor weights = at::tensor({1.003, 70000.0});
+    model.set_class_weights(weights);
+    const AutocastScope autocast({.autocast = dtype}, cpu());
+    const at::Tensor found = model.loss(logits.to(dtype), labels);  // both types represent these logits
+    EXPECT_EQ(found.scalar_type(), at::kFloat);
+    EXPECT_EQ(found.item<float>(),
+              at::cross_entropy_loss(logits, labels, weights.to(at::kFloat)).item<float>());
+  }
+}
+
+TEST(ClassWeights, RefusedWeightsLeaveTheFormerOnes) {
+  SoftmaxRegression model({.num_classes = 2});
+  model.set_class_weights(at::tensor({1.0, 3.0}));
+  EXPECT_THROW(model.set_class_weights(at::tensor({1.0, -3.0})), ConfigError);
+  EXPECT_TRUE(same(model.class_weights(), at::tensor({1.0, 3.0}, at::kDouble)));
 }
 
 TEST(ClassWeights, RefusesWeightsThatCannotBeUsed) {

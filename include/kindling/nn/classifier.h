@@ -33,10 +33,14 @@ class KINDLING_API Classifier : public Module {
   // again before a resumed fit or an evaluation, but not during a fit. For weights that balance the classes,
   // see balanced_class_weights() in sampler.h. Fits refuse them where a step adds up several losses (several
   // ranks, gradient_shards, accumulate_grad_batches), because the mean of weighted means is not the weighted
-  // mean. Over the batches of a validation, the logged loss is the mean weighted by samples. Throws
-  // ConfigError.
+  // mean. Over the batches of a validation, the logged loss is the mean weighted by samples. As in PyTorch,
+  // the loss of a batch whose labels all have the weight 0 is NaN. A subclass with its own loss() or
+  // training_step() applies them itself; a fit warns if loss() above never ran. Throws ConfigError, and then
+  // keeps the weights that were set before.
   void set_class_weights(const at::Tensor& weights);
   const at::Tensor& class_weights() const noexcept { return class_weights_; }
+  // True if loss() has used the present weights.
+  bool has_used_class_weights() const noexcept { return !cast_weights_.empty(); }
 
   // The validation accuracy, higher is better.
   Monitor monitor() const override { return {.name = "val_acc", .higher_is_better = true}; }
