@@ -305,8 +305,10 @@ bool fits(const ProgramTensor& tensor, std::size_t storage_bytes) {
   };
   const auto is_empty = [](const ProgramSize& size) { return size.number == 0 && size.expression.empty(); };
   if (!is_small(tensor.offset)) return false;
-  if (std::ranges::any_of(tensor.sizes, is_empty))
-    return std::ranges::all_of(tensor.sizes, is_small) && std::ranges::all_of(tensor.strides, is_small);
+  const auto is_number = [](const ProgramSize& size) { return size.expression.empty() && size.number >= 0; };
+  if (std::ranges::any_of(tensor.sizes,
+                          is_empty))  // no stride is used; PyTorch gives such tensors strides of 1
+    return std::ranges::all_of(tensor.sizes, is_small) && std::ranges::all_of(tensor.strides, is_number);
   std::uint64_t last = static_cast<std::uint64_t>(tensor.offset.number);
   for (std::size_t i = 0; i < tensor.sizes.size(); ++i) {
     const ProgramSize &size = tensor.sizes[i], &stride = tensor.strides[i];

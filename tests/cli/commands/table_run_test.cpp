@@ -301,6 +301,16 @@ TEST_F(TableRun, ExportsProgramsThatTakeRawRows) {
   EXPECT_EQ(std::system((script + " " + scratch_.folder().string() + " " + run().string()).c_str()), 0);
 }
 
+// The table of category codes is empty then.
+TEST_F(TableRun, ExportsATableOfNumbers) {
+  if (!KINDLING_HAS_INTEROP) GTEST_SKIP() << "built with KINDLING_INTEROP=OFF";
+  ASSERT_EQ(fit("runs", {"data.features=['rooms', 'age']", "data.categories=[]"}).exit_code, 0);
+  for (const char* name : {"houses.pt2", "houses.onnx"}) {
+    const ProgramRun exported = run_program({"export", run(), scratch_ / name});
+    EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  }
+}
+
 // 6,000 rows, 10 % missing, quoted categories with commas, two of five folds, early stopping, best
 // checkpoint.
 TEST_F(TableRun, ReachesTheAccuracyOfATwinInPyTorch) {
