@@ -143,6 +143,15 @@ TEST_F(Cifar, SizesMustBeWholeRecords) {
             0u);
 }
 
+// A sparse file can claim any size.
+TEST_F(Cifar, RefusesFilesThatNoMemoryCanHold) {
+  write_cifar10("");
+  std::filesystem::resize_file(scratch_ / "data_batch_2.bin", std::uintmax_t{3073} * 1'000'000'000);
+  Cifar10 data({.root = scratch_.folder()});
+  EXPECT_EQ(refusal(data),
+            "data_batch_2.bin: the file has 3073000000000 bytes; expected: at most 3073000000");
+}
+
 TEST_F(Cifar, LabelsMustBeClasses) {
   write_cifar10("");
   write("data_batch_4.bin", cifar_record({1}, 0) + cifar_record({10}, 0));

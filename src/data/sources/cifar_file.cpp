@@ -15,9 +15,14 @@ namespace kindling {
 namespace {
 
 constexpr std::int64_t kCifarRecordsAtOnce = 256;
+constexpr std::int64_t kMaxCifarRecords = 1'000'000;  // the published files have at most 50,000
 
 std::int64_t count_cifar_records_in(const InputFile& file, const CifarRecord& record) {
   const auto size = static_cast<std::int64_t>(file.size());
+  if (size / record.num_bytes() > kMaxCifarRecords)
+    throw DataError({.place = file.path().string(),
+                     .found = "the file has " + std::to_string(size) + " bytes",
+                     .wanted = "at most " + std::to_string(kMaxCifarRecords * record.num_bytes())});
   if (size > 0 && size % record.num_bytes() == 0) return size / record.num_bytes();
   throw DataError({.place = file.path().string(),
                    .found = "the file has " + std::to_string(size) + " bytes",
