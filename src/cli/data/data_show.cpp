@@ -84,6 +84,10 @@ bool draws(const Request& request) {
 
 int show_data(const RunConfig& config, const Request& request) {
   const std::filesystem::path& png = request.data.png;
+  if (!png.empty() && png.extension() != ".png")
+    throw ConfigError({.place = "--png " + png.string(),
+                       .found = "the extension is '" + png.extension().string() + "'",
+                       .wanted = "a file that ends with .png"});
   std::optional<ImageSamples> samples;
   if (draws(request) || !png.empty()) samples = image_samples(config, request.data.num_samples);
   if (!png.empty() && !samples)

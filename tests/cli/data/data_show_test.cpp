@@ -80,6 +80,11 @@ TEST(DataShow, PrintsValuesOfDataThatAreNotImages) {
       png.err,
       "kindling data show --png: the samples are not images; expected: images [samples, 1 or 3, height, "
       "width]\n");
+  const ProgramRun jpeg = run_program({"data", "show", "digits", "--png", (scratch / "x.jpg").string()});
+  EXPECT_EQ(jpeg.exit_code, 2);
+  EXPECT_EQ(jpeg.err, "--png " + (scratch / "x.jpg").string() +
+                          ": the extension is '.jpg'; expected: a file that ends with .png\n");
+  EXPECT_FALSE(std::filesystem::exists(scratch / "x.jpg"));
 }
 
 TEST(DataShow, WritesThePixelsOfTheSamplesAsAPngFile) {
