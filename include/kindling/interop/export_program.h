@@ -85,8 +85,10 @@ KINDLING_API void export_program(Module& model, const Batch& example, const Expo
 // the scaling of pixels and validation transforms), so that the program takes batches as a loader returns
 // them: uint8 images [batch, channels, height, width]. The example is the first batch of
 // predict_dataloader(), or else of train_dataloader(). The names of a classifier's classes become the
-// metadata "class_names", a JSON list, unless it is set.
-// Throws ConfigError for data that pass their batches on unchanged or whose transforms are random.
+// metadata "class_names", a JSON list, unless it is set. The data must name the classes as it did for the
+// training: of directories that have changed since, the names are wrong.
+// Throws ConfigError for data that pass their batches on unchanged or whose transforms are random, and for
+// another number of names than of outputs.
 KINDLING_API void export_program(Module& model, DataModule& data, const ExportOptions& options);
 
 // Exports any module by a function that runs it: all tensors of the example are inputs. The result may be one

@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
 #include "cli/commands/dynamic_size_word.h"
@@ -17,6 +18,7 @@
 #include "kindling/data/input_transform.h"
 #include "kindling/formats/torch_file.h"
 #include "kindling/interop/export_program.h"
+#include "kindling/nn/classifier.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/python_optimizer.h"
@@ -155,6 +157,9 @@ int export_model(const CommandContext& context) {
                         .input_transform = true,
                         .values = exported_values(request.values)};
   for (const std::string& word : request.dynamic) options.dynamic_sizes.push_back(dynamic_size_of(word));
+  const bool has_names = request.with_transforms && dynamic_cast<const Classifier*>(model.get()) != nullptr;
+  if (const auto names = trained_class_names(weights, *data); has_names && names != data->class_names())
+    options.metadata["class_names"] = nlohmann::json(names).dump();
   if (request.with_transforms)
     export_program(*model, *data, options);
   else

@@ -64,10 +64,10 @@ Request with_config_of_run(Request request, const std::optional<WeightsSource>& 
   return request;
 }
 
-// Calls use(trainer, model, data), unless there is nothing to run. The weights come from --weights or the
-// run, else from model.init_weights; without all of them, throws ConfigError.
 enum class Computes { outputs, loss };
 
+// Calls use(trainer, model, data, class_names), unless there is nothing to run. The weights come from
+// --weights or the run, else from model.init_weights; without all of them, throws ConfigError.
 template <class Use>
 int with_weights(const CommandContext& context, Computes computes, Use use) {
   std::optional<WeightsSource> weights = named_weights(context.request);
@@ -94,8 +94,9 @@ int with_weights(const CommandContext& context, Computes computes, Use use) {
          .found = "the weights belong to a table, whose columns and statistics are in the file",
          .wanted = "kindling " + request.command + " -c CONFIG --weights FILE, which uses them"});
   if (computes == Computes::loss) give_class_weights(config, *model, *data);
+  const std::vector<std::string> class_names = trained_class_names(start, *data);
   Trainer trainer(config.trainer_options());
-  use(trainer, model, *data);
+  use(trainer, model, *data, class_names);
   return 0;
 }
 
@@ -132,8 +133,8 @@ Predictions predictions_of(const at::Tensor& outputs, const std::string& what, b
   return predictions;
 }
 
-void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Module>& model,
-             DataModule& data) {
+void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Module>& model, DataModule& data,
+             const std::vector<std::string>& class_names) {
   const EvaluationRequest& asked = request.evaluation;
   const bool has_classes = is_classifier(*model);
   if (!has_classes && asked.values != "outputs")
@@ -141,7 +142,7 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
                        .found = model->name() + " is not a classifier",
                        .wanted = "--values outputs"});
   Predictions predictions = predictions_of(trainer.predict(model, data), asked.values, has_classes);
-  if (has_classes) predictions.class_names = data.class_names();
+  if (has_classes) predictions.class_names = class_names;
   predictions.ids = data.predict_ids();
   if (asked.out.empty()) {
     std::cout << csv_of(predictions);
@@ -157,24 +158,27 @@ void predict(const Request& request, Trainer& trainer, const std::shared_ptr<Mod
 }  // namespace
 
 int validate_command(const CommandContext& context) {
-  return with_weights(context, Computes::loss, [](Trainer& trainer, const auto& model, DataModule& data) {
-    print_metrics(trainer.validate(model, data));
-  });
+  return with_weights(context, Computes::loss,
+                      [](Trainer& trainer, const auto& model, DataModule& data, const auto&) {
+                        print_metrics(trainer.validate(model, data));
+                      });
 }
 
 int test_command(const CommandContext& context) {
-  return with_weights(context, Computes::loss, [](Trainer& trainer, const auto& model, DataModule& data) {
-    warn_without_test_data(data);
-    print_metrics(trainer.test(model, data));
-  });
+  return with_weights(context, Computes::loss,
+                      [](Trainer& trainer, const auto& model, DataModule& data, const auto&) {
+                        warn_without_test_data(data);
+                        print_metrics(trainer.test(model, data));
+                      });
 }
 
 int predict_command(const CommandContext& context) {
   const Request& request = context.request;
   if (!request.evaluation.out.empty()) check_prediction_file(request.evaluation.out);
-  return with_weights(context, Computes::outputs, [&](Trainer& trainer, const auto& model, DataModule& data) {
-    predict(request, trainer, model, data);
-  });
+  return with_weights(context, Computes::outputs,
+                      [&](Trainer& trainer, const auto& model, DataModule& data, const auto& class_names) {
+                        predict(request, trainer, model, data, class_names);
+                      });
 }
 
 }  // namespace kindling

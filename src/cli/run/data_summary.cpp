@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <tuple>
@@ -20,6 +21,12 @@ Loader loader_or_none(DataModule& data, Loader (DataModule::*loader)()) try {
   return (data.*loader)();
 } catch (const std::exception&) {
   return nullptr;
+}
+
+std::vector<std::string> names_or_none(DataModule& data) try {
+  return data.class_names();
+} catch (const std::exception&) {
+  return {};
 }
 
 std::optional<std::int64_t> size_of(const Loader& loader) {
@@ -60,7 +67,18 @@ std::string checksum_of(const std::vector<Loader>& sets, std::int64_t max_bytes)
 
 }  // namespace
 
+std::string class_difference(const std::vector<std::string>& before, const std::vector<std::string>& now) {
+  if (before.empty() || now.empty() || before == now) return {};
+  const auto [then, current] = std::ranges::mismatch(before, now);
+  const std::string number = "class " + std::to_string(then - before.begin());
+  if (then == before.end()) return number + " was not there before and is '" + *current + "' now";
+  if (current == now.end()) return number + " was '" + *then + "' before and is not there now";
+  return number + " was '" + *then + "' before and is '" + *current + "' now";
+}
+
 std::string difference_of(const DataSummary& before, const DataSummary& now) {
+  if (std::string classes = class_difference(before.class_names, now.class_names); !classes.empty())
+    return classes;
   for (const auto& [kind, then, current] :
        {std::tuple("training", before.train, now.train), {"validation", before.val, now.val}})
     if (then && current && *then != *current)
@@ -75,6 +93,7 @@ DataSummary summary_of(DataModule& data, std::string name, std::int64_t max_chec
   return {.name = std::move(name),
           .train = size_of(train),
           .val = size_of(val),
+          .class_names = names_or_none(data),
           .checksum = checksum_of({train, val}, max_checksum_bytes)};
 }
 

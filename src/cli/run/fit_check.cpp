@@ -1,7 +1,9 @@
 #include "cli/run/fit_check.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/eq.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/nonzero.h>
 
 #include <algorithm>
 #include <charconv>
@@ -19,6 +21,7 @@
 #include "cli/run/start_files.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
+#include "kindling/nn/classifier.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/training/early_stopping.h"
@@ -26,6 +29,7 @@
 #include "kindling/training/trainer.h"
 #include "loggers/metric_charts.h"
 #include "nn/monitored_value.h"
+#include "training/step/loss_per_step.h"
 #include "training/tuner/trial_batch.h"
 
 namespace kindling {
@@ -127,7 +131,7 @@ class FitCheck {
     check_devices();
     check_data();
     check_model();
-    if (tries_batch()) check_batch();
+    if (check_class_weights() && tries_batch()) check_batch();
     if (check_frozen()) check_optimizer();
     check_monitors();
     findings_.throw_if_any();
@@ -237,16 +241,30 @@ class FitCheck {
       findings_.collect("lr_finder", [&] { require_one_lr(trainer_, *model_); });
   }
 
+  // Returns false for an error.
+  bool check_class_weights() {
+    if (!model_ || !is_complete_) return true;
+    return findings_.collect("model.class_weights", [&] {
+      give_class_weights(config_, *model_, *data_);
+      require_one_loss_per_step(*model_, trainer_, options_.num_ranks);
+    });
+  }
+
+  // Returns a model for a trial.
+  std::shared_ptr<Module> weighted_model() {
+    auto model = unfrozen_model();
+    if (const auto* const classifier = dynamic_cast<const Classifier*>(model_.get()))
+      if (auto* const trial = dynamic_cast<Classifier*>(model.get()))
+        trial->set_class_weights(classifier->class_weights());
+    return model;
+  }
+
   void check_batch() {
     if (!model_ || !is_complete_) return;
     if (!findings_.collect("model.num_classes", [&] { refuse_more_classes(); })) return;
-    const auto weighted_model = [this] {
-      auto model = unfrozen_model();
-      give_class_weights(config_, *model, *data_);
-      return model;
-    };
     try {
-      trial_ = try_batch(trainer_, weighted_model, *data_);
+      trial_ = try_batch(
+          trainer_, [this] { return weighted_model(); }, *data_);
     } catch (const DataError&) {
       const auto error = std::current_exception();
       findings_.collect("data", [&] {
@@ -399,16 +417,58 @@ class FitCheck {
   std::string mode_warning(const std::string& table) const {
     const Module::Monitor own = model_->monitor();
     const std::string mode = text_in(values_, table + ".mode"), wanted = own.higher_is_better ? "max" : "min";
-    if (text_in(values_, table + ".monitor") != own.name || mode.empty() || mode == wanted) return "";
+    const std::string monitor = text_in(values_, table + ".monitor");  // empty: the model's own
+    if ((!monitor.empty() && monitor != own.name) || mode.empty() || mode == wanted) return "";
     return table + ".mode: it is \"" + mode + "\", but the model says that " +
            (own.higher_is_better ? "higher" : "lower") + " values of '" + own.name + "' are better";
   }
 
+  // Returns a warning for class weights that the loss does not use, or with which it can be NaN.
+  std::string class_weights_warning() const {
+    const std::string key =
+        config_.model.balanced_class_weights ? "model.balanced_class_weights" : "model.class_weights";
+    const auto* const classifier = dynamic_cast<const Classifier*>(trial_.model.get());
+    if (classifier == nullptr || !classifier->class_weights().defined() || !trial_.has_trained) return "";
+    if (!classifier->has_used_class_weights())
+      return key + ": the step of " + classifier->name() +
+             " has a loss of its own, which does not use them; it must apply class_weights() itself";
+    const at::Tensor zeros = classifier->class_weights().eq(0).nonzero();
+    if (zeros.size(0) == 0) return "";
+    return key + ": class " + std::to_string(zeros.flatten()[0].item<std::int64_t>()) +
+           " has the weight 0; the loss of a batch that contains only such classes is NaN";
+  }
+
+  // The options of each `normalize` of a list of transforms.
+  std::vector<std::string> normalizations(const std::string& list) const {
+    std::vector<std::string> found;
+    for (std::size_t i = 0;; ++i) {
+      const std::string table = list + "[" + std::to_string(i) + "].";
+      const std::string name = text_in(values_, table + "name");
+      if (name.empty()) return found;
+      if (name == "normalize")
+        found.push_back(text_in(values_, table + "mean") + text_in(values_, table + "std"));
+    }
+  }
+
+  // Returns a warning if training and validation see images of another scale; else an empty text.
+  std::string scale_warning() const {
+    if (normalizations("data.train_transforms") == normalizations("data.val_transforms")) return "";
+    return "data.val_transforms: they normalize images otherwise than data.train_transforms, so validation "
+           "and "
+           "predictions see other values than the training";
+  }
+
   void add_warnings() {
+    warnings_.push_back(scale_warning());
+    warnings_.push_back(class_weights_warning());
     for (const std::string& name : trial_.repeated_names)
       warnings_.push_back("'" + name +
                           "' is logged more than once in a step: each value replaces the one before");
-    if (!train_ || trainer_.fast_dev_run) return;
+    if (train_ && !trainer_.fast_dev_run) add_warnings_of_length();
+    std::erase(warnings_, "");
+  }
+
+  void add_warnings_of_length() {
     if (!config_.batch_finder.is_on) warnings_.push_back(batch_size_warning(*train_));
     for (const char* table : {"checkpoint", "early_stopping", "schedule"})
       warnings_.push_back(mode_warning(table));
@@ -416,7 +476,6 @@ class FitCheck {
         freezing_warning(config_.model.freeze_epochs, length_of_run(trainer_, *train_, options_.num_ranks)));
     warnings_.push_back(warmup_warning(count_in(values_, "schedule.warmup_steps"), trainer_,
                                        length_of_run(trainer_, *train_, options_.num_ranks)));
-    std::erase(warnings_, "");
   }
 
   RunConfig& config_;

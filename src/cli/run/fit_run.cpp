@@ -202,9 +202,9 @@ class FitRun {
   int run() {
     if (in_.plan.is_finished) return print_finished(is_first(in_.group), in_.plan);
     set_input_transform(*in_.model, in_.data->input_transform());
-    give_class_weights(config_, *in_.model, *in_.data);
     in_.signals.defer_stops();  // the next summary has the status "running"
     try {
+      give_class_weights(config_, *in_.model, *in_.data);
       return train();
     } catch (...) {
       record_failure();

@@ -51,6 +51,7 @@ Json json_of(const DataSummary& data) {
   if (!data.name.empty()) json["name"] = data.name;
   for (const auto& [key, samples] : {std::pair("train", data.train), {"val", data.val}})
     if (samples) json[key] = *samples;
+  if (!data.class_names.empty()) json["class_names"] = data.class_names;
   if (!data.checksum.empty()) json["checksum"] = data.checksum;
   return json;
 }
@@ -76,6 +77,9 @@ DataSummary run_data(const fs::path& run) {
     if (key == "checksum" && value.is_string()) data.checksum = value;
     if (key == "train" && value.is_number_integer()) data.train = value.get<std::int64_t>();
     if (key == "val" && value.is_number_integer()) data.val = value.get<std::int64_t>();
+    if (key == "class_names" && value.is_array())
+      for (const Json& name : value)
+        if (name.is_string()) data.class_names.push_back(name);
   }
   return data;
 }

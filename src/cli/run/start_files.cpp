@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "cli/run/name_map.h"
+#include "cli/run/run_folder.h"
 #include "data/sources/training_labels.h"
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 #include "kindling/data/input_transform.h"
@@ -103,11 +105,20 @@ at::Tensor labels_without_drawing(DataModule& data) {
   return labels;
 }
 
+// Returns model.num_classes; 0: the model has no such option.
+std::int64_t num_classes_of(const RunConfig& config) {
+  const auto values = config.values();
+  const auto found = values.find("model.num_classes");
+  return found == values.end() ? 0 : std::stoll(found->second);
+}
+
 // Throws ConfigError for classes that the training samples lack: their weight would be infinite.
-at::Tensor balanced_weights_of(DataModule& data) try {
+at::Tensor balanced_weights_of(DataModule& data, std::int64_t num_classes_of_model) try {
   const at::Tensor labels = labels_without_drawing(data);
   const std::vector<std::string> names = data.class_names();
-  const at::Tensor weights = balanced_class_weights(labels, static_cast<std::int64_t>(names.size()));
+  const std::int64_t num_classes =
+      names.empty() ? num_classes_of_model : static_cast<std::int64_t>(names.size());
+  const at::Tensor weights = balanced_class_weights(labels, num_classes);
   const double* const weight = weights.const_data_ptr<double>();
   for (std::int64_t i = 0; i < weights.size(0); ++i)
     if (weight[i] == 0)
@@ -197,6 +208,18 @@ std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::fi
   return data;
 }
 
+std::vector<std::string> trained_class_names(const WeightsSource& weights, DataModule& data) {
+  const std::filesystem::path run = run_with(weights);
+  std::vector<std::string> now = data.class_names(), trained;
+  if (!run.empty()) trained = run_data(run).class_names;
+  if (trained.empty()) return now;
+  if (const std::string difference = class_difference(trained, now); !difference.empty())
+    log_warning(
+        "data: the classes are not those of the training (" + difference +
+        "); predicted classes get their names of the training, and labels of the data may mean others");
+  return trained;
+}
+
 void give_class_weights(const RunConfig& config, Module& model, DataModule& data) {
   const ModelOptions& options = config.model;
   const bool is_balanced = options.balanced_class_weights;
@@ -209,7 +232,14 @@ void give_class_weights(const RunConfig& config, Module& model, DataModule& data
   if (!is_balanced && std::ranges::all_of(options.class_weights, [](double weight) { return weight == 0; }))
     throw ConfigError(
         {.place = "model.class_weights", .found = "all weights are 0", .wanted = "at least one above 0"});
-  classifier->set_class_weights(is_balanced ? balanced_weights_of(data)
+  const auto count = static_cast<std::int64_t>(options.class_weights.size());
+  const std::int64_t num_classes = num_classes_of(config);
+  if (!is_balanced && num_classes > 0 && count != num_classes)
+    throw ConfigError(
+        {.place = "model.class_weights",
+         .found = std::to_string(count) + " weights, and num_classes = " + std::to_string(num_classes),
+         .wanted = "one weight per class"});
+  classifier->set_class_weights(is_balanced ? balanced_weights_of(data, num_classes)
                                             : at::tensor(options.class_weights, at::kDouble));
 }
 

@@ -30,6 +30,10 @@ StartWeights load_init_weights(const RunConfig& config, Module& model);
 std::shared_ptr<DataModule> make_data_for(const RunConfig& config, const std::filesystem::path& weights,
                                           Module& model, const std::filesystem::path& predicted = {});
 
+// Returns the names of the classes that the weights were trained with, as their run recorded them; without a
+// record, those of the data. Warns if the data names its classes otherwise.
+std::vector<std::string> trained_class_names(const WeightsSource& weights, DataModule& data);
+
 // Throws ConfigError if model.init_weights belongs to a table whose columns are not those of the data: their
 // weights would meet other columns. Does nothing for other data.
 void require_same_columns(const RunConfig& config, DataModule& data);

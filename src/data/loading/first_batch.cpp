@@ -1,5 +1,6 @@
 #include "data/loading/first_batch.h"
 
+#include "kindling/base/error.h"
 #include "kindling/data/data_loader.h"
 
 namespace kindling {
@@ -7,6 +8,10 @@ namespace kindling {
 Batch first_raw_batch(DataModule& data) {
   std::shared_ptr<DataLoader> loader = data.predict_dataloader();
   if (!loader) loader = data.train_dataloader();
+  if (!loader || loader->num_batches() == 0)
+    throw DataError({.place = "data",
+                     .found = loader ? "the data has no batch" : "the data has no data loader",
+                     .wanted = "one batch, for the shapes of the inputs"});
   DataLoader::Cursor cursor(*loader);
   cursor.keep_order();
   cursor.seek(0);

@@ -40,13 +40,25 @@ at::Tensor values_of(const at::Tensor& outputs, ExportedValues values) {
   return outputs;
 }
 
+// Throws ConfigError if the model has another number of classes than there are names.
+void check_class_names(const at::Tensor& outputs, std::size_t num_names, const ExportOptions& options) {
+  if (num_names == 0 || outputs.dim() < 2 || outputs.size(1) == static_cast<std::int64_t>(num_names)) return;
+  throw ConfigError({.place = "export to " + options.path.string(),
+                     .found = "the data has the names of " + std::to_string(num_names) +
+                              " classes, and the model has " + std::to_string(outputs.size(1)) + " outputs",
+                     .wanted = "the data that the model was trained with",
+                     .remedy = "the metadata \"class_names\" (ExportOptions::metadata) replaces the names"});
+}
+
 // `prepare` makes the model's inputs from a batch.
 template <class Prepare>
 void export_prepared(Module& model, const Prepare& prepare, const Batch& example,
-                     const ExportOptions& options) {
+                     const ExportOptions& options, std::size_t num_class_names = 0) {
   check_exported_values(model, options);
   const auto forward = [&](const Batch& batch) {
-    return Batch::leaf(values_of(model.forward_inputs(prepare(batch)), options.values));
+    const at::Tensor outputs = model.forward_inputs(prepare(batch));
+    check_class_names(outputs, num_class_names, options);
+    return Batch::leaf(values_of(outputs, options.values));
   };
   export_forward(model, forward, example, options, /*drops_unused_inputs=*/true);
 }
@@ -87,10 +99,12 @@ void export_program(Module& model, DataModule& data, const ExportOptions& option
   if (prepare(example)[0].is_same(example[0]))
     refuse_data(options, "the data have none: the model takes a batch as the loader returns it",
                 "data such as images, whose pixels are scaled, or an export without the transforms");
+  if (!is_exported_classifier(model) || options.metadata.contains(kClassNames))
+    return export_prepared(model, prepare, example, options);
+  const std::vector<std::string> names = data.class_names();
   ExportOptions named = options;
-  if (const auto names = data.class_names(); !names.empty() && is_exported_classifier(model))
-    named.metadata.try_emplace(kClassNames, json_list(names));
-  export_prepared(model, prepare, example, named);
+  if (!names.empty()) named.metadata[kClassNames] = json_list(names);
+  export_prepared(model, prepare, example, named, names.size());
 }
 
 }  // namespace kindling

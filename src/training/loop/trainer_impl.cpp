@@ -221,7 +221,7 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   Placement& placement = context->placement;
   TrainState& state = context->state;
   StopConsensus& stop = context->stop;
-  require_one_loss_per_step(*model, options);
+  require_one_loss_per_step(*model, options, options.process_group ? options.process_group->size() : 1);
   if (data != nullptr) register_transform(*model, *data);
   attach(*model, context);
   give_precision(*model, placement.precision);

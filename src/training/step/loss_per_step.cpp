@@ -7,12 +7,12 @@
 
 namespace kindling {
 
-void require_one_loss_per_step(const Module& model, const TrainerOptions& options) {
+void require_one_loss_per_step(const Module& model, const TrainerOptions& options, std::int64_t num_ranks) {
   const auto* const classifier = dynamic_cast<const Classifier*>(&model);
   if (classifier == nullptr || !classifier->class_weights().defined()) return;
   std::string found;
-  if (options.process_group && options.process_group->size() > 1)
-    found = std::to_string(options.process_group->size()) + " ranks";
+  if (num_ranks > 1)
+    found = std::to_string(num_ranks) + " ranks";
   else if (options.gradient_shards > 1)
     found = "gradient_shards = " + std::to_string(options.gradient_shards);
   else if (options.accumulate_grad_batches > 1)

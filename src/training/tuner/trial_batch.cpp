@@ -175,7 +175,6 @@ TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_mod
     const TrainerOptions of_run = options_of_run(trainer), on_cpu = options_on_cpu(of_run);
     const bool has_validation = validates(trainer);
     const auto model = make_model();
-    require_one_loss_per_step(*model, trainer);
     bool is_of_device = false;
     try {
       return try_in({.options = on_cpu}, model, data, has_validation);

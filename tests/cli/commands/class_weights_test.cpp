@@ -1,10 +1,13 @@
 // model.class_weights and model.balanced_class_weights: fits, resumed fits and evaluations.
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
 
 #include <string>
 #include <vector>
 
 #include "cli/commands/program_run.h"
+#include "kindling/cli/registry.h"
+#include "kindling/nn/classifier.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
@@ -27,6 +30,12 @@ class ClassWeightsRun : public testing::Test {
                "file = \"kinds.csv\"\nlabel = \"kind\"\ntrain = [0, 40]\nval = [40, 60]\nbatch_size = 10\n"
                "[trainer]\nmax_epochs = 4\nnum_threads = 1\nnum_gpus = 0\n");
   }
+  void write_own_loss_config() {
+    write_text(scratch_ / "own.toml",
+               "[model]\nname = \"own_loss\"\nclass_weights = [1.0, 2.0]\n[data]\nname = \"csv\"\n"
+               "file = \"kinds.csv\"\nlabel = \"kind\"\nval_fraction = 0.2\n[trainer]\nmax_epochs = 1\n"
+               "num_gpus = 0\n");
+  }
   ProgramRun fit(const std::string& runs, std::vector<std::string> more = {}) {
     std::vector<std::string> words{"fit", scratch_ / "kinds.toml", "--quiet", "--progress=none",
                                    "run.dir=" + (scratch_ / runs).string()};
@@ -38,7 +47,12 @@ class ClassWeightsRun : public testing::Test {
     return load_state_file(run(runs) + "/weights.safetensors");
   }
   static void expect_same(const StateDict& a, const StateDict& b) {
-    for (const auto& [name, tensor] : a.tensors) EXPECT_TRUE(same(tensor, *b.find(name))) << name;
+    ASSERT_EQ(a.tensors.size(), b.tensors.size());
+    ASSERT_FALSE(a.tensors.empty());
+    for (const auto& [name, tensor] : a.tensors) {
+      ASSERT_NE(b.find(name), nullptr) << name;
+      EXPECT_TRUE(same(tensor, *b.find(name))) << name;
+    }
   }
   std::string validated(const std::string& runs, std::vector<std::string> more = {}) {
     more.insert(more.begin(), {"validate", run(runs), "--quiet"});
@@ -69,6 +83,44 @@ TEST_F(ClassWeightsRun, ResumedRunHasTheSameWeights) {
   expect_same(weights("whole"), weights("parts"));
 }
 
+TEST_F(ClassWeightsRun, AClassAboveAllTrainingLabelsIsMissing) {
+  const ProgramRun result =
+      run_program({"fit", "model.name=mlp", "model.num_classes=11", "data.name=digits",
+                   "model.balanced_class_weights=true", "trainer.max_epochs=1", "--check"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.err.find("no training sample has the class 10"), std::string::npos) << result.err;
+}
+
+TEST_F(ClassWeightsRun, WarnsOfWeightsThatMakeNaN) {
+  const ProgramRun result = fit("zero", {"model.class_weights=[1.0, 0.0]", "--check"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err,
+            "warning: model.class_weights: class 1 has the weight 0; the loss of a batch that contains only "
+            "such classes is NaN\n");
+}
+
+// A classifier whose step does not call Classifier::loss().
+class OwnLoss : public Classifier {
+ public:
+  OwnLoss() { net_ = register_module("net", torch::nn::Linear(2, 2)); }
+  at::Tensor forward(const at::Tensor& inputs) override { return net_->forward(inputs); }
+  at::Tensor loss(const at::Tensor& outputs, const at::Tensor&) override { return outputs.square().mean(); }
+
+ private:
+  torch::nn::Linear net_ = nullptr;
+};
+
+TEST_F(ClassWeightsRun, WarnsOfALossThatIgnoresThem) {
+  write_own_loss_config();
+  Registry registry;
+  register_builtin(registry);
+  registry.model<OwnLoss>("own_loss", "with a loss of its own");
+  const ProgramRun result = run_program({"fit", scratch_ / "own.toml", "--check"}, registry);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("warning: model.class_weights: the step of "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("has a loss of its own, which does not use them"), std::string::npos);
+}
+
 TEST_F(ClassWeightsRun, ReportsMistakesBeforeTheRun) {
   const auto refused = [&](std::vector<std::string> more, const std::string& expected) {
     const ProgramRun result = fit("refused", more);
@@ -76,7 +128,10 @@ TEST_F(ClassWeightsRun, ReportsMistakesBeforeTheRun) {
     EXPECT_NE(result.err.find(expected), std::string::npos) << result.err;
     EXPECT_FALSE(std::filesystem::exists(run("refused"))) << expected;
   };
-  refused({"model.class_weights=[1.0, 2.0, 3.0]"}, "3 class weights (model.class_weights");
+  refused({"model.class_weights=[1.0, 2.0, 3.0]"},
+          "'model.class_weights': 3 weights, and num_classes = 2; expected: one weight per class");
+  refused({"model.class_weights=[1.0, 2.0, 3.0]", "batch_finder.max_trials=2"}, "3 weights, and num_classes");
+  refused({"model.class_weights=[1.0, 2.0]", "trainer.num_processes=2", "--check"}, "with 2 ranks");
   refused({"model.class_weights=[0.0, 0.0]"}, "'model.class_weights': all weights are 0");
   refused({"model.class_weights=[1.0, -2.0]"}, "model.class_weights[1]");
   refused({"model.class_weights=[1.0, 2.0]", "model.balanced_class_weights=true"}, "are both set");

@@ -125,6 +125,29 @@ TEST_F(ImageProgram, EqualsPredictionsForEveryImage) {
   EXPECT_TRUE(text_of(scratch_ / "converted.onnx") == text_of(scratch_ / "files.labels.onnx"));
 }
 
+// A class that is added to the directories after the training moves the numbers of those behind it.
+TEST_F(ImageProgram, NamesOfClassesAreThoseOfTheTraining) {
+  if (!can_read_png()) GTEST_SKIP() << "built without libpng";
+  write_day_and_night(scratch_ / "images", 10);
+  const std::string files = fit("files", "name = \"mlp\"\nhidden = [8]\nnum_classes = 2\n",
+                                "name = \"image_folder\"\nroot = \"images\"\nval_fraction = 0.2\n"
+                                "stratify = true\nbatch_size = 5\n");
+  for (int i = 0; i < 5; ++i) write_png(scratch_ / "images" / "dawn" / (std::to_string(i) + ".png"), 8, 8);
+  const std::string warning =
+      "warning: data: the classes are not those of the training (class 0 was 'day' before and is 'dawn' now)";
+  const ProgramRun predicted = run({"predict", files, "--quiet"}), validated = run({"validate", files});
+  EXPECT_EQ(predicted.exit_code, 0);
+  EXPECT_TRUE(predicted.err.starts_with(warning)) << predicted.err;
+  EXPECT_EQ(predicted.out.find(",dawn,"), std::string::npos) << predicted.out;
+  EXPECT_NE(predicted.out.find(",night,"), std::string::npos) << predicted.out;
+  EXPECT_NE(validated.err.find(warning), std::string::npos) << validated.err;
+  for (const char* name : {"a.pt2", "a.onnx"}) {
+    export_values(files, "labels", scratch_ / name);
+    EXPECT_EQ(text_of(scratch_ / name).find("dawn"), std::string::npos) << name;
+    EXPECT_NE(text_of(scratch_ / name).find("[\"day\",\"night\"]"), std::string::npos) << name;
+  }
+}
+
 TEST_F(ImageProgram, RefusesWhatHasNoTransformsOrLabels) {
   const std::string digits = fit("digits", kMlp, "name = \"digits\"\n");
   const std::string line = fit("line", "name = \"linear_regression\"\n", "name = \"synthetic_regression\"\n");

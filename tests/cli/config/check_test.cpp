@@ -494,6 +494,26 @@ TEST_F(FitCheckOfConfig, WarnsAboutFreezingAndModesThatCannotBeMeant) {
       "warning: early_stopping.mode: it is \"min\", but the model says that higher values of 'val_acc' are "
       "better\n");
   EXPECT_EQ(fit(stopping + "\"max\"\n", {"--check"}).err, "");
+  // Without a monitor, the model's own.
+  for (const std::string table : {"checkpoint", "early_stopping"})
+    EXPECT_EQ(fit(kDigits + kThreeEpochs + "[" + table + "]\nmode = \"min\"\n", {"--check"}).err,
+              "warning: " + table +
+                  ".mode: it is \"min\", but the model says that higher values of 'val_acc' are better\n");
+}
+
+TEST_F(FitCheckOfConfig, WarnsOfImagesNormalizedInOneStageOnly) {
+  const auto table = [](const std::string& stage, const std::string& mean) {
+    return "[[data." + stage + "_transforms]]\nname = \"normalize\"\nmean = [" + mean + "]\nstd = [0.5]\n";
+  };
+  const std::string warning =
+      "warning: data.val_transforms: they normalize images otherwise than data.train_transforms, so "
+      "validation "
+      "and predictions see other values than the training\n";
+  const std::string digits = kDigits + kThreeEpochs;
+  EXPECT_EQ(fit(digits + table("train", "0.5"), {"--check"}).err, warning);
+  EXPECT_EQ(fit(digits + table("val", "0.5"), {"--check"}).err, warning);
+  EXPECT_EQ(fit(digits + table("train", "0.5") + table("val", "0.4"), {"--check"}).err, warning);
+  EXPECT_EQ(fit(digits + table("train", "0.5") + table("val", "0.5"), {"--check"}).err, "");
 }
 
 TEST_F(FitCheckOfConfig, ReportsMoreThreadsThanAProcessCanHave) {

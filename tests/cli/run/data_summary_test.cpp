@@ -45,6 +45,18 @@ TEST(DataSummary, CountsTheSamplesOfEachSet) {
   EXPECT_EQ(summary_of(*std::make_unique<Digits>(), "").train, 1438);
 }
 
+TEST(DataSummary, NamesTheFirstClassThatDiffers) {
+  EXPECT_EQ(class_difference({"cat", "dog"}, {"cat", "dog"}), "");
+  EXPECT_EQ(class_difference({"cat", "dog"}, {}), "");
+  EXPECT_EQ(class_difference({}, {"cat"}), "");
+  EXPECT_EQ(class_difference({"cat", "dog"}, {"bird", "cat", "dog"}),
+            "class 0 was 'cat' before and is 'bird' now");
+  EXPECT_EQ(class_difference({"cat"}, {"cat", "dog"}), "class 1 was not there before and is 'dog' now");
+  EXPECT_EQ(class_difference({"cat", "dog"}, {"cat"}), "class 1 was 'dog' before and is not there now");
+  EXPECT_EQ(difference_of({.class_names = {"cat"}}, {.class_names = {"dog"}}),
+            "class 0 was 'cat' before and is 'dog' now");
+}
+
 TEST(DataSummary, HasAChecksumOfTypesSizesAndBytes) {
   const auto checksum = [](std::shared_ptr<DataLoader> train, std::shared_ptr<DataLoader> val = nullptr) {
     Sets data;

@@ -26,7 +26,9 @@ namespace {
 // Digits with names.
 class NamedDigits : public Digits {
  public:
-  std::vector<std::string> class_names() override { return {"zero", "\"one\""}; }
+  std::vector<std::string> class_names() override { return names; }
+
+  std::vector<std::string> names{"zero", "\"one\"", "2", "3", "4", "5", "6", "7", "8", "9"};
 };
 
 // Scales images by a number that the host reads.
@@ -76,8 +78,8 @@ TEST(ExportTransforms, StoresTextsAndClassNames) {
   NamedDigits data;
   const auto model = initialized_model(data);
   export_program(*model, data, {.path = scratch / "a.pt2", .metadata = {{"version", "7 \u00fc"}}});
-  const std::map<std::string, std::string> expected{{"class_names", R"(["zero","\"one\""])"},
-                                                    {"version", "7 \u00fc"}};
+  const std::map<std::string, std::string> expected{
+      {"class_names", R"(["zero","\"one\"","2","3","4","5","6","7","8","9"])"}, {"version", "7 \u00fc"}};
   EXPECT_EQ(Pt2File(scratch / "a.pt2").extra_files(), expected);
   // A copy with other weights keeps them.
   ExportedModule({.file = scratch / "a.pt2"}).save(scratch / "b.pt2");
@@ -87,6 +89,30 @@ TEST(ExportTransforms, StoresTextsAndClassNames) {
   Digits unnamed;
   export_program(*model, unnamed, {.path = scratch / "d.pt2"});
   EXPECT_TRUE(Pt2File(scratch / "d.pt2").extra_files().empty());
+}
+
+TEST(ExportTransforms, RefusesNamesOfOtherClasses) {
+  const Scratch scratch;
+  NamedDigits data;
+  const auto model = initialized_model(data);
+  data.names.emplace_back("10");
+  const std::string text =
+      error_text<ConfigError>([&] { export_program(*model, data, {.path = scratch / "a.pt2"}); });
+  EXPECT_NE(text.find("the data has the names of 11 classes, and the model has 10 outputs"),
+            std::string::npos)
+      << text;
+  EXPECT_FALSE(std::filesystem::exists(scratch / "a.pt2"));
+}
+
+TEST(ExportTransforms, DataWithoutABatchGiveNoExample) {
+  struct NoLoaders : DataModule {
+    std::shared_ptr<DataLoader> train_dataloader() override { return nullptr; }
+  };
+  const Scratch scratch;
+  NamedDigits digits;
+  NoLoaders data;
+  const auto model = initialized_model(digits);
+  EXPECT_THROW(export_program(*model, data, {.path = scratch / "a.pt2"}), DataError);
 }
 
 TEST(ExportTransforms, RefusesRandomAndUnexportableTransforms) {
