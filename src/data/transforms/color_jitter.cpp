@@ -26,6 +26,12 @@ at::Tensor grey_of(const at::Tensor& images) {
   return images.narrow(1, 0, 1) * 0.2989 + images.narrow(1, 1, 1) * 0.587 + images.narrow(1, 2, 1) * 0.114;
 }
 
+// Returns the means [batch, 1, 1, 1] of images [batch, 1, height, width]. By rows first: over both at once,
+// the last bits depend on the batch size, which decides how threads divide the sum.
+at::Tensor mean_of(const at::Tensor& grey) {
+  return grey.mean(3, /*keepdim=*/true).mean(2, /*keepdim=*/true);
+}
+
 at::Tensor blended(const at::Tensor& images, const at::Tensor& other, const at::Tensor& factor) {
   return (images * factor + other * (1 - factor)).clamp(0, 1);
 }
@@ -69,8 +75,7 @@ Batch ColorJitter::apply(Batch batch, const at::Tensor& uniforms) const {
     return jitter_factor(uniforms, column, amount, images);
   };
   if (options_.brightness > 0) images = (images * factor(0, options_.brightness)).clamp(0, 1);
-  if (options_.contrast > 0)
-    images = blended(images, grey_of(images).mean({1, 2, 3}, /*keepdim=*/true), factor(1, options_.contrast));
+  if (options_.contrast > 0) images = blended(images, mean_of(grey_of(images)), factor(1, options_.contrast));
   if (options_.saturation > 0 && channels == 3)
     images = blended(images, grey_of(images), factor(2, options_.saturation));
   if (options_.hue > 0 && channels == 3) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "data/transforms/random_boxes.h"
 #include "data/transforms/random_numbers.h"
@@ -48,32 +49,60 @@ struct Axis {
   std::int64_t in = 0, out = 0;
 };
 
-// Returns the weights of the `in` pixels for each of `out` resized ones, [batch, out, in]: those of PIL and
-// of at::_upsample_bilinear2d_aa for the crop, or without antialiasing those of at::upsample_bilinear2d.
-at::Tensor resize_weights(const Axis& axis, bool antialias) {
-  const at::Tensor length = axis.length.view({-1, 1, 1});
+// The pixels of a crop that make up each resized one: `index` in the image and `weight`, [batch, out] for
+// each of the taps.
+struct Taps {
+  std::vector<at::Tensor> index{}, weight{};
+};
+
+// Returns the weights of PIL and of at::_upsample_bilinear2d_aa for the crop, or without antialiasing those
+// of at::upsample_bilinear2d.
+Taps resize_taps(const Axis& axis, bool antialias) {
+  const at::Tensor length = axis.length.view({-1, 1}), first = axis.first.view({-1, 1});
   const at::Tensor scale = length / axis.out;
-  const at::Tensor centers = (positions(axis.out, {1, axis.out, 1}, length) + 0.5) * scale;
-  // Pixel centres relative to the crop, so that the differences are exact.
-  const at::Tensor pixels = positions(axis.in, {1, 1, axis.in}, length) - axis.first.view({-1, 1, 1}) + 0.5;
-  const at::Tensor distance = antialias ? (pixels - centers) / scale.clamp_min(1) : pixels - centers;
-  const at::Tensor inside = (pixels > 0) & (pixels < length);
-  const at::Tensor weights = (1 - distance.abs()).clamp_min(0) * inside;
-  return weights / weights.sum(2, /*keepdim=*/true);
+  const at::Tensor centers = (positions(axis.out, {1, axis.out}, length) + 0.5) * scale;
+  const at::Tensor reach = antialias ? scale.clamp_min(1) : at::ones_like(scale);  // in pixels to both sides
+  // Pixels count from the edge of the crop, so that the differences are exact; pixel i has its centre at i +
+  // 0.5.
+  const at::Tensor begin = (centers - reach + 0.5).floor();
+  const double largest_scale = static_cast<double>(axis.in) / static_cast<double>(axis.out);
+  const double largest_reach = antialias ? std::max(largest_scale, 1.0) : 1.0;
+  Taps taps;
+  at::Tensor sum;
+  for (int tap = 0; tap < static_cast<int>(std::ceil(2 * largest_reach)); ++tap) {
+    const at::Tensor pixel = begin + tap;
+    const at::Tensor inside = (pixel >= 0) & (pixel < length);
+    const at::Tensor weight = (1 - (pixel + 0.5 - centers).abs() / reach).clamp_min(0) * inside;
+    sum = sum.defined() ? sum + weight : weight;
+    taps.weight.push_back(weight);
+    taps.index.push_back((first + at::minimum(pixel.clamp_min(0), length - 1)).to(at::kLong));
+  }
+  for (at::Tensor& weight : taps.weight) weight = weight / sum;
+  return taps;
 }
 
-// Returns the images, resized from the crops that the axes describe. Two matrix multiplications need no
-// coordinates on the host.
+// Returns [batch, out, …] for images [batch, in, …]: weighted sums of rows.
+at::Tensor weighted_rows(const at::Tensor& images, const Taps& taps, std::int64_t out) {
+  const std::int64_t batch = images.size(0), in = images.size(1);
+  const at::Tensor rows = images.reshape({batch * in, -1});
+  const at::Tensor first_row = positions(batch, {batch, 1}, taps.index.front()) * in;
+  at::Tensor sum;
+  for (std::size_t tap = 0; tap < taps.index.size(); ++tap) {
+    const at::Tensor weight = taps.weight[tap].to(images.scalar_type()).view({-1, 1});
+    const at::Tensor part = rows.index_select(0, (taps.index[tap] + first_row).flatten()).mul_(weight);
+    sum = sum.defined() ? sum.add_(part) : part;
+  }
+  std::vector<std::int64_t> shape = images.sizes().vec();
+  shape[1] = out;
+  return sum.view(shape);
+}
+
+// Returns the images, resized from the crops that the axes describe. Sums tap by tap: a matrix multiplication
+// would depend on the batch size in its last bits, and on the precision of the model's multiplications.
 at::Tensor resized(const at::Tensor& images, const Axis& rows, const Axis& columns, bool antialias) {
-  const std::int64_t batch = images.size(0), channels = images.size(1);
-  const at::Tensor by_rows = resize_weights(rows, antialias).to(images.scalar_type());
-  const at::Tensor by_columns = resize_weights(columns, antialias).to(images.scalar_type());
-  const at::Tensor tall = images.transpose(1, 2).reshape({batch, rows.in, channels * columns.in});
-  const at::Tensor flat = at::bmm(by_rows, tall).view({batch, rows.out * channels, columns.in});
-  return at::bmm(flat, by_columns.transpose(1, 2))
-      .view({batch, rows.out, channels, columns.out})
-      .transpose(1, 2)
-      .contiguous();
+  const at::Tensor tall = images.permute({0, 2, 1, 3});  // [batch, rows, channels, columns]
+  const at::Tensor wide = weighted_rows(tall, resize_taps(rows, antialias), rows.out).permute({0, 3, 2, 1});
+  return weighted_rows(wide, resize_taps(columns, antialias), columns.out).permute({0, 2, 3, 1}).contiguous();
 }
 
 // Returns the largest central box within the ratios, as torchvision does: height, width.

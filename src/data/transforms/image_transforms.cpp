@@ -19,10 +19,11 @@ std::unique_ptr<DeviceConstant> per_channel(const std::vector<double>& values) {
   return std::make_unique<DeviceConstant>(at::tensor(values, at::kFloat).view({-1, 1, 1}));
 }
 
-// Returns the inverse of the transform in the coordinates of at::grid_sampler, [batch, 2, 3]: from -1 to 1
-// over the image, so a pixel is 2 / width wide.
-at::Tensor inverse_affine(const at::Tensor& uniforms, const RandomAffineOptions& options, std::int64_t height,
-                          std::int64_t width) {
+// Returns where each pixel comes from, [batch, height, width, 2], in the coordinates of at::grid_sampler:
+// from -1 to 1 over the image, so a pixel is 2 / width wide. Element by element, because the last bits of a
+// matrix multiplication, as in at::affine_grid_generator, may depend on the batch size.
+at::Tensor source_grid(const at::Tensor& uniforms, const RandomAffineOptions& options, std::int64_t height,
+                       std::int64_t width, at::ScalarType dtype) {
   const double w = static_cast<double>(width), h = static_cast<double>(height);
   const at::Tensor angle =
       uniform_between(uniform_column(uniforms, 0), options.degrees) * (std::numbers::pi / 180);
@@ -32,10 +33,15 @@ at::Tensor inverse_affine(const at::Tensor& uniforms, const RandomAffineOptions&
   const at::Tensor x = shift(1, options.translate[0] * w), y = shift(2, options.translate[1] * h);
   const at::Tensor scale = uniform_between(uniform_column(uniforms, 3), options.scale);
   const at::Tensor cos = angle.cos() / scale, sin = angle.sin() / scale;
-  return at::stack({cos, sin * (h / w), -(cos * x + sin * y) * (2 / w),  //
-                    -sin * (w / h), cos, (sin * x - cos * y) * (2 / h)},
-                   1)
-      .view({-1, 2, 3});
+  const auto of_image = [](const at::Tensor& values) { return values.view({-1, 1, 1}); };
+  const at::Tensor from_x = ((positions(width, {1, 1, width}, uniforms) * 2 + 1) / w) - 1;
+  const at::Tensor from_y = ((positions(height, {1, height, 1}, uniforms) * 2 + 1) / h) - 1;
+  // Only the sums of a row and a column are as large as the image.
+  const at::Tensor x_of_columns = from_x * of_image(cos) - of_image((cos * x + sin * y) * (2 / w));
+  const at::Tensor y_of_columns = of_image((sin * x - cos * y) * (2 / h)) - from_x * of_image(sin * (w / h));
+  return at::stack({x_of_columns.to(dtype) + (from_y * of_image(sin * (h / w))).to(dtype),
+                    y_of_columns.to(dtype) + (from_y * of_image(cos)).to(dtype)},
+                   3);
 }
 
 }  // namespace
@@ -83,9 +89,8 @@ RandomAffine::RandomAffine(RandomAffineOptions options) : options_(std::move(opt
 
 Batch RandomAffine::apply(Batch batch, const at::Tensor& uniforms) const {
   const at::Tensor images = checked_images(*this, "random_affine", batch, uniforms);
-  const at::Tensor inverse = inverse_affine(uniforms, options_, images.size(2), images.size(3));
   const at::Tensor grid =
-      at::affine_grid_generator(inverse.to(images.scalar_type()), images.sizes(), /*align_corners=*/false);
+      source_grid(uniforms, options_, images.size(2), images.size(3), images.scalar_type());
   // The numbers of at::grid_sampler: bilinear 0, nearest 1; zeros outside 0. Outside pixels become `fill`.
   const std::int64_t mode = options_.interpolation == "nearest" ? 1 : 0;
   const bool has_fill = options_.fill != 0;

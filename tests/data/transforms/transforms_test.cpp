@@ -1,5 +1,6 @@
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -322,17 +323,26 @@ TEST_P(Transforms, ResultsMoveWithTheSamples) {
   }
 }
 
+// What a sample becomes must not depend on the samples beside it, nor on the number of threads.
 TEST_P(Transforms, ResultsDoNotDependOnTheBatchUnlessTheyMixIt) {
+  const int threads = at::get_num_threads();
   for (const auto& [name, transform] : every_transform()) {
-    if (name == "mix_up" || name == "cut_mix") continue;
-    const TransformCase all(*transform);
-    const Batch whole = applied(*transform, {all.images, all.labels}, all.uniforms);
-    for (std::int64_t first = 0; first < 12; first += 3) {
-      const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, first, 3); };
-      const Batch some = applied(*transform, {part(all.images), part(all.labels)}, part(all.uniforms));
-      for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(same(some[i], part(whole[i]))) << name << i;
+    if (name == "mix_up" || name == "cut_mix") continue;  // they mix samples of a batch
+    for (const std::int64_t size : {8, 61}) {
+      const at::Tensor images = at::rand({13, 3, size, size + 3}), labels = at::randint(10, {13}, at::kLong);
+      const at::Tensor uniforms = at::rand({13, transform->num_random()}, at::kDouble);
+      at::set_num_threads(2);
+      const Batch whole = applied(*transform, {images, labels}, uniforms);
+      for (const std::int64_t samples : {1, 4, 12}) {
+        at::set_num_threads(samples == 4 ? 1 : 2);
+        const Batch part = applied(*transform, {images.narrow(0, 1, samples), labels.narrow(0, 1, samples)},
+                                   uniforms.narrow(0, 1, samples));
+        for (std::size_t i = 0; i < 2; ++i)
+          EXPECT_TRUE(same(part[i], whole[i].narrow(0, 1, samples))) << name << " " << size << " " << samples;
+      }
     }
   }
+  at::set_num_threads(threads);
 }
 
 TEST_P(Transforms, TakeRandomNumbersInFloat32AndImagesInFloat64) {
