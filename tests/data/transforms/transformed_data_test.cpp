@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "data/transforms/every_transform.h"
 #include "kindling/base/error.h"
 #include "kindling/data/crop_transforms.h"
 #include "kindling/data/digits.h"
@@ -57,6 +58,68 @@ TEST(TransformedData, IsTheSameForAnyNumberOfWorkers) {
     const std::vector<at::Tensor> images = augmented_epochs({.batch_size = 100, .num_workers = workers});
     ASSERT_EQ(images.size(), expected.size());
     for (std::size_t i = 0; i < images.size(); ++i) EXPECT_TRUE(same(images[i], expected[i])) << i;
+  }
+}
+
+// 48 color images in [0, 1] with their labels.
+struct ColorImages : DataModule {
+  explicit ColorImages(std::int64_t num_workers)
+      : DataModule({.batch_size = 12, .seed = 6, .num_workers = num_workers}) {
+    const at::Tensor place = at::arange(48 * 3 * 8 * 10, at::kFloat).view({48, 3, 8, 10});
+    images = place.mul(0.7).sin().mul(0.5).add(0.5);
+  }
+  std::shared_ptr<DataLoader> train_dataloader() override {
+    return train_loader_of({images, at::arange(48).remainder(10)});
+  }
+  at::Tensor images;
+};
+
+struct EpochPlace {
+  std::int64_t workers = 0, ranks = 1, first_batch = 0;
+};
+
+// What each sample of epoch 1 becomes, by its index; of those before `first_batch`, which a resumed run does
+// not see, nothing.
+std::vector<Batch> transformed_samples(const std::shared_ptr<const Transform>& transform, EpochPlace place) {
+  TransformedData data(std::make_shared<ColorImages>(place.workers), {.train = transform});
+  data.prepare();
+  const auto loader = data.train_dataloader();
+  std::vector<Batch> samples(48);
+  for (std::int64_t rank = 0; rank < place.ranks; ++rank) {
+    DataLoader::Cursor cursor(*loader);
+    cursor.shard(rank, place.ranks);
+    cursor.take_batches_of(12 / place.ranks);
+    cursor.seek(/*epoch=*/1, place.first_batch);
+    for (Batch batch; cursor.next(batch);) {
+      const at::Tensor indices = cursor.indices();
+      const Batch done = data.on_after_batch_transfer(batch, Stage::train);
+      for (std::int64_t i = 0; i < indices.size(0); ++i)
+        samples[static_cast<std::size_t>(indices[i].item<std::int64_t>())] =
+            Batch{done[0][i].clone(), done[1][i].clone()};
+    }
+  }
+  return samples;
+}
+
+TEST(TransformedData, EveryTransformIsTheSameForWorkersRanksAndResumes) {
+  for (const auto& [name, transform] : every_transform()) {
+    const std::vector<Batch> expected = transformed_samples(transform, {});
+    std::vector<EpochPlace> places{{.workers = 1}, {.workers = 4}, {.first_batch = 2}};
+    // They mix the samples of a rank's batch.
+    if (name != "mix_up" && name != "cut_mix")
+      places.insert(places.end(), {{.ranks = 2}, {.ranks = 4}, {.workers = 4, .ranks = 2, .first_batch = 1}});
+    for (const EpochPlace& place : places) {
+      std::size_t count = 0;
+      const std::vector<Batch> samples = transformed_samples(transform, place);
+      for (std::size_t i = 0; i < samples.size(); ++i) {
+        if (samples[i].tensors().empty()) continue;
+        ++count;
+        for (std::size_t k = 0; k < 2; ++k)
+          EXPECT_TRUE(same(samples[i][k], expected[i][k]))
+              << name << ", sample " << i << ", " << place.workers << " workers, " << place.ranks << " ranks";
+      }
+      EXPECT_EQ(count, 48U - 12U * static_cast<std::size_t>(place.first_batch)) << name;
+    }
   }
 }
 
