@@ -262,7 +262,11 @@ TEST_F(ImageFolders, SkipBrokenFilesWithAWarning) {
     expected += "\n  images/a/bad" + std::to_string(i) +
                 ".png: the file is neither PNG nor JPEG; expected: a PNG or JPEG image";
   ASSERT_EQ(log.texts.size(), 1U);
-  EXPECT_EQ(without_folder(log.texts[0]), expected + "\n  and 2 more");
+  EXPECT_EQ(without_folder(log.texts[0]), expected + "\n  and 2 more; `kindling data check` lists all");
+  const std::vector<std::string> skipped = data.skipped_samples();
+  ASSERT_EQ(skipped.size(), 7U);
+  EXPECT_EQ(without_folder(skipped[6]),
+            "images/a/bad6.png: the file is neither PNG nor JPEG; expected: a PNG or JPEG image");
   for (int i = 0; i < 10; ++i) std::filesystem::remove(root_ / "a" / ("good" + std::to_string(i) + ".png"));
   EXPECT_EQ(refusal({.root = root_, .on_broken = "skip"}),
             "images: all 7 images are broken; the first is images/a/bad0.png: the file is neither PNG nor "

@@ -95,6 +95,7 @@ class KINDLING_API ImageFolder : public DataModule {
   Batch on_after_batch_transfer(Batch batch) override;
 
   std::vector<std::string> class_names() override;
+  std::vector<std::string> skipped_samples() override;
   // Returns the paths of the validation files: relative to `root`, or as in the list.
   SampleIds predict_ids() override;
 

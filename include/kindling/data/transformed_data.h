@@ -48,6 +48,7 @@ class KINDLING_API TransformedData : public DataModule {
   void restore_input_transform(const std::string& description) override;
   void predict_from(const std::filesystem::path& file) override;
   std::vector<std::string> class_names() override;
+  std::vector<std::string> skipped_samples() override;
   SampleIds predict_ids() override;
 
  private:

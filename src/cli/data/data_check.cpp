@@ -180,14 +180,17 @@ int check_data(DataModule& data, bool as_json) {
   for (const auto& [name, loader] : loaders_of(data))
     sets.push_back(report_of(name, *loader, table != nullptr));
   const bool has_broken = std::ranges::any_of(sets, [](const SetReport& set) { return set.num_broken > 0; });
+  const std::vector<std::string> skipped = data.skipped_samples();
   if (as_json) {
     for (const SetReport& set : sets) std::cout << json_of(set).dump() << "\n";
+    if (!skipped.empty()) std::cout << ordered_json{{"skipped", skipped}}.dump() << "\n";
     return has_broken ? kDataErrorCode : 0;
   }
   const std::vector<std::string> names = data.class_names();
   print_tensors(sets);
   if (table != nullptr) print_columns(sets, table->schema());
   print_classes(sets, names);
+  for (const std::string& text : skipped) std::cout << "skipped: " << one_line(text) << "\n";
   for (const std::string& note : notes_of(sets, names)) std::cout << "note: " << note << "\n";
   for (const SetReport& set : sets) {
     for (const BrokenSample& sample : set.broken)

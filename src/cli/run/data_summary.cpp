@@ -23,8 +23,9 @@ Loader loader_or_none(DataModule& data, Loader (DataModule::*loader)()) try {
   return nullptr;
 }
 
-std::vector<std::string> names_or_none(DataModule& data) try {
-  return data.class_names();
+std::vector<std::string> texts_or_none(DataModule& data,
+                                       std::vector<std::string> (DataModule::*texts)()) try {
+  return (data.*texts)();
 } catch (const std::exception&) {
   return {};
 }
@@ -93,7 +94,8 @@ DataSummary summary_of(DataModule& data, std::string name, std::int64_t max_chec
   return {.name = std::move(name),
           .train = size_of(train),
           .val = size_of(val),
-          .class_names = names_or_none(data),
+          .class_names = texts_or_none(data, &DataModule::class_names),
+          .skipped = texts_or_none(data, &DataModule::skipped_samples),
           .checksum = checksum_of({train, val}, max_checksum_bytes)};
 }
 

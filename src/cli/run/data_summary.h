@@ -14,6 +14,7 @@ struct DataSummary {
   std::string name{};                          // of the data module; empty: not known
   std::optional<std::int64_t> train{}, val{};  // samples
   std::vector<std::string> class_names{};      // in the order of the labels; empty: they have none
+  std::vector<std::string> skipped{};          // what is wrong with each sample that was left out
   // XXH3-64 of the training and validation sets: number, type, sizes and bytes of their tensors, before the
   // data module transforms batches. Empty unless all are tensors in memory (TensorDataset) of at most
   // kMaxChecksumBytes together.

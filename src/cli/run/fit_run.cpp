@@ -271,6 +271,7 @@ class FitRun {
     if (is_first(in_.group))
       keeper_->notify_of_data([this](DataSummary data) {
         warn_other_data(data);
+        folder_.write_skipped(data.skipped);
         summary_.data = std::move(data);
         folder_.write_summary(summary_);
       });

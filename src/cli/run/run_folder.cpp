@@ -14,6 +14,7 @@
 #include "cli/config/command_line.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
+#include "kindling/base/text.h"
 #include "kindling/base/version.h"
 #include "kindling/config/document.h"
 #include "kindling/device/host_info.h"
@@ -51,6 +52,7 @@ Json json_of(const DataSummary& data) {
   if (!data.name.empty()) json["name"] = data.name;
   for (const auto& [key, samples] : {std::pair("train", data.train), {"val", data.val}})
     if (samples) json[key] = *samples;
+  if (!data.skipped.empty()) json["skipped"] = data.skipped.size();
   if (!data.class_names.empty()) json["class_names"] = data.class_names;
   if (!data.checksum.empty()) json["checksum"] = data.checksum;
   return json;
@@ -126,6 +128,11 @@ void FitFolder::write_config(const std::string& text) const {
   const fs::path config = file("config.toml");
   if (!fs::exists(config) || read_file(config, ConfigDocument::kMaxBytes) != text)
     write_file_atomically(config, text);
+}
+
+void FitFolder::write_skipped(const std::vector<std::string>& skipped) const {
+  if (lock_ && !skipped.empty())
+    write_file_atomically(file("skipped.txt"), joined(skipped, "\n", one_line) + "\n");
 }
 
 void FitFolder::write_command(int argc, char** argv) const {

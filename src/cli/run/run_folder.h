@@ -62,6 +62,8 @@ class FitFolder {
 
   // Writes config.toml unless it already has this text.
   void write_config(const std::string& text) const;
+  // Writes skipped.txt, a line per sample that the data left out; none: nothing.
+  void write_skipped(const std::vector<std::string>& skipped) const;
   // Appends a line to command.txt.
   void write_command(int argc, char** argv) const;
   // Takes the directory's lock again if its file has been removed, which is logged. Throws Error if another

@@ -69,7 +69,8 @@ void warn_of_broken(const std::vector<std::string>& broken, std::size_t num_file
                      std::to_string(num_files) + " images, which cannot be read:";
   for (std::size_t i = 0; i < std::min(broken.size(), kMostNamedFiles); ++i) text += "\n  " + broken[i];
   if (broken.size() > kMostNamedFiles)
-    text += "\n  and " + std::to_string(broken.size() - kMostNamedFiles) + " more";
+    text += "\n  and " + std::to_string(broken.size() - kMostNamedFiles) +
+            " more; `kindling data check` lists all";
   log_warning(text);
 }
 
@@ -134,7 +135,7 @@ ImageFiles files_in_list(const fs::path& list, const fs::path& folder, bool must
   return files;
 }
 
-void drop_broken_files(ImageFiles& files) {
+std::vector<std::string> drop_broken_files(ImageFiles& files) {
   const std::vector<std::string> errors = errors_of(files);
   std::vector<std::string> names, broken;
   std::vector<std::int64_t> labels;
@@ -154,6 +155,7 @@ void drop_broken_files(ImageFiles& files) {
   if (!broken.empty()) warn_of_broken(broken, errors.size());
   files.names = std::move(names);
   files.labels = std::move(labels);
+  return broken;
 }
 
 }  // namespace kindling

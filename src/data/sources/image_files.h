@@ -27,7 +27,7 @@ ImageFiles files_in_list(const std::filesystem::path& list, const std::filesyste
                          bool must_exist);
 
 // Decodes every file, on several threads, removes those that are broken and logs a warning about them.
-// Throws DataError if none is left.
-void drop_broken_files(ImageFiles& files);
+// Returns the error of each removed file, which begins with its path. Throws DataError if none is left.
+std::vector<std::string> drop_broken_files(ImageFiles& files);
 
 }  // namespace kindling

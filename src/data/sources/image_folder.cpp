@@ -88,6 +88,7 @@ struct ImageFolder::Impl {
   std::shared_ptr<const ImageFiles> files{};
   ImageFormat format{};
   SplitIndices split{};
+  std::vector<std::string> skipped{};  // an error per file
   std::shared_ptr<DataLoader> train_loader{}, val_loader{};
 };
 
@@ -102,7 +103,7 @@ ImageFolder::~ImageFolder() = default;
 
 void ImageFolder::prepare_data() {
   ImageFiles files = find_files(impl_->options);
-  if (impl_->options.on_broken == "skip") drop_broken_files(files);
+  if (impl_->options.on_broken == "skip") impl_->skipped = drop_broken_files(files);
   impl_->split = split_files(files, impl_->options, options());
   impl_->format = format_of(files, impl_->options);
   impl_->files = std::make_shared<const ImageFiles>(std::move(files));
@@ -130,6 +131,11 @@ Batch ImageFolder::on_after_batch_transfer(Batch batch) {
 std::vector<std::string> ImageFolder::class_names() {
   prepare();
   return impl_->files->classes;
+}
+
+std::vector<std::string> ImageFolder::skipped_samples() {
+  prepare();
+  return impl_->skipped;
 }
 
 SampleIds ImageFolder::predict_ids() {

@@ -103,6 +103,8 @@ void TransformedData::predict_from(const std::filesystem::path& file) { data_->p
 
 std::vector<std::string> TransformedData::class_names() { return data_->class_names(); }
 
+std::vector<std::string> TransformedData::skipped_samples() { return data_->skipped_samples(); }
+
 SampleIds TransformedData::predict_ids() { return data_->predict_ids(); }
 
 }  // namespace kindling

@@ -1,6 +1,8 @@
 // Runs on image files with augmentation, from a config alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -98,6 +100,45 @@ TEST_F(ImageRun, ResumesBitIdenticallyInTheMiddleOfAnEpoch) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_NE(resumed.out.find("step 10"), std::string::npos) << resumed.out << resumed.err;
   EXPECT_TRUE(weights("straight") == expected);
+}
+
+// 20 of 2,000 files, broken in different ways.
+TEST_F(ImageRun, NamesEveryFileThatItSkips) {
+  std::filesystem::remove_all(scratch_ / "images");
+  write_day_and_night(scratch_ / "images", 1000);
+  const std::string good = text_of(scratch_ / "images/day/100.png");
+  std::vector<std::string> broken;
+  for (int i = 0; i < 20; ++i) {
+    broken.push_back((scratch_ / "images" / (i % 2 == 0 ? "day" : "night")).string() + "/" +
+                     std::to_string(150 + 40 * i) + ".png");
+    std::string bytes = good;
+    if (i % 5 == 0) bytes.clear();
+    if (i % 5 == 1) bytes = "not an image";
+    if (i % 5 == 2) bytes.resize(bytes.size() / 2);
+    if (i % 5 == 3) bytes[good.size() / 2] = static_cast<char>(~bytes[good.size() / 2]);
+    if (i % 5 == 4) bytes = "\xFF\xD8\xFF" + bytes;
+    write_text(broken.back(), bytes);
+  }
+  const auto expect_all_named = [&](const std::string& text, const std::string& start) {
+    EXPECT_EQ(std::ranges::count(text, '\n'), 20) << text;
+    for (const std::string& file : broken)
+      EXPECT_NE(text.find(start + file + ": "), std::string::npos) << file;
+  };
+  const std::vector<std::string> skip{"data.on_broken=skip", "trainer.max_epochs=1", "data.batch_size=100"};
+  const ProgramRun fitted = fit("runs", skip);
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  EXPECT_NE(fitted.err.find("skipped 20 of 2000 images"), std::string::npos) << fitted.err;
+  EXPECT_NE(fitted.err.find("and 15 more"), std::string::npos) << fitted.err;
+  expect_all_named(text_of(run("runs") / "skipped.txt"), "");
+  EXPECT_EQ(nlohmann::json::parse(text_of(run("runs") / "run.json"))["data"]["skipped"], 20);
+  const ProgramRun checked = run_program({"data", "check", scratch_ / "images.toml", skip[0]});
+  EXPECT_EQ(checked.exit_code, 0);
+  std::string listed;
+  std::istringstream lines(checked.out);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("skipped: ")) listed += line + "\n";
+  expect_all_named(listed, "skipped: ");
+  ASSERT_EQ(fit("whole").exit_code, 3);  // without it, the first broken file ends the run
 }
 
 TEST_F(ImageRun, AugmentsOtherDataSets) {
