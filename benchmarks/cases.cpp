@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "data_feed.h"
 #include "growth.h"
+#include "image_feed.h"
 #include "optim_only.h"
 #include "report.h"
 #include "training.h"
@@ -73,25 +74,20 @@ void cold_start(const Options& options) {
 }  // namespace
 
 void run_case(const Options& options) {
-  const std::map<std::string, void (*)(const Options&)> cases{{"step_tiny", train<step_tiny>},
-                                                              {"step_deep", train<step_deep>},
-                                                              {"lenet", train<lenet>},
-                                                              {"card_lenet", train<card_lenet>},
-                                                              {"card_mlp", train<card_mlp>},
-                                                              {"card_cifar", train<card_cifar>},
-                                                              {"card_gpt2", train<card_gpt2>},
-                                                              {"fmnist_epoch", train<fmnist_epoch>},
-                                                              {"cnn_mnist", train<cnn_mnist>},
-                                                              {"data_feed", data_feed},
-                                                              {"optim_only", optim_only},
-                                                              {"cold_start", cold_start},
-                                                              {"growth", growth},
-                                                              {"ckpt_save", ckpt_save},
-                                                              {"ckpt_load", ckpt_load},
-                                                              {"ckpt_step", ckpt_step}};
+  const std::map<std::string, void (*)(const Options&)> cases{
+      {"step_tiny", train<step_tiny>}, {"step_deep", train<step_deep>},
+      {"lenet", train<lenet>},         {"card_lenet", train<card_lenet>},
+      {"card_mlp", train<card_mlp>},   {"card_cifar", train<card_cifar>},
+      {"card_gpt2", train<card_gpt2>}, {"fmnist_epoch", train<fmnist_epoch>},
+      {"cnn_mnist", train<cnn_mnist>}, {"data_feed", data_feed},
+      {"image_feed", image_feed},      {"optim_only", optim_only},
+      {"cold_start", cold_start},      {"growth", growth},
+      {"ckpt_save", ckpt_save},        {"ckpt_load", ckpt_load},
+      {"ckpt_step", ckpt_step}};
   if (options.first_step) return first_step(options);
   // Without a trainer there is no step capture to turn off.
-  const bool trains = options.case_name != "data_feed" && options.case_name != "optim_only";
+  const bool trains = options.case_name != "data_feed" && options.case_name != "image_feed" &&
+                      options.case_name != "optim_only";
   if (options.peer == "kindling_eager" && !trains) return;
   const auto found = cases.find(options.case_name);
   if (found != cases.end()) return found->second(options);

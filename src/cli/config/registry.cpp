@@ -1,6 +1,7 @@
 #include "kindling/cli/registry.h"
 
 #include "kindling/base/error.h"
+#include "kindling/data/array_data.h"
 #include "kindling/data/cifar_data.h"
 #include "kindling/data/color_jitter.h"
 #include "kindling/data/crop_transforms.h"
@@ -157,6 +158,8 @@ void register_builtin(Registry& registry) {
                                            "color images of 32 x 32 pixels, of 100 classes, binary version");
   registry.data<ImageFolder, ImageFolderOptions>("image_folder",
                                                  "PNG and JPEG files in class directories or in a list");
+  registry.data<ArrayData, ArrayDataOptions>("arrays",
+                                             "inputs and labels from .npz, .npy, .safetensors or .pt");
   registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a CSV table");
 
   registry.optimizer<Sgd, SgdOptions>("sgd", "stochastic gradient descent, optionally with momentum");

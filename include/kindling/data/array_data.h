@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kindling/base/export.h"
+#include "kindling/config/options.h"
+#include "kindling/data/data_module.h"
+
+namespace kindling {
+
+struct ArrayDataOptions {
+  std::filesystem::path file{};                        // .npz, .npy, .safetensors or .pt
+  std::optional<std::filesystem::path> labels_file{};  // absent: `file`
+  std::string inputs = "x", labels = "y";              // names in the files; a .npy file has none
+  std::string val_inputs{}, val_labels{};              // of the validation samples, in the same files
+  std::optional<std::array<double, 2>> normalize{};    // mean, standard deviation
+  double divisor = 1;                                  // before `normalize`
+  // The split, see split.h. Without it and without val_inputs, DataOptions::val is a range of samples.
+  std::optional<double> val_fraction{};
+  std::optional<std::int64_t> folds{};
+  std::int64_t fold = 0;
+  bool stratify = false;  // by the labels
+  std::int64_t seed = 0;  // of the split
+
+  static constexpr auto fields = kindling::fields(
+      kindling::field(
+          "file", &ArrayDataOptions::file,
+          {.doc = "file of the arrays: .npz, .npy, .safetensors or .pt", .example = "\"data.npz\""}),
+      kindling::field("labels_file", &ArrayDataOptions::labels_file,
+                      {.doc = "file of the labels; absent: the same file", .example = "\"labels.npy\""}),
+      kindling::field("inputs", &ArrayDataOptions::inputs,
+                      {.doc = "name of the inputs in the file; a .npy file has no names"}),
+      kindling::field("labels", &ArrayDataOptions::labels, {.doc = "name of the labels"}),
+      kindling::field(
+          "val_inputs", &ArrayDataOptions::val_inputs,
+          {.doc = "name of the inputs for validation, in the same file", .example = "\"x_test\""}),
+      kindling::field("val_labels", &ArrayDataOptions::val_labels,
+                      {.doc = "name of the labels for validation", .example = "\"y_test\""}),
+      kindling::field("normalize", &ArrayDataOptions::normalize,
+                      {.doc = "[mean, std], applied after the division", .example = "[0.5, 0.25]"}),
+      kindling::field("divisor", &ArrayDataOptions::divisor,
+                      {.doc = "number that inputs are divided by, such as 255 for bytes of pixels",
+                       .min = 0,
+                       .min_excluded = true}),
+      kindling::field("val_fraction", &ArrayDataOptions::val_fraction,
+                      {.doc = "fraction of the samples for validation",
+                       .min = 0,
+                       .max = 1,
+                       .min_excluded = true,
+                       .max_excluded = true,
+                       .example = "0.2"}),
+      kindling::field("folds", &ArrayDataOptions::folds,
+                      {.doc = "number of folds, one of which is for validation", .min = 2, .example = "5"}),
+      kindling::field("fold", &ArrayDataOptions::fold,
+                      {.doc = "the fold for validation, counted from 0", .min = 0}),
+      kindling::field("stratify", &ArrayDataOptions::stratify,
+                      {.doc = "split each class in the same proportion"}),
+      kindling::field("seed", &ArrayDataOptions::seed, {.doc = "seed of the split", .min = 0}));
+};
+
+// Samples from arrays of NumPy (.npz, .npy), safetensors or PyTorch (.pt, a dict of tensors): inputs
+// [samples, …] and labels [samples, …], in memory.
+//
+// Inputs stay as they are in the file until they are on the device, except that float64 becomes float32.
+// There they become (x / divisor - mean) / std, as float32 if they are integers or booleans; integers stay
+// integers, such as tokens, if divisor is 1 and normalize is absent. Labels: integers become int64, and
+// [samples, 1] of them becomes [samples]; floating-point labels become float32, and [samples] of them becomes
+// [samples, 1], as a regressor needs them.
+//
+//   ArrayData data({.file = "mnist.npz", .inputs = "x_train", .labels = "y_train", .val_inputs = "x_test",
+//                   .val_labels = "y_test", .divisor = 255});
+class KINDLING_API ArrayData : public DataModule {
+ public:
+  // Throws ConfigError.
+  explicit ArrayData(ArrayDataOptions options, DataOptions data_options = {});
+  ~ArrayData() override;
+
+  // Reads the files. Throws DataError, which names the file and the array, and ConfigError for names that the
+  // file does not have.
+  void prepare_data() override;
+  std::shared_ptr<DataLoader> train_dataloader() override;
+  std::shared_ptr<DataLoader> val_dataloader() override;
+  std::shared_ptr<DataLoader> predict_dataloader() override;
+  using DataModule::on_after_batch_transfer;
+  Batch on_after_batch_transfer(Batch batch) override;
+  // Predicts the inputs of another file with the same names.
+  void predict_from(const std::filesystem::path& file) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kindling

@@ -1,0 +1,275 @@
+#include "kindling/data/array_data.h"
+
+#include <ATen/ops/div.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/lower_case.h"
+#include "data/loading/sample_ranges.h"
+#include "data/sources/data_file.h"
+#include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
+#include "kindling/data/split.h"
+#include "kindling/formats/npy.h"
+#include "kindling/tensors/state_dict.h"
+#include "tensors/shape_text.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+using NamedArrays = std::vector<std::pair<std::string, at::Tensor>>;
+
+constexpr const char* kFileKind = "a .npz, .npy, .safetensors or .pt file";
+
+void check_array_options(const ArrayDataOptions& options, const DataOptions& shared) {
+  validate(options, "data");
+  const auto refuse = [](const char* place, const char* found, const char* wanted) {
+    throw ConfigError({.place = place, .found = found, .wanted = wanted});
+  };
+  if (options.normalize && !((*options.normalize)[1] > 0))
+    refuse("data.normalize", "the standard deviation is not positive", "[mean, std] with std > 0");
+  if (options.val_inputs.empty() != options.val_labels.empty())
+    refuse("data", "only one of val_inputs and val_labels is set", "both or none");
+  if (options.val_fraction && options.folds)
+    refuse("data", "both val_fraction and folds are set", "one of them");
+  const bool is_split = options.val_fraction || options.folds;
+  if (is_split && (shared.train || shared.val))
+    refuse("data", "val_fraction or folds, and a range of samples in train or val",
+           "one way to split the samples");
+  if (!options.val_inputs.empty() && (is_split || shared.val))
+    refuse("data.val_inputs", "it is set, and the samples are split, too",
+           "one way to get validation samples");
+  if (options.fold != 0 && !options.folds)
+    refuse("data.fold", "folds is not set", "folds = N, with fold < N");
+  if (options.stratify && !is_split)
+    refuse("data.stratify", "the samples are not split", "val_fraction or folds");
+}
+
+at::ScalarType dtype_of(TensorType type) {
+  switch (type) {
+    case TensorType::boolean:
+      return at::kBool;
+    case TensorType::uint8:
+      return at::kByte;
+    case TensorType::int8:
+      return at::kChar;
+    case TensorType::int16:
+      return at::kShort;
+    case TensorType::uint16:
+      return at::kUInt16;
+    case TensorType::int32:
+      return at::kInt;
+    case TensorType::uint32:
+      return at::kUInt32;
+    case TensorType::int64:
+      return at::kLong;
+    case TensorType::uint64:
+      return at::kUInt64;
+    case TensorType::float16:
+      return at::kHalf;
+    case TensorType::float64:
+      return at::kDouble;
+    case TensorType::complex64:
+      return at::kComplexFloat;
+    default:
+      return at::kFloat;
+  }
+}
+
+at::Tensor tensor_of(const NpyArray& array) {
+  std::vector<std::int64_t> shape = array.shape;
+  if (array.is_column_major) std::ranges::reverse(shape);
+  at::Tensor tensor = at::empty(shape, dtype_of(array.type));
+  if (!array.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), array.bytes.data(), array.bytes.size());
+  if (!array.is_column_major) return tensor;
+  std::vector<std::int64_t> order(shape.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(order.size() - 1 - i);
+  return tensor.permute(order).contiguous();
+}
+
+NamedArrays arrays_in(const fs::path& file, const char* key) {
+  require_data_file(file, key, kFileKind);
+  const std::string extension = lower_case(file.extension().string());
+  if (extension == ".npy") return {{"", tensor_of(read_npy(file))}};
+  if (extension == ".npz") {
+    NamedArrays arrays;
+    for (const NpyArray& array : read_npz(file)) arrays.emplace_back(array.name, tensor_of(array));
+    return arrays;
+  }
+  if (extension == ".safetensors" || extension == ".pt" || extension == ".pth")
+    return load_state_file(file).tensors;
+  throw ConfigError({.place = std::string("data.") + key,
+                     .found = file.string() + " ends with '" + extension + "'",
+                     .wanted = kFileKind});
+}
+
+// Returns the array of a name; the only one of a .npy file has none. `key`: the option that names it.
+at::Tensor array_named(const NamedArrays& arrays, const std::string& name, const fs::path& file,
+                       const char* key) {
+  if (arrays.size() == 1 && arrays.front().first.empty()) return arrays.front().second;
+  std::vector<std::string> names;
+  for (const auto& [known, tensor] : arrays) {
+    if (known == name) return tensor;
+    names.push_back(known);
+  }
+  std::ranges::sort(names);
+  const std::string guess = nearest(name, names);
+  throw ConfigError({.place = std::string("data.") + key,
+                     .found = file.string() + " has no array '" + name + "'",
+                     .wanted = names.empty() ? "a file with arrays" : "one of " + list_names(names),
+                     .remedy = guess.empty() ? "" : "did you mean '" + guess + "'?"});
+}
+
+[[noreturn]] void refuse_array(const fs::path& file, const std::string& name, const at::Tensor& tensor,
+                               const std::string& wanted) {
+  throw DataError({.place = file.string() + (name.empty() ? "" : ", array '" + name + "'"),
+                   .found = "it is " + type_text(tensor),
+                   .wanted = wanted});
+}
+
+bool is_integer(const at::Tensor& tensor) {
+  return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+}
+
+at::Tensor checked_inputs(at::Tensor inputs, const fs::path& file, const std::string& name) {
+  if (inputs.dim() == 0 || inputs.is_complex()) refuse_array(file, name, inputs, "numbers [samples, …]");
+  switch (inputs.scalar_type()) {
+    case at::kDouble:
+      return inputs.to(at::kFloat);
+    case at::kUInt16:  // LibTorch computes little with these
+    case at::kUInt32:
+    case at::kUInt64:
+      return inputs.to(at::kLong);
+    default:
+      return inputs.contiguous();
+  }
+}
+
+at::Tensor checked_labels(at::Tensor labels, std::int64_t num_samples, const fs::path& file,
+                          const std::string& name) {
+  if (labels.dim() == 0 || labels.is_complex() || labels.size(0) != num_samples)
+    refuse_array(file, name, labels, "one label per sample, [" + std::to_string(num_samples) + ", …]");
+  if (is_integer(labels)) {
+    labels = labels.to(at::kLong);
+    return labels.dim() == 2 && labels.size(1) == 1 ? labels.squeeze(1) : labels.contiguous();
+  }
+  labels = labels.to(at::kFloat);
+  return labels.dim() == 1 ? labels.unsqueeze(1) : labels.contiguous();
+}
+
+at::Tensor samples_of(const at::Tensor& tensor, const std::vector<std::int64_t>& chosen) {
+  if (static_cast<std::int64_t>(chosen.size()) == tensor.size(0)) return tensor;  // both are in order
+  return tensor.index_select(0, at::tensor(chosen, at::kLong));
+}
+
+}  // namespace
+
+struct ArrayData::Impl {
+  // The inputs and labels of a file, by the names in the options.
+  std::vector<at::Tensor> read(const NamedArrays& inputs, const NamedArrays& labels,
+                               const std::string& input_name, const std::string& label_name,
+                               const char* input_key, const char* label_key) const {
+    const fs::path& labels_file = options.labels_file.value_or(options.file);
+    const at::Tensor x =
+        checked_inputs(array_named(inputs, input_name, options.file, input_key), options.file, input_name);
+    const at::Tensor y = checked_labels(array_named(labels, label_name, labels_file, label_key), x.size(0),
+                                        labels_file, label_name);
+    return {x, y};
+  }
+
+  SplitIndices split(const std::vector<at::Tensor>& samples, const DataOptions& shared) const {
+    const std::int64_t count = samples[0].size(0);
+    if (!options.val_fraction && !options.folds) return samples_in_ranges(count, shared);
+    SplitOptions split{.val_fraction = options.val_fraction,
+                       .folds = options.folds,
+                       .fold = options.fold,
+                       .seed = options.seed,
+                       .place = "data"};
+    if (options.stratify) {
+      const at::Tensor& labels = samples[1];
+      if (!is_integer(labels) || labels.dim() != 1)
+        throw ConfigError({.place = "data.stratify",
+                           .found = "the labels are " + type_text(labels),
+                           .wanted = "classes, integers [samples]"});
+      split.classes.assign(labels.const_data_ptr<std::int64_t>(),
+                           labels.const_data_ptr<std::int64_t>() + labels.numel());
+    }
+    return split_indices(count, split);
+  }
+
+  const ArrayDataOptions options;
+  std::vector<at::Tensor> train{}, val{};  // inputs and labels; empty: none
+  fs::path predict_file{};
+  std::shared_ptr<DataLoader> predict_loader{};
+};
+
+ArrayData::ArrayData(ArrayDataOptions options, DataOptions data_options)
+    : DataModule(std::move(data_options)) {
+  check_array_options(options, this->options());
+  impl_ = std::make_unique<Impl>(Impl{.options = std::move(options)});
+}
+
+ArrayData::~ArrayData() = default;
+
+void ArrayData::prepare_data() {
+  const ArrayDataOptions& options = impl_->options;
+  if (!impl_->predict_file.empty() && !fs::exists(options.file)) return;  // only predicts another file
+  const NamedArrays inputs = arrays_in(options.file, "file");
+  const NamedArrays other =
+      options.labels_file ? arrays_in(*options.labels_file, "labels_file") : NamedArrays();
+  const NamedArrays& labels = options.labels_file ? other : inputs;
+  const std::vector<at::Tensor> samples =
+      impl_->read(inputs, labels, options.inputs, options.labels, "inputs", "labels");
+  const SplitIndices split = impl_->split(samples, this->options());
+  for (const at::Tensor& tensor : samples) {
+    impl_->train.push_back(samples_of(tensor, split.train));
+    if (!split.val.empty()) impl_->val.push_back(samples_of(tensor, split.val));
+  }
+  if (options.val_inputs.empty()) return;
+  impl_->val =
+      impl_->read(inputs, labels, options.val_inputs, options.val_labels, "val_inputs", "val_labels");
+}
+
+std::shared_ptr<DataLoader> ArrayData::train_dataloader() {
+  prepare();
+  return impl_->train.empty() ? nullptr : get_tensorloader(impl_->train, /*train=*/true);
+}
+
+std::shared_ptr<DataLoader> ArrayData::val_dataloader() {
+  prepare();
+  return impl_->val.empty() ? nullptr : get_tensorloader(impl_->val, /*train=*/false);
+}
+
+std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
+  if (impl_->predict_file.empty()) return val_dataloader();
+  if (!impl_->predict_loader) {
+    const fs::path& file = impl_->predict_file;
+    const std::string& name = impl_->options.inputs;
+    impl_->predict_loader = std::make_shared<DataLoader>(
+        std::make_shared<TensorDataset>(std::vector<at::Tensor>{
+            checked_inputs(array_named(arrays_in(file, "file"), name, file, "inputs"), file, name)}),
+        loader_options(/*train=*/false));
+  }
+  return impl_->predict_loader;
+}
+
+Batch ArrayData::on_after_batch_transfer(Batch batch) {
+  const ArrayDataOptions& options = impl_->options;
+  at::Tensor& inputs = batch.tensors()[0];
+  if (options.divisor != 1) inputs = at::div(inputs, options.divisor);
+  if (!options.normalize) return batch;
+  const auto& [mean, std] = *options.normalize;
+  inputs = is_integer(inputs) ? inputs.to(at::kFloat) : inputs;
+  inputs = (inputs - mean) / std;
+  return batch;
+}
+
+void ArrayData::predict_from(const fs::path& file) { impl_->predict_file = file; }
+
+}  // namespace kindling

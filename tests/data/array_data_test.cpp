@@ -1,0 +1,143 @@
+#include "kindling/data/array_data.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "kindling/base/error.h"
+#include "kindling/tensors/state_dict.h"
+#include "support/scratch.h"
+#include "support/tensor_matchers.h"
+
+namespace kindling {
+namespace {
+
+class Arrays : public testing::Test {
+ protected:
+  std::filesystem::path write(const std::string& name,
+                              std::vector<std::pair<std::string, at::Tensor>> tensors) {
+    save_safetensors({.tensors = std::move(tensors), .metadata = {}}, scratch_ / name);
+    return scratch_ / name;
+  }
+  static Batch all_of(DataModule& data, const std::shared_ptr<DataLoader>& loader) {
+    std::vector<at::Tensor> inputs, labels;
+    for (const Batch& batch : *loader) {
+      const Batch done = data.on_after_batch_transfer(batch);
+      inputs.push_back(done[0].clone());
+      if (done.tensors().size() > 1) labels.push_back(done[1].clone());
+    }
+    return labels.empty() ? Batch{at::cat(inputs)} : Batch{at::cat(inputs), at::cat(labels)};
+  }
+  std::string refusal(ArrayDataOptions options, DataOptions shared = {}) {
+    std::string text;
+    try {
+      ArrayData(std::move(options), std::move(shared)).prepare();
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    const std::string folder = scratch_.folder().string() + "/";
+    for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) text.erase(at, folder.size());
+    return text;
+  }
+
+  Scratch scratch_;
+  const at::Tensor images_ = at::arange(40).remainder(256).to(at::kByte).view({10, 2, 2});
+  const at::Tensor classes_ = at::arange(10).remainder(3);
+};
+
+TEST_F(Arrays, BecomeInputsAndClasses) {
+  const auto file = write("a.safetensors", {{"x", images_}, {"y", classes_.to(at::kByte).unsqueeze(1)}});
+  ArrayData data({.file = file, .normalize = {{0.5, 0.25}}, .divisor = 255},
+                 {.batch_size = 4, .shuffle = false, .val = {{8, 10}}});
+  const Batch train = all_of(data, data.train_dataloader()), val = all_of(data, data.val_dataloader());
+  EXPECT_EQ(train[0].scalar_type(), at::kFloat);
+  EXPECT_TRUE(close(train[0], (images_.narrow(0, 0, 8).to(at::kFloat) / 255 - 0.5) / 0.25, 1e-6));
+  EXPECT_TRUE(same(train[1], classes_.narrow(0, 0, 8)));
+  EXPECT_TRUE(same(val[1], classes_.narrow(0, 8, 2)));
+}
+
+TEST_F(Arrays, BecomeTargetsOfARegressor) {
+  const at::Tensor x = at::rand({6, 3}, at::kDouble), y = at::rand({6}, at::kDouble);
+  const auto file = write("a.safetensors", {{"x", x}, {"y", y}, {"tokens", at::arange(6).view({6, 1})}});
+  ArrayData data({.file = file}, {.shuffle = false});
+  const Batch all = all_of(data, data.train_dataloader());
+  EXPECT_TRUE(same(all[0], x.to(at::kFloat)));
+  EXPECT_TRUE(same(all[1], y.to(at::kFloat).unsqueeze(1)));
+  EXPECT_EQ(data.val_dataloader(), nullptr);
+  ArrayData tokens({.file = file, .inputs = "tokens"}, {.shuffle = false});
+  EXPECT_EQ(all_of(tokens, tokens.train_dataloader())[0].scalar_type(), at::kLong);
+}
+
+TEST_F(Arrays, ValidationSamplesHaveNamesOfTheirOwn) {
+  const auto file = write("a.safetensors", {{"x_train", images_},
+                                            {"y_train", classes_},
+                                            {"x_test", images_.narrow(0, 0, 3)},
+                                            {"y_test", classes_.narrow(0, 0, 3)}});
+  ArrayData data({.file = file,
+                  .inputs = "x_train",
+                  .labels = "y_train",
+                  .val_inputs = "x_test",
+                  .val_labels = "y_test"},
+                 {.shuffle = false});
+  EXPECT_EQ(data.train_dataloader()->num_samples(), 10);
+  EXPECT_TRUE(same(all_of(data, data.val_dataloader())[0], images_.narrow(0, 0, 3)));
+}
+
+TEST_F(Arrays, AreSplitByClass) {
+  const auto file = write("a.safetensors", {{"x", images_}, {"y", at::arange(10).remainder(2)}});
+  ArrayData data({.file = file, .val_fraction = 0.4, .stratify = true}, {.shuffle = false});
+  const Batch val = all_of(data, data.val_dataloader());
+  EXPECT_EQ(val.num_samples(), 4);
+  EXPECT_EQ(val[1].sum().item<std::int64_t>(), 2);
+  EXPECT_EQ(data.train_dataloader()->num_samples(), 6);
+}
+
+// Files that NumPy has written.
+TEST_F(Arrays, ComeFromNumpy) {
+  const auto seeds = std::filesystem::path(KINDLING_TESTS) / "fuzz/seeds/npy_fuzzer";
+  ArrayData archive({.file = seeds / "two.npz"}, {.shuffle = false});
+  const Batch all = all_of(archive, archive.train_dataloader());
+  EXPECT_TRUE(same(all[0], at::zeros({2, 2}, at::kByte)));
+  EXPECT_TRUE(same(all[1], at::ones({2}, at::kLong)));
+  ArrayData files({.file = seeds / "floats.npy", .labels_file = seeds / "columns.npy"}, {.shuffle = false});
+  const Batch both = all_of(files, files.train_dataloader());
+  EXPECT_TRUE(same(both[0], at::arange(6, at::kFloat).view({2, 3})));
+  EXPECT_TRUE(same(both[1], at::arange(6).view({2, 3})));  // stored by columns
+}
+
+TEST_F(Arrays, OfAnotherFileArePredicted) {
+  const auto file = write("a.safetensors", {{"x", images_}, {"y", classes_}});
+  const auto other = write("b.safetensors", {{"x", images_.narrow(0, 5, 2)}});
+  ArrayData data({.file = file});
+  data.predict_from(other);
+  EXPECT_TRUE(same(all_of(data, data.predict_dataloader())[0], images_.narrow(0, 5, 2)));
+  std::filesystem::remove(file);  // the training file is not needed then
+  ArrayData alone({.file = file});
+  alone.predict_from(other);
+  EXPECT_EQ(alone.predict_dataloader()->num_samples(), 2);
+}
+
+TEST_F(Arrays, RefuseWhatDoesNotFit) {
+  const auto file =
+      write("a.safetensors", {{"x", images_}, {"y", classes_}, {"few", classes_.narrow(0, 0, 9)}});
+  EXPECT_EQ(refusal({.file = file, .inputs = "X"}),
+            "data.inputs: a.safetensors has no array 'X'; expected: one of few, x, y; did you mean 'x'?");
+  EXPECT_EQ(refusal({.file = file, .labels = "few"}),
+            "a.safetensors, array 'few': it is Long [9]; expected: one label per sample, [10, …]");
+  EXPECT_NE(refusal({.file = scratch_ / "b.npz"}).find("b.npz"), std::string::npos);
+  EXPECT_EQ(refusal({.file = file, .val_inputs = "x"}),
+            "data: only one of val_inputs and val_labels is set; expected: both or none");
+  EXPECT_EQ(refusal({.file = file, .val_inputs = "x", .val_labels = "y"}, {.val = {{0, 2}}}),
+            "data.val_inputs: it is set, and the samples are split, too; expected: one way to get validation "
+            "samples");
+  EXPECT_EQ(refusal({.file = file, .stratify = true}),
+            "data.stratify: the samples are not split; expected: val_fraction or folds");
+  std::ofstream(scratch_ / "a.csv") << "x";
+  EXPECT_EQ(refusal({.file = scratch_ / "a.csv"}),
+            "data.file: a.csv ends with '.csv'; expected: a .npz, .npy, .safetensors or .pt file");
+}
+
+}  // namespace
+}  // namespace kindling
