@@ -57,6 +57,7 @@ struct DataOptions {
           "num_workers", &DataOptions::num_workers,
           {.doc = "threads that create batches ahead; absent: measured for data that allow it, else 0",
            .min = 0,
+           .max = 1024,
            .policy = {.on_resume = OptionPolicy::OnResume::may_change},
            .example = "2"}),
       kindling::field(

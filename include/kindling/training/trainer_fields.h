@@ -78,7 +78,7 @@ struct TrainerFields {
             {.doc = "fail if fewer GPUs than num_gpus are available",
              .policy = {may_change, may_differ, kept}}),
       field("num_processes", &TrainerOptions::num_processes,
-            {.doc = "data-parallel processes on this machine", .min = 1,
+            {.doc = "data-parallel processes on this machine", .min = 1, .max = 1024,
              .policy = {fixed, may_differ, kept}}),
       field("limit_train_batches", &TrainerOptions::limit_train_batches,
             {.doc = "training batches per epoch; absent: all",

@@ -80,7 +80,11 @@ int fit_command(const CommandContext& command) {
                                               : ResumePlan{.restarts_in = start.restarts_in};
   if (plan.is_finished) return print_finished(!place || place->rank == 0, plan);
   if (plan.run.empty()) require_no_search(place, config);
-  if (is_launcher) return launch_fit(context, number, config);
+  if (is_launcher) {
+    // The ranks try no batch, and would report their errors once each.
+    if (plan.run.empty()) check_fit(loaded, {.num_ranks = number});
+    return launch_fit(context, number, config);
+  }
   // It is joined once all have made their plans: the first one will then change what these are made of.
   const Group group = place ? ProcessGroup::join(*place, config.distributed) : nullptr;
   try {

@@ -22,6 +22,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/nn/classifier.h"
+#include "kindling/device/device.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/training/early_stopping.h"
@@ -30,6 +31,7 @@
 #include "loggers/metric_charts.h"
 #include "nn/monitored_value.h"
 #include "training/step/loss_per_step.h"
+#include "training/step/repeated_loss.h"
 #include "training/tuner/trial_batch.h"
 
 namespace kindling {
@@ -259,14 +261,26 @@ class FitCheck {
     return model;
   }
 
+  // Throws ConfigError for a metric that does not fit the labels or outputs.
+  void refuse_metric(const DataError& error) const {
+    const std::vector<std::string>& metrics = config_.model.metrics;
+    const auto found = std::ranges::find(metrics, error.parts().place);
+    if (found == metrics.end()) return;
+    ErrorParts parts = error.parts();
+    parts.place = "model.metrics[" + std::to_string(found - metrics.begin()) + "]";
+    parts.found = "'" + *found + "': " + parts.found;
+    throw ConfigError(parts);
+  }
+
   void check_batch() {
     if (!model_ || !is_complete_) return;
     if (!findings_.collect("model.num_classes", [&] { refuse_more_classes(); })) return;
     try {
       trial_ = try_batch(
           trainer_, [this] { return weighted_model(); }, *data_);
-    } catch (const DataError&) {
+    } catch (const DataError& refused) {
       const auto error = std::current_exception();
+      if (!findings_.collect("model", [&] { refuse_metric(refused); })) return;
       findings_.collect("data", [&] {
         refuse_large_label(*train_, Stage::train, "training");
         if (validation_) refuse_large_label(*validation_, Stage::val, "validation");
@@ -292,9 +306,9 @@ class FitCheck {
     };
     const std::size_t num_inputs = std::max<std::size_t>(sample.tensors().size(), 2) - 1;  // without labels
     const std::string inputs = joined(sample.tensors().first(num_inputs), ", ", text);
-    throw Error({.place = "model '" + name + "'",
-                 .found = "its step fails for samples " + inputs + ": " + error.parts().found,
-                 .remedy = "`kindling help " + name + "` lists its options"});
+    throw step_error(
+        {.model = name, .samples = inputs, .takes_channels = values_.contains("model.in_channels")},
+        error.parts().found);
   }
 
   // Throws ConfigError if the data has more classes than the model. In memory, the labels themselves count.
@@ -353,6 +367,7 @@ class FitCheck {
       optimizer =
           trainer_.optimizer ? trainer_.optimizer(ParameterGroups(*model)) : model->configure_optimizers();
     });
+    if (optimizer) check_repeated_loss(*optimizer);
     if (!optimizer || !trainer_.schedule || !train_) return;
     const RunLength length = length_of_run(trainer_, *train_, options_.num_ranks);
     const bool counts_epochs = trainer_.schedule_interval == ScheduleInterval::epoch;
@@ -360,6 +375,13 @@ class FitCheck {
       apply_schedule(trainer_.schedule, {.total_steps = counts_epochs ? length.epochs : length.steps},
                      *optimizer);
     });
+  }
+
+  void check_repeated_loss(const Optimizer& optimizer) {
+    const RepeatedLossConditions conditions{.reduces = options_.num_ranks > 1 || trainer_.gradient_shards > 1,
+                                            .is_on_cpu = trainer_.num_gpus == 0 || num_gpus() == 0};
+    for (const ErrorParts& error : repeated_loss_errors(optimizer, trainer_, conditions))
+      findings_.collect("trainer", [&] { throw ConfigError(error); });
   }
 
   void check_monitors() {
@@ -372,7 +394,7 @@ class FitCheck {
   void check_monitor(const std::string& table) {
     const std::string key = table + ".monitor", name = text_in(values_, key),
                       mode = text_in(values_, table + ".mode");
-    if (name.empty()) return;
+    if (name.empty()) return check_default_monitor(table);
     const std::vector<std::string> names = logged_names();
     const bool is_known = std::ranges::find(names, name) != names.end() || is_from_trainer(name);
     if (!is_known && has_own_callbacks(trainer_))
@@ -381,6 +403,25 @@ class FitCheck {
       findings_.add(key, "'" + key + "': the model logs no value '" + name + "'", names);
     else
       findings_.collect(key, [&] { monitor_of(name, mode, *model_, key); });
+  }
+
+  // Without a monitor, callbacks and schedules watch the value that the model names.
+  void check_default_monitor(const std::string& table) {
+    const std::string name = model_->monitor().name;
+    std::vector<std::string> names = logged_names();
+    if (config_.batch_finder.is_on)  // no batch was tried
+      std::erase_if(names, [](const std::string& each) { return each.starts_with("val_"); });
+    const bool is_known = std::ranges::find(names, name) != names.end() || is_from_trainer(name);
+    const bool is_checked = is_complete_ && table != "checkpoint" && !has_own_callbacks(trainer_);
+    if (!is_checked || is_known || can_validate()) return;
+    findings_.add(table + ".monitor",
+                  "'" + table + ".monitor': it is '" + name +
+                      "', as the model says, but the run has no validation to log it",
+                  names);
+  }
+
+  bool can_validate() const {
+    return validation_ && (trainer_.limit_val_batches != 0 || trainer_.fast_dev_run);
   }
 
   void warn_of_misspelling(const std::string& key, const std::string& name,
@@ -409,8 +450,7 @@ class FitCheck {
                   const std::vector<std::string>& names) const {
     if (!trial_.has_trained) return !findings_.empty() && !nearest(name, names).empty();
     if (trial_.has_validated || !name.starts_with("val_")) return true;
-    const bool can_validate = validation_ && trainer_.limit_val_batches != 0;
-    return table != "checkpoint" && !can_validate;  // a checkpoint without a value is only not the best
+    return table != "checkpoint" && !can_validate();  // a checkpoint without a value is only not the best
   }
 
   // Returns a warning for a mode that contradicts the model; else an empty text.
@@ -472,6 +512,11 @@ class FitCheck {
     if (!config_.batch_finder.is_on) warnings_.push_back(batch_size_warning(*train_));
     for (const char* table : {"checkpoint", "early_stopping", "schedule"})
       warnings_.push_back(mode_warning(table));
+    if (config_.model.balanced_class_weights && text_in(values_, "data.sampler") == "balanced")
+      warnings_.push_back(
+          "model.balanced_class_weights: data.sampler = \"balanced\" is set, too, so the classes are "
+          "balanced "
+          "twice; remove one of them");
     warnings_.push_back(
         freezing_warning(config_.model.freeze_epochs, length_of_run(trainer_, *train_, options_.num_ranks)));
     warnings_.push_back(warmup_warning(count_in(values_, "schedule.warmup_steps"), trainer_,

@@ -1,10 +1,26 @@
 #include "cli/run/fit_findings.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/joined.h"
 
 namespace kindling {
+namespace {
+
+// "3" after "] to have " in LibTorch's message; empty if it is absent.
+std::string number_after(const std::string& text, std::string_view before) {
+  const std::size_t at = text.find(before);
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + before.size();
+  return text.substr(begin, text.find_first_not_of("0123456789", begin) - begin);
+}
+
+std::string channels_text(const std::string& number) {
+  return number + (number == "1" ? " channel" : " channels");
+}
+
+}  // namespace
 
 FitFindings::FitFindings(const ConfigDocument& document) : reader_(document) { reader_.skip(""); }
 
@@ -59,6 +75,28 @@ void FitFindings::throw_others() const {
                                   " errors, nothing was run"};
   if (std::ranges::any_of(others_, &Other::is_of_data)) throw DataError(parts);
   throw Error(parts);
+}
+
+Error step_error(const FailedStep& step, const std::string& message) {
+  const auto contains = [&](std::string_view part) { return message.find(part) != std::string::npos; };
+  const std::string place = "model '" + step.model + "'",
+                    hint = "`kindling help " + step.model + "` lists its options",
+                    wanted = number_after(message, "] to have "), got = number_after(message, "but got ");
+  // "expected input[64, 1, 8, 8] to have 3 channels, but got 1 channels instead"
+  if (contains(" channels instead") && !wanted.empty() && !got.empty())
+    return Error({.place = place,
+                  .found = "the samples are " + step.samples + ", with " + channels_text(got),
+                  .wanted = "images of " + channels_text(wanted),
+                  .remedy = step.takes_channels ? "set model.in_channels = " + got : hint});
+  if (contains("Kernel size can't be greater than actual input size") || contains("Output size is too small"))
+    return Error({.place = place,
+                  .found = "the samples are " + step.samples + ", which is too small for its layers",
+                  .wanted = "larger images",
+                  .remedy = "enlarge them with [[data.train_transforms]] and [[data.val_transforms]] name = "
+                            "\"resize\", or choose another model, such as small_cnn"});
+  return Error({.place = place,
+                .found = "its step fails for samples " + step.samples + ": " + message,
+                .remedy = hint});
 }
 
 }  // namespace kindling

@@ -42,4 +42,14 @@ class FitFindings {
   std::vector<Other> others_;
 };
 
+struct FailedStep {
+  std::string model{};          // its name
+  std::string samples{};        // "Float [1, 8, 8]"
+  bool takes_channels = false;  // the model has the option in_channels
+};
+
+// Returns the error for a message of LibTorch in a training step. Images with other channels than the
+// model's, or too small for its layers, get a message and a hint of their own.
+Error step_error(const FailedStep& step, const std::string& message);
+
 }  // namespace kindling

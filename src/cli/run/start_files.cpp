@@ -157,7 +157,7 @@ OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOp
   };
 }
 
-StartWeights load_init_weights(const RunConfig& config, Module& model) {
+StartWeights load_init_weights(const RunConfig& config, Module& model) try {
   const ModelOptions& options = config.model;
   StartWeights weights{find_weights(options.init_weights->string())};
   const LoadOptions load{.strict = options.init_strict,
@@ -174,6 +174,12 @@ StartWeights load_init_weights(const RunConfig& config, Module& model) {
   require_parameter(report, model, names, weights.file);
   weights.report = std::move(report);
   return weights;
+} catch (const ConfigError&) {
+  throw;
+} catch (const Error& error) {  // names the file only
+  ErrorParts parts = error.parts();
+  parts.place = "'model.init_weights': " + parts.place;
+  throw CheckpointError(parts);
 }
 
 void require_same_columns(const RunConfig& config, DataModule& data) {

@@ -10,6 +10,7 @@
 #include "kindling/base/error.h"
 #include "kindling/optim/clip.h"
 #include "optim/distinct_parameters.h"
+#include "training/step/repeated_loss.h"
 
 namespace kindling {
 namespace {
@@ -32,14 +33,6 @@ SchedulePoint schedule_point(const TrainingContext& context) {
   const std::int64_t epochs =
       steps_of_epoch > 0 ? (steps + steps_of_epoch - 1) / steps_of_epoch : options.max_epochs.value_or(0);
   return {.step = progress.epoch, .total_steps = epochs};
-}
-
-void require_one_evaluation(const Optimizer& optimizer) {
-  if (!optimizer.needs_closure()) return;
-  throw ConfigError(
-      {.place = "optimizer",
-       .found = "it evaluates the loss several times, which data-parallel training does not support",
-       .wanted = "another optimizer, or a single process"});
 }
 
 void require_dense(const at::Tensor& gradient, const std::string& column) {
@@ -93,7 +86,7 @@ void OptimizerUpdate::run(Optimizer& optimizer, std::string_view name, const Ori
   std::span<const at::Tensor> losses = origin.losses;
   at::Tensor global_loss;
   if (reducer_) {
-    require_one_evaluation(optimizer);
+    require_supported(optimizer);
     const auto start = EpochClock::Clock::now();
     global_loss = reducer_->reduce(optimizer, own.plan, origin.share, losses);
     context_.clock.add_exchange(EpochClock::Clock::now() - start);
@@ -107,7 +100,7 @@ void OptimizerUpdate::run(Optimizer& optimizer, std::string_view name, const Ori
   Module& model = *context_.state.model;
   if (context_.options.schedule) follow_schedule(optimizer);
   context_.callbacks.call(&Callback::on_before_optimizer_step, model, optimizer);
-  require_plain_step(optimizer);
+  require_supported(optimizer);
   if (context_.group() != nullptr && context_.options.shard_optimizer_state)
     own.shard.step(*context_.group(), optimizer, [&] { step(optimizer, own, closure); });
   else
@@ -170,18 +163,10 @@ void OptimizerUpdate::follow_schedule(Optimizer& optimizer) const {
   apply_schedule(context_.options.schedule, at, optimizer);
 }
 
-void OptimizerUpdate::require_plain_step(const Optimizer& optimizer) const {
-  if (!optimizer.needs_closure()) return;
-  const TrainerOptions& options = context_.options;
-  const char* const option = context_.batches_per_step() > 1 ? "accumulate_grad_batches"
-                             : options.gradient_clip_val > 0 ? "gradient_clip_val"
-                             : scaler() != nullptr           ? "precision"
-                             : options.on_nonfinite == "skip" && !context_.device().is_cpu() ? "on_nonfinite"
-                                                                                             : nullptr;
-  if (option != nullptr)
-    throw ConfigError({.place = option,
-                       .found = "it is set, but the optimizer evaluates the loss of a batch several times",
-                       .wanted = "the default value with such an optimizer (lbfgs)"});
+void OptimizerUpdate::require_supported(const Optimizer& optimizer) const {
+  const auto errors = repeated_loss_errors(optimizer, context_.options,
+                                           {.reduces = reduces(), .is_on_cpu = context_.device().is_cpu()});
+  if (!errors.empty()) throw ConfigError(errors.front());
 }
 
 }  // namespace kindling

@@ -71,7 +71,7 @@ class OptimizerUpdate {
   // Returns nullptr if steps are eager; forward and backward may give up capture at any time.
   UpdateCapture* capture() const;
   void follow_schedule(Optimizer& optimizer) const;
-  void require_plain_step(const Optimizer& optimizer) const;
+  void require_supported(const Optimizer& optimizer) const;
 
   TrainingContext& context_;
   const std::unique_ptr<UpdateCapture> capture_;

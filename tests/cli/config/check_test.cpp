@@ -257,14 +257,14 @@ TEST_F(FitCheckOfConfig, ReportsDataAndWeightsTogether) {
       "\"none\"\n" +
           kThreeEpochs);
   EXPECT_NE(text.find("none/train-images-idx3-ubyte[.gz]: no such file"), std::string::npos) << text;
-  EXPECT_NE(text.find("\nno.safetensors: "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n'model.init_weights': no.safetensors: "), std::string::npos) << text;
   EXPECT_NE(text.find("\n2 errors, nothing was run\n"), std::string::npos) << text;
   const std::string weights =
       refusal(1,
               "[model]\nname = \"mlp\"\ninit_weights = \"no.safetensors\"\n[data]\nname = "
               "\"digits\"\n" +
                   kThreeEpochs);
-  EXPECT_TRUE(weights.starts_with("no.safetensors: ")) << weights;
+  EXPECT_TRUE(weights.starts_with("'model.init_weights': no.safetensors: ")) << weights;
 }
 
 TEST_F(FitCheckOfConfig, ReportsLabelsBeyondTheClasses) {
@@ -291,9 +291,13 @@ TEST_F(FitCheckOfConfig, ReportsAFailingStep) {
       refusal(1, "[model]\nname = \"fails\"\n[data]\nname = \"drawn\"\nbatch_size = 12\n" + kThreeEpochs),
       "model 'fails': its step fails for samples Float [4]: mat1 and mat2 shapes cannot be multiplied (12x4 "
       "and 12x4); `kindling help fails` lists its options\n");
-  const std::string small =
-      refusal(1, "[model]\nname = \"lenet\"\n[data]\nname = \"digits\"\n" + kThreeEpochs);
-  EXPECT_TRUE(small.starts_with("model 'lenet': its step fails for samples Float [1, 8, 8]: ")) << small;
+  EXPECT_EQ(refusal(1, "[model]\nname = \"lenet\"\n[data]\nname = \"digits\"\n" + kThreeEpochs),
+            "model 'lenet': the samples are Float [1, 8, 8], which is too small for its layers; expected: "
+            "larger images; enlarge them with [[data.train_transforms]] and [[data.val_transforms]] name = "
+            "\"resize\", or choose another model, such as small_cnn\n");
+  EXPECT_EQ(refusal(1, "[model]\nname = \"resnet18\"\n[data]\nname = \"digits\"\n" + kThreeEpochs),
+            "model 'resnet18': the samples are Float [1, 8, 8], with 1 channel; expected: images of 3 "
+            "channels; set model.in_channels = 1\n");
 }
 
 TEST_F(FitCheckOfConfig, ReportsOptionsThatLeaveNoBatch) {
@@ -350,7 +354,8 @@ TEST_F(FitCheckOfConfig, ReportsInitialWeightsOfAnotherKind) {
   const std::string text = refusal(
       1, "[model]\nname = \"mlp\"\ninit_weights = \"notes.txt\"\n[data]\nname = \"digits\"\n" + kThreeEpochs);
   EXPECT_TRUE(
-      text.starts_with("notes.txt: not a safetensors or .pt file; expected: weights saved by safetensors, "
+      text.starts_with("'model.init_weights': notes.txt: not a safetensors or .pt file; expected: weights "
+                       "saved by safetensors, "
                        "torch.save, or Kindling; "))
       << text;
 }
@@ -516,12 +521,75 @@ TEST_F(FitCheckOfConfig, WarnsOfImagesNormalizedInOneStageOnly) {
   EXPECT_EQ(fit(digits + table("train", "0.5") + table("val", "0.5"), {"--check"}).err, "");
 }
 
+TEST_F(FitCheckOfConfig, WarnsAboutClassesThatAreBalancedTwice) {
+  const std::string model = "[model]\nname = \"mlp\"\nbalanced_class_weights = ";
+  const std::string rest = "\n[data]\nname = \"digits\"\nsampler = \"balanced\"\n" + kThreeEpochs;
+  EXPECT_EQ(fit(model + "true" + rest, {"--check"}).err,
+            "warning: model.balanced_class_weights: data.sampler = \"balanced\" is set, too, so the classes "
+            "are balanced twice; remove one of them\n");
+  EXPECT_EQ(fit(model + "false" + rest, {"--check"}).err, "");
+}
+
 TEST_F(FitCheckOfConfig, ReportsMoreThreadsThanAProcessCanHave) {
   EXPECT_EQ(refusal(2, kDigits + "[trainer]\nmax_epochs = 3\nnum_threads = 100000\n"),
             "own.toml:8:15: error: 'trainer.num_threads': expected an integer from 1 to 1024, found 100000\n"
             "    8 | num_threads = 100000\n"
             "      |               ^~~~~~\n"
             "1 error, nothing was run\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsMoreWorkersAndProcessesThanAMachineCanHave) {
+  EXPECT_EQ(refusal(2, kDigits + "num_workers = 100000\n" + kThreeEpochs + "num_processes = 100000\n"),
+            "own.toml:6:15: error: 'data.num_workers': expected an integer >= 0 and <= 1024, found 100000\n"
+            "own.toml:10:17: error: 'trainer.num_processes': expected an integer >= 1 and <= 1024, found "
+            "100000\n"
+            "2 errors, nothing was run\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsEveryOptionThatLbfgsDoesNotSupport) {
+  const std::string lbfgs = kDigits + "[optimizer]\nname = \"lbfgs\"\n" + kThreeEpochs;
+  const std::string cause =
+      ": it is set, but the optimizer evaluates the loss of a batch several times; expected: the default "
+      "value with such an optimizer (lbfgs)\n";
+  EXPECT_EQ(refusal(2, lbfgs + "gradient_clip_val = 1.0\naccumulate_grad_batches = 2\nprecision = "
+                               "\"16-mixed\"\n"),
+            "own.toml:11:21: error: 'trainer.gradient_clip_val'" + cause +
+                "   11 | gradient_clip_val = 1.0\n"
+                "      |                     ^~~\n"
+                "own.toml:12:27: error: 'trainer.accumulate_grad_batches'" +
+                cause +
+                "   12 | accumulate_grad_batches = 2\n"
+                "      |                           ^\n"
+                "own.toml:13:13: error: 'trainer.precision'" +
+                cause +
+                "   13 | precision = \"16-mixed\"\n"
+                "      |             ^~~~~~~~~~\n"
+                "3 errors, nothing was run\n");
+  const std::string shards = refusal(2, lbfgs + "gradient_shards = 2\n");
+  EXPECT_NE(shards.find("it evaluates the loss several times, which data-parallel training does not support"),
+            std::string::npos)
+      << shards;
+}
+
+TEST_F(FitCheckOfConfig, ReportsDefaultMonitorsThatNeedAValidation) {
+  const auto error_of = [&](const std::string& config) {
+    const std::string text = refusal(2, config);
+    const std::size_t start = text.find("error: ") + 7;
+    return text.substr(start, text.find('\n', start) - start);
+  };
+  const std::string cause = "it is 'val_acc', as the model says, but the run has no validation to log it",
+                    stopping = "[early_stopping]\npatience = 2\n",
+                    plateau = "[schedule]\nname = \"plateau\"\n",
+                    without_batches = kDigits + kThreeEpochs + "limit_val_batches = 0\n",
+                    without_data =
+                        "[model]\nname = \"dropout\"\n[data]\nname = \"only_training\"\n" + kThreeEpochs;
+  EXPECT_EQ(error_of(without_batches + stopping), "'early_stopping.monitor': " + cause);
+  EXPECT_EQ(error_of(without_batches + plateau), "'schedule.monitor': " + cause);
+  EXPECT_EQ(error_of(without_data + stopping), "'early_stopping.monitor': " + cause);
+  EXPECT_EQ(error_of(without_batches + stopping + "[batch_finder]\n"), "'early_stopping.monitor': " + cause);
+  expect_accepted(without_batches + "[early_stopping]\nmonitor = \"train_loss\"\nmode = \"min\"\n");
+  expect_accepted(without_batches + stopping + "strict = false\n");
+  expect_accepted(without_batches + "[checkpoint]\nevery_n_epochs = 1\n");
 }
 
 TEST_F(FitCheckOfConfig, ReportsAMissingFileNameAtTheTable) {

@@ -121,7 +121,7 @@ TEST_F(InitWeights, TakesWeightsFromARunOfAnotherModel) {
 }
 
 TEST_F(InitWeights, RefusesRulesWithoutEffect) {
-  const std::string file = file_.string();
+  const std::string file = file_.string(), of_key = "'model.init_weights': ";
   expect_refused({"init_prefix=encoder."}, 2,
                  "command line: model.init_prefix=encoder.: error: 'model.init_prefix': no name in " + file +
                      " begins with 'encoder.'; expected: the beginning of a tensor name, such as 'enc.'\n"
@@ -133,7 +133,7 @@ TEST_F(InitWeights, RefusesRulesWithoutEffect) {
                  "command line: model.init_map=[\"enc.fc\"]: error: model.init_map enc.fc: '=' is missing; "
                  "expected: model.init_map FROM=TO\n1 error, nothing was run\n");
   expect_refused({"init_strict=false"}, 1,
-                 file +
+                 of_key + file +
                      ": none of its 2 tensors has the name and shape of a parameter of the model; expected: "
                      "at least one; the file has names such as 'enc.fc.weight', the model 'net.1.weight': "
                      "rename them with model.init_prefix and model.init_map\n");
