@@ -176,6 +176,22 @@ PlannedSweep sweep_in_folder(const Request& request) {
   return {.plan = std::move(plan), .folder = folder};
 }
 
+// Throws ConfigError if every config is refused, as with a misspelled key: the sweep would leave only a
+// folder that the corrected command cannot use.
+void require_valid_run(const SweepPlan& plan, const Registry& registry) {
+  std::string first;
+  for (const SweepRun& run : plan.runs) try {
+      config_of(plan, run, registry);
+      return;
+    } catch (const ConfigError& error) {
+      if (first.empty()) first = error.what();
+    }
+  const std::string which =
+      plan.runs.size() == 1 ? ""
+                            : "; run 1 of " + std::to_string(plan.runs.size()) + ", all of which are refused";
+  throw ConfigError({.found = first + which});
+}
+
 // Lists the runs and checks their configs.
 int check_runs(const SweepPlan& plan, const Registry& registry) {
   std::vector<SweepRow> rows(plan.runs.size());
@@ -203,6 +219,7 @@ int sweep_command(const CommandContext& context) {
   if (request.check) return check_runs(sweep.plan, context.registry);
   if (!request.print_config.empty())
     throw ConfigError({.place = "--print-config", .found = "a sweep has many configs", .wanted = "--check"});
+  if (!is_folder) require_valid_run(sweep.plan, context.registry);
   create_folders_durably(sweep.folder);
   const FolderLock lock(sweep.folder);
   delete_stale_temporary_files(sweep.folder);

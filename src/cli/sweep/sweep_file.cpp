@@ -234,6 +234,7 @@ SweepOptions read_options(const std::string& text, const fs::path& file) {
 std::vector<SweepConfigFile> read_configs(const std::vector<fs::path>& files) {
   std::vector<SweepConfigFile> configs;
   for (const fs::path& file : files) {
+    ConfigDocument::load(file);  // reports a file that is missing or is not TOML, as a fit does
     const fs::path path = fs::absolute(file).lexically_normal();
     configs.push_back({.path = path, .text = read_file(path, ConfigDocument::kMaxBytes)});
   }

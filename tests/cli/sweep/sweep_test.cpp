@@ -62,6 +62,20 @@ TEST_F(SweepProgram, TurnsErrorsAndDivergenceIntoRows) {
   EXPECT_NE(text_of(scratch_ / "rows/report.html").find("001 optimizer.lr=0.1"), std::string::npos);
 }
 
+TEST_F(SweepProgram, LeavesNoFolderIfEveryRunIsRefused) {
+  EXPECT_EQ(run(fit({"--sweep", "optimizer.lrr=0.1,0.2"})), 2);
+  EXPECT_EQ(output(),
+            "command line: optimizer.lrr=0.1: error: unknown key 'optimizer.lrr'; did you mean "
+            "'optimizer.lr'?\n1 error, nothing was run; run 1 of 2, all of which are refused\n");
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "tiny"));
+  EXPECT_EQ(run(fit({"--sweep", "optimizer.lr=0.1,0.2", "trainer.max_epochs=1"})), 0) << output();
+}
+
+TEST_F(SweepProgram, ReportsAMissingConfigAsAFitDoes) {
+  EXPECT_EQ(run({"fit", "nope.toml", "--sweep", "seed=0..1"}), 2);
+  EXPECT_EQ(output(), "nope.toml: no such file; expected: a config file (TOML)\n");
+}
+
 TEST_F(SweepProgram, DoesNotRepeatFinishedRuns) {
   const auto words = fit({"--sweep", "seed=0..1", "trainer.max_epochs=1"});
   ASSERT_EQ(run(words), 0) << output();
