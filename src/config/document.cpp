@@ -87,7 +87,12 @@ ConfigNode value_of(std::string_view text, const ConfigSource& source) {
   std::optional<ConfigNode> node = toml_value(text);
   if (!node) {
     if (!text.empty() && std::string_view("[{\"'").find(text.front()) != std::string_view::npos) {
-      throw ConfigError({.place = source.name, .found = "the value is not TOML, or is nested too deeply"});
+      const char first = text.front();
+      const bool is_open = (first == '"' || first == '\'') && (text.size() == 1 || text.back() != first);
+      throw ConfigError({.place = source.name,
+                         .found = is_open ? std::string("the string has no closing ") + first
+                                          : "the value is not TOML, or is nested too deeply",
+                         .remedy = is_open ? "close it, or write the value without quotes" : ""});
     }
     node.emplace().value = std::string(text);
   } else if (!std::holds_alternative<std::string>(node->value)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -84,10 +85,21 @@ std::string with_decimal_point(std::string text) {
   return text;
 }
 
+// "0.1" of ".1", "1.0" of "1."
+std::string with_both_digits(std::string text) {
+  if (text.ends_with('.')) return text + "0";
+  const std::size_t first = text.find('.');
+  return text.insert(first, "0");
+}
+
 // Returns a hint for a value of the wrong type, if there is an obvious one.
 template <class Scalar>
 std::string remedy(const ConfigNode& node) {
   if (const auto* text = std::get_if<std::string>(&node.value)) {
+    const bool lacks_digit = text->find_first_of("0123456789") != std::string::npos &&
+                             (text->ends_with('.') || text->find('.') == text->find_first_not_of("+-"));
+    if (std::is_same_v<Scalar, double> && reads_as<Scalar>(*text) && lacks_digit)
+      return " (write digits on both sides of the decimal point: " + with_both_digits(*text) + ")";
     if (reads_as<Scalar>(*text)) return " (drop the quotes)";
     if constexpr (std::is_same_v<Scalar, double>) {
       const std::string with_point = with_decimal_point(*text);
@@ -310,16 +322,19 @@ struct ConfigReader::State {
     }
   }
 
-  // Returns the table, or null if it is absent or not a table (which adds an error).
-  const ConfigTable* table_at(std::string_view path) {
+  // Returns the table, or null if it is absent or not a table (which adds an error). `has_name`: the table
+  // has a key `name`, which a string in its place is likely to be.
+  const ConfigTable* table_at(std::string_view path, bool has_name) {
     if (path.empty()) return &tree.root;
     know(path);
     const ConfigNode* node = find(path);
     if (node == nullptr) return nullptr;
     const auto* table = std::get_if<ConfigTable>(&node->value);
     if (table == nullptr && done.insert(node).second) {
+      const bool is_name = has_name && std::holds_alternative<std::string>(node->value);
       add({.place = node->key_place,
-           .text = "'" + std::string(path) + "': expected a table, found " + config::found_text(*node)});
+           .text = "'" + std::string(path) + "': expected a table, found " + config::found_text(*node),
+           .hint = is_name ? "did you mean '" + std::string(path) + ".name'?" : ""});
     }
     return table;
   }
@@ -336,10 +351,14 @@ struct ConfigReader::State {
           add_unread_items(std::get<ConfigArray>(node->value), name);
         continue;
       }
+      const auto hint = unknown_hints.find(name);
       add({.place = node->key_place,
            .text = std::string("unknown ") + (inner == nullptr ? "key '" : "table '") + name + "'",
-           .hint = config::hint_for({.table = path, .key = key, .is_override = node->key_place.line == 0},
-                                    known, other_names)});
+           .hint =
+               hint != unknown_hints.end()
+                   ? hint->second
+                   : config::hint_for({.table = path, .key = key, .is_override = node->key_place.line == 0},
+                                      known, other_names)});
     }
   }
 
@@ -354,6 +373,7 @@ struct ConfigReader::State {
   std::unordered_set<const ConfigNode*> done;          // read, with all that is in it
   std::vector<config::Finding> findings;
   config::OtherNames other_names;
+  std::map<std::string, std::string> unknown_hints;  // of keys by path
 };
 
 ConfigReader::ConfigReader(const ConfigDocument& document)
@@ -361,7 +381,9 @@ ConfigReader::ConfigReader(const ConfigDocument& document)
 ConfigReader::~ConfigReader() = default;
 
 void ConfigReader::read(std::string_view table, const OptionSet& options) {
-  const ConfigTable* present = state_->table_at(table);
+  const bool has_name = std::any_of(options.refs().begin(), options.refs().end(),
+                                    [](const OptionRef& option) { return option.name == "name"; });
+  const ConfigTable* present = state_->table_at(table, has_name);
   for (const OptionRef& option : options.refs()) {
     const std::string path = join(table, option.name);
     state_->know(path);
@@ -440,6 +462,10 @@ void ConfigReader::add_key_hint(std::string_view other, std::string_view path) {
 void ConfigReader::add_value_hint(std::string_view path, std::string_view other, std::string_view value) {
   state_->other_names.values.emplace(std::pair(std::string(path), config::OtherNames::spelling(other)),
                                      value);
+}
+
+void ConfigReader::add_unknown_hint(std::string_view path, std::string_view hint) {
+  state_->unknown_hints.emplace(path, hint);
 }
 
 void ConfigReader::skip(std::string_view path) {

@@ -175,12 +175,34 @@ std::string_view bare_word(std::string_view text, const toml::source_position& a
   return is_word ? word : std::string_view{};
 }
 
+// The text from a line and a column on, which count from 1; columns count characters.
+std::string_view text_from(std::string_view text, const toml::source_position& at) {
+  for (std::size_t line = 1; line < at.line; ++line)
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  for (std::size_t column = 1; column < at.column && !text.empty(); ++column) {
+    text.remove_prefix(1);
+    while (!text.empty() && (static_cast<unsigned char>(text.front()) & 0xc0) == 0x80) text.remove_prefix(1);
+  }
+  return text;
+}
+
+bool is_line_end(std::string_view text, const toml::source_position& at) {
+  const std::string_view rest = text_from(text, at);
+  return rest.empty() || rest.starts_with('\n') || rest.starts_with("\r\n");
+}
+
 // Returns the message about an error that users make often; else that of the parser.
 std::string error_text(std::string_view text, const toml::parse_error& error) {
   const std::string description(error.description());
   if (description.find("expected ']', saw '\\n'") != std::string::npos ||
       description.find("expected ']', saw end-of-file") != std::string::npos)
     return "the table header has no closing ']'";
+  const auto is_about = [&](const char* part) { return description.find(part) != std::string::npos; };
+  const bool ends_in_string =
+      is_about("parsing string") && (is_about("control characters") || is_about("end-of-file"));
+  if (ends_in_string && is_line_end(text, error.source().begin)) return "the string has no closing quote";
+  if (is_about("parsing floating-point") && is_about("expected decimal digit"))
+    return "a number needs digits on both sides of the decimal point, such as 0.1 or 1.0";
   if (description.find("parsing value") != std::string::npos ||
       description.find("parsing inline") != std::string::npos) {
     if (const std::string_view word = bare_word(text, error.source().begin); !word.empty())

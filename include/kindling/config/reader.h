@@ -30,6 +30,9 @@ class KINDLING_API ConfigReader {
   void add_key_hint(std::string_view other, std::string_view path);
   void add_value_hint(std::string_view path, std::string_view other, std::string_view value);
 
+  // The hint for the key at `path` if it is unknown, instead of a guess.
+  void add_unknown_hint(std::string_view path, std::string_view hint);
+
   // Reads the keys of one table that `options` names; for absent keys, or an absent table, the defaults
   // remain. Several sets may read from one table. A relative std::filesystem::path is resolved against the
   // directory of its config file, or the current directory for an override. Use a std::string for paths that

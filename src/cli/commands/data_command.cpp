@@ -28,6 +28,9 @@ Request with_name_of_data(Request request) {
 
 int data_command(const CommandContext& context) {
   const Request request = with_name_of_data(context.request);
+  if (request.data.what == "fetch" && context.request.configs.size() == 1 && request.configs.empty() &&
+      !context.registry.data_modules.has(context.request.configs[0].string()))
+    refuse_fetch(context.request.configs[0].string());
   const LoadedConfig loaded = load_config(request, context.registry, ConfigUse::data);
   if (request.data.what == "fetch") return fetch_data(*loaded.config, request.json);
   if (request.data.what == "show") return show_data(*loaded.config, request);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lower_case.h"
 #include "cli/commands/commands.h"
 #include "cli/help/completion.h"
 #include "cli/help/config_help.h"
@@ -46,7 +47,8 @@ bool has_word(const std::string& words, const std::string& word) {
 }
 
 // Returns the name of the kind that the user means. Throws ConfigError for an unknown one.
-std::string kind_of(const std::string& word) {
+std::string kind_of(const std::string& written) {
+  const std::string word = lower_case(written);
   std::vector<std::string> names;
   for (const Kind& kind : kKinds) {
     if (word.empty() || word == kind.name || has_word(kind.other_names, word))
@@ -55,7 +57,7 @@ std::string kind_of(const std::string& word) {
   }
   const std::string guess = nearest(word, names);
   throw ConfigError({.place = "kindling list",
-                     .found = "there is no kind of names '" + word + "'",
+                     .found = "there is no kind of names '" + written + "'",
                      .wanted = "one of " + list_names(names),
                      .remedy = guess.empty() ? "" : "did you mean '" + guess + "'?"});
 }

@@ -45,6 +45,14 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
+    if (i > 0 && word.starts_with('=')) {
+      const std::string key = words[i - 1], value = word.size() > 1        ? word.substr(1)
+                                                    : i + 1 < words.size() ? words[i + 1]
+                                                                           : "VALUE";
+      throw ConfigError({.place = "command line",
+                         .found = "spaces around '=' after '" + key + "'",
+                         .wanted = key + "=" + shell_word(value) + ", without spaces"});
+    }
     const std::string_view key = override_key(word);
     const bool is_value =
         i > 0 && (words[i - 1] == "-c" || words[i - 1] == "--config" || words[i - 1] == "--weights" ||
@@ -89,6 +97,8 @@ std::string question(const std::string& guess) {
 
 // Returns the command that a word of another program stands for; else the nearest one.
 std::string guess_command(const std::string& word, const std::vector<std::string>& names) {
+  if (word.ends_with(".toml") && std::find(names.begin(), names.end(), "fit") != names.end())
+    return "kindling fit " + shell_word(word);
   constexpr std::pair<std::string_view, std::string_view> kOther[] = {
       {"train", "fit"},       {"run", "fit"},           {"resume", "fit --resume"}, {"eval", "validate"},
       {"val", "validate"},    {"evaluate", "validate"}, {"infer", "predict"},       {"inference", "predict"},
@@ -168,7 +178,21 @@ std::string option_list(const CLI::App& command) {
          (takes_config(command) ? ", or --table.key VALUE for a config key" : "");
 }
 
-// Throws ConfigError for the first option that the command does not have.
+// "A", without the choices that the parser appends
+std::string type_name(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  return type.substr(0, type.find(':'));
+}
+
+[[noreturn]] void refuse_missing_value(const CLI::App& command, const CLI::Option& option,
+                                       const std::string& name) {
+  throw ConfigError({.place = full_name(command),
+                     .found = "'" + name + "' has no value",
+                     .wanted = name + " " + type_name(option),
+                     .remedy = "see `" + full_name(command) + " --help`"});
+}
+
+// Throws ConfigError for the first option that the command does not have, or that lacks its value.
 void check_options(const CLI::App& command, std::span<const std::string> words, const Registry& registry) {
   bool is_value = false;
   for (const std::string& word : words) {
@@ -181,6 +205,7 @@ void check_options(const CLI::App& command, std::span<const std::string> words, 
     if (const CLI::Option* option = command.get_option_no_throw(name)) {
       const bool is_complete = is_long ? name.size() < word.size() : word.size() > 2;
       is_value = option->get_items_expected_min() > 0 && !is_complete;
+      if (is_value && &word == &words.back()) refuse_missing_value(command, *option, name);
       continue;
     }
     const std::string shown = word.substr(0, word.find('='));
@@ -190,12 +215,6 @@ void check_options(const CLI::App& command, std::span<const std::string> words, 
                        .wanted = guess.empty() ? option_list(command) : "",
                        .remedy = question_of_option(guess, registry)});
   }
-}
-
-// "A", without the choices that the parser appends
-std::string type_name(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  return type.substr(0, type.find(':'));
 }
 
 // "kindling diff [OPTIONS] A B"
@@ -238,11 +257,8 @@ std::string frequent_keys(const Registry& registry) {
   const ConfigTopics topics(registry);
   std::string text = "Frequent keys:\n";
   for (const std::string_view path : kFrequent)
-    for (const ConfigKey& key : config_keys(topics))
-      if (key.path == path) {
-        text += "  " + padded(key.path, 20) + describe(*key.option).description + "\n";
-        break;
-      }
+    if (const std::vector<ConfigKey> keys = config_keys(topics, path); !keys.empty())
+      text += "  " + padded(keys[0].path, 20) + describe(*keys[0].option).description + "\n";
   return text + "All keys: kindling help model, kindling help trainer, …\n";
 }
 
@@ -287,10 +303,10 @@ ParsedCommandLine parse_command_line(int argc, char** argv, const Registry& regi
   CLI::App app("Kindling trains models described by a config file.", "kindling");
   app.set_version_flag("--version", std::string("kindling ") + version());
   app.require_subcommand(1);
-  app.footer(
+  add_commands(app, parsed.request);
+  app.footer(  // after the commands, which would inherit it
       "Examples:\n  kindling fit configs/digits.toml\n  kindling help fit\n  kindling help "
       "trainer.precision");
-  add_commands(app, parsed.request);
   app.get_subcommand("fit")->footer([&] { return frequent_keys(registry); });  // before its other footer
   words = without_help_command(std::move(words), app);
   if (words.empty() && parsed.request.overrides.empty()) {

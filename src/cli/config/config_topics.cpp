@@ -5,6 +5,8 @@
 #include "cli/config/model_options.h"
 #include "cli/config/run_options.h"
 #include "cli/config/trainer_table.h"
+#include "cli/config/unquoted.h"
+#include "kindling/config/printer.h"
 #include "kindling/distributed/process_group.h"
 #include "kindling/training/batch_size_finder.h"
 #include "kindling/training/early_stopping.h"
@@ -152,6 +154,17 @@ void ConfigTopics::add_training() {
            .description = "`[batch_finder]` searches for the largest batch size before the run."}));
 }
 
+namespace {
+
+// "adam" for [optimizer]; empty if the name must be set.
+std::string default_product(const ConfigTopic& topic) {
+  for (const OptionRef& option : topic.options.refs())
+    if (option.name == "name") return unquoted(describe(option).default_value);
+  return {};
+}
+
+}  // namespace
+
 std::vector<ConfigKey> config_keys(const ConfigTopics& topics) {
   std::vector<ConfigKey> keys;
   for (const ConfigTopic& topic : topics.all()) {
@@ -168,6 +181,15 @@ std::vector<ConfigKey> config_keys(const ConfigTopics& topics) {
                         .topic = &topic,
                         .option = &option});
   }
+  return keys;
+}
+
+std::vector<ConfigKey> config_keys(const ConfigTopics& topics, std::string_view path) {
+  std::vector<ConfigKey> keys = config_keys(topics);
+  std::erase_if(keys, [&](const ConfigKey& key) { return key.path != path; });
+  std::stable_partition(keys.begin(), keys.end(), [](const ConfigKey& key) {
+    return key.owner.empty() || key.owner == default_product(*key.topic);
+  });
   return keys;
 }
 

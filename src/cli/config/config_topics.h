@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,9 @@ struct ConfigKey {
 // Returns the keys of all topics but those of arrays of tables, which the command line cannot set. A key of
 // several products appears once for each.
 std::vector<ConfigKey> config_keys(const ConfigTopics& topics);
+
+// Returns those of one path; the key of the product that the table has by default comes first.
+std::vector<ConfigKey> config_keys(const ConfigTopics& topics, std::string_view path);
 
 // Returns the paths of config_keys without repetition, in their order.
 std::vector<std::string> config_key_names(const Registry& registry);

@@ -41,6 +41,11 @@ void check_model(const ModelOptions& model, ConfigReader& reader) {
                  "'model.class_weights' and 'model.balanced_class_weights' are both set: remove one of them");
 }
 
+std::string without_digits(std::string name) {
+  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+  return name;
+}
+
 constexpr const char* kValTransforms = "data.val_transforms";
 
 constexpr std::uint64_t kDataSeedMask = 0x9e3779b97f4a7c15;  // an arbitrary value, unlikely as a seed
@@ -86,6 +91,22 @@ Maker<Product> maker_near(ConfigReader& reader, const std::string& table, const 
   return {.options = [owner, shared] { return shared; }, .make = owner.make};
 }
 
+// Hints for options that only other products have: "an option of rmsprop and sgd, not of adamw".
+template <class Product>
+void name_other_owners(ConfigReader& reader, const std::string& table, const Catalog<Product>& catalog,
+                       const std::string& chosen) {
+  std::map<std::string, std::vector<std::string>> owners;  // by option
+  for (const std::string& name : catalog.names()) {
+    const Maker<Product> maker = catalog.maker(name);
+    const OptionSet options = maker.options();
+    for (const OptionRef& option : options.refs()) owners[option.name].push_back(name);
+  }
+  for (const auto& [option, names] : owners)
+    if (std::find(names.begin(), names.end(), chosen) == names.end())
+      reader.add_unknown_hint(table + "." + option,
+                              "an option of " + list_names(names) + ", not of " + chosen);
+}
+
 }  // namespace
 
 template <class Product>
@@ -94,12 +115,21 @@ std::optional<Maker<Product>> RunConfig::choose(ConfigReader& reader, const std:
                                                 const std::string& default_name) {
   const std::string key = table + ".name";
   const std::string name = reader.read_name(key).value_or(default_name);
-  if (catalog.has(name)) return catalog.maker(name);
   const auto names = catalog.names();
+  if (catalog.has(name)) {
+    name_other_owners(reader, table, catalog, name);
+    return catalog.maker(name);
+  }
   std::string text =
       name.empty() ? "'" + key + "' is missing" : "unknown name '" + name + "' in '" + key + "'";
-  if (table == "model" && !name.empty() && catalog.has("exported") && nearest(name, names).empty())
-    text += " (a model exported from Python as .pt2 is trained with the name exported)";
+  if (table == "model" && !name.empty() && catalog.has("exported")) {
+    const std::string guess = nearest(name, names);
+    const std::string remedy = "a model exported from Python as .pt2 is trained with the name exported";
+    if (guess.empty())
+      text += " (" + remedy + ")";
+    else if (without_digits(guess) == without_digits(name))  // resnet50 is not a typo of resnet18
+      text += "; available: " + list_names(names) + "; " + remedy;
+  }
   reader.error(key, text, names);
   return maker_near(reader, table, catalog, name);
 }

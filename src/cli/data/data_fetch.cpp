@@ -19,17 +19,23 @@
 #include "kindling/data/data_directory.h"
 
 namespace kindling {
+
+void refuse_fetch(const std::string& name) {
+  std::vector<std::string> names;
+  for (const PublishedData& data : published_data()) names.emplace_back(data.name);
+  const std::string guess = nearest(name, names);
+  throw ConfigError({.place = "kindling data fetch",
+                     .found = "'" + one_line(name) + "' has no files that are known",
+                     .wanted = "one of " + list_names(names),
+                     .remedy = guess.empty() ? "" : "did you mean '" + guess + "'?"});
+}
+
 namespace {
 
 const PublishedData& find_published(const std::string& name) {
-  std::vector<std::string> names;
-  for (const PublishedData& data : published_data()) {
+  for (const PublishedData& data : published_data())
     if (data.name == name) return data;
-    names.emplace_back(data.name);
-  }
-  throw ConfigError({.place = "kindling data fetch",
-                     .found = "'" + name + "' has no files that are known",
-                     .wanted = "one of " + list_names(names)});
+  refuse_fetch(name);
 }
 
 // What is known of a data set on this machine.

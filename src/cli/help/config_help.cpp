@@ -147,8 +147,7 @@ std::string config_help(const Registry& registry, const std::string& topic) {
   std::string help;
   const auto add = [&](const std::string& text) { help += (help.empty() ? "" : "\n") + text; };
   const std::vector<ConfigKey> keys = config_keys(topics);
-  for (const ConfigKey& key : keys)
-    if (key.path == topic) add(key_help(key));
+  for (const ConfigKey& key : config_keys(topics, topic)) add(key_help(key));
   if (!help.empty()) return help;
   for (const ConfigTopic& each : topics.all())
     for (const ConfigTopic::Entry& entry : each.entries)

@@ -3,6 +3,8 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/joined.h"
 #include "cli/run/resume_plan.h"
@@ -25,6 +27,19 @@ std::unique_ptr<RunConfig> run_config(const ConfigDocument& document, const Regi
   }
 }
 
+// Throws ConfigError with the errors of all files.
+std::vector<ConfigDocument> load_all(const std::vector<std::filesystem::path>& files) {
+  std::vector<ConfigDocument> documents;
+  std::vector<std::string> errors;
+  for (const auto& file : files) try {
+      documents.push_back(ConfigDocument::load(file));
+    } catch (const ConfigError& error) {
+      errors.emplace_back(error.what());
+    }
+  if (!errors.empty()) throw ConfigError({.found = joined(errors, "\n")});
+  return documents;
+}
+
 }  // namespace
 
 void print_valid(const LoadedConfig& loaded) {
@@ -35,7 +50,7 @@ LoadedConfig load_config(const Request& request, const Registry& registry, Confi
   std::vector<std::filesystem::path> files = request.configs;
   if (!request.resume.empty()) files.insert(files.begin(), run_of(request.resume) / "config.toml");
   LoadedConfig loaded;
-  for (const auto& file : files) loaded.document.merge(ConfigDocument::load(file));
+  for (ConfigDocument& document : load_all(files)) loaded.document.merge(std::move(document));
   for (const auto& assignment : request.overrides) loaded.document.set(assignment);
   const std::string stem = files.empty() ? "unnamed" : files.back().stem().string();
   const bool is_empty = files.empty() && request.overrides.empty();

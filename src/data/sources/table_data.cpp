@@ -9,12 +9,14 @@
 #include <set>
 #include <utility>
 
+#include "base/joined.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_file.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 #include "kindling/data/split.h"
 
@@ -108,19 +110,42 @@ struct TableData::Impl {
   // Reads the training file without a schema. The names of its columns are those of the config.
   Table read_first() const {
     try {
-      return read_table(options.file, reading({.numbers = options.numbers, .categories = options.categories},
-                                              options.id, options.label));
+      Table table = read_table(
+          options.file,
+          reading({.numbers = options.numbers, .categories = options.categories}, options.id, options.label));
+      require_columns(table);
+      return table;
     } catch (const DataError& error) {
-      for (const auto& [key, name] :
-           {std::pair("data.id", options.id), std::pair("data.label", options.label),
-            std::pair("data.group", options.group)})
-        if (!name.empty() && error.parts().found == "no column has the name '" + name + "'")
-          throw ConfigError({.place = key,
-                             .found = options.file.string() + " has no column '" + name + "'",
-                             .wanted = error.parts().wanted,
-                             .remedy = error.parts().remedy});
+      if (error.parts().found.starts_with("no column has the name "))
+        require_columns(read_table(options.file, {.delimiter = options.delimiter.front()}));
       throw;
     }
+  }
+
+  // Throws ConfigError if the file does not have every column that the config names.
+  void require_columns(const Table& table) const {
+    std::vector<std::pair<std::string, std::string>> missing;  // key and name
+    const auto check = [&](const char* key, const std::vector<std::string>& names) {
+      for (const std::string& name : names)
+        if (!name.empty() && table.find(name) == nullptr) missing.emplace_back(key, name);
+    };
+    check("data.target", options.target);
+    check("data.label", {options.label});
+    check("data.features", options.features);
+    check("data.numbers", options.numbers);
+    check("data.categories", options.categories);
+    check("data.id", {options.id});
+    check("data.group", {options.group});
+    if (missing.empty()) return;
+    if (missing.size() == 1)
+      require_column(table, missing[0].second, missing[0].first, options.file.string());
+    const auto text = [](const auto& pair) { return "'" + pair.second + "' (" + pair.first + ")"; };
+    std::vector<std::string> names;
+    for (const TableColumn& column : table.columns) names.push_back(column.name);
+    throw ConfigError(
+        {.place = "data",
+         .found = options.file.string() + " has no columns " + joined(missing, ", ", text),
+         .wanted = names.size() <= 20 ? "names among " + list_names(names) : "names in its first row"});
   }
 
   // Splits the rows of the file. Without a split in the options, DataOptions::train and val are ranges.

@@ -40,6 +40,23 @@ TEST_F(ConfigHelp, ExplainsTablesAndNames) {
                   .starts_with("adamw: Adam with decoupled weight decay\n\n[optimizer]\nname = \"adamw\"\n"));
 }
 
+TEST_F(ConfigHelp, DescribesAKeyAsTheDefaultOptimizerDoes) {
+  EXPECT_TRUE(
+      config_help(registry_, "optimizer.lr").starts_with("optimizer.lr (of adam)\n  learning rate\n"));
+  EXPECT_NE(run_program({"fit", "--help"}).out.find("\n  optimizer.lr        learning rate\n"),
+            std::string::npos);
+}
+
+TEST_F(ConfigHelp, ShowsOnlyTheExampleOfTheCommand) {
+  const std::string general = "kindling help trainer.precision";
+  EXPECT_NE(run_program({"--help"}).out.find(general), std::string::npos);
+  for (const char* command : {"fit", "sweep", "new", "devices", "plot", "bench", "doctor", "completion"}) {
+    const std::string help = run_program({command, "--help"}).out;
+    EXPECT_EQ(help.find(general), std::string::npos) << help;
+    EXPECT_NE(help.find("\nExample: "), std::string::npos) << help;
+  }
+}
+
 TEST_F(ConfigHelp, RefusesAnUnknownTopicWithTheNearestOne) {
   const auto answer = [&](const std::string& topic) {
     return error_text<ConfigError>([&] { config_help(registry_, topic); });
