@@ -45,8 +45,8 @@ std::string text_of(std::string_view name, double value, std::size_t width) {
 }
 
 constexpr std::size_t kNarrowest = 8;  // for user-defined columns
-constexpr std::string_view kGap = " ", kBestColor = "\x1b[32m", kNotFiniteColor = "\x1b[31m",
-                           kEndColor = "\x1b[0m";
+constexpr std::string_view kBest = " * best", kGap = "  ", kBestColor = "\x1b[32m",
+                           kNotFiniteColor = "\x1b[31m", kEndColor = "\x1b[0m";
 
 }  // namespace
 
@@ -57,19 +57,19 @@ void EpochTable::write(const Record& record) {
   if (record.kind != Record::Kind::epoch) return;
   if (columns_.empty()) {
     choose_columns(record);
+    omit_columns();
     std::vector<std::string> titles;
-    for (const TextColumn& column : columns_) titles.push_back(column.title + ' ');
+    for (const TextColumn& column : columns_) titles.push_back(column.title);
     out_ << table_line(columns_, titles, kGap) << '\n';
   }
   const double* const monitored = record.find(options_.monitor);
   const bool best = monitored != nullptr && has_finite_losses(record) && best_.update(*monitored);
-  std::vector<std::string> cells{std::to_string(record.epoch) + ' '};
+  std::vector<std::string> cells{std::to_string(record.epoch)};
   for (std::size_t i = 0; i < names_.size(); ++i) {
     const double* const value = record.find(names_[i]);
-    cells.push_back((value != nullptr ? text_of(names_[i], *value, columns_[i + 1].width - 1) : "") +
-                    (best && names_[i] == options_.monitor ? '*' : ' '));
+    cells.push_back(value != nullptr ? text_of(names_[i], *value, columns_[i + 1].width) : "");
   }
-  cells.emplace_back(best ? " * best" : "");
+  cells.emplace_back(best ? kBest : "");
   const std::string row = table_line(columns_, cells, kGap);
   out_ << (options_.color ? colored(row, cells, best) : row) << '\n' << std::flush;
 }
@@ -92,12 +92,11 @@ std::string EpochTable::colored(const std::string& row, const std::vector<std::s
   return best ? text.append(kEndColor) : text;
 }
 
-// Each column has one character more than its numbers need, for the star.
 void EpochTable::choose_columns(const Record& first) {
-  columns_ = {{.title = "epoch", .right = true, .width = 6}};
+  columns_ = {{.title = "epoch", .right = true, .width = 5}};
   const auto add = [&](std::string_view name, std::string_view title, std::size_t width) {
     names_.emplace_back(name);
-    columns_.push_back({.title = one_line(title), .right = true, .width = width + 1});
+    columns_.push_back({.title = one_line(title), .right = true, .width = width});
   };
   for (const KnownColumn& known : kKnown) {
     if (first.find(known.name) != nullptr) add(known.name, known.title, known.width);
@@ -110,6 +109,34 @@ void EpochTable::choose_columns(const Record& first) {
     if (!known && !is_hidden) add(name, name, std::max(display_width(one_line(name)), kNarrowest));
   }
   columns_.emplace_back();
+}
+
+// Omits columns until a row fits: the learning rate, the time, user-defined names from the last on, and then
+// the known ones from the last on. The monitored column and the last one left are kept.
+void EpochTable::omit_columns() {
+  const auto width = [&] {
+    std::size_t sum = kBest.size();
+    for (const TextColumn& column : columns_) sum += column.width + kGap.size();
+    return sum - kGap.size();  // the last column, "* best", has no width of its own
+  };
+  const auto omit = [&](std::size_t i) {
+    names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(i));
+    columns_.erase(columns_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  };
+  const auto rank = [&](const std::string& name) {  // the largest is omitted first
+    const auto known = std::ranges::find(kKnown, name, &KnownColumn::name);
+    const bool is_machine = name == "lr" || name == "epoch_time_s";
+    return is_machine ? 2 : known == kKnown.end() ? 1 : 0;
+  };
+  while (options_.max_width > 0 && width() > static_cast<std::size_t>(options_.max_width)) {
+    std::size_t chosen = names_.size();
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (names_[i] != options_.monitor &&
+          (chosen == names_.size() || rank(names_[i]) >= rank(names_[chosen])))
+        chosen = i;
+    if (chosen == names_.size() || names_.size() == 1) return;
+    omit(chosen);
+  }
 }
 
 }  // namespace kindling

@@ -31,9 +31,9 @@ TEST(EpochTable, ShowsOneRowPerEpochAndMarksTheBest) {
   row(3, 2e-4, 0.981);
   EXPECT_EQ(out.str(),
             "epoch  train loss     acc  val loss  val acc   time       lr\n"
-            "    1      0.3412  0.8970    0.0921   0.9710* 11.2s     1e-3   * best\n"
+            "    1      0.3412  0.8970    0.0921   0.9710  11.2s     1e-3   * best\n"
             "    2      0.0812  0.8970    0.0921   0.9600  11.2s     1e-3\n"
-            "    3        2e-4  0.8970    0.0921   0.9810* 11.2s     1e-3   * best\n");
+            "    3        2e-4  0.8970    0.0921   0.9810  11.2s     1e-3   * best\n");
 }
 
 TEST(EpochTable, AddsUserDefinedNamesButNoBookkeeping) {
@@ -63,7 +63,7 @@ TEST(EpochTable, NeverMarksAnEpochWithoutFiniteLossesAsTheBest) {
   EXPECT_EQ(out.str(),
             "epoch  train loss  val acc\n"
             "    1         nan   0.3000\n"
-            "    2      2.0000   0.1000*  * best\n"
+            "    2      2.0000   0.1000   * best\n"
             "    3         inf   0.2000\n");
 }
 
@@ -73,7 +73,7 @@ TEST(EpochTable, NeverMarksNanAsTheBest) {
   table.write(epoch(1, {{"val_loss", std::nan("")}}));
   table.write(epoch(2, {{"val_loss", 2}}));
   table.write(epoch(3, {{"val_loss", 2}}));
-  EXPECT_EQ(out.str(), "epoch  val loss\n    1       nan\n    2    2.0000*  * best\n    3    2.0000\n");
+  EXPECT_EQ(out.str(), "epoch  val loss\n    1       nan\n    2    2.0000   * best\n    3    2.0000\n");
 }
 
 TEST(EpochTable, AlignsNamesOfWideCharactersAndCombiningMarks) {
@@ -82,7 +82,7 @@ TEST(EpochTable, AlignsNamesOfWideCharactersAndCombiningMarks) {
   table.write(epoch(1, {{"困惑度指标", 41.25}, {"pre\xcc\x81\x63ision", 0.5}, {"x", 1}}));
   EXPECT_EQ(out.str(),
             "epoch  困惑度指标  pre\xcc\x81\x63ision         x\n"
-            "    1     41.2500*    0.5000    1.0000   * best\n");
+            "    1     41.2500     0.5000    1.0000   * best\n");
 }
 
 TEST(EpochTable, ShowsADivergedLossWithoutASign) {
@@ -96,7 +96,7 @@ TEST(EpochTable, OmitsTheNumbersOfLargeMetrics) {
   std::ostringstream out;
   EpochTable table(out, {.monitor = "val_f1[1]", .higher_is_better = true});
   table.write(epoch(1, {{"val_f1[0]", 0.25}, {"val_f1[1]", 0.5}, {"val_cells[0][1]", 7}}));
-  EXPECT_EQ(out.str(), "epoch  val_f1[1]\n    1     0.5000*  * best\n");
+  EXPECT_EQ(out.str(), "epoch  val_f1[1]\n    1     0.5000   * best\n");
 }
 
 TEST(EpochTable, KeepsColumnsAlignedWithLongNamesAndLargeNumbers) {
@@ -140,8 +140,33 @@ TEST(EpochTable, ColorsTheBestRowAndNumbersThatAreNotFinite) {
   EXPECT_EQ(out.str(),
             "epoch  train loss  val loss\n"
             "    1  \x1b[31m       nan  \x1b[0m  2.0000\n"  // a diverged epoch is not the best
-            "\x1b[32m    2      1.0000    3.0000*  * best\x1b[0m\n"
+            "\x1b[32m    2      1.0000    3.0000   * best\x1b[0m\n"
             "    3      1.0000  \x1b[31m     nan\x1b[0m\n");
+}
+
+TEST(EpochTable, OmitsTheLeastImportantColumnsInANarrowTerminal) {
+  const auto header = [](int width, const std::string& monitor) {
+    std::ostringstream out;
+    EpochTable table(out, {.monitor = monitor, .higher_is_better = true, .max_width = width});
+    table.write(epoch(1, {{"train_loss", 2},
+                          {"train_acc", 0.5},
+                          {"val_loss", 2},
+                          {"val_acc", 0.5},
+                          {"val_f1", 0.5},
+                          {"lr", 0.001},
+                          {"epoch_time_s", 11.2}}));
+    const std::string text = out.str(), titles = text.substr(0, text.find('\n')),
+                      row = text.substr(titles.size() + 1);
+    EXPECT_LE(row.size(), static_cast<std::size_t>(width) + 1) << "with the end of its line";
+    EXPECT_TRUE(row.ends_with(" * best\n")) << row;
+    return titles;
+  };
+  EXPECT_EQ(header(79, "val_acc"), "epoch  train loss     acc  val loss  val acc   time       lr    val_f1");
+  EXPECT_EQ(header(78, "val_acc"), "epoch  train loss     acc  val loss  val acc   time    val_f1");
+  EXPECT_EQ(header(60, "val_acc"), "epoch  train loss     acc  val loss  val acc");
+  EXPECT_EQ(header(40, "val_acc"), "epoch  train loss  val acc");
+  EXPECT_EQ(header(40, "val_f1"), "epoch  train loss    val_f1");
+  EXPECT_EQ(header(24, "val_acc"), "epoch  val acc");
 }
 
 TEST(EpochTable, IgnoresSteps) {

@@ -33,7 +33,7 @@ std::vector<std::pair<std::string, std::string>> environment_facts() {
                   std::to_string(host.num_threads) + " threads for operators"},
       {"fast mkl", chosen_mkl_kernels()},
       {"memory", gib_text(host.memory_available_bytes) + " GiB free of " + gib_text(host.memory_total_bytes)},
-      {"cards", std::to_string(num_gpus()) + (num_gpus() == 0 ? " (" + gpu_unavailable_reason() + ")" : "")},
+      {"GPUs", std::to_string(num_gpus()) + (num_gpus() == 0 ? " (" + gpu_unavailable_reason() + ")" : "")},
   };
 }
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <exception>
 #include <iostream>
+#include <sstream>
 #include <utility>
 
 #include "base/joined.h"
@@ -46,9 +48,16 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
+// "23,400 samples/s"
+std::string rate_text(double samples_per_s) {
+  if (samples_per_s < 100) return short_text(samples_per_s, 3) + " samples/s";
+  const double unit = std::pow(10, std::floor(std::log10(samples_per_s)) - 2);  // three digits count
+  return grouped(std::llround(std::round(samples_per_s / unit) * unit)) + " samples/s";
+}
+
 // "203,530 params (200,960 trainable, 2,570 frozen), 795 KiB, 203,264 multiply-adds per sample". The last
 // part is omitted if it is not known for all layers.
-std::string total_text(const std::vector<LayerRow>& layers) {
+std::string total_text(const std::vector<LayerRow>& layers, bool is_short) {
   std::int64_t parameters = 0, trainable = 0, bytes = 0;
   std::optional<std::int64_t> multiply_adds = 0;
   for (const LayerRow& row : layers) {
@@ -58,6 +67,7 @@ std::string total_text(const std::vector<LayerRow>& layers) {
     multiply_adds = multiply_adds && row.multiply_adds ? std::optional(*multiply_adds + *row.multiply_adds)
                                                        : std::nullopt;
   }
+  if (is_short) return grouped(parameters) + " params, " + bytes_text(static_cast<double>(bytes), 3);
   std::string text = grouped(parameters) + " params (" + grouped(trainable) + " trainable";
   if (trainable < parameters) text += ", " + grouped(parameters - trainable) + " frozen";
   text += "), " + bytes_text(static_cast<double>(bytes), 3);
@@ -65,24 +75,45 @@ std::string total_text(const std::vector<LayerRow>& layers) {
   return text;
 }
 
-void show_layers(const std::vector<LayerRow>& layers, std::ostream& out) {
-  const auto shape = [](const auto& sizes) { return sizes.empty() ? "" : shape_text(sizes); };
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& row : layers) {
-    if (row.num_parameters == 0) continue;
-    rows.push_back({"  " + row.name + " " + row.type, shape(row.input_shape), shape(row.output_shape),
-                    grouped(row.num_parameters)});
-  }
-  out << table_text({{.title = "   layer", .width = 19},
-                     {.title = "in", .width = 15},
-                     {.title = "out", .width = 15},
-                     {.title = "params", .right = true, .width = 9}},
-                    rows)
-      << "   total " << total_text(layers) << "\n";
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, display_width(line));
+  return longest;
 }
 
-EpochTableOptions with_color(EpochTableOptions options, bool color) {
+// The layers with parameters. If `max_width` is not 0, the table loses the input shapes, and then the output
+// shapes, until it fits.
+std::string layer_table(const std::vector<LayerRow>& layers, int max_width) {
+  const auto shape = [](const auto& sizes) { return sizes.empty() ? "" : shape_text(sizes); };
+  std::vector<TextColumn> columns{{.title = "   layer", .width = 19},
+                                  {.title = "in", .width = 15},
+                                  {.title = "out", .width = 15},
+                                  {.title = "params", .right = true, .width = 9}};
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& row : layers)
+    if (row.num_parameters > 0)
+      rows.push_back({"  " + row.name + " " + row.type, shape(row.input_shape), shape(row.output_shape),
+                      grouped(row.num_parameters)});
+  const auto fits = [&](const std::string& text) {
+    return max_width == 0 || longest_line(text) <= static_cast<std::size_t>(max_width);
+  };
+  std::string text = table_text(columns, rows);
+  while (!fits(text) && columns.size() > 2) {
+    columns.erase(columns.begin() + 1);
+    for (auto& row : rows) row.erase(row.begin() + 1);
+    text = table_text(columns, rows);
+  }
+  const auto total = [&](bool is_short) { return "   total " + total_text(layers, is_short) + "\n"; };
+  return text + total(!fits(total(false)));
+}
+
+// 0 if the output is not a terminal, whose lines may have any length.
+int width_of_stdout() { return is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0; }
+
+EpochTableOptions for_stdout(EpochTableOptions options, bool color) {
   options.color = color;
+  options.max_width = width_of_stdout();
   return options;
 }
 
@@ -130,7 +161,7 @@ Screen::Screen(const Request& request, Heading heading, EpochTableOptions monito
       quiet_(request.quiet),
       has_color_(request.color == "always" || (request.color == "auto" && wants_color(STDOUT_FILENO))),
       monitored_(monitored.monitor),
-      table_(std::cout, with_color(monitored, has_color_)),
+      table_(std::cout, for_stdout(monitored, has_color_)),
       progress_(std::cerr, progress_options(request)),
       best_(monitored.higher_is_better) {}
 
@@ -143,7 +174,7 @@ void Screen::on_fit_start(Trainer& trainer, Module&) {
             << "device   " << device_text(trainer.device()) << "   precision " << trainer.options().precision
             << "   LibTorch " << TORCH_VERSION_MAJOR << "." << TORCH_VERSION_MINOR << "\n";
   if (!heading_.resume.empty()) std::cout << "resume   " << heading_.resume << "\n";
-  show_layers(layers_, std::cout);
+  std::cout << layer_table(layers_, width_of_stdout());
   report_lost_output();
 }
 
@@ -202,6 +233,11 @@ void Screen::observe(const Record& record) {
 void Screen::on_epoch_end(Trainer&, Module&, const Record& record) {
   observe(record);
   metrics_ = Metrics(record.values.begin(), record.values.end());
+  const double *rate = record.find("samples_per_s"), *seconds = record.find("epoch_time_s");
+  if (rate != nullptr && seconds != nullptr && std::isfinite(*rate)) {
+    rated_s_ += *seconds;
+    num_samples_ += *rate * *seconds;
+  }
   progress_.clear();
   if (quiet_) return;
   table_.write(record);
@@ -256,6 +292,7 @@ void Screen::show_end(const FitResult& result, const std::string& best_saved) co
     std::cout << "   best " << title(monitored_) << " " << metric_text(*best_.value()) << " @ epoch "
               << best_epoch_;
   if (!best_saved.empty()) std::cout << "   " << best_saved;
+  if (rated_s_ > 0) std::cout << "   " << rate_text(num_samples_ / rated_s_);
   std::cout << "   " << heading_.run << "\n";
   show_next_commands(result);
   std::cout << std::flush;

@@ -77,6 +77,7 @@ class Screen : public Callback {
   RunTimeLeft time_left_;
   double start_s_ = 0, validation_start_s_ = 0, memory_read_s_ = 0;  // steady times
   std::int64_t memory_bytes_ = 0;
+  double rated_s_ = 0, num_samples_ = 0;  // of the epochs of this process, for the mean throughput
 };
 
 }  // namespace kindling

@@ -68,6 +68,7 @@ std::string without_machine(std::string text) {
       {std::regex("LibTorch [0-9.]+"), "LibTorch VERSION"},
       {std::regex("(done in|diverged after) [0-9.]+ s"), "$1 TIME s"},
       {std::regex(" +[0-9][0-9.:]*s "), "  TIME "},
+      {std::regex("[0-9.,]+ samples/s"), "RATE samples/s"},
       {std::regex("([0-9]\\.[0-9]{4})[0-9]{4,}"), "$1..."}};  // digits that depend on the CPU
   for (const auto& [differing, instead] : kDiffering) text = std::regex_replace(text, differing, instead);
   return text;
@@ -93,6 +94,9 @@ class Answers : public testing::Test {
         "= \"sgd\"\nlr = \"0.1\"\n[trainer]\nmax_epoch = 3\n");
     write_text("unquoted.toml", "[model]\nname = mlp\n");
     write_text("bracket.toml", "[model\nname = \"mlp\"\n");
+    write_text("quote.toml", "[model]\nname = \"mlp\n");
+    write_text("point.toml", "[optimizer]\nlr = .1\n");
+    write_text("table.csv", "a,b,c\n1,2,3\n4,5,6\n");
     write_text("empty.toml", "");
     write_text("mnist.toml",
                "[model]\nname = \"mlp\"\n[data]\nname = \"mnist\"\n[trainer]\nmax_epochs = 1\n");

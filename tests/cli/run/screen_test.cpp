@@ -120,6 +120,16 @@ TEST_F(ScreenOnTerminal, LeavesNothingOfALineThatWasDrawnForAWiderTerminal) {
   }
 }
 
+TEST_F(ScreenOnTerminal, OmitsColumnsThatANarrowTerminalHasNoRoomFor) {
+  const OnTerminal shown = run_on_terminal(fit({"--progress", "none", "--color", "never"}), {.columns = 40});
+  EXPECT_EQ(shown.exit_code, 0) << shown.screen;
+  const std::size_t layers = shown.screen.find("   layer"), end = shown.screen.find("done in ");
+  ASSERT_LT(layers, end) << shown.screen;
+  std::istringstream lines(shown.screen.substr(layers, end - layers));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 41U) << line;  // with '\r'
+  EXPECT_NE(shown.screen.find("\nepoch  train loss  val acc\r\n"), std::string::npos) << shown.screen;
+}
+
 TEST_F(ScreenOnTerminal, ColorsTheBestRowUnlessColorsAreOff) {
   const std::string green = "\x1b[32m    1  ";
   const OnTerminal colored = run_on_terminal(fit({}));
