@@ -33,6 +33,22 @@ constexpr std::array kReserved{"all",           "clean",   "depend",   "edit_cac
                                "install",       "package", "test",     "package_source", "preinstall",
                                "rebuild_cache", "Testing", "Makefile", "CMakeFiles",     "kindling"};
 
+// Targets that LibTorch defines, and an executable `main` next to the file main.cpp.
+constexpr std::array kLibraries{"c10",   "c10_cuda",  "main",       "mkl",
+                                "torch", "torch_cpu", "torch_cuda", "torch_library"};
+
+// A namespace or file of such a name would not compile, or be confused with a header of the standard library.
+constexpr std::array kKeywords{
+    "alignas",  "alignof",  "and",      "asm",     "auto",    "bool",      "break",     "case",
+    "catch",    "char",     "class",    "concept", "const",   "consteval", "constexpr", "constinit",
+    "continue", "decltype", "default",  "delete",  "do",      "double",    "else",      "enum",
+    "explicit", "export",   "extern",   "false",   "float",   "for",       "friend",    "goto",
+    "if",       "inline",   "int",      "long",    "mutable", "namespace", "new",       "noexcept",
+    "not",      "nullptr",  "operator", "or",      "private", "protected", "public",    "register",
+    "requires", "return",   "short",    "signed",  "sizeof",  "static",    "std",       "struct",
+    "switch",   "template", "this",     "throw",   "true",    "try",       "typedef",   "typename",
+    "union",    "unsigned", "using",    "virtual", "void",    "volatile",  "while",     "xor"};
+
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_name_character(char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-'; }
 
@@ -50,6 +66,10 @@ void check_project_name(const std::string& name) {
     found = "the name has " + std::to_string(name.size()) + " characters";
   else if (std::ranges::find(kReserved, name) != kReserved.end())
     found = "the name is reserved, by CMake or Kindling";
+  else if (std::ranges::find(kLibraries, name) != kLibraries.end())
+    found = "a build target or file of this name exists already";
+  else if (std::ranges::find(kKeywords, name) != kKeywords.end())
+    found = "the name is a keyword of C++";
   if (found.empty()) return;
   throw ConfigError({.place = "kindling new " + one_line(name),
                      .found = found,

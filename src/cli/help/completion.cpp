@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ struct CommandWords {
   std::vector<std::string> words{};    // subcommands, and choices of a positional argument
   std::map<std::string, std::vector<std::string>> values{};  // of an option: "--color" → auto, always, never
   bool takes_config = false;
+  bool takes_files = false;
 };
 
 // The parser appends the choices of an option to its type: "WHEN:{auto,always,never}".
@@ -42,10 +44,23 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
   }
 }
 
+// True for a type such as FILE, RUN|CHECKPOINT, or NAME|CONFIG.
+bool is_path(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  for (const char* path : {"FILE", "CONFIG", "RUN", "DIR", "IN", "OUT", "A", "B"})
+    for (std::size_t at = type.find(path); at != std::string::npos; at = type.find(path, at + 1)) {
+      const std::size_t end = at + std::string_view(path).size();
+      const bool begins = at == 0 || type[at - 1] == '|';
+      if (begins && (end == type.size() || type[end] == '|' || type[end] == '.')) return true;
+    }
+  return false;
+}
+
 void add_command_words(std::vector<CommandWords>& all, const CLI::App& command, const std::string& name) {
   CommandWords words{.name = name, .doc = command.get_description()};
   words.takes_config = command.get_option_no_throw("--config") != nullptr;
   for (const CLI::Option* option : command.get_options()) {
+    words.takes_files = words.takes_files || is_path(*option);
     const std::vector<std::string> choices = choices_of(*option);
     if (option->get_positional()) {
       words.words.insert(words.words.end(), choices.begin(), choices.end());
@@ -60,17 +75,47 @@ void add_command_words(std::vector<CommandWords>& all, const CLI::App& command, 
   for (const CLI::App* each : below) add_command_words(all, *each, name + " " + each->get_name());
 }
 
-std::vector<CommandWords> all_commands() {
+// What `help` explains: commands, tables, names, and keys.
+std::vector<std::string> help_topics(const CLI::App& app, const Registry& registry) {
+  std::set<std::string> topics;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    topics.insert(command->get_name());
+  const ConfigTopics all(registry);
+  for (const ConfigTopic& topic : all.all()) {
+    if (!topic.table.empty()) topics.insert(topic.table);
+    for (const ConfigTopic::Entry& entry : topic.entries) topics.insert(entry.name);
+  }
+  for (const std::string& key : config_key_names(registry)) topics.insert(key);
+  return {topics.begin(), topics.end()};
+}
+
+// The losses, and the metrics of the registry in both stages.
+std::vector<std::string> metric_names(const Registry& registry) {
+  std::vector<std::string> names;
+  for (const char* stage : {"train_", "val_"}) {
+    for (const char* metric : {"loss", "acc"}) names.push_back(std::string(stage) + metric);
+    for (const std::string& metric : registry.metrics.names()) names.push_back(stage + metric);
+  }
+  return names;
+}
+
+std::vector<CommandWords> all_commands(const Registry& registry) {
   Request unused;
   CLI::App app;
   add_commands(app, unused);
   std::vector<CommandWords> all;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     add_command_words(all, *command, command->get_name());
-  for (CommandWords& command : all)
+  for (CommandWords& command : all) {
     if (command.name == "list")
       command.words = {"models",    "datasets", "transforms", "optimizers",
                        "schedules", "metrics",  "callbacks",  "loggers"};
+    if (command.name == "help") command.words = help_topics(app, registry);
+    if (command.name == "data fetch") command.words = {"mnist", "fashion_mnist", "cifar10", "cifar100"};
+    if (command.name == "data check" || command.name == "data show")
+      command.words = registry.data_modules.names();
+    if (command.name == "plot") command.values["--metric"] = metric_names(registry);
+  }
   return all;
 }
 
@@ -126,11 +171,11 @@ struct Branches {
 
 Branches branches_of(const Registry& registry) {
   Branches branches;
-  for (const CommandWords& command : all_commands()) {
-    branches.commands += "    " + in_single_quotes(command.name) +
-                         ") following=" + words_text(command.words) +
-                         " options=" + words_text(command.options) +
-                         " takes_config=" + (command.takes_config ? "1" : "''") + " ;;\n";
+  for (const CommandWords& command : all_commands(registry)) {
+    branches.commands +=
+        "    " + in_single_quotes(command.name) + ") following=" + words_text(command.words) +
+        " options=" + words_text(command.options) + " takes_config=" + (command.takes_config ? "1" : "''") +
+        " takes_files=" + (command.takes_files ? "1" : "''") + " ;;\n";
     for (const auto& [option, values] : command.values)
       branches.options +=
           "    " + in_single_quotes(command.name + " " + option) + ") values=" + words_text(values) + " ;;\n";
@@ -143,7 +188,7 @@ Branches branches_of(const Registry& registry) {
 constexpr std::string_view kBash = R"(# Completion of PROGRAM for bash: source <(PROGRAM completion bash)
 _FUNCTION_complete() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} key='' values=''
-  local command='' following='' options='' takes_config='' word i
+  local command='' following='' options='' takes_config='' takes_files='' word i
   for ((i = 1; i < COMP_CWORD; ++i)); do
     word=${COMP_WORDS[i]}
     case "$command" in
@@ -179,7 +224,7 @@ COMMANDS  esac
     return
   fi
   COMPREPLY=($(compgen -W "$following" -- "$current"))
-  [[ -z $command ]] || COMPREPLY+=($(compgen -f -- "$current"))
+  [[ -z $takes_files ]] || COMPREPLY+=($(compgen -f -- "$current"))
   if [[ -n $takes_config && -n $current ]]; then
     COMPREPLY+=($(compgen -S = -W 'KEYS' -- "$current"))
     [[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2>/dev/null
@@ -191,7 +236,7 @@ complete -o filenames -F _FUNCTION_complete PROGRAM
 constexpr std::string_view kZsh = R"(#compdef PROGRAM
 # Completion of PROGRAM for zsh: source <(PROGRAM completion zsh), or a file named _PROGRAM in a folder of fpath.
 _FUNCTION_complete() {
-  local command='' following='' options='' takes_config='' values='' key='' previous=${words[CURRENT-1]} word i
+  local command='' following='' options='' takes_config='' takes_files='' values='' key='' previous=${words[CURRENT-1]} word i
   local -a commands
   for ((i = 2; i < CURRENT; ++i)); do
     word=${words[i]}
@@ -232,7 +277,7 @@ COMMANDS  esac
   fi
   [[ -z $following ]] || compadd -- ${=following}
   [[ -z $takes_config ]] || compadd -S = -- ${=:-KEYS}
-  _files
+  [[ -z $takes_files ]] || _files
 }
 if [[ $funcstack[1] == _PROGRAM ]]; then
   _FUNCTION_complete "$@"
@@ -246,7 +291,7 @@ std::string filled(std::string_view script, const Registry& registry, const std:
   std::vector<std::string> commands;
   std::map<std::string, std::vector<std::string>> below;
   std::string described;
-  for (const CommandWords& command : all_commands()) {
+  for (const CommandWords& command : all_commands(registry)) {
     if (const std::size_t space = command.name.find(' '); space != std::string::npos) {
       below[command.name.substr(0, space)].push_back(command.name.substr(space + 1));
       continue;

@@ -107,6 +107,9 @@ TEST_F(NewProject, RefusesBadNames) {
   expect_refused("2moons", "kindling new 2moons: the name begins with '2'" + ending);
   expect_refused("_x", "kindling new _x: the name begins with '_'" + ending);
   expect_refused("test", "kindling new test: the name is reserved, by CMake or Kindling" + ending);
+  expect_refused("torch", "kindling new torch: a build target or file of this name exists already" + ending);
+  expect_refused("main", "kindling new main: a build target or file of this name exists already" + ending);
+  expect_refused("class", "kindling new class: the name is a keyword of C++" + ending);
   const std::string longest(64, 'x');
   expect_refused(longest + "x", "kindling new " + longest + "x: the name has 65 characters" + ending);
   EXPECT_EQ(files_in("."), std::set<std::string>());

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/commands/program_run.h"
+#include "cli/data/published_data.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -55,6 +56,27 @@ TEST_F(BashCompletion, ProposesCommandsOptionsKeysAndValues) {
   EXPECT_EQ(proposals("kindling bench matmul --max"), "--max-n\n");
   EXPECT_EQ(proposals("kindling list opt"), "optimizers\n");
   EXPECT_EQ(proposals("kindling devices trainer.max_ep"), "\n");
+}
+
+TEST_F(BashCompletion, ProposesTopicsNamesAndMetrics) {
+  EXPECT_EQ(proposals("kindling help trainer.prec"), "trainer.precision\n");
+  EXPECT_EQ(proposals("kindling help adamw"), "adamw\n");
+  EXPECT_EQ(proposals("kindling data fetch m"), "mnist\n");
+  EXPECT_EQ(proposals("kindling data show digits"), "digits digits.toml\n");
+  EXPECT_EQ(proposals("kindling plot --metric val_ac"), "val_acc val_accuracy\n");
+}
+
+TEST_F(BashCompletion, ProposesAllDataSetsThatCanBeFetched) {
+  std::string names;
+  for (const PublishedData& data : published_data()) names += std::string(data.name) + " ";
+  EXPECT_TRUE(proposals("kindling data fetch \"\"").starts_with(names)) << "files follow";
+}
+
+TEST_F(BashCompletion, ProposesFilesOnlyWhereACommandTakesThem) {
+  for (const std::string command : {"new", "completion", "list", "help", "devices"})
+    EXPECT_EQ(proposals("kindling " + command + " digits.t"), "\n") << command;
+  for (const std::string command : {"fit", "data check", "plot", "sweep", "export", "bench step"})
+    EXPECT_EQ(proposals("kindling " + command + " digits.t"), "digits.toml\n") << command;
 }
 
 TEST(ZshCompletion, IsReadByZsh) {
