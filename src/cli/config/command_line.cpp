@@ -45,7 +45,7 @@ std::vector<std::string> take_overrides(const std::vector<std::string>& words,
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if (i > 0 && word.starts_with('=')) {
+    if (i > 0 && word.starts_with('=') && !words[i - 1].starts_with('-')) {
       const std::string key = words[i - 1], value = word.size() > 1        ? word.substr(1)
                                                     : i + 1 < words.size() ? words[i + 1]
                                                                            : "VALUE";
