@@ -206,7 +206,7 @@ struct ArrayData::Impl {
   const ArrayDataOptions options;
   std::vector<at::Tensor> train{}, val{};  // inputs and labels; empty: none
   fs::path predict_file{};
-  std::shared_ptr<DataLoader> predict_loader{};
+  std::shared_ptr<DataLoader> train_loader{}, val_loader{}, predict_loader{};
 };
 
 ArrayData::ArrayData(ArrayDataOptions options, DataOptions data_options)
@@ -238,12 +238,16 @@ void ArrayData::prepare_data() {
 
 std::shared_ptr<DataLoader> ArrayData::train_dataloader() {
   prepare();
-  return impl_->train.empty() ? nullptr : get_tensorloader(impl_->train, /*train=*/true);
+  if (!impl_->train_loader && !impl_->train.empty())
+    impl_->train_loader = get_tensorloader(std::exchange(impl_->train, {}), /*train=*/true);
+  return impl_->train_loader;
 }
 
 std::shared_ptr<DataLoader> ArrayData::val_dataloader() {
   prepare();
-  return impl_->val.empty() ? nullptr : get_tensorloader(impl_->val, /*train=*/false);
+  if (!impl_->val_loader && !impl_->val.empty())
+    impl_->val_loader = get_tensorloader(std::exchange(impl_->val, {}), /*train=*/false);
+  return impl_->val_loader;
 }
 
 std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {

@@ -1,0 +1,77 @@
+// A run on arrays, from the config to predictions of another file.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cli/commands/program_run.h"
+#include "cli/run/same_run.h"
+#include "kindling/data/dataset.h"
+#include "kindling/data/digits.h"
+#include "kindling/formats/npz.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+class ArrayRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    Digits digits;
+    const auto tensors = [](const std::shared_ptr<DataLoader>& loader) {
+      return dynamic_cast<const TensorDataset&>(loader->dataset()).tensors();
+    };
+    const auto train = tensors(digits.train_dataloader()), val = tensors(digits.val_dataloader());
+    write("digits.npz", {{"x", train[0]}, {"y", train[1]}, {"x_test", val[0]}, {"y_test", val[1]}});
+    write("new.npz", {{"x", val[0].narrow(0, 0, 5).contiguous()}});
+    write_text(
+        scratch_ / "digits.toml",
+        "[model]\nname = \"softmax_regression\"\n[data]\nname = \"arrays\"\nfile = \"digits.npz\"\n"
+        "val_inputs = \"x_test\"\nval_labels = \"y_test\"\ndivisor = 16\n[optimizer]\nname = \"adam\"\n"
+        "lr = 0.02\n[trainer]\nmax_epochs = 5\nnum_threads = 1\nnum_gpus = 0\n");
+  }
+  void write(const std::string& name, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+    std::vector<TensorToWrite> arrays;
+    for (const auto& [key, tensor] : tensors)
+      arrays.push_back({.name = key,
+                        .type = TensorType::uint8,
+                        .shape = tensor.sizes().vec(),
+                        .data = tensor.const_data_ptr(),
+                        .size_bytes = tensor.nbytes()});
+    write_npz(scratch_ / name, arrays);
+  }
+  ProgramRun fit(std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"fit", scratch_ / "digits.toml", "--quiet", "--progress=none",
+                               "run.dir=" + (scratch_ / "runs").string()});
+    return run_program(more);
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(ArrayRun, LearnsAndPredictsAnotherFile) {
+  ASSERT_EQ(fit().exit_code, 0);
+  const std::string run = scratch_ / "runs/digits/0001";
+  EXPECT_GT(records_of(run).back()["val_acc"], 0.9);
+  const ProgramRun predicted =
+      run_program({"predict", run, scratch_ / "new.npz", "--values=labels", "--quiet"});
+  EXPECT_EQ(predicted.exit_code, 0) << predicted.err;
+  EXPECT_EQ(std::ranges::count(predicted.out, '\n'), 6) << predicted.out;  // a header and five samples
+  const ProgramRun checked = run_program({"data", "check", scratch_ / "digits.toml"});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_NE(checked.out.find("[1, 8, 8]"), std::string::npos) << checked.out;
+  EXPECT_EQ(checked.out.find("test"), std::string::npos) << checked.out;  // the validation samples
+}
+
+TEST_F(ArrayRun, RefusesNamesThatTheFileLacks) {
+  const ProgramRun refused = fit({"data.inputs=X"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("digits.npz has no array 'X'"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("did you mean 'x'?"), std::string::npos) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
+}
+
+}  // namespace
+}  // namespace kindling
