@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(All, ReferencePages, testing::Values("configuration", "
 TEST(ListCommand, ListsEveryKindWithoutAnArgument) {
   const ProgramRun run = run_program({"list"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  for (const char* text : {"models:\nbackbone ", "\n\ndatasets:\ncifar10 ", "\n\ntransforms:\ncolor_jitter ",
+  for (const char* text : {"models:\nbackbone ", "\n\ndatasets:\narrays ", "\n\ntransforms:\ncolor_jitter ",
                            "\n\noptimizers:\nadadelta ", "\n\nschedules:\nconstant ",
                            "\n\nmetrics:\naccuracy ", "\n\ncallbacks:\n", "\n\nloggers:\n"})
     EXPECT_NE(run.out.find(text), std::string::npos) << text << "\n" << run.out;

@@ -5,7 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "data/transforms/every_transform.h"
 #include "fake_accelerator.h"
+#include "kindling/data/transformed_data.h"
 #include "kindling/models/mlp.h"
 #include "training/loop/small_fit.h"
 
@@ -62,6 +64,40 @@ TEST(FakeRandomNumbers, TravelWithTheBatchWithoutAWait) {
     }
     EXPECT_EQ(data.devices.size(), 12U);
     for (const Device device : data.devices) EXPECT_FALSE(device.is_cpu());
+  }
+}
+
+// The counts of the second epoch: the first one copies constants to the device. `inputs`: a sample for lazy
+// layers.
+fake::Counts counts_of_fit(DataModule& data, const at::Tensor& inputs) {
+  const auto model = std::make_shared<Mlp>(MlpOptions{.hidden = {16}});
+  model->forward(inputs);
+  const auto counts = std::make_shared<CountsOfLoops>();
+  Trainer({.max_epochs = 2, .num_gpus = 1, .callbacks = {counts}}).fit(model, data);
+  return counts->counts.at(1);
+}
+
+// Fits with augmentation copy the random numbers in addition, and wait for nothing.
+TEST(FakeRandomNumbers, EveryTransformTrainsWithoutAWait) {
+  const fake::LateCopies late;
+  at::manual_seed(1);
+  const at::Tensor images = at::rand({48, 3, 8, 10}), labels = at::arange(48).remainder(10);
+  const auto make_data = [&] {
+    return std::make_shared<TensorData>(std::vector{images, labels}, std::vector<at::Tensor>{},
+                                        DataOptions{.batch_size = 8, .resident = "off"});
+  };
+  const fake::Counts plain = counts_of_fit(*make_data(), images.narrow(0, 0, 1));
+  EXPECT_EQ(plain.host_to_device_copies, 2 * 6);
+  for (const auto& [name, transform] : every_transform()) {
+    SCOPED_TRACE(name);
+    TransformedData data(make_data(), {.train = transform});
+    const Batch sample{images.narrow(0, 0, 1), labels.narrow(0, 0, 1)};
+    const fake::Counts counts =
+        counts_of_fit(data, transform->apply(sample, at::rand({1, transform->num_random()}))[0]);
+    EXPECT_EQ(counts.host_waits(), 0);
+    EXPECT_EQ(counts.item_reads + counts.data_dependent_ops, 0);
+    EXPECT_EQ(counts.device_to_host_copies, plain.device_to_host_copies);
+    EXPECT_EQ(counts.host_to_device_copies, (transform->num_random() > 0 ? 3 : 2) * 6);
   }
 }
 
