@@ -12,6 +12,7 @@
 // NumPy's formats: .npy has one array, and .npz is a zip archive of such files.
 namespace kindling {
 
+// The contents of a .npy file.
 struct NpyArray {
   std::string name{};  // in a .npz file, without ".npy"; else empty
   TensorType type = TensorType::float32;
