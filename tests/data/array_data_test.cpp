@@ -82,7 +82,7 @@ TEST_F(Arrays, ValidationSamplesHaveNamesOfTheirOwn) {
                   .val_labels = "y_test"},
                  {.shuffle = false});
   EXPECT_EQ(data.train_dataloader()->num_samples(), 10);
-  EXPECT_TRUE(same(all_of(data, data.val_dataloader())[0], images_.narrow(0, 0, 3)));
+  EXPECT_TRUE(same(all_of(data, data.val_dataloader())[0], images_.narrow(0, 0, 3).to(at::kFloat)));
 }
 
 TEST_F(Arrays, AreSplitByClass) {
@@ -99,7 +99,7 @@ TEST_F(Arrays, ComeFromNumpy) {
   const auto seeds = std::filesystem::path(KINDLING_TESTS) / "fuzz/seeds/npy_fuzzer";
   ArrayData archive({.file = seeds / "two.npz"}, {.shuffle = false});
   const Batch all = all_of(archive, archive.train_dataloader());
-  EXPECT_TRUE(same(all[0], at::zeros({2, 2}, at::kByte)));
+  EXPECT_TRUE(same(all[0], at::zeros({2, 2})));  // bytes
   EXPECT_TRUE(same(all[1], at::ones({2}, at::kLong)));
   ArrayData files({.file = seeds / "floats.npy", .labels_file = seeds / "columns.npy"}, {.shuffle = false});
   const Batch both = all_of(files, files.train_dataloader());
@@ -112,7 +112,7 @@ TEST_F(Arrays, OfAnotherFileArePredicted) {
   const auto other = write("b.safetensors", {{"x", images_.narrow(0, 5, 2)}});
   ArrayData data({.file = file});
   data.predict_from(other);
-  EXPECT_TRUE(same(all_of(data, data.predict_dataloader())[0], images_.narrow(0, 5, 2)));
+  EXPECT_TRUE(same(all_of(data, data.predict_dataloader())[0], images_.narrow(0, 5, 2).to(at::kFloat)));
   std::filesystem::remove(file);  // the training file is not needed then
   ArrayData alone({.file = file});
   alone.predict_from(other);
@@ -126,6 +126,9 @@ TEST_F(Arrays, RefuseWhatDoesNotFit) {
             "data.inputs: a.safetensors has no array 'X'; expected: one of few, x, y; did you mean 'x'?");
   EXPECT_EQ(refusal({.file = file, .labels = "few"}),
             "a.safetensors, array 'few': it is Long [9]; expected: one label per sample, [10, …]");
+  const auto none = write("none.safetensors", {{"x", at::zeros({0, 3})}, {"y", at::zeros({0}, at::kLong)}});
+  EXPECT_EQ(refusal({.file = none}),
+            "none.safetensors, array 'x': it is Float [0, 3]; expected: at least one sample, and values in it");
   EXPECT_NE(refusal({.file = scratch_ / "b.npz"}).find("b.npz"), std::string::npos);
   EXPECT_EQ(refusal({.file = file, .val_inputs = "x"}),
             "data: only one of val_inputs and val_labels is set; expected: both or none");

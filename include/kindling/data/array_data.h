@@ -67,8 +67,9 @@ struct ArrayDataOptions {
 // [samples, …] and labels [samples, …], in memory.
 //
 // Inputs stay as they are in the file until they are on the device, except that float64 becomes float32.
-// There they become (x / divisor - mean) / std, as float32 if they are integers or booleans; integers stay
-// integers, such as tokens, if divisor is 1 and normalize is absent. Labels: integers become int64, and
+// There they become (x / divisor - mean) / std, as float32 if they are integers or booleans. Without divisor
+// and normalize, integers of 32 and 64 bits stay integers, such as tokens, and so do uint16, which are read as
+// int64; booleans, bytes and int16 become float32. Labels: integers become int64, and
 // [samples, 1] of them becomes [samples]; floating-point labels become float32, and [samples] of them becomes
 // [samples, 1], as a regressor needs them.
 //

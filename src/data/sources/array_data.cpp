@@ -139,6 +139,7 @@ bool is_integer(const at::Tensor& tensor) {
 
 at::Tensor checked_inputs(at::Tensor inputs, const fs::path& file, const std::string& name) {
   if (inputs.dim() == 0 || inputs.is_complex()) refuse_array(file, name, inputs, "numbers [samples, …]");
+  if (inputs.numel() == 0) refuse_array(file, name, inputs, "at least one sample, and values in it");
   switch (inputs.scalar_type()) {
     case at::kDouble:
       return inputs.to(at::kFloat);
@@ -266,7 +267,10 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
 Batch ArrayData::on_after_batch_transfer(Batch batch) {
   const ArrayDataOptions& options = impl_->options;
   at::Tensor& inputs = batch.tensors()[0];
-  if (options.divisor != 1) inputs = at::div(inputs, options.divisor);
+  if (options.divisor != 1)
+    inputs = at::div(inputs, options.divisor);
+  else if (is_integer(inputs) && inputs.element_size() < 4)
+    inputs = inputs.to(at::kFloat);
   if (!options.normalize) return batch;
   const auto& [mean, std] = *options.normalize;
   inputs = is_integer(inputs) ? inputs.to(at::kFloat) : inputs;
