@@ -22,6 +22,7 @@
 #include "kindling/data/image_folder.h"
 #include "kindling/data/image_transforms.h"
 #include "kindling/data/input_transform.h"
+#include "kindling/data/iterable_dataset.h"
 #include "kindling/data/mix_transforms.h"
 #include "kindling/data/sample_random.h"
 #include "kindling/data/sampler.h"

@@ -38,6 +38,8 @@ class KINDLING_API DataLoader {
 
   std::int64_t num_batches() const noexcept;
   std::int64_t num_samples() const noexcept;  // of an epoch
+  // True for data without an end (Dataset::kEndless): a loop over the loader ends only by a break.
+  bool is_endless() const noexcept;
   const Dataset& dataset() const noexcept { return *dataset_; }
   const DataLoaderOptions& options() const noexcept { return options_; }
 
@@ -65,6 +67,8 @@ class KINDLING_API DataLoader {
     // Ignores the loader's shuffling: samples come in order, those of a sampler as it chooses them for epoch
     // 0. Applies from the next seek() on.
     void keep_order() noexcept;
+    // Endless data begin with this sample, for all ranks together. Applies from the next seek() on.
+    void begin_at(std::int64_t sample) noexcept;
     // Moves to batch number `batch` of an epoch, which next() then returns.
     void seek(std::int64_t epoch, std::int64_t batch = 0);
     // Gets the next batch of the epoch. Returns false after the last one (`batch` is then unchanged). Throws
@@ -73,6 +77,7 @@ class KINDLING_API DataLoader {
     // Returns the indices of the samples in the latest batch: int64 [samples] on the CPU.
     at::Tensor indices() const;
     std::int64_t num_batches() const noexcept;
+    std::int64_t global_batch_size() const noexcept { return batch_size_ * num_ranks_; }  // of all ranks
 
    private:
     bool uses_views() const;
@@ -82,10 +87,12 @@ class KINDLING_API DataLoader {
       std::int64_t begin, count;
       bool is_repeated;
     };
-    Range range_of(std::int64_t batch) const noexcept;  // in order_
+    Range range_of(std::int64_t batch) const noexcept;  // in the order of this rank's samples
+    at::Tensor indices_in(const Range& range) const;
     bool draws_order() const noexcept {
       return (loader_->options_.shuffle || loader_->options_.sampler) && !keeps_order_;
     }
+    bool has_order() const noexcept;  // that seek() makes
     std::int64_t num_samples() const noexcept;
     GatherRequest request_of(std::int64_t batch) const;
     void next_gathered(Batch& batch);
@@ -95,10 +102,11 @@ class KINDLING_API DataLoader {
     Device device_;
     std::int64_t rank_ = 0, num_ranks_ = 1, batch_size_;
     bool keeps_order_ = false;
-    at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek()
+    at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek(), if has_order()
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
     at::Tensor device_order_;                          // order_ on the device; undefined until it is needed
     std::int64_t batch_index_ = 0, epoch_ = 0;
+    std::int64_t first_sample_ = 0;  // of endless data
     struct Ahead;
     struct OfThisCursor {  // a copy of a cursor has none
       OfThisCursor() = default;

@@ -74,6 +74,12 @@ struct SampleIds {
   std::vector<std::string> values{};  // one per sample, in the order of the data
 };
 
+// One of several validation sets.
+struct NamedLoader {
+  std::string name;
+  std::shared_ptr<DataLoader> loader;
+};
+
 // Data and the loaders that make batches of it.
 class KINDLING_API DataModule {
  public:
@@ -87,6 +93,9 @@ class KINDLING_API DataModule {
 
   virtual std::shared_ptr<DataLoader> train_dataloader() = 0;
   virtual std::shared_ptr<DataLoader> val_dataloader() { return nullptr; }  // nullptr: no validation
+  // Returns further validation sets, with distinct names. Records have their values as "val_loss/NAME"; those
+  // of val_dataloader(), which must be there, have no suffix.
+  virtual std::vector<NamedLoader> more_val_dataloaders() { return {}; }
   virtual std::shared_ptr<DataLoader> test_dataloader() { return val_dataloader(); }
   virtual std::shared_ptr<DataLoader> predict_dataloader() { return test_dataloader(); }
 

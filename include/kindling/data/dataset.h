@@ -15,6 +15,11 @@ class KINDLING_API Dataset {
  public:
   virtual ~Dataset();
 
+  // The size of data without an end, such as those of a generator. Loaders return their samples in order:
+  // they do not shuffle them. A fit needs max_steps or limit_train_batches for them, and each epoch
+  // continues where the last has ended.
+  static constexpr std::int64_t kEndless = std::int64_t{1} << 48;
+
   virtual std::int64_t size() const = 0;
 
   // Fills `batch` with the samples `indices` (int64, [batch], on the CPU) in their order. `batch` is either

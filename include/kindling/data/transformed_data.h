@@ -36,6 +36,7 @@ class KINDLING_API TransformedData : public DataModule {
   // if the transform needs none.
   std::shared_ptr<DataLoader> train_dataloader() override;
   std::shared_ptr<DataLoader> val_dataloader() override;
+  std::vector<NamedLoader> more_val_dataloaders() override;
   std::shared_ptr<DataLoader> test_dataloader() override;
   std::shared_ptr<DataLoader> predict_dataloader() override;
 
@@ -56,7 +57,9 @@ class KINDLING_API TransformedData : public DataModule {
     std::shared_ptr<DataLoader> inner{}, loader{};
   };
   const Transform* transform_of(Stage stage) const noexcept;
+  bool adds_random_numbers(Stage stage) const noexcept;
   std::shared_ptr<DataLoader> loader_for(Stage stage, std::shared_ptr<DataLoader> inner);
+  std::shared_ptr<DataLoader> new_loader(Stage stage, const std::shared_ptr<DataLoader>& inner) const;
 
   std::shared_ptr<DataModule> data_;
   StageTransforms transforms_;

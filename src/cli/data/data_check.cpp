@@ -13,6 +13,7 @@
 
 #include "cli/config/exit_codes.h"
 #include "cli/data/data_report.h"
+#include "data/loading/validation_sets.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
@@ -26,22 +27,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct NamedLoader {
-  std::string name;
-  std::shared_ptr<DataLoader> loader;
-};
-
 // The loaders with different sets; a test set that is the validation set is not listed again.
 std::vector<NamedLoader> loaders_of(DataModule& data) {
   std::vector<NamedLoader> loaders;
-  const auto add = [&](const char* name, std::shared_ptr<DataLoader> loader) {
+  const auto add = [&](const std::string& name, std::shared_ptr<DataLoader> loader) {
     const bool is_new = loader && std::ranges::none_of(loaders, [&](const NamedLoader& known) {
                           return &known.loader->dataset() == &loader->dataset();
                         });
     if (is_new) loaders.push_back({name, std::move(loader)});
   };
   add("train", data.train_dataloader());
-  add("val", data.val_dataloader());
+  for (ValidationSet& set : validation_sets_of(data)) add("val" + set.suffix, std::move(set.loader));
   add("test", data.test_dataloader());
   return loaders;
 }

@@ -16,7 +16,7 @@
 namespace kindling {
 namespace {
 
-constexpr std::int64_t kSamplesAtOnce = 256;
+constexpr std::int64_t kSamplesAtOnce = 256, kSamplesOfEndlessData = 10'000;
 
 // Sums that become a TensorReport.
 struct TensorSums {
@@ -121,6 +121,12 @@ class SetReader {
 SetReport report_of(std::string name, const DataLoader& loader, bool has_columns) {
   SetReport report{
       .name = std::move(name), .num_samples = loader.dataset().size(), .num_batches = loader.num_batches()};
+  if (loader.is_endless()) {
+    report.name += ", the first samples";
+    report.num_samples = kSamplesOfEndlessData;
+    report.num_batches =
+        (kSamplesOfEndlessData + loader.options().batch_size - 1) / loader.options().batch_size;
+  }
   SetReader(report, loader.dataset(), has_columns).read();
   return report;
 }

@@ -31,7 +31,7 @@ std::vector<std::string> texts_or_none(DataModule& data,
 }
 
 std::optional<std::int64_t> size_of(const Loader& loader) {
-  return loader ? std::optional(loader->dataset().size()) : std::nullopt;
+  return loader && !loader->is_endless() ? std::optional(loader->dataset().size()) : std::nullopt;
 }
 
 // False for a tensor without plain bytes, such as a sparse one.

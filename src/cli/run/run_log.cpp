@@ -13,6 +13,8 @@ namespace {
 
 std::string loader_text(const std::shared_ptr<DataLoader>& loader) {
   if (!loader) return "none";
+  if (loader->is_endless())
+    return "samples without an end in batches of " + std::to_string(loader->options().batch_size);
   return std::to_string(loader->num_samples()) + " samples in " + std::to_string(loader->num_batches()) +
          " batches of " + std::to_string(loader->options().batch_size);
 }
@@ -41,6 +43,8 @@ void RunLog::on_fit_start(Trainer& trainer, Module& model) {
   log_info("model: " + model.name());
   log_info("training data: " + loader_text(trainer.data()->train_dataloader()));
   log_info("validation data: " + loader_text(trainer.data()->val_dataloader()));
+  for (const auto& [name, loader] : trainer.data()->more_val_dataloaders())
+    log_info("validation data " + name + ": " + loader_text(loader));
 }
 
 void RunLog::on_resume(Trainer&, Module&) {

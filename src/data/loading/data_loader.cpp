@@ -79,6 +79,10 @@ std::int64_t DataLoader::num_samples() const noexcept {
   return options_.sampler ? options_.sampler->size() : dataset_->size();
 }
 
+bool DataLoader::is_endless() const noexcept {
+  return !options_.sampler && dataset_->size() == Dataset::kEndless;
+}
+
 std::int64_t DataLoader::num_batches() const noexcept {
   const std::int64_t n = num_samples(), size = options_.batch_size;
   return options_.drop_last ? n / size : (n + size - 1) / size;
@@ -176,15 +180,22 @@ DataLoader::Cursor::Range DataLoader::Cursor::range_of(std::int64_t batch) const
 }
 
 bool DataLoader::Cursor::uses_views() const {
-  return !draws_order() && !loader_->options_.sampler && device_.is_cpu() && num_ranks_ == 1 &&
-         batch_size_ == loader_->options_.batch_size && loader_->dataset_->has_views();
+  return !draws_order() && !loader_->options_.sampler && !loader_->is_endless() && device_.is_cpu() &&
+         num_ranks_ == 1 && batch_size_ == loader_->options_.batch_size && loader_->dataset_->has_views();
 }
+
+void DataLoader::Cursor::begin_at(std::int64_t sample) noexcept {
+  cancel_ahead();
+  if (loader_->is_endless()) first_sample_ = sample;
+}
+
+bool DataLoader::Cursor::has_order() const noexcept { return !uses_views() && !loader_->is_endless(); }
 
 void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
   cancel_ahead();
   batch_index_ = batch;
   epoch_ = epoch;
-  if (uses_views()) return;
+  if (!has_order()) return;
   const std::int64_t n = loader_->num_samples();
   const at::Tensor before = order_;
   if (draws_order())
@@ -223,14 +234,17 @@ at::Tensor DataLoader::drawn_order(std::int64_t epoch) const {
 }
 
 at::Tensor DataLoader::Cursor::indices() const {
-  const auto [begin, count, is_repeated] = range_of(std::max<std::int64_t>(batch_index_ - 1, 0));
-  return order_.defined() ? order_.narrow(0, begin, count).clone()
-                          : at::arange(begin, begin + count, at::kLong);
+  return indices_in(range_of(std::max<std::int64_t>(batch_index_ - 1, 0))).clone();
+}
+
+at::Tensor DataLoader::Cursor::indices_in(const Range& range) const {
+  if (order_.defined()) return order_.narrow(0, range.begin, range.count);
+  const std::int64_t first = first_sample_ + range.begin * num_ranks_ + rank_;
+  return at::arange(first, first + range.count * num_ranks_, num_ranks_, at::kLong);
 }
 
 GatherRequest DataLoader::Cursor::request_of(std::int64_t batch) const {
-  const auto [begin, count, is_repeated] = range_of(batch);
-  return {.indices = order_.narrow(0, begin, count),
+  return {.indices = indices_in(range_of(batch)),
           .streams = SampleStreams(loader_->options_.seed, epoch_),
           .device = device_};
 }
@@ -260,7 +274,7 @@ void DataLoader::Cursor::cancel_ahead() noexcept {
 }
 
 bool DataLoader::Cursor::next(Batch& batch) {
-  if (!uses_views() && !order_.defined()) seek(epoch_, batch_index_);
+  if (!order_.defined() && has_order()) seek(epoch_, batch_index_);
   if (batch_index_ >= num_batches()) return false;
   const auto [begin, count, is_repeated] = range_of(batch_index_);
   if (uses_views()) {

@@ -39,17 +39,26 @@ const Transform* TransformedData::transform_of(Stage stage) const noexcept {
 
 // The options of the inner loader have all that its module has chosen, such as a sampler.
 std::shared_ptr<DataLoader> TransformedData::loader_for(Stage stage, std::shared_ptr<DataLoader> inner) {
-  const Transform* transform = transform_of(stage);
-  if (!inner || transform == nullptr || transform->num_random() == 0) return inner;
+  if (!inner || !adds_random_numbers(stage)) return inner;
   StageLoader& latest = loaders_[static_cast<std::size_t>(stage)];
   if (latest.inner == inner) return latest.loader;
-  DataLoaderOptions options = inner->options();
-  options.num_random_numbers += transform->num_random();
-  auto loader = std::make_shared<DataLoader>(std::shared_ptr<const Dataset>(inner, &inner->dataset()),
-                                             std::move(options));
+  auto loader = new_loader(stage, inner);
   loader->set_next_epoch(latest.loader ? latest.loader->next_epoch() : inner->next_epoch());
   latest = {.inner = std::move(inner), .loader = std::move(loader)};
   return latest.loader;
+}
+
+bool TransformedData::adds_random_numbers(Stage stage) const noexcept {
+  const Transform* transform = transform_of(stage);
+  return transform != nullptr && transform->num_random() > 0;
+}
+
+std::shared_ptr<DataLoader> TransformedData::new_loader(Stage stage,
+                                                        const std::shared_ptr<DataLoader>& inner) const {
+  DataLoaderOptions options = inner->options();
+  options.num_random_numbers += transform_of(stage)->num_random();
+  return std::make_shared<DataLoader>(std::shared_ptr<const Dataset>(inner, &inner->dataset()),
+                                      std::move(options));
 }
 
 void TransformedData::prepare_data() { data_->prepare(); }
@@ -60,6 +69,13 @@ std::shared_ptr<DataLoader> TransformedData::train_dataloader() {
 
 std::shared_ptr<DataLoader> TransformedData::val_dataloader() {
   return loader_for(Stage::val, data_->val_dataloader());
+}
+
+std::vector<NamedLoader> TransformedData::more_val_dataloaders() {
+  std::vector<NamedLoader> sets = data_->more_val_dataloaders();
+  for (NamedLoader& set : sets)
+    if (set.loader && adds_random_numbers(Stage::val)) set.loader = new_loader(Stage::val, set.loader);
+  return sets;
 }
 
 std::shared_ptr<DataLoader> TransformedData::test_dataloader() {

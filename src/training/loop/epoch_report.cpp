@@ -146,15 +146,17 @@ Record EpochReport::step_record(std::int64_t row, std::int64_t num_rows) const {
   return record;
 }
 
+std::string EpochReport::validation_name(const std::string& name) const {
+  const bool is_of_both = state_.log.find_column(name, EpochLog::Kind::mean) ||
+                          state_.log.find_column(name, EpochLog::Kind::metric);
+  return is_of_both ? "val_" + name : name;
+}
+
 Record EpochReport::validation_record(const NamedValues& values) const {
   Record record{.kind = Record::Kind::validation,
                 .global_step = state_.progress.global_step,
                 .epoch = state_.progress.epoch + 1};
-  for (const auto& [name, value] : values) {
-    const bool is_of_both = state_.log.find_column(name, EpochLog::Kind::mean) ||
-                            state_.log.find_column(name, EpochLog::Kind::metric);
-    put(record, is_of_both ? "val_" + name : name, value);
-  }
+  for (const auto& [name, value] : values) put(record, validation_name(name), value);
   return record;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kindling/device/transfer_counts.h"
@@ -44,6 +45,9 @@ class EpochReport {
   // Call it after a saved run has been loaded: continues from the state's progress.
   void resume();
 
+  // Returns the name under which records have a value of the validation: "val_acc" for "acc" if the training
+  // logs it, too.
+  std::string validation_name(const std::string& name) const;
   // Returns the record of a validation within the epoch, for the loggers. leave_out() excludes its time from
   // that of the training.
   Record validation_record(const NamedValues& values) const;

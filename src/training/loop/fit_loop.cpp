@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "data/loading/validation_sets.h"
 #include "device/libtorch_errors.h"
 #include "device/random_state.h"
 #include "kindling/base/error.h"
@@ -14,6 +15,7 @@
 #include "metrics/global_means.h"
 #include "nn/carried_states.h"
 #include "nn/monitored_value.h"
+#include "tensors/saved_number.h"
 #include "training/loop/evaluate_loop.h"
 #include "training/parallel/rank_states.h"
 #include "training/parallel/replicas.h"
@@ -51,21 +53,21 @@ FitLoop::FitLoop(std::shared_ptr<TrainingContext> context)
 
 void FitLoop::start(std::unique_ptr<Step> step) {
   step_ = std::move(step);
+  used_ = {};
   log_.emplace(*context_, &state_.log);
   report_.start();
   divergence_.start();
 }
 
-void FitLoop::set_data(BatchSource train, std::optional<BatchSource> validation) {
+void FitLoop::set_data(BatchSource train, std::vector<ValidationSource> validation) {
   train_.emplace(std::move(train));
-  validation_.reset();
-  if (validation) validation_.emplace(std::move(*validation));
+  validation_ = std::move(validation);
   context_->num_train_batches = train_->num_batches();
 }
 
 void FitLoop::drop_data() {
   train_.reset();
-  validation_.reset();
+  validation_.clear();
   context_->num_train_batches = 0;
 }
 
@@ -145,6 +147,10 @@ bool FitLoop::has_batches_left() const {
   return at.phase == Phase::training || (at.batch < train_->num_batches() && !has_all_steps());
 }
 
+std::int64_t FitLoop::num_samples_used() const {
+  return train_ ? used_.samples + train_->num_samples_in(state_.progress.batch - used_.batch) : 0;
+}
+
 void FitLoop::begin_epoch() {
   Module& model = *state_.model;
   const Progress& at = state_.progress;
@@ -155,6 +161,7 @@ void FitLoop::begin_epoch() {
     if (at.batch > 0) of_the_epoch.emplace(context_->device());
     context_->callbacks.call(&Callback::on_train_epoch_start, model);
   }
+  train_->begin_at(used_.samples - train_->num_samples_in(used_.batch));
   train_->seek(at.epoch, at.batch);
 }
 
@@ -252,6 +259,7 @@ Metrics FitLoop::close_epoch(const NamedValues& validation) {
   warn_of_skipped_steps(record);
   Progress& at = state_.progress;
   forget_carried_states(model, /*at_epoch_end=*/true);
+  used_ = {.samples = num_samples_used()};
   at = {.epoch = at.epoch + 1, .batch = 0, .global_step = at.global_step, .phase = Phase::training};
   context_->callbacks.call(&Callback::on_epoch_record, model, record);
   report_.write(record);
@@ -268,17 +276,22 @@ Metrics FitLoop::close_epoch(const NamedValues& validation) {
 void FitLoop::update_plateau(const Record& record, bool has_validated) {
   if (!state_.plateaus) return;
   const std::string& name = state_.plateaus->options().monitor;
-  const bool has_validation = validation_ && validation_->num_batches() > 0;
-  if (record.find(name) == nullptr && ((has_validation && !has_validated) || record.find("skipped_steps")))
-    return;
+  const bool has_skipped_it = num_validation_batches() > 0 && !has_validated;
+  if (record.find(name) == nullptr && (has_skipped_it || record.find("skipped_steps"))) return;
   state_.plateaus->observe(value_of(record, name, "plateau schedule"));
 }
 
 // --- Validation ---
 
 bool FitLoop::validates_in_this_epoch() const {
-  return validation_ && validation_->num_batches() > 0 &&
+  return num_validation_batches() > 0 &&
          (state_.progress.epoch + 1) % context_->options.check_val_every_n_epoch == 0;
+}
+
+std::int64_t FitLoop::num_validation_batches() const noexcept {
+  std::int64_t sum = 0;
+  for (const ValidationSource& set : validation_) sum += set.batches.num_batches();
+  return sum;
 }
 
 void FitLoop::draw_training() const {
@@ -293,14 +306,24 @@ std::optional<NamedValues> FitLoop::validate(double at) {
   const AveragedWeights averaged(callbacks.trainer(), callbacks.evaluated_average());
   const EvaluationScope scope(model, context_, evaluation_log_);
   callbacks.call(&Callback::on_validation_start, model);
-  std::optional<NamedValues> values;
-  std::int64_t num_batches = validation_->num_batches();
-  const auto after_batch = [&](std::int64_t batch) {
-    callbacks.call(&Callback::on_validation_batch_end, model, batch, num_batches);
-  };
-  if (evaluate_loop(model, &Module::validation_step, *validation_, evaluation_log_,
-                    {.stop = context_->stop.immediate(), .after_batch = after_batch})) {
-    values = global_means(evaluation_log_, context_->group());
+  std::optional<NamedValues> values(std::in_place);
+  const std::int64_t num_batches = num_validation_batches();
+  std::int64_t num_done = 0;
+  for (auto& [suffix, batches] : validation_) {
+    const CarriedStatesAside hidden_states(model);  // no set continues another
+    const auto after_batch = [&, before = num_done](std::int64_t batch) {
+      num_done = before + batch;
+      callbacks.call(&Callback::on_validation_batch_end, model, num_done, num_batches);
+    };
+    const bool is_complete = evaluate_loop(model, &Module::validation_step, batches, evaluation_log_,
+                                           {.stop = context_->stop.immediate(), .after_batch = after_batch});
+    if (!is_complete) {
+      values.reset();
+      break;
+    }
+    for (const auto& [name, value] : global_means(evaluation_log_, context_->group()))
+      values->emplace_back(suffix.empty() ? name : name_in_set(report_.validation_name(name), suffix), value);
+    if (!suffix.empty()) continue;
     if (at == 1) draw_training();
     report_.draw(evaluation_log_, Module::Stage::val, evaluation_log_.num_rows(), at);
   }
@@ -344,12 +367,15 @@ bool FitLoop::validate_between() {
   return true;
 }
 
-void FitLoop::sanity_check(BatchSource& batches) {
+void FitLoop::sanity_check(std::vector<ValidationSource> validation) {
   Module& model = *state_.model;
   const EvaluationScope scope(model, context_, evaluation_log_);
   context_->callbacks.call(&Callback::on_validation_start, model);
   // Runs to its end even after a stop, because a resumed run starts with the random state after it.
-  evaluate_loop(model, &Module::validation_step, batches, evaluation_log_);
+  for (ValidationSource& set : validation) {
+    const CarriedStatesAside hidden_states(model);
+    evaluate_loop(model, &Module::validation_step, set.batches, evaluation_log_);
+  }
   context_->callbacks.call(&Callback::on_validation_end, model);
 }
 
@@ -390,7 +416,9 @@ StateDict FitLoop::save_point() {
   StateDict state;
   together("save the state", [&] {  // a callback or a logger may fail on one rank alone
     state_.save(state);
-    if (state_.progress.batch > 0 && context_->num_train_batches > 0)
+    if (train_ && train_->is_endless())
+      state.metadata[saved_keys::kNumSamples] = std::to_string(num_samples_used());
+    else if (state_.progress.batch > 0 && context_->num_train_batches > 0)
       state.metadata[saved_keys::kNumBatches] = std::to_string(context_->num_train_batches);
     report_.report_all();
   });
@@ -417,6 +445,9 @@ void FitLoop::resume(const StateDict& saved) {
                  .remedy = "call prepare_model(model) again, then load the state"});
   ProcessGroup* const group = context_->group();
   state_.load(own_state(saved, group));
+  used_ = {
+      .samples = find_number<std::int64_t>(saved.metadata, saved_keys::kNumSamples, {.min = 0}).value_or(0),
+      .batch = state_.progress.batch};
   warn_of_other_batches(saved, context_->num_train_batches);
   if (!has_own_state(saved, group)) fork_rng(context_->device(), group->rank());
   const RandomStateGuard random_state(context_->device());  // against what is drawn here

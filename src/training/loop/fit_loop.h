@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "training/inspect/divergence_report.h"
 #include "training/loop/epoch_report.h"
@@ -23,16 +24,16 @@ class FitLoop {
   // Begins a run with the context's model, which `step` trains.
   void start(std::unique_ptr<Step> step);
   bool has_model() const noexcept { return step_ != nullptr; }
-  // The data of a fit; `validation` absent: there is none. Without data a custom loop brings its batches.
-  void set_data(BatchSource train, std::optional<BatchSource> validation);
+  // The data of a fit. Without data a custom loop brings its batches.
+  void set_data(BatchSource train, std::vector<ValidationSource> validation);
   void drop_data();
   bool has_data() const noexcept { return train_.has_value(); }
-  bool has_validation() const noexcept { return validation_.has_value(); }
+  bool has_validation() const noexcept { return !validation_.empty(); }
 
   // Runs epoch after epoch, from where the state is, until is_done(). Returns the values of the last record.
   Metrics run();
   // Runs a few batches of validation, without a record.
-  void sanity_check(BatchSource& batches);
+  void sanity_check(std::vector<ValidationSource> validation);
   // True when nothing more is to be trained: all epochs or steps are done, or a stop was requested.
   bool is_done();
 
@@ -64,6 +65,7 @@ class FitLoop {
   enum class Batches { left, done };  // of the running epoch
   std::optional<Metrics> fit_epoch(Batches batches);
   bool has_batches_left() const;
+  std::int64_t num_samples_used() const;  // of endless data
   bool has_all_steps() const;  // max_steps
   bool must_stop();
   bool is_left_open() const;
@@ -85,6 +87,7 @@ class FitLoop {
   bool validate_between();
   // `at`: the fraction of the epoch that is done. Nothing when a stop has ended it.
   std::optional<NamedValues> validate(double at);
+  std::int64_t num_validation_batches() const noexcept;
   void draw_training() const;
 
   const std::shared_ptr<TrainingContext> context_;
@@ -93,7 +96,12 @@ class FitLoop {
   DivergenceReport divergence_;
   EpochLog evaluation_log_;
   std::unique_ptr<Step> step_;
-  std::optional<BatchSource> train_, validation_;
+  std::optional<BatchSource> train_;
+  std::vector<ValidationSource> validation_;
+  // Of endless data: how many samples the run had used when it had done so many batches of the epoch.
+  struct {
+    std::int64_t samples = 0, batch = 0;
+  } used_{};
   std::optional<LogScope> log_;  // while a run is open: the model logs into its log
 };
 

@@ -57,10 +57,7 @@ FitResult Trainer::fit(std::shared_ptr<Module> model, DataModule& data, const Fi
 Metrics Trainer::validate(std::shared_ptr<Module> model, DataModule& data) {
   constexpr LoaderSelector kLoader{"Trainer::validate", "val_dataloader", &DataModule::val_dataloader,
                                    Stage::val};
-  const auto call = [&] {
-    return impl_->evaluate(*model, impl_->source_for(*model, data, kLoader, options().limit_val_batches),
-                           &Module::validation_step);
-  };
+  const auto call = [&] { return impl_->validate(*model, data, kLoader); };
   require_model(kLoader.location, model);
   return nested(*impl_, kLoader.location, call, model);
 }

@@ -7,6 +7,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "data/loading/validation_sets.h"
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -165,20 +166,15 @@ void Trainer::Impl::prepare_data(DataModule& new_data) {
   };
   BatchSource train = source_of(
       new_data, {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader, Stage::train},
-      options.limit_train_batches);
+      options.limit_train_batches, batches_of_run(options));
   shard_training(train);
   shorten(train);
   require_interval(train.num_batches());
-  std::optional<BatchSource> validation;
-  if (auto loader = new_data.val_dataloader()) {
-    validation.emplace(new_data, std::move(loader), Stage::val, context->placement,
-                       options.limit_val_batches);
-    if (group() != nullptr) shard(*validation);
-    shorten(*validation);
-  }
-  if (group() != nullptr) require_same_data(*group(), train, validation ? &*validation : nullptr);
+  std::vector<ValidationSource> validation = validation_of(new_data, options.limit_val_batches);
+  for (ValidationSource& set : validation) shorten(set.batches);
+  if (group() != nullptr) require_same_data(*group(), train, validation);
   train.cache_on_device();
-  if (validation) validation->cache_on_device();
+  for (ValidationSource& set : validation) set.batches.cache_on_device();
   data = &new_data;
   loop.set_data(std::move(train), std::move(validation));
 }
@@ -244,7 +240,8 @@ void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
 }
 
 BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderSelector& selector,
-                                     std::optional<std::int64_t> limit) const {
+                                     std::optional<std::int64_t> limit,
+                                     std::optional<std::int64_t> enough) const {
   from.prepare();
   auto loader = (from.*selector.loader)();
   if (!loader)
@@ -252,6 +249,7 @@ BatchSource Trainer::Impl::source_of(DataModule& from, const LoaderSelector& sel
                      .found = std::string("the data has no ") + selector.name + "()" + selector.defaults,
                      .wanted = "a loader",
                      .remedy = std::string("override ") + selector.name + "() of the data module"});
+  limit = limit_of_epoch(*loader, selector.stage, limit, enough);
   return {from, std::move(loader), selector.stage, context->placement, limit};
 }
 
@@ -260,6 +258,18 @@ BatchSource Trainer::Impl::source_for(const Module& model, DataModule& from, con
   BatchSource source = source_of(from, selector, limit);
   require_transform_of(model, from, selector.location);
   return source;
+}
+
+// The ranks have different samples of each set.
+std::vector<ValidationSource> Trainer::Impl::validation_of(DataModule& from,
+                                                           std::optional<std::int64_t> limit) const {
+  std::vector<ValidationSource> sources;
+  for (ValidationSet& set : validation_sets_of(from)) {
+    sources.push_back({.suffix = std::move(set.suffix),
+                       .batches = {from, std::move(set.loader), Stage::val, context->placement, limit}});
+    if (group() != nullptr) shard(sources.back().batches);
+  }
+  return sources;
 }
 
 // --- A fit ---
@@ -300,9 +310,7 @@ void Trainer::Impl::run_sanity_check(DataModule& of) {
   const std::int64_t steps = std::min(options.num_sanity_val_steps,
                                       options.limit_val_batches.value_or(options.num_sanity_val_steps));
   if (!loop.has_validation() || steps == 0) return;
-  BatchSource batches(of, of.val_dataloader(), Stage::val, context->placement, steps);
-  if (group() != nullptr) shard(batches);
-  loop.sanity_check(batches);
+  loop.sanity_check(validation_of(of, steps));
 }
 
 void Trainer::Impl::end_fit(FitResult& result) {
@@ -371,6 +379,18 @@ Trainer::Impl::FitScope::~FitScope() {
 }
 
 // --- Evaluation ---
+
+Metrics Trainer::Impl::validate(Module& model, DataModule& from, const LoaderSelector& selector) {
+  const std::optional<std::int64_t> limit = context->options.limit_val_batches;
+  Metrics values = evaluate(model, source_for(model, from, selector, limit), &Module::validation_step);
+  for (ValidationSet& set : validation_sets_of(from)) {
+    if (set.suffix.empty()) continue;
+    BatchSource source(from, std::move(set.loader), Stage::val, context->placement, limit);
+    for (const auto& [name, value] : evaluate(model, std::move(source), &Module::validation_step))
+      values[name_in_set(name, set.suffix)] = value;
+  }
+  return values;
+}
 
 Metrics Trainer::Impl::evaluate(Module& model, BatchSource source, EvaluationStep step) {
   EpochLog& log = loop.evaluation_log();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/thread_use.h"
 #include "device/float32_products.h"
@@ -34,13 +35,15 @@ class Trainer::Impl {
   void prepare_model(std::shared_ptr<Module> model);
   // Returns the loop. Throws Error when something that `location` needs has not been prepared.
   FitLoop& prepared(const char* location, bool needs_data);
+  Metrics validate(Module& model, DataModule& data, const LoaderSelector& selector);
   Metrics evaluate(Module& model, BatchSource source, EvaluationStep step);
   at::Tensor predict(Module& model, BatchSource source);
   void predict(Module& model, BatchSource source, const std::function<void(const Prediction&)>& take);
   std::vector<LayerRow> layer_summary(Module& model, DataModule& data);
-  // Returns the batches of one of the data's loaders; throws DataError when the data has none.
-  BatchSource source_of(DataModule& data, const LoaderSelector& selector,
-                        std::optional<std::int64_t> limit) const;
+  // Returns the batches of one of the data's loaders; throws DataError when the data has none. `enough`: see
+  // limit_of_epoch().
+  BatchSource source_of(DataModule& data, const LoaderSelector& selector, std::optional<std::int64_t> limit,
+                        std::optional<std::int64_t> enough = std::nullopt) const;
   // Returns such batches for a model; throws ConfigError if its inputs were transformed in another way.
   BatchSource source_for(const Module& model, DataModule& data, const LoaderSelector& selector,
                          std::optional<std::int64_t> limit) const;
@@ -87,6 +90,7 @@ class Trainer::Impl {
   ProcessGroup* group() const noexcept { return context->group(); }
   void require_interval(std::int64_t num_batches) const;  // throws ConfigError
   void shard(BatchSource& source) const;                  // among the ranks
+  std::vector<ValidationSource> validation_of(DataModule& data, std::optional<std::int64_t> limit) const;
   void shard_training(BatchSource& source) const;
   void materialize(Module& model, DataModule& data);  // lazy layers, before ranks compare
   void run_sanity_check(DataModule& data);

@@ -55,12 +55,11 @@ ProcessGroup::NamedTexts values_of(TrainerOptions options, const DistributedOpti
   return values;
 }
 
-void add(ProcessGroup::NamedTexts& to, const std::string& name, const BatchSource* source) {
-  if (source == nullptr) return to.push_back({name, "no data"});
-  const DataLoader& loader = source->loader();
+void add(ProcessGroup::NamedTexts& to, const std::string& name, const BatchSource& source) {
+  const DataLoader& loader = source.loader();
   to.push_back({name + "'s number of samples", std::to_string(loader.num_samples())});
   to.push_back({name + "'s batch_size", std::to_string(loader.options().batch_size)});
-  to.push_back({name + "'s number of batches", std::to_string(source->num_batches())});
+  to.push_back({name + "'s number of batches", std::to_string(source.num_batches())});
   to.push_back({name + "'s shuffle", loader.options().shuffle ? "true" : "false"});
   to.push_back({name + "'s seed", std::to_string(loader.options().seed)});
 }
@@ -95,10 +94,12 @@ void sync_initial_state(ProcessGroup& group, Module& model, const TrainerOptions
   group.broadcast(tensors);
 }
 
-void require_same_data(ProcessGroup& group, const BatchSource& train, const BatchSource* validation) {
+void require_same_data(ProcessGroup& group, const BatchSource& train,
+                       const std::vector<ValidationSource>& validation) {
   ProcessGroup::NamedTexts values;
-  add(values, "training", &train);
-  add(values, "validation", validation);
+  add(values, "training", train);
+  if (validation.empty()) values.push_back({"validation", "no data"});
+  for (const ValidationSource& set : validation) add(values, "validation" + set.suffix, set.batches);
   group.require_same("the data of the ranks", values);
 }
 

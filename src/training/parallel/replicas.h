@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kindling/distributed/process_group.h"
 #include "kindling/nn/module.h"
@@ -19,7 +20,8 @@ void require_shapes(Module& model);
 // ranks; see require_shapes().
 void sync_initial_state(ProcessGroup& group, Module& model, const TrainerOptions& options);
 // Throws for data that differs between ranks; `validation` nullptr: none.
-void require_same_data(ProcessGroup& group, const BatchSource& train, const BatchSource* validation);
+void require_same_data(ProcessGroup& group, const BatchSource& train,
+                       const std::vector<ValidationSource>& validation);
 // Throws for the first parameter whose bits differ between ranks. The host waits for the device.
 void verify_replicas(ProcessGroup& group, const Module& model, std::int64_t global_step);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <string>
 
 #include "device/random_state.h"
 #include "kindling/base/error.h"
@@ -17,9 +18,32 @@ Batch prepared_batch(Batch batch, DataModule* data, Stage stage, const Placement
   return placement.convert(std::move(batch));
 }
 
+std::optional<std::int64_t> limit_of_epoch(const DataLoader& loader, Stage stage,
+                                           std::optional<std::int64_t> limit,
+                                           std::optional<std::int64_t> enough) {
+  if (!loader.is_endless() || limit) return limit;
+  if (enough) return enough;
+  constexpr const char* kOptions[] = {"limit_train_batches", "limit_val_batches", "limit_test_batches",
+                                      "limit_predict_batches"};
+  const std::string option = kOptions[static_cast<std::size_t>(stage)];
+  throw ConfigError({.place = "trainer." + option,
+                     .found = "the data have no end, and nothing says how many batches to take",
+                     .wanted = "a number of batches",
+                     .remedy = "set " + option + (stage == Stage::train ? " or max_steps" : "")});
+}
+
+std::optional<std::int64_t> batches_of_run(const TrainerOptions& options) {
+  if (!options.max_steps) return std::nullopt;
+  return *options.max_steps * options.accumulate_grad_batches;
+}
+
 BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, Stage stage,
                          const Placement& placement, std::optional<std::int64_t> limit)
-    : data_(data), loader_(std::move(loader)), stage_(stage), placement_(placement), limit_(limit) {
+    : data_(data),
+      loader_(std::move(loader)),
+      stage_(stage),
+      placement_(placement),
+      limit_(limit_of_epoch(*loader_, stage, limit)) {
   cursors_.emplace_back(*loader_).stage_for(placement_.device());
   if (!placement_.device().is_cpu()) copies_ = std::make_shared<CopyStream>(placement_.device());
 }
@@ -27,6 +51,15 @@ BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, S
 std::int64_t BatchSource::num_batches() const noexcept {
   const std::int64_t all = cursors_.front().num_batches();
   return (limit_ ? std::min(all, *limit_) : all) * of_cursors();
+}
+
+std::int64_t BatchSource::num_samples_in(std::int64_t batches) const noexcept {
+  return batches / of_cursors() * cursors_.front().global_batch_size();
+}
+
+void BatchSource::begin_at(std::int64_t sample) noexcept {
+  if (repeats_first_) return;
+  for (DataLoader::Cursor& cursor : cursors_) cursor.begin_at(sample);
 }
 
 void BatchSource::keep_order() noexcept {
@@ -37,6 +70,7 @@ void BatchSource::limit_to(const CountOrFraction& batches) {
   // Global batches, which do not depend on the number of ranks.
   const std::int64_t all = num_batches() / of_cursors();
   limit_ = std::min(batches.of(all), all);
+  repeats_first_ = true;
   keep_order();
 }
 
@@ -64,7 +98,8 @@ void BatchSource::cache_on_device() {
 
 void BatchSource::seek(std::int64_t epoch, std::int64_t batch) {
   for (std::int64_t i = 0; i < of_cursors(); ++i)  // each cursor's next batch
-    cursors_[static_cast<std::size_t>(i)].seek(epoch, (batch + of_cursors() - 1 - i) / of_cursors());
+    cursors_[static_cast<std::size_t>(i)].seek(is_endless() ? 0 : epoch,
+                                               (batch + of_cursors() - 1 - i) / of_cursors());
   batch_ = batch;
 }
 

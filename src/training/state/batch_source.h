@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kindling/config/count_or_fraction.h"
 #include "kindling/data/data_module.h"
+#include "kindling/training/trainer_options.h"
 #include "nn/precision.h"
 #include "tensors/copy_stream.h"
 
@@ -16,18 +18,31 @@ namespace kindling {
 // is none), in the run's precision and memory layout.
 Batch prepared_batch(Batch batch, DataModule* data, Stage stage, const Placement& placement);
 
+// Returns `limit`; for endless data without one `enough`. Throws ConfigError for those with neither.
+std::optional<std::int64_t> limit_of_epoch(const DataLoader& loader, Stage stage,
+                                           std::optional<std::int64_t> limit,
+                                           std::optional<std::int64_t> enough = std::nullopt);
+// Returns the number of batches that max_steps takes, if it is set.
+std::optional<std::int64_t> batches_of_run(const TrainerOptions& options);
+
 // Moves batches from a data module to a step: loader, staging, transfer to the device, the data module's
 // on_after_batch_transfer. Measures how long the step waited for it. Has its own position in the data, so
 // several sources may use the same loader.
 class BatchSource {
  public:
-  // `limit`: batches of an epoch at most. All references outlive the source.
+  // `limit`: batches of an epoch at most; required for endless data, else ConfigError. All references outlive
+  // the source.
   BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, Stage stage, const Placement& placement,
               std::optional<std::int64_t> limit);
 
   std::int64_t num_batches() const noexcept;  // per epoch
   const Placement& placement() const noexcept { return placement_; }
   const DataLoader& loader() const noexcept { return *loader_; }
+  bool is_endless() const noexcept { return loader_->is_endless(); }
+  // Returns how many samples all ranks together take for so many of this source's batches, whole steps.
+  std::int64_t num_samples_in(std::int64_t batches) const noexcept;
+  // Endless data begin with this sample, from the next seek() on, unless limit_to() was called.
+  void begin_at(std::int64_t sample) noexcept;
   // Turns shuffling off, from the next seek() on.
   void keep_order() noexcept;
   // Uses the first batches of the data in data-set order, in every epoch.
@@ -65,9 +80,15 @@ class BatchSource {
 
   std::vector<DataLoader::Cursor> cursors_;  // which take turns
   std::shared_ptr<CopyStream> copies_;       // nullptr: on the CPU
-  bool watches_draws_ = false;
+  bool watches_draws_ = false, repeats_first_ = false;
   std::int64_t batch_ = 0;
   double wait_seconds_ = 0;
+};
+
+// The batches of a validation set. `suffix`: see ValidationSet.
+struct ValidationSource {
+  std::string suffix;
+  BatchSource batches;
 };
 
 }  // namespace kindling

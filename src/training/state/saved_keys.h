@@ -27,7 +27,7 @@ inline constexpr const char* kCallback = "callback.";           // the callback'
 inline constexpr const char* kCallbackType = "callback_type.";  // the same
 inline constexpr const char *kEpoch = "progress.epoch", *kBatch = "progress.batch",
                             *kGlobalStep = "progress.global_step", *kPhase = "progress.phase",
-                            *kNumBatches = "progress.num_batches";
+                            *kNumBatches = "progress.num_batches", *kNumSamples = "progress.num_samples";
 inline constexpr const char *kSpentTime = "spent_ms", *kEarlyStopPending = "early_stop_waits";
 inline constexpr const char* kProcesses = "processes";  // how many ranks have saved it; see rank_states.h
 inline std::string of_rank(std::int64_t rank) { return "rank" + std::to_string(rank) + "."; }

@@ -8,6 +8,7 @@
 #include <exception>
 #include <utility>
 
+#include "data/loading/validation_sets.h"
 #include "device/libtorch_errors.h"
 #include "device/operator_threads.h"
 #include "device/random_state.h"
@@ -106,7 +107,14 @@ void try_training(TrialBatch& trial, const std::shared_ptr<TrainingContext>& con
   trial.has_trained = true;
 }
 
-void try_validation(TrialBatch& trial, const std::shared_ptr<TrainingContext>& context, const Batch& batch) {
+// How the values of a validation set are named in the records.
+struct ValidationNames {
+  const std::vector<std::string>& of_training;
+  const std::string& suffix;
+};
+
+void try_validation(TrialBatch& trial, const std::shared_ptr<TrainingContext>& context, const Batch& batch,
+                    const ValidationNames& names) {
   EpochLog log(context->device());
   const EvaluationScope scope(*trial.model, context, log);
   {
@@ -114,8 +122,8 @@ void try_validation(TrialBatch& trial, const std::shared_ptr<TrainingContext>& c
     trial.model->validation_step(batch);
   }
   for (const std::string& name : names_in(log, batch)) {
-    const bool is_in_training = std::ranges::find(trial.names, name) != trial.names.end();
-    trial.names.push_back(is_in_training ? "val_" + name : name);  // as in the records
+    const bool is_in_training = std::ranges::find(names.of_training, name) != names.of_training.end();
+    trial.names.push_back(name_in_set(is_in_training ? "val_" + name : name, names.suffix));
   }
   for (const std::string& name : log.replaced_names())
     if (std::ranges::find(trial.repeated_names, name) == trial.repeated_names.end())
@@ -127,7 +135,7 @@ TrialBatch try_in(const Conditions& conditions, std::shared_ptr<Module> model, D
                   bool has_validation) {
   Trainer owner(conditions.options);
   const auto context = make_context(owner, conditions.options);
-  const auto train = data.train_dataloader(), validation = data.val_dataloader();
+  const auto train = data.train_dataloader();
   context->num_train_batches = train->num_batches();
   TrialBatch trial{.model = std::move(model)};
   attach(*trial.model, context);
@@ -141,7 +149,9 @@ TrialBatch try_in(const Conditions& conditions, std::shared_ptr<Module> model, D
   };
   if (dynamic_cast<const ManualModule*>(trial.model.get()) == nullptr)
     try_training(trial, context, batch_of(*train, Stage::train), conditions.has_gradients);
-  if (validation && has_validation) try_validation(trial, context, batch_of(*validation, Stage::val));
+  const std::vector<std::string> of_training = trial.names;
+  for (const ValidationSet& set : has_validation ? validation_sets_of(data) : std::vector<ValidationSet>())
+    try_validation(trial, context, batch_of(*set.loader, Stage::val), {of_training, set.suffix});
   return trial;
 }
 
@@ -174,6 +184,10 @@ TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_mod
     if (trainer.num_threads) threads.emplace(static_cast<int>(*trainer.num_threads));
     const TrainerOptions of_run = options_of_run(trainer), on_cpu = options_on_cpu(of_run);
     const bool has_validation = validates(trainer);
+    limit_of_epoch(*data.train_dataloader(), Stage::train, trainer.limit_train_batches,
+                   batches_of_run(trainer));
+    for (const ValidationSet& set : has_validation ? validation_sets_of(data) : std::vector<ValidationSet>())
+      limit_of_epoch(*set.loader, Stage::val, trainer.limit_val_batches);
     const auto model = make_model();
     bool is_of_device = false;
     try {

@@ -70,7 +70,7 @@ class Training {
     attach(*model, context);
     state.start(model);
     loop.set_data(BatchSource(data, data.train_dataloader(), Stage::train, context->placement, std::nullopt),
-                  BatchSource(data, data.val_dataloader(), Stage::val, context->placement, std::nullopt));
+                  {{"", {data, data.val_dataloader(), Stage::val, context->placement, std::nullopt}}});
     start();
   }
 
