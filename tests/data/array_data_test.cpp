@@ -142,5 +142,21 @@ TEST_F(Arrays, RefuseWhatDoesNotFit) {
             "data.file: a.csv ends with '.csv'; expected: a .npz, .npy, .safetensors or .pt file");
 }
 
+TEST_F(Arrays, AreDrawnByTheirWeights) {
+  at::Tensor weights = at::zeros({10});
+  weights[3] = 1;
+  weights[9] = 5;
+  const auto file = write("a.safetensors", {{"x", images_}, {"y", at::arange(10)}, {"w", weights}});
+  ArrayData data({.file = file, .weights = "w"}, {.batch_size = 4, .val = {{8, 10}}});
+  const Batch all = all_of(data, data.train_dataloader());
+  EXPECT_TRUE(same(all[1], at::full({8}, 3, at::kLong)));  // 9 is for validation
+  EXPECT_NE(refusal({.file = file, .weights = "w"}, {.sampler = "shuffled"}).find("data.sampler is set, too"),
+            std::string::npos);
+  EXPECT_NE(refusal({.file = file, .weights = "v"}).find("data.weights"), std::string::npos);
+  const auto broken = write("b.safetensors", {{"x", images_}, {"y", classes_}, {"w", weights - 2}});
+  EXPECT_EQ(refusal({.file = broken, .weights = "w"}),
+            "b.safetensors, array 'w', sample 0: the weight -2; expected: a finite number that is at least 0");
+}
+
 }  // namespace
 }  // namespace kindling

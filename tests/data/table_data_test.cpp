@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -389,6 +390,72 @@ TEST_F(TableFile, NamesAMissingColumnAndAnUnknownClass) {
                      .label = "k"});
   EXPECT_EQ(message([&] { flowers.test_dataloader(); }),
             "g.csv, row 2, column 'k': the class 'c'; expected: one of a, b");
+}
+
+// Rows 1 to 4 with the weights 0, 1, 3, 0.
+constexpr const char* kWeighted = "x,w,y\n1,0,10\n2,1,20\n3,3,30\n4,0,40\n5,-1,50\n";
+
+TEST_F(TableFile, DrawsTrainingRowsByTheirWeights) {
+  const TableDataOptions options{.file = write("w.csv", kWeighted), .target = {"y"}, .weights = "w"};
+  std::string text = kWeighted;
+  text.resize(text.find("5,-1"));
+  write("w.csv", text);
+  TableData data(options, {.batch_size = 4});
+  const auto loader = data.train_dataloader();
+  EXPECT_EQ(data.schema().features.size(), 1U);  // the weights are not an input
+  std::map<float, int> counts;
+  for (std::int64_t epoch = 0; epoch < 500; ++epoch) {
+    loader->start_epoch(epoch);
+    Batch batch;
+    ASSERT_TRUE(loader->next(batch));
+    ASSERT_EQ(batch.num_samples(), 4);
+    for (int i = 0; i < 4; ++i) ++counts[batch[1][i].item<float>()];
+  }
+  EXPECT_EQ(counts.size(), 2U);
+  EXPECT_NEAR(counts[20], 500, 80);
+  EXPECT_NEAR(counts[30], 1500, 80);
+  TableData again(options, {.batch_size = 4});
+  again.restore_input_transform(data.schema().text());
+  EXPECT_TRUE(first(again.train_dataloader())[1].equal(first(loader)[1]));
+}
+
+TEST_F(TableFile, RefusesWeightsThatAreNone) {
+  const auto refusal_of = [&](const std::string& file, DataOptions shared = {}) {
+    return message([&] {
+      TableData({.file = write("w.csv", file), .target = {"y"}, .weights = "w"}, shared).prepare();
+    });
+  };
+  EXPECT_EQ(refusal_of(kWeighted),
+            "w.csv, row 5, column 'w': the weight -1; expected: a number that is at least 0");
+  EXPECT_EQ(refusal_of("x,w,y\n1,NA,2\n1,2,3\n"),
+            "w.csv, row 1, column 'w': the weight is missing; expected: a number that is at least 0");
+  EXPECT_EQ(refusal_of("x,w,y\n1,a,2\n"), "w.csv, column 'w': the weights are texts; expected: numbers");
+  EXPECT_NE(refusal_of("x,w,y\n1,0,2\n").find("weights that are all 0"), std::string::npos);
+  EXPECT_NE(refusal_of("x,v,y\n1,0,2\n").find("data.weights"), std::string::npos);
+  EXPECT_NE(refusal_of(kWeighted, {.sampler = "balanced"}).find("data.sampler is set, too"),
+            std::string::npos);
+}
+
+TEST_F(TableFile, ValidatesOnMoreFiles) {
+  const auto near = write("near.csv", "price,city,rooms,age,row\n1,Chur,2,3,n1\n"),
+             far = write("far.csv", "rooms,city,age,price\n7,Chur,8,9\n7,Chur,8,9\n");
+  TableData data({.file = write("houses.csv", kHouses),
+                  .val_files = {near.string(), far.string()},
+                  .target = {"price"},
+                  .id = "row"});
+  EXPECT_EQ(data.train_dataloader()->num_samples(), 5);
+  EXPECT_EQ(first(data.val_dataloader())[1].item<float>(), 1);
+  EXPECT_EQ(data.predict_ids().values, (std::vector<std::string>{"n1"}));
+  ASSERT_EQ(data.more_val_dataloaders().size(), 1U);
+  EXPECT_EQ(data.more_val_dataloaders()[0].name, "far");
+  EXPECT_EQ(data.more_val_dataloaders()[0].loader->num_samples(), 2);
+
+  TableData split = houses({.val_files = {near.string(), far.string()}});
+  EXPECT_EQ(first(split.val_dataloader())[1].item<float>(), 900);
+  EXPECT_EQ(split.more_val_dataloaders().size(), 2U);
+
+  EXPECT_NE(refusal({.val_files = {"a/x.csv", "b/x.csv"}}).find("two files are named 'x'"), std::string::npos);
+  EXPECT_NE(refusal({.val_files = {"none.csv"}}).find("data.val_files"), std::string::npos);
 }
 
 TEST_F(TableFile, RegistersItsTransformWithAModel) {

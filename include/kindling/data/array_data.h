@@ -18,6 +18,7 @@ struct ArrayDataOptions {
   std::optional<std::filesystem::path> labels_file{};  // absent: `file`
   std::string inputs = "x", labels = "y";              // names in the files; a .npy file has none
   std::string val_inputs{}, val_labels{};              // of the validation samples, in the same files
+  std::string weights{};  // name of an array [samples] by which training samples are drawn, in the same file
   std::optional<std::array<double, 2>> normalize{};    // mean, standard deviation
   double divisor = 1;                                  // before `normalize`
   // The split, see split.h. Without it and without val_inputs, DataOptions::val is a range of samples.
@@ -41,6 +42,11 @@ struct ArrayDataOptions {
           {.doc = "name of the inputs for validation, in the same file", .example = "\"x_test\""}),
       kindling::field("val_labels", &ArrayDataOptions::val_labels,
                       {.doc = "name of the labels for validation", .example = "\"y_test\""}),
+      kindling::field(
+          "weights", &ArrayDataOptions::weights,
+          {.doc = "name of an array [samples] in the same file; each epoch draws training samples "
+                  "with replacement, in proportion to it",
+           .example = "\"w\""}),
       kindling::field("normalize", &ArrayDataOptions::normalize,
                       {.doc = "[mean, std], applied after the division", .example = "[0.5, 0.25]"}),
       kindling::field("divisor", &ArrayDataOptions::divisor,

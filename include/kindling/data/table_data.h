@@ -17,10 +17,14 @@ namespace kindling {
 struct TableDataOptions {
   std::filesystem::path file{};                      // CSV, see table.h
   std::optional<std::filesystem::path> test_file{};  // columns in any order
+  // More files to validate on. Each is a validation set with its name, without directory and extension, as
+  // the suffix of its values; without another split, the first one is the main set, without a suffix.
+  std::vector<std::string> val_files{};
   std::vector<std::string> target{};                 // columns of numbers to predict
   std::string label{};                               // or the column of classes
-  std::vector<std::string> features{};               // empty: all other columns but id and group
+  std::vector<std::string> features{};               // empty: all others but id, group and weights
   std::vector<std::string> numbers{}, categories{};  // columns whose kind is declared
+  std::string weights{};                             // column by which training rows are drawn
   std::string id{};                                  // column that identifies rows, for predictions
   std::string missing = "median";                    // median, mean, most_frequent, error
   bool normalize = true;                             // numbers to mean 0 and standard deviation 1
@@ -39,19 +43,27 @@ struct TableDataOptions {
       kindling::field("test_file", &TableDataOptions::test_file,
                       {.doc = "CSV file of the test samples; absent: the validation samples",
                        .example = "\"houses_test.csv\""}),
+      kindling::field("val_files", &TableDataOptions::val_files,
+                      {.doc = "CSV files for validation; each further one is recorded as val_loss/NAME",
+                       .example = "[\"houses_2023.csv\", \"houses_2024.csv\"]"}),
       kindling::field("target", &TableDataOptions::target,
                       {.doc = "column of numbers to predict, or a list of them", .example = "\"price\""}),
       kindling::field("label", &TableDataOptions::label,
                       {.doc = "column of classes, instead of target", .example = "\"species\""}),
-      kindling::field("features", &TableDataOptions::features,
-                      {.doc = "columns that the model reads; empty: all but target, label, id, and group",
-                       .example = "[\"rooms\", \"age\"]"}),
+      kindling::field(
+          "features", &TableDataOptions::features,
+          {.doc = "columns that the model reads; empty: all but target, label, id, group, and weights",
+           .example = "[\"rooms\", \"age\"]"}),
       kindling::field(
           "numbers", &TableDataOptions::numbers,
           {.doc = "columns that are numbers, whatever their values look like", .example = "[\"age\"]"}),
       kindling::field(
           "categories", &TableDataOptions::categories,
           {.doc = "columns that are categories, also if they look like numbers", .example = "[\"zip\"]"}),
+      kindling::field("weights", &TableDataOptions::weights,
+                      {.doc = "column of numbers; each epoch draws training rows with replacement, in "
+                              "proportion to it",
+                       .example = "\"weight\""}),
       kindling::field("id", &TableDataOptions::id,
                       {.doc = "column that identifies rows; predictions contain it", .example = "\"row\""}),
       kindling::field("missing", &TableDataOptions::missing,
@@ -104,6 +116,7 @@ class KINDLING_API TableData : public DataModule {
   void prepare_data() override;
   std::shared_ptr<DataLoader> train_dataloader() override;
   std::shared_ptr<DataLoader> val_dataloader() override;
+  std::vector<NamedLoader> more_val_dataloaders() override;
   std::shared_ptr<DataLoader> test_dataloader() override;
   std::shared_ptr<DataLoader> predict_dataloader() override;
   using DataModule::on_after_batch_transfer;

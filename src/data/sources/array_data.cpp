@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -13,7 +14,9 @@
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_file.h"
 #include "kindling/base/error.h"
+#include "kindling/base/number_text.h"
 #include "kindling/base/suggest.h"
+#include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
 #include "kindling/formats/npy.h"
 #include "kindling/tensors/state_dict.h"
@@ -45,6 +48,8 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
   if (!options.val_inputs.empty() && (is_split || shared.val))
     refuse("data.val_inputs", "it is set, and the samples are split, too",
            "one way to get validation samples");
+  if (!options.weights.empty() && shared.sampler)
+    refuse("data.weights", "data.sampler is set, too", "one of them: weights draw the samples by themselves");
   if (options.fold != 0 && !options.folds)
     refuse("data.fold", "folds is not set", "folds = N, with fold < N");
   if (options.stratify && !is_split)
@@ -164,6 +169,19 @@ at::Tensor checked_labels(at::Tensor labels, std::int64_t num_samples, const fs:
   return labels.dim() == 1 ? labels.unsqueeze(1) : labels.contiguous();
 }
 
+at::Tensor checked_weights(const at::Tensor& weights, std::int64_t num_samples, const fs::path& file,
+                           const std::string& name) {
+  if (weights.is_complex() || weights.numel() != num_samples)
+    refuse_array(file, name, weights, "one weight per sample, [" + std::to_string(num_samples) + "]");
+  at::Tensor values = weights.to(at::kDouble).flatten();
+  for (std::int64_t i = 0; i < num_samples; ++i)
+    if (const double weight = values.const_data_ptr<double>()[i]; !std::isfinite(weight) || weight < 0)
+      throw DataError({.place = file.string() + ", array '" + name + "', sample " + std::to_string(i),
+                       .found = "the weight " + number_text(weight),
+                       .wanted = "a finite number that is at least 0"});
+  return values;
+}
+
 at::Tensor samples_of(const at::Tensor& tensor, const std::vector<std::int64_t>& chosen) {
   if (static_cast<std::int64_t>(chosen.size()) == tensor.size(0)) return tensor;  // both are in order
   return tensor.index_select(0, at::tensor(chosen, at::kLong));
@@ -206,6 +224,7 @@ struct ArrayData::Impl {
 
   const ArrayDataOptions options;
   std::vector<at::Tensor> train{}, val{};  // inputs and labels; empty: none
+  std::shared_ptr<const Sampler> sampler{};  // by `weights`
   fs::path predict_file{};
   std::shared_ptr<DataLoader> train_loader{}, val_loader{}, predict_loader{};
 };
@@ -232,6 +251,12 @@ void ArrayData::prepare_data() {
     impl_->train.push_back(samples_of(tensor, split.train));
     if (!split.val.empty()) impl_->val.push_back(samples_of(tensor, split.val));
   }
+  if (!options.weights.empty()) {
+    const at::Tensor weights = checked_weights(array_named(inputs, options.weights, options.file, "weights"),
+                                               samples[0].size(0), options.file, options.weights);
+    impl_->sampler =
+        std::make_shared<WeightedSampler>(samples_of(weights, split.train), this->options().seed);
+  }
   if (options.val_inputs.empty()) return;
   impl_->val =
       impl_->read(inputs, labels, options.val_inputs, options.val_labels, "val_inputs", "val_labels");
@@ -239,9 +264,13 @@ void ArrayData::prepare_data() {
 
 std::shared_ptr<DataLoader> ArrayData::train_dataloader() {
   prepare();
-  if (!impl_->train_loader && !impl_->train.empty())
-    impl_->train_loader = get_tensorloader(std::exchange(impl_->train, {}), /*train=*/true);
-  return impl_->train_loader;
+  if (impl_->train_loader || impl_->train.empty()) return impl_->train_loader;
+  std::vector<at::Tensor> tensors = std::exchange(impl_->train, {});
+  if (!impl_->sampler) return impl_->train_loader = get_tensorloader(std::move(tensors), /*train=*/true);
+  DataLoaderOptions loader = loader_options(/*train=*/true);
+  loader.sampler = impl_->sampler;
+  return impl_->train_loader =
+             std::make_shared<DataLoader>(std::make_shared<TensorDataset>(std::move(tensors)), loader);
 }
 
 std::shared_ptr<DataLoader> ArrayData::val_dataloader() {

@@ -18,6 +18,7 @@
 #include "kindling/base/log.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
+#include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
 
 namespace kindling {
@@ -36,6 +37,8 @@ void check_id(const std::string& id) {
                          .wanted = "a column with another name",
                          .remedy = "rename it in the file"});
 }
+
+std::string stem_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }
 
 void check_table_options(const TableDataOptions& options, const DataOptions& shared) {
   validate(options, "data");
@@ -61,6 +64,14 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
            "val_fraction or folds", "for example val_fraction = 0.2");
   if (options.stratify && options.label.empty())
     refuse("data.stratify", "there is no label", "a column of classes, data.label");
+  if (!options.weights.empty() && shared.sampler)
+    refuse("data.weights", "data.sampler is set, too", "one of them", "weights draw the rows by themselves");
+  std::set<std::string> stems;
+  for (const std::string& file : options.val_files)
+    if (const std::string stem = stem_of(file); !stems.insert(stem).second)
+      throw ConfigError({.place = "data.val_files",
+                         .found = "two files are named '" + stem + "'",
+                         .wanted = "distinct names, which the records have"});
   check_id(options.id);
   if (!contains({",", ";", "\t", "|"}, options.delimiter))
     throw ConfigError({.place = "data.delimiter",
@@ -98,10 +109,14 @@ struct TableData::Impl {
     return read;
   }
 
+  enum class Columns : std::uint8_t { of_inputs, with_labels, of_training };
+
   // Reads a file by the schema.
-  Table read_again(const std::filesystem::path& file, bool with_labels) const {
+  Table read_again(const std::filesystem::path& file, Columns columns) const {
     const TableSchema& schema = transform->schema();
+    const bool with_labels = columns != Columns::of_inputs;
     TableOptions read = schema.table_options();
+    if (columns == Columns::of_training) add_unless_listed(read.numbers, options.weights, read);
     if (with_labels)
       for (const std::string& target : schema.targets) add_unless_listed(read.numbers, target, read);
     return read_table(file, reading(read, schema.id, with_labels ? schema.label : ""));
@@ -134,6 +149,7 @@ struct TableData::Impl {
     check("data.features", options.features);
     check("data.numbers", options.numbers);
     check("data.categories", options.categories);
+    check("data.weights", {options.weights});
     check("data.id", {options.id});
     check("data.group", {options.group});
     if (missing.empty()) return;
@@ -190,7 +206,7 @@ struct TableData::Impl {
     require_data_file(options.file, "file", "a CSV file");
     const std::string place = options.file.string();
     const bool fits = !transform;
-    const Table table = fits ? read_first() : read_again(options.file, /*with_labels=*/true);
+    const Table table = fits ? read_first() : read_again(options.file, Columns::of_training);
     if (table.num_rows == 0)
       throw DataError({.place = place, .found = "the table has no rows", .wanted = "at least one"});
     TableSchema schema = fits ? schema_of(table, options, place) : transform->schema();
@@ -205,6 +221,16 @@ struct TableData::Impl {
     }
     train = samples_of(rows, indices.train);
     val = samples_of(rows, indices.val);
+    if (!options.weights.empty())
+      sampler = std::make_shared<WeightedSampler>(
+          weights_of(require_column(table, options.weights, "data.weights", place), place)
+              .index_select(0, index_tensor(indices.train)),
+          shared.seed);
+    if (const bool is_split = !indices.val.empty(); !is_split && !options.val_files.empty()) {
+      std::optional<Samples> samples;
+      val = read_samples(samples, options.val_files.front(), Labels::required);
+      num_main_files = 1;
+    }
     is_read = true;
   }
 
@@ -221,7 +247,7 @@ struct TableData::Impl {
                               Labels labels) {
     if (samples) return *samples;
     const TableSchema& schema = transform->schema();
-    const Table table = read_again(file, labels != Labels::none);
+    const Table table = read_again(file, labels == Labels::none ? Columns::of_inputs : Columns::with_labels);
     const bool with_labels =
         labels == Labels::required || (labels == Labels::if_present && has_labels(table, schema));
     const TableRows rows = rows_of(table, schema, options.missing, with_labels, file.string());
@@ -234,6 +260,9 @@ struct TableData::Impl {
   std::filesystem::path predict_file{};  // empty: the test or validation samples
   std::shared_ptr<TableTransform> transform{};
   bool is_read = false;  // the training file
+  std::shared_ptr<const Sampler> sampler{};  // by `weights`
+  std::size_t num_main_files = 0;            // of val_files: 1 if the first one is the main set
+  std::vector<NamedLoader> more_val_loaders{};
   Samples train{}, val{};
   std::optional<Samples> test{}, predict{};
   std::shared_ptr<DataLoader> train_loader{}, val_loader{}, test_loader{}, predict_loader{};
@@ -252,15 +281,19 @@ void TableData::prepare_data() {
     throw DataError(
         {.place = impl_->predict_file.string(), .found = "no such file", .wanted = "a CSV file to predict"});
   if (!impl_->transform) impl_->read_training_file(options());
-  if (impl_->options.test_file && impl_->predict_file.empty())
-    require_data_file(*impl_->options.test_file, "test_file", "a CSV file");
+  if (!impl_->predict_file.empty()) return;
+  if (impl_->options.test_file) require_data_file(*impl_->options.test_file, "test_file", "a CSV file");
+  for (const std::string& file : impl_->options.val_files) require_data_file(file, "val_files", "a CSV file");
 }
 
 std::shared_ptr<DataLoader> TableData::train_dataloader() {
   impl_->read_training_file(options());
-  if (!impl_->train_loader)
-    impl_->train_loader = get_tensorloader({impl_->train.raw, impl_->train.labels}, /*train=*/true);
-  return impl_->train_loader;
+  if (impl_->train_loader) return impl_->train_loader;
+  const std::vector<at::Tensor> tensors{impl_->train.raw, impl_->train.labels};
+  if (!impl_->sampler) return impl_->train_loader = get_tensorloader(tensors, /*train=*/true);
+  DataLoaderOptions loader = loader_options(/*train=*/true);
+  loader.sampler = impl_->sampler;
+  return impl_->train_loader = std::make_shared<DataLoader>(std::make_shared<TensorDataset>(tensors), loader);
 }
 
 std::shared_ptr<DataLoader> TableData::val_dataloader() {
@@ -268,6 +301,18 @@ std::shared_ptr<DataLoader> TableData::val_dataloader() {
   if (!impl_->val_loader && impl_->val.raw.defined())
     impl_->val_loader = get_tensorloader({impl_->val.raw, impl_->val.labels}, /*train=*/false);
   return impl_->val_loader;
+}
+
+std::vector<NamedLoader> TableData::more_val_dataloaders() {
+  impl_->read_training_file(options());
+  const std::vector<std::string>& files = impl_->options.val_files;
+  for (std::size_t i = impl_->num_main_files + impl_->more_val_loaders.size(); i < files.size(); ++i) {
+    std::optional<Impl::Samples> samples;
+    const Impl::Samples& rows = impl_->read_samples(samples, files[i], Impl::Labels::required);
+    impl_->more_val_loaders.push_back(
+        {stem_of(files[i]), get_tensorloader({rows.raw, rows.labels}, /*train=*/false)});
+  }
+  return impl_->more_val_loaders;
 }
 
 std::shared_ptr<DataLoader> TableData::test_dataloader() {

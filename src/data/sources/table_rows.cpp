@@ -257,13 +257,13 @@ std::vector<std::string> feature_names(const Table& table, const TableDataOption
   if (options.features.empty()) {
     std::vector<std::string> names = names_of(table);
     std::erase_if(names, [&](const std::string& name) {
-      return name == options.id || name == options.group || name == options.label ||
-             is_in(options.target, name);
+      return name == options.id || name == options.group || name == options.weights ||
+             name == options.label || is_in(options.target, name);
     });
     if (names.empty())
       throw DataError({.place = place,
                        .found = "no column is left for the model to read",
-                       .wanted = "a column besides target, label, id, and group"});
+                       .wanted = "a column besides target, label, id, group, and weights"});
     return names;
   }
   for (const std::string& name : options.features) {
@@ -387,6 +387,23 @@ std::vector<std::int64_t> groups_of(const TableColumn& column, const std::string
                        .found = "the group is missing",
                        .wanted = "a value in every row"});
   return groups;
+}
+
+at::Tensor weights_of(const TableColumn& column, const std::string& place) {
+  if (column.kind != ColumnKind::number)
+    throw DataError(
+        {.place = column_place(place, column.name), .found = "the weights are texts", .wanted = "numbers"});
+  at::Tensor weights = at::empty({static_cast<std::int64_t>(column.numbers.size())}, at::kDouble);
+  for (std::size_t row = 0; row < column.numbers.size(); ++row) {
+    const double weight = column.numbers[row];
+    if (!(weight >= 0))
+      throw DataError(
+          {.place = row_place(place, row, column.name),
+           .found = std::isnan(weight) ? "the weight is missing" : "the weight " + number_text(weight),
+           .wanted = "a number that is at least 0"});
+    weights.mutable_data_ptr<double>()[row] = weight;
+  }
+  return weights;
 }
 
 }  // namespace kindling

@@ -38,4 +38,8 @@ TableRows rows_of(const Table& table, const TableSchema& schema, const std::stri
 // Returns one number per row, equal for equal values. Throws DataError for a missing value.
 std::vector<std::int64_t> groups_of(const TableColumn& column, const std::string& place);
 
+// Returns the weights of the rows, float64 [rows]. Throws DataError for a column of texts, and for a weight
+// that is missing or negative.
+at::Tensor weights_of(const TableColumn& column, const std::string& place);
+
 }  // namespace kindling
