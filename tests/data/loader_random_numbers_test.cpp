@@ -5,6 +5,7 @@
 #include "kindling/data/data_loader.h"
 #include "kindling/data/data_module.h"
 #include "kindling/data/sample_random.h"
+#include "kindling/data/sampler.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
 
@@ -38,6 +39,35 @@ TEST(LoaderRandomNumbers, DependOnSeedEpochAndSampleOnly) {
     SampleRandom of_gather(9, 3, sample.item<std::int64_t>());
     EXPECT_NE(numbers[i][0].item<float>(), of_gather.uniform_float());
   }
+}
+
+// Otherwise a rare class, of which a sample comes many times in an epoch, would hardly be augmented.
+TEST(LoaderRandomNumbers, DifferEachTimeASampleComesInAnEpoch) {
+  const auto samples = std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(5)});
+  DataLoader loader(samples, {.batch_size = 4,
+                              .seed = 9,
+                              .num_random_numbers = 2,
+                              .sampler = std::make_shared<WeightedSampler>(at::ones({5}), 9, 40)});
+  const auto rows_of = [&](std::int64_t rank, std::int64_t num_ranks, std::int64_t first_batch) {
+    DataLoader::Cursor cursor(loader);
+    cursor.shard(rank, num_ranks);
+    cursor.seek(3, first_batch);
+    std::vector<at::Tensor> rows;
+    for (Batch batch; cursor.next(batch);)
+      rows.push_back(at::cat({batch[0].to(at::kFloat).unsqueeze(1), batch.random_numbers()}, 1));
+    return at::cat(rows);
+  };
+  const at::Tensor all = rows_of(0, 1, 0);
+  ASSERT_EQ(all.sizes(), (std::vector<std::int64_t>{40, 3}));
+  EXPECT_EQ(std::get<0>(at::unique_dim(all.narrow(1, 1, 2), 0)).size(0), 40);
+  for (std::int64_t sample = 0; sample < 5; ++sample) {
+    const at::Tensor index = at::full({1}, sample, at::kLong),
+                     first = all.select(1, 0).eq(static_cast<double>(sample)).nonzero()[0];
+    EXPECT_TRUE(same(all.index_select(0, first).narrow(1, 1, 2), SampleStreams(9, 3).numbers(index, 2)));
+  }
+  EXPECT_TRUE(same(rows_of(0, 1, 6), all.narrow(0, 24, 16)));
+  for (std::int64_t rank = 0; rank < 2; ++rank)
+    EXPECT_TRUE(same(rows_of(rank, 2, 0), all.slice(0, rank, 40, 2)));
 }
 
 TEST(LoaderRandomNumbers, AreMadeForTrainingOnly) {

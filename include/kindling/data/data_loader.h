@@ -93,6 +93,7 @@ class KINDLING_API DataLoader {
       return (loader_->options_.shuffle || loader_->options_.sampler) && !keeps_order_;
     }
     bool has_order() const noexcept;  // that seek() makes
+    at::Tensor of_this_rank(const at::Tensor& of_all) const;
     std::int64_t num_samples() const noexcept;
     GatherRequest request_of(std::int64_t batch) const;
     void next_gathered(Batch& batch);
@@ -103,6 +104,7 @@ class KINDLING_API DataLoader {
     std::int64_t rank_ = 0, num_ranks_ = 1, batch_size_;
     bool keeps_order_ = false;
     at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek(), if has_order()
+    at::Tensor streams_;  // of random numbers, as order_; undefined: those of the samples
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
     at::Tensor device_order_;                          // order_ on the device; undefined until it is needed
     std::int64_t batch_index_ = 0, epoch_ = 0;

@@ -16,8 +16,9 @@ class KINDLING_API Sampler {
   virtual ~Sampler();
   // The number of samples in every epoch, at least 1.
   virtual std::int64_t size() const = 0;
-  // Returns the indices of the samples: int64 [size()] on the CPU. A sample may come more than once; within
-  // an epoch it then has the same random numbers (SampleRandom) each time.
+  // Returns the indices of the samples: int64 [size()] on the CPU. A sample may come more than once.
+  // Within an epoch, transforms then get other random numbers each time (Batch::random_numbers());
+  // sample_random() in gather() is the same.
   virtual at::Tensor order(std::int64_t epoch) const = 0;
 };
 

@@ -27,6 +27,24 @@
 
 namespace kindling {
 
+namespace {
+
+// Returns the streams of random numbers for the samples of an epoch. A sample that is drawn again gets
+// another one each time, which depends on how often it has come before.
+at::Tensor streams_of(const at::Tensor& order, std::int64_t num_samples) {
+  constexpr std::int64_t kMostTimes = std::int64_t{1} << 14;  // then numbers come again
+  std::vector<std::int32_t> times(static_cast<std::size_t>(num_samples));
+  at::Tensor streams = order.clone();
+  auto* const stream = streams.mutable_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < streams.numel(); ++i) {
+    std::int32_t& count = times[static_cast<std::size_t>(stream[i])];
+    stream[i] += (count++ % kMostTimes) * Dataset::kEndless;
+  }
+  return streams;
+}
+
+}  // namespace
+
 // The batches that workers gather for a cursor, from its next one on.
 struct DataLoader::Cursor::Ahead {
   explicit Ahead(BatchGatherer& of) : gatherer(of), workers(of.workers()) {}
@@ -196,16 +214,25 @@ void DataLoader::Cursor::seek(std::int64_t epoch, std::int64_t batch) {
   batch_index_ = batch;
   epoch_ = epoch;
   if (!has_order()) return;
-  const std::int64_t n = loader_->num_samples();
   const at::Tensor before = order_;
   if (draws_order())
     order_ = loader_->drawn_order(epoch);
   else if (!order_.defined() || num_ranks_ > 1)
     order_ = loader_->kept_order();
-  if (num_ranks_ > 1)
-    order_ = order_.index_select(
-        0, at::arange(std::max<std::int64_t>(num_samples(), 1)).mul_(num_ranks_).add_(rank_).remainder_(n));
-  if (!order_.is_same(before)) device_order_ = at::Tensor();
+  if (order_.is_same(before)) return;
+  streams_ = at::Tensor();
+  if (loader_->options_.sampler && loader_->options_.num_random_numbers > 0)
+    streams_ = of_this_rank(streams_of(order_, loader_->dataset_->size()));
+  order_ = of_this_rank(order_);
+  device_order_ = at::Tensor();
+}
+
+at::Tensor DataLoader::Cursor::of_this_rank(const at::Tensor& of_all) const {
+  if (num_ranks_ == 1) return of_all;
+  return of_all.index_select(0, at::arange(std::max<std::int64_t>(num_samples(), 1))
+                                    .mul_(num_ranks_)
+                                    .add_(rank_)
+                                    .remainder_(loader_->num_samples()));
 }
 
 // The order of the data set; of a sampler's first epoch, its samples in that order.
@@ -291,9 +318,9 @@ bool DataLoader::Cursor::next(Batch& batch) {
   if (is_repeated) batch.mark_padding();
   ++batch_index_;
   if (loader_->options_.num_random_numbers > 0)
-    batch.set_random_numbers(
-        SampleStreams(loader_->options_.seed, epoch_)
-            .numbers(indices(), loader_->options_.num_random_numbers, !device_.is_cpu()));
+    batch.set_random_numbers(SampleStreams(loader_->options_.seed, epoch_)
+                                 .numbers(streams_.defined() ? streams_.narrow(0, begin, count) : indices(),
+                                          loader_->options_.num_random_numbers, !device_.is_cpu()));
   return true;
 }
 
