@@ -1,9 +1,10 @@
 """Trains ResNet-18 on 2,000 PNG and JPEG files, from a config of Kindling and in PyTorch with PIL, and compares the accuracy.
 
-    python benchmarks/image_training.py [--program build/release/bin/kindling] [--seeds 3] [--epochs 5] [--json FILE]
+    python benchmarks/image_training.py [--program build/release/bin/kindling] [--seeds 3] [--epochs 5] [--mnist DIR] [--json FILE]
 
 Needs Pillow, NumPy and PyTorch; no torchvision. The files have 24 x 24 pixels, noise, and one of four shapes, of which the rarest is
-seven times as rare as the most frequent one. Both programs resize to 16 x 16 with bilinear interpolation, draw all classes equally
+seven times as rare as the most frequent one; with --mnist, which names the directory of the test images of MNIST, they are digits, of
+which 9 is ten times as rare as 0. Both programs resize to 16 x 16 with bilinear interpolation, draw all classes equally
 often, crop with a margin of 2, flip half of the images, normalize, and train with Adam and a learning rate that falls along a cosine;
 400 of the files, the same ones for both, are for validation. The initial weights have the same distribution, but other random
 numbers, as have the transforms: what agrees is the accuracy, within its spread over the seeds. Prints the accuracy of the last epoch
@@ -28,7 +29,7 @@ NUM_FILES, NUM_TRAIN, SIZE = 2000, 1600, 16
 
 CONFIG = """[model]
 name = "resnet18"
-num_classes = 4
+num_classes = NUM_CLASSES
 in_channels = 3
 small_images = true
 
@@ -37,6 +38,7 @@ name = "image_folder"
 root = "images"
 list = "images.csv"
 size = [16, 16]
+channels = 3
 train = [0, 1600]
 val = [1600, 2000]
 sampler = "balanced"
@@ -101,6 +103,37 @@ def write_images(folder):
     (folder / "images.csv").write_text("\n".join(rows) + "\n")
 
 
+def write_digits(folder, mnist):
+    """Writes the same files with digits: the first ones of the test images whose classes fit."""
+    import gzip
+
+    import numpy
+    from PIL import Image
+
+    def read(name, header):
+        path = next(path for path in (mnist / name, mnist / (name + ".gz")) if path.exists())
+        content = path.read_bytes()
+        return numpy.frombuffer(gzip.decompress(content) if path.suffix == ".gz" else content, numpy.uint8, offset=header)
+
+    images, labels = read("t10k-images-idx3-ubyte", 16).reshape(-1, 28, 28), read("t10k-labels-idx1-ubyte", 8)
+    frequency = numpy.linspace(1, 0.1, 10)
+    left = (frequency / frequency.sum() * NUM_FILES).round().astype(int)
+    left[0] += NUM_FILES - left.sum()
+    (folder / "images").mkdir()
+    rows = ["file,label"]
+    for image, label in zip(images, labels):
+        if left[label] == 0:
+            continue
+        left[label] -= 1
+        number = len(rows) - 1
+        name = f"{number:04}." + ("png" if number % 2 == 0 else "jpg")
+        Image.fromarray(image).save(folder / "images" / name, **({} if number % 2 == 0 else {"quality": 90}))
+        rows.append(f"{name},{label}")
+    # The validation files are the last ones: without this, frequent digits would be rare among them.
+    rows[1:] = numpy.random.default_rng(0).permutation(rows[1:]).tolist()
+    (folder / "images.csv").write_text("\n".join(rows) + "\n")
+
+
 def train_in_pytorch(folder, seed, epochs):
     """The program in PyTorch: prints the accuracy."""
     import csv
@@ -117,6 +150,7 @@ def train_in_pytorch(folder, seed, epochs):
     torch.manual_seed(seed)
     with open(folder / "images.csv", newline="") as file:
         rows = list(csv.DictReader(file))
+    classes = sorted({row["label"] for row in rows})
 
     class Files(torch.utils.data.Dataset):
         def __init__(self, rows):
@@ -129,7 +163,7 @@ def train_in_pytorch(folder, seed, epochs):
             row = self.rows[index]
             with Image.open(folder / "images" / row["file"]) as opened:
                 image = opened.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR)
-            return torch.from_numpy(numpy.array(image)).permute(2, 0, 1), SHAPES.index(row["label"])
+            return torch.from_numpy(numpy.array(image)).permute(2, 0, 1), classes.index(row["label"])
 
     def scaled(images):
         return (images.float() / 255 - 0.5) / 0.25
@@ -143,12 +177,12 @@ def train_in_pytorch(folder, seed, epochs):
         return torch.stack(parts)
 
     training, validation = Files(rows[:NUM_TRAIN]), Files(rows[NUM_TRAIN:])
-    labels = torch.tensor([SHAPES.index(row["label"]) for row in training.rows])
+    labels = torch.tensor([classes.index(row["label"]) for row in training.rows])
     weights = (1.0 / labels.bincount().double())[labels]
     sampler = torch.utils.data.WeightedRandomSampler(weights, len(weights))
     loader = torch.utils.data.DataLoader(training, batch_size=64, sampler=sampler)
     checked = torch.utils.data.DataLoader(validation, batch_size=64)
-    model = names["ResNet18"](4, 3, True)
+    model = names["ResNet18"](len(classes), 3, True)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(loader))
     for _ in range(epochs):
@@ -180,6 +214,7 @@ def main():
     parser.add_argument("--program", default=ROOT / "build/release/bin/kindling", type=Path)
     parser.add_argument("--seeds", default=3, type=int)
     parser.add_argument("--epochs", default=5, type=int)
+    parser.add_argument("--mnist", type=Path, metavar="DIR", help="digits of the test images in this directory, instead of shapes")
     parser.add_argument("--json", type=Path, help="append the results to this file")
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
@@ -193,12 +228,15 @@ def main():
     results = {"kindling": [], "pytorch_pil": []}
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        write_images(folder)
-        (folder / "shapes.toml").write_text(CONFIG)
+        if options.mnist:
+            write_digits(folder, options.mnist)
+        else:
+            write_images(folder)
+        (folder / "images.toml").write_text(CONFIG.replace("NUM_CLASSES", "10" if options.mnist else str(len(SHAPES))))
         for seed in range(options.seeds):
-            _, used = seconds_of([str(options.program.resolve()), "fit", "shapes.toml", f"seed={seed}", f"trainer.max_epochs={options.epochs}",
+            _, used = seconds_of([str(options.program.resolve()), "fit", "images.toml", f"seed={seed}", f"trainer.max_epochs={options.epochs}",
                                   "--progress", "none", "--quiet"], folder)
-            records = (sorted(folder.glob("runs/shapes/*"))[-1] / "metrics.jsonl").read_text().splitlines()
+            records = (sorted(folder.glob("runs/images/*"))[-1] / "metrics.jsonl").read_text().splitlines()
             last = [record for record in map(json.loads, records) if "val_acc" in record][-1]
             results["kindling"].append({"accuracy": last["val_acc"]} | used)
             output, used = seconds_of([sys.executable, __file__, "--train", str(folder), "--seed", str(seed), "--epochs", str(options.epochs)], folder)
@@ -209,7 +247,7 @@ def main():
     print("mean accuracy: " + ", ".join(f"{name} {mean:.4f}" for name, mean in means.items()))
     if options.json:
         commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-        result = {"case": "image_training", "epochs": options.epochs, "build": commit, "torch": torch.__version__, "cpu_model": cpu_model(),
+        result = {"case": "image_training", "images": "mnist" if options.mnist else "shapes", "epochs": options.epochs, "build": commit, "torch": torch.__version__, "cpu_model": cpu_model(),
                   "cores": os.cpu_count(), "load_1min": round(os.getloadavg()[0], 2)} | results
         with open(options.json, "a") as file:
             file.write(json.dumps(result) + "\n")
