@@ -125,7 +125,7 @@ TEST_F(ImageProgram, EqualsPredictionsForEveryImage) {
   EXPECT_TRUE(text_of(scratch_ / "converted.onnx") == text_of(scratch_ / "files.labels.onnx"));
 }
 
-// A class that is added to the directories after the training moves the numbers of those behind it.
+// A class that is added to the directories after the training moves the numbers of those after it.
 TEST_F(ImageProgram, NamesOfClassesAreThoseOfTheTraining) {
   if (!can_read_png()) GTEST_SKIP() << "built without libpng";
   write_day_and_night(scratch_ / "images", 10);

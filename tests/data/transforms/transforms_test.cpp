@@ -323,7 +323,7 @@ TEST_P(Transforms, ResultsMoveWithTheSamples) {
   }
 }
 
-// What a sample becomes must not depend on the samples beside it, nor on the number of threads.
+// What a sample becomes must not depend on the samples next to it, nor on the number of threads.
 TEST_P(Transforms, ResultsDoNotDependOnTheBatchUnlessTheyMixIt) {
   const int threads = at::get_num_threads();
   for (const auto& [name, transform] : every_transform()) {
