@@ -153,11 +153,12 @@ std::string plural() {
 template <OptionArray Array>
 std::optional<Mismatch> convert(const ConfigNode& node, Array& values) {
   constexpr bool takes_any_size = requires { values.resize(1); };
-  if constexpr (std::is_same_v<Array, std::vector<std::string>>) {
+  if constexpr (std::is_same_v<Array, std::vector<std::string>> ||
+                std::is_same_v<Array, std::vector<std::filesystem::path>>) {
     // A single name may stand for a list of one.
-    if (const auto* text = std::get_if<std::string>(&node.value)) {
-      values = {*text};
-      return std::nullopt;
+    if (std::holds_alternative<std::string>(node.value)) {
+      values.resize(1);
+      return convert(node, values.front());
     }
   }
   const auto* items = std::get_if<ConfigArray>(&node.value);

@@ -56,7 +56,7 @@ bool is_machine_metric(std::string_view name) {
 
 std::string family_of(std::string_view metric) {
   if (const std::size_t slash = metric.find('/'); slash != std::string_view::npos && slash > 0)
-    return std::string(metric.substr(0, slash));
+    metric = metric.substr(0, slash);
   for (const std::string_view stage : {"train_", "val_", "test_"})
     if (metric.starts_with(stage) && metric.size() > stage.size()) {
       metric.remove_prefix(stage.size());

@@ -9,7 +9,8 @@ Module::Monitor monitor_of(const std::string& monitor, const std::string& mode, 
                            const std::string& place) {
   Module::Monitor chosen = model.monitor();
   if (!monitor.empty() && monitor != chosen.name) {
-    if (mode.empty())
+    // The value of a further validation set, such as val_loss/NAME, is of the same kind.
+    if (mode.empty() && !monitor.starts_with(chosen.name + "/"))
       throw ConfigError({.place = place,
                          .found = "monitor is '" + monitor + "', but mode is not set",
                          .wanted = "whether lower or higher values are better",

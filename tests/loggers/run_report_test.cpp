@@ -47,6 +47,7 @@ std::vector<std::string> titles_of(const std::vector<Chart>& charts) {
 TEST(MetricCharts, GroupsMetricsByFamily) {
   EXPECT_EQ(family_of("train_loss_step"), "loss");
   EXPECT_EQ(family_of("val_acc"), "acc");
+  EXPECT_EQ(family_of("val_loss/far"), "loss");
   EXPECT_EQ(family_of("lr"), "lr");
   EXPECT_EQ(family_of("grad_norm/net.0.weight"), "grad_norm");
   EXPECT_EQ(family_of("train_"), "train_");

@@ -37,10 +37,11 @@ struct FieldNotes {
 using OptionPointer =
     std::variant<bool*, std::int64_t*, double*, CountOrFraction*, std::string*, std::filesystem::path*,
                  std::vector<std::int64_t>*, std::vector<double>*, std::vector<std::string>*,
-                 std::array<std::int64_t, 2>*, std::array<double, 2>*, std::optional<bool>*,
-                 std::optional<std::int64_t>*, std::optional<double>*, std::optional<CountOrFraction>*,
-                 std::optional<std::string>*, std::optional<std::filesystem::path>*,
-                 std::optional<std::array<std::int64_t, 2>>*, std::optional<std::array<double, 2>>*>;
+                 std::vector<std::filesystem::path>*, std::array<std::int64_t, 2>*, std::array<double, 2>*,
+                 std::optional<bool>*, std::optional<std::int64_t>*, std::optional<double>*,
+                 std::optional<CountOrFraction>*, std::optional<std::string>*,
+                 std::optional<std::filesystem::path>*, std::optional<std::array<std::int64_t, 2>>*,
+                 std::optional<std::array<double, 2>>*>;
 
 template <class Value>
 concept OptionValue = std::constructible_from<OptionPointer, Value*>;

@@ -93,8 +93,8 @@ class KINDLING_API DataModule {
 
   virtual std::shared_ptr<DataLoader> train_dataloader() = 0;
   virtual std::shared_ptr<DataLoader> val_dataloader() { return nullptr; }  // nullptr: no validation
-  // Returns further validation sets, with distinct names. Records have their values as "val_loss/NAME"; those
-  // of val_dataloader(), which must be there, have no suffix.
+  // Returns further validation sets. Their names are distinct and without /, [ and ]. Records have their
+  // values as "val_loss/NAME"; those of val_dataloader(), which must exist, have no suffix.
   virtual std::vector<NamedLoader> more_val_dataloaders() { return {}; }
   virtual std::shared_ptr<DataLoader> test_dataloader() { return val_dataloader(); }
   virtual std::shared_ptr<DataLoader> predict_dataloader() { return test_dataloader(); }

@@ -19,7 +19,7 @@ struct TableDataOptions {
   std::optional<std::filesystem::path> test_file{};  // columns in any order
   // More files to validate on. Each is a validation set with its name, without directory and extension, as
   // the suffix of its values; without another split, the first one is the main set, without a suffix.
-  std::vector<std::string> val_files{};
+  std::vector<std::filesystem::path> val_files{};
   std::vector<std::string> target{};                 // columns of numbers to predict
   std::string label{};                               // or the column of classes
   std::vector<std::string> features{};               // empty: all others but id, group and weights

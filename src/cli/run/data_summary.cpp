@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -26,6 +27,12 @@ Loader loader_or_none(DataModule& data, Loader (DataModule::*loader)()) try {
 std::vector<std::string> texts_or_none(DataModule& data,
                                        std::vector<std::string> (DataModule::*texts)()) try {
   return (data.*texts)();
+} catch (const std::exception&) {
+  return {};
+}
+
+std::vector<NamedLoader> more_loaders_or_none(DataModule& data) try {
+  return data.more_val_dataloaders();
 } catch (const std::exception&) {
   return {};
 }
@@ -80,10 +87,16 @@ std::string class_difference(const std::vector<std::string>& before, const std::
 std::string difference_of(const DataSummary& before, const DataSummary& now) {
   if (std::string classes = class_difference(before.class_names, now.class_names); !classes.empty())
     return classes;
+  const auto counts = [](std::int64_t then, std::int64_t current, const std::string& of) {
+    return std::to_string(then) + " " + of + " before and " + std::to_string(current) + " now";
+  };
   for (const auto& [kind, then, current] :
-       {std::tuple("training", before.train, now.train), {"validation", before.val, now.val}})
-    if (then && current && *then != *current)
-      return std::to_string(*then) + " " + kind + " samples before and " + std::to_string(*current) + " now";
+       {std::tuple("training samples", before.train, now.train), {"validation samples", before.val, now.val}})
+    if (then && current && *then != *current) return counts(*then, *current, kind);
+  for (const auto& [name, then] : before.more_val)
+    if (const auto current = now.more_val.find(name);
+        current != now.more_val.end() && current->second != then)
+      return counts(then, current->second, "samples of the validation set '" + name + "'");
   const bool has_sums = !before.checksum.empty() && !now.checksum.empty();
   return has_sums && before.checksum != now.checksum ? "the same number of samples with other values" : "";
 }
@@ -91,12 +104,19 @@ std::string difference_of(const DataSummary& before, const DataSummary& now) {
 DataSummary summary_of(DataModule& data, std::string name, std::int64_t max_checksum_bytes) {
   const Loader train = loader_or_none(data, &DataModule::train_dataloader),
                val = loader_or_none(data, &DataModule::val_dataloader);
+  std::vector<Loader> sets{train, val};
+  std::map<std::string, std::int64_t> more_val;
+  for (const auto& [set, loader] : more_loaders_or_none(data)) {
+    sets.push_back(loader);
+    if (const auto size = size_of(loader)) more_val[set] = *size;
+  }
   return {.name = std::move(name),
           .train = size_of(train),
           .val = size_of(val),
+          .more_val = std::move(more_val),
           .class_names = texts_or_none(data, &DataModule::class_names),
           .skipped = texts_or_none(data, &DataModule::skipped_samples),
-          .checksum = checksum_of({train, val}, max_checksum_bytes)};
+          .checksum = checksum_of(sets, max_checksum_bytes)};
 }
 
 }  // namespace kindling

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,13 +12,14 @@ namespace kindling {
 
 // The data of a run. Sets that the data module does not have, or whose loader throws, are absent.
 struct DataSummary {
-  std::string name{};                          // of the data module; empty: not known
-  std::optional<std::int64_t> train{}, val{};  // samples
-  std::vector<std::string> class_names{};      // in the order of the labels; empty: they have none
-  std::vector<std::string> skipped{};          // what is wrong with each sample that was left out
-  // XXH3-64 of the training and validation sets: number, type, sizes and bytes of their tensors, before the
-  // data module transforms batches. Empty unless all are tensors in memory (TensorDataset) of at most
-  // kMaxChecksumBytes together.
+  std::string name{};                              // of the data module; empty: not known
+  std::optional<std::int64_t> train{}, val{};      // samples
+  std::map<std::string, std::int64_t> more_val{};  // samples of further validation sets, by name
+  std::vector<std::string> class_names{};          // in the order of the labels; empty: they have none
+  std::vector<std::string> skipped{};              // what is wrong with each sample that is skipped
+  // XXH3-64 of the training set and of all validation sets: number, type, sizes and bytes of their tensors,
+  // before the data module transforms batches. Empty unless all are tensors in memory (TensorDataset) of at
+  // most kMaxChecksumBytes together.
   std::string checksum{};
 };
 

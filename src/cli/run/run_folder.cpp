@@ -52,6 +52,7 @@ Json json_of(const DataSummary& data) {
   if (!data.name.empty()) json["name"] = data.name;
   for (const auto& [key, samples] : {std::pair("train", data.train), {"val", data.val}})
     if (samples) json[key] = *samples;
+  for (const auto& [name, samples] : data.more_val) json["val/" + name] = samples;
   if (!data.skipped.empty()) json["skipped"] = data.skipped.size();
   if (!data.class_names.empty()) json["class_names"] = data.class_names;
   if (!data.checksum.empty()) json["checksum"] = data.checksum;
@@ -79,6 +80,7 @@ DataSummary run_data(const fs::path& run) {
     if (key == "checksum" && value.is_string()) data.checksum = value;
     if (key == "train" && value.is_number_integer()) data.train = value.get<std::int64_t>();
     if (key == "val" && value.is_number_integer()) data.val = value.get<std::int64_t>();
+    if (key.starts_with("val/") && value.is_number_integer()) data.more_val[key.substr(4)] = value;
     if (key == "class_names" && value.is_array())
       for (const Json& name : value)
         if (name.is_string()) data.class_names.push_back(name);
@@ -131,7 +133,11 @@ void FitFolder::write_config(const std::string& text) const {
 }
 
 void FitFolder::write_skipped(const std::vector<std::string>& skipped) const {
-  if (lock_ && !skipped.empty())
+  if (!lock_) return;
+  std::error_code error;
+  if (skipped.empty())
+    fs::remove(file("skipped.txt"), error);  // of an earlier start
+  else
     write_file_atomically(file("skipped.txt"), joined(skipped, "\n", one_line) + "\n");
 }
 

@@ -62,7 +62,7 @@ class FitFolder {
 
   // Writes config.toml unless it already has this text.
   void write_config(const std::string& text) const;
-  // Writes skipped.txt, a line per sample that the data left out; none: nothing.
+  // Writes skipped.txt, a line per sample that the data skips; none: removes the file of an earlier start.
   void write_skipped(const std::vector<std::string>& skipped) const;
   // Appends a line to command.txt.
   void write_command(int argc, char** argv) const;

@@ -23,6 +23,9 @@ std::vector<ValidationSet> validation_sets_of(DataModule& data) {
     };
     if (sets.empty()) refuse("there is no val_dataloader()", "one for the set whose values have no suffix");
     if (name.empty()) refuse("a validation set has no name", "a name for each set");
+    // They separate names in records and curves.
+    if (name.find_first_of("/[]") != std::string::npos)
+      refuse("a validation set is named '" + name + "'", "a name without /, [ and ]");
     if (!loader) refuse("the validation set '" + name + "' has no loader", "a loader for each set");
     if (!names.insert(name).second) refuse("two validation sets are named '" + name + "'", "distinct names");
     sets.push_back({.suffix = "/" + name, .loader = std::move(loader)});

@@ -38,8 +38,6 @@ void check_id(const std::string& id) {
                          .remedy = "rename it in the file"});
 }
 
-std::string stem_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }
-
 void check_table_options(const TableDataOptions& options, const DataOptions& shared) {
   validate(options, "data");
   const auto refuse = [](const char* place, const char* found, const char* wanted, const char* remedy = "") {
@@ -67,8 +65,8 @@ void check_table_options(const TableDataOptions& options, const DataOptions& sha
   if (!options.weights.empty() && shared.sampler)
     refuse("data.weights", "data.sampler is set, too", "one of them", "weights draw the rows by themselves");
   std::set<std::string> stems;
-  for (const std::string& file : options.val_files)
-    if (const std::string stem = stem_of(file); !stems.insert(stem).second)
+  for (const std::filesystem::path& file : options.val_files)
+    if (const std::string stem = file.stem().string(); !stems.insert(stem).second)
       throw ConfigError({.place = "data.val_files",
                          .found = "two files are named '" + stem + "'",
                          .wanted = "distinct names, which the records have"});
@@ -221,11 +219,16 @@ struct TableData::Impl {
     }
     train = samples_of(rows, indices.train);
     val = samples_of(rows, indices.val);
-    if (!options.weights.empty())
-      sampler = std::make_shared<WeightedSampler>(
+    if (!options.weights.empty()) {
+      const at::Tensor weights =
           weights_of(require_column(table, options.weights, "data.weights", place), place)
-              .index_select(0, index_tensor(indices.train)),
-          shared.seed);
+              .index_select(0, index_tensor(indices.train));
+      if (weights.numel() > 0 && weights.max().item<double>() == 0)
+        throw DataError({.place = place + ", column '" + options.weights + "'",
+                         .found = "all training rows have the weight 0",
+                         .wanted = "at least one with a larger weight"});
+      sampler = std::make_shared<WeightedSampler>(weights, shared.seed);
+    }
     if (const bool is_split = !indices.val.empty(); !is_split && !options.val_files.empty()) {
       std::optional<Samples> samples;
       val = read_samples(samples, options.val_files.front(), Labels::required);
@@ -259,7 +262,7 @@ struct TableData::Impl {
   const TableDataOptions options;
   std::filesystem::path predict_file{};  // empty: the test or validation samples
   std::shared_ptr<TableTransform> transform{};
-  bool is_read = false;  // the training file
+  bool is_read = false;                      // the training file
   std::shared_ptr<const Sampler> sampler{};  // by `weights`
   std::size_t num_main_files = 0;            // of val_files: 1 if the first one is the main set
   std::vector<NamedLoader> more_val_loaders{};
@@ -283,7 +286,8 @@ void TableData::prepare_data() {
   if (!impl_->transform) impl_->read_training_file(options());
   if (!impl_->predict_file.empty()) return;
   if (impl_->options.test_file) require_data_file(*impl_->options.test_file, "test_file", "a CSV file");
-  for (const std::string& file : impl_->options.val_files) require_data_file(file, "val_files", "a CSV file");
+  for (const std::filesystem::path& file : impl_->options.val_files)
+    require_data_file(file, "val_files", "a CSV file");
 }
 
 std::shared_ptr<DataLoader> TableData::train_dataloader() {
@@ -305,12 +309,12 @@ std::shared_ptr<DataLoader> TableData::val_dataloader() {
 
 std::vector<NamedLoader> TableData::more_val_dataloaders() {
   impl_->read_training_file(options());
-  const std::vector<std::string>& files = impl_->options.val_files;
+  const std::vector<std::filesystem::path>& files = impl_->options.val_files;
   for (std::size_t i = impl_->num_main_files + impl_->more_val_loaders.size(); i < files.size(); ++i) {
     std::optional<Impl::Samples> samples;
     const Impl::Samples& rows = impl_->read_samples(samples, files[i], Impl::Labels::required);
     impl_->more_val_loaders.push_back(
-        {stem_of(files[i]), get_tensorloader({rows.raw, rows.labels}, /*train=*/false)});
+        {files[i].stem().string(), get_tensorloader({rows.raw, rows.labels}, /*train=*/false)});
   }
   return impl_->more_val_loaders;
 }

@@ -139,6 +139,11 @@ TEST_F(ImageRun, NamesEveryFileThatItSkips) {
     if (line.starts_with("skipped: ")) listed += line + "\n";
   expect_all_named(listed, "skipped: ");
   ASSERT_EQ(fit("whole").exit_code, 3);  // without it, the first broken file ends the run
+  for (const std::string& file : broken) write_text(file, good);
+  const ProgramRun resumed =
+      run_program({"fit", "--resume", run("runs").string(), "trainer.max_epochs=2", "--progress=none"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_FALSE(std::filesystem::exists(run("runs") / "skipped.txt"));
 }
 
 TEST_F(ImageRun, AugmentsOtherDataSets) {

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/commands/program_run.h"
+#include "cli/run/same_run.h"
 #include "kindling/tensors/state_dict.h"
 #include "support/scratch.h"
 
@@ -251,6 +253,46 @@ TEST_F(TableRun, WarnsOfOtherRowsOnResume) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_NE(resumed.err.find(warning + "90 training samples before and 93 now)"), std::string::npos)
       << resumed.err;
+}
+
+// Files of the same names in the current directory are others.
+TEST_F(TableRun, FindsItsValidationFilesNextToTheConfig) {
+  const std::string rows = text_of(scratch_ / "houses.csv");
+  fs::create_directory(scratch_ / "proj");
+  for (const char* file : {"proj/houses.csv", "proj/near.csv", "proj/far.csv"})
+    write_text(scratch_ / file, rows);
+  std::string config = text_of(scratch_ / "houses.toml");
+  const std::string folds = "folds = 4\nfold = 1\n";
+  config.replace(config.find(folds), folds.size(), "val_files = [\"near.csv\", \"far.csv\"]\n");
+  write_text(scratch_ / "proj/houses.toml", config);
+  const ProgramRun fitted =
+      run_program({"fit", (scratch_ / "proj/houses.toml").string(), "--quiet", "--progress=none",
+                   "trainer.max_steps=9", "run.dir=" + (scratch_ / "runs").string()});
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  EXPECT_NE(text_of(run() / "config.toml").find((scratch_ / "proj/far.csv").string()), std::string::npos);
+  const auto record = records_of(run()).back();
+  EXPECT_EQ(record["val_loss"], record["val_loss/far"]);
+  const auto data = nlohmann::json::parse(text_of(run() / "run.json"))["data"];
+  EXPECT_EQ(data["val/far"], 120);
+  // They are part of the data of the run.
+  write_text(scratch_ / "proj/far.csv", rows + "h120,2,Chur,no,7,5,small\n");
+  const ProgramRun resumed =
+      run_program({"fit", "--resume", run().string(), "trainer.max_steps=12", "--progress=none"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("120 samples of the validation set 'far' before and 121 now"), std::string::npos)
+      << resumed.err;
+}
+
+TEST_F(TableRun, RefusesWeightsThatAreAllZero) {
+  std::string text = text_of(scratch_ / "houses.csv");
+  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) text.insert(at, ",0");
+  text.replace(text.find(",0\n"), 2, ",zero");
+  write_text(scratch_ / "houses.csv", text);
+  const ProgramRun zero = fit("runs", {"data.weights=zero"});
+  EXPECT_EQ(zero.exit_code, 3);
+  EXPECT_NE(without_folder(zero.err).find("houses.csv, column 'zero': all training rows have the weight 0"),
+            std::string::npos)
+      << zero.err;
 }
 
 TEST_F(TableRun, ResumesOnItsDataWithoutAWarning) {

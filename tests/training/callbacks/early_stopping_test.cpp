@@ -134,6 +134,9 @@ TEST(EarlyStopping, NamesTheAvailableValues) {
   EXPECT_EQ(ScoredFit({1, 1, 1}, {.monitor = "nothing", .mode = "max", .strict = false}).epochs(), 0);
   const std::string no_mode = text({.monitor = "score"}, true);
   EXPECT_NE(no_mode.find("mode is not set"), std::string::npos) << no_mode;
+  // Of the value of a further validation set it is known.
+  const std::string other_set = text({.monitor = "val_loss/far"}, true);
+  EXPECT_NE(other_set.find("no 'val_loss/far'"), std::string::npos) << other_set;
   const std::string range = error_text<ConfigError>([] { EarlyStopping({.patience = -1}); });
   EXPECT_NE(range.find("patience"), std::string::npos) << range;
 }
