@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/error_kind.h"
@@ -171,11 +173,12 @@ NpyStart npy_start_of(std::string_view head, std::size_t size, const std::string
   NpyHeaderReader(head.substr(kVersionEnd + length_bytes, length), place).read_into(start.array);
   std::size_t bytes = size_of(start.array.type);
   const bool is_empty = std::ranges::find(start.array.shape, 0) != start.array.shape.end();
-  for (const std::int64_t dimension : start.array.shape) {
-    if (is_empty) break;
-    if (static_cast<std::size_t>(dimension) > std::numeric_limits<std::size_t>::max() / bytes)
+  for (const std::int64_t dimension :
+       start.array.shape) {  // also of an empty array: strides must not overflow
+    const auto size_of_dimension = static_cast<std::size_t>(std::max<std::int64_t>(dimension, 1));
+    if (size_of_dimension > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()) / bytes)
       refuse_npy(place, "the shape has more values than any memory", "the shape of the values in the file");
-    bytes *= static_cast<std::size_t>(dimension);
+    bytes *= size_of_dimension;
   }
   start.num_bytes = is_empty ? 0 : bytes;
   if (start.num_bytes != size - start.values)
@@ -190,10 +193,16 @@ std::string name_without_ending(const std::string& entry) {
   return entry.ends_with(".npy") ? entry.substr(0, entry.size() - 4) : entry;
 }
 
-std::vector<NpyArray> npz_arrays_of(const ZipArchive& archive, const std::string& place) {
+// `names`: nullptr: all.
+std::vector<NpyArray> npz_arrays_of(const ZipArchive& archive, const std::string& place,
+                                    const std::set<std::string>* names = nullptr) {
   std::vector<NpyArray> arrays;
   for (const ZipEntry& entry : archive.entries()) {
     const std::string name = name_without_ending(entry.name);
+    if (names != nullptr && !names->contains(name)) {
+      arrays.push_back({.name = name});
+      continue;
+    }
     NpyArray array = parse_npy(archive.text(entry, entry.size), place + ", array '" + one_line(name) + "'");
     array.name = name;
     arrays.push_back(std::move(array));
@@ -225,6 +234,13 @@ std::vector<NpyArray> parse_npz(std::string bytes, const std::string& place) {
   return with_errors_as<DataError>([&] {
     return npz_arrays_of(ZipArchive(source_of_bytes(std::move(bytes)), place, ZipArchive::Deflated::read),
                          place);
+  });
+}
+
+std::vector<NpyArray> read_npz(const std::filesystem::path& path, const std::set<std::string>& names) {
+  return with_errors_as<DataError>([&] {
+    return npz_arrays_of(ZipArchive(source_of(path), path.string(), ZipArchive::Deflated::read),
+                         path.string(), &names);
   });
 }
 

@@ -107,6 +107,24 @@ TEST_F(Arrays, ComeFromNumpy) {
   EXPECT_TRUE(same(both[1], at::arange(6).view({2, 3})));  // stored by columns
 }
 
+// Names of classes are texts, which are not read.
+TEST_F(Arrays, MayHaveOthersBesideThemInTheFile) {
+  const auto file = std::filesystem::path(KINDLING_TESTS) / "fuzz/seeds/npy_fuzzer/named.npz";
+  ArrayData data({.file = file}, {.shuffle = false});
+  EXPECT_TRUE(same(all_of(data, data.train_dataloader())[0], at::arange(6, at::kFloat).view({3, 2})));
+  EXPECT_NE(refusal({.file = file, .labels = "name"}).find("one of names, x, y"), std::string::npos);
+  EXPECT_NE(refusal({.file = file, .labels = "names"}).find("the type <U2 is not supported"),
+            std::string::npos);
+}
+
+TEST_F(Arrays, OfSixteenBitsBecomeFloat32) {
+  const at::Tensor x = at::arange(40, at::kHalf).view({10, 4}) / 7;
+  const auto file = write("a.safetensors", {{"x", x}, {"y", classes_}});
+  ArrayData data({.file = file, .normalize = {{0.5, 0.25}}, .divisor = 3}, {.shuffle = false});
+  const Batch all = all_of(data, data.train_dataloader());
+  EXPECT_TRUE(same(all[0], (x.to(at::kFloat) / 3 - 0.5) / 0.25));
+}
+
 TEST_F(Arrays, OfAnotherFileArePredicted) {
   const auto file = write("a.safetensors", {{"x", images_}, {"y", classes_}});
   const auto other = write("b.safetensors", {{"x", images_.narrow(0, 5, 2)}});
@@ -127,8 +145,9 @@ TEST_F(Arrays, RefuseWhatDoesNotFit) {
   EXPECT_EQ(refusal({.file = file, .labels = "few"}),
             "a.safetensors, array 'few': it is Long [9]; expected: one label per sample, [10, …]");
   const auto none = write("none.safetensors", {{"x", at::zeros({0, 3})}, {"y", at::zeros({0}, at::kLong)}});
-  EXPECT_EQ(refusal({.file = none}),
-            "none.safetensors, array 'x': it is Float [0, 3]; expected: at least one sample, and values in it");
+  EXPECT_EQ(
+      refusal({.file = none}),
+      "none.safetensors, array 'x': it is Float [0, 3]; expected: at least one sample, and values in it");
   EXPECT_NE(refusal({.file = scratch_ / "b.npz"}).find("b.npz"), std::string::npos);
   EXPECT_EQ(refusal({.file = file, .val_inputs = "x"}),
             "data: only one of val_inputs and val_labels is set; expected: both or none");
@@ -137,9 +156,37 @@ TEST_F(Arrays, RefuseWhatDoesNotFit) {
             "samples");
   EXPECT_EQ(refusal({.file = file, .stratify = true}),
             "data.stratify: the samples are not split; expected: val_fraction or folds");
+  at::Tensor large = at::ones({10, 2}, at::kDouble);
+  large[4][1] = 1e300;
+  EXPECT_EQ(
+      refusal({.file = write("large.safetensors", {{"x", large}, {"y", classes_}})}),
+      "large.safetensors, array 'x': it is Double [10, 2]; expected: values that float32 can hold, up to "
+      "3.4e38");
+  EXPECT_EQ(
+      refusal({.file = write("w.safetensors", {{"x", images_}, {"y", classes_}, {"w", at::arange(10) >= 8}}),
+               .weights = "w"},
+              {.train = {{0, 8}}}),
+      "w.safetensors, array 'w': all training samples have the weight 0; expected: at least one with a "
+      "larger weight");
   std::ofstream(scratch_ / "a.csv") << "x";
   EXPECT_EQ(refusal({.file = scratch_ / "a.csv"}),
             "data.file: a.csv ends with '.csv'; expected: a .npz, .npy, .safetensors or .pt file");
+}
+
+// Every name would mean the only array: labels would be the inputs, and validation samples those of the
+// training.
+TEST_F(Arrays, OfAFileWithOneArrayHaveNoNames) {
+  EXPECT_EQ(refusal({.file = "x.npy"}),
+            "data.labels_file: it is not set, and a .npy file has one array; expected: a file of the labels");
+  EXPECT_EQ(refusal({.file = "x.npy", .labels_file = "y.npz", .weights = "w"}),
+            "data.weights: it is set, and a .npy file has one array; expected: a .npz file with the weights");
+  for (const char* labels : {"y.npy", "y.npz"})
+    EXPECT_NE(refusal({.file = std::string(labels) == "y.npy" ? "x.npz" : "x.NPY",
+                       .labels_file = labels,
+                       .val_inputs = "a",
+                       .val_labels = "b"})
+                  .find("data.val_inputs: it is set, and a .npy file has one array"),
+              std::string::npos);
 }
 
 TEST_F(Arrays, AreDrawnByTheirWeights) {
@@ -154,8 +201,9 @@ TEST_F(Arrays, AreDrawnByTheirWeights) {
             std::string::npos);
   EXPECT_NE(refusal({.file = file, .weights = "v"}).find("data.weights"), std::string::npos);
   const auto broken = write("b.safetensors", {{"x", images_}, {"y", classes_}, {"w", weights - 2}});
-  EXPECT_EQ(refusal({.file = broken, .weights = "w"}),
-            "b.safetensors, array 'w', sample 0: the weight -2; expected: a finite number that is at least 0");
+  EXPECT_EQ(
+      refusal({.file = broken, .weights = "w"}),
+      "b.safetensors, array 'w', sample 0: the weight -2; expected: a finite number that is at least 0");
 }
 
 }  // namespace

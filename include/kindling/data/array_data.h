@@ -19,8 +19,8 @@ struct ArrayDataOptions {
   std::string inputs = "x", labels = "y";              // names in the files; a .npy file has none
   std::string val_inputs{}, val_labels{};              // of the validation samples, in the same files
   std::string weights{};  // name of an array [samples] by which training samples are drawn, in the same file
-  std::optional<std::array<double, 2>> normalize{};    // mean, standard deviation
-  double divisor = 1;                                  // before `normalize`
+  std::optional<std::array<double, 2>> normalize{};  // mean, standard deviation
+  double divisor = 1;                                // before `normalize`
   // The split, see split.h. Without it and without val_inputs, DataOptions::val is a range of samples.
   std::optional<double> val_fraction{};
   std::optional<std::int64_t> folds{};
@@ -74,10 +74,10 @@ struct ArrayDataOptions {
 //
 // Inputs stay as they are in the file until they are on the device, except that float64 becomes float32.
 // There they become (x / divisor - mean) / std, as float32 if they are integers or booleans. Without divisor
-// and normalize, integers of 32 and 64 bits stay integers, such as tokens, and so do uint16, which are read as
-// int64; booleans, bytes and int16 become float32. Labels: integers become int64, and
+// and normalize, integers of 32 and 64 bits stay integers, such as tokens, and so do uint16, which are read
+// as int64; booleans, bytes, int16, float16 and bfloat16 become float32. Labels: integers become int64, and
 // [samples, 1] of them becomes [samples]; floating-point labels become float32, and [samples] of them becomes
-// [samples, 1], as a regressor needs them.
+// [samples, 1], as a regressor needs them. Of a .npz file, only the arrays with these names are read.
 //
 //   ArrayData data({.file = "mnist.npz", .inputs = "x_train", .labels = "y_train", .val_inputs = "x_test",
 //                   .val_labels = "y_test", .divisor = 255});

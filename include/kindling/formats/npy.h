@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,9 @@ struct NpyArray {
 // arrays of an archive may be, together, a hundred times as large as it.
 KINDLING_API NpyArray read_npy(const std::filesystem::path& path);
 KINDLING_API NpyArray parse_npy(std::string_view bytes, const std::string& place);
+// Of an archive, only the arrays of these names are read; of the others the name alone.
+KINDLING_API std::vector<NpyArray> read_npz(const std::filesystem::path& path,
+                                            const std::set<std::string>& names);
 KINDLING_API std::vector<NpyArray> read_npz(const std::filesystem::path& path);
 KINDLING_API std::vector<NpyArray> parse_npz(std::string bytes, const std::string& place);
 

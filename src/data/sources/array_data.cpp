@@ -2,11 +2,13 @@
 
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isinf.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -30,11 +32,24 @@ using NamedArrays = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr const char* kFileKind = "a .npz, .npy, .safetensors or .pt file";
 
+bool is_npy(const fs::path& file) { return lower_case(file.extension().string()) == ".npy"; }
+
 void check_array_options(const ArrayDataOptions& options, const DataOptions& shared) {
   validate(options, "data");
   const auto refuse = [](const char* place, const char* found, const char* wanted) {
     throw ConfigError({.place = place, .found = found, .wanted = wanted});
   };
+  // Each name would mean the only array of such a file.
+  if (is_npy(options.file)) {
+    if (!options.labels_file)
+      refuse("data.labels_file", "it is not set, and a .npy file has one array", "a file of the labels");
+    if (!options.weights.empty())
+      refuse("data.weights", "it is set, and a .npy file has one array", "a .npz file with the weights");
+  }
+  if (!options.val_inputs.empty() &&
+      (is_npy(options.file) || (options.labels_file && is_npy(*options.labels_file))))
+    refuse("data.val_inputs", "it is set, and a .npy file has one array",
+           "a .npz file with the validation samples, or a part of the samples, such as val_fraction");
   if (options.normalize && !((*options.normalize)[1] > 0))
     refuse("data.normalize", "the standard deviation is not positive", "[mean, std] with std > 0");
   if (options.val_inputs.empty() != options.val_labels.empty())
@@ -98,13 +113,18 @@ at::Tensor tensor_of(const NpyArray& array) {
   return tensor.permute(order).contiguous();
 }
 
-NamedArrays arrays_in(const fs::path& file, const char* key) {
+// Of an archive, only the arrays of these names are read; the others are undefined.
+NamedArrays arrays_in(const fs::path& file, const char* key, const std::set<std::string>& names) {
   require_data_file(file, key, kFileKind);
   const std::string extension = lower_case(file.extension().string());
-  if (extension == ".npy") return {{"", tensor_of(read_npy(file))}};
+  if (is_npy(file)) return {{"", tensor_of(read_npy(file))}};
   if (extension == ".npz") {
     NamedArrays arrays;
-    for (const NpyArray& array : read_npz(file)) arrays.emplace_back(array.name, tensor_of(array));
+    for (NpyArray& array : read_npz(file, names)) {
+      const bool is_read = names.contains(array.name);
+      arrays.emplace_back(array.name, is_read ? tensor_of(array) : at::Tensor());
+      array.bytes = {};  // not all of them twice
+    }
     return arrays;
   }
   if (extension == ".safetensors" || extension == ".pt" || extension == ".pth")
@@ -146,8 +166,12 @@ at::Tensor checked_inputs(at::Tensor inputs, const fs::path& file, const std::st
   if (inputs.dim() == 0 || inputs.is_complex()) refuse_array(file, name, inputs, "numbers [samples, …]");
   if (inputs.numel() == 0) refuse_array(file, name, inputs, "at least one sample, and values in it");
   switch (inputs.scalar_type()) {
-    case at::kDouble:
-      return inputs.to(at::kFloat);
+    case at::kDouble: {
+      at::Tensor values = inputs.to(at::kFloat);
+      if (at::isinf(values).sum().item<std::int64_t>() != at::isinf(inputs).sum().item<std::int64_t>())
+        refuse_array(file, name, inputs, "values that float32 can hold, up to 3.4e38");
+      return values;
+    }
     case at::kUInt16:  // LibTorch computes little with these
     case at::kUInt32:
     case at::kUInt64:
@@ -223,7 +247,7 @@ struct ArrayData::Impl {
   }
 
   const ArrayDataOptions options;
-  std::vector<at::Tensor> train{}, val{};  // inputs and labels; empty: none
+  std::vector<at::Tensor> train{}, val{};    // inputs and labels; empty: none
   std::shared_ptr<const Sampler> sampler{};  // by `weights`
   fs::path predict_file{};
   std::shared_ptr<DataLoader> train_loader{}, val_loader{}, predict_loader{};
@@ -240,9 +264,11 @@ ArrayData::~ArrayData() = default;
 void ArrayData::prepare_data() {
   const ArrayDataOptions& options = impl_->options;
   if (!impl_->predict_file.empty() && !fs::exists(options.file)) return;  // only predicts another file
-  const NamedArrays inputs = arrays_in(options.file, "file");
+  const std::set<std::string> names{options.inputs, options.labels, options.val_inputs, options.val_labels,
+                                    options.weights};
+  const NamedArrays inputs = arrays_in(options.file, "file", names);
   const NamedArrays other =
-      options.labels_file ? arrays_in(*options.labels_file, "labels_file") : NamedArrays();
+      options.labels_file ? arrays_in(*options.labels_file, "labels_file", names) : NamedArrays();
   const NamedArrays& labels = options.labels_file ? other : inputs;
   const std::vector<at::Tensor> samples =
       impl_->read(inputs, labels, options.inputs, options.labels, "inputs", "labels");
@@ -254,8 +280,12 @@ void ArrayData::prepare_data() {
   if (!options.weights.empty()) {
     const at::Tensor weights = checked_weights(array_named(inputs, options.weights, options.file, "weights"),
                                                samples[0].size(0), options.file, options.weights);
-    impl_->sampler =
-        std::make_shared<WeightedSampler>(samples_of(weights, split.train), this->options().seed);
+    const at::Tensor of_training = samples_of(weights, split.train);
+    if (of_training.max().item<double>() == 0)
+      throw DataError({.place = options.file.string() + ", array '" + options.weights + "'",
+                       .found = "all training samples have the weight 0",
+                       .wanted = "at least one with a larger weight"});
+    impl_->sampler = std::make_shared<WeightedSampler>(of_training, this->options().seed);
   }
   if (options.val_inputs.empty()) return;
   impl_->val =
@@ -287,7 +317,7 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
     const std::string& name = impl_->options.inputs;
     impl_->predict_loader = std::make_shared<DataLoader>(
         std::make_shared<TensorDataset>(std::vector<at::Tensor>{
-            checked_inputs(array_named(arrays_in(file, "file"), name, file, "inputs"), file, name)}),
+            checked_inputs(array_named(arrays_in(file, "file", {name}), name, file, "inputs"), file, name)}),
         loader_options(/*train=*/false));
   }
   return impl_->predict_loader;
@@ -296,10 +326,8 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
 Batch ArrayData::on_after_batch_transfer(Batch batch) {
   const ArrayDataOptions& options = impl_->options;
   at::Tensor& inputs = batch.tensors()[0];
-  if (options.divisor != 1)
-    inputs = at::div(inputs, options.divisor);
-  else if (is_integer(inputs) && inputs.element_size() < 4)
-    inputs = inputs.to(at::kFloat);
+  if (inputs.element_size() < 4) inputs = inputs.to(at::kFloat);  // booleans, bytes, 16 bits
+  if (options.divisor != 1) inputs = at::div(inputs, options.divisor);
   if (!options.normalize) return batch;
   const auto& [mean, std] = *options.normalize;
   inputs = is_integer(inputs) ? inputs.to(at::kFloat) : inputs;
