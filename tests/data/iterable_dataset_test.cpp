@@ -12,6 +12,7 @@
 #include "kindling/base/error.h"
 #include "kindling/data/data_loader.h"
 #include "kindling/data/sample_random.h"
+#include "kindling/data/sampler.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -156,9 +157,50 @@ TEST(IterableDataset, RefusesSamplesThatEndOrDiffer) {
   const auto ends = std::make_shared<NumberStream>(), differs = std::make_shared<NumberStream>();
   ends->end = 9;
   differs->odd_at = 6;
-  EXPECT_NE(stream_error_of(ends).find("the samples have ended after 9"), std::string::npos) << stream_error_of(ends);
-  EXPECT_NE(stream_error_of(differs).find("tensor 0 of sample 6 is Float [2]; expected: Long []"), std::string::npos)
+  EXPECT_TRUE(
+      stream_error_of(ends).starts_with("sample 9: IterableDataset::next: the samples have ended after 9"))
+      << stream_error_of(ends);
+  EXPECT_NE(stream_error_of(differs).find("tensor 0 of sample 6 is Float [2]; expected: Long []"),
+            std::string::npos)
       << stream_error_of(differs);
+}
+
+// It may have taken hours to come this far.
+TEST(IterableDataset, AnErrorIsReportedWithoutReadingAgain) {
+  for (const std::int64_t num_workers : {0, 1}) {
+    const auto numbers = std::make_shared<NumberStream>();
+    numbers->end = 90;
+    DataLoader loader(numbers, {.batch_size = 4, .num_workers = num_workers});
+    DataLoader::Cursor cursor(loader);
+    Batch batch;
+    EXPECT_THROW(
+        {
+          while (cursor.next(batch)) {
+          }
+        },
+        DataError);
+    EXPECT_LE(numbers->num_restarts, 2) << num_workers;  // a worker's first batch is gathered twice
+    EXPECT_LE(numbers->num_reads, 95) << num_workers;
+  }
+}
+
+// Batches after the last one that a caller wants are not gathered ahead, so the stream is not behind them.
+TEST(IterableDataset, WorkersStopWhereTheEpochDoes) {
+  const auto numbers = std::make_shared<NumberStream>();
+  DataLoader loader(numbers, {.batch_size = 2, .num_workers = 1});
+  DataLoader::Cursor cursor(loader);
+  cursor.gather_ahead_up_to(5);
+  Batch batch;
+  for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
+    cursor.begin_at(10 * epoch);
+    cursor.seek(epoch);
+    for (std::int64_t i = 0; i < 5; ++i) {
+      ASSERT_TRUE(cursor.next(batch));
+      EXPECT_EQ(numbers_of_batch(batch).front(), 10 * epoch + 2 * i);
+    }
+  }
+  EXPECT_EQ(numbers->num_restarts, 1);
+  EXPECT_EQ(numbers->num_reads, 40);
 }
 
 // Samples that are a function of their number need no stream.
@@ -174,6 +216,16 @@ TEST(DataLoader, EndlessDataOfADatasetKeepNoOrder) {
   cursor.seek(0, 1'000'000'000);
   ASSERT_TRUE(cursor.next(batch));
   EXPECT_EQ(numbers_of_batch(batch), (SampleNumbers{4'000'000'000'000'000'000, 4'000'000'004'000'000'001}));
+
+  struct Twice : Sampler {
+    std::int64_t size() const override { return 4; }
+    at::Tensor order(std::int64_t) const override { return at::tensor({7, 1'000'000'000, 7, 8}, at::kLong); }
+  };
+  DataLoader chosen(std::make_shared<Squares>(),
+                    {.batch_size = 4, .num_random_numbers = 1, .sampler = std::make_shared<Twice>()});
+  ASSERT_TRUE(chosen.next(batch));
+  EXPECT_EQ(numbers_of_batch(batch), (SampleNumbers{49, 1'000'000'000'000'000'000, 49, 64}));
+  EXPECT_NE(batch.random_numbers()[0].item<double>(), batch.random_numbers()[2].item<double>());
 }
 
 }  // namespace

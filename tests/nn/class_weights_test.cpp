@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "data/sources/training_labels.h"
 #include "kindling/base/error.h"
 #include "kindling/data/data_module.h"
 #include "kindling/data/sampler.h"
@@ -107,6 +108,21 @@ TEST(ClassWeights, RefusesWeightsThatCannotBeUsed) {
   });
   EXPECT_NE(text.find("3 class weights"), std::string::npos) << text;
   EXPECT_NE(text.find("outputs of 2 classes"), std::string::npos) << text;
+}
+
+TEST(ClassWeights, OfDataWithoutAnEndCannotBeCounted) {
+  struct Numbers : Dataset {
+    std::int64_t size() const override { return kEndless; }
+    void gather(const at::Tensor& indices, Batch& batch) const override { batch = {indices, indices}; }
+  };
+  struct Endless : DataModule {
+    std::shared_ptr<DataLoader> train_dataloader() override {
+      return std::make_shared<DataLoader>(std::make_shared<Numbers>(), loader_options(true));
+    }
+  } data;
+  EXPECT_EQ(error_text<DataError>([&] { training_labels(data); }),
+            "the labels of the training samples: the data has no end; expected: a finite data set; set "
+            "model.class_weights");
 }
 
 TEST(ClassWeights, AreNotAmongTheWeightsOfTheModel) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,8 @@ class KINDLING_API DataLoader {
     void keep_order() noexcept;
     // Endless data begin with this sample, for all ranks together. Applies from the next seek() on.
     void begin_at(std::int64_t sample) noexcept;
+    // Says that batches from this one on will not be requested, so workers do not gather them ahead.
+    void gather_ahead_up_to(std::int64_t batch) noexcept { end_of_ahead_ = batch; }
     // Moves to batch number `batch` of an epoch, which next() then returns.
     void seek(std::int64_t epoch, std::int64_t batch = 0);
     // Gets the next batch of the epoch. Returns false after the last one (`batch` is then unchanged). Throws
@@ -103,12 +106,13 @@ class KINDLING_API DataLoader {
     Device device_;
     std::int64_t rank_ = 0, num_ranks_ = 1, batch_size_;
     bool keeps_order_ = false;
-    at::Tensor order_;  // int64 [samples] of this epoch; undefined before the first seek(), if has_order()
+    at::Tensor order_;    // int64 [samples] of this epoch; undefined before the first seek(), if has_order()
     at::Tensor streams_;  // of random numbers, as order_; undefined: those of the samples
     std::shared_ptr<const ResidentTensors> resident_;  // nullptr: batches are gathered on the host
     at::Tensor device_order_;                          // order_ on the device; undefined until it is needed
     std::int64_t batch_index_ = 0, epoch_ = 0;
     std::int64_t first_sample_ = 0;  // of endless data
+    std::optional<std::int64_t> end_of_ahead_{};
     struct Ahead;
     struct OfThisCursor {  // a copy of a cursor has none
       OfThisCursor() = default;

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <vector>
 
@@ -27,7 +28,8 @@ class KINDLING_API IterableDataset : public Dataset {
   // Returns the sample with this number, which follows the latest one: tensors on the CPU without a batch
   // dimension, in each sample as many and with the same shapes and dtypes. They are copied before the next
   // call, so their memory may be reused. What it returns must depend on the number only: random numbers come
-  // from sample_random(number). No tensors mean that the samples have ended, which is a DataError.
+  // from sample_random(number). No tensors mean that the samples have ended, which is a DataError. An error
+  // names the sample.
   virtual std::vector<at::Tensor> next(std::int64_t number) = 0;
   // Passes over `count` samples, the first of them with this number. By default it calls next() for each.
   virtual void skip(std::int64_t number, std::int64_t count);
@@ -35,8 +37,13 @@ class KINDLING_API IterableDataset : public Dataset {
  private:
   void go_to(std::int64_t number);
   std::vector<at::Tensor> read();
+  std::vector<at::Tensor> named_next(std::int64_t number);
 
   std::int64_t position_ = -1;  // of next(); -1: restart() comes first
+  // The latest exception of next() and its sample: later samples, which a worker may gather ahead, have the
+  // same one instead of all samples being read again.
+  std::exception_ptr failure_{};
+  std::int64_t failed_at_ = 0;
   // Samples between those of the latest batches, which other shards of the batch ask for.
   std::map<std::int64_t, std::vector<at::Tensor>> passed_{};
 };

@@ -21,6 +21,7 @@
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/data/iterable_dataset.h"
 #include "tensors/shape_text.h"
 
 // Of the OpenMP library that LibTorch brings: sets the number of threads of the calling thread's operators.
@@ -297,6 +298,8 @@ bool BatchGatherer::draws_from_the_generator(Buffer& buffer, const GatherRequest
 // Looks for the sample alone: the set cannot say which one it was. If the first samples cannot be gathered
 // alone, or if it takes long, the error is about something else.
 void BatchGatherer::rethrow_with_sample(const GatherRequest& request, const std::exception& error) const {
+  // A stream names the sample, and would have to read all samples again.
+  if (dynamic_cast<const IterableDataset*>(dataset_.get()) != nullptr) throw;
   std::optional<std::int64_t> guilty;
   bool has_good = request.indices.numel() == 1;
   const std::string what = error.what();

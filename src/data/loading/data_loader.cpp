@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,12 +34,20 @@ namespace {
 // another one each time, which depends on how often it has come before.
 at::Tensor streams_of(const at::Tensor& order, std::int64_t num_samples) {
   constexpr std::int64_t kMostTimes = std::int64_t{1} << 14;  // then numbers come again
-  std::vector<std::int32_t> times(static_cast<std::size_t>(num_samples));
   at::Tensor streams = order.clone();
   auto* const stream = streams.mutable_data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < streams.numel(); ++i) {
-    std::int32_t& count = times[static_cast<std::size_t>(stream[i])];
-    stream[i] += (count++ % kMostTimes) * Dataset::kEndless;
+  const auto number = [&](auto& times) {
+    for (std::int64_t i = 0; i < streams.numel(); ++i) {
+      auto& count = times[static_cast<std::size_t>(stream[i])];
+      stream[i] += (count++ % kMostTimes) * Dataset::kEndless;
+    }
+  };
+  if (num_samples <= 8 * streams.numel()) {
+    std::vector<std::int32_t> times(static_cast<std::size_t>(num_samples));
+    number(times);
+  } else {  // a few samples of many
+    std::unordered_map<std::size_t, std::int32_t> times;
+    number(times);
   }
   return streams;
 }
@@ -284,7 +293,10 @@ void DataLoader::Cursor::next_gathered(Batch& batch) {
   if (!ahead_.value) ahead_.value = std::make_shared<Ahead>(gatherer);
   auto& pending = ahead_.value->pending;
   const auto end_of_pending = [&] { return batch_index_ + static_cast<std::int64_t>(pending.size()); };
-  while (end_of_pending() < std::min(num_batches(), batch_index_ + 1 + num_ahead))
+  const std::int64_t end =
+      std::min({num_batches(), std::max(end_of_ahead_.value_or(num_batches()), batch_index_ + 1),
+                batch_index_ + 1 + num_ahead});
+  while (end_of_pending() < end)
     pending.push_back(gatherer.start(request_of(end_of_pending()), *ahead_.value->workers));
   const BatchGatherer::Pending first = std::move(pending.front());
   pending.pop_front();

@@ -2,10 +2,12 @@
 
 #include <ATen/ops/empty.h>
 
+#include <exception>
 #include <string>
 #include <utility>
 
 #include "kindling/base/error.h"
+#include "kindling/base/log.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -50,12 +52,41 @@ void put_sample(Batch& batch, std::int64_t row, const std::vector<at::Tensor>& s
 }  // namespace
 
 void IterableDataset::skip(std::int64_t number, std::int64_t count) {
-  for (const std::int64_t end = number + count; number < end; ++number) next(number);
+  for (const std::int64_t end = number + count; number < end; ++number) named_next(number);
+}
+
+std::vector<at::Tensor> IterableDataset::named_next(std::int64_t number) {
+  const std::string sample = "sample " + std::to_string(number);
+  try {
+    try {
+      std::vector<at::Tensor> sample = next(number);
+      if (sample.empty())
+        throw DataError({.place = kNext,
+                         .found = "the samples have ended after " + std::to_string(number),
+                         .wanted = "samples without an end",
+                         .remedy = "begin again with the first one, or make the run shorter: max_steps · "
+                                   "batch_size samples are used"});
+      return sample;
+    } catch (const DataError& error) {
+      ErrorParts parts = error.parts();
+      parts.place = parts.place.empty() ? sample : sample + ": " + parts.place;
+      throw DataError(std::move(parts));
+    } catch (const std::exception&) {
+      log_error("data: the exception is about " + sample);  // whose type stays what it is
+      throw;
+    }
+  } catch (...) {
+    failure_ = std::current_exception();
+    failed_at_ = number;
+    throw;
+  }
 }
 
 // After an exception, the position is unknown.
 void IterableDataset::go_to(std::int64_t number) {
+  if (failure_ && number > failed_at_) std::rethrow_exception(failure_);
   if (position_ < 0 || number < position_) {
+    failure_ = nullptr;
     passed_.clear();
     position_ = -1;
     restart();
@@ -68,13 +99,7 @@ void IterableDataset::go_to(std::int64_t number) {
 
 std::vector<at::Tensor> IterableDataset::read() {
   const std::int64_t number = std::exchange(position_, -1);
-  std::vector<at::Tensor> sample = next(number);
-  if (sample.empty())
-    throw DataError({.place = kNext,
-                     .found = "the samples have ended after " + std::to_string(number),
-                     .wanted = "samples without an end",
-                     .remedy = "begin again with the first one, or make the run shorter: max_steps · "
-                               "batch_size samples are used"});
+  std::vector<at::Tensor> sample = named_next(number);
   for (const at::Tensor& tensor : sample)
     if (!tensor.defined() || !tensor.is_cpu())
       throw DataError({.place = kNext,

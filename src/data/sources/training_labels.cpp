@@ -38,6 +38,11 @@ at::Tensor labels_in(const Dataset& dataset) {
 at::Tensor training_labels(DataModule& data) {
   data.prepare();
   const auto loader = data.train_dataloader();
+  if (loader && loader->is_endless())
+    throw DataError({.place = "the labels of the training samples",
+                     .found = "the data has no end",
+                     .wanted = "a finite data set",
+                     .remedy = "set model.class_weights"});
   const at::Tensor labels = loader ? labels_in(loader->dataset()) : at::Tensor();
   if (!labels.defined() || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/false))
     throw DataError({.place = "the labels of the training samples",

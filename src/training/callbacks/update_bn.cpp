@@ -74,10 +74,9 @@ std::int64_t run_batches(Trainer& trainer, Module& model, DataModule& data, cons
   cursor.stage_for(trainer.device());
   for (const auto& layer : layers) layer->reset();
   const TrainerOptions& options = trainer.options();
-  const std::int64_t of_epoch = trainer.progress().num_train_batches;  // 0: unknown
-  std::int64_t limit = limit_of_epoch(*loader, Stage::train, options.limit_train_batches,
-                                      of_epoch > 0 ? std::optional(of_epoch) : std::nullopt)
-                           .value_or(cursor.num_batches());
+  std::int64_t limit =
+      limit_of_epoch(*loader, Stage::train, options.limit_train_batches, batches_of_run(options))
+          .value_or(cursor.num_batches());
   limit = std::min(limit, cursor.num_batches());
   if (options.overfit_batches) {
     limit = std::min(options.overfit_batches->of(limit), limit);

@@ -27,7 +27,7 @@ std::optional<std::int64_t> limit_of_epoch(const DataLoader& loader, Stage stage
                                       "limit_predict_batches"};
   const std::string option = kOptions[static_cast<std::size_t>(stage)];
   throw ConfigError({.place = "trainer." + option,
-                     .found = "the data have no end, and nothing says how many batches to take",
+                     .found = "the data has no end, and nothing says how many batches to take",
                      .wanted = "a number of batches",
                      .remedy = "set " + option + (stage == Stage::train ? " or max_steps" : "")});
 }
@@ -45,6 +45,7 @@ BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, S
       placement_(placement),
       limit_(limit_of_epoch(*loader_, stage, limit)) {
   cursors_.emplace_back(*loader_).stage_for(placement_.device());
+  if (limit_) cursors_.front().gather_ahead_up_to(*limit_);
   if (!placement_.device().is_cpu()) copies_ = std::make_shared<CopyStream>(placement_.device());
 }
 
@@ -70,6 +71,7 @@ void BatchSource::limit_to(const CountOrFraction& batches) {
   // Global batches, which do not depend on the number of ranks.
   const std::int64_t all = num_batches() / of_cursors();
   limit_ = std::min(batches.of(all), all);
+  for (DataLoader::Cursor& cursor : cursors_) cursor.gather_ahead_up_to(*limit_);
   repeats_first_ = true;
   keep_order();
 }

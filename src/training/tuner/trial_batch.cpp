@@ -155,6 +155,14 @@ TrialBatch try_in(const Conditions& conditions, std::shared_ptr<Module> model, D
   return trial;
 }
 
+// Throws ConfigError if the data has no end, and nothing limits an epoch.
+void require_limits(const TrainerOptions& trainer, DataModule& data, bool has_validation) {
+  limit_of_epoch(*data.train_dataloader(), Stage::train, trainer.limit_train_batches,
+                 batches_of_run(trainer));
+  for (const ValidationSet& set : has_validation ? validation_sets_of(data) : std::vector<ValidationSet>())
+    limit_of_epoch(*set.loader, Stage::val, trainer.limit_val_batches);
+}
+
 }  // namespace
 
 std::optional<std::int64_t> sample_with_largest_label(const Dataset& dataset) {
@@ -184,10 +192,7 @@ TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_mod
     if (trainer.num_threads) threads.emplace(static_cast<int>(*trainer.num_threads));
     const TrainerOptions of_run = options_of_run(trainer), on_cpu = options_on_cpu(of_run);
     const bool has_validation = validates(trainer);
-    limit_of_epoch(*data.train_dataloader(), Stage::train, trainer.limit_train_batches,
-                   batches_of_run(trainer));
-    for (const ValidationSet& set : has_validation ? validation_sets_of(data) : std::vector<ValidationSet>())
-      limit_of_epoch(*set.loader, Stage::val, trainer.limit_val_batches);
+    if (!trainer.fast_dev_run) require_limits(trainer, data, has_validation);
     const auto model = make_model();
     bool is_of_device = false;
     try {

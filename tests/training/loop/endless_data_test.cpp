@@ -1,6 +1,7 @@
 // Fits on data without an end: where epochs begin, and what a resumed run sees.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "kindling/base/error.h"
 #include "kindling/data/iterable_dataset.h"
 #include "kindling/tensors/checkpoint_file.h"
+#include "kindling/training/update_bn.h"
 #include "support/scratch.h"
 #include "training/loop/small_fit.h"
 
@@ -21,8 +23,11 @@ namespace {
 
 // {x, 2x} for x = 0, 1, 2, …
 class CountStream : public IterableDataset {
+ public:
+  std::int64_t num_restarts = 0;
+
  protected:
-  void restart() override {}
+  void restart() override { ++num_restarts; }
   std::vector<at::Tensor> next(std::int64_t number) override {
     const at::Tensor x = at::full({1}, number, at::kFloat);
     return {x, 2 * x};
@@ -35,8 +40,9 @@ struct CountData : DataModule {
     return std::make_shared<DataLoader>(std::make_shared<CountStream>(), loader_options(true));
   }
   std::shared_ptr<DataLoader> val_dataloader() override {
-    return has_validation ? std::make_shared<DataLoader>(std::make_shared<CountStream>(), loader_options(false))
-                          : nullptr;
+    return has_validation
+               ? std::make_shared<DataLoader>(std::make_shared<CountStream>(), loader_options(false))
+               : nullptr;
   }
   bool has_validation = false;
 };
@@ -75,11 +81,41 @@ TEST(EndlessData, EpochsContinueOneAnother) {
   EXPECT_EQ(model->seen, first_counts(24));
 }
 
+TEST(EndlessData, IsReadOnceWithAWorker) {
+  struct WorkerData : DataModule {
+    WorkerData() : DataModule({.batch_size = 2, .num_workers = 1}) {}
+    std::shared_ptr<DataLoader> train_dataloader() override {
+      return std::make_shared<DataLoader>(counts, loader_options(true));
+    }
+    std::shared_ptr<CountStream> counts = std::make_shared<CountStream>();
+  } data;
+  const auto model = std::make_shared<CountingSlope>();
+  Trainer trainer({.max_epochs = 5, .limit_train_batches = 7, .optimizer = sgd(1e-6)});
+  trainer.fit(model, data);
+  EXPECT_EQ(model->seen, first_counts(70));
+  EXPECT_EQ(data.counts->num_restarts, 1);
+}
+
+TEST(EndlessData, AveragedStatisticsAreThoseOfTheRun) {
+  struct NormedSlope : Slope {
+    at::Tensor forward(const at::Tensor& x) override { return Slope::forward(norm(x)); }
+    torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(1));
+  };
+  CountData data(2);
+  const auto model = std::make_shared<NormedSlope>();
+  Trainer trainer({.max_steps = 3, .optimizer = sgd(1e-6)});
+  trainer.fit(model, data);
+  update_bn(trainer, *model, data);
+  EXPECT_EQ(model->norm->running_mean.item<float>(), 2.5F);  // of 0, 1, …, 5
+}
+
 TEST(EndlessData, OverfitBatchesRepeatTheFirstOnes) {
   CountData data(2);
   const auto model = std::make_shared<CountingSlope>();
-  Trainer trainer(
-      {.max_epochs = 2, .limit_train_batches = 4, .overfit_batches = CountOrFraction(1), .optimizer = sgd(1e-6)});
+  Trainer trainer({.max_epochs = 2,
+                   .limit_train_batches = 4,
+                   .overfit_batches = CountOrFraction(1),
+                   .optimizer = sgd(1e-6)});
   trainer.fit(model, data);
   EXPECT_EQ(model->seen, (std::vector<float>{0, 1, 0, 1}));
 }
@@ -123,7 +159,7 @@ TEST(EndlessData, AResumedRunContinuesWithTheNextSample) {
   EXPECT_EQ(seen_after_resume(epochs, epochs, 8), counts_between(16, 24));
 }
 
-// The length of an epoch is no position in the data.
+// The length of an epoch is not a position in the data.
 TEST(EndlessData, AResumedRunMayHaveOtherEpochs) {
   EXPECT_EQ(seen_after_resume({.max_steps = 4}, {.max_steps = 9}, 3), counts_between(6, 18));
   EXPECT_EQ(seen_after_resume({.max_epochs = 2, .limit_train_batches = 4},
@@ -140,7 +176,8 @@ TEST(EndlessData, AResumedRunMayHaveAnotherBatchSize) {
 }
 
 TEST(EndlessData, ShardsOfAStepHaveItsSamples) {
-  const auto seen = [](std::int64_t shards, const std::filesystem::path& resume, const std::filesystem::path& to) {
+  const auto seen = [](std::int64_t shards, const std::filesystem::path& resume,
+                       const std::filesystem::path& to) {
     CountData data(4);
     const auto model = std::make_shared<CountingSlope>();
     TrainerOptions options{.max_steps = 6, .gradient_shards = shards, .optimizer = sgd(1e-6)};
@@ -154,7 +191,7 @@ TEST(EndlessData, ShardsOfAStepHaveItsSamples) {
   EXPECT_EQ(seen(2, scratch / "run.safetensors", {}), counts_between(12, 24));
 }
 
-TEST(EndlessData, AFinishedRunContinuesBehindItsLastSample) {
+TEST(EndlessData, AFinishedRunContinuesAfterItsLastSample) {
   const Scratch scratch;
   const auto path = scratch / "run.safetensors";
   CountData data(2);
@@ -178,7 +215,8 @@ TEST(EndlessData, WithoutALimitIsRefused) {
     options.optimizer = sgd(1e-6);
     return error_text<ConfigError>([&] { Trainer(options).fit(std::make_shared<CountingSlope>(), data); });
   };
-  EXPECT_NE(error_of({.max_epochs = 1}, false).find("set limit_train_batches or max_steps"), std::string::npos);
+  EXPECT_NE(error_of({.max_epochs = 1}, false).find("set limit_train_batches or max_steps"),
+            std::string::npos);
   EXPECT_NE(error_of({.max_steps = 1}, true).find("trainer.limit_val_batches"), std::string::npos);
   EXPECT_EQ(error_of({.max_steps = 1, .limit_val_batches = 1}, true), "(no error)");
 }
