@@ -162,9 +162,9 @@
       const full = xLimits(), zoom = zooms[chart.xlabel];
       const isZoomed = zoom && zoom[1] > full[0] && zoom[0] < full[1];
       const x = isZoomed ? zoom : full, y = yLimits(x[0], x[1]);
-      const yTicks = (isLog ? logTicks : linearTicks)(y[0], y[1], 5);
+      const yTicks = (isLog ? logTicks : linearTicks)(y[0], y[1], 7);
       const left = 10 + CHARACTER * Math.max.apply(null, yTicks.map(function (tick) { return tick[1].length; }).concat(2));
-      const xTicks = linearTicks(x[0], x[1], Math.max(2, Math.floor((width - left) / 90)), chart.whole ? 1 : 0);
+      const xTicks = linearTicks(x[0], x[1], Math.max(2, Math.floor((width - left) / 64)), chart.whole ? 1 : 0);
       frame = { left: left, right: width - RIGHT, top: TOP, bottom: HEIGHT - BOTTOM, x: x, y: y };
       reset.hidden = !isZoomed;
       scale.setAttribute("aria-pressed", String(isLog));
