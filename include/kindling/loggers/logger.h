@@ -12,8 +12,8 @@ class KINDLING_API Logger {
   virtual ~Logger();
   virtual void write(const Record& record) = 0;
   virtual void finish() {}  // once, after the last record
-  // Called once per fit, after the last record. The default calls finish(): override this function instead if
-  // the logger needs to know how the fit ended.
+  // Called once per fit, after the last record; a fit that has stopped early is finished. The default calls
+  // finish(): override this function instead if the logger needs to know how the fit ended.
   virtual void finalize(FitStatus) { finish(); }
 
   // Makes everything written so far survive a power loss. Called before a checkpoint is saved, because a run

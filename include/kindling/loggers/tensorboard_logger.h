@@ -27,8 +27,8 @@ class KINDLING_API TensorBoardLogger : public Logger {
   void add_text(const std::string& name, std::string markdown);
   // Makes the run a row of the tab "HParams": `values` are pairs of a name and a value, which is shown as a
   // number if its text is one, as true or false, else as text. `metrics` are names of logged values. Call it
-  // before the fit. The row shows success if the fit finishes, failure if it diverges or throws, and no
-  // status if it is stopped or killed, because such a run can resume.
+  // before the fit. The row shows success if the fit finishes or stops early, failure if it diverges or
+  // throws, and no status if it is stopped otherwise or killed, because such a run can resume.
   void add_hyperparameters(std::vector<std::pair<std::string, std::string>> values,
                            std::vector<std::string> metrics);
 

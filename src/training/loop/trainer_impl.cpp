@@ -331,7 +331,8 @@ bool Trainer::Impl::end_next_saver(const FitResult& result) {
 
 bool Trainer::Impl::finalize_next_logger(const FitResult& result) {
   if (num_ended_.loggers == context->options.loggers.size()) return false;
-  context->options.loggers[num_ended_.loggers++]->finalize(result.status);
+  const bool is_complete = result.reason == FitReason::early_stop;
+  context->options.loggers[num_ended_.loggers++]->finalize(is_complete ? FitStatus::finished : result.status);
   return true;
 }
 

@@ -432,6 +432,20 @@ TEST(Logger, IsFinalizedOnceWithTheStatusOfTheFit) {
   }
 }
 
+TEST(Logger, IsFinalizedAsFinishedAfterAnEarlyStop) {
+  class StopsEarly : public Callback {
+   public:
+    void on_train_batch_end(Trainer& trainer, Module&) override {
+      trainer.request_stop(FitReason::early_stop);
+    }
+  };
+  TensorData data = ramp(4, 0, 2);
+  const auto logger = std::make_shared<NotesStatus>();
+  Trainer trainer({.max_epochs = 1, .callbacks = {std::make_shared<StopsEarly>()}, .loggers = {logger}});
+  EXPECT_EQ(trainer.fit(std::make_shared<Slope>(), data).status, FitStatus::stopped);
+  EXPECT_EQ(logger->notes, (std::vector<int>{static_cast<int>(FitStatus::finished)}));
+}
+
 TEST(Logger, CallsFinishUnlessItOverridesFinalize) {
   NotesStatus logger;
   logger.calls_finish = true;
