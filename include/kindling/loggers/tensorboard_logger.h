@@ -14,7 +14,7 @@ namespace kindling {
 // global_step. The value is a float32; invalid UTF-8 in names becomes U+FFFD. Epoch records have the
 // additional tag `epoch`. Each fit writes a file events.out.tfevents.* of its own; a fit that resumes removes
 // the records from the former files that it will write again, so that no point appears twice. Records reach
-// the system after at most two seconds, at the end of an epoch, and before a checkpoint is saved.
+// the system with the first one after two seconds, with an epoch, and before a checkpoint is saved.
 class KINDLING_API TensorBoardLogger : public Logger {
  public:
   // `folder` exists and belongs to one run: a resume truncates the files events.out.tfevents.* that Kindling
