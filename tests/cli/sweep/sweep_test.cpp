@@ -189,16 +189,16 @@ TEST_F(SweepProgram, KilledAtRandomEndsWithTheTableOfAnUndisturbedOne) {
   };
   ASSERT_EQ(run(words("alone")), 0) << output();
   std::mt19937 random(5);
-  int kills = 0;
-  while (kills < num_kills) {
+  for (int kill = 0; kill < num_kills; ++kill) {
+    const int number = 1 + kill * num_runs / 4 + static_cast<int>(random() % (num_runs / 4));
+    const std::string name = std::string(number < 10 ? "killed/00" : "killed/0") + std::to_string(number);
     Process sweep(words("killed"), scratch_ / "output.txt");
-    std::this_thread::sleep_for(std::chrono::milliseconds(700 + static_cast<int>(random() % 400) * num_runs));
-    if (!sweep.is_running()) break;
+    sweep.wait_until([&] { return std::filesystem::exists(scratch_ / name / "0001/metrics.csv"); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
+    ASSERT_TRUE(sweep.is_running()) << output();
     sweep.send(SIGKILL);
     sweep.wait();
-    ++kills;
   }
-  EXPECT_GT(kills, 0);
   ASSERT_EQ(run(words("killed")), 0) << output();
   EXPECT_EQ(text_of(scratch_ / "killed/table.csv"), text_of(scratch_ / "alone/table.csv"));
   EXPECT_EQ(table("alone").size(), static_cast<std::size_t>(num_runs));
