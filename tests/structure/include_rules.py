@@ -12,7 +12,7 @@ SUBMODULES = {
     "formats": ["", "safetensors", "pt2", "torch"],
     "interop": ["run", "onnx", "export", "aoti", ""],
     "data": ["loading", "transforms", "sources"],
-    "cli": ["config", "help", "run", "diff", "sweep", "data", "commands", ""],
+    "cli": ["config", "help", "run", "check", "diff", "sweep", "data", "commands", ""],
     "training": ["state", "parallel", "step", "capture", "inspect", "loop", "callbacks", "tuner"],
     "graph": ["recording", "nodes", "kernels", "replay", "device"],
 }

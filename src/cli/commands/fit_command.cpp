@@ -1,6 +1,6 @@
+#include "cli/check/fit_check.h"
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
-#include "cli/run/fit_check.h"
 #include "cli/run/fit_processes.h"
 #include "cli/run/fit_run.h"
 #include "cli/run/host_memory.h"
@@ -46,10 +46,7 @@ int check_command(const CommandContext& context, const LoadedConfig& loaded) {
   apply(loaded.config->process);
   const ResumePlan plan = plan_resume(context.request, context.registry, *loaded.config);
   if (plan.is_finished) return print_finished(/*is_first=*/true, plan);
-  const std::int64_t number = num_processes(/*place=*/std::nullopt, *loaded.config);
-  loaded.config->set_local_ranks(number);
-  if (plan.run.empty()) require_no_search(/*place=*/std::nullopt, *loaded.config);
-  const CheckedFit checked = check_fit(loaded, {.is_resumed = !plan.run.empty(), .num_ranks = number});
+  const CheckedFit checked = check_start(loaded, /*is_resumed=*/!plan.run.empty());
   for (const std::string& warning : checked.warnings) log_warning(warning);
   print_valid(loaded);
   return 0;

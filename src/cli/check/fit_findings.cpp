@@ -1,4 +1,4 @@
-#include "cli/run/fit_findings.h"
+#include "cli/check/fit_findings.h"
 
 #include <algorithm>
 #include <string_view>

@@ -28,4 +28,7 @@ struct CheckedFit {
 // model that the fit makes afterwards, from the same seed, is bit-identical to that of an unchecked fit.
 CheckedFit check_fit(const LoadedConfig& loaded, const FitCheckOptions& options = {});
 
+// As check_fit(), for a fit that `kindling fit` would start with this config, without a launcher.
+CheckedFit check_start(const LoadedConfig& loaded, bool is_resumed = false);
+
 }  // namespace kindling

@@ -1,0 +1,334 @@
+#include "cli/check/fit_check.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/equal.h>
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/joined.h"
+#include "cli/check/fit_findings.h"
+#include "cli/check/fit_parts.h"
+#include "cli/check/fit_warnings.h"
+#include "cli/check/monitor_check.h"
+#include "cli/run/fit_processes.h"
+#include "cli/run/run_folder.h"
+#include "cli/run/start_files.h"
+#include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
+#include "kindling/device/device.h"
+#include "kindling/nn/classifier.h"
+#include "kindling/nn/manual_module.h"
+#include "kindling/optim/schedule.h"
+#include "kindling/training/lr_finder.h"
+#include "kindling/training/trainer.h"
+#include "training/step/loss_per_step.h"
+#include "training/step/repeated_loss.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTrial = "Trainer::fit";  // place of LibTorch's errors in try_batch()
+
+at::Tensor random_state_of_cpu() { return at::globalContext().defaultGenerator(at::kCPU).get_state(); }
+
+class FitCheck {
+ public:
+  FitCheck(const LoadedConfig& loaded, const FitCheckOptions& options)
+      : options_(options),
+        fit_{.config = *loaded.config, .num_ranks = options.num_ranks, .values = loaded.config->values()},
+        findings_(loaded.document) {
+    findings_.collect("trainer", [&] { fit_.trainer = fit_.config.trainer_options(); });
+  }
+
+  CheckedFit run() {
+    if (!options_.is_resumed && options_.tries_batch)
+      findings_.collect("run.dir",
+                        [&] { require_usable(fs::path(fit_.config.folder.dir) / fit_.config.run.name); });
+    check_devices();
+    check_data();
+    check_model();
+    if (check_class_weights() && tries_batch()) check_batch();
+    if (check_frozen()) check_optimizer();
+    add_warnings(check_monitors(fit_, findings_));
+    findings_.throw_if_any();
+    if (!options_.is_resumed) add_warnings(warnings_of(fit_));
+    if (is_drawn_ || (fit_.trial.has_trained && has_custom_data())) {
+      fit_.train.reset(), fit_.validation.reset(), fit_.data.reset();  // two copies may not fit into memory
+      fit_.data = fit_.config.make_data();
+    }
+    return {.data = std::move(fit_.data), .warnings = std::move(warnings_)};
+  }
+
+ private:
+  bool tries_batch() const {
+    return options_.tries_batch && !options_.is_resumed && !fit_.config.batch_finder.is_on;
+  }
+
+  static bool is_in_memory(const DataLoader& loader) {
+    return dynamic_cast<const TensorDataset*>(&loader.dataset()) != nullptr;
+  }
+
+  // A user's data set may have a state that changes with every batch, such as a generator of its own, and so
+  // may a transform of batches in a user's data module.
+  bool has_custom_data() const {
+    Registry builtin;
+    register_builtin(builtin);
+    if (builtin.data_modules.has(fit_.config.data_name())) return false;
+    const auto is_custom = [](const std::shared_ptr<DataLoader>& loader) {
+      return loader && !is_in_memory(*loader);
+    };
+    return fit_.trial.has_transformed || is_custom(fit_.train) || is_custom(fit_.validation);
+  }
+
+  TrainerOptions options_on_cpu() const {
+    TrainerOptions options = fit_.trainer;
+    options.num_gpus = 0;
+    options.require_gpus = false;
+    options.num_threads.reset();
+    options.callbacks.clear();
+    return options;
+  }
+
+  // Throws DeviceError if GPUs that the config requires are missing.
+  void check_devices() {
+    if (options_.num_ranks == 1 && fit_.trainer.require_gpus)
+      findings_.collect("trainer", [&] {
+        TrainerOptions options = options_on_cpu();
+        options.num_gpus = fit_.trainer.num_gpus;
+        options.require_gpus = true;
+        const Trainer probe(options);
+      });
+  }
+
+  // Data that draws random numbers for its loaders would draw them again in the fit, which therefore gets
+  // new data that has not drawn yet.
+  void check_data() {
+    if (!findings_.collect("data", [&] { fit_.data = fit_.config.make_data(); })) return;
+    const at::Tensor before = random_state_of_cpu();
+    findings_.collect("data", [&] {
+      make_train_loader();
+      if (!fit_.train) throw DataError({.place = "data", .found = "the data has no train_dataloader()"});
+    });
+    const bool has_validation =
+        findings_.collect("data", [&] { fit_.validation = fit_.data->val_dataloader(); });
+    if (fit_.train && has_validation && options_.num_ranks == 1)
+      findings_.collect("trainer", [&] { Trainer(options_on_cpu()).prepare_data(*fit_.data); });
+    is_drawn_ = !at::equal(before, random_state_of_cpu());
+    fit_.is_data_complete = findings_.empty();
+  }
+
+  // Throws ConfigError if `drop_last` leaves no batch.
+  void make_train_loader() {
+    try {
+      fit_.train = fit_.data->train_dataloader();
+    } catch (const DataError& error) {
+      ErrorParts parts = error.parts();
+      if (!parts.found.starts_with("drop_last ")) throw;
+      parts.place = "data.batch_size";
+      throw ConfigError(parts);
+    }
+  }
+
+  // Without the frozen parameters, whose patterns are checked one by one.
+  std::shared_ptr<Module> unfrozen_model(std::vector<std::string>* warnings = nullptr) {
+    const std::vector<std::string> patterns = std::exchange(fit_.config.model.freeze, {});
+    try {
+      auto model = fit_.config.make_model(warnings);
+      fit_.config.model.freeze = patterns;
+      return model;
+    } catch (...) {
+      fit_.config.model.freeze = patterns;
+      throw;
+    }
+  }
+
+  void check_model() {
+    findings_.collect("model", [&] { fit_.model = unfrozen_model(&warnings_); });
+    if (!fit_.model) return;
+    const std::vector<std::string>& patterns = fit_.config.model.freeze;
+    for (std::size_t i = 0; i < patterns.size(); ++i)
+      findings_.collect("model.freeze[" + std::to_string(i) + "]",
+                        [&] { fit_.model->freeze_by_name({patterns[i]}); });
+    if (!options_.is_resumed && (fit_.config.model.init_weights || fit_.config.optimizer_start.init_state))
+      findings_.collect("model.init_weights", [&] {
+        if (fit_.data) require_same_columns(fit_.config, *fit_.data);
+        start_from_files(fit_.config, *unfrozen_model());
+      });
+    if (!options_.is_resumed && fit_.config.lr_finder.is_on)
+      findings_.collect("lr_finder", [&] { require_one_lr(fit_.trainer, *fit_.model); });
+  }
+
+  // Returns false for an error.
+  bool check_class_weights() {
+    if (!fit_.model || !fit_.is_data_complete) return true;
+    return findings_.collect("model.class_weights", [&] {
+      give_class_weights(fit_.config, *fit_.model, *fit_.data);
+      require_one_loss_per_step(*fit_.model, fit_.trainer, options_.num_ranks);
+    });
+  }
+
+  // Returns a model for a trial.
+  std::shared_ptr<Module> weighted_model() {
+    auto model = unfrozen_model();
+    if (const auto* const classifier = dynamic_cast<const Classifier*>(fit_.model.get()))
+      if (auto* const trial = dynamic_cast<Classifier*>(model.get()))
+        trial->set_class_weights(classifier->class_weights());
+    return model;
+  }
+
+  // Throws ConfigError for a metric that does not fit the labels or outputs.
+  void refuse_metric(const DataError& error) const {
+    const std::vector<std::string>& metrics = fit_.config.model.metrics;
+    const auto found = std::ranges::find(metrics, error.parts().place);
+    if (found == metrics.end()) return;
+    ErrorParts parts = error.parts();
+    parts.place = "model.metrics[" + std::to_string(found - metrics.begin()) + "]";
+    parts.found = "'" + *found + "': " + parts.found;
+    throw ConfigError(parts);
+  }
+
+  void check_batch() {
+    if (!fit_.model || !fit_.is_data_complete) return;
+    if (!findings_.collect("model.num_classes", [&] { refuse_more_classes(); })) return;
+    try {
+      fit_.trial = try_batch(
+          fit_.trainer, [this] { return weighted_model(); }, *fit_.data);
+    } catch (const DataError& refused) {
+      const auto error = std::current_exception();
+      if (!findings_.collect("model", [&] { refuse_metric(refused); })) return;
+      findings_.collect("data", [&] {
+        refuse_large_label(*fit_.train, Stage::train, "training");
+        if (fit_.validation) refuse_large_label(*fit_.validation, Stage::val, "validation");
+        std::rethrow_exception(error);
+      });
+    } catch (const Error& error) {
+      const auto current = std::current_exception();
+      findings_.collect("model", [&] {
+        if (error.parts().place == kTrial) refuse_step(error);
+        std::rethrow_exception(current);
+      });
+    } catch (...) {
+      findings_.collect("model", [error = std::current_exception()] { std::rethrow_exception(error); });
+    }
+  }
+
+  // Throws Error for LibTorch's error in a step, with what the model was given.
+  [[noreturn]] void refuse_step(const Error& error) {
+    const Batch sample = prepared_sample(*fit_.data, fit_.train->dataset(), 0, Stage::train);
+    const std::string name = fit_.text("model.name");
+    const auto text = [](const at::Tensor& tensor) {
+      return std::string(c10::toString(tensor.scalar_type())) + " " + shape_text(tensor.sizes().slice(1));
+    };
+    const std::size_t num_inputs = std::max<std::size_t>(sample.tensors().size(), 2) - 1;  // without labels
+    const std::string inputs = joined(sample.tensors().first(num_inputs), ", ", text);
+    throw step_error(
+        {.model = name, .samples = inputs, .takes_channels = fit_.values.contains("model.in_channels")},
+        error.parts().found);
+  }
+
+  // Throws ConfigError if the data has more classes than the model. In memory, the labels themselves count.
+  void refuse_more_classes() {
+    const std::int64_t num_classes = fit_.count("model.num_classes");
+    if (num_classes == 0 || is_in_memory(*fit_.train)) return;
+    const std::vector<std::string> names = fit_.data->class_names();
+    const auto count = static_cast<std::int64_t>(names.size());
+    if (count <= num_classes) return;
+    throw ConfigError({.place = "model.num_classes",
+                       .found = "the data has " + std::to_string(count) + " classes (" +
+                                (count <= 20 ? list_names(names) : "the first is " + names.front()) +
+                                "), but num_classes = " + std::to_string(num_classes),
+                       .wanted = "at least " + std::to_string(count),
+                       .remedy = "set num_classes to " + std::to_string(count)});
+  }
+
+  // Throws ConfigError if a label is not below the num_classes of the model.
+  void refuse_large_label(const DataLoader& loader, Stage stage, const std::string& name) {
+    const std::int64_t num_classes = fit_.count("model.num_classes");
+    const auto index = sample_with_largest_label(loader.dataset());
+    if (num_classes == 0 || !index) return;
+    const at::Tensor labels = prepared_sample(*fit_.data, loader.dataset(), *index, stage).labels();
+    const bool are_classes = c10::isIntegralType(labels.scalar_type(), /*includeBool=*/false);
+    const std::int64_t label = are_classes ? labels.max().item<std::int64_t>() : 0;
+    if (label < num_classes) return;
+    const auto& range = stage == Stage::train ? fit_.data->options().train : fit_.data->options().val;
+    throw ConfigError(
+        {.place = "model.num_classes",
+         .found = "class " + std::to_string(label) + " in the data (" + name + " sample " +
+                  std::to_string(*index + (range ? (*range)[0] : 0)) +
+                  ", counted from 0), but num_classes = " + std::to_string(num_classes),
+         .wanted = "labels from 0 to " + std::to_string(num_classes - 1),
+         .remedy = "set num_classes to " + std::to_string(label + 1) + ", or correct the labels"});
+  }
+
+  // Freezes what the run freezes, after the model has all its parameters. Returns false for an error.
+  bool check_frozen() {
+    const std::vector<std::string>& patterns = fit_.config.model.freeze;
+    if (patterns.empty() || !fit_.trial.has_trained || !findings_.empty()) return true;
+    return findings_.collect("model.freeze", [&] {
+      fit_.trial.model->freeze_by_name(patterns);
+      if (std::ranges::any_of(fit_.trial.model->parameters(), &at::Tensor::requires_grad)) return;
+      throw ConfigError({.place = "model.freeze",
+                         .found = "the patterns match all parameters",
+                         .wanted = "at least one parameter that is trained"});
+    });
+  }
+
+  void check_optimizer() {
+    const std::shared_ptr<Module>& model = fit_.trial.model ? fit_.trial.model : fit_.model;
+    if (!model || model->parameters().size() != model->parameter_names().size()) return;  // lazy layers
+    if (dynamic_cast<const ManualModule*>(model.get()) != nullptr) return;
+    std::unique_ptr<Optimizer> optimizer;
+    findings_.collect("optimizer", [&] {
+      optimizer = fit_.trainer.optimizer ? fit_.trainer.optimizer(ParameterGroups(*model))
+                                         : model->configure_optimizers();
+    });
+    if (optimizer) check_repeated_loss(*optimizer);
+    if (!optimizer || !fit_.trainer.schedule || !fit_.train) return;
+    const RunLength length = length_of_run(fit_);
+    const bool counts_epochs = fit_.trainer.schedule_interval == ScheduleInterval::epoch;
+    findings_.collect("schedule", [&] {
+      apply_schedule(fit_.trainer.schedule, {.total_steps = counts_epochs ? length.epochs : length.steps},
+                     *optimizer);
+    });
+  }
+
+  void check_repeated_loss(const Optimizer& optimizer) {
+    const RepeatedLossConditions conditions{
+        .reduces = options_.num_ranks > 1 || fit_.trainer.gradient_shards > 1,
+        .is_on_cpu = fit_.trainer.num_gpus == 0 || num_gpus() == 0};
+    for (const ErrorParts& error : repeated_loss_errors(optimizer, fit_.trainer, conditions))
+      findings_.collect("trainer", [&] { throw ConfigError(error); });
+  }
+
+  void add_warnings(const std::vector<std::string>& more) {
+    warnings_.insert(warnings_.end(), more.begin(), more.end());
+  }
+
+  const FitCheckOptions options_;
+  FitParts fit_;
+  FitFindings findings_;
+  bool is_drawn_ = false;  // the loaders have drawn random numbers
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace
+
+CheckedFit check_fit(const LoadedConfig& loaded, const FitCheckOptions& options) {
+  return FitCheck(loaded, options).run();
+}
+
+CheckedFit check_start(const LoadedConfig& loaded, bool is_resumed) {
+  RunConfig& config = *loaded.config;
+  const std::int64_t number = num_processes(/*place=*/std::nullopt, config);
+  config.set_local_ranks(number);
+  if (!is_resumed) require_no_search(/*place=*/std::nullopt, config);
+  return check_fit(loaded, {.is_resumed = is_resumed, .num_ranks = number});
+}
+
+}  // namespace kindling
