@@ -1,13 +1,16 @@
 #include <algorithm>
+#include <exception>
 #include <iostream>
 #include <utility>
 
 #include "base/folder.h"
 #include "base/joined.h"
+#include "cli/check/fit_check.h"
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
 #include "cli/config/run_config.h"
 #include "cli/diff/differences.h"
+#include "cli/run/loaded_config.h"
 #include "cli/run/run_folder.h"
 #include "cli/sweep/sweep_file.h"
 #include "cli/sweep/sweep_runner.h"
@@ -94,19 +97,21 @@ PlannedSweep requested_plan(const Request& request) {
   return planned;
 }
 
-std::unique_ptr<RunConfig> config_of(const SweepPlan& plan, const SweepRun& run, const Registry& registry) {
-  ConfigDocument document;
+LoadedConfig config_of(const SweepPlan& plan, const SweepRun& run, const Registry& registry) {
+  LoadedConfig loaded;
+  ConfigDocument& document = loaded.document;
   for (const SweepConfigFile& config : plan.configs)
     document.merge(ConfigDocument::parse(config.text, config.path.string(), config.path.parent_path()));
   for (const std::string& assignment : plan.overrides) document.set(assignment);
   for (std::size_t k = 0; k < plan.keys.size(); ++k) document.set(plan.keys[k] + "=" + run.values[k]);
-  return std::make_unique<RunConfig>(document, registry, run.name);
+  loaded.config = std::make_unique<RunConfig>(document, registry, run.name);
+  return loaded;
 }
 
 // Finds the monitored value of the first model that can be made.
 void add_monitor(SweepPlan& plan, const Registry& registry) {
   for (std::size_t i = 0; i < plan.runs.size() && plan.monitor.empty(); ++i) try {
-      const auto config = config_of(plan, plan.runs[i], registry);
+      const auto config = config_of(plan, plan.runs[i], registry).config;
       const Module::Monitor monitor = config->monitor_of(*config->make_model());
       plan.monitor = monitor.name;
       plan.mode = monitor.higher_is_better ? "max" : "min";
@@ -176,36 +181,68 @@ PlannedSweep sweep_in_folder(const Request& request) {
   return {.plan = std::move(plan), .folder = folder};
 }
 
-// Throws ConfigError if every config is refused, as with a misspelled key: the sweep would leave only a
-// folder that the corrected command cannot use.
-void require_valid_run(const SweepPlan& plan, const Registry& registry) {
-  std::string first;
-  for (const SweepRun& run : plan.runs) try {
-      config_of(plan, run, registry);
-      return;
-    } catch (const ConfigError& error) {
-      if (first.empty()) first = error.what();
+// Checks runs of a sweep: their configs, and in a new sweep whether their fits can start, until one of them
+// can. A later run that cannot start becomes a row of the table.
+class SweepCheck {
+ public:
+  SweepCheck(const PlannedSweep& sweep, const Registry& registry)
+      : sweep_(sweep), registry_(registry), can_start_(!is_new(sweep.folder)) {}
+
+  // Throws the error that the fit of the run would report.
+  void check(const SweepRun& run) {
+    const LoadedConfig loaded = config_of(sweep_.plan, run, registry_);
+    if (can_start_) return;
+    loaded.config->folder.dir = sweep_.folder.string();
+    check_start(loaded);
+    can_start_ = true;
+  }
+
+ private:
+  const PlannedSweep& sweep_;
+  const Registry& registry_;
+  bool can_start_;  // one of the runs
+};
+
+// Throws the error of the first run if no run can start, as with a misspelled key or missing data: the sweep
+// would leave only a folder that the corrected command cannot use.
+void require_valid_run(const PlannedSweep& sweep, const Registry& registry) {
+  const std::vector<SweepRun>& runs = sweep.plan.runs;
+  std::exception_ptr first;
+  SweepCheck check(sweep, registry);
+  for (const SweepRun& run : runs) try {
+      return check.check(run);
+    } catch (const std::exception&) {
+      if (!first) first = std::current_exception();
     }
   const std::string which =
-      plan.runs.size() == 1 ? ""
-                            : "; run 1 of " + std::to_string(plan.runs.size()) + ", all of which are refused";
-  throw ConfigError({.found = first + which});
+      runs.size() == 1 ? "" : "; run 1 of " + std::to_string(runs.size()) + ", all of which are refused";
+  try {
+    std::rethrow_exception(first);
+  } catch (const ConfigError& error) {
+    throw ConfigError({.found = error.what() + which});
+  } catch (const DataError& error) {
+    throw DataError({.found = error.what() + which});
+  } catch (const Error& error) {
+    throw Error({.found = error.what() + which});
+  }
 }
 
-// Lists the runs and checks their configs.
-int check_runs(const SweepPlan& plan, const Registry& registry) {
-  std::vector<SweepRow> rows(plan.runs.size());
+// Lists the runs and checks them.
+int check_runs(const PlannedSweep& sweep, const Registry& registry) {
+  const std::vector<SweepRun>& runs = sweep.plan.runs;
+  std::vector<SweepRow> rows(runs.size());
   bool is_valid = true;
+  SweepCheck check(sweep, registry);
   for (std::size_t i = 0; i < rows.size(); ++i) try {
-      config_of(plan, plan.runs[i], registry);
+      check.check(runs[i]);
       rows[i].status = "valid";
-    } catch (const ConfigError& error) {
+    } catch (const std::exception& error) {
       rows[i].status = "refused";
       const std::string text = error.what();
       rows[i].note = text.substr(0, text.find('\n'));
       is_valid = false;
     }
-  std::cout << sweep_text(plan, rows) << counted(rows.size(), "run") << ", nothing was run\n";
+  std::cout << sweep_text(sweep.plan, rows) << counted(rows.size(), "run") << ", nothing was run\n";
   return is_valid ? 0 : kConfigErrorCode;
 }
 
@@ -216,10 +253,10 @@ int sweep_command(const CommandContext& context) {
   std::error_code ignored;
   const bool is_folder = request.command == "sweep" && fs::is_directory(request.sweep.path, ignored);
   PlannedSweep sweep = is_folder ? sweep_in_folder(request) : requested_plan(request);
-  if (request.check) return check_runs(sweep.plan, context.registry);
+  if (request.check) return check_runs(sweep, context.registry);
   if (!request.print_config.empty())
     throw ConfigError({.place = "--print-config", .found = "a sweep has many configs", .wanted = "--check"});
-  if (!is_folder) require_valid_run(sweep.plan, context.registry);
+  if (!is_folder) require_valid_run(sweep, context.registry);
   create_folders_durably(sweep.folder);
   const FolderLock lock(sweep.folder);
   delete_stale_temporary_files(sweep.folder);

@@ -71,6 +71,30 @@ TEST_F(SweepProgram, LeavesNoFolderIfEveryRunIsRefused) {
   EXPECT_EQ(run(fit({"--sweep", "optimizer.lr=0.1,0.2", "trainer.max_epochs=1"})), 0) << output();
 }
 
+// The config is valid, but no fit can start with it.
+TEST_F(SweepProgram, LeavesNoFolderIfNoRunCanStart) {
+  EXPECT_EQ(run(fit({"model.num_classes=5", "--sweep", "optimizer.lr=0.1,0.2"})), 2);
+  EXPECT_EQ(
+      output(),
+      "command line: model.num_classes=5: error: 'model.num_classes': class 9 in the data (training "
+      "sample 6, counted from 0), but num_classes = 5; expected: labels from 0 to 4; set num_classes to "
+      "10, or correct the labels\n1 error, nothing was run; run 1 of 2, all of which are refused\n");
+  write_text(scratch_ / "missing.toml", "[sweep]\nconfig = [\"tiny.toml\"]\n[parameters]\nseed = [1]\n");
+  EXPECT_EQ(run({"sweep", (scratch_ / "missing.toml").string(), "data.name=mnist",
+                 "data.root=" + (scratch_ / "nope").string(), "run.dir=" + scratch_.folder().string()}),
+            3);
+  EXPECT_NE(output().find("train-images-idx3-ubyte[.gz]: no such file"), std::string::npos) << output();
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "tiny"));
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "missing"));
+}
+
+TEST_F(SweepProgram, TrainsTheRunsThatCanStart) {
+  EXPECT_EQ(run(fit({"--sweep", "model.num_classes=5,10", "trainer.max_epochs=1"})), 0) << output();
+  const auto rows = table("tiny");
+  EXPECT_EQ(rows[0]["status"], "refused");
+  EXPECT_EQ(rows[1]["status"], "finished");
+}
+
 TEST_F(SweepProgram, ReportsAMissingConfigAsAFitDoes) {
   EXPECT_EQ(run({"fit", "nope.toml", "--sweep", "seed=0..1"}), 2);
   EXPECT_EQ(output(), "nope.toml: no such file; expected: a config file (TOML)\n");
