@@ -111,6 +111,40 @@ std::string layer_table(const std::vector<LayerRow>& layers, int max_width) {
 // 0 if the output is not a terminal, whose lines may have any length.
 int width_of_stdout() { return is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0; }
 
+// Returns a line with parts after a label, broken into lines of at most `max_width` columns if that is not 0:
+// between parts, else at spaces. Words keep their whole length, so that paths can be copied.
+std::string labeled_line(const std::string& label, const std::vector<std::string>& parts, int max_width) {
+  const std::string indentation(9, ' ');
+  const auto width = static_cast<std::size_t>(max_width);
+  const auto fits = [&](const std::string& text) { return max_width == 0 || display_width(text) <= width; };
+  std::string lines, line = label;
+  bool is_empty = true;  // the line, apart from its label or indentation
+  const auto start_line = [&] {
+    lines += line + "\n";
+    line = indentation;
+    is_empty = true;
+  };
+  for (const std::string& part : parts) {
+    const std::string gap = is_empty ? "" : "   ";
+    if (fits(line + gap + part)) {
+      line += gap + part;
+      is_empty = false;
+      continue;
+    }
+    if (!is_empty) start_line();
+    std::size_t at = 0;
+    for (std::size_t word; (word = part.find_first_not_of(' ', at)) != std::string::npos;) {
+      const std::size_t end = std::min(part.find(' ', word), part.size());
+      const std::string text = part.substr(word, end - word), with_gap = part.substr(at, end - at);
+      at = end;
+      if (!is_empty && !fits(line + with_gap) && fits(indentation + text)) start_line();
+      line += is_empty ? text : with_gap;
+      is_empty = false;
+    }
+  }
+  return lines + line + "\n";
+}
+
 EpochTableOptions for_stdout(EpochTableOptions options, bool color) {
   options.color = color;
   options.max_width = width_of_stdout();
@@ -169,12 +203,17 @@ void Screen::on_fit_start(Trainer& trainer, Module&) {
   start_s_ = steady_seconds();
   layers_ = trainer.layer_summary(trainer.model(), *trainer.data());
   if (quiet_) return;
-  std::cout << "config   " << heading_.configs << "   run  " << heading_.run << "   seed " << heading_.seed
-            << "\n"
-            << "device   " << device_text(trainer.device()) << "   precision " << trainer.options().precision
-            << "   LibTorch " << TORCH_VERSION_MAJOR << "." << TORCH_VERSION_MINOR << "\n";
-  if (!heading_.resume.empty()) std::cout << "resume   " << heading_.resume << "\n";
-  std::cout << layer_table(layers_, width_of_stdout());
+  const int width = width_of_stdout();
+  const std::string version = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
+  std::cout << labeled_line(
+                   "config   ",
+                   {heading_.configs, "run  " + heading_.run, "seed " + std::to_string(heading_.seed)}, width)
+            << labeled_line("device   ",
+                            {device_text(trainer.device()), "precision " + trainer.options().precision,
+                             "LibTorch " + version},
+                            width);
+  if (!heading_.resume.empty()) std::cout << labeled_line("resume   ", {heading_.resume}, width);
+  std::cout << layer_table(layers_, width);
   report_lost_output();
 }
 
@@ -285,15 +324,17 @@ void Screen::show_end(const FitResult& result, const std::string& best_saved) co
                                : result.status == FitStatus::diverged             ? "diverged after "
                                : result.reason == FitReason::early_stop           ? "stopped early after "
                                                                                   : "stopped after ";
-  if (has_reason) std::cout << "stopped early: " << stop_reason_ << "\n";
+  const int width = width_of_stdout();
+  if (has_reason) std::cout << labeled_line("stopped early: ", {stop_reason_}, width);
   const double seconds = steady_seconds() - start_s_;
-  std::cout << how << fixed_text(seconds, seconds < 10 ? 1 : 0) << " s";
+  std::vector<std::string> parts{std::string(how) + fixed_text(seconds, seconds < 10 ? 1 : 0) + " s"};
   if (best_.value())
-    std::cout << "   best " << title(monitored_) << " " << metric_text(*best_.value()) << " @ epoch "
-              << best_epoch_;
-  if (!best_saved.empty()) std::cout << "   " << best_saved;
-  if (rated_s_ > 0) std::cout << "   " << rate_text(num_samples_ / rated_s_);
-  std::cout << "   " << heading_.run << "\n";
+    parts.push_back("best " + title(monitored_) + " " + metric_text(*best_.value()) + " @ epoch " +
+                    std::to_string(best_epoch_));
+  if (!best_saved.empty()) parts.push_back(best_saved);
+  if (rated_s_ > 0) parts.push_back(rate_text(num_samples_ / rated_s_));
+  parts.push_back(heading_.run);
+  std::cout << labeled_line("", parts, width);
   show_next_commands(result);
   std::cout << std::flush;
 }

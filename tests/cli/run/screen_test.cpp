@@ -130,6 +130,25 @@ TEST_F(ScreenOnTerminal, OmitsColumnsThatANarrowTerminalHasNoRoomFor) {
   EXPECT_NE(shown.screen.find("\nepoch  train loss  val acc\r\n"), std::string::npos) << shown.screen;
 }
 
+TEST_F(ScreenOnTerminal, BreaksItsLinesWhereANarrowTerminalEnds) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch_.folder());  // for a short path of the run
+  const OnTerminal shown = run_on_terminal(
+      fit({"run.dir=runs", "--progress", "none", "--color", "never", "early_stopping.monitor=val_loss",
+           "early_stopping.mode=min", "early_stopping.stopping_threshold=100"}),
+      {.columns = 40});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(shown.exit_code, 0) << shown.screen;
+  EXPECT_NE(
+      shown.screen.find("config   small.toml + 5 overrides\r\n         run  runs/small/0001   seed 0\r\n"),
+      std::string::npos)
+      << shown.screen;
+  EXPECT_NE(shown.screen.find("\r\nstopped early: "), std::string::npos) << shown.screen;
+  EXPECT_NE(shown.screen.find("\r\n         best val acc 0."), std::string::npos) << shown.screen;
+  std::istringstream lines(shown.screen.substr(0, shown.screen.find("next     ")));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 41U) << line;  // with '\r'
+}
+
 TEST_F(ScreenOnTerminal, ColorsTheBestRowUnlessColorsAreOff) {
   const std::string green = "\x1b[32m    1  ";
   const OnTerminal colored = run_on_terminal(fit({}));
