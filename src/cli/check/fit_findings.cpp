@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/config_errors.h"
 #include "base/joined.h"
 
 namespace kindling {
@@ -28,6 +29,8 @@ bool FitFindings::collect(const std::string& path, const std::function<void()>& 
   try {
     call();
     return true;
+  } catch (const ConfigErrors& errors) {
+    for (const ErrorParts& error : errors.errors()) add(path, ConfigError(error));
   } catch (const ConfigError& error) {
     add(path, error);
   } catch (const std::exception& error) {

@@ -9,14 +9,13 @@
 #include <set>
 #include <utility>
 
-#include "base/joined.h"
+#include "base/config_errors.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_file.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
-#include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 #include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
@@ -135,12 +134,15 @@ struct TableData::Impl {
     }
   }
 
-  // Throws ConfigError if the file does not have every column that the config names.
+  // Throws ConfigErrors with every column that the config names and the file does not have.
   void require_columns(const Table& table) const {
-    std::vector<std::pair<std::string, std::string>> missing;  // key and name
-    const auto check = [&](const char* key, const std::vector<std::string>& names) {
-      for (const std::string& name : names)
-        if (!name.empty() && table.find(name) == nullptr) missing.emplace_back(key, name);
+    std::vector<ErrorParts> missing;
+    const auto check = [&](const std::string& key, const std::vector<std::string>& names) {
+      for (std::size_t i = 0; i < names.size(); ++i)
+        if (!names[i].empty() && table.find(names[i]) == nullptr)
+          missing.push_back(missing_column(table, names[i],
+                                           names.size() == 1 ? key : key + "[" + std::to_string(i) + "]",
+                                           options.file.string()));
     };
     check("data.target", options.target);
     check("data.label", {options.label});
@@ -150,16 +152,7 @@ struct TableData::Impl {
     check("data.weights", {options.weights});
     check("data.id", {options.id});
     check("data.group", {options.group});
-    if (missing.empty()) return;
-    if (missing.size() == 1)
-      require_column(table, missing[0].second, missing[0].first, options.file.string());
-    const auto text = [](const auto& pair) { return "'" + pair.second + "' (" + pair.first + ")"; };
-    std::vector<std::string> names;
-    for (const TableColumn& column : table.columns) names.push_back(column.name);
-    throw ConfigError(
-        {.place = "data",
-         .found = options.file.string() + " has no columns " + joined(missing, ", ", text),
-         .wanted = names.size() <= 20 ? "names among " + list_names(names) : "names in its first row"});
+    if (!missing.empty()) throw ConfigErrors(std::move(missing));
   }
 
   // Splits the rows of the file. Without a split in the options, DataOptions::train and val are ranges.

@@ -322,12 +322,17 @@ void refuse_wide_encoding(const TableSchema& schema, const std::string& place) {
 const TableColumn& require_column(const Table& table, const std::string& name, const std::string& key,
                                   const std::string& place) {
   if (const TableColumn* column = table.find(name)) return *column;
+  throw ConfigError(missing_column(table, name, key, place));
+}
+
+ErrorParts missing_column(const Table& table, const std::string& name, const std::string& key,
+                          const std::string& place) {
   const std::vector<std::string> names = names_of(table);
   const std::string near = nearest(name, names);
-  throw ConfigError({.place = key,
-                     .found = place + " has no column '" + name + "'",
-                     .wanted = names.size() <= 20 ? "one of " + list_names(names) : "a name in its first row",
-                     .remedy = near.empty() ? "" : "did you mean '" + near + "'?"});
+  return {.place = key,
+          .found = place + " has no column '" + name + "'",
+          .wanted = names.size() <= 20 ? "one of " + list_names(names) : "a name in its first row",
+          .remedy = near.empty() ? "" : "did you mean '" + near + "'?"};
 }
 
 TableSchema schema_of(const Table& table, const TableDataOptions& options, const std::string& place) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kindling/base/error.h"
 #include "kindling/data/table_data.h"
 #include "kindling/formats/table.h"
 #include "kindling/formats/table_schema.h"
@@ -22,6 +23,10 @@ struct TableRows {
 // Throws ConfigError, which names the key and similar columns, if the table lacks the column.
 const TableColumn& require_column(const Table& table, const std::string& name, const std::string& key,
                                   const std::string& place);
+
+// Returns the error for a column that the table lacks.
+ErrorParts missing_column(const Table& table, const std::string& name, const std::string& key,
+                          const std::string& place);
 
 // Returns the schema of a table that was read without one: kinds and classes, and the categories of all rows.
 // Throws ConfigError and DataError.

@@ -97,6 +97,10 @@ class Answers : public testing::Test {
     write_text("quote.toml", "[model]\nname = \"mlp\n");
     write_text("point.toml", "[optimizer]\nlr = .1\n");
     write_text("table.csv", "a,b,c\n1,2,3\n4,5,6\n");
+    write_text("people.csv", "age,income,price\n1,2,3\n4,5,6\n");
+    write_text("columns.toml",
+               "[model]\nname = \"mlp_regressor\"\n[data]\nname = \"csv\"\nfile = \"people.csv\"\n"
+               "target = \"price\"\nfeatures = [\"agee\", \"incom\"]\n[trainer]\nmax_epochs = 1\n");
     write_text("empty.toml", "");
     write_text("mnist.toml",
                "[model]\nname = \"mlp\"\n[data]\nname = \"mnist\"\n[trainer]\nmax_epochs = 1\n");
