@@ -7,7 +7,6 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "kindling/base/error.h"
-#include "kindling/base/suggest.h"
 #include "tensors/module_tree.h"
 #include "tensors/shape_text.h"
 
@@ -94,6 +93,15 @@ void leave_lazy(const std::string& weight, LazyLayer& layer, const StateDict& va
   });
 }
 
+// Returns the first clauses, each after a line break, and the number of the others.
+std::string first_lines(const std::vector<std::string>& clauses) {
+  constexpr std::size_t kMostLines = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(clauses.size(), kMostLines); ++i) text += "\n  " + clauses[i];
+  if (clauses.size() > kMostLines) text += "\n  +" + std::to_string(clauses.size() - kMostLines) + " more";
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::Module& module) {
@@ -140,9 +148,9 @@ StateFit fit_state(torch::nn::Module& module, const StateDict& values, const Loa
   if (options.strict && !misfits.empty()) {
     for (const auto& [name, layer] : lazy_layers) layer->dematerialize();
     throw CheckpointError({.place = place,
-                           .found = "the values do not fit the model: " + list_names(misfits),
+                           .found = "the values do not fit the model",
                            .wanted = "the names and shapes of the model",
-                           .remedy = remedy_for(fit.report, values)});
+                           .remedy = remedy_for(fit.report, values) + first_lines(misfits)});
   }
   for (const auto& [name, layer] : lazy_layers) leave_lazy(name, *layer, values, fit);
   for (const auto& target : fit.targets) fit.report.loaded.push_back(target.name);

@@ -138,12 +138,25 @@ TEST(StateDict, MisfitsAreListedTogetherAndNothingIsChanged) {
   const at::Tensor bias = net->parameters()[1].detach().clone();
   const std::string text =
       error_text<CheckpointError>([&] { load_state_dict(*net, state, "w.safetensors"); });
-  EXPECT_EQ(
-      text,
-      "w.safetensors: the values do not fit the model: 'net.0.weight' has the shape [2, 5], the model's "
-      "is [2, 3], 'net.1.running_var' is missing, 'head.bias' is not in the model; expected: the names and "
-      "shapes of the model; nothing was loaded; check the model's options");
+  EXPECT_EQ(text,
+            "w.safetensors: the values do not fit the model; expected: the names and shapes of the model; "
+            "nothing was "
+            "loaded; check the model's options\n"
+            "  'net.0.weight' has the shape [2, 5], the model's is [2, 3]\n"
+            "  'net.1.running_var' is missing\n"
+            "  'head.bias' is not in the model");
   EXPECT_TRUE(same(net->parameters()[1], bias));
+}
+
+TEST(StateDict, ListsTheFirstFiveOfManyMisfits) {
+  StateDict state;
+  for (int i = 0; i < 7; ++i) state.tensors.emplace_back("x." + std::to_string(i), at::zeros({1}));
+  torch::nn::Linear target(3, 2);  // its weight and bias are missing, too
+  const std::string text = error_text<CheckpointError>([&] { load_state_dict(*target, state, "w.pt"); });
+  EXPECT_TRUE(
+      text.ends_with("\n  'weight' is missing\n  'bias' is missing\n  'x.0' is not in the model\n"
+                     "  'x.1' is not in the model\n  'x.2' is not in the model\n  +4 more"))
+      << text;
 }
 
 TEST(StateDict, AMisfitOfACheckpointNamesTheFunctionThatLoadsIt) {

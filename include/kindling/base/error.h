@@ -17,8 +17,8 @@ struct ErrorParts {
   std::string remedy{};  // a hint on what to do: "copy the file again"
 };
 
-// Base of all errors of Kindling. what() is one line with these parts. A stop requested by
-// the user, divergence and signals are not errors: see FitResult::status.
+// Base of all errors of Kindling. what() is one line with these parts; a list has a line per item. A stop
+// requested by the user, divergence and signals are not errors: see FitResult::status.
 class KINDLING_API Error : public std::runtime_error {
  public:
   explicit Error(ErrorParts parts);

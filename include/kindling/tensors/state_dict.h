@@ -60,9 +60,9 @@ struct KINDLING_API LoadReport {
 };
 
 // Writes the values into the module's own parameters and buffers, which keep their memory and dtype. Lazy
-// layers take their shape from the values and are created on the CPU. Throws CheckpointError that lists every
-// missing name, unexpected name and wrong shape, unless options.strict is false, and for two values of one
-// name (then nothing has been changed).
+// layers take their shape from the values and are created on the CPU. Throws CheckpointError that lists the
+// first five missing names, unexpected names and wrong shapes, unless options.strict is false, and for two
+// values of one name (then nothing has been changed).
 KINDLING_API LoadReport load_state_dict(torch::nn::Module& module, const StateDict& state,
                                         const std::string& place = "state_dict",
                                         const LoadOptions& options = {});

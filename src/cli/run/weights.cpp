@@ -82,32 +82,6 @@ std::optional<std::int64_t> step_of(std::string_view text) {
                                                                                : std::nullopt;
 }
 
-constexpr std::string_view kMismatch = "the values do not fit the model: ";
-
-// Returns the clauses of the library's one-line message, each of which begins with a quoted name.
-std::vector<std::string> mismatches_of(std::string_view list) {
-  std::vector<std::string> clauses;
-  constexpr std::string_view kGap = ", '";
-  while (!list.empty()) {
-    const std::size_t end = list.find(kGap);
-    clauses.emplace_back(list.substr(0, end));
-    list.remove_prefix(end == std::string_view::npos ? list.size() : end + 2);
-  }
-  return clauses;
-}
-
-// Throws the same error with the first mismatches on lines of their own.
-[[noreturn]] void throw_with_lines(const ErrorParts& parts) {
-  constexpr std::size_t kMostLines = 5;
-  const std::vector<std::string> clauses =
-      mismatches_of(std::string_view(parts.found).substr(kMismatch.size()));
-  std::string text = std::string(kMismatch.substr(0, kMismatch.size() - 2)) + "; expected: " + parts.wanted +
-                     "; " + parts.remedy;
-  for (std::size_t i = 0; i < std::min(clauses.size(), kMostLines); ++i) text += "\n  " + clauses[i];
-  if (clauses.size() > kMostLines) text += "\n  +" + std::to_string(clauses.size() - kMostLines) + " more";
-  throw CheckpointError({.place = parts.place, .found = text});
-}
-
 StateDict without_transform(StateDict weights) {
   std::erase_if(weights.tensors, [](const auto& item) { return is_of_input_transform(item.first); });
   return weights;
@@ -172,18 +146,13 @@ void print_source(const WeightsSource& source) {
 }
 
 LoadReport load_weights_from(Module& model, const fs::path& file, const LoadOptions& options) {
-  try {
-    // The weights of a table's run, for a model on other data.
-    if (!input_transform_of(model) && !transform_in(file).empty())
-      return load_state_dict(model, without_transform(weights_from(file)), file.string(), options);
-    if (!is_checkpoint(file)) return load_weights(model, file, options);
-    const bool is_renamed = !options.prefix.empty() || !options.map.empty();
-    if (options.strict && !is_renamed) return load_validated_weights(model, file);
-    return load_state_dict(model, validated_weights(file), file.string(), options);
-  } catch (const CheckpointError& error) {
-    if (error.parts().found.starts_with(kMismatch)) throw_with_lines(error.parts());
-    throw;
-  }
+  // The weights of a table's run, for a model on other data.
+  if (!input_transform_of(model) && !transform_in(file).empty())
+    return load_state_dict(model, without_transform(weights_from(file)), file.string(), options);
+  if (!is_checkpoint(file)) return load_weights(model, file, options);
+  const bool is_renamed = !options.prefix.empty() || !options.map.empty();
+  if (options.strict && !is_renamed) return load_validated_weights(model, file);
+  return load_state_dict(model, validated_weights(file), file.string(), options);
 }
 
 std::vector<std::string> names_in(const fs::path& file, const std::string& key) {

@@ -40,7 +40,7 @@ std::filesystem::path run_with(const WeightsSource& source);
 void print_source(const WeightsSource& source);
 
 // Loads the weights of a file; of a checkpoint those that validation measured, by the model's names. Throws
-// CheckpointError; the first mismatches with the model are on lines of their own.
+// CheckpointError.
 LoadReport load_weights_from(Module& model, const std::filesystem::path& file,
                              const LoadOptions& options = {});
 
