@@ -63,7 +63,8 @@ void print_json(const DeviceTable& table) {
   const ordered_json json{{"driver_version", text_or_null(table.driver_version)},
                           {"cuda_version", text_or_null(table.cuda_version)},
                           {"libtorch_version", TORCH_VERSION},
-                          {"cards", table.cards},
+                          {"gpus", table.cards},
+                          {"cards", table.cards},  // the deprecated name of "gpus"
                           {"cpu", table.host},
                           {"note", text_or_null(table.note)}};
   // Names of processes may contain arbitrary bytes.

@@ -74,8 +74,8 @@ TEST_F(DevicesCommand, PrintsEverythingAsJson) {
   const Json devices = json();
   EXPECT_EQ(devices["driver_version"], "580.95.05");
   EXPECT_EQ(devices["cuda_version"], "13.0");
-  ASSERT_EQ(devices["cards"].size(), 2u);
-  Json card = devices["cards"][0];
+  ASSERT_EQ(devices["gpus"].size(), 2u);
+  Json card = devices["gpus"][0];
   EXPECT_EQ(card["why_not_usable"], gpu_unavailable_reason());
   card.erase("why_not_usable");
   EXPECT_EQ(card, Json::parse(R"({
@@ -85,12 +85,13 @@ TEST_F(DevicesCommand, PrintsEverythingAsJson) {
     "power_watts": 512.3, "power_limit_watts": 700.0, "utilization_percent": 97,
     "processes": [{"pid": 31337, "name": "/usr/bin/kindling\ufffd", "memory_bytes": 74625056768},
                   {"pid": 4242, "name": null, "memory_bytes": null}]})"));
-  EXPECT_TRUE(devices["cards"][1]["processes"].empty());
+  EXPECT_TRUE(devices["gpus"][1]["processes"].empty());
   EXPECT_EQ(devices["cpu"]["device"], "cpu");
   EXPECT_GT(devices["cpu"]["num_cores"], 0);
   EXPECT_GT(devices["cpu"]["num_threads"], 0);
   EXPECT_GT(devices["cpu"]["memory_total_bytes"], devices["cpu"]["memory_used_bytes"]);
   EXPECT_EQ(devices["note"], nullptr);
+  EXPECT_EQ(devices["cards"], devices["gpus"]);  // the deprecated name
 }
 
 TEST_F(DevicesCommand, ReportsWhyAGpuCannotBeUsed) {
@@ -100,7 +101,7 @@ TEST_F(DevicesCommand, ReportsWhyAGpuCannotBeUsed) {
 }
 
 TEST_F(DevicesCommand, ShowsMissingReadingsAsDashesAndNull) {
-  const Json card = json("KINDLING_STAND_IN_NVML=silent")["cards"][1];
+  const Json card = json("KINDLING_STAND_IN_NVML=silent")["gpus"][1];
   for (const char* key : {"memory_used_bytes", "memory_total_bytes", "temperature_celsius", "power_watts",
                           "power_limit_watts", "utilization_percent", "processes"})
     EXPECT_TRUE(card.at(key).is_null()) << key;
@@ -122,7 +123,7 @@ TEST_F(DevicesCommand, ReportsThatNoProcessUsesAGpu) {
 
 TEST_F(DevicesCommand, ReportsWhyThereAreNoReadings) {
   const Json without_driver = json("KINDLING_STAND_IN_NVML=no_driver");
-  EXPECT_TRUE(without_driver["cards"].empty());
+  EXPECT_TRUE(without_driver["gpus"].empty());
   EXPECT_EQ(without_driver["note"], "no GPU can be used: " + gpu_unavailable_reason() +
                                         "; NVML: it does not start (Driver Not Loaded)");
   EXPECT_NE(run("KINDLING_STAND_IN_NVML=no_driver").find("\nno GPU can be used: "), std::string::npos);

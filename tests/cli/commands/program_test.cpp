@@ -277,7 +277,7 @@ TEST(Program, ExplainsUsage) {
   EXPECT_EQ(run_program({"--help"}).exit_code, 0);
   EXPECT_EQ(run_program({"list", "models"}).out.substr(0, 8), "backbone");
   EXPECT_NE(run_program({"devices"}).out.find("cpu"), std::string::npos);
-  EXPECT_TRUE(Json::parse(run_program({"devices", "--json"}).out)["cards"].is_array());
+  EXPECT_TRUE(Json::parse(run_program({"devices", "--json"}).out)["gpus"].is_array());
   const std::string facts = run_program({"doctor"}).out;
   EXPECT_NE(facts.find("libtorch"), std::string::npos) << facts;
   EXPECT_NE(facts.find("\nGPUs        "), std::string::npos) << facts;
