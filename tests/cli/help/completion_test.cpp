@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
+#include "base/joined.h"
 #include "cli/commands/program_run.h"
 #include "cli/data/published_data.h"
 #include "support/scratch.h"
@@ -79,11 +81,66 @@ TEST_F(BashCompletion, ProposesFilesOnlyWhereACommandTakesThem) {
     EXPECT_EQ(proposals("kindling " + command + " digits.t"), "digits.toml\n") << command;
 }
 
-TEST(ZshCompletion, IsReadByZsh) {
-  if (std::system("zsh --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "zsh is not installed";
-  const Scratch scratch;
-  write_text(scratch / "_kindling", run_program({"completion", "zsh"}).out);
-  EXPECT_EQ(output_of("zsh -n " + (scratch / "_kindling").string() + " 2>&1; echo $?"), "0\n");
+// zsh completes in its line editor only, so an interactive zsh runs in a pseudo-terminal of zsh itself.
+class ZshCompletion : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("zsh -fc 'zmodload zsh/zpty' > /dev/null 2>&1") != 0)
+      GTEST_SKIP() << "zsh with its module zsh/zpty is not installed";
+    write_text(scratch_ / "_kindling", run_program({"completion", "zsh"}).out);
+    write_text(scratch_ / "digits.toml", "");
+    write_text(scratch_ / "ask.zsh", R"(zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell 'source ./setup.zsh'
+zpty -r -m shell output '*READY*'
+for line in "$@"; do
+  zpty -w -n shell "$line"$'\t\x18'
+  zpty -r -m shell output '*<*>*'
+  print -r -- "${${output##*<}%%>*}"
+done
+)");
+  }
+  // The lines after a Tab, in a shell that has run the commands.
+  std::string completed(const std::string& commands, const std::vector<std::string>& lines) {
+    write_text(
+        scratch_ / "setup.zsh",
+        "autoload -Uz compinit\nPS1=\n" + commands +
+            "show() { print -r -- \"<$BUFFER>\"; BUFFER= }\nzle -N show\nbindkey '^X' show\nprint READY\n");
+    return output_of("cd " + scratch_.folder().string() + " && timeout 60 zsh -f ask.zsh " +
+                     joined(lines, " ", [](const std::string& line) { return "'" + line + "'"; }));
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_F(ZshCompletion, CompletesCommandsOptionsKeysAndValues) {
+  EXPECT_EQ(completed("compinit -D -u\nsource ./_kindling\n",
+                      {"kindling exp", "kindling fit --allow", "kindling fit --trainer.max_ep",
+                       "kindling fit trainer.max_ep", "kindling fit trainer.precision=16",
+                       "kindling fit trainer.precision=bf", "kindling fit --trainer.on_nonfinite sk",
+                       "kindling fit dig", "kindling bench ma", "kindling bench matmul --max",
+                       "kindling list opt", "kindling help trainer.prec", "kindling data fetch fash",
+                       "kindling devices trainer.max_ep", "kindling new dig"}),
+            "kindling export \n"
+            "kindling fit --allow-config-change \n"
+            "kindling fit --trainer.max_epochs \n"
+            "kindling fit trainer.max_epochs=\n"
+            "kindling fit trainer.precision=16-mixed \n"
+            "kindling fit trainer.precision=bf16-\n"  // bf16-mixed, bf16-true
+            "kindling fit --trainer.on_nonfinite skip \n"
+            "kindling fit digits.toml \n"
+            "kindling bench matmul \n"
+            "kindling bench matmul --max-n \n"
+            "kindling list optimizers \n"
+            "kindling help trainer.precision \n"
+            "kindling data fetch fashion_mnist \n"
+            "kindling devices trainer.max_ep\n"
+            "kindling new dig\n");
+}
+
+TEST_F(ZshCompletion, IsFoundInAFolderOfFpath) {
+  EXPECT_EQ(completed("fpath=($PWD $fpath)\ncompinit -D -u\n", {"kindling exp", "kindling fit --allow"}),
+            "kindling export \nkindling fit --allow-config-change \n");
 }
 
 TEST(Completion, IsNamedAfterTheProgram) {
