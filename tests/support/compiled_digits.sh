@@ -18,5 +18,5 @@ trap 'rm -rf "$folder"' EXIT
 cp "$sample"/*.py "$sample"/*.toml "$folder"
 cd "$folder"
 "$python" export_digits.py
-"$kindling" fit -c config.toml --trainer.max_epochs 4 --run.dir runs --quiet
+"$kindling" fit -c config.toml --trainer.max_epochs 4 --run.dir runs
 "$compiled_digits" digits_compiled.pt2 digits.pt2 runs/*/*/weights.safetensors
