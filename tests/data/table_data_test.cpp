@@ -430,7 +430,7 @@ TEST_F(TableFile, RefusesWeightsThatAreNone) {
   EXPECT_EQ(refusal_of("x,w,y\n1,NA,2\n1,2,3\n"),
             "w.csv, row 1, column 'w': the weight is missing; expected: a number that is at least 0");
   EXPECT_EQ(refusal_of("x,w,y\n1,a,2\n"), "w.csv, column 'w': the weights are texts; expected: numbers");
-  EXPECT_NE(refusal_of("x,w,y\n1,0,2\n").find("weights that are all 0"), std::string::npos);
+  EXPECT_NE(refusal_of("x,w,y\n1,0,2\n").find("all training rows have the weight 0"), std::string::npos);
   EXPECT_NE(refusal_of("x,v,y\n1,0,2\n").find("data.weights"), std::string::npos);
   EXPECT_NE(refusal_of(kWeighted, {.sampler = "balanced"}).find("data.sampler is set, too"),
             std::string::npos);

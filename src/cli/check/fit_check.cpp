@@ -227,9 +227,14 @@ class FitCheck {
     };
     const std::size_t num_inputs = std::max<std::size_t>(sample.tensors().size(), 2) - 1;  // without labels
     const std::string inputs = joined(sample.tensors().first(num_inputs), ", ", text);
-    throw step_error(
-        {.model = name, .samples = inputs, .takes_channels = fit_.values.contains("model.in_channels")},
-        error.parts().found);
+    const at::Tensor input = sample.tensors().front();
+    throw step_error({.model = name,
+                      .samples = inputs,
+                      .takes_channels = fit_.values.contains("model.in_channels"),
+                      .lacks_channels = input.dim() == 3,
+                      .are_integers = at::isIntegralType(input.scalar_type(), /*includeBool=*/true),
+                      .can_divide = fit_.values.contains("data.divisor")},
+                     error.parts().found);
   }
 
   // Throws ConfigError if the data has more classes than the model. In memory, the labels themselves count.

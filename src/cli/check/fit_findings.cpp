@@ -85,6 +85,17 @@ Error step_error(const FailedStep& step, const std::string& message) {
   const std::string place = "model '" + step.model + "'",
                     hint = "`kindling help " + step.model + "` lists its options",
                     wanted = number_after(message, "] to have "), got = number_after(message, "but got ");
+  if (step.are_integers && contains("dtype"))
+    return Error({.place = place,
+                  .found = "the samples are " + step.samples + ", and its layers take floating-point numbers",
+                  .wanted = "float32",
+                  .remedy = step.can_divide ? "set data.divisor or data.normalize = [0.0, 1.0]"
+                                            : "convert them in the data set: .to(torch::kFloat)"});
+  if (step.lacks_channels && contains(" channels instead"))
+    return Error({.place = place,
+                  .found = "the samples are " + step.samples + ", without channels",
+                  .wanted = "images [channels, height, width]",
+                  .remedy = "add a dimension, in NumPy x[:, None]"});
   // "expected input[64, 1, 8, 8] to have 3 channels, but got 1 channels instead"
   if (contains(" channels instead") && !wanted.empty() && !got.empty())
     return Error({.place = place,

@@ -46,10 +46,13 @@ struct FailedStep {
   std::string model{};          // its name
   std::string samples{};        // "Float [1, 8, 8]"
   bool takes_channels = false;  // the model has the option in_channels
+  bool lacks_channels = false;  // the first tensor of a sample is [height, width]
+  bool are_integers = false;    // the first tensor of a sample
+  bool can_divide = false;      // the data has the options divisor and normalize
 };
 
 // Returns the error for a message of LibTorch in a training step. Images with other channels than the
-// model's, or too small for its layers, get a message and a hint of their own.
+// model's, without them, or too small for its layers, and integers get a message and a hint of their own.
 Error step_error(const FailedStep& step, const std::string& message);
 
 }  // namespace kindling

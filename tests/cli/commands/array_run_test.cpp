@@ -65,6 +65,32 @@ TEST_F(ArrayRun, LearnsAndPredictsAnotherFile) {
   EXPECT_EQ(checked.out.find("test"), std::string::npos) << checked.out;  // the validation samples
 }
 
+TEST_F(ArrayRun, ExplainsSamplesThatDoNotFitTheModel) {
+  const at::Tensor images = at::zeros({80, 8, 8}, at::kByte),
+                   classes = at::arange(80, at::kByte).remainder(10);
+  write("flat.npz", {{"x", images}, {"y", classes}, {"x_test", images}, {"y_test", classes}});
+  const std::string file = "data.file=" + (scratch_ / "flat.npz").string();
+  EXPECT_EQ(fit({file, "model.name=small_cnn"}).err,
+            "error: model 'small_cnn': the samples are Float [8, 8], without channels; expected: images "
+            "[channels, height, width]; add a dimension, in NumPy x[:, None]\n");
+  const at::Tensor numbers = at::arange(80 * 4).view({80, 4});
+  const TensorToWrite wide{.name = "x",
+                           .type = TensorType::int64,
+                           .shape = {80, 4},
+                           .data = numbers.const_data_ptr(),
+                           .size_bytes = numbers.nbytes()};
+  TensorToWrite labels{.name = "y",
+                       .type = TensorType::uint8,
+                       .shape = {80},
+                       .data = classes.const_data_ptr(),
+                       .size_bytes = classes.nbytes()};
+  write_npz(scratch_ / "wide.npz", std::vector<TensorToWrite>{wide, labels});
+  const std::string wide_file = "data.file=" + (scratch_ / "wide.npz").string();
+  EXPECT_EQ(fit({wide_file, "data.val_inputs=", "data.val_labels=", "data.divisor=1"}).err,
+            "error: model 'softmax_regression': the samples are Long [4], and its layers take floating-point "
+            "numbers; expected: float32; set data.divisor or data.normalize = [0.0, 1.0]\n");
+}
+
 TEST_F(ArrayRun, RefusesNamesThatTheFileLacks) {
   const ProgramRun refused = fit({"data.inputs=X"});
   EXPECT_EQ(refused.exit_code, 2);
