@@ -3,25 +3,21 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/error_kind.h"
 #include "base/utf8.h"
-#include "formats/category_index.h"
 #include "formats/csv_fields.h"
 #include "formats/csv_number.h"
+#include "formats/table_columns.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
-#include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
 
-constexpr std::size_t kMaxColumns = 65'536;
-constexpr std::size_t kMaxCategories = 10'000'000;
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
 bool is_missing_text(std::string_view text) {
@@ -73,8 +69,6 @@ std::string hint_for(std::string_view text) {
   }
 }
 
-std::string quoted_text(std::string_view text) { return "\"" + shortened(one_line(text), 40) + "\""; }
-
 struct ColumnState {
   // A column is one of numbers until its first text. If it is then certain that none of its fields so far is
   // a category, the others are taken as categories at once, otherwise in a second pass.
@@ -100,23 +94,6 @@ void count_field(ColumnState& state, std::string_view text, std::size_t times) {
   if (mistake == NumberMistake::comma || mistake == NumberMistake::range) state.num_wrong += times;
 }
 
-void sort_categories(ColumnState& state) {
-  const std::vector<std::string>& names = state.index.names();
-  std::vector<std::int32_t> order(names.size()), sorted(names.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto name_of = [&](std::int32_t code) -> const std::string& {
-    return names[static_cast<std::size_t>(code)];
-  };
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return name_of(a) < name_of(b); });
-  for (const std::int32_t code : order) {
-    sorted[static_cast<std::size_t>(code)] = static_cast<std::int32_t>(state.column.categories.size());
-    state.column.categories.push_back(name_of(code));
-  }
-  for (std::int32_t& code : state.column.codes)
-    code = code < 0 ? code : sorted[static_cast<std::size_t>(code)];
-  state.index = {};
-}
-
 class TableParser {
  public:
   TableParser(std::string_view text, const std::string& place, const TableOptions& options)
@@ -132,7 +109,8 @@ class TableParser {
     Table table{.num_rows = num_rows_};
     for (ColumnState& state : columns_) {
       if (state.stage == Stage::skipped) continue;
-      if (state.column.kind == ColumnKind::category) sort_categories(state);
+      if (state.column.kind == ColumnKind::category) sort_categories(state.index, state.column);
+      state.index = {};
       table.columns.push_back(std::move(state.column));
     }
     return table;
@@ -148,17 +126,14 @@ class TableParser {
                        .wanted = "a header row with the names of the columns"});
     while (!fields_.is_row_done()) {
       const CsvField field = fields_.take();
-      if (names_.size() == kMaxColumns)
-        throw DataError({.place = fields_.row_text(),
-                         .found = "more than " + std::to_string(kMaxColumns) + " columns",
-                         .wanted = "a table with samples in rows"});
+      if (names_.size() == kMaxTableColumns) refuse_number_of_columns(fields_.row_text());
       if (field.text.empty())
         throw DataError(
             {.place = fields_.where(),
              .found = "the column has no name",
              .wanted = "a header row with a name for each column",
              .remedy = "name the column, or write the table without row numbers (pandas: index=False)"});
-      if (!is_utf8(field.text)) refuse_encoding();
+      if (!is_utf8(field.text)) refuse_not_utf8(fields_.where());
       names_.emplace_back(field.text);
     }
     check_names();
@@ -193,12 +168,7 @@ class TableParser {
   ColumnState& require_column(const std::string& name) {
     const auto at = std::find(names_.begin(), names_.end(), name);
     if (at != names_.end()) return columns_[static_cast<std::size_t>(at - names_.begin())];
-    const std::string near = nearest(name, names_);
-    throw DataError(
-        {.place = fields_.place(),
-         .found = "no column has the name '" + name + "'",
-         .wanted = names_.size() <= 20 ? "one of " + list_names(names_) : "a name in the header row",
-         .remedy = near.empty() ? "" : "did you mean '" + near + "'?"});
+    refuse_unknown_column(name, names_, fields_.place());
   }
 
   void declare_kinds() {
@@ -226,10 +196,7 @@ class TableParser {
 
   void declare_categories(const std::string& name) {
     ColumnState& state = require_column(name);
-    if (state.is_declared || state.is_known)
-      throw DataError({.place = fields_.place(),
-                       .found = "the column '" + name + "' is declared as numbers and as categories",
-                       .wanted = "one of them"});
+    if (state.is_declared || state.is_known) refuse_two_kinds(name, fields_.place());
     state.column.kind = ColumnKind::category;
     state.stage = Stage::categories;
   }
@@ -345,20 +312,9 @@ class TableParser {
     const std::size_t num_before = state.index.names().size();
     const std::int32_t code = state.index.add(field.text);
     if (state.index.names().size() == num_before) return code;
-    if (num_before == kMaxCategories)
-      throw DataError({.place = fields_.where(),
-                       .found = "more than " + std::to_string(kMaxCategories) + " categories",
-                       .wanted = "a column of fewer",
-                       .remedy = "remove the column from the table"});
-    if (!is_utf8(field.text)) refuse_encoding();
+    if (num_before == kMaxCategories) refuse_number_of_categories(fields_.where());
+    if (!is_utf8(field.text)) refuse_not_utf8(fields_.where());
     return code;
-  }
-
-  [[noreturn]] void refuse_encoding() const {
-    throw DataError({.place = fields_.where(),
-                     .found = "the text is not UTF-8",
-                     .wanted = "a file in UTF-8",
-                     .remedy = "convert it: iconv -f latin1 -t utf-8 OLD > NEW"});
   }
 
   std::string_view text_;
@@ -387,17 +343,14 @@ const TableColumn* Table::find(std::string_view name) const {
 
 Table parse_table(std::string_view text, const std::string& place, const TableOptions& options) {
   check_options(options);
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
-    throw DataError({.place = place,
-                     .found = "the file is UTF-16",
-                     .wanted = "a file in UTF-8",
-                     .remedy = "save it again as \"CSV UTF-8\""});
+  refuse_utf16(text, place, "save it again as \"CSV UTF-8\"");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   return TableParser(text, place, options).parse();
 }
 
 Table read_table(const std::filesystem::path& path, const TableOptions& options) {
   const std::string text = with_errors_as<DataError>([&] { return read_file(path, options.max_bytes); });
+  if (is_json_lines_file(path)) return parse_json_lines(text, path.string(), options);
   return parse_table(text, path.string(), options);
 }
 

@@ -9,8 +9,9 @@
 
 #include "kindling/base/export.h"
 
-// Tables from CSV files (RFC 4180): a header row with the columns' names, then rows of as many fields.
+// Tables from CSV files and from files of JSON lines (.jsonl, .ndjson).
 //
+// A CSV file (RFC 4180) has a header row with the columns' names, then rows of as many fields:
 // - Fields may be quoted, and then contain delimiters, line breaks and doubled quotes. Spaces and tabs around
 //   unquoted fields are ignored. Lines end with LF, CRLF or CR. Blank lines and a UTF-8 byte order mark are
 //   skipped.
@@ -18,6 +19,13 @@
 //   quoted text is never missing: "" and "NA" are categories. In one that TableOptions::categories declares,
 //   an empty field is a category, too.
 // - Numbers have a decimal point, in every locale, and are read exactly. They must be finite.
+//
+// A file of JSON lines has an object per line, such as {"rooms": 3, "city": "Bern"}:
+// - Its keys are the columns, in the order in which they first occur.
+// - null, or a key that the line lacks, is a missing value. A text is never missing.
+// - Texts are categories, also if they look like numbers; so are true and false. A number in a column of
+//   categories is the text that the file has.
+// - Arrays and objects as values are refused, as is a key that occurs twice. Blank lines are skipped.
 namespace kindling {
 
 // The kind of the values of a column.
@@ -52,15 +60,23 @@ struct TableOptions {
   std::vector<std::string> known_categories{};
   // Reads the columns in these three lists, as far as the file has them, and skips all others.
   bool skips_others = false;
-  char delimiter = ',';                          // ',', ';', '\t' or '|'
+  char delimiter = ',';                          // of CSV: ',', ';', '\t' or '|'
   std::size_t max_bytes = std::size_t{1} << 32;  // of the file
 };
 
-// Both throw DataError with file, row (counted from 1, after the header), line and column. They need memory
+// All throw DataError with file, row (counted from 1, without the header), line and column. They need memory
 // for the file, for a double or an int32 per value (while columns grow, twice as much), and for the distinct
-// categories. More than 65,536 columns, or 10 million categories of one, are refused.
+// categories. More than 65,536 columns, or 10 million categories of one, are refused; and JSON lines of which
+// almost all values are missing, more than 4 million of them and more than 4 per byte of the file.
+// Reads JSON lines if is_json_lines_file(path), otherwise CSV.
 KINDLING_API Table read_table(const std::filesystem::path& path, const TableOptions& options = {});
 KINDLING_API Table parse_table(std::string_view text, const std::string& place,
                                const TableOptions& options = {});
+// TableOptions::delimiter has no effect.
+KINDLING_API Table parse_json_lines(std::string_view text, const std::string& place,
+                                    const TableOptions& options = {});
+
+// Returns true for the extensions .jsonl and .ndjson, in upper or lower case.
+KINDLING_API bool is_json_lines_file(const std::filesystem::path& path);
 
 }  // namespace kindling

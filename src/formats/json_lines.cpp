@@ -1,0 +1,336 @@
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "base/lower_case.h"
+#include "base/utf8.h"
+#include "formats/category_index.h"
+#include "formats/csv_number.h"
+#include "formats/table_columns.h"
+#include "kindling/base/error.h"
+#include "kindling/base/text.h"
+#include "kindling/formats/table.h"
+
+namespace kindling {
+namespace {
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+constexpr const char* kJsonObject = R"(an object per line, such as {"rooms": 3, "city": "Bern"})";
+constexpr const char* kWriteJsonLines =
+    "write each object on one line (pandas: orient=\"records\", lines=True)";
+
+struct JsonColumn {
+  // A column is one of numbers until its first text. `mixed`: numbers came before it, so that their texts are
+  // read in a second pass.
+  enum class Stage : std::uint8_t { numbers, categories, mixed, skipped };
+
+  TableColumn column{};  // its values end with the last row that has one
+  Stage stage = Stage::numbers;
+  bool is_declared = false;
+  std::size_t num_numbers = 0, num_texts = 0;
+  std::size_t last_row = 0;  // that has the key
+  std::optional<ErrorParts> first_text{};
+  CategoryIndex index{};
+};
+
+using JsonStage = JsonColumn::Stage;
+using JsonStages = std::unordered_map<std::string, JsonStage>;  // of the columns that are declared
+
+JsonStages declared_stages(const TableOptions& options, const std::string& place) {
+  JsonStages stages;
+  const auto declare = [&](const std::vector<std::string>& names, JsonStage stage) {
+    for (const std::string& name : names)
+      if (const auto [at, is_new] = stages.emplace(name, stage); !is_new && at->second != stage)
+        refuse_two_kinds(name, place);
+  };
+  declare(options.numbers, JsonStage::numbers);
+  declare(options.categories, JsonStage::categories);
+  declare(options.known_categories, JsonStage::categories);
+  return stages;
+}
+
+// Receives the parts of each line from the parser of JSON. Its functions have the parser's names.
+class JsonLinesParser {
+ public:
+  JsonLinesParser(std::string_view text, const std::string& place, const JsonStages& declared,
+                  bool skips_others)
+      : text_(text), place_(place), declared_(declared), skips_others_(skips_others) {}
+
+  void take_lines() {
+    for (std::string_view rest = text_; !rest.empty();) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      ++line_;
+      if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+      ++row_;
+      take_line(line);
+    }
+    if (row_ == 0) throw DataError({.place = place_, .found = "the table is empty", .wanted = kJsonObject});
+    for (JsonColumn& state : columns_) choose_kind(state);
+  }
+
+  // Throws for a column that is declared, but occurs in no line.
+  void require_declared() const {
+    for (const auto& [name, stage] : declared_)
+      if (!by_name_.contains(name)) refuse_unknown_column(name, names(), place_);
+  }
+
+  std::vector<std::string> mixed_columns() const {
+    std::vector<std::string> names;
+    for (const JsonColumn& state : columns_)
+      if (state.stage == JsonStage::mixed) names.push_back(state.column.name);
+    return names;
+  }
+
+  Table table() {
+    Table table{.num_rows = row_};
+    for (JsonColumn& state : columns_) {
+      if (state.stage == JsonStage::skipped) continue;
+      pad(state, row_);
+      if (state.column.kind == ColumnKind::category) sort_categories(state.index, state.column);
+      state.index = {};
+      table.columns.push_back(std::move(state.column));
+    }
+    return table;
+  }
+
+  // --- What the parser of JSON calls ---
+
+  bool null() {
+    return take_value("null", [](JsonColumn&) {});
+  }
+  bool boolean(bool value) {
+    const char* const text = value ? "true" : "false";
+    return take_value(text, [&](JsonColumn& state) { take_text(state, text, text); });
+  }
+  bool number_integer(std::int64_t value) {
+    return take_number(static_cast<double>(value), [&] { return std::to_string(value); });
+  }
+  bool number_unsigned(std::uint64_t value) {
+    return take_number(static_cast<double>(value), [&] { return std::to_string(value); });
+  }
+  bool number_float(double value, const std::string& text) {
+    return take_number(value, [&] { return text; });
+  }
+  bool string(const std::string& text) {
+    return take_value("a text", [&](JsonColumn& state) { take_text(state, text, quoted_text(text)); });
+  }
+  bool binary(nlohmann::json::binary_t&) { return false; }  // JSON has none
+  bool start_object(std::size_t) {
+    if (has_key_) refuse_nested("an object");
+    is_in_object_ = true;
+    next_ = 0;
+    return true;
+  }
+  bool end_object() {
+    is_in_object_ = false;
+    return true;
+  }
+  bool start_array(std::size_t) {
+    if (has_key_) refuse_nested("an array");
+    refuse_line("an array");
+  }
+  bool end_array() { return true; }
+  bool key(const std::string& name) {
+    at_ = find_or_add(name);
+    has_key_ = true;
+    JsonColumn& state = columns_[at_];
+    if (state.last_row == row_)
+      throw DataError({.place = where(), .found = "the line has this key twice", .wanted = "distinct keys"});
+    state.last_row = row_;
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
+    constexpr int kOutOfRange = 406;
+    if (error.id == kOutOfRange)
+      throw DataError({.place = where(),
+                       .found = "a number that is too large for a double",
+                       .wanted = "a finite number",
+                       .remedy = "replace the value, or write null if it is missing"});
+    const std::string_view rest =
+        position == 0 ? "" : line_text_.substr(std::min(position - 1, line_text_.size()));
+    if (!is_utf8(line_text_)) refuse_not_utf8(where());
+    const bool is_not_finite = rest.starts_with("NaN") || rest.starts_with("Infinity");
+    throw DataError({.place = where(),
+                     .found = rest.find_first_not_of(" \t\r") == std::string_view::npos
+                                  ? "the line ends inside its object"
+                                  : "the line is not valid JSON at byte " + std::to_string(position),
+                     .wanted = kJsonObject,
+                     .remedy = is_not_finite ? "write null for a missing value" : kWriteJsonLines});
+  }
+
+ private:
+  void take_line(std::string_view line) {
+    line_text_ = line;
+    is_in_object_ = has_key_ = false;
+    nlohmann::json::sax_parse(line.begin(), line.end(), this);
+  }
+
+  std::string row_text() const {
+    return place_ + ", row " + std::to_string(row_) + " (line " + std::to_string(line_) + ")";
+  }
+  std::string where() const {
+    return has_key_ ? row_text() + ", column '" + one_line(columns_[at_].column.name) + "'" : row_text();
+  }
+
+  [[noreturn]] void refuse_line(const std::string& found) const {
+    throw DataError({.place = row_text(), .found = found, .wanted = kJsonObject, .remedy = kWriteJsonLines});
+  }
+  [[noreturn]] void refuse_nested(const std::string& found) const {
+    throw DataError({.place = where(),
+                     .found = found,
+                     .wanted = "a number, a text, true, false, or null",
+                     .remedy = "write its values under keys of their own, or remove the key"});
+  }
+
+  // The keys of a line usually have the order of those before.
+  std::size_t find_or_add(const std::string& name) {
+    if (next_ < columns_.size() && columns_[next_].column.name == name) return next_++;
+    const auto found = by_name_.find(name);
+    const std::size_t at = found == by_name_.end() ? add_column(name) : found->second;
+    next_ = at + 1;
+    return at;
+  }
+
+  std::size_t add_column(const std::string& name) {
+    if (name.empty())
+      throw DataError({.place = row_text(), .found = "a key is empty", .wanted = "keys with a name"});
+    if (columns_.size() == kMaxTableColumns) refuse_number_of_columns(row_text());
+    JsonColumn state{.column = {.name = name}};
+    if (const auto declared = declared_.find(name); declared != declared_.end()) {
+      state.stage = declared->second;
+      state.is_declared = true;
+      if (state.stage == JsonStage::categories) state.column.kind = ColumnKind::category;
+    } else if (skips_others_) {
+      state.stage = JsonStage::skipped;
+    }
+    if (state.stage != JsonStage::skipped) ++num_stored_;
+    columns_.push_back(std::move(state));
+    return by_name_[name] = columns_.size() - 1;
+  }
+
+  // A key that few lines have costs memory in all of them.
+  void check_num_values() const {
+    constexpr std::size_t kValuesOfAnyFile = std::size_t{1} << 22;
+    if (row_ <= std::max(kValuesOfAnyFile, 4 * text_.size()) / std::max<std::size_t>(num_stored_, 1)) return;
+    throw DataError({.place = row_text(),
+                     .found = "until here, the lines have " + std::to_string(num_stored_) +
+                              " different keys, and almost all values are missing",
+                     .wanted = "lines with the same keys",
+                     .remedy = "write names that vary as texts under one key, not as keys"});
+  }
+
+  template <class Take>
+  bool take_value(const char* kind, Take&& take) {
+    if (!is_in_object_) refuse_line(kind);
+    JsonColumn& state = columns_[at_];
+    if (state.stage != JsonStage::skipped) {
+      check_num_values();
+      take(state);
+    }
+    has_key_ = false;
+    return true;
+  }
+
+  template <class TextOf>
+  bool take_number(double number, TextOf&& text_of) {
+    return take_value("a number", [&](JsonColumn& state) {
+      ++state.num_numbers;
+      if (state.stage == JsonStage::numbers) {
+        pad(state, row_ - 1);
+        state.column.numbers.push_back(number);
+      } else if (state.stage == JsonStage::categories) {
+        add_category(state, text_of());
+      }
+    });
+  }
+
+  void take_text(JsonColumn& state, const std::string& text, const std::string& found) {
+    ++state.num_texts;
+    if (state.stage == JsonStage::numbers) leave_numbers(state, text, found);
+    if (state.stage == JsonStage::categories) add_category(state, text);
+  }
+
+  void leave_numbers(JsonColumn& state, const std::string& text, const std::string& found) {
+    const bool is_bool = found == text;
+    state.first_text = ErrorParts{.place = where(),
+                                  .found = found,
+                                  .wanted = "a number",
+                                  .remedy = csv_number(text) ? "write the number without quotes"
+                                            : is_bool        ? "write 1 or 0"
+                                                      : "correct the value, write null if it is missing, "
+                                                        "or declare the column as one of categories"};
+    if (state.is_declared) throw DataError(*state.first_text);
+    std::vector<double>().swap(state.column.numbers);
+    state.stage = state.num_numbers > 0 ? JsonStage::mixed : JsonStage::categories;
+    state.column.kind = ColumnKind::category;
+  }
+
+  void add_category(JsonColumn& state, const std::string& text) {
+    pad(state, row_ - 1);
+    const std::size_t num_before = state.index.names().size();
+    const std::int32_t code = state.index.add(text);
+    if (num_before == kMaxCategories && state.index.names().size() > num_before)
+      refuse_number_of_categories(where());
+    state.column.codes.push_back(code);
+  }
+
+  // Lines of a key that has a value only later, or none at all, have missing values.
+  static void pad(JsonColumn& state, std::size_t num_rows) {
+    if (state.column.kind == ColumnKind::number)
+      state.column.numbers.resize(num_rows, kNoNumber);
+    else
+      state.column.codes.resize(num_rows, -1);
+  }
+
+  static void choose_kind(const JsonColumn& state) {
+    const bool is_found = !state.is_declared && state.first_text.has_value();
+    if (is_found && state.num_numbers >= state.num_texts) throw DataError(*state.first_text);
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const JsonColumn& state : columns_) names.push_back(state.column.name);
+    return names;
+  }
+
+  const std::string_view text_;
+  const std::string& place_;
+  const JsonStages& declared_;
+  const bool skips_others_;
+  std::vector<JsonColumn> columns_;
+  std::unordered_map<std::string, std::size_t> by_name_;
+  std::size_t row_ = 0, line_ = 0;  // counted from 1
+  std::size_t num_stored_ = 0;      // columns that are not skipped
+  // In the line that is read:
+  std::string_view line_text_;
+  bool is_in_object_ = false, has_key_ = false;
+  std::size_t at_ = 0, next_ = 0;  // the column of the key, and the one that is expected next
+};
+
+}  // namespace
+
+bool is_json_lines_file(const std::filesystem::path& path) {
+  const std::string extension = lower_case(path.extension().string());
+  return extension == ".jsonl" || extension == ".ndjson";
+}
+
+Table parse_json_lines(std::string_view text, const std::string& place, const TableOptions& options) {
+  refuse_utf16(text, place, "save it again as UTF-8");
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  JsonStages stages = declared_stages(options, place);
+  JsonLinesParser parser(text, place, stages, options.skips_others);
+  parser.take_lines();
+  if (!options.skips_others) parser.require_declared();
+  const std::vector<std::string> mixed = parser.mixed_columns();
+  if (mixed.empty()) return parser.table();
+  for (const std::string& name : mixed) stages.emplace(name, JsonStage::categories);
+  JsonLinesParser again(text, place, stages, options.skips_others);
+  again.take_lines();
+  return again.table();
+}
+
+}  // namespace kindling
