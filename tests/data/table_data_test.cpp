@@ -99,6 +99,34 @@ TEST_F(TableFile, HasRawRowsWithNanAndCodes) {
   EXPECT_TRUE(same(val[1], at::tensor({900.F}).view({1, 1})));
 }
 
+TEST_F(TableFile, ReadsJsonLinesAsTheCsvFileWithTheSameRows) {
+  const auto file =
+      write("houses.jsonl",
+            "{\"row\": \"a1\", \"rooms\": 1, \"city\": \"Bern, old\", \"age\": 10, \"price\": 100}\n"
+            "{\"row\": \"a2\", \"rooms\": null, \"city\": \"Chur\", \"age\": 20, \"price\": 200}\n"
+            "{\"row\": \"a3\", \"rooms\": 3, \"city\": \"Chur\", \"age\": 30, \"price\": 300}\n"
+            "{\"row\": \"a4\", \"rooms\": 5, \"age\": 40, \"price\": 400}\n"
+            "{\"row\": \"a5\", \"rooms\": 9, \"city\": \"Basel\", \"age\": 100, \"price\": 900}\n");
+  TableData csv = houses(), lines({.file = file, .target = {"price"}, .id = "row"},
+                                  {.shuffle = false, .train = {{0, 4}}, .val = {{4, 5}}});
+  csv.prepare();
+  lines.prepare();
+  EXPECT_EQ(lines.schema().text(), csv.schema().text());
+  const Batch expected = first(csv.train_dataloader()), found = first(lines.train_dataloader());
+  EXPECT_TRUE(same_raw(found[0], expected[0]));
+  EXPECT_TRUE(same(found[1], expected[1]));
+  EXPECT_EQ(lines.predict_ids().values, std::vector<std::string>{"a5"});
+}
+
+TEST_F(TableFile, ReadsNumbersInJsonLinesAsClassesAndIds) {
+  const auto file =
+      write("t.jsonl", "{\"x\": 1, \"kind\": 10, \"n\": 7}\n{\"x\": 2, \"kind\": 9, \"n\": 8}\n");
+  TableData data({.file = file, .label = "kind", .id = "n"}, {.shuffle = false, .val = {{1, 2}}});
+  data.prepare();
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"9", "10"}));
+  EXPECT_EQ(data.predict_ids().values, std::vector<std::string>{"8"});
+}
+
 TEST_F(TableFile, TrainsOnTheRowsOutsideTheValidationRange) {
   const auto file = write("t.csv", "x,y\n1,1\n2,2\n3,3\n4,4\n5,5\n");
   TableData data({.file = file, .target = {"y"}}, {.shuffle = false, .val = {{1, 3}}});
@@ -319,12 +347,12 @@ TEST_F(TableFile, NamesUnknownColumnsAndFiles) {
   EXPECT_EQ(
       refusal({.features = {"rooms", "price"}}),
       "data.features: 'price' is also to be predicted; expected: distinct columns that the model reads");
-  EXPECT_EQ(
-      message([&] { TableData({.file = scratch_ / "no.csv", .label = "x"}).prepare(); }),
-      "no.csv: no such file; expected: the CSV file of data.file; relative paths are relative to the config "
-      "file's directory");
+  EXPECT_EQ(message([&] { TableData({.file = scratch_ / "no.csv", .label = "x"}).prepare(); }),
+            "no.csv: no such file; expected: the CSV or JSON lines file of data.file; relative paths are "
+            "relative to the config "
+            "file's directory");
   EXPECT_EQ(message([&] { TableData({.label = "x"}).prepare(); }),
-            "data.file: no file is given; expected: a CSV file");
+            "data.file: no file is given; expected: a CSV or JSON lines file");
 }
 
 TEST_F(TableFile, RefusesOptionsThatDoNotFit) {
@@ -454,7 +482,8 @@ TEST_F(TableFile, ValidatesOnMoreFiles) {
   EXPECT_EQ(first(split.val_dataloader())[1].item<float>(), 900);
   EXPECT_EQ(split.more_val_dataloaders().size(), 2U);
 
-  EXPECT_NE(refusal({.val_files = {"a/x.csv", "b/x.csv"}}).find("two files are named 'x'"), std::string::npos);
+  EXPECT_NE(refusal({.val_files = {"a/x.csv", "b/x.csv"}}).find("two files are named 'x'"),
+            std::string::npos);
   EXPECT_NE(refusal({.val_files = {"none.csv"}}).find("data.val_files"), std::string::npos);
 }
 

@@ -15,7 +15,7 @@
 namespace kindling {
 
 struct TableDataOptions {
-  std::filesystem::path file{};                      // CSV, see table.h
+  std::filesystem::path file{};                      // CSV or JSON lines, see table.h
   std::optional<std::filesystem::path> test_file{};  // columns in any order
   // More files to validate on. Each is a validation set with its name, without directory and extension, as
   // the suffix of its values; without another split, the first one is the main set, without a suffix.
@@ -39,12 +39,13 @@ struct TableDataOptions {
 
   static constexpr auto fields = kindling::fields(
       kindling::field("file", &TableDataOptions::file,
-                      {.doc = "CSV file with a header row", .example = "\"houses.csv\""}),
+                      {.doc = "CSV file with a header row, or JSON lines (.jsonl, .ndjson)",
+                       .example = "\"houses.csv\""}),
       kindling::field("test_file", &TableDataOptions::test_file,
-                      {.doc = "CSV file of the test samples; absent: the validation samples",
+                      {.doc = "file of the test samples; absent: the validation samples",
                        .example = "\"houses_test.csv\""}),
       kindling::field("val_files", &TableDataOptions::val_files,
-                      {.doc = "CSV files for validation; each further one is recorded as val_loss/NAME",
+                      {.doc = "files for validation; each further one is recorded as val_loss/NAME",
                        .example = "[\"houses_2023.csv\", \"houses_2024.csv\"]"}),
       kindling::field("target", &TableDataOptions::target,
                       {.doc = "column of numbers to predict, or a list of them", .example = "\"price\""}),
@@ -88,12 +89,13 @@ struct TableDataOptions {
                       {.doc = "column whose equal values are not split", .example = "\"owner\""}),
       kindling::field("seed", &TableDataOptions::seed, {.doc = "seed of the split", .min = 0}),
       kindling::field("delimiter", &TableDataOptions::delimiter,
-                      {.doc = "character between fields: a comma, a semicolon, a tab, or |"}));
+                      {.doc = "character between fields of CSV: a comma, a semicolon, a tab, or |"}));
 };
 
-// Samples from the rows of a CSV file. The raw inputs are float32 [batch, features]: numbers, NaN where one
-// is missing; for a category its code, the index among the categories of the training rows, -1 for a category
-// that these lack, NaN if it is missing. Labels are float32 [batch, targets], or classes, int64 [batch].
+// Samples from the rows of a CSV file or of JSON lines. The raw inputs are float32 [batch, features]:
+// numbers, NaN where one is missing; for a category its code, the index among the categories of the training
+// rows, -1 for a category that these lack, NaN if it is missing. Labels are float32 [batch, targets], or
+// classes, int64 [batch].
 //
 // On the device, the input transform replaces missing numbers, scales all numbers, and encodes each category
 // in one column per category (all zero: unknown or missing; "most_frequent" also replaces missing

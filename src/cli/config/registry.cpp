@@ -160,7 +160,7 @@ void register_builtin(Registry& registry) {
                                                  "PNG and JPEG files in class directories or in a list");
   registry.data<ArrayData, ArrayDataOptions>("arrays",
                                              "inputs and labels from .npz, .npy, .safetensors or .pt");
-  registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a CSV table");
+  registry.data<TableData, TableDataOptions>("csv", "numbers and categories from a table: CSV or JSON lines");
 
   registry.optimizer<Sgd, SgdOptions>("sgd", "stochastic gradient descent, optionally with momentum");
   registry.optimizer<Adam, AdamOptions>("adam", "Adam");

@@ -23,6 +23,8 @@
 namespace kindling {
 namespace {
 
+constexpr const char* kTableFile = "a CSV or JSON lines file";
+
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -194,7 +196,7 @@ struct TableData::Impl {
   // Reads the training file, and fits the transform unless a saved one is used.
   void read_training_file(const DataOptions& shared) {
     if (is_read) return;
-    require_data_file(options.file, "file", "a CSV file");
+    require_data_file(options.file, "file", kTableFile);
     const std::string place = options.file.string();
     const bool fits = !transform;
     const Table table = fits ? read_first() : read_again(options.file, Columns::of_training);
@@ -274,13 +276,14 @@ TableData::~TableData() = default;
 
 void TableData::prepare_data() {
   if (!impl_->predict_file.empty() && !std::filesystem::exists(impl_->predict_file))
-    throw DataError(
-        {.place = impl_->predict_file.string(), .found = "no such file", .wanted = "a CSV file to predict"});
+    throw DataError({.place = impl_->predict_file.string(),
+                     .found = "no such file",
+                     .wanted = std::string(kTableFile) + " to predict"});
   if (!impl_->transform) impl_->read_training_file(options());
   if (!impl_->predict_file.empty()) return;
-  if (impl_->options.test_file) require_data_file(*impl_->options.test_file, "test_file", "a CSV file");
+  if (impl_->options.test_file) require_data_file(*impl_->options.test_file, "test_file", kTableFile);
   for (const std::filesystem::path& file : impl_->options.val_files)
-    require_data_file(file, "val_files", "a CSV file");
+    require_data_file(file, "val_files", kTableFile);
 }
 
 std::shared_ptr<DataLoader> TableData::train_dataloader() {

@@ -138,6 +138,51 @@ TEST_F(TableRun, PredictsAnotherFileWithoutItsTrainingFile) {
   EXPECT_EQ(err.find(warning), err.rfind(warning));  // once
 }
 
+TEST_F(TableRun, PredictsJsonLinesAsTheCsvFileWithTheSameRows) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  write_text(scratch_ / "new.jsonl",
+             "{\"row\": \"n1\", \"rooms\": 2, \"city\": \"Chur\", \"garden\": \"yes\", \"age\": 11}\n"
+             "{\"row\": \"n2\", \"city\": \"Bern, new\", \"garden\": \"no\", \"age\": 12, \"note\": 1}\n"
+             "{\"row\": \"n,3\", \"rooms\": 4, \"city\": \"Zug\", \"garden\": \"no\", \"age\": 13}\n");
+  const ProgramRun csv = run_program({"predict", run().string(), (scratch_ / "new.csv").string()}),
+                   lines = run_program({"predict", run().string(), (scratch_ / "new.jsonl").string()});
+  ASSERT_EQ(lines.exit_code, 0) << lines.err;
+  EXPECT_EQ(lines.out, csv.out);
+  write_text(scratch_ / "new.jsonl", "{\"rooms\": 2, \"city\": [\"Chur\"]}\n");
+  const ProgramRun nested = run_program({"predict", run().string(), (scratch_ / "new.jsonl").string()});
+  EXPECT_EQ(nested.exit_code, 3);
+  EXPECT_NE(without_folder(nested.err).find("new.jsonl, row 1 (line 1), column 'city': an array"),
+            std::string::npos)
+      << nested.err;
+}
+
+TEST_F(TableRun, TrainsOnJsonLines) {
+  std::string text;
+  for (int i = 0; i < 60; ++i)
+    text += "{\"row\": " + std::to_string(i) +
+            ", \"rooms\": " + (i % 7 == 0 ? "null" : std::to_string(i % 5)) + ", \"city\": \"" +
+            (i % 2 == 0 ? "Chur" : "Zug") + "\", \"garden\": " + (i % 3 == 0 ? "true" : "false") +
+            ", \"age\": " + std::to_string(i % 11) + ", \"price\": " + std::to_string(i % 5) + ".5}\n";
+  write_text(scratch_ / "houses.jsonl", text);
+  write_text(scratch_ / "later.ndjson", text);
+  const std::vector<std::string> files{"data.file=" + (scratch_ / "houses.jsonl").string(),
+                                       "data.test_file=" + (scratch_ / "later.ndjson").string(),
+                                       "data.val_files=" + (scratch_ / "later.ndjson").string()};
+  const ProgramRun fitted = fit("runs", files);
+  ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+  EXPECT_NE(text_of(run() / "metrics.jsonl").find("\"val_loss/later\""), std::string::npos);
+  const ProgramRun tested = run_program({"test", run().string(), "--quiet"});
+  EXPECT_EQ(tested.exit_code, 0) << tested.err;
+  std::vector<std::string> check{"data", "check", scratch_ / "houses.toml"},
+      show{"data", "show", scratch_ / "houses.toml"};
+  check.insert(check.end(), files.begin(), files.end());
+  show.insert(show.end(), files.begin(), files.end());
+  const ProgramRun checked = run_program(check), shown = run_program(show);
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_NE(checked.out.find("missing"), std::string::npos) << checked.out;
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+}
+
 TEST_F(TableRun, NamesAColumnThatAnotherFileLacks) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   write_text(scratch_ / "new.csv", "garden,age,city\nyes,11,Chur\n");
