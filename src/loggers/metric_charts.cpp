@@ -8,9 +8,10 @@ namespace {
 
 constexpr std::size_t kMostCurves = 12;  // in one chart
 
-constexpr std::array<std::string_view, 8> kMachineMetrics = {
+constexpr std::array<std::string_view, 9> kMachineMetrics = {
     "epoch_time_s",          "samples_per_s",        "data_wait_share",       "host_waits",
-    "device_to_host_copies", "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes"};
+    "device_to_host_copies", "device_to_host_bytes", "host_to_device_copies", "host_to_device_bytes",
+    "skipped_samples"};
 
 struct LabelledSeries {
   std::string label;

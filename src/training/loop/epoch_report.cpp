@@ -171,6 +171,8 @@ Record EpochReport::close(const NamedValues& validation) {
   put(record, "lr", state_.log.tag(state_.log.num_rows() - 1).lr);
   if (const auto steps = state_.log.marked_steps(skipped); !steps.empty())
     put(record, "skipped_steps", static_cast<double>(steps.size()));
+  if (const std::int64_t samples = source_ == nullptr ? 0 : source_->num_skipped_samples(); samples > 0)
+    put(record, "skipped_samples", static_cast<double>(samples));
   put_shares(record);
   put(record, "epoch_time_s", seconds());
   const std::vector<double> speed = gather_speed();

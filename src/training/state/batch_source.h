@@ -63,6 +63,9 @@ class BatchSource {
   // Returns the indices of the samples in the latest batch; see DataLoader::Cursor.
   at::Tensor indices() const;
 
+  // Returns how many samples the data module has skipped, see DataModule::skipped_samples().
+  std::int64_t num_skipped_samples() const { return std::ssize(data_.skipped_samples()); }
+
   // Seconds spent in next() since the clock was restarted.
   double wait_seconds() const noexcept { return wait_seconds_; }
   void restart_clock() noexcept { wait_seconds_ = 0; }

@@ -131,6 +131,9 @@ TEST_F(ImageRun, NamesEveryFileThatItSkips) {
   EXPECT_NE(fitted.err.find("and 15 more"), std::string::npos) << fitted.err;
   expect_all_named(text_of(run("runs") / "skipped.txt"), "");
   EXPECT_EQ(nlohmann::json::parse(text_of(run("runs") / "run.json"))["data"]["skipped"], 20);
+  EXPECT_EQ(records_of(run("runs")).back()["skipped_samples"], 20);
+  const std::string table = text_of(run("runs") / "metrics.csv");
+  EXPECT_NE(table.substr(0, table.find('\n')).find(",skipped_samples"), std::string::npos) << table;
   const ProgramRun checked = run_program({"data", "check", scratch_ / "images.toml", skip[0]});
   EXPECT_EQ(checked.exit_code, 0);
   std::string listed;
