@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -54,19 +55,25 @@ TEST(Npz, IsReadByNumPy) {
     GTEST_SKIP() << "no numpy in " << python;
   const Scratch scratch;
   const std::array<std::int64_t, 2> numbers{7, -9007199254740993};
-  write_npz(scratch / "a.npz", std::vector<TensorToWrite>{six_floats("x", {1, 2, 3}),
-                                                          {.name = "n",
-                                                           .type = TensorType::int64,
-                                                           .shape = {2},
-                                                           .data = numbers.data(),
-                                                           .size_bytes = sizeof numbers},
-                                                          six_floats("with space", {6}),
-                                                          {.name = "empty", .shape = {0, 4}}});
+  const std::vector<std::string> ids{"n1", "", "Z\xc3\xbcrich, \xf0\x9f\x8f\xa0", "a\xff"};
+  write_npz(scratch / "a.npz",
+            std::vector<TensorToWrite>{six_floats("x", {1, 2, 3}),
+                                       {.name = "n",
+                                        .type = TensorType::int64,
+                                        .shape = {2},
+                                        .data = numbers.data(),
+                                        .size_bytes = sizeof numbers},
+                                       six_floats("with space", {6}),
+                                       {.name = "empty", .shape = {0, 4}}},
+            std::vector<TextsToWrite>{{.name = "id", .texts = ids}, {.name = "none"}});
   const std::string script =
-      "import numpy as np, sys; f = np.load(sys.argv[1]); assert sorted(f.files) == ['empty', 'n', 'with "
-      "space', "
-      "'x'], f.files; assert f['x'].dtype == np.float32 and f['x'].tolist() == [[[0.5, -1, 2], [3, 4, "
-      "5.25]]]; assert f['n'].tolist() == [7, -9007199254740993]; assert f['empty'].shape == (0, 4)";
+      "import numpy as np, sys; f = np.load(sys.argv[1]); assert sorted(f.files) == ['empty', 'id', 'n', "
+      "'none', "
+      "'with space', 'x'], f.files; assert f['x'].dtype == np.float32 and f['x'].tolist() == [[[0.5, -1, 2], "
+      "[3, 4, "
+      "5.25]]]; assert f['n'].tolist() == [7, -9007199254740993]; assert f['empty'].shape == (0, 4); "
+      "assert f['id'].tolist() == ['n1', '', 'Z\u00fcrich, \U0001F3E0', 'a\ufffd'], f['id']; assert "
+      "f['none'].shape == (0,)";
   EXPECT_EQ(std::system((python + " -c \"" + script + "\" '" + (scratch / "a.npz").string() + "'").c_str()),
             0);
 }
@@ -74,6 +81,7 @@ TEST(Npz, IsReadByNumPy) {
 TEST(Npz, RefusesWhatNumPyCannotRead) {
   expect_refused({six_floats("x", {6}), six_floats("x", {6})}, "two arrays have this name");
   expect_refused({six_floats("a/b", {6})}, "'/'");
+  expect_refused({six_floats("", {6})}, "the name is empty");
   expect_refused({six_floats("x", {5})}, "24 bytes; expected: 20 for the shape [5]");
   TensorToWrite half = six_floats("x", {12});
   half.type = TensorType::bfloat16;

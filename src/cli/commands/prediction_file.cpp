@@ -1,13 +1,16 @@
 #include "cli/commands/prediction_file.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 
+#include <charconv>
 #include <map>
 
 #include "base/joined.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
+#include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/formats/csv.h"
 #include "kindling/formats/npz.h"
@@ -86,9 +89,24 @@ std::string jsonl_of(const Predictions& predictions) {
   return text;
 }
 
+// Returns the ids as int64 [samples]; undefined if there are none, or if one is another text than its number
+// ("007").
+at::Tensor numbers_of(const SampleIds& ids) {
+  if (ids.name.empty()) return {};
+  at::Tensor numbers = at::empty({static_cast<std::int64_t>(ids.values.size())}, at::kLong);
+  auto* out = numbers.mutable_data_ptr<std::int64_t>();
+  for (const std::string& text : ids.values) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+    if (error != std::errc() || std::to_string(*out++) != text) return {};
+  }
+  return numbers;
+}
+
 StateDict tensors_of(const Predictions& predictions) {
   StateDict state;
   state.tensors.emplace_back("sample", at::arange(num_samples(predictions), at::kLong));
+  if (const at::Tensor ids = numbers_of(predictions.ids); ids.defined())
+    state.tensors.emplace_back(predictions.ids.name, ids);
   if (predictions.classes.defined()) state.tensors.emplace_back("class", predictions.classes.contiguous());
   if (predictions.values.defined())
     state.tensors.emplace_back(predictions.name, predictions.values.contiguous());
@@ -121,7 +139,18 @@ void write_arrays(const Predictions& predictions, const std::filesystem::path& f
     if (tensor.scalar_type() == at::kBFloat16) tensor = tensor.to(at::kFloat);
     arrays.push_back(array_of(name, tensor));
   }
-  write_npz(file, arrays);
+  std::vector<TextsToWrite> texts;
+  if (has_ids(predictions) && state.find(predictions.ids.name) == nullptr)
+    texts.push_back({.name = predictions.ids.name, .texts = predictions.ids.values});
+  write_npz(file, arrays, texts);
+}
+
+void write_safetensors(const Predictions& predictions, const std::filesystem::path& file) {
+  const StateDict state = tensors_of(predictions);
+  if (has_ids(predictions) && state.find(predictions.ids.name) == nullptr)
+    log_warning(file.string() + " has no '" + predictions.ids.name +
+                "', because safetensors files cannot hold texts; write .npz, .jsonl or .csv to keep it");
+  save_safetensors(state, file);
 }
 
 }  // namespace
@@ -177,7 +206,7 @@ void write_predictions(const Predictions& predictions, const std::filesystem::pa
   if (extension == ".csv") return write_file_atomically(file, csv_of(predictions));
   if (extension == ".jsonl") return write_file_atomically(file, jsonl_of(predictions));
   if (extension == ".npz") return write_arrays(predictions, file);
-  save_safetensors(tensors_of(predictions), file);
+  write_safetensors(predictions, file);
 }
 
 }  // namespace kindling

@@ -16,7 +16,7 @@ struct Predictions {
   at::Tensor values{};                     // [samples, …]; undefined: only labels are requested
   at::Tensor classes{};                    // [samples, …], int64; undefined: the model is not a classifier
   std::vector<std::string> class_names{};  // for CSV and JSONL; empty: classes are numbers
-  SampleIds ids{};                         // for CSV and JSONL, a column after the number of the sample
+  SampleIds ids{};                         // a column after the number of the sample
 };
 
 // Throws ConfigError for an extension other than .csv, .jsonl, .npz and .safetensors, and for a file in a
@@ -27,7 +27,8 @@ void check_prediction_file(const std::filesystem::path& file);
 // Throws ConfigError for values of several dimensions per sample and for complex ones.
 std::string csv_of(const Predictions& predictions);
 
-// Writes a file by its extension, atomically.
+// Writes a file by its extension, atomically. Ids in .npz and .safetensors are int64 if all are integers,
+// otherwise texts, which .safetensors cannot hold: then a warning is logged.
 void write_predictions(const Predictions& predictions, const std::filesystem::path& file);
 
 }  // namespace kindling

@@ -13,6 +13,7 @@
 #include "kindling/cli/registry.h"
 #include "kindling/nn/module.h"
 #include "kindling/tensors/state_dict.h"
+#include "support/log_lines.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -312,6 +313,34 @@ TEST(Prediction, WritesAClassForEachPosition) {
   write_predictions(labels, scratch / "p.jsonl");
   EXPECT_EQ(text_of(scratch / "p.jsonl"), "{\"sample\":0,\"class\":[1,0]}\n{\"sample\":1,\"class\":[2,1]}\n");
   EXPECT_THROW(csv_of(labels), ConfigError);
+}
+
+TEST(Prediction, WritesIntegerIdsAsNumbersAndOthersAsTexts) {
+  const Scratch scratch;
+  Predictions predictions{.name = "outputs",
+                          .values = at::tensor({0.5f, 1.5f}),
+                          .ids = {.name = "row", .values = {"-7", "9007199254740993"}}};
+  write_predictions(predictions, scratch / "p.safetensors");
+  const StateDict numbers = load_safetensors(scratch / "p.safetensors");
+  ASSERT_NE(numbers.find("row"), nullptr);
+  EXPECT_TRUE(
+      at::equal(*numbers.find("row"), at::tensor({std::int64_t{-7}, std::int64_t{9007199254740993}})));
+  write_predictions(predictions, scratch / "p.npz");
+  EXPECT_NE(text_of(scratch / "p.npz").find("row.npy"), std::string::npos);
+  EXPECT_EQ(text_of(scratch / "p.npz").find("'descr': '<U"), std::string::npos);
+
+  for (const char* id : {"007", "1.0", "", "9223372036854775808", " 1"}) {
+    predictions.ids.values[1] = id;
+    write_predictions(predictions, scratch / "p.npz");
+    EXPECT_NE(text_of(scratch / "p.npz").find("'descr': '<U"), std::string::npos) << id;
+  }
+  const LogLines log;
+  write_predictions(predictions, scratch / "p.safetensors");
+  EXPECT_EQ(load_safetensors(scratch / "p.safetensors").find("row"), nullptr);
+  EXPECT_EQ(log.texts,
+            std::vector<std::string>{(scratch / "p.safetensors").string() +
+                                     " has no 'row', because safetensors files cannot hold texts; write "
+                                     ".npz, .jsonl or .csv to keep it"});
 }
 
 TEST(Prediction, HasNullForWhatJsonCannotHold) {
