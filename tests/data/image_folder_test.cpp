@@ -220,11 +220,47 @@ TEST_F(ImageFolders, RefuseWrongDirectoriesAndLists) {
   EXPECT_EQ(refusal({.root = root_, .list = scratch_ / "files.csv"}),
             "files.csv, row 2, column 'file': the file is missing; expected: a PNG or JPEG file; correct the "
             "row, or set data.root to the directory of the files");
+  write("files.csv", "file,label\nNA,b\n");
+  EXPECT_EQ(refusal({.root = root_, .list = scratch_ / "files.csv"}),
+            "files.csv, row 1, column 'file': the file is missing; expected: a PNG or JPEG file; correct the "
+            "row, or set data.root to the directory of the files");
   write("files.csv", "file,label\nx.png,\n");
   EXPECT_EQ(
       refusal({.root = root_, .list = scratch_ / "files.csv"}),
       "files.csv, row 1, column 'label': the value to predict is missing; expected: a value in every row; "
       "fill it in, or remove the row");
+}
+
+// Weights follow their files when a broken one is dropped.
+TEST_F(ImageFolders, DrawTheFilesOfAListByWeights) {
+  for (int i = 0; i < 3; ++i) write_png(root_ / (std::to_string(i) + ".png"), 1, 1, 1, i);
+  write("images/broken.png", "text");
+  write("files.csv", "file,label,w\n0.png,a,1\nbroken.png,a,5\n1.png,a,0\n2.png,b,3\n");
+  const LogLines log;
+  ImageFolder data({.root = root_, .list = scratch_ / "files.csv", .weights = "w", .on_broken = "skip"},
+                   {.batch_size = 1});
+  std::vector<std::int64_t> counts(3);
+  for (int epoch = 0; epoch < 400; ++epoch)
+    for (const Batch& batch : *data.train_dataloader())
+      ++counts.at(static_cast<std::size_t>(batch[0].item<std::int64_t>()));  // png_value(0, 0, 0, file)
+  EXPECT_EQ(counts[1], 0);
+  EXPECT_NEAR(static_cast<double>(counts[0]), 300, 60);  // of 1,200: 4 standard deviations
+  EXPECT_NEAR(static_cast<double>(counts[2]), 900, 60);
+}
+
+TEST_F(ImageFolders, RefuseWrongWeights) {
+  write_png(root_ / "a" / "1.png", 1, 1);
+  write("files.csv", "file,label,w\na/1.png,a,-1\n");
+  const auto list = scratch_ / "files.csv";
+  EXPECT_EQ(refusal({.root = root_, .weights = "w"}),
+            "data.weights: no list is set; expected: a column of data.list");
+  EXPECT_EQ(refusal({.root = root_, .list = list, .weights = "w"}, {.sampler = "balanced"}),
+            "data.weights: data.sampler is set, too; expected: one of them; weights draw the files by "
+            "themselves");
+  EXPECT_EQ(refusal({.root = root_, .list = list, .weights = "v"}),
+            "data.weights: files.csv has no column 'v'; expected: one of file, label, w");
+  EXPECT_EQ(refusal({.root = root_, .list = list, .weights = "w"}),
+            "files.csv, row 1, column 'w': the weight -1; expected: a number that is at least 0");
 }
 
 TEST_F(ImageFolders, NeedASizeIfTheFilesDiffer) {

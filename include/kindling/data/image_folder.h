@@ -16,7 +16,8 @@ namespace kindling {
 
 struct ImageFolderOptions {
   std::optional<std::filesystem::path> root{};        // directory with a directory of images per class
-  std::optional<std::filesystem::path> list{};        // or CSV file with the columns file and label
+  std::optional<std::filesystem::path> list{};        // or table with the columns file and label
+  std::string weights{};                              // column of the list by which files are drawn
   std::optional<std::array<std::int64_t, 2>> size{};  // height and width; absent: those of the first file
   std::optional<std::int64_t> channels{};             // 1 or 3; absent: those of the first file
   std::optional<std::array<double, 2>> normalize{};   // mean, standard deviation, after division by 255
@@ -33,9 +34,13 @@ struct ImageFolderOptions {
           "root", &ImageFolderOptions::root,
           {.doc = "directory with one directory of PNG and JPEG files per class", .example = "\"images\""}),
       kindling::field("list", &ImageFolderOptions::list,
-                      {.doc = "CSV file with the columns file and label, instead of class directories; "
+                      {.doc = "table with the columns file and label, instead of class directories; "
                               "files are relative to root, or else to the list",
                        .example = "\"files.csv\""}),
+      kindling::field("weights", &ImageFolderOptions::weights,
+                      {.doc = "column of numbers in the list; each epoch draws training files with "
+                              "replacement, in proportion to it",
+                       .example = "\"weight\""}),
       kindling::field("size", &ImageFolderOptions::size,
                       {.doc = "height and width to which all images are resized; absent: all files have the "
                               "same size",

@@ -105,7 +105,8 @@ ImageFiles files_in_class_folders(const fs::path& root) {
   return files;
 }
 
-ImageFiles files_in_list(const fs::path& list, const fs::path& folder, bool must_exist) {
+ImageFiles files_in_list(const fs::path& list, const fs::path& folder, const std::string& weights,
+                         bool must_exist) {
   if (!fs::exists(list))
     throw DataError({.place = list.string(),
                      .found = "no such file",
@@ -123,8 +124,13 @@ ImageFiles files_in_list(const fs::path& list, const fs::path& folder, bool must
   ImageFiles files{.folder = folder, .classes = schema.classes};
   files.labels.assign(labels.const_data_ptr<std::int64_t>(),
                       labels.const_data_ptr<std::int64_t>() + labels.numel());
+  if (!weights.empty()) {
+    const at::Tensor all = weights_of(require_column(table, weights, "data.weights", place), place);
+    files.weights.assign(all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel());
+  }
   for (std::size_t row = 0; row < table.num_rows; ++row) {
-    files.names.push_back(column.categories[static_cast<std::size_t>(column.codes[row])]);
+    const std::int32_t code = column.codes[row];
+    files.names.push_back(code < 0 ? "" : column.categories[static_cast<std::size_t>(code)]);
     if (must_exist && (files.names.back().empty() || !fs::exists(files.path(row))))
       throw DataError({.place = place + ", row " + std::to_string(row + 1) + ", column 'file'",
                        .found = files.names.back().empty() ? "the file is missing"
@@ -139,6 +145,7 @@ std::vector<std::string> drop_broken_files(ImageFiles& files) {
   const std::vector<std::string> errors = errors_of(files);
   std::vector<std::string> names, broken;
   std::vector<std::int64_t> labels;
+  std::vector<double> weights;
   for (std::size_t i = 0; i < errors.size(); ++i) {
     if (!errors[i].empty()) {
       broken.push_back(errors[i]);
@@ -146,6 +153,7 @@ std::vector<std::string> drop_broken_files(ImageFiles& files) {
     }
     names.push_back(std::move(files.names[i]));
     labels.push_back(files.labels[i]);
+    if (!files.weights.empty()) weights.push_back(files.weights[i]);
   }
   if (names.empty())
     throw DataError({.place = files.folder.string(),
@@ -155,6 +163,7 @@ std::vector<std::string> drop_broken_files(ImageFiles& files) {
   if (!broken.empty()) warn_of_broken(broken, errors.size());
   files.names = std::move(names);
   files.labels = std::move(labels);
+  files.weights = std::move(weights);
   return broken;
 }
 

@@ -12,6 +12,7 @@ struct ImageFiles {
   std::filesystem::path folder{};      // the names are relative to it
   std::vector<std::string> names{};    // one per sample
   std::vector<std::int64_t> labels{};  // one per sample
+  std::vector<double> weights{};       // one per sample; empty: none
   std::vector<std::string> classes{};  // the name of each label
 
   std::filesystem::path path(std::size_t sample) const { return folder / names[sample]; }
@@ -21,10 +22,11 @@ struct ImageFiles {
 // and other files are skipped. Throws DataError for a missing directory and for a class without images.
 ImageFiles files_in_class_folders(const std::filesystem::path& root);
 
-// Returns the files of a CSV file with the columns file and label, in its order. Throws DataError with the
-// row, and ConfigError for a missing column. `must_exist`: files that do not exist are an error.
+// Returns the files of a table with the columns file and label, in its order. Throws DataError with the
+// row, and ConfigError for a missing column. `weights`: another column; empty: none. `must_exist`: files that
+// do not exist are an error.
 ImageFiles files_in_list(const std::filesystem::path& list, const std::filesystem::path& folder,
-                         bool must_exist);
+                         const std::string& weights, bool must_exist);
 
 // Decodes every file, on several threads, removes those that are broken and logs a warning about them.
 // Returns the error of each removed file, which begins with its path. Throws DataError if none is left.

@@ -24,6 +24,10 @@ void check_folder_options(const ImageFolderOptions& options, const DataOptions& 
   if (!options.root && !options.list)
     refuse("data", "neither root nor list is set", "a directory of images, or a list of files",
            "for example root = \"images\"");
+  if (!options.weights.empty() && !options.list)
+    refuse("data.weights", "no list is set", "a column of data.list");
+  if (!options.weights.empty() && shared.sampler)
+    refuse("data.weights", "data.sampler is set, too", "one of them", "weights draw the files by themselves");
   if (options.channels == 2) refuse("data.channels", "it is 2", "1 (grey) or 3 (color)");
   const bool is_split = options.val_fraction || options.folds;
   if (is_split && (shared.train || shared.val))
@@ -38,7 +42,7 @@ void check_folder_options(const ImageFolderOptions& options, const DataOptions& 
 
 ImageFiles find_files(const ImageFolderOptions& options) {
   if (!options.list) return files_in_class_folders(*options.root);
-  return files_in_list(*options.list, options.root.value_or(options.list->parent_path()),
+  return files_in_list(*options.list, options.root.value_or(options.list->parent_path()), options.weights,
                        /*must_exist=*/options.on_broken == "stop");
 }
 
@@ -83,6 +87,14 @@ struct ImageFolder::Impl {
     return std::make_shared<WeightedSampler>(balanced_sample_weights(at::tensor(labels, at::kLong)), seed);
   }
 
+  // Draws with replacement, in proportion to the weights of the list.
+  std::shared_ptr<const Sampler> weighted_sampler(std::int64_t seed) const {
+    std::vector<double> weights;
+    for (const std::int64_t sample : split.train)
+      weights.push_back(files->weights[static_cast<std::size_t>(sample)]);
+    return std::make_shared<WeightedSampler>(at::tensor(weights, at::kDouble), seed);
+  }
+
   const ImageFolderOptions options;
   const ImageScale scale{.normalize = options.normalize};
   std::shared_ptr<const ImageFiles> files{};
@@ -113,6 +125,7 @@ std::shared_ptr<DataLoader> ImageFolder::train_dataloader() {
   prepare();
   if (impl_->train_loader) return impl_->train_loader;
   DataLoaderOptions loader = loader_options(/*train=*/true);
+  if (!impl_->options.weights.empty()) loader.sampler = impl_->weighted_sampler(options().seed);
   if (options().sampler == "balanced") loader.sampler = impl_->balanced_sampler(options().seed);
   return impl_->train_loader = impl_->loader_of(impl_->split.train, std::move(loader));
 }
