@@ -58,10 +58,13 @@ struct DrawnSamples : Dataset {
   std::function<void(std::int64_t)> on_sample{};
 };
 
+// What a batch has of a sample: its index, what gather drew for it, and the numbers for transforms on the
+// device.
 struct Record {
   std::int64_t index;
   double number;
   std::array<std::uint8_t, 3> bytes;
+  std::array<float, 2> transform_numbers;
   bool operator==(const Record&) const = default;
 };
 
@@ -69,9 +72,11 @@ std::vector<Record> records_of(const Batch& batch) {
   std::vector<Record> records;
   for (std::int64_t i = 0; i < batch.num_samples(); ++i) {
     const auto* bytes = batch[2].const_data_ptr<std::uint8_t>() + 3 * i;
+    const auto* numbers = batch.random_numbers().const_data_ptr<float>() + 2 * i;
     records.push_back({batch[0].const_data_ptr<std::int64_t>()[i],
                        batch[1].const_data_ptr<double>()[i],
-                       {bytes[0], bytes[1], bytes[2]}});
+                       {bytes[0], bytes[1], bytes[2]},
+                       {numbers[0], numbers[1]}});
   }
   return records;
 }
@@ -94,25 +99,29 @@ struct Split {
 
 constexpr std::int64_t kGlobalBatch = 40;
 
-// The samples of an epoch at their places in the global order, read by each rank in turn with `num_restarts`
-// restarts: each makes new loaders and seeks to the next batch.
-std::vector<Record> epoch_of(const std::shared_ptr<const Dataset>& dataset, std::int64_t epoch, Split split,
-                             std::int64_t num_restarts) {
+// The samples of an epoch at their places in the global order. After each of `num_restarts` restarts, all
+// ranks have new loaders, which seek to the next global batch; the splits take turns.
+std::vector<Record> epoch_of(const std::shared_ptr<const Dataset>& dataset, std::int64_t epoch,
+                             const std::vector<Split>& splits, std::int64_t num_restarts) {
   std::vector<Record> all(static_cast<std::size_t>(dataset->size()));
   std::vector<int> counts(all.size());
-  for (std::int64_t rank = 0; rank < split.num_ranks; ++rank) {
-    const DataLoaderOptions options{.batch_size = kGlobalBatch / split.num_ranks,
-                                    .shuffle = true,
-                                    .seed = 11,
-                                    .num_workers = split.num_workers};
-    std::int64_t next = 0, place = rank;
-    for (std::int64_t start = 0; start <= num_restarts; ++start) {
-      DataLoader loader(dataset, options);
+  const std::int64_t num_batches = (dataset->size() + kGlobalBatch - 1) / kGlobalBatch;
+  for (std::int64_t start = 0; start <= num_restarts; ++start) {
+    const Split& split = splits[static_cast<std::size_t>(start) % splits.size()];
+    const std::int64_t begin = num_batches * start / (num_restarts + 1),
+                       end = num_batches * (start + 1) / (num_restarts + 1);
+    for (std::int64_t rank = 0; rank < split.num_ranks; ++rank) {
+      DataLoader loader(dataset, {.batch_size = kGlobalBatch / split.num_ranks,
+                                  .shuffle = true,
+                                  .seed = 11,
+                                  .num_workers = split.num_workers,
+                                  .num_random_numbers = 2});
       DataLoader::Cursor cursor(loader);
       cursor.shard(rank, split.num_ranks);
-      cursor.seek(epoch, next);
-      const std::int64_t end = cursor.num_batches() * (start + 1) / (num_restarts + 1);
-      for (Batch batch; next < end && cursor.next(batch); ++next)
+      cursor.seek(epoch, begin);
+      std::int64_t place = begin * kGlobalBatch + rank;
+      Batch batch;
+      for (std::int64_t next = begin; next < end && cursor.next(batch); ++next)
         if (batch.is_valid())
           for (const Record& record : records_of(batch)) {
             all.at(static_cast<std::size_t>(place)) = record;
@@ -125,20 +134,25 @@ std::vector<Record> epoch_of(const std::shared_ptr<const Dataset>& dataset, std:
   return all;
 }
 
-// In all 200,000 samples; 2 million with KINDLING_SOAK_SAMPLES=83333.
+// In all 230,000 samples; 2.3 million with KINDLING_SOAK_SAMPLES=83333.
 TEST(LoaderGuarantee, SamplesAndNumbersDependOnSeedEpochAndBatchOnly) {
   const char* const of_soak = std::getenv("KINDLING_SOAK_SAMPLES");
   const std::int64_t num_samples = of_soak != nullptr ? std::stoll(of_soak) : 8333;
   const auto dataset = std::make_shared<DrawnSamples>(num_samples);
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
-    const std::vector<Record> expected = epoch_of(dataset, epoch, {.num_workers = 0, .num_ranks = 1}, 0);
+    const std::vector<Record> expected = epoch_of(dataset, epoch, {{.num_workers = 0, .num_ranks = 1}}, 0);
     std::set<std::int64_t> distinct;
     for (const Record& record : expected) distinct.insert(record.index);
     EXPECT_EQ(distinct.size(), expected.size());
+    std::vector<Split> splits;
     for (const std::int64_t num_workers : {0, 1, 2, 4})
-      for (const std::int64_t num_ranks : {1, 2, 4})
-        EXPECT_TRUE(epoch_of(dataset, epoch, {num_workers, num_ranks}, /*num_restarts=*/20) == expected)
+      for (const std::int64_t num_ranks : {1, 2, 4}) {
+        splits.push_back({num_workers, num_ranks});
+        EXPECT_TRUE(epoch_of(dataset, epoch, {splits.back()}, /*num_restarts=*/20) == expected)
             << num_workers << " workers, " << num_ranks << " ranks";
+      }
+    EXPECT_TRUE(epoch_of(dataset, epoch, splits, /*num_restarts=*/20) == expected)
+        << "other numbers of workers and ranks after each restart";
   }
 }
 

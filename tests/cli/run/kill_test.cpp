@@ -22,6 +22,7 @@ struct KilledFit {
   const char* name;
   const char* checkpoint;
   const char* trainer = "";
+  const char* data = "";
 };
 
 class KilledRun : public testing::TestWithParam<KilledFit> {
@@ -64,7 +65,7 @@ class KilledRun : public testing::TestWithParam<KilledFit> {
 };
 
 TEST_P(KilledRun, EndsLikeAnUninterruptedRun) {
-  write_small_cnn(config(), GetParam().checkpoint, GetParam().trainer);
+  write_small_cnn(config(), GetParam().checkpoint, GetParam().trainer, GetParam().data);
   ASSERT_EQ(run_process(fit("alone"), output()), 0) << text_of(output());
   const int wanted = num_kills() / 4 + 1;
   std::mt19937 random(static_cast<std::uint32_t>(wanted));
@@ -78,11 +79,18 @@ TEST_P(KilledRun, EndsLikeAnUninterruptedRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KilledRun,
+                         // "augmented": each sample draws random numbers, on threads that the kill ends, too.
                          testing::Values(KilledFit{"every_step", "every_n_steps = 1"},
                                          KilledFit{"some_steps", "every_n_steps = 7"},
                                          KilledFit{"asynchronous", "every_n_steps = 2\nasynchronous = true"},
                                          KilledFit{"until_a_step", "every_n_steps = 5\nevery_n_epochs = 0",
-                                                   "max_steps = 115"}),
+                                                   "max_steps = 115"},
+                                         KilledFit{"augmented", "every_n_steps = 3", "gradient_shards = 4",
+                                                   "num_workers = 2\nsampler = \"balanced\"\n"
+                                                   "[[data.train_transforms]]\nname = \"random_crop\"\n"
+                                                   "size = [8, 8]\npadding = 1\n"
+                                                   "[[data.train_transforms]]\n"
+                                                   "name = \"random_horizontal_flip\"\n"}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

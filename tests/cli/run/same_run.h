@@ -82,7 +82,7 @@ inline void expect_same_run(const std::filesystem::path& run, const std::filesys
 // A run of half a second with everything that could be lost: dropout, running statistics, a schedule,
 // optimizer state, shuffling, and checkpoints within epochs.
 inline void write_small_cnn(const std::filesystem::path& file, const std::string& checkpoint = "",
-                            const std::string& trainer = "") {
+                            const std::string& trainer = "", const std::string& data = "") {
   write_text(file, R"([model]
 name = "small_cnn"
 channels = [4, 4]
@@ -90,7 +90,7 @@ hidden = 16
 [data]
 name = "digits"
 batch_size = 64
-[optimizer]
+)" + data + R"([optimizer]
 name = "adamw"
 [schedule]
 name = "cosine"
