@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The long forms of the tests that look for rare things: a thousand kills of a training, three of a sweep of 24 runs, each signal
 # at two hundred moments, every change of a model in mid-epoch, two million samples of a loader with workers, ranks and restarts,
-# fifty losses of one of several processes, all tests of the fake accelerator under sanitizers, hours of fuzzing.
+# the memory of 200 epochs of 2,000 image files, fifty losses of one of several processes, all tests of the fake accelerator under
+# sanitizers, hours of fuzzing.
 #   ./scripts/soak.sh [KILLS (1000)] [SECONDS FOR EACH FUZZER (3600)]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,5 +13,6 @@ KINDLING_SOAK_SIGNALS=200 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests 
 KINDLING_SOAK_SWEEP_RUNS=24 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='SweepProgram.Killed*'
 KINDLING_SOAK_CHANGES=1 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='MidEpochChanges.*'
 KINDLING_SOAK_SAMPLES=83333 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='LoaderGuarantee.*'
+KINDLING_SOAK_FILES=2000 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='LongFit.*Workers*'
 KINDLING_SOAK_LOSSES=50 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='LostProcess*'
 ./scripts/fuzz.sh "${2:-3600}"
