@@ -149,6 +149,25 @@ TEST_F(ScreenOnTerminal, BreaksItsLinesWhereANarrowTerminalEnds) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 41U) << line;  // with '\r'
 }
 
+TEST_F(ScreenOnTerminal, DrawsTheCurvesOfTheLossAtTheEnd) {
+  const auto chart_of = [&](const std::string& epochs) {
+    const OnTerminal shown = run_on_terminal(
+        fit({"trainer.max_epochs=" + epochs, "--progress", "none", "--color", "never"}), {.columns = 60});
+    EXPECT_EQ(shown.exit_code, 0) << shown.screen;
+    const std::size_t table = shown.screen.find("\nepoch  train loss"), end = shown.screen.find("done in ");
+    if (table >= end) return std::string();
+    const std::size_t chart = shown.screen.find("   loss\r\n", table + 2);
+    return chart < end ? shown.screen.substr(chart, end - chart) : "";
+  };
+  const std::string chart = chart_of("3");
+  EXPECT_NE(chart.find("train_loss"), std::string::npos) << chart;
+  EXPECT_NE(chart.find("val_loss"), std::string::npos) << chart;
+  EXPECT_GT(std::ranges::count(chart, '\n'), 8) << chart;
+  std::istringstream lines(chart);
+  for (std::string line; std::getline(lines, line, '\r');) EXPECT_LE(display_width(line), 61U) << line;
+  EXPECT_EQ(chart_of("2"), "");  // too few points
+}
+
 TEST_F(ScreenOnTerminal, ColorsTheBestRowUnlessColorsAreOff) {
   const std::string green = "\x1b[32m    1  ";
   const OnTerminal colored = run_on_terminal(fit({}));
