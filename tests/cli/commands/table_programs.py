@@ -13,10 +13,6 @@ import numpy
 import onnxruntime
 import torch
 
-if len(sys.argv) < 3:
-    sys.exit(0)
-folder, run = sys.argv[1:]
-
 
 def metadata(path):
     with open(path, "rb") as file:
@@ -32,17 +28,31 @@ def raw_value(feature, text):
     return feature["categories"].index(text) if text in feature["categories"] else -1
 
 
-features = json.loads(metadata(run + "/weights.safetensors")["input_transform"])["features"]
-with open(folder + "/new.csv", newline="") as file:
-    rows = [[raw_value(feature, row[feature["name"]]) for feature in features] for row in csv.DictReader(file)]
-raw = numpy.array(rows, dtype=numpy.float32)
-assert numpy.isnan(raw).any() and (raw == -1).any()
-predicted = numpy.array([json.loads(line)["outputs"] for line in open(folder + "/new.jsonl")])
+def raw_rows(run, table):
+    """The inputs of an exported program, from the rows of a CSV file and the description in a run's weights."""
+    features = json.loads(metadata(f"{run}/weights.safetensors")["input_transform"])["features"]
+    with open(table, newline="") as file:
+        rows = [[raw_value(feature, row[feature["name"]]) for feature in features] for row in csv.DictReader(file)]
+    return numpy.array(rows, dtype=numpy.float32)
 
-program = torch.export.load(folder + "/houses.pt2").module()
-session = onnxruntime.InferenceSession(folder + "/houses.onnx", providers=["CPUExecutionProvider"])
-for name, outputs in (("pt2", program(torch.from_numpy(raw)).detach().numpy()),
-                      ("onnx", session.run(None, {session.get_inputs()[0].name: raw})[0])):
-    difference = numpy.abs(outputs - predicted).max()
-    assert difference <= 1e-5, f"{name}: {difference}"
-    assert numpy.isfinite(outputs).all()
+
+def differences(program, onnx, raw, predictions):
+    """The largest differences of a .pt2 and an ONNX file from the outputs in a file of JSON lines, by the kind of file."""
+    predicted = numpy.array([json.loads(line)["outputs"] for line in open(predictions)])
+    session = onnxruntime.InferenceSession(str(onnx), providers=["CPUExecutionProvider"])
+    outputs = {"pt2": torch.export.load(program).module()(torch.from_numpy(raw)).detach().numpy(),
+               "onnx": session.run(None, {session.get_inputs()[0].name: raw})[0]}
+    assert all(numpy.isfinite(values).all() for values in outputs.values())
+    return {name: float(numpy.abs(values - predicted).max()) for name, values in outputs.items()}
+
+
+def main():
+    folder, run = sys.argv[1:]
+    raw = raw_rows(run, folder + "/new.csv")
+    assert numpy.isnan(raw).any() and (raw == -1).any()
+    for name, difference in differences(folder + "/houses.pt2", folder + "/houses.onnx", raw, folder + "/new.jsonl").items():
+        assert difference <= 1e-5, f"{name}: {difference}"
+
+
+if __name__ == "__main__" and len(sys.argv) == 3:
+    main()
