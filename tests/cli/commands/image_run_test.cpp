@@ -106,17 +106,19 @@ TEST_F(ImageRun, ResumesBitIdenticallyInTheMiddleOfAnEpoch) {
 TEST_F(ImageRun, NamesEveryFileThatItSkips) {
   std::filesystem::remove_all(scratch_ / "images");
   write_day_and_night(scratch_ / "images", 1000);
-  const std::string good = text_of(scratch_ / "images/day/100.png");
+  const std::string good = text_of(scratch_ / "images/day/100.png"),
+                    jpeg = text_of(std::filesystem::path(KINDLING_FIXTURES) / "images/gradient.jpg");
   std::vector<std::string> broken;
   for (int i = 0; i < 20; ++i) {
     broken.push_back((scratch_ / "images" / (i % 2 == 0 ? "day" : "night")).string() + "/" +
                      std::to_string(150 + 40 * i) + ".png");
     std::string bytes = good;
-    if (i % 5 == 0) bytes.clear();
-    if (i % 5 == 1) bytes = "not an image";
-    if (i % 5 == 2) bytes.resize(bytes.size() / 2);
-    if (i % 5 == 3) bytes[good.size() / 2] = static_cast<char>(~bytes[good.size() / 2]);
-    if (i % 5 == 4) bytes = "\xFF\xD8\xFF" + bytes;
+    if (i % 6 == 0) bytes.clear();
+    if (i % 6 == 1) bytes = "not an image";
+    if (i % 6 == 2) bytes.resize(bytes.size() / 2);
+    if (i % 6 == 3) bytes[good.size() / 2] = static_cast<char>(~bytes[good.size() / 2]);
+    if (i % 6 == 4) bytes = "\xFF\xD8\xFF" + bytes;
+    if (i % 6 == 5) bytes = jpeg.substr(0, jpeg.size() / 2);
     write_text(broken.back(), bytes);
   }
   const auto expect_all_named = [&](const std::string& text, const std::string& start) {
