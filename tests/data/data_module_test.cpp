@@ -42,6 +42,33 @@ TEST(DataModule, ShuffleConcernsTheTrainingSamplesOnly) {
     for (const Batch& batch : *data.val_dataloader()) EXPECT_TRUE(same(batch[0], at::arange(5)));
 }
 
+// Different sets may be made with the same function, and the samples may be others in a second fit.
+TEST(DataModule, LoadersHaveTheTensorsOfTheCall) {
+  struct Grows : DataModule {
+    Grows() : DataModule({.batch_size = 2}) {}
+    std::shared_ptr<DataLoader> train_dataloader() override { return train_loader_of({values}); }
+    std::shared_ptr<DataLoader> val_dataloader() override { return val_loader_of({values.slice(0, 0, 2)}); }
+    std::shared_ptr<DataLoader> test_dataloader() override { return val_loader_of({values + 1}); }
+    std::vector<NamedLoader> more_val_dataloaders() override {
+      return {{"far", val_loader_of({values + 2})}};
+    }
+    at::Tensor values = at::arange(4).repeat({2, 1}).t();  // not contiguous
+  } data;
+  const auto first_value = [](const std::shared_ptr<DataLoader>& loader) {
+    return (*loader->begin())[0][0][0].item<std::int64_t>();
+  };
+  EXPECT_EQ(data.train_dataloader(), data.train_dataloader());
+  EXPECT_EQ(data.test_dataloader(), data.test_dataloader());  // new tensors of the same values
+  EXPECT_EQ(first_value(data.val_dataloader()), 0);
+  EXPECT_EQ(first_value(data.test_dataloader()), 1);
+  EXPECT_EQ(first_value(data.more_val_dataloaders()[0].loader), 2);
+  EXPECT_EQ(data.val_dataloader()->num_samples(), 2);
+  data.train_dataloader()->start_epoch(3);
+  data.values = at::arange(10).unsqueeze(1);
+  EXPECT_EQ(data.train_dataloader()->num_samples(), 10);
+  EXPECT_EQ(data.train_dataloader()->next_epoch(), 4);
+}
+
 // The four files of a set: two images of 1 x 2 pixels, {51, 255} and {0, 128}.
 void write_mnist(const std::filesystem::path& folder) {
   const std::string images{0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 51, char(255), 0, char(128)};

@@ -1,5 +1,10 @@
 #include "kindling/data/data_module.h"
 
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "data/loading/sample_ranges.h"
 #include "kindling/base/error.h"
 #include "kindling/data/dataset.h"
@@ -16,6 +21,17 @@ std::vector<at::Tensor> within(const std::vector<at::Tensor>& tensors,
   std::vector<at::Tensor> parts;
   for (const auto& tensor : tensors) parts.push_back(tensor.narrow(0, first, end - first));
   return parts;
+}
+
+// True for a loader of the same values: data modules may make the tensors in each call, or take parts of
+// them.
+bool has_tensors(const std::shared_ptr<DataLoader>& loader, const std::vector<at::Tensor>& tensors) {
+  const auto* dataset = loader ? dynamic_cast<const TensorDataset*>(&loader->dataset()) : nullptr;
+  return dataset != nullptr &&
+         std::ranges::equal(dataset->tensors(), tensors, [](const at::Tensor& a, const at::Tensor& b) {
+           return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && b.device().is_cpu() &&
+                  ((a.const_data_ptr() == b.const_data_ptr() && a.strides() == b.strides()) || a.equal(b));
+         });
 }
 
 std::shared_ptr<const Sampler> balanced_sampler(const std::vector<at::Tensor>& tensors, std::int64_t seed) {
@@ -55,7 +71,7 @@ DataLoaderOptions DataModule::loader_options(bool train) const {
 void DataModule::predict_from(const std::filesystem::path& file) {
   throw ConfigError({.place = file.string(),
                      .found = "the data set has no other files to predict",
-                     .wanted = "a run on a table (data.name = \"csv\")",
+                     .wanted = "a run on a table or arrays (data.name = \"csv\" or \"arrays\")",
                      .remedy = "omit the file to predict the test or validation samples"});
 }
 
@@ -71,13 +87,16 @@ std::shared_ptr<DataLoader> DataModule::get_tensorloader(std::vector<at::Tensor>
 }
 
 std::shared_ptr<DataLoader> DataModule::train_loader_of(const std::vector<at::Tensor>& train) {
-  if (!train_loader_) train_loader_ = get_tensorloader(within(train, options_.train, "data.train"), true);
+  if (train_loader_ && train.empty()) return train_loader_;
+  std::vector<at::Tensor> tensors = within(train, options_.train, "data.train");
+  if (!has_tensors(train_loader_, tensors)) train_loader_ = get_tensorloader(std::move(tensors), true);
   return train_loader_;
 }
 
 std::shared_ptr<DataLoader> DataModule::val_loader_of(const std::vector<at::Tensor>& val) {
-  if (!val_loader_ && !val.empty())
-    val_loader_ = get_tensorloader(within(val, options_.val, "data.val"), false);
+  if (val.empty()) return val_loader_;
+  std::vector<at::Tensor> tensors = within(val, options_.val, "data.val");
+  if (!has_tensors(val_loader_, tensors)) val_loader_ = get_tensorloader(std::move(tensors), false);
   return val_loader_;
 }
 

@@ -359,8 +359,8 @@ TEST_F(TableRun, OtherDataHaveNoFilesToPredict) {
   EXPECT_NE(
       without_folder(predicted.err)
           .find(
-              "new.csv: the data set has no other files to predict; expected: a run on a table (data.name = "
-              "\"csv\"); omit the file to predict the test or validation samples"),
+              "new.csv: the data set has no other files to predict; expected: a run on a table or arrays "
+              "(data.name = \"csv\" or \"arrays\"); omit the file to predict the test or validation samples"),
       std::string::npos)
       << predicted.err;
 }
