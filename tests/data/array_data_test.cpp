@@ -131,6 +131,14 @@ TEST_F(Arrays, OfAnotherFileArePredicted) {
   ArrayData data({.file = file});
   data.predict_from(other);
   EXPECT_TRUE(same(all_of(data, data.predict_dataloader())[0], images_.narrow(0, 5, 2).to(at::kFloat)));
+  for (const at::Tensor& odd : {images_.to(at::kFloat), images_.flatten(1), images_.unsqueeze(1)}) {
+    ArrayData refusing({.file = file});
+    refusing.predict_from(write("odd.safetensors", {{"x", odd}}));
+    EXPECT_NE(error_text<DataError>([&] {
+                refusing.predict_dataloader();
+              }).find("expected: samples like those of the training, Byte [0, 2, 2] except for their number"),
+              std::string::npos);
+  }
   std::filesystem::remove(file);  // the training file is not needed then
   ArrayData alone({.file = file});
   alone.predict_from(other);

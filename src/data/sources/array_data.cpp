@@ -206,6 +206,12 @@ at::Tensor checked_weights(const at::Tensor& weights, std::int64_t num_samples, 
   return values;
 }
 
+// Whether samples have the same shape, and both are integers or both floating-point: pixels as bytes are not
+// pixels in [0, 1].
+bool are_alike(const at::Tensor& inputs, const at::Tensor& others) {
+  return inputs.sizes().slice(1) == others.sizes().slice(1) && is_integer(inputs) == is_integer(others);
+}
+
 at::Tensor samples_of(const at::Tensor& tensor, const std::vector<std::int64_t>& chosen) {
   if (static_cast<std::int64_t>(chosen.size()) == tensor.size(0)) return tensor;  // both are in order
   return tensor.index_select(0, at::tensor(chosen, at::kLong));
@@ -249,6 +255,7 @@ struct ArrayData::Impl {
   const ArrayDataOptions options;
   std::vector<at::Tensor> train{}, val{};    // inputs and labels; empty: none
   std::shared_ptr<const Sampler> sampler{};  // by `weights`
+  at::Tensor sample{};                       // of the training, [0, …]: its shape and dtype
   fs::path predict_file{};
   std::shared_ptr<DataLoader> train_loader{}, val_loader{}, predict_loader{};
 };
@@ -272,6 +279,7 @@ void ArrayData::prepare_data() {
   const NamedArrays& labels = options.labels_file ? other : inputs;
   const std::vector<at::Tensor> samples =
       impl_->read(inputs, labels, options.inputs, options.labels, "inputs", "labels");
+  impl_->sample = samples[0].narrow(0, 0, 0);
   const SplitIndices split = impl_->split(samples, this->options());
   for (const at::Tensor& tensor : samples) {
     impl_->train.push_back(samples_of(tensor, split.train));
@@ -315,10 +323,15 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
   if (!impl_->predict_loader) {
     const fs::path& file = impl_->predict_file;
     const std::string& name = impl_->options.inputs;
+    prepare();
+    const at::Tensor inputs =
+        checked_inputs(array_named(arrays_in(file, "file", {name}), name, file, "inputs"), file, name);
+    if (impl_->sample.defined() && !are_alike(inputs, impl_->sample))
+      refuse_array(
+          file, name, inputs,
+          "samples like those of the training, " + type_text(impl_->sample) + " except for their number");
     impl_->predict_loader = std::make_shared<DataLoader>(
-        std::make_shared<TensorDataset>(std::vector<at::Tensor>{
-            checked_inputs(array_named(arrays_in(file, "file", {name}), name, file, "inputs"), file, name)}),
-        loader_options(/*train=*/false));
+        std::make_shared<TensorDataset>(std::vector<at::Tensor>{inputs}), loader_options(/*train=*/false));
   }
   return impl_->predict_loader;
 }
