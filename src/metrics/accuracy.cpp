@@ -20,11 +20,16 @@ void refuse_class_labels(const char* place, const at::Tensor& outputs, const at:
     of_numbers.erase(of_numbers.begin() + 1);
     wanted = "class numbers Long " + shape_text(of_numbers) + " or class probabilities " + type_text(outputs);
   }
-  throw DataError(
-      {.place = place,
-       .found = "the labels are " + type_text(labels) + ", the outputs " + type_text(outputs),
-       .wanted = wanted,
-       .remedy = "convert the labels where they are made: labels.to(torch::kLong), labels.squeeze(1)"});
+  std::string remedy = "convert the labels where they are made: labels.to(torch::kLong), labels.squeeze(1)";
+  const bool has_other_classes = labels.is_floating_point() && labels.dim() == 2 && outputs.dim() == 2 &&
+                                 labels.size(0) == outputs.size(0) && labels.size(1) > 1;
+  if (has_other_classes)
+    remedy = "set num_classes = " + std::to_string(outputs.size(1)) +
+             " where the probabilities are made, such as in mix_up, cut_mix or one_hot";
+  throw DataError({.place = place,
+                   .found = "the labels are " + type_text(labels) + ", the outputs " + type_text(outputs),
+                   .wanted = wanted,
+                   .remedy = remedy});
 }
 
 namespace {
@@ -32,12 +37,11 @@ namespace {
 constexpr std::int64_t kNoClass = -100;
 
 [[noreturn]] void refuse_sums() {
-  throw DataError(
-      {.place = "accuracy",
-       .found = "labels of the outputs' shape do not add up to 1 over the classes",
-       .wanted = "class numbers, or class probabilities",
-       .remedy = "if each class has a yes or no of its own (multi-label), measure f1 or auroc of "
-                 "outputs.flatten() and labels.flatten()"});
+  throw DataError({.place = "accuracy",
+                   .found = "labels of the outputs' shape do not add up to 1 over the classes",
+                   .wanted = "class numbers, or class probabilities",
+                   .remedy = "if each class has a yes or no of its own (multi-label), measure f1 or auroc of "
+                             "outputs.flatten() and labels.flatten()"});
 }
 
 // Returns the number of right answers; NaN if labels of the outputs' shape are not probabilities.

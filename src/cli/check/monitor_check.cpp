@@ -82,7 +82,9 @@ class MonitorCheck {
   // False if the run may have a value that is not among `names`.
   bool is_certain(const std::string& table, const std::string& name,
                   const std::vector<std::string>& names) const {
-    if (!fit_.trial.has_trained) return !findings_.empty() && !nearest(name, names).empty();
+    // Only the data knows its further validation sets, whose values are val_loss/NAME.
+    if (!fit_.trial.has_trained)
+      return !findings_.empty() && name.find('/') == std::string::npos && !nearest(name, names).empty();
     if (fit_.trial.has_validated || !name.starts_with("val_")) return true;
     return table != "checkpoint" &&
            !fit_.can_validate();  // a checkpoint without a value is only not the best

@@ -134,10 +134,9 @@ void require_same(const SweepPlan& was, const SweepPlan& now, const fs::path& fo
   const auto differences = plan_differences(was, now);
   if (differences.empty()) return;
   const auto line = [](const std::string& difference) { return "  " + difference + "\n"; };
-  throw ConfigError(
-      {.found = folder.string() + ": the sweep differs from the one that was started here:\n" +
-                joined(differences, "", line) +
-                "nothing was run; undo these changes, or start another sweep with --name NAME"});
+  throw ConfigError({.found = folder.string() + ": the sweep differs from the one that was started here:\n" +
+                              joined(differences, "", line) +
+                              "nothing was run; undo these changes, or start another sweep with name=NAME"});
 }
 
 // True if the directory has nothing but hidden files, such as its lock.
@@ -155,7 +154,7 @@ void store_or_compare(PlannedSweep& sweep, const Registry& registry) {
     write_file_atomically(sweep.folder / kSweepPlanFile, plan_text(sweep.plan));
     return;
   }
-  const SweepPlan stored = stored_plan(sweep.folder, "choose another name with --name NAME");
+  const SweepPlan stored = stored_plan(sweep.folder, "choose another name with name=NAME");
   if (sweep.plan.monitor.empty()) {
     sweep.plan.monitor = stored.monitor;
     sweep.plan.mode = stored.mode;

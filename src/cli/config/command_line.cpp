@@ -275,6 +275,17 @@ std::vector<std::string> without_help_command(std::vector<std::string> words, co
   return words;
 }
 
+// With a config and weights there is no run, and the only word is the file to predict.
+void take_file_to_predict(Request& request) {
+  const std::filesystem::path word = request.evaluation.run;
+  if (request.command != "predict" || request.configs.empty() || request.weights.empty() ||
+      !request.evaluation.input.empty() || word.extension() == ".safetensors")
+    return;
+  if (std::error_code ignored; !std::filesystem::is_regular_file(word, ignored)) return;
+  request.evaluation.input = word;
+  request.evaluation.run.clear();
+}
+
 // fit, data and bench step take config files as words, data also the name of a data set; a run is evaluated
 // by its name, a config file as with -c.
 void move_config_words(Request& request) {
@@ -288,6 +299,7 @@ void move_config_words(Request& request) {
   }
   request.configs.insert(request.configs.begin(), request.config_words.begin(), request.config_words.end());
   request.config_words.clear();
+  take_file_to_predict(request);
   if (std::filesystem::path(request.evaluation.run).extension() != ".toml") return;
   request.configs.insert(request.configs.begin(), request.evaluation.run);
   request.evaluation.run.clear();

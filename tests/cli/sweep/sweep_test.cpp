@@ -122,7 +122,7 @@ TEST_F(SweepProgram, RefusesAChangedSweep) {
                           ": the sweep differs from the one that was started here:\n"
                           "  overrides: was trainer.max_epochs=1, now trainer.max_epochs=2\n"
                           "  run 001: seed: was 0, now 1\n"
-                          "nothing was run; undo these changes, or start another sweep with --name NAME\n");
+                          "nothing was run; undo these changes, or start another sweep with name=NAME\n");
   write_text(scratch_ / "tiny.toml", text_of(tiny()) + "#\n");
   EXPECT_EQ(run({"sweep", (scratch_ / "tiny").string()}), 2);
   EXPECT_NE(output().find("tiny.toml: its text has changed"), std::string::npos) << output();
