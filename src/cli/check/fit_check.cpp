@@ -22,6 +22,7 @@
 #include "kindling/device/device.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/manual_module.h"
+#include "kindling/optim/adam.h"
 #include "kindling/optim/schedule.h"
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/trainer.h"
@@ -95,8 +96,17 @@ class FitCheck {
     return options;
   }
 
-  // Throws DeviceError if GPUs that the config requires are missing.
+  // Throws ConfigError for shards that several ranks cannot divide, DeviceError if GPUs that the config
+  // requires are missing.
   void check_devices() {
+    const std::int64_t shards = fit_.trainer.gradient_shards, ranks = options_.num_ranks;
+    if (shards > 1 && shards % ranks != 0)
+      findings_.collect("trainer", [&] {
+        throw ConfigError(
+            {.place = "trainer.gradient_shards",
+             .found = "it is " + std::to_string(shards) + ", for " + std::to_string(ranks) + " ranks",
+             .wanted = "a multiple of the number of ranks"});
+      });
     if (options_.num_ranks == 1 && fit_.trainer.require_gpus)
       findings_.collect("trainer", [&] {
         TrainerOptions options = options_on_cpu();
@@ -292,6 +302,7 @@ class FitCheck {
     findings_.collect("optimizer", [&] {
       optimizer = fit_.trainer.optimizer ? fit_.trainer.optimizer(ParameterGroups(*model))
                                          : model->configure_optimizers();
+      if (!optimizer) optimizer = std::make_unique<Adam>(ParameterGroups(*model));  // as the trainer does
     });
     if (optimizer) check_repeated_loss(*optimizer);
     if (!optimizer || !fit_.trainer.schedule || !fit_.train) return;

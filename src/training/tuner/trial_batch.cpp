@@ -60,13 +60,31 @@ TrainerOptions options_on_cpu(TrainerOptions options) {
   return options;
 }
 
-// The first samples in the order of the data set, and the one with the largest label.
+// Nothing for labels that are not integers in memory.
+at::Tensor labels_in_memory(const Dataset& dataset) {
+  const auto* const in_memory = dynamic_cast<const TensorDataset*>(&dataset);
+  if (in_memory == nullptr || in_memory->tensors().size() < 2) return {};
+  const at::Tensor& labels = in_memory->tensors().back();
+  const bool are_classes = c10::isIntegralType(labels.scalar_type(), /*includeBool=*/false);
+  return are_classes && labels.numel() > 0 && labels.numel() <= kMostLabels ? labels : at::Tensor();
+}
+
+std::int64_t sample_of_label(const at::Tensor& labels, const at::Tensor& position) {
+  return position.item<std::int64_t>() / (labels.numel() / labels.size(0));
+}
+
+// The first samples in the order of the data set, and those with the smallest and the largest label.
 Batch some_samples(const DataLoader& loader, std::int64_t max_samples) {
   const Dataset& dataset = loader.dataset();
   const std::int64_t count = std::min({max_samples, loader.options().batch_size, dataset.size()});
   const at::Tensor indices = at::arange(count, at::kLong);
-  const auto largest = sample_with_largest_label(dataset);
-  if (largest && *largest >= count) indices.mutable_data_ptr<std::int64_t>()[count - 1] = *largest;
+  if (const at::Tensor labels = labels_in_memory(dataset); labels.defined()) {
+    auto* const index = indices.mutable_data_ptr<std::int64_t>();
+    const std::int64_t smallest = sample_of_label(labels, labels.argmin()),
+                       largest = sample_of_label(labels, labels.argmax());
+    if (smallest >= count && count > 1) index[count - 2] = smallest;
+    if (largest >= count) index[count - 1] = largest;
+  }
   Batch batch;
   const SampleStreams streams(loader.options().seed, /*epoch=*/0);
   const SampleStreams::Scope scope(streams);
@@ -166,12 +184,8 @@ void require_limits(const TrainerOptions& trainer, DataModule& data, bool has_va
 }  // namespace
 
 std::optional<std::int64_t> sample_with_largest_label(const Dataset& dataset) {
-  const auto* const in_memory = dynamic_cast<const TensorDataset*>(&dataset);
-  if (in_memory == nullptr || in_memory->tensors().size() < 2) return std::nullopt;
-  const at::Tensor& labels = in_memory->tensors().back();
-  const bool are_classes = c10::isIntegralType(labels.scalar_type(), /*includeBool=*/false);
-  if (!are_classes || labels.numel() == 0 || labels.numel() > kMostLabels) return std::nullopt;
-  return labels.argmax().item<std::int64_t>() / (labels.numel() / labels.size(0));
+  const at::Tensor labels = labels_in_memory(dataset);
+  return labels.defined() ? std::optional(sample_of_label(labels, labels.argmax())) : std::nullopt;
 }
 
 Batch prepared_sample(DataModule& data, const Dataset& dataset, std::int64_t index, Stage stage) {

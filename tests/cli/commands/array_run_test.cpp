@@ -91,6 +91,28 @@ TEST_F(ArrayRun, ExplainsSamplesThatDoNotFitTheModel) {
             "numbers; expected: float32; set data.divisor or data.normalize = [0.0, 1.0]\n");
 }
 
+TEST_F(ArrayRun, RefusesANegativeLabelBeforeTheRun) {
+  const at::Tensor images = at::zeros({80, 64}, at::kByte);
+  at::Tensor classes = at::arange(80).remainder(10);
+  classes[79] = -1;
+  const TensorToWrite x{.name = "x",
+                        .type = TensorType::uint8,
+                        .shape = {80, 64},
+                        .data = images.const_data_ptr(),
+                        .size_bytes = images.nbytes()},
+      y{.name = "y",
+        .type = TensorType::int64,
+        .shape = {80},
+        .data = classes.const_data_ptr(),
+        .size_bytes = classes.nbytes()};
+  write_npz(scratch_ / "negative.npz", std::vector<TensorToWrite>{x, y});
+  const ProgramRun refused =
+      fit({"data.file=" + (scratch_ / "negative.npz").string(), "data.val_inputs=", "data.val_labels="});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_NE(refused.err.find("a label of the data is -1"), std::string::npos) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "runs"));
+}
+
 TEST_F(ArrayRun, RefusesNamesThatTheFileLacks) {
   const ProgramRun refused = fit({"data.inputs=X"});
   EXPECT_EQ(refused.exit_code, 2);

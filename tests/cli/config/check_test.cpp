@@ -571,6 +571,25 @@ TEST_F(FitCheckOfConfig, ReportsEveryOptionThatLbfgsDoesNotSupport) {
       << shards;
 }
 
+// Adam is the optimizer of a run that names none.
+TEST_F(FitCheckOfConfig, ReportsASchedulesErrorWithoutAnOptimizer) {
+  const std::string text =
+      refusal(2,
+              "[model]\nname = \"mlp\"\n[data]\nname = \"digits\"\n[schedule]\nname = \"one_cycle\"\n"
+              "total_steps = 2\n" +
+                  kThreeEpochs);
+  EXPECT_NE(text.find("total_steps is 2, but the run has"), std::string::npos) << text;
+}
+
+TEST_F(FitCheckOfConfig, ReportsShardsThatTheRanksCannotDivide) {
+  const std::string text =
+      refusal(2, "[model]\nname = \"mlp\"\n[data]\nname = \"digits\"\nbatch_size = 12\n" + kThreeEpochs +
+                     "num_processes = 4\ngradient_shards = 2\n");
+  EXPECT_NE(text.find("'trainer.gradient_shards': it is 2, for 4 ranks; expected: a multiple of the number"),
+            std::string::npos)
+      << text;
+}
+
 TEST_F(FitCheckOfConfig, ReportsDefaultMonitorsThatNeedAValidation) {
   const auto error_of = [&](const std::string& config) {
     const std::string text = refusal(2, config);
