@@ -9,6 +9,7 @@
 #include "cli/run/process_settings.h"
 #include "cli/run/start_files.h"
 #include "cli/run/stop_on_signal.h"
+#include "device/random_state.h"
 #include "kindling/base/log.h"
 
 namespace kindling {
@@ -29,7 +30,11 @@ int fit_in_group(FitInputs in) {
     in.data = std::move(checked.data);
     in.warnings = std::move(checked.warnings);
   } else {
-    in.data = config.make_data();
+    if (!in.group) {
+      const RandomStateGuard random_state(cpu());
+      in.warnings = check_fit(in.loaded, {.is_resumed = true}).warnings;
+    }
+    in.data = config.make_data();  // unprepared: the checkpoint may have its input transform
   }
   in.model = config.make_model();
   if (in.plan.run.empty()) {
@@ -79,7 +84,7 @@ int fit_command(const CommandContext& command) {
   if (plan.run.empty()) require_no_search(place, config);
   if (is_launcher) {
     // The ranks try no batch, and would report their errors once each.
-    if (plan.run.empty()) check_fit(loaded, {.num_ranks = number});
+    check_fit(loaded, {.is_resumed = !plan.run.empty(), .num_ranks = number});
     return launch_fit(context, number, config);
   }
   // It is joined once all have made their plans: the first one will then change what these are made of.

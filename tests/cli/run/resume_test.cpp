@@ -70,6 +70,21 @@ TEST_F(ResumedRun, LeavesAFinishedRunUnchanged) {
 }
 
 // Compiler-generated names would make checkpoints depend on the names of private classes.
+// What the check finds is reported before the files of the run are opened.
+TEST_F(ResumedRun, IsUnchangedIfItIsRefused) {
+  ASSERT_EQ(fit("runs").exit_code, 0);
+  const auto before = everything_in(run("runs"));
+  for (const std::string change : {"data.train=[0,99999]", "model.freeze=[\"nothing\"]"}) {
+    const std::vector<std::string> more{"trainer.max_epochs=9", "--allow-config-change", change};
+    const ProgramRun refused = resume(run("runs"), more);
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_EQ(everything_in(run("runs")), before) << change;
+    std::vector<std::string> check = more;
+    check.push_back("--check");
+    EXPECT_EQ(resume(run("runs"), check).err, refused.err);
+  }
+}
+
 TEST_F(ResumedRun, HasCheckpointsWithStableNamesOfCallbacks) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   std::vector<std::string> types;
