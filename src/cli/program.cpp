@@ -1,5 +1,6 @@
 #include "kindling/cli/program.h"
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 
@@ -53,7 +54,10 @@ int code_with_output(int exit_code) {
   return exit_code == 0 && !std::cout ? kFailureCode : exit_code;
 }
 
-int say(int exit_code, const char* text) {
+// Words of a user in a message may have control characters, which a terminal would obey.
+int say(int exit_code, std::string text) {
+  const auto is_control = [](char c) { return (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == '\x7f'; };
+  std::ranges::replace_if(text, is_control, '?');
   std::cout << std::flush;
   std::cerr << text << "\n";
   return exit_code;

@@ -11,6 +11,7 @@
 #include "kindling/base/error.h"
 #include "kindling/base/name_pattern.h"
 #include "kindling/base/suggest.h"
+#include "kindling/base/text.h"
 #include "kindling/data/transformed_data.h"
 #include "kindling/device/device.h"
 #include "kindling/training/layer_freezing.h"
@@ -299,10 +300,12 @@ std::shared_ptr<const Transform> RunConfig::composed(const std::vector<ListedTra
 
 // The name becomes a directory.
 void RunConfig::check_name(ConfigReader& reader) const {
-  const bool is_path = run.name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos;
+  const bool is_path = run.name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos ||
+                       one_line(run.name) != run.name;
   if (is_path || run.name == "." || run.name == ".." || run.name.size() > 200)
     reader.error("name",
-                 "'name' becomes a directory: expected at most 200 characters and neither '/', '\\' nor NUL");
+                 "'name' becomes a directory: expected at most 200 characters, without '/', '\\' and "
+                 "control characters");
 }
 
 std::map<std::string, std::string> RunConfig::values() const {

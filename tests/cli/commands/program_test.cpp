@@ -259,6 +259,10 @@ TEST(Program, RefusesANameThatIsAPath) {
   const ProgramRun run = run_program(small_fit(scratch, {"name=../elsewhere"}));
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_NE(run.err.find("'name' becomes a directory"), std::string::npos) << run.err;
+  write_text(scratch / "red.toml", "name = \"\\u001b[31mred\"\n");
+  const ProgramRun red = run_program(small_fit(scratch, {"-c", (scratch / "red.toml").string()}));
+  EXPECT_EQ(red.exit_code, 2);
+  EXPECT_NE(red.err.find("without '/', '\\' and control characters"), std::string::npos) << red.err;
 }
 
 TEST(Program, RefusesARunDirectoryThatCannotBeCreated) {
@@ -293,6 +297,16 @@ TEST(Program, WritesNoEscapesIntoAPipe) {
   const std::size_t end = run.out.find("done in ");
   ASSERT_NE(end, std::string::npos);
   EXPECT_NE(run.out.find(" samples/s   ", end), std::string::npos) << run.out;
+  // Nor does it repeat those of a user.
+  write_text(scratch / "red.toml", "[model]\nname = \"mlp\\u001b[31m\"\n");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"\x1b[31mfit"},
+                                                {"fit", "\x1b[31m.toml"},
+                                                {"help", "\x1b[31m"},
+                                                {"fit", (scratch / "red.toml").string()}}) {
+    const ProgramRun refused = run_program(words);
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_EQ((refused.out + refused.err).find('\x1b'), std::string::npos) << refused.err;
+  }
 }
 
 TEST(Program, EndsAFitWithTheNextCommands) {
