@@ -9,7 +9,6 @@
 #include "cli/run/process_settings.h"
 #include "cli/run/start_files.h"
 #include "cli/run/stop_on_signal.h"
-#include "device/random_state.h"
 #include "kindling/base/log.h"
 
 namespace kindling {
@@ -30,11 +29,8 @@ int fit_in_group(FitInputs in) {
     in.data = std::move(checked.data);
     in.warnings = std::move(checked.warnings);
   } else {
-    if (!in.group) {
-      const RandomStateGuard random_state(cpu());
-      in.warnings = check_fit(in.loaded, {.is_resumed = true}).warnings;
-    }
-    in.data = config.make_data();  // unprepared: the checkpoint may have its input transform
+    if (!in.group) in.warnings = check_fit(in.loaded, {.is_resumed = true}).warnings;
+    in.data = config.make_data();  // two copies may not fit into memory, so the check's is gone
   }
   in.model = config.make_model();
   if (in.plan.run.empty()) {
