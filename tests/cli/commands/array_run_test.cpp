@@ -71,7 +71,7 @@ TEST_F(ArrayRun, ExplainsSamplesThatDoNotFitTheModel) {
   write("flat.npz", {{"x", images}, {"y", classes}, {"x_test", images}, {"y_test", classes}});
   const std::string file = "data.file=" + (scratch_ / "flat.npz").string();
   EXPECT_EQ(fit({file, "model.name=small_cnn"}).err,
-            "error: model 'small_cnn': the samples are Float [8, 8], without channels; expected: images "
+            "model 'small_cnn': the samples are Float [8, 8], without channels; expected: images "
             "[channels, height, width]; add a dimension, in NumPy x[:, None]\n");
   const at::Tensor numbers = at::arange(80 * 4).view({80, 4});
   const TensorToWrite wide{.name = "x",
@@ -87,7 +87,7 @@ TEST_F(ArrayRun, ExplainsSamplesThatDoNotFitTheModel) {
   write_npz(scratch_ / "wide.npz", std::vector<TensorToWrite>{wide, labels});
   const std::string wide_file = "data.file=" + (scratch_ / "wide.npz").string();
   EXPECT_EQ(fit({wide_file, "data.val_inputs=", "data.val_labels=", "data.divisor=1"}).err,
-            "error: model 'softmax_regression': the samples are Long [4], and its layers take floating-point "
+            "model 'softmax_regression': the samples are Long [4], and its layers take floating-point "
             "numbers; expected: float32; set data.divisor or data.normalize = [0.0, 1.0]\n");
 }
 
