@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace kindling {
 class KINDLING_API ConfigErrors : public ConfigError {
  public:
   explicit ConfigErrors(std::vector<ErrorParts> errors)
-      : ConfigError({.found = joined(errors, "\n", [](const auto& parts) { return Error(parts).what(); })}),
+      : ConfigError({.found = joined(errors, "\n",
+                                     [](const auto& parts) { return std::string(Error(parts).what()); })}),
         errors_(std::move(errors)) {}
 
   const std::vector<ErrorParts>& errors() const noexcept { return errors_; }
