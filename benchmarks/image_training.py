@@ -22,8 +22,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from facts import append_result, machine_facts
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "benchmarks")]
 SHAPES, CUMULATIVE = ["circle", "cross", "ring", "square"], [0.49, 0.79, 0.93, 1.0]
 NUM_FILES, NUM_TRAIN, SIZE = 2000, 1600, 16
 
@@ -223,8 +224,7 @@ def main():
         return train_in_pytorch(options.train, options.seed, options.epochs)
     import torch
 
-    from images import cpu_model
-
+    facts = machine_facts()
     results = {"kindling": [], "pytorch_pil": []}
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -245,12 +245,8 @@ def main():
                 print(f"seed {seed}: {name:12} accuracy {runs[-1]['accuracy']:.4f}   cpu {runs[-1]['cpu_s']:6.1f} s   wall {runs[-1]['wall_s']:6.1f} s", flush=True)
     means = {name: statistics.mean(run["accuracy"] for run in runs) for name, runs in results.items()}
     print("mean accuracy: " + ", ".join(f"{name} {mean:.4f}" for name, mean in means.items()))
-    if options.json:
-        commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-        result = {"case": "image_training", "images": "mnist" if options.mnist else "shapes", "epochs": options.epochs, "build": commit, "torch": torch.__version__, "cpu_model": cpu_model(),
-                  "cores": os.cpu_count(), "load_1min": round(os.getloadavg()[0], 2)} | results
-        with open(options.json, "a") as file:
-            file.write(json.dumps(result) + "\n")
+    case = {"case": "image_training", "images": "mnist" if options.mnist else "shapes", "epochs": options.epochs, "torch": torch.__version__}
+    append_result(options.json, case | facts | results)
 
 
 if __name__ == "__main__":

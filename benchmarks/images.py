@@ -12,13 +12,14 @@ arrow, both resize to it, bilinear with antialiasing; Kindling then decodes JPEG
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from facts import append_result, machine_facts
 
 ROOT = Path(__file__).resolve().parent.parent
 # kind of files, their size, the size of the result, target of the ratio
@@ -154,13 +155,6 @@ def compare(options, kind, size, wanted):
     return result
 
 
-def cpu_model():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bench", default=ROOT / "build/release/bin/kindling_bench", type=Path)
@@ -176,19 +170,17 @@ def main():
     import PIL
     import torch
 
-    machine = {"cpu_model": cpu_model(), "cores": os.cpu_count(), "torch": torch.__version__, "pillow": PIL.__version__,
-               "build": subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()}
+    versions = {"torch": torch.__version__, "pillow": PIL.__version__}
     print("files           kindling   PyTorch, PIL   ratio")
     missed = 0
     for kind, size, wanted, target in CASES:
-        result = compare(options, kind, size, wanted) | {"load_1min": round(os.getloadavg()[0], 2)} | machine
+        facts = machine_facts() | versions
+        result = compare(options, kind, size, wanted) | facts
         name = f"{kind} {size}" + (f" → {wanted}" if wanted else "")
         missed += target is not None and result["ratio"] < target
         print(f"{name:12} {result['kindling_images_per_s']:7} /s {result['pytorch_pil_images_per_s']:10} /s   {result['ratio']:5.2f}"
               + (f"  (target {target})" if target else ""), flush=True)
-        if options.json:
-            with open(options.json, "a") as file:
-                file.write(json.dumps(result) + "\n")
+        append_result(options.json, result)
     return 1 if missed else 0
 
 

@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from facts import cpu_model
+
 ROOT = Path(__file__).resolve().parent.parent
 # `torch`: a @ b, a fresh result each time; `torch_out`: into memory that is there, as Kindling's.
 PEERS = ("kindling", "torch", "torch_out", "torch_mkl", "torch_mkl_out")
@@ -91,11 +93,6 @@ def measure(args):
                 for key, value in found.items():
                     times.setdefault(key, []).append(value)
     return times
-
-
-def cpu_model():
-    with open("/proc/cpuinfo") as file:
-        return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
 
 
 def tell(times):

@@ -17,9 +17,7 @@ work on the machine hardly changes it. It needs `google-pprof` on the PATH.
 """
 
 import argparse
-import json
 import os
-import platform
 import pty
 import select
 import shutil
@@ -30,6 +28,8 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from facts import append_result, machine_facts
 
 ROOT = Path(__file__).resolve().parent.parent
 FIT = ["model.hidden=[128]", "data.batch_size=2", "trainer.num_threads=1", "trainer.num_gpus=0", "checkpoint.every_n_epochs=0",
@@ -112,19 +112,10 @@ def profiled(program, steps, words, library):
         return int(lines[0].split()[1]), max((int(line.split()[3]) for line in lines[1:]), default=0)
 
 
-def cpu_model():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
-def build_of(program):
-    """Returns the commit of this repository, and the LibTorch that the program runs with."""
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+def libtorch_of(program):
+    """Returns the version of the LibTorch that the program runs with."""
     doctor = subprocess.run([program, "doctor"], capture_output=True, text=True, check=True).stdout
-    torch = next((line.split()[1] for line in doctor.splitlines() if line.lower().startswith("libtorch")), "")
-    return {"build": commit, "torch": torch}
+    return next((line.split()[1] for line in doctor.splitlines() if line.lower().startswith("libtorch")), "")
 
 
 def main():
@@ -139,6 +130,7 @@ def main():
     parser.add_argument("--json", type=Path, help="append the results to this file")
     options = parser.parse_args()
     program = str(options.program.resolve())
+    facts = machine_facts() | {"torch": libtorch_of(program)}
     case = FIT + EPOCHS[options.epochs]
     run(program, 1000, case + ON)  # reads the program and its libraries
     runs = {"on": [], "off": []}
@@ -152,8 +144,8 @@ def main():
     quarter = [series[len(series) // 4] for series in memory]
     last = [max(series[-len(series) // 4:]) for series in memory]
     result = {
-        "case": "records", "epochs": options.epochs, "steps": options.steps, "pairs": options.pairs, "together": options.together, "cpu_model": cpu_model(), "cores": os.cpu_count(),
-        "load_1min": round(os.getloadavg()[0], 2), **build_of(program), "cpu_on_s": [round(one["cpu"], 3) for one in runs["on"]],
+        "case": "records", "epochs": options.epochs, "steps": options.steps, "pairs": options.pairs, "together": options.together, **facts,
+        "cpu_on_s": [round(one["cpu"], 3) for one in runs["on"]],
         "system_on_s": [round(one["system"], 3) for one in runs["on"]], "system_off_s": [round(one["system"], 3) for one in runs["off"]],
         "cpu_off_s": [round(one["cpu"], 3) for one in runs["off"]], "wall_on_s": [round(one["wall"], 3) for one in runs["on"]],
         "wall_off_s": [round(one["wall"], 3) for one in runs["off"]],
@@ -168,9 +160,7 @@ def main():
         samples, of_records = profiled(program, options.steps, case + ON, options.profiler.resolve())
         result.update(samples=samples, samples_of_records=of_records)
         print(f"profile: {of_records} of {samples} samples are in records and screen, {100 * of_records / samples:.2f} %")
-    if options.json:
-        with open(options.json, "a") as file:
-            file.write(json.dumps(result) + "\n")
+    append_result(options.json, result)
     return 1 if 100 * (result["cpu_ratio"] - 1) > options.limit else 0
 
 

@@ -10,15 +10,14 @@ the processor time per row and the ratio of the medians. The exit status is 1 if
 import argparse
 import csv
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from facts import append_result, machine_facts
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "benchmarks")]
 TARGETS = {"table.csv": 3.0, "table.jsonl": None}
 NAMES = [f"x{i}" for i in range(8)] + ["city", "plan"]
 
@@ -88,21 +87,17 @@ def main():
     if options.read:
         return read_with_pandas(options.read, options.repeats)
     import pandas
-    from images import cpu_model
 
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         write_tables(Path(folder), options.rows)
         for name, target in TARGETS.items():
-            result = compare(options, Path(folder), name) | {"load_1min": round(os.getloadavg()[0], 2), "cpu_model": cpu_model(), "cores": os.cpu_count(),
-                                                             "pandas": pandas.__version__, "build": commit}
+            facts = machine_facts() | {"pandas": pandas.__version__}
+            result = compare(options, Path(folder), name) | facts
             missed += target is not None and result["ratio"] < target
             print(f"{name:12} kindling {result['kindling_cpu_us_per_row']:.2f} us/row   pandas {result['pandas_cpu_us_per_row']:.2f} us/row   ratio {result['ratio']:.2f}"
                   + (f"  (target {target})" if target else ""), flush=True)
-            if options.json:
-                with open(options.json, "a") as file:
-                    file.write(json.dumps(result) + "\n")
+            append_result(options.json, result)
     return 1 if missed else 0
 
 

@@ -13,16 +13,16 @@ one thread each.
 
 import argparse
 import csv
-import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from facts import append_result, machine_facts
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests/cli/commands")]
+sys.path[:0] = [str(ROOT / "tests/cli/commands")]
 
 
 def rows_of(table):
@@ -98,9 +98,9 @@ def main():
     import sklearn
     import torch
     from image_training import seconds_of
-    from images import cpu_model
     from table_twin import CONFIG, write_table
 
+    facts = machine_facts()
     program = str(options.program.resolve())
     results = {"kindling": [], "sklearn_pytorch": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -131,12 +131,8 @@ def main():
     print("mean accuracy: " + ", ".join(f"{name} {mean:.4f}" for name, mean in means.items()))
     if exported:
         print("largest difference of exported programs: " + ", ".join(f"{name} {difference:.2g}" for name, difference in exported.items()))
-    if options.json:
-        commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-        result = {"case": "table_training", "build": commit, "torch": torch.__version__, "sklearn": sklearn.__version__, "cpu_model": cpu_model(),
-                  "cores": os.cpu_count(), "load_1min": round(os.getloadavg()[0], 2), "mean_accuracy": means, "exported_differences": exported} | results
-        with open(options.json, "a") as file:
-            file.write(json.dumps(result) + "\n")
+    case = {"case": "table_training", "torch": torch.__version__, "sklearn": sklearn.__version__}
+    append_result(options.json, case | facts | {"mean_accuracy": means, "exported_differences": exported} | results)
 
 
 if __name__ == "__main__":

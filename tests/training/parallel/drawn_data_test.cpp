@@ -13,7 +13,6 @@
 #include "kindling/data/sample_random.h"
 #include "kindling/training/model_checkpoint.h"
 #include "support/log_lines.h"
-#include "support/rank_threads.h"
 #include "support/scratch.h"
 #include "training/parallel/rank_runs.h"
 
@@ -64,29 +63,19 @@ std::vector<at::Tensor> trained(std::int64_t num_ranks, std::optional<std::int64
     options.gradient_shards = 4;
     Trainer(options).fit(models[static_cast<std::size_t>(rank)], data);
   };
-  if (num_ranks == 1) {
-    fit(nullptr, 0);
-  } else {
-    const auto groups = ProcessGroup::from_threads(num_ranks, {.timeout_s = 60});
-    on_ranks(groups,
-             [&](ProcessGroup& group) { fit(groups[static_cast<std::size_t>(group.rank())], group.rank()); });
-  }
+  fit_on_ranks(num_ranks, fit);
   return RankRun::on_host(models.front()->parameters());
-}
-
-void expect_equal(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& others) {
-  ASSERT_EQ(ours.size(), others.size());
-  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(ours[i].equal(others[i])) << i;
 }
 
 TEST(DrawnData, GivesTheSameWeightsForAnyNumberOfRanksAndWorkers) {
   const LogLines log;
   const auto expected = trained(1, 0);
-  for (const std::int64_t num_workers : {1, 3}) expect_equal(trained(1, num_workers), expected);
+  for (const std::int64_t num_workers : {1, 3}) expect_same_weights(trained(1, num_workers), expected);
   EXPECT_EQ(log.texts, std::vector<std::string>());
   // The ranks of a test are threads and share LibTorch's generator, which the model of another rank moves.
   for (const std::int64_t num_ranks : {2, 4})
-    for (const std::int64_t num_workers : {0, 1, 3}) expect_equal(trained(num_ranks, num_workers), expected);
+    for (const std::int64_t num_workers : {0, 1, 3})
+      expect_same_weights(trained(num_ranks, num_workers), expected);
 }
 
 struct Stopper : Callback {
@@ -107,7 +96,7 @@ TEST(DrawnData, GivesTheSameWeightsAfterAResumeInMidEpoch) {
   const Scratch scratch;
   const ModelCheckpointOptions saves{.dirpath = scratch / "checkpoints"};
   fit({}, {std::make_shared<ModelCheckpoint>(saves), std::make_shared<Stopper>()});
-  expect_equal(fit({.resume = saves.dirpath}, {}), expected);
+  expect_same_weights(fit({.resume = saves.dirpath}, {}), expected);
 }
 
 std::int64_t num_threads_of_process() {

@@ -63,6 +63,21 @@ inline std::shared_ptr<Mlp> mlp(std::vector<std::int64_t> hidden) {
 
 inline std::shared_ptr<Module> small_mlp() { return mlp({16}); }
 
+// Calls fit(group, rank) on a thread for each rank; of a single one here, without a group.
+inline void fit_on_ranks(std::int64_t size,
+                         const std::function<void(const std::shared_ptr<ProcessGroup>&, std::int64_t)>& fit,
+                         const DistributedOptions& together = {.timeout_s = 60}) {
+  if (size == 1) return fit(nullptr, 0);
+  const auto groups = ProcessGroup::from_threads(size, together);
+  on_ranks(groups,
+           [&](ProcessGroup& group) { fit(groups[static_cast<std::size_t>(group.rank())], group.rank()); });
+}
+
+inline void expect_same_weights(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& others) {
+  ASSERT_EQ(ours.size(), others.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(ours[i].equal(others[i])) << i;
+}
+
 // Returns the runs by rank; `size` 1: a single process without a group. All models but that of rank 0 start
 // with different weights.
 inline std::vector<RankRun> run_ranks(std::int64_t size,
@@ -83,13 +98,7 @@ inline std::vector<RankRun> run_ranks(std::int64_t size,
     if (change) change(options, rank);
     run.result = Trainer(options).fit(run.model, data);
   };
-  if (size == 1) {
-    fit(nullptr, 0);
-  } else {
-    const auto groups = ProcessGroup::from_threads(size, together);
-    on_ranks(groups,
-             [&](ProcessGroup& group) { fit(groups[static_cast<std::size_t>(group.rank())], group.rank()); });
-  }
+  fit_on_ranks(size, fit, together);
   return runs;
 }
 

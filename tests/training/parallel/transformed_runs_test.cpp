@@ -42,19 +42,8 @@ std::vector<at::Tensor> weights_with(const std::shared_ptr<const Transform>& tra
     Trainer({.max_epochs = 2, .gradient_shards = 4, .optimizer = adamw(), .process_group = group})
         .fit(models[static_cast<std::size_t>(rank)], data);
   };
-  if (num_ranks == 1) {
-    fit(nullptr, 0);
-  } else {
-    const auto groups = ProcessGroup::from_threads(num_ranks, {.timeout_s = 60});
-    on_ranks(groups,
-             [&](ProcessGroup& group) { fit(groups[static_cast<std::size_t>(group.rank())], group.rank()); });
-  }
+  fit_on_ranks(num_ranks, fit);
   return RankRun::on_host(models.front()->parameters());
-}
-
-void expect_same_weights(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& others) {
-  ASSERT_EQ(ours.size(), others.size());
-  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(ours[i].equal(others[i])) << i;
 }
 
 // Also those that mix the samples of a batch: each gradient shard is a batch of its own.
