@@ -69,6 +69,7 @@ class JsonLinesParser {
       take_line(line);
     }
     if (row_ == 0) throw DataError({.place = place_, .found = "the table is empty", .wanted = kJsonObject});
+    check_num_values();  // lines without values are rows, too
     for (JsonColumn& state : columns_) choose_kind(state);
   }
 
@@ -183,7 +184,7 @@ class JsonLinesParser {
     throw DataError({.place = where(),
                      .found = found,
                      .wanted = "a number, a text, true, false, or null",
-                     .remedy = "write its values under keys of their own, or remove the key"});
+                     .remedy = "write its values under separate keys, or remove the key"});
   }
 
   // The keys of a line usually have the order of those before.

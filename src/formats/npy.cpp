@@ -173,8 +173,8 @@ NpyStart npy_start_of(std::string_view head, std::size_t size, const std::string
   NpyHeaderReader(head.substr(kVersionEnd + length_bytes, length), place).read_into(start.array);
   std::size_t bytes = size_of(start.array.type);
   const bool is_empty = std::ranges::find(start.array.shape, 0) != start.array.shape.end();
-  for (const std::int64_t dimension :
-       start.array.shape) {  // also of an empty array: strides must not overflow
+  // Also of an empty array, whose strides must not overflow.
+  for (const std::int64_t dimension : start.array.shape) {
     const auto size_of_dimension = static_cast<std::size_t>(std::max<std::int64_t>(dimension, 1));
     if (size_of_dimension > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()) / bytes)
       refuse_npy(place, "the shape has more values than any memory", "the shape of the values in the file");

@@ -63,7 +63,7 @@ void refuse_unknown_column(const std::string& name, const std::vector<std::strin
   const std::string near = nearest(name, names);
   throw DataError({.place = place,
                    .found = "no column has the name '" + name + "'",
-                   .wanted = names.size() <= 20 ? "one of " + list_names(names) : "a name in the first row",
+                   .wanted = names.size() <= 20 ? "one of " + list_names(names) : "the name of a column",
                    .remedy = near.empty() ? "" : "did you mean '" + near + "'?"});
 }
 

@@ -117,6 +117,14 @@ TEST_F(Arrays, MayHaveOthersBesideThemInTheFile) {
             std::string::npos);
 }
 
+TEST_F(Arrays, OfLabelsAreReadFromTheirFileOnly) {
+  const auto file =
+      std::filesystem::path(KINDLING_TESTS) / "fuzz/seeds/npy_fuzzer/named.npz";  // names: texts
+  const auto labels = write("labels.safetensors", {{"names", classes_.narrow(0, 0, 3)}});
+  ArrayData data({.file = file, .labels_file = labels, .labels = "names"}, {.shuffle = false});
+  EXPECT_TRUE(same(all_of(data, data.train_dataloader())[1], classes_.narrow(0, 0, 3)));
+}
+
 TEST_F(Arrays, OfSixteenBitsBecomeFloat32) {
   const at::Tensor x = at::arange(40, at::kHalf).view({10, 4}) / 7;
   const auto file = write("a.safetensors", {{"x", x}, {"y", classes_}});
@@ -136,7 +144,7 @@ TEST_F(Arrays, OfAnotherFileArePredicted) {
     refusing.predict_from(write("odd.safetensors", {{"x", odd}}));
     EXPECT_NE(error_text<DataError>([&] {
                 refusing.predict_dataloader();
-              }).find("expected: samples like those of the training, Byte [0, 2, 2] except for their number"),
+              }).find("expected: samples like the training samples, Byte [0, 2, 2] except for their number"),
               std::string::npos);
   }
   std::filesystem::remove(file);  // the training file is not needed then

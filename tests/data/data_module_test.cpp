@@ -52,6 +52,7 @@ TEST(DataModule, LoadersHaveTheTensorsOfTheCall) {
     std::vector<NamedLoader> more_val_dataloaders() override {
       return {{"far", val_loader_of({values + 2})}};
     }
+    std::shared_ptr<DataLoader> none() { return val_loader_of({}); }
     at::Tensor values = at::arange(4).repeat({2, 1}).t();  // not contiguous
   } data;
   const auto first_value = [](const std::shared_ptr<DataLoader>& loader) {
@@ -63,6 +64,7 @@ TEST(DataModule, LoadersHaveTheTensorsOfTheCall) {
   EXPECT_EQ(first_value(data.test_dataloader()), 1);
   EXPECT_EQ(first_value(data.more_val_dataloaders()[0].loader), 2);
   EXPECT_EQ(data.val_dataloader()->num_samples(), 2);
+  EXPECT_EQ(data.none(), nullptr);
   data.train_dataloader()->start_epoch(3);
   data.values = at::arange(10).unsqueeze(1);
   EXPECT_EQ(data.train_dataloader()->num_samples(), 10);

@@ -196,13 +196,13 @@ TEST_F(ImageFolders, RefuseWrongDirectoriesAndLists) {
   write("images/x.png", "");
   EXPECT_EQ(refusal({.root = root_}),
             "images: there are no directories in it; expected: a directory of images per class; or set "
-            "data.list to a CSV file with the columns file and label");
+            "data.list to a table with the columns file and label");
   write("images/b/x.txt", "");
   EXPECT_EQ(refusal({.root = root_}),
             "images/b: there are no images of this class; expected: files that end with .png, .jpg or .jpeg; "
             "remove the directory if it is not a class");
   EXPECT_EQ(refusal({.list = root_ / "no.csv"}),
-            "images/no.csv: no such file; expected: the CSV file of data.list, with the columns file and "
+            "images/no.csv: no such file; expected: the table of data.list, with the columns file and "
             "label; relative paths are relative to the config file's directory");
   write("files.csv", "files,label\nx.png,a\n");
   EXPECT_EQ(refusal({.list = scratch_ / "files.csv"}),
@@ -261,6 +261,13 @@ TEST_F(ImageFolders, RefuseWrongWeights) {
             "data.weights: files.csv has no column 'v'; expected: one of file, label, w");
   EXPECT_EQ(refusal({.root = root_, .list = list, .weights = "w"}),
             "files.csv, row 1, column 'w': the weight -1; expected: a number that is at least 0");
+  write("files.csv", "file,label,w\na/1.png,a,0\n");
+  ImageFolder none({.root = root_, .list = list, .weights = "w"});
+  none.prepare();
+  EXPECT_NE(error_text<DataError>([&] {
+              none.train_dataloader();
+            }).find("files.csv, column 'w': all training files have the weight 0; expected: at least one"),
+            std::string::npos);
 }
 
 TEST_F(ImageFolders, NeedASizeIfTheFilesDiffer) {

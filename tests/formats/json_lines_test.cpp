@@ -102,11 +102,11 @@ TEST(JsonLines, RefuseNestedValues) {
   EXPECT_EQ(
       json_lines_error("{\"a\": 1, \"b\": {\"c\": 1}}\n"),
       "t.jsonl, row 1 (line 1), column 'b': an object; expected: a number, a text, true, false, or null; "
-      "write its values under keys of their own, or remove the key");
+      "write its values under separate keys, or remove the key");
   EXPECT_EQ(
       json_lines_error("{\"a\": 1}\n{\"b\": []}\n"),
       "t.jsonl, row 2 (line 2), column 'b': an array; expected: a number, a text, true, false, or null; "
-      "write its values under keys of their own, or remove the key");
+      "write its values under separate keys, or remove the key");
   const std::string deep(1'000'000, '[');
   EXPECT_NE(json_lines_error("{\"a\": " + deep).find("an array"), std::string::npos);
 }
@@ -175,6 +175,17 @@ TEST(JsonLines, RefuseKeysThatEachLineHasAnotherOf) {
       "t.jsonl, row 2049 (line 2049): until here, the lines have 2049 different keys, and almost all "
       "values are missing; expected: lines with the same keys; write names that vary as texts under one "
       "key, not as keys");
+}
+
+// Their columns would have a value for each line.
+TEST(JsonLines, RefuseManyLinesWithoutValues) {
+  std::string text = "{\"k0\": 0";
+  for (int i = 1; i < 100; ++i) text += ",\"k" + std::to_string(i) + "\":0";
+  text += "}\n";
+  for (int i = 0; i < 100'000; ++i) text += "{}\n";
+  EXPECT_NE(
+      json_lines_error(text).find("the lines have 100 different keys, and almost all values are missing"),
+      std::string::npos);
 }
 
 TEST(JsonLines, RefuseTooManyColumns) {

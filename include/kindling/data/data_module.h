@@ -141,7 +141,8 @@ class KINDLING_API DataModule {
 
  protected:
   // Return the loaders of two in-memory sets, with the ranges of the options; `val` may be empty (no
-  // validation).
+  // validation). The same loader as before if the tensors have the same values, else one that continues its
+  // epochs.
   std::shared_ptr<DataLoader> train_loader_of(const std::vector<at::Tensor>& train);
   std::shared_ptr<DataLoader> val_loader_of(const std::vector<at::Tensor>& val);
 

@@ -87,14 +87,13 @@ std::shared_ptr<DataLoader> DataModule::get_tensorloader(std::vector<at::Tensor>
 }
 
 std::shared_ptr<DataLoader> DataModule::train_loader_of(const std::vector<at::Tensor>& train) {
-  if (train_loader_ && train.empty()) return train_loader_;
   std::vector<at::Tensor> tensors = within(train, options_.train, "data.train");
   if (!has_tensors(train_loader_, tensors)) train_loader_ = get_tensorloader(std::move(tensors), true);
   return train_loader_;
 }
 
 std::shared_ptr<DataLoader> DataModule::val_loader_of(const std::vector<at::Tensor>& val) {
-  if (val.empty()) return val_loader_;
+  if (val.empty()) return nullptr;
   std::vector<at::Tensor> tensors = within(val, options_.val, "data.val");
   if (!has_tensors(val_loader_, tensors)) val_loader_ = get_tensorloader(std::move(tensors), false);
   return val_loader_;

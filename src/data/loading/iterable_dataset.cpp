@@ -56,7 +56,7 @@ void IterableDataset::skip(std::int64_t number, std::int64_t count) {
 }
 
 std::vector<at::Tensor> IterableDataset::named_next(std::int64_t number) {
-  const std::string sample = "sample " + std::to_string(number);
+  const auto name = [&] { return "sample " + std::to_string(number); };
   try {
     try {
       std::vector<at::Tensor> sample = next(number);
@@ -66,13 +66,19 @@ std::vector<at::Tensor> IterableDataset::named_next(std::int64_t number) {
                          .wanted = "samples without an end",
                          .remedy = "begin again with the first one, or make the run shorter: max_steps · "
                                    "batch_size samples are used"});
+      for (const at::Tensor& tensor : sample)
+        if (!tensor.defined() || !tensor.is_cpu())
+          throw DataError({.place = kNext,
+                           .found = std::string("a tensor is ") +
+                                    (tensor.defined() ? "on " + tensor.device().str() : "undefined"),
+                           .wanted = "tensors on the CPU"});
       return sample;
     } catch (const DataError& error) {
       ErrorParts parts = error.parts();
-      parts.place = parts.place.empty() ? sample : sample + ": " + parts.place;
+      parts.place = name() + (parts.place.empty() ? "" : ": " + parts.place);
       throw DataError(std::move(parts));
     } catch (const std::exception&) {
-      log_error("data: the exception is about " + sample);  // whose type stays what it is
+      log_error("data: the exception is about " + name());  // whose type stays what it is
       throw;
     }
   } catch (...) {
@@ -100,12 +106,6 @@ void IterableDataset::go_to(std::int64_t number) {
 std::vector<at::Tensor> IterableDataset::read() {
   const std::int64_t number = std::exchange(position_, -1);
   std::vector<at::Tensor> sample = named_next(number);
-  for (const at::Tensor& tensor : sample)
-    if (!tensor.defined() || !tensor.is_cpu())
-      throw DataError({.place = kNext,
-                       .found = "a tensor of sample " + std::to_string(number) + " is " +
-                                (tensor.defined() ? "on " + tensor.device().str() : "undefined"),
-                       .wanted = "tensors on the CPU"});
   position_ = number + 1;
   return sample;
 }

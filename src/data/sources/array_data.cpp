@@ -15,10 +15,10 @@
 #include "base/lower_case.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_file.h"
+#include "data/sources/weighted_training.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/suggest.h"
-#include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
 #include "kindling/formats/npy.h"
 #include "kindling/tensors/state_dict.h"
@@ -162,16 +162,19 @@ bool is_integer(const at::Tensor& tensor) {
   return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
 }
 
+at::Tensor as_float32(const at::Tensor& tensor, const fs::path& file, const std::string& name) {
+  at::Tensor values = tensor.to(at::kFloat);
+  if (at::isinf(values).sum().item<std::int64_t>() != at::isinf(tensor).sum().item<std::int64_t>())
+    refuse_array(file, name, tensor, "values that float32 can hold, up to 3.4e38");
+  return values;
+}
+
 at::Tensor checked_inputs(at::Tensor inputs, const fs::path& file, const std::string& name) {
   if (inputs.dim() == 0 || inputs.is_complex()) refuse_array(file, name, inputs, "numbers [samples, …]");
   if (inputs.numel() == 0) refuse_array(file, name, inputs, "at least one sample, and values in it");
   switch (inputs.scalar_type()) {
-    case at::kDouble: {
-      at::Tensor values = inputs.to(at::kFloat);
-      if (at::isinf(values).sum().item<std::int64_t>() != at::isinf(inputs).sum().item<std::int64_t>())
-        refuse_array(file, name, inputs, "values that float32 can hold, up to 3.4e38");
-      return values;
-    }
+    case at::kDouble:
+      return as_float32(inputs, file, name);
     case at::kUInt16:  // LibTorch computes little with these
     case at::kUInt32:
     case at::kUInt64:
@@ -189,7 +192,7 @@ at::Tensor checked_labels(at::Tensor labels, std::int64_t num_samples, const fs:
     labels = labels.to(at::kLong);
     return labels.dim() == 2 && labels.size(1) == 1 ? labels.squeeze(1) : labels.contiguous();
   }
-  labels = labels.to(at::kFloat);
+  labels = as_float32(labels, file, name);
   return labels.dim() == 1 ? labels.unsqueeze(1) : labels.contiguous();
 }
 
@@ -206,8 +209,8 @@ at::Tensor checked_weights(const at::Tensor& weights, std::int64_t num_samples, 
   return values;
 }
 
-// Whether samples have the same shape, and both are integers or both floating-point: pixels as bytes are not
-// pixels in [0, 1].
+// Returns true for samples of the same shape that are all integers or all floating-point: pixels as bytes are
+// not pixels in [0, 1].
 bool are_alike(const at::Tensor& inputs, const at::Tensor& others) {
   return inputs.sizes().slice(1) == others.sizes().slice(1) && is_integer(inputs) == is_integer(others);
 }
@@ -271,11 +274,12 @@ ArrayData::~ArrayData() = default;
 void ArrayData::prepare_data() {
   const ArrayDataOptions& options = impl_->options;
   if (!impl_->predict_file.empty() && !fs::exists(options.file)) return;  // only predicts another file
-  const std::set<std::string> names{options.inputs, options.labels, options.val_inputs, options.val_labels,
-                                    options.weights};
+  std::set<std::string> names{options.inputs, options.val_inputs, options.weights};
+  const std::set<std::string> of_labels{options.labels, options.val_labels};
+  if (!options.labels_file) names.insert(of_labels.begin(), of_labels.end());
   const NamedArrays inputs = arrays_in(options.file, "file", names);
   const NamedArrays other =
-      options.labels_file ? arrays_in(*options.labels_file, "labels_file", names) : NamedArrays();
+      options.labels_file ? arrays_in(*options.labels_file, "labels_file", of_labels) : NamedArrays();
   const NamedArrays& labels = options.labels_file ? other : inputs;
   const std::vector<at::Tensor> samples =
       impl_->read(inputs, labels, options.inputs, options.labels, "inputs", "labels");
@@ -288,12 +292,9 @@ void ArrayData::prepare_data() {
   if (!options.weights.empty()) {
     const at::Tensor weights = checked_weights(array_named(inputs, options.weights, options.file, "weights"),
                                                samples[0].size(0), options.file, options.weights);
-    const at::Tensor of_training = samples_of(weights, split.train);
-    if (of_training.max().item<double>() == 0)
-      throw DataError({.place = options.file.string() + ", array '" + options.weights + "'",
-                       .found = "all training samples have the weight 0",
-                       .wanted = "at least one with a larger weight"});
-    impl_->sampler = std::make_shared<WeightedSampler>(of_training, this->options().seed);
+    impl_->sampler =
+        weighted_training(samples_of(weights, split.train), this->options().seed,
+                          options.file.string() + ", array '" + options.weights + "'", "samples");
   }
   if (options.val_inputs.empty()) return;
   impl_->val =
@@ -329,7 +330,7 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
     if (impl_->sample.defined() && !are_alike(inputs, impl_->sample))
       refuse_array(
           file, name, inputs,
-          "samples like those of the training, " + type_text(impl_->sample) + " except for their number");
+          "samples like the training samples, " + type_text(impl_->sample) + " except for their number");
     impl_->predict_loader = std::make_shared<DataLoader>(
         std::make_shared<TensorDataset>(std::vector<at::Tensor>{inputs}), loader_options(/*train=*/false));
   }
@@ -339,7 +340,8 @@ std::shared_ptr<DataLoader> ArrayData::predict_dataloader() {
 Batch ArrayData::on_after_batch_transfer(Batch batch) {
   const ArrayDataOptions& options = impl_->options;
   at::Tensor& inputs = batch.tensors()[0];
-  if (inputs.element_size() < 4) inputs = inputs.to(at::kFloat);  // booleans, bytes, 16 bits
+  const bool is_half = inputs.is_floating_point() && inputs.element_size() < 4;
+  if (is_half || (options.divisor == 1 && inputs.element_size() < 4)) inputs = inputs.to(at::kFloat);
   if (options.divisor != 1) inputs = at::div(inputs, options.divisor);
   if (!options.normalize) return batch;
   const auto& [mean, std] = *options.normalize;

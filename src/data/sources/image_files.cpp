@@ -88,7 +88,7 @@ ImageFiles files_in_class_folders(const fs::path& root) {
     throw DataError({.place = root.string(),
                      .found = "there are no directories in it",
                      .wanted = "a directory of images per class",
-                     .remedy = "or set data.list to a CSV file with the columns file and label"});
+                     .remedy = "or set data.list to a table with the columns file and label"});
   for (std::size_t label = 0; label < files.classes.size(); ++label) {
     const std::string& name = files.classes[label];
     const auto images = sorted_names(root / name, [](const fs::directory_entry& entry) {
@@ -110,7 +110,7 @@ ImageFiles files_in_list(const fs::path& list, const fs::path& folder, const std
   if (!fs::exists(list))
     throw DataError({.place = list.string(),
                      .found = "no such file",
-                     .wanted = "the CSV file of data.list, with the columns file and label",
+                     .wanted = "the table of data.list, with the columns file and label",
                      .remedy = kRelativePaths});
   const std::string place = list.string();
   const Table table = read_table(list, {.categories = {"file"}});

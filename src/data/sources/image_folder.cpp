@@ -8,6 +8,7 @@
 #include "data/sources/image_file_dataset.h"
 #include "data/sources/image_files.h"
 #include "data/sources/image_scale.h"
+#include "data/sources/weighted_training.h"
 #include "kindling/base/error.h"
 #include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
@@ -92,7 +93,8 @@ struct ImageFolder::Impl {
     std::vector<double> weights;
     for (const std::int64_t sample : split.train)
       weights.push_back(files->weights[static_cast<std::size_t>(sample)]);
-    return std::make_shared<WeightedSampler>(at::tensor(weights, at::kDouble), seed);
+    return weighted_training(at::tensor(weights, at::kDouble), seed,
+                             options.list->string() + ", column '" + options.weights + "'", "files");
   }
 
   const ImageFolderOptions options;

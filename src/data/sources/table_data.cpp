@@ -14,10 +14,10 @@
 #include "data/sources/data_file.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
+#include "data/sources/weighted_training.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/text.h"
-#include "kindling/data/sampler.h"
 #include "kindling/data/split.h"
 
 namespace kindling {
@@ -214,16 +214,11 @@ struct TableData::Impl {
     }
     train = samples_of(rows, indices.train);
     val = samples_of(rows, indices.val);
-    if (!options.weights.empty()) {
-      const at::Tensor weights =
-          weights_of(require_column(table, options.weights, "data.weights", place), place)
-              .index_select(0, index_tensor(indices.train));
-      if (weights.numel() > 0 && weights.max().item<double>() == 0)
-        throw DataError({.place = place + ", column '" + options.weights + "'",
-                         .found = "all training rows have the weight 0",
-                         .wanted = "at least one with a larger weight"});
-      sampler = std::make_shared<WeightedSampler>(weights, shared.seed);
-    }
+    if (!options.weights.empty())
+      sampler =
+          weighted_training(weights_of(require_column(table, options.weights, "data.weights", place), place)
+                                .index_select(0, index_tensor(indices.train)),
+                            shared.seed, place + ", column '" + options.weights + "'", "rows");
     if (const bool is_split = !indices.val.empty(); !is_split && !options.val_files.empty()) {
       std::optional<Samples> samples;
       val = read_samples(samples, options.val_files.front(), Labels::required);

@@ -331,7 +331,7 @@ ErrorParts missing_column(const Table& table, const std::string& name, const std
   const std::string near = nearest(name, names);
   return {.place = key,
           .found = place + " has no column '" + name + "'",
-          .wanted = names.size() <= 20 ? "one of " + list_names(names) : "a name in its first row",
+          .wanted = names.size() <= 20 ? "one of " + list_names(names) : "the name of a column",
           .remedy = near.empty() ? "" : "did you mean '" + near + "'?"};
 }
 
