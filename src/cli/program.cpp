@@ -1,8 +1,9 @@
 #include "kindling/cli/program.h"
 
-#include <algorithm>
 #include <iostream>
 #include <map>
+#include <string>
+#include <string_view>
 
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
@@ -11,6 +12,7 @@
 #include "cli/run/lost_output.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
+#include "kindling/base/text.h"
 
 namespace kindling {
 namespace {
@@ -55,11 +57,14 @@ int code_with_output(int exit_code) {
 }
 
 // Words of a user in a message may have control characters, which a terminal would obey.
-int say(int exit_code, std::string text) {
-  const auto is_control = [](char c) { return (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == '\x7f'; };
-  std::ranges::replace_if(text, is_control, '?');
+int say(int exit_code, std::string_view message) {
   std::cout << std::flush;
-  std::cerr << text << "\n";
+  std::size_t end = message.find('\n');
+  for (; end != std::string_view::npos; end = message.find('\n')) {
+    std::cerr << one_line(message.substr(0, end)) << "\n";
+    message.remove_prefix(end + 1);
+  }
+  std::cerr << one_line(message) << "\n";
   return exit_code;
 }
 

@@ -26,6 +26,7 @@
 #include "kindling/optim/schedule.h"
 #include "kindling/training/lr_finder.h"
 #include "kindling/training/trainer.h"
+#include "training/state/training_context.h"
 #include "training/step/loss_per_step.h"
 #include "training/step/repeated_loss.h"
 
@@ -96,17 +97,10 @@ class FitCheck {
     return options;
   }
 
-  // Throws ConfigError for shards that several ranks cannot divide, DeviceError if GPUs that the config
-  // requires are missing.
+  // Finds gradient shards that do not fit the ranks, and GPUs that the config requires and that are missing.
   void check_devices() {
-    const std::int64_t shards = fit_.trainer.gradient_shards, ranks = options_.num_ranks;
-    if (shards > 1 && shards % ranks != 0)
-      findings_.collect("trainer", [&] {
-        throw ConfigError(
-            {.place = "trainer.gradient_shards",
-             .found = "it is " + std::to_string(shards) + ", for " + std::to_string(ranks) + " ranks",
-             .wanted = "a multiple of the number of ranks"});
-      });
+    if (options_.num_ranks > 1)
+      findings_.collect("trainer", [&] { require_shards_fit(fit_.trainer, options_.num_ranks); });
     if (options_.num_ranks == 1 && fit_.trainer.require_gpus)
       findings_.collect("trainer", [&] {
         TrainerOptions options = options_on_cpu();

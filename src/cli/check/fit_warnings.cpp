@@ -61,7 +61,7 @@ std::string class_weights_warning(const FitParts& fit) {
   if (classifier == nullptr || !classifier->class_weights().defined() || !fit.trial.has_trained) return "";
   if (!classifier->has_used_class_weights())
     return key + ": the step of " + classifier->name() +
-           " has a loss of its own, which does not use them; it must apply class_weights() itself";
+           " has a custom loss, which does not use them; it must apply class_weights() itself";
   const at::Tensor zeros = classifier->class_weights().eq(0).nonzero();
   if (zeros.size(0) == 0) return "";
   return key + ": class " + std::to_string(zeros.flatten()[0].item<std::int64_t>()) +

@@ -60,7 +60,7 @@ class MonitorCheck {
 
   void warn_of_misspelling(const std::string& key, const std::string& name,
                            const std::vector<std::string>& names) {
-    const std::string guess = nearest(name, names);
+    const std::string guess = fit_.trial.has_trained ? nearest(name, names) : "";
     if (!guess.empty())
       warnings_.push_back(key + ": the model logs no value '" + name +
                           "', so a callback has to add it; did you mean '" + guess + "'?");

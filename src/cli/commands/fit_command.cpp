@@ -23,17 +23,18 @@ int fit_in_group(FitInputs in) {
     in.group->require_same(
         "the start of the fit",
         {{"the run", in.plan.run.string()}, {"the checkpoint", checkpoint ? checkpoint->path.string() : ""}});
-  if (in.plan.run.empty()) {
-    CheckedFit checked =
-        check_fit(in.loaded, {.tries_batch = !in.group, .num_ranks = in.group ? in.group->size() : 1});
+  const bool is_resumed = !in.plan.run.empty();
+  if (!is_resumed || !in.group) {
+    CheckedFit checked = check_fit(
+        in.loaded,
+        {.is_resumed = is_resumed, .tries_batch = !in.group, .num_ranks = in.group ? in.group->size() : 1});
     in.data = std::move(checked.data);
     in.warnings = std::move(checked.warnings);
   } else {
-    if (!in.group) in.warnings = check_fit(in.loaded, {.is_resumed = true}).warnings;
-    in.data = config.make_data();  // two copies may not fit into memory, so the check's is gone
+    in.data = config.make_data();  // the launcher has checked
   }
   in.model = config.make_model();
-  if (in.plan.run.empty()) {
+  if (!is_resumed) {
     in.start = start_from_files(config, *in.model);
     if (!in.context.request.quiet && (!in.group || in.group->rank() == 0)) print_start(in.start);
   }

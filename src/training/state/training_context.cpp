@@ -91,17 +91,18 @@ void require_no_null(const char* place, const auto& pointers) {
                          .wanted = "objects; create them with std::make_shared"});
 }
 
-void require_shards_fit(const TrainerOptions& options) {
+}  // namespace
+
+void require_shards_fit(const TrainerOptions& options, std::int64_t num_ranks) {
   if (options.gradient_shards == 1) return;
-  const std::int64_t shards = options.gradient_shards,
-                     size = options.process_group ? options.process_group->size() : 1;
+  const std::int64_t shards = options.gradient_shards;
   const auto refuse = [&](const std::string& found, const std::string& wanted) {
     throw ConfigError({.place = "trainer.gradient_shards", .found = found, .wanted = wanted});
   };
   if (!std::has_single_bit(static_cast<std::uint64_t>(shards)))
     refuse("it is " + std::to_string(shards), "a power of two");
-  if (shards % size != 0)
-    refuse("it is " + std::to_string(shards) + ", for " + std::to_string(size) + " ranks",
+  if (shards % num_ranks != 0)
+    refuse("it is " + std::to_string(shards) + ", for " + std::to_string(num_ranks) + " ranks",
            "a multiple of the number of ranks");
   if (options.process_group && options.process_group->options().compression != "none")
     throw ConfigError({.place = "distributed.compression",
@@ -114,6 +115,8 @@ void require_shards_fit(const TrainerOptions& options) {
          .found = "it is set, but with gradient_shards each shard has separate batch statistics",
          .wanted = "only one of the two options"});
 }
+
+namespace {
 
 void require_few_threads(const TrainerOptions& options) {
   if (options.num_threads.value_or(1) <= kMaxOperatorThreads) return;
@@ -130,7 +133,7 @@ TrainerOptions resolved(TrainerOptions options) {
   require_no_null("TrainerOptions::loggers", options.loggers);
   if (options.process_group && options.process_group->size() == 1) options.process_group = nullptr;
   require_processes(options);
-  require_shards_fit(options);
+  require_shards_fit(options, options.process_group ? options.process_group->size() : 1);
   require_few_threads(options);
   if (options.fast_dev_run) {
     options.max_epochs = 1;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/deterministic_operators.h"
+#include "kindling/base/export.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/nn/module.h"
 #include "kindling/training/trainer_options.h"
@@ -43,11 +44,11 @@ struct TrainingContext {
   TrainState state;
   const Callbacks callbacks;
   StopConsensus stop;
-  std::int64_t num_train_batches = 0;   // of an epoch; 0: unknown
-  EpochLog* log = nullptr;              // of the running loop; set by LogScope
-  ManualUpdates* updates = nullptr;     // of the running training step; set by UpdatesScope
-  CaptureMode capture{};                // of the model that is trained
-  EpochClock clock;  // runs while somebody measures where the time goes
+  std::int64_t num_train_batches = 0;  // of an epoch; 0: unknown
+  EpochLog* log = nullptr;             // of the running loop; set by LogScope
+  ManualUpdates* updates = nullptr;    // of the running training step; set by UpdatesScope
+  CaptureMode capture{};               // of the model that is trained
+  EpochClock clock;                    // runs while somebody measures where the time goes
   DeterministicOperators deterministic_operators;
 
   Device device() const { return placement.device(); }
@@ -60,6 +61,9 @@ struct TrainingContext {
 // fewer GPUs than requested; throws DeviceError if there must be as many, ConfigError for options out of
 // range, for a num_processes that the group does not have, and for shards that cannot be divided among ranks.
 std::shared_ptr<TrainingContext> make_context(Trainer& owner, TrainerOptions options);
+
+// Throws ConfigError for options that do not fit gradient_shards on so many ranks.
+KINDLING_API void require_shards_fit(const TrainerOptions& options, std::int64_t num_ranks);
 
 // While it lives, what the model logs goes to this log; nullptr: nowhere.
 class LogScope {

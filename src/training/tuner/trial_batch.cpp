@@ -60,7 +60,7 @@ TrainerOptions options_on_cpu(TrainerOptions options) {
   return options;
 }
 
-// Nothing for labels that are not integers in memory.
+// Returns the labels; undefined unless they are integers in memory.
 at::Tensor labels_in_memory(const Dataset& dataset) {
   const auto* const in_memory = dynamic_cast<const TensorDataset*>(&dataset);
   if (in_memory == nullptr || in_memory->tensors().size() < 2) return {};

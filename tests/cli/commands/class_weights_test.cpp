@@ -118,7 +118,7 @@ TEST_F(ClassWeightsRun, WarnsOfALossThatIgnoresThem) {
   const ProgramRun result = run_program({"fit", scratch_ / "own.toml", "--check"}, registry);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.err.find("warning: model.class_weights: the step of "), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("has a loss of its own, which does not use them"), std::string::npos);
+  EXPECT_NE(result.err.find("has a custom loss, which does not use them"), std::string::npos);
 }
 
 TEST_F(ClassWeightsRun, ReportsMistakesBeforeTheRun) {

@@ -144,9 +144,15 @@ TEST_F(ImageRun, NamesEveryFileThatItSkips) {
     if (line.starts_with("skipped: ")) listed += line + "\n";
   expect_all_named(listed, "skipped: ");
   ASSERT_EQ(fit("whole").exit_code, 3);  // without it, the first broken file ends the run
+  const ProgramRun again =
+      run_program({"fit", "--resume", run("runs").string(), "trainer.max_epochs=2", "--progress=none"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  const std::size_t said = again.err.find("skipped 20 of 2000 images");
+  EXPECT_NE(said, std::string::npos) << again.err;
+  EXPECT_EQ(again.err.find("skipped 20 of 2000 images", said + 1), std::string::npos) << again.err;
   for (const std::string& file : broken) write_text(file, good);
   const ProgramRun resumed =
-      run_program({"fit", "--resume", run("runs").string(), "trainer.max_epochs=2", "--progress=none"});
+      run_program({"fit", "--resume", run("runs").string(), "trainer.max_epochs=3", "--progress=none"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_FALSE(std::filesystem::exists(run("runs") / "skipped.txt"));
 }

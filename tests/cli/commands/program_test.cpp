@@ -302,10 +302,14 @@ TEST(Program, WritesNoEscapesIntoAPipe) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"\x1b[31mfit"},
                                                 {"fit", "\x1b[31m.toml"},
                                                 {"help", "\x1b[31m"},
+                                                {"help",
+                                                 "\xc2\x9b"
+                                                 "31m"},
                                                 {"fit", (scratch / "red.toml").string()}}) {
     const ProgramRun refused = run_program(words);
     EXPECT_EQ(refused.exit_code, 2) << refused.err;
     EXPECT_EQ((refused.out + refused.err).find('\x1b'), std::string::npos) << refused.err;
+    EXPECT_EQ((refused.out + refused.err).find("\xc2\x9b"), std::string::npos) << refused.err;  // U+009B
   }
 }
 

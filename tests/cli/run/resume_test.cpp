@@ -69,7 +69,6 @@ TEST_F(ResumedRun, LeavesAFinishedRunUnchanged) {
   }
 }
 
-// Compiler-generated names would make checkpoints depend on the names of private classes.
 // What the check finds is reported before the files of the run are opened.
 TEST_F(ResumedRun, IsUnchangedIfItIsRefused) {
   ASSERT_EQ(fit("runs").exit_code, 0);
@@ -85,6 +84,7 @@ TEST_F(ResumedRun, IsUnchangedIfItIsRefused) {
   }
 }
 
+// Compiler-generated names would make checkpoints depend on the names of private classes.
 TEST_F(ResumedRun, HasCheckpointsWithStableNamesOfCallbacks) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   std::vector<std::string> types;

@@ -155,6 +155,7 @@ TEST_F(ScreenOnTerminal, DrawsTheCurvesOfTheLossAtTheEnd) {
         fit({"trainer.max_epochs=" + epochs, "--progress", "none", "--color", "never"}), {.columns = 60});
     EXPECT_EQ(shown.exit_code, 0) << shown.screen;
     const std::size_t table = shown.screen.find("\nepoch  train loss"), end = shown.screen.find("done in ");
+    EXPECT_LT(table, end) << shown.screen;
     if (table >= end) return std::string();
     const std::size_t chart = shown.screen.find("   loss\r\n", table + 2);
     return chart < end ? shown.screen.substr(chart, end - chart) : "";
