@@ -1,4 +1,4 @@
-"""Takes the pictures of a report that docs/guides/reading_a_run.md shows.
+"""Takes the screenshots of a report that docs/guides/reading_a_run.md shows.
 
     KINDLING_PROGRAM=build/release/bin/kindling python tests/report/screenshots.py
 """
