@@ -191,9 +191,30 @@ bool is_line_end(std::string_view text, const toml::source_position& at) {
   return rest.empty() || rest.starts_with('\n') || rest.starts_with("\r\n");
 }
 
+// Returns the message about a key or table that appears twice; empty for other errors.
+std::string repetition_text(const std::string& description) {
+  constexpr std::string_view kRedefined = "cannot redefine existing ";
+  const std::size_t found = description.find(kRedefined), name = description.find('\'', found);
+  if (found == std::string::npos || name == std::string::npos) return {};
+  const bool is_table = description.find("table header") != std::string::npos &&
+                        description.compare(found + kRedefined.size(), 5, "table") == 0;
+  return (is_table ? "the table " : "the key ") + description.substr(name) + " appears twice" +
+         (is_table ? "; write all its keys under one header" : "");
+}
+
+// Returns the message about a value that begins like true or false, or about a word without quotes.
+std::string word_text(std::string_view word) {
+  if (word.empty()) return {};
+  std::string lower(word);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (lower == "true" || lower == "false") return "booleans are written in lower case: " + lower;
+  return "strings need quotes: \"" + std::string(word) + "\"";
+}
+
 // Returns the message about an error that users make often; else that of the parser.
 std::string error_text(std::string_view text, const toml::parse_error& error) {
   const std::string description(error.description());
+  if (std::string repetition = repetition_text(description); !repetition.empty()) return repetition;
   if (description.find("expected ']', saw '\\n'") != std::string::npos ||
       description.find("expected ']', saw end-of-file") != std::string::npos)
     return "the table header has no closing ']'";
@@ -203,11 +224,13 @@ std::string error_text(std::string_view text, const toml::parse_error& error) {
   if (ends_in_string && is_line_end(text, error.source().begin)) return "the string has no closing quote";
   if (is_about("parsing floating-point") && is_about("expected decimal digit"))
     return "a number needs digits on both sides of the decimal point, such as 0.1 or 1.0";
-  if (description.find("parsing value") != std::string::npos ||
-      description.find("parsing inline") != std::string::npos) {
-    if (const std::string_view word = bare_word(text, error.source().begin); !word.empty())
-      return "strings need quotes: \"" + std::string(word) + "\"";
-  }
+  if (is_about("parsing value") || is_about("parsing inline") || is_about("parsing boolean"))
+    if (std::string word = word_text(bare_word(text, error.source().begin)); !word.empty()) return word;
+  if (is_about("parsing key-value pair: expected '='"))
+    return "a key and its value are joined by '=', as in max_epochs = 5";
+  if (is_about("parsing key-value pair: expected a comment or whitespace"))
+    return "there is text after the value; a line has one key and one value, and lists need brackets";
+  if (is_about("parsing array: encountered end-of-file")) return "the list has no closing ']'";
   return description;
 }
 

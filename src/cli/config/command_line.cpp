@@ -227,8 +227,50 @@ std::string usage_of(const CLI::App& command) {
   return usage;
 }
 
+// "auto", "bar", "plain", and "none" of "HOW:{auto,bar,plain,none}"; empty for other types.
+std::vector<std::string> choices_of(const std::string& type) {
+  std::vector<std::string> choices;
+  std::size_t at = type.find(":{");
+  if (at == std::string::npos) return choices;
+  for (at += 2; at < type.size();) {
+    const std::size_t end = std::min(type.find_first_of(",}", at), type.size());
+    choices.push_back(type.substr(at, end - at));
+    at = end + 1;
+  }
+  return choices;
+}
+
+// "a whole number from 1 to 1024" of "N:INT in [1 - 1024]"; numbers without a range there have no upper
+// limit. Empty for a flag.
+std::string range_text(const std::string& type) {
+  constexpr std::string_view kIn = " in [", kTo = " - ";
+  const std::size_t in = type.find(kIn), to = type.find(kTo, in);
+  if (in == std::string::npos || to == std::string::npos)
+    return type.empty() ? "" : "a number that is at least 0";
+  const std::size_t low = in + kIn.size(), high = to + kTo.size();
+  return std::string(type.ends_with("]") && type.find("INT in") != std::string::npos ? "a whole number"
+                                                                                     : "a number") +
+         " from " + type.substr(low, to - low) + " to " + type.substr(high, type.find(']', high) - high);
+}
+
+// Throws ConfigError if the parser has refused the value of an option.
+void refuse_value(const CLI::App& command, const CLI::ParseError& error) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name(), type = option->get_type_name();
+    if (!std::string_view(error.what()).starts_with(name + ": ") || option->results().empty()) continue;
+    const std::string& value = option->results().back();
+    const std::vector<std::string> choices = choices_of(type);
+    throw ConfigError({.place = full_name(command),
+                       .found = name + " is '" + value + "'",
+                       .wanted = choices.empty() ? range_text(type) : "one of " + list_names(choices),
+                       .remedy = choices.empty() ? "see `" + full_name(command) + " --help`"
+                                                 : question(nearest(value, choices))});
+  }
+}
+
 // Throws ConfigError for what the parser has refused.
 [[noreturn]] void refuse(const CLI::App& command, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) refuse_value(command, error);
   std::string found = error.what();
   std::string wanted = usage_of(command), remedy = "for example: " + command_example(command.get_name());
   const CLI::Option* missing = nullptr;

@@ -15,7 +15,9 @@ constexpr const char* kAnyKey = "Any key of the config can be set as table.key=v
 template <class Number>
 void add_number(CLI::App& command, const char* name, Number& value, const char* doc, double min, double max,
                 const char* unit = "N") {
-  command.add_option(name, value, doc)->check(CLI::Range(Number(min), Number(max)))->type_name(unit);
+  CLI::Validator range = CLI::Range(Number(min), Number(max));
+  if (max == std::numeric_limits<double>::max()) range.description("");
+  command.add_option(name, value, doc)->check(range)->type_name(unit);
 }
 
 void add_config(CLI::App& command, Request& request) {

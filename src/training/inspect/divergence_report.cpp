@@ -84,15 +84,15 @@ void DivergenceReport::report(const RowTag& step, std::int64_t num_batches, cons
   step_ = step.global_step;
   reason_ = source != nullptr ? gathered_findings(step, num_batches, *source)
                               : "its batch is unknown, because it came from a custom training loop";
-  log_warning("the training loss or a gradient is not finite from step " + std::to_string(*step_) +
-              " on, so training stops. Findings for this step: " + reason_ +
-              ". A smaller learning rate or gradient_clip_val may help");
+  log_error("the training loss or a gradient is not finite from step " + std::to_string(*step_) +
+            " on, so training stops. Findings for this step: " + reason_ +
+            ". A smaller learning rate or gradient_clip_val may help");
 }
 
 // Each rank checks its own batch, and ranks with a finding save theirs. If no rank finds anything, any batch
 // may be the cause, so all save theirs.
 std::string DivergenceReport::gathered_findings(const RowTag& step, std::int64_t num_batches,
-                                          const BatchSource& source) {
+                                                const BatchSource& source) {
   ProcessGroup* const group = context_.options.process_group.get();
   Replayed own = replayed(step, num_batches, source);
   const auto findings = group != nullptr ? group->all_gather(own.found) : std::vector{own.found};

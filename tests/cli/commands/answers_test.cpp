@@ -96,6 +96,12 @@ class Answers : public testing::Test {
     write_text("bracket.toml", "[model\nname = \"mlp\"\n");
     write_text("quote.toml", "[model]\nname = \"mlp\n");
     write_text("point.toml", "[optimizer]\nlr = .1\n");
+    write_text("case.toml", "[data]\nshuffle = True\n");
+    write_text("twice.toml", "[trainer]\nmax_epochs = 1\nmax_epochs = 2\n");
+    write_text("tables.toml", "[trainer]\nmax_epochs = 1\n[trainer]\nmax_steps = 2\n");
+    write_text("colon.toml", "[trainer]\nmax_epochs: 1\n");
+    write_text("list.toml", "[model]\nhidden = [8, 4\n");
+    write_text("more.toml", "[model]\nhidden = 8 4\n");
     write_text("table.csv", "a,b,c\n1,2,3\n4,5,6\n");
     write_text("people.csv", "age,income,price\n1,2,3\n4,5,6\n");
     write_text("columns.toml",

@@ -171,9 +171,9 @@ TEST(BenchCommand, RefusesInvalidRequestsWithExitCode2) {
     EXPECT_NE(run.err.find(text), std::string::npos) << run.err;
   };
   refuses({}, "kindling bench: a command is missing");
-  refuses({"matmul", "--repeats", "0"}, "--repeats: Value 0 not in range");
+  refuses({"matmul", "--repeats", "0"}, "--repeats is '0'; expected: a whole number from 1 to 1000");
   refuses({"matmul", "--time-budget", "soon"}, "--time-budget");
-  refuses({"matmul", "--max-n", "8"}, "--max-n: Value 8 not in range");
+  refuses({"matmul", "--max-n", "8"}, "--max-n is '8'; expected: a whole number from 16 to ");
   refuses({"log", "--max-n", "32"}, "kindling bench log: there is no option '--max-n'");
   refuses({"transfer", "--mib", "1", "--pieces", "3"}, "--pieces 3: 1048576 bytes cannot be split");
   refuses({"matmul", "--svg", "/no/such/folder/a.svg"}, "there is no directory /no/such/folder");
