@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "formats/csv_number.h"
+#include "formats/table_columns.h"
 #include "kindling/base/error.h"
 #include "kindling/base/text.h"
 
@@ -37,20 +38,36 @@ std::string CsvFields::where() const {
 }
 
 bool CsvFields::begin_row() {
-  if (!is_row_done_) {
-    throw DataError({.place = where(),
-                     .found = "the row continues after this column, the last one",
-                     .wanted = std::to_string(num_taken_) + " fields, as in the header",
-                     .remedy = "quote fields that contain delimiters"});
-  }
+  require_row_done();
   while (at_ != end_ && (*at_ == '\n' || *at_ == '\r')) skip_line_end();
   if (at_ == end_) return false;
   if (has_begun_) ++row_;
   has_begun_ = true;
   row_line_ = line_;
+  row_begin_ = at_;
   num_taken_ = 0;
-  is_row_done_ = false;
+  is_row_done_ = has_wrong_quotes_ = false;
   return true;
+}
+
+void CsvFields::require_row_done() const {
+  if (is_row_done_) return;
+  throw RowError({.place = where(),
+                  .found = "the row continues after this column, the last one",
+                  .wanted = std::to_string(num_taken_) + " fields, as in the header",
+                  .remedy = "quote fields that contain delimiters"});
+}
+
+void CsvFields::skip_row() {
+  try {
+    while (!is_row_done_ && !has_wrong_quotes_) take();
+  } catch (const RowError&) {
+  }
+  is_row_done_ = true;
+  if (!has_wrong_quotes_) return;
+  line_ = row_line_;
+  at_ = std::find_if(row_begin_, end_, [](char c) { return c == '\n' || c == '\r'; });
+  if (at_ != end_) skip_line_end();
 }
 
 void CsvFields::skip_line_end() {
@@ -93,14 +110,15 @@ CsvField CsvFields::take_quoted() {
   unescaped_.clear();
   bool is_escaped = false;
   std::string_view text;
+  has_wrong_quotes_ = true;
   for (;;) {
     const auto rest = static_cast<std::size_t>(end_ - at_);
     const auto* const quote = rest == 0 ? nullptr : static_cast<const char*>(std::memchr(at_, '"', rest));
     if (quote == nullptr)
-      throw DataError({.place = where(),
-                       .found = "the field's opening quote has no closing one",
-                       .wanted = "\" at the end of the field",
-                       .remedy = "write quotes inside a quoted field twice"});
+      throw RowError({.place = where(),
+                      .found = "the field's opening quote has no closing one",
+                      .wanted = "\" at the end of the field",
+                      .remedy = "write quotes inside a quoted field twice"});
     line_ += static_cast<std::size_t>(std::count(at_, quote, '\n'));
     at_ = quote + 1;
     text = {begin, static_cast<std::size_t>(quote - begin)};
@@ -112,10 +130,11 @@ CsvField CsvFields::take_quoted() {
   if (is_escaped) text = unescaped_.append(text);
   while (at_ != end_ && *at_ == ' ') ++at_;
   if (at_ != end_ && !ends_field(*at_))
-    throw DataError({.place = where(),
-                     .found = "there is text after the field's closing quote",
-                     .wanted = "a delimiter or the end of the line",
-                     .remedy = "write quotes inside a quoted field twice"});
+    throw RowError({.place = where(),
+                    .found = "there is text after the field's closing quote",
+                    .wanted = "a delimiter or the end of the line",
+                    .remedy = "write quotes inside a quoted field twice"});
+  has_wrong_quotes_ = false;
   end_field();
   return {.text = text, .is_quoted = true};
 }

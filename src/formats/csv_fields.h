@@ -18,11 +18,15 @@ class CsvFields {
  public:
   CsvFields(std::string_view text, char delimiter, std::string place);
 
-  // Skips blank lines and begins the next row; false at the end of the text. Throws DataError while fields of
+  // Skips blank lines and begins the next row; false at the end of the text. Throws RowError while fields of
   // the current row are left.
   bool begin_row();
   bool is_row_done() const { return is_row_done_; }
-  CsvField take();
+  // Throws RowError while fields of the row are left.
+  void require_row_done() const;
+  // Goes to the end of the row; if its quotes are wrong, to the end of its first line.
+  void skip_row();
+  CsvField take();  // throws RowError for wrong quotes
   // Takes the next field if it is an unquoted number without spaces, which is faster than take().
   bool take_number(double& number);
 
@@ -40,7 +44,7 @@ class CsvFields {
   bool ends_field(char c) const { return ends_field_[static_cast<unsigned char>(c)]; }
   void skip_line_end();
 
-  const char* at_;
+  const char *at_, *row_begin_ = nullptr;
   const char* end_;
   char delimiter_;
   std::string place_;
@@ -48,7 +52,7 @@ class CsvFields {
   const std::vector<std::string>* names_ = nullptr;
   std::string unescaped_;
   std::size_t line_ = 1, row_line_ = 1, row_ = 0, num_taken_ = 0;
-  bool has_begun_ = false, is_row_done_ = true;
+  bool has_begun_ = false, is_row_done_ = true, has_wrong_quotes_ = false;
 };
 
 }  // namespace kindling

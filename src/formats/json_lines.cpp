@@ -56,8 +56,8 @@ JsonStages declared_stages(const TableOptions& options, const std::string& place
 class JsonLinesParser {
  public:
   JsonLinesParser(std::string_view text, const std::string& place, const JsonStages& declared,
-                  bool skips_others)
-      : text_(text), place_(place), declared_(declared), skips_others_(skips_others) {}
+                  const TableOptions& options, BrokenRows& broken)
+      : text_(text), place_(place), declared_(declared), options_(options), broken_(broken) {}
 
   void take_lines() {
     for (std::string_view rest = text_; !rest.empty();) {
@@ -65,12 +65,29 @@ class JsonLinesParser {
       rest.remove_prefix(std::min(rest.size(), line.size() + 1));
       ++line_;
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+      ++line_row_;
+      if (options_.skips_broken && broken_.contains(line_row_)) continue;
       ++row_;
-      take_line(line);
+      if (options_.skips_broken)
+        try_line(line);
+      else
+        take_line(line);
     }
-    if (row_ == 0) throw DataError({.place = place_, .found = "the table is empty", .wanted = kJsonObject});
+    if (line_row_ == 0)
+      throw DataError({.place = place_, .found = "the table is empty", .wanted = kJsonObject});
     check_num_values();  // lines without values are rows, too
-    for (JsonColumn& state : columns_) choose_kind(state);
+  }
+
+  // Returns the columns in which most values are numbers, but some are not. Throws for them unless broken
+  // rows are skipped.
+  std::vector<std::string> wrong_kinds() const {
+    std::vector<std::string> names;
+    for (const JsonColumn& state : columns_) {
+      if (state.is_declared || !state.first_text || state.num_numbers < state.num_texts) continue;
+      if (!options_.skips_broken) throw DataError(*state.first_text);
+      names.push_back(state.column.name);
+    }
+    return names;
   }
 
   // Throws for a column that is declared, but occurs in no line.
@@ -140,27 +157,27 @@ class JsonLinesParser {
     has_key_ = true;
     JsonColumn& state = columns_[at_];
     if (state.last_row == row_)
-      throw DataError({.place = where(), .found = "the line has this key twice", .wanted = "distinct keys"});
+      throw RowError({.place = where(), .found = "the line has this key twice", .wanted = "distinct keys"});
     state.last_row = row_;
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
     constexpr int kOutOfRange = 406;
     if (error.id == kOutOfRange)
-      throw DataError({.place = where(),
-                       .found = "a number that is too large for a double",
-                       .wanted = "a finite number",
-                       .remedy = "replace the value, or write null if it is missing"});
+      throw RowError({.place = where(),
+                      .found = "a number that is too large for a double",
+                      .wanted = "a finite number",
+                      .remedy = "replace the value, or write null if it is missing"});
     const std::string_view rest =
         position == 0 ? "" : line_text_.substr(std::min(position - 1, line_text_.size()));
-    if (!is_utf8(line_text_)) refuse_not_utf8(where());
+    if (!is_utf8(line_text_)) throw RowError(not_utf8(where()));
     const bool is_not_finite = rest.starts_with("NaN") || rest.starts_with("Infinity");
-    throw DataError({.place = where(),
-                     .found = rest.find_first_not_of(" \t\r") == std::string_view::npos
-                                  ? "the line ends inside its object"
-                                  : "the line is not valid JSON at byte " + std::to_string(position),
-                     .wanted = kJsonObject,
-                     .remedy = is_not_finite ? "write null for a missing value" : kWriteJsonLines});
+    throw RowError({.place = where(),
+                    .found = rest.find_first_not_of(" \t\r") == std::string_view::npos
+                                 ? "the line ends inside its object"
+                                 : "the line is not valid JSON at byte " + std::to_string(position),
+                    .wanted = kJsonObject,
+                    .remedy = is_not_finite ? "write null for a missing value" : kWriteJsonLines});
   }
 
  private:
@@ -170,21 +187,25 @@ class JsonLinesParser {
     nlohmann::json::sax_parse(line.begin(), line.end(), this);
   }
 
+  void try_line(std::string_view line) try { take_line(line); } catch (const RowError& error) {
+    broken_.add(line_row_, error.what());
+  }
+
   std::string row_text() const {
-    return place_ + ", row " + std::to_string(row_) + " (line " + std::to_string(line_) + ")";
+    return place_ + ", row " + std::to_string(line_row_) + " (line " + std::to_string(line_) + ")";
   }
   std::string where() const {
     return has_key_ ? row_text() + ", column '" + one_line(columns_[at_].column.name) + "'" : row_text();
   }
 
   [[noreturn]] void refuse_line(const std::string& found) const {
-    throw DataError({.place = row_text(), .found = found, .wanted = kJsonObject, .remedy = kWriteJsonLines});
+    throw RowError({.place = row_text(), .found = found, .wanted = kJsonObject, .remedy = kWriteJsonLines});
   }
   [[noreturn]] void refuse_nested(const std::string& found) const {
-    throw DataError({.place = where(),
-                     .found = found,
-                     .wanted = "a number, a text, true, false, or null",
-                     .remedy = "write its values under separate keys, or remove the key"});
+    throw RowError({.place = where(),
+                    .found = found,
+                    .wanted = "a number, a text, true, false, or null",
+                    .remedy = "write its values under separate keys, or remove the key"});
   }
 
   // The keys of a line usually have the order of those before.
@@ -198,14 +219,14 @@ class JsonLinesParser {
 
   std::size_t add_column(const std::string& name) {
     if (name.empty())
-      throw DataError({.place = row_text(), .found = "a key is empty", .wanted = "keys with a name"});
+      throw RowError({.place = row_text(), .found = "a key is empty", .wanted = "keys with a name"});
     if (columns_.size() == kMaxTableColumns) refuse_number_of_columns(row_text());
     JsonColumn state{.column = {.name = name}};
     if (const auto declared = declared_.find(name); declared != declared_.end()) {
       state.stage = declared->second;
       state.is_declared = true;
       if (state.stage == JsonStage::categories) state.column.kind = ColumnKind::category;
-    } else if (skips_others_) {
+    } else if (options_.skips_others) {
       state.stage = JsonStage::skipped;
     }
     if (state.stage != JsonStage::skipped) ++num_stored_;
@@ -264,7 +285,7 @@ class JsonLinesParser {
                                             : is_bool        ? "write 1 or 0"
                                                       : "correct the value, write null if it is missing, "
                                                         "or declare the column as one of categories"};
-    if (state.is_declared) throw DataError(*state.first_text);
+    if (state.is_declared) throw RowError(*state.first_text);
     std::vector<double>().swap(state.column.numbers);
     state.stage = state.num_numbers > 0 ? JsonStage::mixed : JsonStage::categories;
     state.column.kind = ColumnKind::category;
@@ -287,11 +308,6 @@ class JsonLinesParser {
       state.column.codes.resize(num_rows, -1);
   }
 
-  static void choose_kind(const JsonColumn& state) {
-    const bool is_found = !state.is_declared && state.first_text.has_value();
-    if (is_found && state.num_numbers >= state.num_texts) throw DataError(*state.first_text);
-  }
-
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const JsonColumn& state : columns_) names.push_back(state.column.name);
@@ -301,11 +317,12 @@ class JsonLinesParser {
   const std::string_view text_;
   const std::string& place_;
   const JsonStages& declared_;
-  const bool skips_others_;
+  const TableOptions& options_;
+  BrokenRows& broken_;
   std::vector<JsonColumn> columns_;
   std::unordered_map<std::string, std::size_t> by_name_;
-  std::size_t row_ = 0, line_ = 0;  // counted from 1
-  std::size_t num_stored_ = 0;      // columns that are not skipped
+  std::size_t row_ = 0, line_row_ = 0, line_ = 0;  // counted from 1; the rows without and with skipped ones
+  std::size_t num_stored_ = 0;                     // columns that are not skipped
   // In the line that is read:
   std::string_view line_text_;
   bool is_in_object_ = false, has_key_ = false;
@@ -323,15 +340,20 @@ Table parse_json_lines(std::string_view text, const std::string& place, const Ta
   refuse_utf16(text, place, "save it again as UTF-8");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   JsonStages stages = declared_stages(options, place);
-  JsonLinesParser parser(text, place, stages, options.skips_others);
-  parser.take_lines();
-  if (!options.skips_others) parser.require_declared();
-  const std::vector<std::string> mixed = parser.mixed_columns();
-  if (mixed.empty()) return parser.table();
-  for (const std::string& name : mixed) stages.emplace(name, JsonStage::categories);
-  JsonLinesParser again(text, place, stages, options.skips_others);
-  again.take_lines();
-  return again.table();
+  BrokenRows broken;
+  for (;;) {
+    JsonLinesParser parser(text, place, stages, options, broken);
+    parser.take_lines();
+    if (broken.begin_pass()) continue;
+    if (!options.skips_others) parser.require_declared();
+    const std::vector<std::string> wrong = parser.wrong_kinds(), mixed = parser.mixed_columns();
+    for (const std::string& name : wrong) stages.emplace(name, JsonStage::numbers);
+    for (const std::string& name : mixed) stages.emplace(name, JsonStage::categories);
+    if (!wrong.empty() || !mixed.empty()) continue;
+    Table table = parser.table();
+    table.skipped = broken.take();
+    return table;
+  }
 }
 
 }  // namespace kindling

@@ -101,12 +101,14 @@ class TableParser {
 
   Table parse() {
     take_header();
-    declare_kinds();
-    reserve_rows();
-    take_rows();
-    for (ColumnState& state : columns_) choose_kind(state);
-    if (std::any_of(columns_.begin(), columns_.end(), is_mixed)) take_mixed_columns();
-    Table table{.num_rows = num_rows_};
+    do {
+      columns_.clear();
+      begin_columns();
+      declare_kinds();
+      reserve_rows();
+      take_rows();
+    } while (broken_.begin_pass() || has_wrong_kinds() || take_mixed_columns());
+    Table table{.num_rows = num_rows_, .skipped = broken_.take()};
     for (ColumnState& state : columns_) {
       if (state.stage == Stage::skipped) continue;
       if (state.column.kind == ColumnKind::category) sort_categories(state.index, state.column);
@@ -133,13 +135,24 @@ class TableParser {
              .found = "the column has no name",
              .wanted = "a header row with a name for each column",
              .remedy = "name the column, or write the table without row numbers (pandas: index=False)"});
-      if (!is_utf8(field.text)) refuse_not_utf8(fields_.where());
+      if (!is_utf8(field.text)) throw DataError(not_utf8(fields_.where()));
       names_.emplace_back(field.text);
     }
     check_names();
+  }
+
+  // Goes to the first row.
+  void begin_rows() {
+    fields_ = CsvFields(text_, options_.delimiter, fields_.place());
+    fields_.set_names(names_);
+    broken_.rewind();
+    fields_.begin_row();
+    while (!fields_.is_row_done()) fields_.take();
+  }
+
+  void begin_columns() {
     columns_.resize(names_.size());
     for (std::size_t i = 0; i < names_.size(); ++i) columns_[i].column.name = names_[i];
-    fields_.set_names(names_);
   }
 
   void check_names() const {
@@ -181,6 +194,7 @@ class TableParser {
       declare_categories(name);
       require_column(name).is_known = true;
     }
+    for (const std::string& name : wrong_kinds_) require_column(name).is_declared = true;
     if (!options_.skips_others) return;
     for (ColumnState& state : columns_)
       if (!state.is_declared && !state.is_known) state.stage = Stage::skipped;
@@ -215,31 +229,66 @@ class TableParser {
     }
   }
 
-  void take_rows() {
-    for (; fields_.begin_row(); ++num_rows_) {
-      for (std::size_t i = 0; i < columns_.size(); ++i) {
-        ColumnState& state = columns_[i];
-        if (i > 0 && fields_.is_row_done()) refuse_short_row(i);
-        double number = kMissing;
-        if (state.stage == Stage::skipped) {
-          fields_.take();
-        } else if (state.stage != Stage::numbers) {
-          take_text(state);
-        } else if (fields_.take_number(number)) {
-          ++state.num_numbers;
-          state.column.numbers.push_back(number);
-        } else {
-          take_other(state);
-        }
+  // Calls take() for each row that is not skipped.
+  template <class Take>
+  void take_all_rows(const Take& take) {
+    begin_rows();
+    while (fields_.begin_row()) {
+      if (!options_.skips_broken) {
+        take();
+        continue;
       }
+      if (!broken_.contains(fields_.row())) try {
+          take();
+          fields_.require_row_done();
+        } catch (const RowError& error) {
+          broken_.add(fields_.row(), error.what());
+        }
+      fields_.skip_row();
     }
   }
 
+  void take_rows() {
+    num_rows_ = 0;
+    take_all_rows([this] { take_row(); });
+  }
+
+  void take_row() {
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      ColumnState& state = columns_[i];
+      if (i > 0 && fields_.is_row_done()) refuse_short_row(i);
+      double number = kMissing;
+      if (state.stage == Stage::skipped) {
+        fields_.take();
+      } else if (state.stage != Stage::numbers) {
+        take_text(state);
+      } else if (fields_.take_number(number)) {
+        ++state.num_numbers;
+        state.column.numbers.push_back(number);
+      } else {
+        take_other(state);
+      }
+    }
+    ++num_rows_;
+  }
+
+  // Finds columns in which most values are numbers, but some are not: the rows of these are broken. Without
+  // skips_broken, they are errors.
+  bool has_wrong_kinds() {
+    const std::size_t num_before = wrong_kinds_.size();
+    for (ColumnState& state : columns_) {
+      if (is_of_kind(state)) continue;
+      if (!options_.skips_broken) throw DataError(*state.first_text);
+      wrong_kinds_.push_back(state.column.name);
+    }
+    return wrong_kinds_.size() > num_before;
+  }
+
   [[noreturn]] void refuse_short_row(std::size_t num_fields) const {
-    throw DataError({.place = fields_.row_text() + ", column '" + one_line(names_[num_fields]) + "'",
-                     .found = "the row ends before this column, after " + std::to_string(num_fields) +
-                              (num_fields == 1 ? " field" : " fields"),
-                     .wanted = std::to_string(names_.size()) + " fields, as in the header"});
+    throw RowError({.place = fields_.row_text() + ", column '" + one_line(names_[num_fields]) + "'",
+                    .found = "the row ends before this column, after " + std::to_string(num_fields) +
+                             (num_fields == 1 ? " field" : " fields"),
+                    .wanted = std::to_string(names_.size()) + " fields, as in the header"});
   }
 
   void take_text(ColumnState& state) {
@@ -265,7 +314,7 @@ class TableParser {
                                   .found = quoted_text(field.text),
                                   .wanted = is_wrong ? "a finite number with a decimal point" : "a number",
                                   .remedy = hint_for(field.text)};
-    if (state.is_declared) throw DataError(*state.first_text);
+    if (state.is_declared) throw RowError(*state.first_text);
     std::vector<double>().swap(state.column.numbers);
     if (state.num_numbers > 0 || state.has_quoted_missing) {
       state.stage = Stage::mixed;
@@ -277,10 +326,11 @@ class TableParser {
     }
   }
 
-  static void choose_kind(ColumnState& state) {
-    if (state.stage == Stage::numbers || state.stage == Stage::skipped) return;
+  // Chooses the kind; false: it is probably one of numbers, but has other values.
+  static bool is_of_kind(ColumnState& state) {
+    if (state.stage == Stage::numbers || state.stage == Stage::skipped) return true;
     state.column.kind = ColumnKind::category;
-    if (state.is_declared || state.is_known) return;
+    if (state.is_declared || state.is_known) return true;
     if (state.stage == Stage::categories) {
       const std::vector<std::string>& names = state.index.names();
       std::vector<std::size_t> times(names.size());
@@ -290,20 +340,19 @@ class TableParser {
       for (std::size_t i = 0; i < names.size(); ++i) count_field(state, names[i], times[i]);
     }
     const std::size_t num_like_numbers = state.num_numbers + state.num_wrong;
-    if (2 * num_like_numbers >= state.num_numbers + state.num_texts) throw DataError(*state.first_text);
+    return 2 * num_like_numbers < state.num_numbers + state.num_texts;
   }
 
-  void take_mixed_columns() {
-    fields_ = CsvFields(text_, options_.delimiter, fields_.place());
-    fields_.set_names(names_);
-    fields_.begin_row();
-    while (!fields_.is_row_done()) fields_.take();
-    while (fields_.begin_row()) {
+  // Takes these as categories. Returns true if it has found broken rows.
+  bool take_mixed_columns() {
+    if (std::none_of(columns_.begin(), columns_.end(), is_mixed)) return false;
+    take_all_rows([this] {
       for (ColumnState& state : columns_) {
         const CsvField field = fields_.take();
         if (is_mixed(state)) state.column.codes.push_back(code_of(field, state));
       }
-    }
+    });
+    return broken_.begin_pass();
   }
 
   std::int32_t code_of(const CsvField& field, ColumnState& state) {
@@ -313,7 +362,7 @@ class TableParser {
     const std::int32_t code = state.index.add(field.text);
     if (state.index.names().size() == num_before) return code;
     if (num_before == kMaxCategories) refuse_number_of_categories(fields_.where());
-    if (!is_utf8(field.text)) refuse_not_utf8(fields_.where());
+    if (!is_utf8(field.text)) throw RowError(not_utf8(fields_.where()));
     return code;
   }
 
@@ -323,6 +372,8 @@ class TableParser {
   std::vector<std::string> names_;
   std::vector<ColumnState> columns_;
   std::size_t num_rows_ = 0;
+  BrokenRows broken_;
+  std::vector<std::string> wrong_kinds_;  // columns of numbers that contain other values
 };
 
 void check_options(const TableOptions& options) {
@@ -339,6 +390,15 @@ const TableColumn* Table::find(std::string_view name) const {
     if (column.name == name) return &column;
   }
   return nullptr;
+}
+
+std::size_t Table::row_number(std::size_t index) const {
+  std::size_t number = index + 1;
+  for (const BrokenRow& row : skipped) {
+    if (row.row > number) break;
+    ++number;
+  }
+  return number;
 }
 
 Table parse_table(std::string_view text, const std::string& place, const TableOptions& options) {

@@ -1,9 +1,10 @@
 #include "formats/table_columns.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <numeric>
 
-#include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 
@@ -24,6 +25,17 @@ void sort_categories(const CategoryIndex& index, TableColumn& column) {
   for (std::int32_t& code : column.codes) code = code < 0 ? code : sorted[static_cast<std::size_t>(code)];
 }
 
+bool BrokenRows::begin_pass() {
+  at_ = 0;
+  if (found_.empty()) return false;
+  const auto middle = static_cast<std::ptrdiff_t>(known_.size());
+  known_.insert(known_.end(), std::make_move_iterator(found_.begin()), std::make_move_iterator(found_.end()));
+  std::inplace_merge(known_.begin(), known_.begin() + middle, known_.end(),
+                     [](const BrokenRow& a, const BrokenRow& b) { return a.row < b.row; });
+  found_.clear();
+  return true;
+}
+
 std::string quoted_text(std::string_view text) { return "\"" + shortened(one_line(text), 40) + "\""; }
 
 void refuse_utf16(std::string_view text, const std::string& place, const std::string& remedy) {
@@ -32,11 +44,11 @@ void refuse_utf16(std::string_view text, const std::string& place, const std::st
       {.place = place, .found = "the file is UTF-16", .wanted = "a file in UTF-8", .remedy = remedy});
 }
 
-void refuse_not_utf8(const std::string& place) {
-  throw DataError({.place = place,
-                   .found = "the text is not UTF-8",
-                   .wanted = "a file in UTF-8",
-                   .remedy = "convert it: iconv -f latin1 -t utf-8 OLD > NEW"});
+ErrorParts not_utf8(const std::string& place) {
+  return {.place = place,
+          .found = "the text is not UTF-8",
+          .wanted = "a file in UTF-8",
+          .remedy = "convert it: iconv -f latin1 -t utf-8 OLD > NEW"};
 }
 
 void refuse_number_of_columns(const std::string& place) {

@@ -3,13 +3,42 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/category_index.h"
+#include "kindling/base/error.h"
 #include "kindling/formats/table.h"
 
 // What the readers of CSV and of JSON lines share.
 namespace kindling {
+
+// An error in one row, which can be skipped.
+class RowError : public DataError {
+  using DataError::DataError;
+};
+
+// The rows that a reader skips. A row may be broken only in the light of the rows before it, and may have
+// left traces in its columns, so the file is read again until no more are found.
+class BrokenRows {
+ public:
+  // True for a row that an earlier pass has found. The rows of a pass come in order, counted from 1.
+  bool contains(std::size_t row) {
+    while (at_ < known_.size() && known_[at_].row < row) ++at_;
+    return at_ < known_.size() && known_[at_].row == row;
+  }
+  void add(std::size_t row, std::string error) { found_.push_back({row, std::move(error)}); }
+  // Begins with the first row again.
+  void rewind() { at_ = 0; }
+  // Begins the next pass; false: the last one has found nothing.
+  bool begin_pass();
+  bool empty() const { return known_.empty(); }
+  std::vector<BrokenRow> take() { return std::move(known_); }
+
+ private:
+  std::vector<BrokenRow> known_{}, found_{};  // by row
+  std::size_t at_ = 0;
+};
 
 inline constexpr std::size_t kMaxTableColumns = 65'536;
 inline constexpr std::size_t kMaxCategories = 10'000'000;
@@ -21,9 +50,9 @@ void sort_categories(const CategoryIndex& index, TableColumn& column);
 // Returns text in quotes for a message, on one line and shortened.
 std::string quoted_text(std::string_view text);
 
-// All throw DataError. `place` is the file.
+// All throw DataError, or return its parts. `place` is the file.
 void refuse_utf16(std::string_view text, const std::string& place, const std::string& remedy);
-[[noreturn]] void refuse_not_utf8(const std::string& place);
+ErrorParts not_utf8(const std::string& place);
 [[noreturn]] void refuse_number_of_columns(const std::string& place);
 [[noreturn]] void refuse_number_of_categories(const std::string& place);
 [[noreturn]] void refuse_two_kinds(const std::string& name, const std::string& place);

@@ -300,7 +300,7 @@ TEST_F(ImageFolders, SkipBrokenFilesWithAWarning) {
   const Batch batch = all_of(*data.train_dataloader());
   ASSERT_EQ(batch.num_samples(), 10);
   for (std::int64_t i = 0; i < 10; ++i) EXPECT_TRUE(same(batch[0][i], png_tensor(1, 2, 2, i)));
-  std::string expected = "data.on_broken: skipped 7 of 17 images, which cannot be read:";
+  std::string expected = "data.on_broken: skipped 7 of 17 images, which cannot be used:";
   for (int i = 0; i < 5; ++i)
     expected += "\n  images/a/bad" + std::to_string(i) +
                 ".png: the file is neither PNG nor JPEG; expected: a PNG or JPEG image";

@@ -487,6 +487,49 @@ TEST_F(TableFile, ValidatesOnMoreFiles) {
   EXPECT_NE(refusal({.val_files = {"none.csv"}}).find("data.val_files"), std::string::npos);
 }
 
+TEST_F(TableFile, SkipsBrokenRowsIfAsked) {
+  const std::string text =
+      "row,rooms,city,age,price\n"
+      "a1,1,Bern,10,100\n"
+      "a2,2,Bern\n"
+      "a3,3,Chur,thirty,300\n"
+      "a4,4,Chur,40,\n"
+      "a5,5,Chur,50,500\n"
+      "a6,6,Bern,60,1e300\n";
+  const auto file = write("broken.csv", text);
+  const auto data_of = [&](const std::string& on_broken) {
+    return TableData({.file = file, .target = {"price"}, .id = "row", .on_broken = on_broken},
+                     {.shuffle = false, .train = {{0, 1}}, .val = {{1, 2}}});
+  };
+  EXPECT_NE(message([&] { data_of("stop").prepare(); }).find("broken.csv, row 2 (line 3), column 'age'"),
+            std::string::npos);
+  // The number of a row is that in the file.
+  EXPECT_NE(message([&] { data_of("skip").prepare(); }).find("broken.csv, row 6, column 'price': 1e+300"),
+            std::string::npos);
+  write("broken.csv", text.substr(0, text.rfind("a6")));
+  TableData data = data_of("skip");
+  const std::vector<std::string> warnings = warnings_of([&] { data.prepare(); });
+  ASSERT_EQ(warnings.size(), 2U);  // and one about an unknown city
+  EXPECT_TRUE(warnings[0].starts_with("data.on_broken: skipped 3 of 5 rows, which cannot be used:"))
+      << warnings[0];
+  EXPECT_TRUE(same_raw(first(data.train_dataloader())[0], at::tensor({1.F, 0.F, 10.F}).unsqueeze(0)));
+  EXPECT_EQ(first(data.val_dataloader())[1].item<float>(), 500);
+  EXPECT_EQ(data.predict_ids().values, std::vector<std::string>{"a5"});
+  ASSERT_EQ(data.skipped_samples().size(), 3U);
+  EXPECT_EQ(without_folder(data.skipped_samples()[2]),
+            "broken.csv, row 4, column 'price': the value to predict is missing");
+  // Predictions belong to rows.
+  TableData predicted = data_of("skip");
+  predicted.restore_input_transform(data.schema().text());
+  predicted.predict_from(file);
+  EXPECT_NE(message([&] { predicted.predict_dataloader(); }).find("row 2 (line 3)"), std::string::npos);
+  write("broken.csv", "row,rooms,city,age,price\na1,1,Bern,10,\n");
+  EXPECT_NE(message([&] {
+              data_of("skip").prepare();
+            }).find("no row can be used; the first error: broken.csv, row 1"),
+            std::string::npos);
+}
+
 TEST_F(TableFile, RegistersItsTransformWithAModel) {
   TableData data = houses();
   data.prepare();

@@ -91,7 +91,8 @@ TEST(Idx, RefusesBrokenFilesWithLocationAndReason) {
       {gzip_bytes(kSmall.substr(0, 15)),
        "x, byte 15: the file ends inside the values of shape [2, 3]; expected: 3"},
       {gzip_bytes(kSmall + "!"), "x, byte 18: the file continues after"},
-      {gzip_bytes("\0\0\x08\x01\xff\xff\xff\xff"s + std::string(9999, 'x')), "shape [4294967295], which is more than"},
+      {gzip_bytes("\0\0\x08\x01\xff\xff\xff\xff"s + std::string(9999, 'x')),
+       "shape [4294967295], which is more than"},
       {gzip_bytes(kSmall) + "tail", "4 bytes follow the end of the compressed data"},
   };
   for (const Broken& broken : cases) {

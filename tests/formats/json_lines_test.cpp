@@ -177,6 +177,29 @@ TEST(JsonLines, RefuseKeysThatEachLineHasAnotherOf) {
       "key, not as keys");
 }
 
+TEST(JsonLines, SkipBrokenLines) {
+  const std::string text =
+      "{\"n\": 1, \"kind\": \"a\"}\n"
+      "{\"n\": \"x\", \"kind\": \"b\"}\n"
+      "\n"
+      "{\"n\": 2, \"kind\": \"c\"\n"
+      "{\"n\": 3, \"kind\": [1]}\n"
+      "[4]\n"
+      "{\"n\": 5, \"n\": 5}\n"
+      "{\"n\": 6}\n";
+  const Table table = parse_json_lines(text, "t.jsonl", {.skips_broken = true});
+  EXPECT_EQ(table.num_rows, 2U);
+  ASSERT_EQ(table.columns.size(), 2U);
+  EXPECT_EQ(table.columns[0].numbers, (std::vector<double>{1, 6}));
+  EXPECT_EQ(table.columns[1].categories, (std::vector<std::string>{"a"}));
+  EXPECT_EQ(table.columns[1].codes, (std::vector<std::int32_t>{0, -1}));
+  std::string errors;
+  for (const BrokenRow& row : table.skipped) errors += row.error.substr(0, row.error.find(')')) + ")\n";
+  EXPECT_EQ(errors,
+            "t.jsonl, row 2 (line 2)\nt.jsonl, row 3 (line 4)\nt.jsonl, row 4 (line 5)\n"
+            "t.jsonl, row 5 (line 6)\nt.jsonl, row 6 (line 7)\n");
+}
+
 // Their columns would have a value for each line.
 TEST(JsonLines, RefuseManyLinesWithoutValues) {
   std::string text = "{\"k0\": 0";

@@ -195,6 +195,50 @@ TEST(Table, RefusesBrokenQuotes) {
             "or the end of the line; write quotes inside a quoted field twice");
 }
 
+TEST(Table, SkipsBrokenRows) {
+  const TableOptions skip{.numbers = {"n"}, .skips_broken = true};
+  const Table table = table_of(
+      "n,kind,guessed\n"
+      "1,a,1\n"
+      "x,b,2\n"          // 2: text in a column that is declared
+      "2,\"a\nb\",3\n"   // 3: two lines
+      "3,c\n"            // 4: too short
+      "4,c,5,6\n"        // 5: too long
+      "5,\"c\"d,5\n"     // 6: text after a quote
+      "6,\"e,6\n"        // 7: its quote opens a field that would swallow the next rows
+      "7,f,7\n"          // 8
+      "8,\"g\",seven\n"  // 9: text in a column that is found to have numbers
+      "9,\"h\",9\n",     // 10
+      skip);
+  EXPECT_EQ(table.num_rows, 4U);
+  EXPECT_EQ(numbers_in(table.columns[0]), "1.00 2.00 7.00 9.00");
+  expect_categories(table.columns[1], {"a", "a\nb", "f", "h"}, {0, 1, 2, 3});
+  EXPECT_EQ(numbers_in(table.columns[2]), "1.00 3.00 7.00 9.00");
+  std::string rows;
+  for (const BrokenRow& row : table.skipped) rows += std::to_string(row.row) + " ";
+  EXPECT_EQ(rows, "2 4 5 6 7 9 ");
+  EXPECT_TRUE(
+      table.skipped[0].error.starts_with("t.csv, row 2 (line 3), column 'n': \"x\"; expected: a number"))
+      << table.skipped[0].error;
+  EXPECT_TRUE(table.skipped[5].error.starts_with("t.csv, row 9 (line 11), column 'guessed': \"seven\""))
+      << table.skipped[5].error;
+  EXPECT_EQ(table.row_number(0), 1U);
+  EXPECT_EQ(table.row_number(2), 8U);
+  EXPECT_EQ(table.row_number(3), 10U);
+}
+
+// As if the file did not have these rows: also which columns have numbers, and their categories.
+TEST(Table, SkipsBrokenRowsWithoutATrace) {
+  const std::string good = "a,b,c\n1,x,1\n2,y,two\n3,z,three\n", bad = "4,only-here\nw,x,y\n\xff,x,y\n5,\"\n";
+  const TableOptions skip{.numbers = {"a"}, .skips_broken = true};
+  const Table table = table_of(good + bad, skip), expected = table_of(good, {.numbers = {"a"}});
+  EXPECT_EQ(table.skipped.size(), 4U);
+  EXPECT_EQ(numbers_in(table.columns[0]), numbers_in(expected.columns[0]));
+  for (std::size_t i : {1, 2})
+    expect_categories(table.columns[i], expected.columns[i].categories, expected.columns[i].codes);
+  EXPECT_EQ(table_of("a\nx\ny\n", skip).num_rows, 0U);
+}
+
 TEST(Table, RefusesUnusableHeaders) {
   EXPECT_EQ(table_error(""),
             "t.csv: the table is empty; expected: a header row with the names of the columns");

@@ -8,6 +8,8 @@
 
 // Ends the process unless the columns have a value per row and codes that are indices.
 inline void check_table(const kindling::Table& table) {
+  if (table.num_rows > 0 && table.row_number(table.num_rows - 1) > table.num_rows + table.skipped.size())
+    std::abort();
   for (const kindling::TableColumn& column : table.columns) {
     const bool is_number = column.kind == kindling::ColumnKind::number;
     if ((is_number ? column.numbers.size() : column.codes.size()) != table.num_rows) std::abort();
@@ -25,5 +27,6 @@ inline kindling::TableOptions table_options_of(std::uint8_t byte) {
   kindling::TableOptions options{.delimiter = ",;\t|"[byte % 4]};
   if ((byte & 4) != 0) options.categories = {"a"};
   if ((byte & 8) != 0) options.numbers = {"b"};
+  options.skips_broken = (byte & 16) != 0;
   return options;
 }

@@ -36,6 +36,7 @@ struct TableDataOptions {
   std::string group{};    // column whose equal values stay together
   std::int64_t seed = 0;  // of the split
   std::string delimiter = ",";
+  std::string on_broken = "stop";  // stop, skip
 
   static constexpr auto fields = kindling::fields(
       kindling::field("file", &TableDataOptions::file,
@@ -89,7 +90,11 @@ struct TableDataOptions {
                       {.doc = "column whose equal values are not split", .example = "\"owner\""}),
       kindling::field("seed", &TableDataOptions::seed, {.doc = "seed of the split", .min = 0}),
       kindling::field("delimiter", &TableDataOptions::delimiter,
-                      {.doc = "character between fields of CSV: a comma, a semicolon, a tab, or |"}));
+                      {.doc = "character between fields of CSV: a comma, a semicolon, a tab, or |"}),
+      kindling::field("on_broken", &TableDataOptions::on_broken,
+                      {.doc = "rows that cannot be read or lack the value to predict; skip: they are dropped "
+                              "with a warning",
+                       .choices = "stop|skip"}));
 };
 
 // Samples from the rows of a CSV file or of JSON lines. The raw inputs are float32 [batch, features]:
@@ -101,6 +106,10 @@ struct TableDataOptions {
 // in one column per category (all zero: unknown or missing; "most_frequent" also replaces missing
 // categories). Its order is: all numbers, then the columns of each category. It is fitted on the training
 // rows only and is saved with the model. Classes are sorted; all rows count for them.
+//
+// on_broken = "skip" drops rows of the files for training, validation and test that cannot be read
+// (TableOptions::skips_broken) or lack the value to predict. The rows of predict_from() must all be readable,
+// because predictions belong to rows.
 //
 //   TableData data({.file = "houses.csv", .target = {"price"}, .val_fraction = 0.2});
 //   auto model = std::make_shared<MlpRegressor>();
@@ -130,6 +139,8 @@ class KINDLING_API TableData : public DataModule {
   // Predicts the rows of another file: its columns in any order, without targets, label and group.
   void predict_from(const std::filesystem::path& file) override;
   std::vector<std::string> class_names() override;
+  // Of the files that have been read.
+  std::vector<std::string> skipped_samples() override;
   SampleIds predict_ids() override;
 
   // Requires prepare().

@@ -40,11 +40,20 @@ struct TableColumn {
   std::vector<std::string> categories{};  // the distinct texts, sorted bytewise
 };
 
+// A row that is not in the table.
+struct BrokenRow {
+  std::size_t row = 0;  // in the file, counted from 1, without the header
+  std::string error{};  // with file, row, line and column
+};
+
 // The columns of a file, in its order.
 struct Table {
   std::vector<TableColumn> columns{};
-  std::size_t num_rows = 0;  // without the header
+  std::size_t num_rows = 0;          // without the header
+  std::vector<BrokenRow> skipped{};  // with TableOptions::skips_broken
 
+  // Returns the number in the file, counted from 1, of a row of the table, counted from 0.
+  KINDLING_API std::size_t row_number(std::size_t index) const;
   // Returns nullptr where no column has this name.
   KINDLING_API const TableColumn* find(std::string_view name) const;
 };
@@ -60,6 +69,10 @@ struct TableOptions {
   std::vector<std::string> known_categories{};
   // Reads the columns in these three lists, as far as the file has them, and skips all others.
   bool skips_others = false;
+  // Skips rows that cannot be read: with too few or too many fields, wrong quotes, wrong JSON, text that is
+  // not UTF-8, or another value in a column of numbers (if its kind is found, of which at least half of the
+  // values are numbers).
+  bool skips_broken = false;
   char delimiter = ',';                          // of CSV: ',', ';', '\t' or '|'
   std::size_t max_bytes = std::size_t{1} << 32;  // of the file
 };

@@ -10,9 +10,9 @@
 
 #include "base/lower_case.h"
 #include "base/worker_pool.h"
+#include "data/sources/skipped_samples.h"
 #include "data/sources/table_rows.h"
 #include "kindling/base/error.h"
-#include "kindling/base/log.h"
 #include "kindling/formats/image.h"
 #include "kindling/formats/table.h"
 
@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostNamedFiles = 5;
 constexpr const char* kRelativePaths = "relative paths are relative to the config file's directory";
 
 bool has_image_extension(const fs::path& file) {
@@ -62,16 +61,6 @@ std::vector<std::string> errors_of(const ImageFiles& files) {
     tasks.push_back(threads.submit([&check_every, first] { check_every(first); }));
   for (const auto& task : tasks) task->wait();
   return errors;
-}
-
-void warn_of_broken(const std::vector<std::string>& broken, std::size_t num_files) {
-  std::string text = "data.on_broken: skipped " + std::to_string(broken.size()) + " of " +
-                     std::to_string(num_files) + " images, which cannot be read:";
-  for (std::size_t i = 0; i < std::min(broken.size(), kMostNamedFiles); ++i) text += "\n  " + broken[i];
-  if (broken.size() > kMostNamedFiles)
-    text += "\n  and " + std::to_string(broken.size() - kMostNamedFiles) +
-            " more; `kindling data check` lists all";
-  log_warning(text);
 }
 
 }  // namespace
@@ -125,7 +114,7 @@ ImageFiles files_in_list(const fs::path& list, const fs::path& folder, const std
   files.labels.assign(labels.const_data_ptr<std::int64_t>(),
                       labels.const_data_ptr<std::int64_t>() + labels.numel());
   if (!weights.empty()) {
-    const at::Tensor all = weights_of(require_column(table, weights, "data.weights", place), place);
+    const at::Tensor all = weights_of(table, require_column(table, weights, "data.weights", place), place);
     files.weights.assign(all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel());
   }
   for (std::size_t row = 0; row < table.num_rows; ++row) {
@@ -160,7 +149,7 @@ std::vector<std::string> drop_broken_files(ImageFiles& files) {
                      .found = "all " + std::to_string(broken.size()) + " images are broken; the first is " +
                               broken.front(),
                      .wanted = "images that can be read"});
-  if (!broken.empty()) warn_of_broken(broken, errors.size());
+  if (!broken.empty()) warn_of_skipped(broken, errors.size(), "images");
   files.names = std::move(names);
   files.labels = std::move(labels);
   files.weights = std::move(weights);

@@ -12,6 +12,7 @@
 #include "base/config_errors.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_file.h"
+#include "data/sources/skipped_samples.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
 #include "data/sources/weighted_training.h"
@@ -110,28 +111,52 @@ struct TableData::Impl {
 
   enum class Columns : std::uint8_t { of_inputs, with_labels, of_training };
 
+  bool skips() const { return options.on_broken == "skip"; }
+
+  // Removes rows without labels, and records which rows the table lacks.
+  Table without_broken(Table table, const std::filesystem::path& file) {
+    if (!skips()) return table;
+    std::vector<std::string> labels = options.target;
+    if (!options.label.empty()) labels.push_back(options.label);
+    skip_rows_without(labels, table, file.string());
+    if (table.skipped.empty()) return table;
+    std::vector<std::string> errors;
+    for (BrokenRow& row : table.skipped) errors.push_back(std::move(row.error));
+    if (table.num_rows == 0)
+      throw DataError({.place = file.string(),
+                       .found = "no row can be used; the first error: " + errors[0],
+                       .wanted = "at least one row that can be read"});
+    warn_of_skipped(errors, errors.size() + table.num_rows, "rows");
+    skipped.insert(skipped.end(), errors.begin(), errors.end());
+    return table;
+  }
+
   // Reads a file by the schema.
-  Table read_again(const std::filesystem::path& file, Columns columns) const {
+  Table read_again(const std::filesystem::path& file, Columns columns) {
     const TableSchema& schema = transform->schema();
     const bool with_labels = columns != Columns::of_inputs;
     TableOptions read = schema.table_options();
+    read.skips_broken = with_labels && skips();
     if (columns == Columns::of_training) add_unless_listed(read.numbers, options.weights, read);
     if (with_labels)
       for (const std::string& target : schema.targets) add_unless_listed(read.numbers, target, read);
-    return read_table(file, reading(read, schema.id, with_labels ? schema.label : ""));
+    Table table = read_table(file, reading(read, schema.id, with_labels ? schema.label : ""));
+    return with_labels ? without_broken(std::move(table), file) : table;
   }
 
   // Reads the training file without a schema. The names of its columns are those of the config.
-  Table read_first() const {
+  Table read_first() {
     try {
       Table table = read_table(
           options.file,
-          reading({.numbers = options.numbers, .categories = options.categories}, options.id, options.label));
+          reading({.numbers = options.numbers, .categories = options.categories, .skips_broken = skips()},
+                  options.id, options.label));
       require_columns(table);
-      return table;
+      return without_broken(std::move(table), options.file);
     } catch (const DataError& error) {
       if (error.parts().found.starts_with("no column has the name "))
-        require_columns(read_table(options.file, {.delimiter = options.delimiter.front()}));
+        require_columns(
+            read_table(options.file, {.skips_broken = skips(), .delimiter = options.delimiter.front()}));
       throw;
     }
   }
@@ -173,7 +198,7 @@ struct TableData::Impl {
       by.classes.assign(classes.const_data_ptr<std::int64_t>(), classes.const_data_ptr<std::int64_t>() + n);
     }
     if (!options.group.empty())
-      by.groups = groups_of(require_column(table, options.group, "data.group", place), place);
+      by.groups = groups_of(table, require_column(table, options.group, "data.group", place), place);
     return split_indices(n, by);
   }
 
@@ -215,10 +240,10 @@ struct TableData::Impl {
     train = samples_of(rows, indices.train);
     val = samples_of(rows, indices.val);
     if (!options.weights.empty())
-      sampler =
-          weighted_training(weights_of(require_column(table, options.weights, "data.weights", place), place)
-                                .index_select(0, index_tensor(indices.train)),
-                            shared.seed, place + ", column '" + options.weights + "'", "rows");
+      sampler = weighted_training(
+          weights_of(table, require_column(table, options.weights, "data.weights", place), place)
+              .index_select(0, index_tensor(indices.train)),
+          shared.seed, place + ", column '" + options.weights + "'", "rows");
     if (const bool is_split = !indices.val.empty(); !is_split && !options.val_files.empty()) {
       std::optional<Samples> samples;
       val = read_samples(samples, options.val_files.front(), Labels::required);
@@ -254,6 +279,7 @@ struct TableData::Impl {
   std::shared_ptr<TableTransform> transform{};
   bool is_read = false;                      // the training file
   std::shared_ptr<const Sampler> sampler{};  // by `weights`
+  std::vector<std::string> skipped{};        // an error per row
   std::size_t num_main_files = 0;            // of val_files: 1 if the first one is the main set
   std::vector<NamedLoader> more_val_loaders{};
   Samples train{}, val{};
@@ -351,6 +377,8 @@ void TableData::restore_input_transform(const std::string& description) {
 void TableData::predict_from(const std::filesystem::path& file) { impl_->predict_file = file; }
 
 std::vector<std::string> TableData::class_names() { return schema().classes; }
+
+std::vector<std::string> TableData::skipped_samples() { return impl_->skipped; }
 
 SampleIds TableData::predict_ids() {
   const Impl::Samples& samples = !impl_->predict_file.empty() && impl_->predict ? *impl_->predict

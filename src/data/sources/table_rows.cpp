@@ -29,8 +29,9 @@ std::string column_place(const std::string& place, const std::string& name) {
   return place + ", column '" + one_line(name) + "'";
 }
 
-std::string row_place(const std::string& place, std::size_t row, const std::string& name) {
-  return place + ", row " + std::to_string(row + 1) + ", column '" + one_line(name) + "'";
+std::string row_place(const Table& table, std::size_t row, const std::string& name,
+                      const std::string& place) {
+  return place + ", row " + std::to_string(table.row_number(row)) + ", column '" + one_line(name) + "'";
 }
 
 std::vector<std::string> names_of(const Table& table) {
@@ -116,9 +117,10 @@ const TableColumn& column_for(const Table& table, const std::string& name, const
 }
 
 // Inputs and targets are float32.
-void require_float32(double value, const std::string& place, std::size_t row, const std::string& name) {
+void require_float32(double value, const Table& table, std::size_t row, const std::string& name,
+                     const std::string& place) {
   if (std::isfinite(value) && std::isinf(static_cast<float>(value)))
-    throw DataError({.place = row_place(place, row, name),
+    throw DataError({.place = row_place(table, row, name, place),
                      .found = number_text(value) + ", which float32 cannot represent",
                      .wanted = "a number between -3.4e38 and 3.4e38",
                      .remedy = "use another unit, or the logarithm"});
@@ -137,9 +139,9 @@ at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::stri
         feature.kind == ColumnKind::number ? column.numbers : codes_of(column, feature, place);
     for (std::size_t row = 0; row < values.size(); ++row) {
       out[row * width + i] = values[row];
-      require_float32(values[row], place, row, feature.name);
+      require_float32(values[row], table, row, feature.name, place);
       if (missing == "error" && std::isnan(values[row]))
-        throw DataError({.place = row_place(place, row, feature.name),
+        throw DataError({.place = row_place(table, row, feature.name, place),
                          .found = "the value is missing",
                          .wanted = "a value in every row",
                          .remedy = "fill it in, or set data.missing to \"median\""});
@@ -148,8 +150,9 @@ at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::stri
   return raw;
 }
 
-[[noreturn]] void refuse_missing_label(const std::string& place, std::size_t row, const std::string& name) {
-  throw DataError({.place = row_place(place, row, name),
+[[noreturn]] void refuse_missing_label(const Table& table, std::size_t row, const std::string& name,
+                                       const std::string& place) {
+  throw DataError({.place = row_place(table, row, name, place),
                    .found = "the value to predict is missing",
                    .wanted = "a value in every row",
                    .remedy = "fill it in, or remove the row"});
@@ -179,8 +182,8 @@ at::Tensor targets_of(const Table& table, const TableSchema& schema, const std::
     const TableColumn& column = label_column(table, schema.targets[i], place);
     require_numbers(column, place);
     for (std::size_t row = 0; row < table.num_rows; ++row) {
-      if (std::isnan(column.numbers[row])) refuse_missing_label(place, row, column.name);
-      require_float32(column.numbers[row], place, row, column.name);
+      if (std::isnan(column.numbers[row])) refuse_missing_label(table, row, column.name, place);
+      require_float32(column.numbers[row], table, row, column.name, place);
       out[row * width + i] = static_cast<float>(column.numbers[row]);
     }
   }
@@ -188,12 +191,12 @@ at::Tensor targets_of(const Table& table, const TableSchema& schema, const std::
 }
 
 // Returns the text of each value of a column; of numbers as number_text().
-std::vector<std::string> texts_of(const TableColumn& column, const std::string& place) {
+std::vector<std::string> texts_of(const Table& table, const TableColumn& column, const std::string& place) {
   std::vector<std::string> texts;
   for (std::size_t row = 0; row < std::max(column.numbers.size(), column.codes.size()); ++row) {
     const bool is_number = column.kind == ColumnKind::number;
     if (is_number ? std::isnan(column.numbers[row]) : column.codes[row] < 0)
-      refuse_missing_label(place, row, column.name);
+      refuse_missing_label(table, row, column.name, place);
     texts.push_back(is_number ? number_text(column.numbers[row])
                               : column.categories[static_cast<std::size_t>(column.codes[row])]);
   }
@@ -229,11 +232,11 @@ at::Tensor classes_of(const Table& table, const TableSchema& schema, const std::
   const ClassNumbers numbers(schema.classes);
   at::Tensor classes = at::empty({static_cast<std::int64_t>(table.num_rows)}, at::kLong);
   auto* const out = classes.mutable_data_ptr<std::int64_t>();
-  const std::vector<std::string> texts = texts_of(label_column(table, schema.label, place), place);
+  const std::vector<std::string> texts = texts_of(table, label_column(table, schema.label, place), place);
   for (std::size_t row = 0; row < texts.size(); ++row) {
     out[row] = numbers.find(texts[row]);
     if (out[row] == kUnknown)
-      throw DataError({.place = row_place(place, row, schema.label),
+      throw DataError({.place = row_place(table, row, schema.label, place),
                        .found = "the class '" + shortened(one_line(texts[row]), 40) + "'",
                        .wanted = schema.classes.size() <= 20 ? "one of " + list_names(schema.classes)
                                                              : "a class of the training file"});
@@ -366,6 +369,37 @@ void keep_categories_of(const Table& table, const std::vector<std::int64_t>& row
   }
 }
 
+void skip_rows_without(const std::vector<std::string>& names, Table& table, const std::string& place) {
+  std::vector<bool> is_kept(table.num_rows, true);
+  std::vector<BrokenRow> dropped;
+  for (const std::string& name : names) {
+    const TableColumn* const column = table.find(name);
+    if (column == nullptr) continue;
+    for (std::size_t row = 0; row < table.num_rows; ++row) {
+      const bool is_missing =
+          column->kind == ColumnKind::number ? std::isnan(column->numbers[row]) : column->codes[row] < 0;
+      if (!is_missing || !is_kept[row]) continue;
+      is_kept[row] = false;
+      dropped.push_back({.row = table.row_number(row),
+                         .error = row_place(table, row, name, place) + ": the value to predict is missing"});
+    }
+  }
+  if (dropped.empty()) return;
+  const auto keep = [&](auto& values) {
+    std::size_t row = 0;
+    std::erase_if(values, [&](const auto&) { return !is_kept[row++]; });
+  };
+  for (TableColumn& column : table.columns) {
+    if (column.kind == ColumnKind::number)
+      keep(column.numbers);
+    else
+      keep(column.codes);
+  }
+  table.num_rows -= dropped.size();
+  table.skipped.insert(table.skipped.end(), dropped.begin(), dropped.end());
+  std::ranges::sort(table.skipped, {}, &BrokenRow::row);
+}
+
 TableRows rows_of(const Table& table, const TableSchema& schema, const std::string& missing, bool with_labels,
                   const std::string& place) {
   refuse_wide_encoding(schema, place);
@@ -375,7 +409,7 @@ TableRows rows_of(const Table& table, const TableSchema& schema, const std::stri
   return rows;
 }
 
-std::vector<std::int64_t> groups_of(const TableColumn& column, const std::string& place) {
+std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& column, const std::string& place) {
   std::vector<std::int64_t> groups(column.codes.begin(), column.codes.end());
   if (column.kind == ColumnKind::number) {
     std::vector<double> distinct(column.numbers);
@@ -388,13 +422,13 @@ std::vector<std::int64_t> groups_of(const TableColumn& column, const std::string
   }
   for (std::size_t row = 0; row < groups.size(); ++row)
     if (groups[row] < 0)
-      throw DataError({.place = row_place(place, row, column.name),
+      throw DataError({.place = row_place(table, row, column.name, place),
                        .found = "the group is missing",
                        .wanted = "a value in every row"});
   return groups;
 }
 
-at::Tensor weights_of(const TableColumn& column, const std::string& place) {
+at::Tensor weights_of(const Table& table, const TableColumn& column, const std::string& place) {
   if (column.kind != ColumnKind::number)
     throw DataError(
         {.place = column_place(place, column.name), .found = "the weights are texts", .wanted = "numbers"});
@@ -403,7 +437,7 @@ at::Tensor weights_of(const TableColumn& column, const std::string& place) {
     const double weight = column.numbers[row];
     if (!(weight >= 0))
       throw DataError(
-          {.place = row_place(place, row, column.name),
+          {.place = row_place(table, row, column.name, place),
            .found = std::isnan(weight) ? "the weight is missing" : "the weight " + number_text(weight),
            .wanted = "a number that is at least 0"});
     weights.mutable_data_ptr<double>()[row] = weight;

@@ -35,16 +35,19 @@ TableSchema schema_of(const Table& table, const TableDataOptions& options, const
 // Removes the categories that the rows (int64) do not have.
 void keep_categories_of(const Table& table, const std::vector<std::int64_t>& rows, TableSchema& schema);
 
+// Removes the rows in which one of these columns, if the table has it, has no value.
+void skip_rows_without(const std::vector<std::string>& names, Table& table, const std::string& place);
+
 // Returns the rows of a table. Warns about unknown categories, once per column. Throws DataError for a
 // missing column, for a label that is missing or unknown, and, if missing is "error", for a missing value.
 TableRows rows_of(const Table& table, const TableSchema& schema, const std::string& missing, bool with_labels,
                   const std::string& place);
 
 // Returns one number per row, equal for equal values. Throws DataError for a missing value.
-std::vector<std::int64_t> groups_of(const TableColumn& column, const std::string& place);
+std::vector<std::int64_t> groups_of(const Table& table, const TableColumn& column, const std::string& place);
 
 // Returns the weights of the rows, float64 [rows]. Throws DataError for a column of texts, and for a weight
 // that is missing or negative.
-at::Tensor weights_of(const TableColumn& column, const std::string& place);
+at::Tensor weights_of(const Table& table, const TableColumn& column, const std::string& place);
 
 }  // namespace kindling

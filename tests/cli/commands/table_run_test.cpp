@@ -107,6 +107,30 @@ TEST_F(TableRun, RefusesToResumeOnOtherData) {
       << resumed.err;
 }
 
+TEST_F(TableRun, TrainsAsWithoutItsBrokenRows) {
+  ASSERT_EQ(fit("whole").exit_code, 0);
+  const std::vector<std::string> lines = lines_of(text_of(scratch_ / "houses.csv"));
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    text += lines[i] + "\n";
+    if (i % 30 == 1) text += "b" + std::to_string(i) + ",2,Chur\n";
+    if (i % 30 == 2) text += "b" + std::to_string(i) + ",2,Chur,yes,old,5,small\n";
+    if (i % 30 == 3) text += "b" + std::to_string(i) + ",2,Chur,yes,10,,small\n";
+  }
+  write_text(scratch_ / "houses.csv", text);
+  ASSERT_EQ(fit("stop").exit_code, 3);
+  EXPECT_FALSE(fs::exists(scratch_ / "stop"));
+  const ProgramRun skipping = fit("runs", {"data.on_broken=skip"});
+  ASSERT_EQ(skipping.exit_code, 0) << skipping.err;
+  for (const auto& [name, tensor] : load_safetensors(run("whole") / "weights.safetensors").tensors)
+    EXPECT_TRUE(tensor.equal(*load_safetensors(run() / "weights.safetensors").find(name))) << name;
+  EXPECT_EQ(lines_of(text_of(run() / "skipped.txt")).size(), 12U);
+  EXPECT_EQ(records_of(run()).back()["skipped_samples"], 12);
+  const ProgramRun checked = run_program({"data", "check", scratch_ / "houses.toml", "data.on_broken=skip"});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_NE(checked.out.find("skipped: "), std::string::npos) << checked.out;
+}
+
 TEST_F(TableRun, PredictsWithIds) {
   ASSERT_EQ(fit("runs").exit_code, 0);
   const ProgramRun validated = run_program({"validate", run().string(), "--quiet"});
