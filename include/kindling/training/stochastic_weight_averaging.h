@@ -11,6 +11,8 @@
 
 namespace kindling {
 
+struct TrainerOptions;
+
 // Names and defaults are those of Lightning's StochasticWeightAveraging.
 struct StochasticWeightAveragingOptions {
   std::vector<double> swa_lrs{};       // final learning rate: one for all groups, or one per group
@@ -56,6 +58,10 @@ class KINDLING_API StochasticWeightAveraging : public WeightAverage {
   // without max_epochs, and for a start after max_epochs.
   explicit StochasticWeightAveraging(StochasticWeightAveragingOptions options);
 
+  // Throws ConfigError if the options do not fit a run with these options and this optimizer, as its fit
+  // would.
+  void require_fit(const TrainerOptions& trainer, const Optimizer& optimizer) const;
+
   void on_fit_start(Trainer& trainer, Module& model) override;
   void on_before_optimizer_step(Trainer& trainer, Module& model, Optimizer& optimizer) override;
   void save_state(StateDict& state) const override;
@@ -69,8 +75,9 @@ class KINDLING_API StochasticWeightAveraging : public WeightAverage {
   void reset() override;
 
  private:
-  std::int64_t start_of(const Trainer& trainer) const;
+  std::int64_t start_of(const TrainerOptions& trainer) const;
   double share_of_swa_lr(std::int64_t epoch) const;
+  void require_lr_per_group(const Optimizer& optimizer) const;
   void note_rates(const Optimizer& optimizer);
 
   StochasticWeightAveragingOptions options_;

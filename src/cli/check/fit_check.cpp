@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -19,13 +20,18 @@
 #include "cli/run/start_files.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
+#include "kindling/data/input_transform.h"
 #include "kindling/device/device.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/manual_module.h"
 #include "kindling/optim/adam.h"
 #include "kindling/optim/schedule.h"
+#include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/lr_finder.h"
+#include "kindling/training/stochastic_weight_averaging.h"
 #include "kindling/training/trainer.h"
+#include "training/state/batch_source.h"
+#include "training/state/train_state.h"
 #include "training/state/training_context.h"
 #include "training/step/loss_per_step.h"
 #include "training/step/repeated_loss.h"
@@ -49,17 +55,18 @@ class FitCheck {
   }
 
   CheckedFit run() {
-    if (!options_.is_resumed && options_.tries_batch)
+    if (!is_resumed() && options_.tries_batch)
       findings_.collect("run.dir",
                         [&] { require_usable(fs::path(fit_.config.folder.dir) / fit_.config.run.name); });
     check_devices();
     check_data();
     check_model();
     if (check_class_weights() && tries_batch()) check_batch();
-    if (check_frozen()) check_optimizer();
+    if (check_frozen() && !has_wrong_groups_) check_optimizer();
     add_warnings(check_monitors(fit_, findings_));
+    if (findings_.empty()) check_checkpoint();
     findings_.throw_if_any();
-    if (!options_.is_resumed) add_warnings(warnings_of(fit_));
+    if (!is_resumed()) add_warnings(warnings_of(fit_));
     if (is_drawn_ || (fit_.trial.has_trained && has_custom_data())) {
       fit_.train.reset(), fit_.validation.reset(), fit_.data.reset();  // two copies may not fit into memory
       fit_.data = fit_.config.make_data();
@@ -68,9 +75,9 @@ class FitCheck {
   }
 
  private:
-  bool tries_batch() const {
-    return options_.tries_batch && !options_.is_resumed && !fit_.config.batch_finder.is_on;
-  }
+  bool is_resumed() const { return !options_.checkpoint.empty(); }
+
+  bool tries_batch() const { return options_.tries_batch && !fit_.config.batch_finder.is_on; }
 
   static bool is_in_memory(const DataLoader& loader) {
     return dynamic_cast<const TensorDataset*>(&loader.dataset()) != nullptr;
@@ -100,7 +107,8 @@ class FitCheck {
   // Finds gradient shards that do not fit the ranks, and GPUs that the config requires and that are missing.
   void check_devices() {
     if (options_.num_ranks > 1)
-      findings_.collect("trainer", [&] { require_shards_fit(fit_.trainer, options_.num_ranks); });
+      has_wrong_shards_ =
+          !findings_.collect("trainer", [&] { require_shards_fit(fit_.trainer, options_.num_ranks); });
     if (options_.num_ranks == 1 && fit_.trainer.require_gpus)
       findings_.collect("trainer", [&] {
         TrainerOptions options = options_on_cpu();
@@ -121,16 +129,26 @@ class FitCheck {
     });
     const bool has_validation =
         findings_.collect("data", [&] { fit_.validation = fit_.data->val_dataloader(); });
-    if (fit_.train && has_validation && options_.num_ranks == 1)
+    if (fit_.train && options_.num_ranks > 1 && !has_wrong_shards_)
+      findings_.collect("data", [&] { check_shares(); });
+    else if (fit_.train && has_validation && options_.num_ranks == 1)
       findings_.collect("trainer", [&] { Trainer(options_on_cpu()).prepare_data(*fit_.data); });
     is_drawn_ = !at::equal(before, random_state_of_cpu());
     fit_.is_data_complete = findings_.empty();
   }
 
-  // Throws ConfigError if `drop_last` leaves no batch.
   void make_train_loader() {
+    with_key_of_batch_size([&] { fit_.train = fit_.data->train_dataloader(); });
+  }
+
+  void check_shares() {
+    with_key_of_batch_size([&] { require_shares(fit_.trainer, *fit_.data, fit_.train, options_.num_ranks); });
+  }
+
+  // Throws ConfigError if `drop_last` leaves no batch.
+  static void with_key_of_batch_size(const std::function<void()>& call) {
     try {
-      fit_.train = fit_.data->train_dataloader();
+      call();
     } catch (const DataError& error) {
       ErrorParts parts = error.parts();
       if (!parts.found.starts_with("drop_last ")) throw;
@@ -139,32 +157,22 @@ class FitCheck {
     }
   }
 
-  // Without the frozen parameters, whose patterns are checked one by one.
-  std::shared_ptr<Module> unfrozen_model(std::vector<std::string>* warnings = nullptr) {
-    const std::vector<std::string> patterns = std::exchange(fit_.config.model.freeze, {});
-    try {
-      auto model = fit_.config.make_model(warnings);
-      fit_.config.model.freeze = patterns;
-      return model;
-    } catch (...) {
-      fit_.config.model.freeze = patterns;
-      throw;
-    }
-  }
-
   void check_model() {
-    findings_.collect("model", [&] { fit_.model = unfrozen_model(&warnings_); });
+    findings_.collect("model", [&] { fit_.model = fit_.config.make_unfrozen_model(&warnings_); });
     if (!fit_.model) return;
+    has_wrong_groups_ =
+        !findings_.collect("optimizer.groups", [&] { fit_.config.require_groups(*fit_.model); });
+    // One by one, because an exception names only the first.
     const std::vector<std::string>& patterns = fit_.config.model.freeze;
     for (std::size_t i = 0; i < patterns.size(); ++i)
       findings_.collect("model.freeze[" + std::to_string(i) + "]",
                         [&] { fit_.model->freeze_by_name({patterns[i]}); });
-    if (!options_.is_resumed && (fit_.config.model.init_weights || fit_.config.optimizer_start.init_state))
+    if (!is_resumed() && (fit_.config.model.init_weights || fit_.config.optimizer_start.init_state))
       findings_.collect("model.init_weights", [&] {
         if (fit_.data) require_same_columns(fit_.config, *fit_.data);
-        start_from_files(fit_.config, *unfrozen_model());
+        start_from_files(fit_.config, *fit_.config.make_unfrozen_model());
       });
-    if (!options_.is_resumed && fit_.config.lr_finder.is_on)
+    if (!is_resumed() && fit_.config.lr_finder.is_on)
       findings_.collect("lr_finder", [&] { require_one_lr(fit_.trainer, *fit_.model); });
   }
 
@@ -179,7 +187,7 @@ class FitCheck {
 
   // Returns a model for a trial.
   std::shared_ptr<Module> weighted_model() {
-    auto model = unfrozen_model();
+    auto model = fit_.config.make_unfrozen_model();
     if (const auto* const classifier = dynamic_cast<const Classifier*>(fit_.model.get()))
       if (auto* const trial = dynamic_cast<Classifier*>(model.get()))
         trial->set_class_weights(classifier->class_weights());
@@ -202,7 +210,7 @@ class FitCheck {
     if (!findings_.collect("model.num_classes", [&] { refuse_more_classes(); })) return;
     try {
       fit_.trial = try_batch(
-          fit_.trainer, [this] { return weighted_model(); }, *fit_.data);
+          fit_.trainer, [this] { return weighted_model(); }, *fit_.data, options_.num_ranks);
     } catch (const DataError& refused) {
       const auto error = std::current_exception();
       if (!findings_.collect("model", [&] { refuse_metric(refused); })) return;
@@ -238,7 +246,7 @@ class FitCheck {
                       .lacks_channels = input.dim() == 3,
                       .are_integers = at::isIntegralType(input.scalar_type(), /*includeBool=*/true),
                       .can_divide = fit_.values.contains("data.divisor")},
-                     error.parts().found);
+                     error.parts());
   }
 
   // Throws ConfigError if the data has more classes than the model. In memory, the labels themselves count.
@@ -298,13 +306,28 @@ class FitCheck {
                                          : model->configure_optimizers();
       if (!optimizer) optimizer = std::make_unique<Adam>(ParameterGroups(*model));  // as the trainer does
     });
-    if (optimizer) check_repeated_loss(*optimizer);
+    if (optimizer) check_repeated_loss(*optimizer), check_averaging(*optimizer);
     if (!optimizer || !fit_.trainer.schedule || !fit_.train) return;
     const RunLength length = length_of_run(fit_);
     const bool counts_epochs = fit_.trainer.schedule_interval == ScheduleInterval::epoch;
     findings_.collect("schedule", [&] {
       apply_schedule(fit_.trainer.schedule, {.total_steps = counts_epochs ? length.epochs : length.steps},
                      *optimizer);
+    });
+  }
+
+  void check_averaging(const Optimizer& optimizer) {
+    for (const auto& callback : fit_.trainer.callbacks)
+      if (const auto* const swa = dynamic_cast<const StochasticWeightAveraging*>(callback.get()))
+        findings_.collect("swa", [&] { swa->require_fit(fit_.trainer, optimizer); });
+  }
+
+  // Finds a model or optimizer that the checkpoint of a resumed run does not fit.
+  void check_checkpoint() {
+    if (!is_resumed() || !fit_.model || !fit_.is_data_complete) return;
+    findings_.collect("model", [&] {
+      set_input_transform(*fit_.model, fit_.data->input_transform());
+      require_loadable(load_checkpoint(options_.checkpoint), fit_.model, fit_.trainer);
     });
   }
 
@@ -323,6 +346,7 @@ class FitCheck {
   const FitCheckOptions options_;
   FitParts fit_;
   FitFindings findings_;
+  bool has_wrong_shards_ = false, has_wrong_groups_ = false;
   bool is_drawn_ = false;  // the loaders have drawn random numbers
   std::vector<std::string> warnings_;
 };
@@ -333,12 +357,12 @@ CheckedFit check_fit(const LoadedConfig& loaded, const FitCheckOptions& options)
   return FitCheck(loaded, options).run();
 }
 
-CheckedFit check_start(const LoadedConfig& loaded, bool is_resumed) {
+CheckedFit check_start(const LoadedConfig& loaded, const fs::path& checkpoint) {
   RunConfig& config = *loaded.config;
   const std::int64_t number = num_processes(/*place=*/std::nullopt, config);
   config.set_local_ranks(number);
-  if (!is_resumed) require_no_search(/*place=*/std::nullopt, config);
-  return check_fit(loaded, {.is_resumed = is_resumed, .num_ranks = number});
+  if (checkpoint.empty()) require_no_search(/*place=*/std::nullopt, config);
+  return check_fit(loaded, {.checkpoint = checkpoint, .num_ranks = number});
 }
 
 }  // namespace kindling

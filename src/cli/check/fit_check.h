@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 namespace kindling {
 
 struct FitCheckOptions {
-  bool is_resumed = false;  // a checkpoint has the weights; no batch is tried
+  std::filesystem::path checkpoint{};  // that the run is resumed from; empty: a new run
   bool tries_batch = true;
   std::int64_t num_ranks = 1;  // of the fit
 };
@@ -23,12 +24,13 @@ struct CheckedFit {
 };
 
 // Checks that a fit with this config can start: data files and ranges, patterns of names, weights, options of
-// the optimizer and the schedule, monitored values, and one batch through a throw-away model. Throws one
-// error with all findings: ConfigError if the config has any, else DataError, else the error itself. The
-// model that the fit makes afterwards, from the same seed, is bit-identical to that of an unchecked fit.
+// the optimizer and the schedule, monitored values, one batch through a throw-away model, and the saved state
+// of a resumed run. Throws one error with all findings: ConfigError if the config has any, else DataError,
+// else the error itself. The model that the fit makes afterwards, from the same seed, is bit-identical to
+// that of an unchecked fit.
 CheckedFit check_fit(const LoadedConfig& loaded, const FitCheckOptions& options = {});
 
 // As check_fit(), for a fit that `kindling fit` would start with this config, without a launcher.
-CheckedFit check_start(const LoadedConfig& loaded, bool is_resumed = false);
+CheckedFit check_start(const LoadedConfig& loaded, const std::filesystem::path& checkpoint = {});
 
 }  // namespace kindling

@@ -80,7 +80,8 @@ void FitFindings::throw_others() const {
   throw Error(parts);
 }
 
-Error step_error(const FailedStep& step, const std::string& message) {
+Error step_error(const FailedStep& step, const ErrorParts& error) {
+  const std::string& message = error.found;
   const auto contains = [&](std::string_view part) { return message.find(part) != std::string::npos; };
   const std::string place = "model '" + step.model + "'",
                     hint = "`kindling help " + step.model + "` lists its options",
@@ -110,7 +111,7 @@ Error step_error(const FailedStep& step, const std::string& message) {
                             "\"resize\", or choose another model, such as small_cnn"});
   return Error({.place = place,
                 .found = "its step fails for samples " + step.samples + ": " + message,
-                .remedy = hint});
+                .remedy = error.remedy.empty() ? hint : error.remedy});
 }
 
 }  // namespace kindling

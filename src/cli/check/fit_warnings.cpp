@@ -96,6 +96,10 @@ std::string scale_warning(const FitParts& fit) {
 
 std::vector<std::string> warnings_of(const FitParts& fit) {
   std::vector<std::string> warnings{scale_warning(fit), class_weights_warning(fit)};
+  if (fit.trial.lacked_memory)
+    warnings.push_back(
+        "model: memory was exhausted when a batch was tried, so the fit may fail; make the model or "
+        "data.batch_size smaller");
   for (const std::string& name : fit.trial.repeated_names)
     warnings.push_back("'" + name +
                        "' is logged more than once in a step: each value replaces the one before");

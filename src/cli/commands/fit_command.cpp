@@ -14,6 +14,11 @@
 namespace kindling {
 namespace {
 
+// Returns the checkpoint that the plan resumes; empty for a new run.
+std::filesystem::path checkpoint_of(const ResumePlan& plan) {
+  return plan.checkpoint ? plan.checkpoint->path : std::filesystem::path();
+}
+
 // Reports all errors that it can find before it creates the run directory.
 int fit_in_group(FitInputs in) {
   RunConfig& config = *in.loaded.config;
@@ -25,9 +30,9 @@ int fit_in_group(FitInputs in) {
         {{"the run", in.plan.run.string()}, {"the checkpoint", checkpoint ? checkpoint->path.string() : ""}});
   const bool is_resumed = !in.plan.run.empty();
   if (!is_resumed || !in.group) {
-    CheckedFit checked = check_fit(
-        in.loaded,
-        {.is_resumed = is_resumed, .tries_batch = !in.group, .num_ranks = in.group ? in.group->size() : 1});
+    CheckedFit checked = check_fit(in.loaded, {.checkpoint = checkpoint_of(in.plan),
+                                               .tries_batch = !in.group,
+                                               .num_ranks = in.group ? in.group->size() : 1});
     in.data = std::move(checked.data);
     in.warnings = std::move(checked.warnings);
   } else {
@@ -48,7 +53,7 @@ int check_command(const CommandContext& context, const LoadedConfig& loaded) {
   apply(loaded.config->process);
   const ResumePlan plan = plan_resume(context.request, context.registry, *loaded.config);
   if (plan.is_finished) return print_finished(/*is_first=*/true, plan);
-  const CheckedFit checked = check_start(loaded, /*is_resumed=*/!plan.run.empty());
+  const CheckedFit checked = check_start(loaded, checkpoint_of(plan));
   for (const std::string& warning : checked.warnings) log_warning(warning);
   print_valid(loaded);
   return 0;
@@ -81,7 +86,7 @@ int fit_command(const CommandContext& command) {
   if (plan.run.empty()) require_no_search(place, config);
   if (is_launcher) {
     // The ranks try no batch, and would report their errors once each.
-    check_fit(loaded, {.is_resumed = !plan.run.empty(), .num_ranks = number});
+    check_fit(loaded, {.checkpoint = checkpoint_of(plan), .num_ranks = number});
     return launch_fit(context, number, config);
   }
   // It is joined once all have made their plans: the first one will then change what these are made of.

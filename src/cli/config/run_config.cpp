@@ -340,6 +340,18 @@ Module::Monitor RunConfig::monitor_of(const Module& of) const {
 }
 
 std::shared_ptr<Module> RunConfig::make_model(std::vector<std::string>* warnings) const {
+  auto made = make_unfrozen_model(warnings);
+  if (!model.freeze.empty()) made->freeze_by_name(model.freeze);
+  require_groups(*made);  // the optimizer would report them only during the fit
+  return made;
+}
+
+void RunConfig::require_groups(Module& of) const {
+  const auto names = of.parameter_names();
+  for (const GroupPattern& group : groups_) require_match(names, group.match, "optimizer.groups");
+}
+
+std::shared_ptr<Module> RunConfig::make_unfrozen_model(std::vector<std::string>* warnings) const {
   at::manual_seed(static_cast<std::uint64_t>(run.seed));
   auto made = model_maker_->make();
   for (std::size_t i = 0; i < metrics_.size(); ++i) {
@@ -348,9 +360,6 @@ std::shared_ptr<Module> RunConfig::make_model(std::vector<std::string>* warnings
       warnings->push_back("model.metrics: '" + name + "' replaces the model's own metric of this name");
     made->add_metric(name, metrics_[i].maker->make());
   }
-  if (!model.freeze.empty()) made->freeze_by_name(model.freeze);
-  const auto names = made->parameter_names();  // the optimizer would report it only during the fit
-  for (const GroupPattern& group : groups_) require_match(names, group.match, "optimizer.groups");
   return made;
 }
 

@@ -53,6 +53,10 @@ class RunConfig {
 
   // Seeds LibTorch's generators and creates the model, without init_weights. Adds to `warnings`, if given.
   std::shared_ptr<Module> make_model(std::vector<std::string>* warnings = nullptr) const;
+  // Returns the same before its parameters are frozen and the patterns of [[optimizer.groups]] are checked.
+  std::shared_ptr<Module> make_unfrozen_model(std::vector<std::string>* warnings = nullptr) const;
+  // Throws ConfigError for a pattern of [[optimizer.groups]] that matches no parameter.
+  void require_groups(Module& model) const;
   // Returns the monitored value: the monitor and mode of [checkpoint], else those of the model.
   Module::Monitor monitor_of(const Module& model) const;
   // Returns prepared data; `before` is called before that.

@@ -36,17 +36,22 @@ StochasticWeightAveraging::StochasticWeightAveraging(StochasticWeightAveragingOp
 
 void StochasticWeightAveraging::on_fit_start(Trainer& trainer, Module& model) {
   WeightAverage::on_fit_start(trainer, model);
-  start_of(trainer);  // throws before the first step if the options do not fit
+  start_of(trainer.options());  // throws before the first step if the options do not fit
 }
 
-std::int64_t StochasticWeightAveraging::start_of(const Trainer& trainer) const {
-  const auto& max_epochs = trainer.options().max_epochs;
+void StochasticWeightAveraging::require_fit(const TrainerOptions& trainer, const Optimizer& optimizer) const {
+  start_of(trainer);
+  require_lr_per_group(optimizer);
+}
+
+std::int64_t StochasticWeightAveraging::start_of(const TrainerOptions& trainer) const {
+  const auto& max_epochs = trainer.max_epochs;
   const double start = options_.swa_epoch_start;
   if (start < 1 && !max_epochs)
     refuse_swa("swa_epoch_start is the fraction " + number_text(start) + ", but max_epochs is not set",
                "max_epochs, which the fraction refers to",
                "set max_epochs, or set swa_epoch_start to an epoch");
-  if (max_epochs && !trainer.options().fast_dev_run && start > static_cast<double>(*max_epochs))
+  if (max_epochs && !trainer.fast_dev_run && start > static_cast<double>(*max_epochs))
     refuse_swa(
         "swa_epoch_start is " + number_text(start) + ", after max_epochs = " + std::to_string(*max_epochs),
         "an epoch of the run");
@@ -58,7 +63,7 @@ void StochasticWeightAveraging::on_before_optimizer_step(Trainer& trainer, Modul
   begin(trainer);
   const std::int64_t epoch = trainer.progress().epoch;
   if (!first_epoch_) {
-    if (epoch < start_of(trainer)) return;
+    if (epoch < start_of(trainer.options())) return;
     first_epoch_ = epoch;
   }
   if (first_lrs_.empty()) note_rates(optimizer);
@@ -71,13 +76,18 @@ void StochasticWeightAveraging::on_before_optimizer_step(Trainer& trainer, Modul
   }
 }
 
-void StochasticWeightAveraging::note_rates(const Optimizer& optimizer) {
+void StochasticWeightAveraging::require_lr_per_group(const Optimizer& optimizer) const {
   const std::size_t num_groups = optimizer.groups().size();
-  if (options_.swa_lrs.size() != 1 && options_.swa_lrs.size() != num_groups)
-    refuse_swa("there are " + std::to_string(options_.swa_lrs.size()) + " swa_lrs and " +
-                   std::to_string(num_groups) + " parameter groups",
-               "one for all groups, or one for each");
-  for (std::size_t group = 0; group < num_groups; ++group) first_lrs_.push_back(optimizer.lr(group));
+  if (options_.swa_lrs.size() == 1 || options_.swa_lrs.size() == num_groups) return;
+  refuse_swa("there are " + std::to_string(options_.swa_lrs.size()) + " swa_lrs and " +
+                 std::to_string(num_groups) + " parameter groups",
+             "one for all groups, or one for each");
+}
+
+void StochasticWeightAveraging::note_rates(const Optimizer& optimizer) {
+  require_lr_per_group(optimizer);
+  for (std::size_t group = 0; group < optimizer.groups().size(); ++group)
+    first_lrs_.push_back(optimizer.lr(group));
 }
 
 double StochasticWeightAveraging::share_of_swa_lr(std::int64_t epoch) const {

@@ -161,17 +161,13 @@ FitLoop& Trainer::Impl::prepared(const char* location, bool needs_data) {
 
 void Trainer::Impl::prepare_data(DataModule& new_data) {
   const TrainerOptions& options = context->options;
-  const auto shorten = [&](BatchSource& source) {
-    if (options.overfit_batches) source.limit_to(*options.overfit_batches);
-  };
   BatchSource train = source_of(
       new_data, {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader, Stage::train},
       options.limit_train_batches, batches_of_run(options));
-  shard_training(train);
-  shorten(train);
-  require_interval(train.num_batches());
+  train.share(options, group() != nullptr ? group()->rank() : 0, group() != nullptr ? group()->size() : 1);
   std::vector<ValidationSource> validation = validation_of(new_data, options.limit_val_batches);
-  for (ValidationSource& set : validation) shorten(set.batches);
+  if (options.overfit_batches)
+    for (ValidationSource& set : validation) set.batches.limit_to(*options.overfit_batches);
   if (group() != nullptr) require_same_data(*group(), train, validation);
   train.cache_on_device();
   for (ValidationSource& set : validation) set.batches.cache_on_device();
@@ -184,33 +180,6 @@ void Trainer::Impl::materialize(Module& model, DataModule& from) {
 }
 
 void Trainer::Impl::shard(BatchSource& source) const { source.shard(group()->rank(), group()->size()); }
-
-void Trainer::Impl::shard_training(BatchSource& source) const {
-  const std::int64_t shards = context->options.gradient_shards,
-                     size = group() != nullptr ? group()->size() : 1, own = shards / size;
-  if (shards > 1)
-    source.split_shards((group() != nullptr ? group()->rank() : 0) * own, own, shards);
-  else if (group() != nullptr)
-    shard(source);
-  if (source.num_batches() == 0)
-    throw DataError({.place = "DataLoader",
-                     .found = "drop_last leaves no batch of " +
-                              std::to_string(source.loader().options().batch_size) + " for each of " +
-                              std::to_string(size) + " ranks among " +
-                              std::to_string(source.loader().num_samples()) + " samples",
-                     .wanted = "a smaller batch_size"});
-}
-
-void Trainer::Impl::require_interval(std::int64_t num_batches) const {
-  const CountOrFraction& option = context->options.val_check_interval;
-  const std::int64_t interval = option.of(num_batches);
-  if (option.is_fraction() || interval <= num_batches) return;
-  throw ConfigError({.place = "Trainer",
-                     .found = "val_check_interval = " + std::to_string(interval) + ", but an epoch has " +
-                              std::to_string(num_batches) + " training batches",
-                     .wanted = "at most that many",
-                     .remedy = "to validate less than once per epoch, set check_val_every_n_epoch"});
-}
 
 void Trainer::Impl::prepare_model(std::shared_ptr<Module> model) {
   const TrainerOptions& options = context->options;

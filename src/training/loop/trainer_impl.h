@@ -88,10 +88,8 @@ class Trainer::Impl {
     ~FitScope();
   };
   ProcessGroup* group() const noexcept { return context->group(); }
-  void require_interval(std::int64_t num_batches) const;  // throws ConfigError
-  void shard(BatchSource& source) const;                  // among the ranks
+  void shard(BatchSource& source) const;  // among the ranks
   std::vector<ValidationSource> validation_of(DataModule& data, std::optional<std::int64_t> limit) const;
-  void shard_training(BatchSource& source) const;
   void materialize(Module& model, DataModule& data);  // lazy layers, before ranks compare
   void run_sanity_check(DataModule& data);
   void report_error(std::exception_ptr error) noexcept;

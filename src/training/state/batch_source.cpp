@@ -11,6 +11,19 @@
 #include "kindling/tensors/move.h"
 
 namespace kindling {
+namespace {
+
+void require_interval(const CountOrFraction& option, std::int64_t num_batches) {
+  const std::int64_t interval = option.of(num_batches);
+  if (option.is_fraction() || interval <= num_batches) return;
+  throw ConfigError({.place = "Trainer",
+                     .found = "val_check_interval = " + std::to_string(interval) + ", but an epoch has " +
+                              std::to_string(num_batches) + " training batches",
+                     .wanted = "at most that many",
+                     .remedy = "to validate less than once per epoch, set check_val_every_n_epoch"});
+}
+
+}  // namespace
 
 Batch prepared_batch(Batch batch, DataModule* data, Stage stage, const Placement& placement) {
   if (!placement.gpus.empty()) batch = move_to(std::move(batch), placement.device());
@@ -35,6 +48,14 @@ std::optional<std::int64_t> limit_of_epoch(const DataLoader& loader, Stage stage
 std::optional<std::int64_t> batches_of_run(const TrainerOptions& options) {
   if (!options.max_steps) return std::nullopt;
   return *options.max_steps * options.accumulate_grad_batches;
+}
+
+void require_shares(const TrainerOptions& options, DataModule& data, std::shared_ptr<DataLoader> train,
+                    std::int64_t num_ranks) {
+  const auto limit =
+      limit_of_epoch(*train, Stage::train, options.limit_train_batches, batches_of_run(options));
+  const Placement on_cpu;
+  BatchSource(data, std::move(train), Stage::train, on_cpu, limit).share(options, /*rank=*/0, num_ranks);
 }
 
 BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, Stage stage,
@@ -89,6 +110,23 @@ void BatchSource::split_shards(std::int64_t first, std::int64_t count, std::int6
     cursor.take_batches_of(batch_size / count);
   }
   watches_draws_ = true;
+}
+
+void BatchSource::share(const TrainerOptions& options, std::int64_t rank, std::int64_t num_ranks) {
+  const std::int64_t shards = options.gradient_shards, own = shards / num_ranks;
+  if (shards > 1)
+    split_shards(rank * own, own, shards);
+  else if (num_ranks > 1)
+    shard(rank, num_ranks);
+  if (num_batches() == 0)
+    throw DataError({.place = "DataLoader",
+                     .found = "drop_last leaves no batch of " +
+                              std::to_string(loader().options().batch_size) + " for each of " +
+                              std::to_string(num_ranks) + " ranks among " +
+                              std::to_string(loader().num_samples()) + " samples",
+                     .wanted = "a smaller batch_size"});
+  if (options.overfit_batches) limit_to(*options.overfit_batches);
+  require_interval(options.val_check_interval, num_batches());
 }
 
 // Copying a whole data set does not pay off for a few of its batches, unless it was requested.

@@ -348,6 +348,14 @@ void TrainState::adopt_run_id(const StateDict& state) {
   is_open_ = true;
 }
 
+void require_loadable(const StateDict& saved, std::shared_ptr<Module> model, const TrainerOptions& options) {
+  const RandomStateGuard random_state(cpu());
+  TrainState state(cpu(), options);
+  state.start(std::move(model));
+  load_model(*state.model, saved);
+  state.load_optimizers(saved);
+}
+
 void TrainState::load(const StateDict& state) {
   adopt_run_id(state);
   StateTransaction transaction(*this);

@@ -11,6 +11,7 @@
 
 #include "distributed/shard_streams.h"
 #include "kindling/base/error.h"
+#include "kindling/base/export.h"
 #include "kindling/loggers/progress.h"
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/nn/manual_module.h"
@@ -75,6 +76,7 @@ class TrainState {
 
  private:
   friend class StateTransaction;
+  friend void require_loadable(const StateDict&, std::shared_ptr<Module>, const TrainerOptions&);
   void save_optimizers(StateDict& state);
   void save_optimizer(const Optimizer& one, const std::string& prefix, StateDict& state);
   void load_optimizers(const StateDict& state);
@@ -85,6 +87,11 @@ class TrainState {
   bool is_open_ = false;
   bool has_warned_of_state_ = false;  // of an optimizer that may keep state outside the checkpoint
 };
+
+// Throws CheckpointError, or ConfigError for the optimizer, if the state of a saved run does not fit the
+// model, or the optimizer of the options. Loads it into the model, on the CPU.
+KINDLING_API void require_loadable(const StateDict& saved, std::shared_ptr<Module> model,
+                                   const TrainerOptions& options);
 
 // While it exists, the parts of the state are inconsistent and cannot be saved. Without commit(), after an
 // exception, this holds until the next load() or start().

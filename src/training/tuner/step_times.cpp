@@ -57,9 +57,7 @@ class StepWatch : public Callback {
  public:
   explicit StepWatch(const StepTimesOptions& options) : options_(options) {}
 
-  void on_fit_start(Trainer& trainer, Module&) override {
-    trainer.impl_->context->clock.start();
-  }
+  void on_fit_start(Trainer& trainer, Module&) override { trainer.impl_->context->clock.start(); }
 
   void on_train_batch_end(Trainer& trainer, Module&) override {
     Trainer::Impl& training = *trainer.impl_;

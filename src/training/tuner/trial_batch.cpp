@@ -25,12 +25,14 @@
 namespace kindling {
 namespace {
 
-constexpr std::int64_t kFewSamples = 8, kMostLabels = 100'000'000;
+constexpr std::int64_t kFewSamples = 7, kMostLabels = 100'000'000;
 
 // The conditions in which a batch is tried.
 struct Conditions {
+  const TrainerOptions& of_run;
   TrainerOptions options{};
-  std::int64_t max_samples = kFewSamples;  // at most the batch size
+  std::int64_t num_ranks = 1;
+  bool is_whole = false;  // all samples of a batch, else a few, and an odd number
   bool has_gradients = false;
 };
 
@@ -73,10 +75,33 @@ std::int64_t sample_of_label(const at::Tensor& labels, const at::Tensor& positio
   return position.item<std::int64_t>() / (labels.numel() / labels.size(0));
 }
 
+// Returns the size of an epoch's last batch; 0 if it is as large as the others, shared, or not part of the
+// run.
+std::int64_t size_of_last_batch(const DataLoader& loader, Stage stage, const Conditions& conditions) {
+  const TrainerOptions& of_run = conditions.of_run;
+  const std::int64_t all = loader.num_batches();
+  const bool is_shared = conditions.num_ranks > 1 || of_run.gradient_shards > 1,
+             is_shortened = of_run.fast_dev_run || of_run.overfit_batches;
+  if (loader.is_endless() || loader.options().drop_last || all < 2 || is_shared || is_shortened) return 0;
+  const bool is_training = stage == Stage::train;
+  const std::int64_t used =
+      std::min((is_training ? of_run.limit_train_batches : of_run.limit_val_batches).value_or(all),
+               is_training ? batches_of_run(of_run).value_or(all) : all);
+  return used < all ? 0 : loader.num_samples() % loader.options().batch_size;
+}
+
+// The numbers of samples to try, of a batch and of the last one if it is smaller.
+std::vector<std::int64_t> sizes_to_try(const DataLoader& loader, Stage stage, const Conditions& conditions) {
+  const std::int64_t batch = std::min(loader.options().batch_size, loader.dataset().size()),
+                     last = size_of_last_batch(loader, stage, conditions);
+  std::vector<std::int64_t> sizes{conditions.is_whole ? batch : std::min(batch, kFewSamples)};
+  if (last > 0) sizes.push_back(conditions.is_whole ? last : std::min(last, kFewSamples - 1));
+  return sizes;
+}
+
 // The first samples in the order of the data set, and those with the smallest and the largest label.
-Batch some_samples(const DataLoader& loader, std::int64_t max_samples) {
+Batch some_samples(const DataLoader& loader, std::int64_t count) {
   const Dataset& dataset = loader.dataset();
-  const std::int64_t count = std::min({max_samples, loader.options().batch_size, dataset.size()});
   const at::Tensor indices = at::arange(count, at::kLong);
   if (const at::Tensor labels = labels_in_memory(dataset); labels.defined()) {
     auto* const index = indices.mutable_data_ptr<std::int64_t>();
@@ -139,13 +164,14 @@ void try_validation(TrialBatch& trial, const std::shared_ptr<TrainingContext>& c
     const AutocastScope autocast(context->placement.precision, context->device());
     trial.model->validation_step(batch);
   }
+  const auto add = [](std::vector<std::string>& list, const std::string& name) {
+    if (std::ranges::find(list, name) == list.end()) list.push_back(name);
+  };
   for (const std::string& name : names_in(log, batch)) {
     const bool is_in_training = std::ranges::find(names.of_training, name) != names.of_training.end();
-    trial.names.push_back(name_in_set(is_in_training ? "val_" + name : name, names.suffix));
+    add(trial.names, name_in_set(is_in_training ? "val_" + name : name, names.suffix));
   }
-  for (const std::string& name : log.replaced_names())
-    if (std::ranges::find(trial.repeated_names, name) == trial.repeated_names.end())
-      trial.repeated_names.push_back(name);
+  for (const std::string& name : log.replaced_names()) add(trial.repeated_names, name);
   trial.has_validated = true;
 }
 
@@ -158,18 +184,23 @@ TrialBatch try_in(const Conditions& conditions, std::shared_ptr<Module> model, D
   TrialBatch trial{.model = std::move(model)};
   attach(*trial.model, context);
   give_precision(*trial.model, context->placement.precision);
-  const auto batch_of = [&](const DataLoader& loader, Stage stage) {
-    const Batch samples = some_samples(loader, conditions.max_samples);
-    const auto before = versions_of(samples);
-    Batch prepared = prepared_batch(samples, &data, stage, context->placement);
-    trial.has_transformed = trial.has_transformed || versions_of(prepared) != before;
-    return prepared;
+  const auto batches_of = [&](const DataLoader& loader, Stage stage) {
+    std::vector<Batch> batches;
+    for (const std::int64_t size : sizes_to_try(loader, stage, conditions)) {
+      const Batch samples = some_samples(loader, size);
+      const auto before = versions_of(samples);
+      batches.push_back(prepared_batch(samples, &data, stage, context->placement));
+      trial.has_transformed = trial.has_transformed || versions_of(batches.back()) != before;
+    }
+    return batches;
   };
   if (dynamic_cast<const ManualModule*>(trial.model.get()) == nullptr)
-    try_training(trial, context, batch_of(*train, Stage::train), conditions.has_gradients);
+    for (Batch& batch : batches_of(*train, Stage::train))
+      try_training(trial, context, std::move(batch), conditions.has_gradients);
   const std::vector<std::string> of_training = trial.names;
   for (const ValidationSet& set : has_validation ? validation_sets_of(data) : std::vector<ValidationSet>())
-    try_validation(trial, context, batch_of(*set.loader, Stage::val), {of_training, set.suffix});
+    for (const Batch& batch : batches_of(*set.loader, Stage::val))
+      try_validation(trial, context, batch, {of_training, set.suffix});
   return trial;
 }
 
@@ -198,7 +229,8 @@ Batch prepared_sample(DataModule& data, const Dataset& dataset, std::int64_t ind
   return prepared_batch(std::move(batch), &data, stage, Placement());
 }
 
-TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_model, DataModule& data) {
+TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_model, DataModule& data,
+                     std::int64_t num_ranks) {
   return with_libtorch_errors("Trainer::fit", [&] {
     const RandomStateGuard random_state(cpu());
     // Only if the run sets the number: to set and restore it affects MKL, and so the last bits.
@@ -210,20 +242,23 @@ TrialBatch try_batch(const TrainerOptions& trainer, const ModelFactory& make_mod
     const auto model = make_model();
     bool is_of_device = false;
     try {
-      return try_in({.options = on_cpu}, model, data, has_validation);
+      return try_in({.of_run = trainer, .options = on_cpu, .num_ranks = num_ranks}, model, data,
+                    has_validation);
     } catch (const std::exception& error) {
       // Kindling refuses the same batches on every device, and an error of a GPU's kernel would be vague.
       is_of_device = dynamic_cast<const DataError*>(&error) == nullptr &&
                      dynamic_cast<const ConfigError*>(&error) == nullptr;
     }
     try {
-      const Conditions first_step{.options = is_of_device ? of_run : on_cpu,
-                                  .max_samples = data.train_dataloader()->options().batch_size,
+      const Conditions first_step{.of_run = trainer,
+                                  .options = is_of_device ? of_run : on_cpu,
+                                  .num_ranks = num_ranks,
+                                  .is_whole = true,
                                   .has_gradients = true};
       return try_in(first_step, make_model(), data, has_validation);
     } catch (const std::exception& error) {
       if (!comes_from_memory(error)) throw;
-      return TrialBatch{};  // the run reports it, and may have more memory
+      return TrialBatch{.lacked_memory = true};  // the run reports it, and may have more memory
     }
   });
 }

@@ -2,10 +2,12 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include <new>
 #include <random>
 
 #include "cli/commands/program_run.h"
@@ -120,6 +122,31 @@ class LogsTwice : public DropoutModel {
   }
 };
 
+// Batch norm needs two samples.
+class NormalizedModel : public Classifier {
+ public:
+  at::Tensor forward(const at::Tensor& x) override { return net_(norm_(x)); }
+
+ private:
+  torch::nn::BatchNorm1d norm_ = register_module("norm", torch::nn::BatchNorm1d(4));
+  torch::nn::Linear net_ = register_module("net", torch::nn::Linear(4, 3));
+};
+
+// As a program that was exported for one batch size.
+class TakesTwelveSamples : public DropoutModel {
+ public:
+  at::Tensor forward(const at::Tensor& x) override {
+    if (x.size(0) != 12)
+      throw DataError({.place = "forward", .found = std::to_string(x.size(0)) + " samples"});
+    return DropoutModel::forward(x);
+  }
+};
+
+class LacksMemory : public DropoutModel {
+ public:
+  at::Tensor training_step(const Batch&) override { throw std::bad_alloc(); }
+};
+
 class FailsInItsStep : public DropoutModel {
  public:
   at::Tensor training_step(const Batch& batch) override { return at::mm(batch[0], batch[0]); }
@@ -151,6 +178,9 @@ class FitCheckOfConfig : public testing::Test {
     registry_.model<DropoutModel>("dropout");
     registry_.model<ParticularModel>("particular");
     registry_.model<LogsTwice>("logs_twice");
+    registry_.model<NormalizedModel>("normalized");
+    registry_.model<TakesTwelveSamples>("takes_twelve");
+    registry_.model<LacksMemory>("lacks_memory");
     registry_.model<FailsInItsStep>("fails");
     registry_.callback<AddsValue>("adds_value");
   }
@@ -298,6 +328,52 @@ TEST_F(FitCheckOfConfig, ReportsAFailingStep) {
   EXPECT_EQ(refusal(1, "[model]\nname = \"resnet18\"\n[data]\nname = \"digits\"\n" + kThreeEpochs),
             "model 'resnet18': the samples are Float [1, 8, 8], with 1 channel; expected: images of 3 "
             "channels; set model.in_channels = 1\n");
+}
+
+TEST_F(FitCheckOfConfig, ReportsALastBatchThatTheModelCannotTake) {
+  const auto config = [](const std::string& model, const std::string& data, const std::string& trainer = "") {
+    return "[model]\nname = \"" + model + "\"\n[data]\nname = \"only_training\"\n" + data + kThreeEpochs +
+           trainer;
+  };
+  const std::string one = refusal(1, config("normalized", "batch_size = 23\n"));
+  EXPECT_NE(one.find("set drop_last = true if the last batch of an epoch has one"), std::string::npos) << one;
+  EXPECT_NE(
+      refusal(3, config("takes_twelve", "batch_size = 12\ntrain = [0, 20]\n")).find("forward: 8 samples"),
+      std::string::npos);
+  expect_accepted(config("normalized", "batch_size = 22\n"));
+  expect_accepted(config("normalized", "batch_size = 23\ndrop_last = true\n"));
+  expect_accepted(config("normalized", "batch_size = 23\n", "limit_train_batches = 1\n"));
+  expect_accepted(config("takes_twelve", "batch_size = 12\n"));
+}
+
+TEST_F(FitCheckOfConfig, WarnsOfAModelThatLacksMemory) {
+  const ProgramRun checked =
+      fit("[model]\nname = \"lacks_memory\"\n[data]\nname = \"drawn\"\n" + kThreeEpochs, {"--check"});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_NE(checked.err.find("warning: model: memory was exhausted when a batch was tried"),
+            std::string::npos)
+      << checked.err;
+}
+
+TEST_F(FitCheckOfConfig, ReportsAveragesThatDoNotFitTheRun) {
+  EXPECT_EQ(
+      refusal(2, kDigits + "[swa]\nswa_lrs = [0.1]\nswa_epoch_start = 9\n" + kThreeEpochs),
+      "own.toml:6:2: error: StochasticWeightAveraging: swa_epoch_start is 9, after max_epochs = 3; expected: "
+      "an epoch of the run\n"
+      "    6 | [swa]\n"
+      "      |  ^~~\n"
+      "1 error, nothing was run\n");
+  const std::string rates = refusal(2, kDigits + "[swa]\nswa_lrs = [0.1, 0.2]\n" + kThreeEpochs);
+  EXPECT_NE(rates.find("there are 2 swa_lrs and 1 parameter groups"), std::string::npos) << rates;
+}
+
+TEST_F(FitCheckOfConfig, ReportsWrongGroupsTogetherWithOthers) {
+  const std::string text =
+      refusal(2, kDigits + "[optimizer]\nname = \"sgd\"\n[[optimizer.groups]]\nmatch = \"nett.*\"\n" +
+                     "[checkpoint]\nmonitor = \"val_los\"\n" + kThreeEpochs);
+  EXPECT_NE(text.find("'nett.*' matches no name"), std::string::npos) << text;
+  EXPECT_NE(text.find("did you mean 'val_loss'?"), std::string::npos) << text;
+  EXPECT_NE(text.find("2 errors"), std::string::npos) << text;
 }
 
 TEST_F(FitCheckOfConfig, ReportsOptionsThatLeaveNoBatch) {
@@ -587,6 +663,17 @@ TEST_F(FitCheckOfConfig, ReportsShardsThatTheRanksCannotDivide) {
                      "num_processes = 4\ngradient_shards = 2\n");
   EXPECT_NE(text.find("'trainer.gradient_shards': it is 2, for 4 ranks; expected: a multiple of the number"),
             std::string::npos)
+      << text;
+}
+
+TEST_F(FitCheckOfConfig, ReportsBatchesThatTheRanksCannotShare) {
+  const std::string text =
+      refusal(2, "[model]\nname = \"mlp\"\n[data]\nname = \"digits\"\nbatch_size = 500\ndrop_last = true\n" +
+                     kThreeEpochs + "num_processes = 4\n");
+  EXPECT_NE(
+      text.find(
+          "own.toml:5:14: error: 'data.batch_size': drop_last leaves no batch of 500 for each of 4 ranks"),
+      std::string::npos)
       << text;
 }
 
