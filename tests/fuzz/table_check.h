@@ -27,6 +27,6 @@ inline kindling::TableOptions table_options_of(std::uint8_t byte) {
   kindling::TableOptions options{.delimiter = ",;\t|"[byte % 4]};
   if ((byte & 4) != 0) options.categories = {"a"};
   if ((byte & 8) != 0) options.numbers = {"b"};
-  options.skips_broken = (byte & 16) != 0;
+  options.skips_broken = (byte & 64) != 0;
   return options;
 }
