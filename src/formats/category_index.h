@@ -15,10 +15,13 @@ class CategoryIndex {
  public:
   const std::vector<std::string>& names() const { return names_; }
 
+  // Returns the number of the text, -1 if it has not been added.
+  std::int32_t find(std::string_view text) const { return slots_.empty() ? -1 : slots_[position_of(text)]; }
+
   // Returns the number of the text, a new one if it has not been added before.
   std::int32_t add(std::string_view text) {
     if (2 * (names_.size() + 1) > slots_.size()) grow();
-    std::int32_t& slot = slot_of(text);
+    std::int32_t& slot = slots_[position_of(text)];
     if (slot < 0) {
       slot = static_cast<std::int32_t>(names_.size());
       names_.emplace_back(text);
@@ -27,17 +30,18 @@ class CategoryIndex {
   }
 
  private:
-  // The first free slot, or the one with the number of the text.
-  std::int32_t& slot_of(std::string_view text) {
+  // The position of the first free slot, or of the one with the number of the text.
+  std::size_t position_of(std::string_view text) const {
     const std::size_t mask = slots_.size() - 1;
     std::size_t at = std::hash<std::string_view>{}(text)&mask;
     while (slots_[at] >= 0 && names_[static_cast<std::size_t>(slots_[at])] != text) at = (at + 1) & mask;
-    return slots_[at];
+    return at;
   }
 
   void grow() {
     slots_.assign(slots_.empty() ? 16 : 2 * slots_.size(), -1);
-    for (std::size_t i = 0; i < names_.size(); ++i) slot_of(names_[i]) = static_cast<std::int32_t>(i);
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      slots_[position_of(names_[i])] = static_cast<std::int32_t>(i);
   }
 
   std::vector<std::string> names_;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/counted.h"
 #include "formats/csv_number.h"
 #include "formats/table_columns.h"
 #include "kindling/base/error.h"
@@ -54,13 +55,19 @@ void CsvFields::require_row_done() const {
   if (is_row_done_) return;
   throw RowError({.place = where(),
                   .found = "the row continues after this column, the last one",
-                  .wanted = std::to_string(num_taken_) + " fields, as in the header",
+                  .wanted = counted(num_taken_, "field") + ", as in the header",
                   .remedy = "quote fields that contain delimiters"});
 }
 
 void CsvFields::skip_row() {
   try {
-    while (!is_row_done_ && !has_wrong_quotes_) take();
+    while (!is_row_done_ && !has_wrong_quotes_) {
+      const std::size_t line = line_;
+      const bool is_quoted = take().is_quoted;
+      // Probably a quote that does not begin a field: what follows are other rows.
+      const bool has_many_lines = is_quoted && line_ > line + (is_row_done_ ? 1 : 0);
+      has_wrong_quotes_ = has_many_lines && names_ != nullptr && num_taken_ > names_->size();
+    }
   } catch (const RowError&) {
   }
   is_row_done_ = true;

@@ -90,9 +90,11 @@ class JsonLinesParser {
     return names;
   }
 
-  // Throws for a column that is declared, but occurs in no line.
-  void require_declared() const {
-    for (const auto& [name, stage] : declared_)
+  std::size_t num_rows() const { return row_; }
+
+  // Throws for one of these columns that occurs in no line.
+  void require_columns(const JsonStages& wanted) const {
+    for (const auto& [name, stage] : wanted)
       if (!by_name_.contains(name)) refuse_unknown_column(name, names(), place_);
   }
 
@@ -187,9 +189,25 @@ class JsonLinesParser {
     nlohmann::json::sax_parse(line.begin(), line.end(), this);
   }
 
-  void try_line(std::string_view line) try { take_line(line); } catch (const RowError& error) {
-    broken_.add(line_row_, error.what());
+  void try_line(std::string_view line) {
+    num_columns_before_ = columns_.size();
+    try {
+      take_line(line);
+    } catch (const RowError& error) {
+      broken_.add(line_row_, error.what());
+      remove_new_columns();
+    }
   }
+
+  void remove_new_columns() {
+    for (; columns_.size() > num_columns_before_; columns_.pop_back()) {
+      by_name_.erase(columns_.back().column.name);
+      if (columns_.back().stage != JsonStage::skipped) --num_stored_;
+    }
+  }
+
+  // With skips_broken, a line that adds keys is broken if there are too many then.
+  bool is_about_line() const { return options_.skips_broken && columns_.size() > num_columns_before_; }
 
   std::string row_text() const {
     return place_ + ", row " + std::to_string(line_row_) + " (line " + std::to_string(line_) + ")";
@@ -220,7 +238,10 @@ class JsonLinesParser {
   std::size_t add_column(const std::string& name) {
     if (name.empty())
       throw RowError({.place = row_text(), .found = "a key is empty", .wanted = "keys with a name"});
-    if (columns_.size() == kMaxTableColumns) refuse_number_of_columns(row_text());
+    if (columns_.size() == kMaxTableColumns) {
+      if (is_about_line()) throw RowError(too_many_columns(row_text()));
+      throw DataError(too_many_columns(row_text()));
+    }
     JsonColumn state{.column = {.name = name}};
     if (const auto declared = declared_.find(name); declared != declared_.end()) {
       state.stage = declared->second;
@@ -238,11 +259,13 @@ class JsonLinesParser {
   void check_num_values() const {
     constexpr std::size_t kValuesOfAnyFile = std::size_t{1} << 22;
     if (row_ <= std::max(kValuesOfAnyFile, 4 * text_.size()) / std::max<std::size_t>(num_stored_, 1)) return;
-    throw DataError({.place = row_text(),
-                     .found = "until here, the lines have " + std::to_string(num_stored_) +
-                              " different keys, and almost all values are missing",
-                     .wanted = "lines with the same keys",
-                     .remedy = "write names that vary as texts under one key, not as keys"});
+    const ErrorParts parts{.place = row_text(),
+                           .found = "until here, the lines have " + std::to_string(num_stored_) +
+                                    " different keys, and almost all values are missing",
+                           .wanted = "lines with the same keys",
+                           .remedy = "write names that vary as texts under one key, not as keys"};
+    if (is_about_line()) throw RowError(parts);
+    throw DataError(parts);
   }
 
   template <class Take>
@@ -323,6 +346,7 @@ class JsonLinesParser {
   std::unordered_map<std::string, std::size_t> by_name_;
   std::size_t row_ = 0, line_row_ = 0, line_ = 0;  // counted from 1; the rows without and with skipped ones
   std::size_t num_stored_ = 0;                     // columns that are not skipped
+  std::size_t num_columns_before_ = 0;             // the line that is read
   // In the line that is read:
   std::string_view line_text_;
   bool is_in_object_ = false, has_key_ = false;
@@ -339,17 +363,19 @@ bool is_json_lines_file(const std::filesystem::path& path) {
 Table parse_json_lines(std::string_view text, const std::string& place, const TableOptions& options) {
   refuse_utf16(text, place, "save it again as UTF-8");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  JsonStages stages = declared_stages(options, place);
+  const JsonStages declared = declared_stages(options, place);
+  JsonStages stages = declared;
   BrokenRows broken;
   for (;;) {
     JsonLinesParser parser(text, place, stages, options, broken);
     parser.take_lines();
     if (broken.begin_pass()) continue;
-    if (!options.skips_others) parser.require_declared();
+    if (!options.skips_others && parser.num_rows() > 0) parser.require_columns(declared);
     const std::vector<std::string> wrong = parser.wrong_kinds(), mixed = parser.mixed_columns();
     for (const std::string& name : wrong) stages.emplace(name, JsonStage::numbers);
+    if (!wrong.empty()) continue;  // without their broken rows, others may not be mixed
     for (const std::string& name : mixed) stages.emplace(name, JsonStage::categories);
-    if (!wrong.empty() || !mixed.empty()) continue;
+    if (!mixed.empty()) continue;
     Table table = parser.table();
     table.skipped = broken.take();
     return table;

@@ -128,7 +128,7 @@ class TableParser {
                        .wanted = "a header row with the names of the columns"});
     while (!fields_.is_row_done()) {
       const CsvField field = fields_.take();
-      if (names_.size() == kMaxTableColumns) refuse_number_of_columns(fields_.row_text());
+      if (names_.size() == kMaxTableColumns) throw DataError(too_many_columns(fields_.row_text()));
       if (field.text.empty())
         throw DataError(
             {.place = fields_.where(),
@@ -358,12 +358,10 @@ class TableParser {
   std::int32_t code_of(const CsvField& field, ColumnState& state) {
     const bool is_category_if_empty = state.is_declared && field.text.empty();
     if (!field.is_quoted && !is_category_if_empty && is_missing_text(field.text)) return -1;
-    const std::size_t num_before = state.index.names().size();
-    const std::int32_t code = state.index.add(field.text);
-    if (state.index.names().size() == num_before) return code;
-    if (num_before == kMaxCategories) refuse_number_of_categories(fields_.where());
+    if (const std::int32_t code = state.index.find(field.text); code >= 0) return code;
+    if (state.index.names().size() == kMaxCategories) refuse_number_of_categories(fields_.where());
     if (!is_utf8(field.text)) throw RowError(not_utf8(fields_.where()));
-    return code;
+    return state.index.add(field.text);
   }
 
   std::string_view text_;

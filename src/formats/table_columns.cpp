@@ -51,10 +51,10 @@ ErrorParts not_utf8(const std::string& place) {
           .remedy = "convert it: iconv -f latin1 -t utf-8 OLD > NEW"};
 }
 
-void refuse_number_of_columns(const std::string& place) {
-  throw DataError({.place = place,
-                   .found = "more than " + std::to_string(kMaxTableColumns) + " columns",
-                   .wanted = "a table with samples in rows"});
+ErrorParts too_many_columns(const std::string& place) {
+  return {.place = place,
+          .found = "more than " + std::to_string(kMaxTableColumns) + " columns",
+          .wanted = "a table with samples in rows"};
 }
 
 void refuse_number_of_categories(const std::string& place) {

@@ -18,8 +18,8 @@ class RowError : public DataError {
   using DataError::DataError;
 };
 
-// The rows that a reader skips. A row may be broken only in the light of the rows before it, and may have
-// left traces in its columns, so the file is read again until no more are found.
+// The rows that a reader skips. Whether a row is broken can depend on the rows before it, and a broken row
+// can leave values in its columns. So the file is read again until no more are found.
 class BrokenRows {
  public:
   // True for a row that an earlier pass has found. The rows of a pass come in order, counted from 1.
@@ -32,7 +32,6 @@ class BrokenRows {
   void rewind() { at_ = 0; }
   // Begins the next pass; false: the last one has found nothing.
   bool begin_pass();
-  bool empty() const { return known_.empty(); }
   std::vector<BrokenRow> take() { return std::move(known_); }
 
  private:
@@ -50,10 +49,10 @@ void sort_categories(const CategoryIndex& index, TableColumn& column);
 // Returns text in quotes for a message, on one line and shortened.
 std::string quoted_text(std::string_view text);
 
-// All throw DataError, or return its parts. `place` is the file.
+// All throw DataError, or return its parts. `place` is the file, or a row or field of it.
 void refuse_utf16(std::string_view text, const std::string& place, const std::string& remedy);
 ErrorParts not_utf8(const std::string& place);
-[[noreturn]] void refuse_number_of_columns(const std::string& place);
+ErrorParts too_many_columns(const std::string& place);
 [[noreturn]] void refuse_number_of_categories(const std::string& place);
 [[noreturn]] void refuse_two_kinds(const std::string& name, const std::string& place);
 // For a column that the options declare and the file lacks; `names` are those of the file.

@@ -517,7 +517,8 @@ TEST_F(TableFile, SkipsBrokenRowsIfAsked) {
   EXPECT_EQ(data.predict_ids().values, std::vector<std::string>{"a5"});
   ASSERT_EQ(data.skipped_samples().size(), 3U);
   EXPECT_EQ(without_folder(data.skipped_samples()[2]),
-            "broken.csv, row 4, column 'price': the value to predict is missing");
+            "broken.csv, row 4, column 'price': the value to predict is missing; expected: a value in every "
+            "row; fill it in, or remove the row");
   // Predictions belong to rows.
   TableData predicted = data_of("skip");
   predicted.restore_input_transform(data.schema().text());

@@ -200,6 +200,34 @@ TEST(JsonLines, SkipBrokenLines) {
             "t.jsonl, row 5 (line 6)\nt.jsonl, row 6 (line 7)\n");
 }
 
+// As if the file did not have these lines, also in the kinds of its columns.
+TEST(JsonLines, SkipBrokenLinesWithoutATrace) {
+  const std::string
+      numbers = "{\"a\": 1, \"b\": 1}\n{\"a\": 2, \"b\": 2}\n{\"a\": 3}\n{\"a\": 3}\n",
+      texts = "{\"a\": \"t\", \"b\": \"u\"}\n{\"a\": \"t\", \"b\": \"v\"}\n{\"a\": \"t\", \"b\": \"w\"}\n";
+  const Table table = parse_json_lines(numbers + texts, "t.jsonl", {.skips_broken = true});
+  EXPECT_EQ(table.skipped.size(), 3U);
+  EXPECT_EQ(table.num_rows, 4U);
+  for (const TableColumn& column : table.columns) EXPECT_EQ(column.kind, ColumnKind::number) << column.name;
+  std::string wide = "{\"a\": 1";
+  for (int i = 0; i < 70'000; ++i) wide += ", \"k" + std::to_string(i) + "\": 1";
+  const Table narrow = parse_json_lines(numbers + wide + "}\n", "t.jsonl", {.skips_broken = true});
+  EXPECT_EQ(narrow.columns.size(), 2U);
+  EXPECT_EQ(narrow.skipped.size(), 1U);
+  const Table none = parse_json_lines("[1]\n{\"x\":\n", "t.jsonl", {.numbers = {"x"}, .skips_broken = true});
+  EXPECT_EQ(none.num_rows, 0U);
+  EXPECT_EQ(none.skipped.size(), 2U);
+}
+
+// Columns whose kinds the reader has found are not declared: they may lose all of their values.
+TEST(JsonLines, SkipBrokenLinesOfColumnsThatVanish) {
+  const std::string good = "{\"x\": 3, \"c\": 3}\n{\"x\": 4, \"c\": 4}\n{\"x\": 5, \"c\": 5}\n";
+  const Table table =
+      parse_json_lines("{\"x\": 1, \"c\": 1, \"d\": \"q\"}\n{\"x\": 2, \"c\": \"q\", \"d\": 1}\n" + good,
+                       "t.jsonl", {.skips_broken = true});
+  EXPECT_NE(table.num_rows, 0U);
+}
+
 // Their columns would have a value for each line.
 TEST(JsonLines, RefuseManyLinesWithoutValues) {
   std::string text = "{\"k0\": 0";

@@ -229,10 +229,11 @@ TEST(Table, SkipsBrokenRows) {
 
 // As if the file did not have these rows: also which columns have numbers, and their categories.
 TEST(Table, SkipsBrokenRowsWithoutATrace) {
-  const std::string good = "a,b,c\n1,x,1\n2,y,two\n3,z,three\n", bad = "4,only-here\nw,x,y\n\xff,x,y\n5,\"\n";
+  const std::string good = "a,b,c\n1,x,1\n2,y,two\n3,z,three\n",
+                    bad = "4,only-here\nw,x,y\n5,\xff,y\n6,\xff,y\n7,\"\n";
   const TableOptions skip{.numbers = {"a"}, .skips_broken = true};
   const Table table = table_of(good + bad, skip), expected = table_of(good, {.numbers = {"a"}});
-  EXPECT_EQ(table.skipped.size(), 4U);
+  EXPECT_EQ(table.skipped.size(), 5U);
   EXPECT_EQ(numbers_in(table.columns[0]), numbers_in(expected.columns[0]));
   for (std::size_t i : {1, 2})
     expect_categories(table.columns[i], expected.columns[i].categories, expected.columns[i].codes);

@@ -124,7 +124,7 @@ class KINDLING_API DataModule {
   virtual void predict_from(const std::filesystem::path& file);
   // Returns the name of each class; empty: classes have no names.
   virtual std::vector<std::string> class_names() { return {}; }
-  // Returns what is wrong with each sample that prepare() has skipped, such as a broken file by its path.
+  // Returns what is wrong with each sample that has been skipped so far, such as a broken file by its path.
   virtual std::vector<std::string> skipped_samples() { return {}; }
   // Returns the names of the samples of predict_dataloader().
   virtual SampleIds predict_ids() { return {}; }

@@ -70,8 +70,8 @@ struct TableOptions {
   // Reads the columns in these three lists, as far as the file has them, and skips all others.
   bool skips_others = false;
   // Skips rows that cannot be read: with too few or too many fields, wrong quotes, wrong JSON, text that is
-  // not UTF-8, or another value in a column of numbers (if its kind is found, of which at least half of the
-  // values are numbers).
+  // not UTF-8, or another value in a column of numbers. A column whose kind is not declared has numbers if at
+  // least half of its values are numbers.
   bool skips_broken = false;
   char delimiter = ',';                          // of CSV: ',', ';', '\t' or '|'
   std::size_t max_bytes = std::size_t{1} << 32;  // of the file

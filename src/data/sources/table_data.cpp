@@ -151,8 +151,9 @@ struct TableData::Impl {
           options.file,
           reading({.numbers = options.numbers, .categories = options.categories, .skips_broken = skips()},
                   options.id, options.label));
+      table = without_broken(std::move(table), options.file);
       require_columns(table);
-      return without_broken(std::move(table), options.file);
+      return table;
     } catch (const DataError& error) {
       if (error.parts().found.starts_with("no column has the name "))
         require_columns(

@@ -29,9 +29,27 @@ std::string column_place(const std::string& place, const std::string& name) {
   return place + ", column '" + one_line(name) + "'";
 }
 
+// `number`: of the row in the file.
+std::string number_place(std::size_t number, const std::string& name, const std::string& place) {
+  return place + ", row " + std::to_string(number) + ", column '" + one_line(name) + "'";
+}
+
 std::string row_place(const Table& table, std::size_t row, const std::string& name,
                       const std::string& place) {
-  return place + ", row " + std::to_string(table.row_number(row)) + ", column '" + one_line(name) + "'";
+  return number_place(table.row_number(row), name, place);
+}
+
+// Returns Table::row_number() of each row.
+std::vector<std::size_t> row_numbers(const Table& table) {
+  std::vector<std::size_t> numbers;
+  auto skipped = table.skipped.begin();
+  for (std::size_t number = 1; numbers.size() < table.num_rows; ++number) {
+    if (skipped != table.skipped.end() && skipped->row == number)
+      ++skipped;
+    else
+      numbers.push_back(number);
+  }
+  return numbers;
 }
 
 std::vector<std::string> names_of(const Table& table) {
@@ -150,12 +168,16 @@ at::Tensor raw_of(const Table& table, const TableSchema& schema, const std::stri
   return raw;
 }
 
+ErrorParts missing_label(std::string place) {
+  return {.place = std::move(place),
+          .found = "the value to predict is missing",
+          .wanted = "a value in every row",
+          .remedy = "fill it in, or remove the row"};
+}
+
 [[noreturn]] void refuse_missing_label(const Table& table, std::size_t row, const std::string& name,
                                        const std::string& place) {
-  throw DataError({.place = row_place(table, row, name, place),
-                   .found = "the value to predict is missing",
-                   .wanted = "a value in every row",
-                   .remedy = "fill it in, or remove the row"});
+  throw DataError(missing_label(row_place(table, row, name, place)));
 }
 
 void require_numbers(const TableColumn& column, const std::string& place) {
@@ -370,6 +392,7 @@ void keep_categories_of(const Table& table, const std::vector<std::int64_t>& row
 }
 
 void skip_rows_without(const std::vector<std::string>& names, Table& table, const std::string& place) {
+  const std::vector<std::size_t> numbers = row_numbers(table);
   std::vector<bool> is_kept(table.num_rows, true);
   std::vector<BrokenRow> dropped;
   for (const std::string& name : names) {
@@ -380,8 +403,8 @@ void skip_rows_without(const std::vector<std::string>& names, Table& table, cons
           column->kind == ColumnKind::number ? std::isnan(column->numbers[row]) : column->codes[row] < 0;
       if (!is_missing || !is_kept[row]) continue;
       is_kept[row] = false;
-      dropped.push_back({.row = table.row_number(row),
-                         .error = row_place(table, row, name, place) + ": the value to predict is missing"});
+      dropped.push_back({.row = numbers[row],
+                         .error = DataError(missing_label(number_place(numbers[row], name, place))).what()});
     }
   }
   if (dropped.empty()) return;

@@ -35,7 +35,7 @@ TableSchema schema_of(const Table& table, const TableDataOptions& options, const
 // Removes the categories that the rows (int64) do not have.
 void keep_categories_of(const Table& table, const std::vector<std::int64_t>& rows, TableSchema& schema);
 
-// Removes the rows in which one of these columns, if the table has it, has no value.
+// Moves the rows in which one of these columns, if the table has it, has no value to Table::skipped.
 void skip_rows_without(const std::vector<std::string>& names, Table& table, const std::string& place);
 
 // Returns the rows of a table. Warns about unknown categories, once per column. Throws DataError for a
