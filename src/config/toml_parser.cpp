@@ -193,22 +193,34 @@ bool is_line_end(std::string_view text, const toml::source_position& at) {
 
 // Returns the message about a key or table that appears twice; empty for other errors.
 std::string repetition_text(const std::string& description) {
-  constexpr std::string_view kRedefined = "cannot redefine existing ";
-  const std::size_t found = description.find(kRedefined), name = description.find('\'', found);
-  if (found == std::string::npos || name == std::string::npos) return {};
-  const bool is_table = description.find("table header") != std::string::npos &&
-                        description.compare(found + kRedefined.size(), 5, "table") == 0;
-  return (is_table ? "the table " : "the key ") + description.substr(name) + " appears twice" +
+  const std::size_t found = description.find("cannot redefine existing ");
+  if (found == std::string::npos) return {};
+  const std::size_t begin = description.find('\'', found), end = description.find('\'', begin + 1);
+  if (end == std::string::npos) return "a key that has a value cannot also be a table";
+  const std::string name = description.substr(begin + 1, end - begin - 1), after = description.substr(end);
+  const auto is_about = [&](const char* part) { return description.find(part, found) < begin; };
+  if (after.find("array-of-tables") != std::string::npos)
+    return "'" + name + "' is a table above, so it cannot be a list of tables";
+  if (is_about("array")) return "'" + name + "' is a list of tables; write [[" + name + "]]";
+  if (after.find("as table") != std::string::npos)
+    return "'" + name + "' has a value already, so it cannot be a table";
+  const bool is_table = description.find("table header") != std::string::npos && is_about("table");
+  return (is_table ? "the table '" : "the key '") + name + "' appears twice" +
          (is_table ? "; write all its keys under one header" : "");
 }
 
-// Returns the message about a value that begins like true or false, or about a word without quotes.
-std::string word_text(std::string_view word) {
-  if (word.empty()) return {};
+// Returns the message about True, FALSE and the like; empty for other words.
+std::string boolean_text(std::string_view word) {
   std::string lower(word);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (lower == "true" || lower == "false") return "booleans are written in lower case: " + lower;
-  return "strings need quotes: \"" + std::string(word) + "\"";
+  return lower == "true" || lower == "false" ? "booleans are written in lower case: " + lower : "";
+}
+
+// Returns the letters with which the text begins.
+std::string_view letters_of(std::string_view text) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto end = std::find_if_not(text.begin(), text.end(), is_letter);
+  return text.substr(0, static_cast<std::size_t>(end - text.begin()));
 }
 
 // Returns the message about an error that users make often; else that of the parser.
@@ -224,13 +236,19 @@ std::string error_text(std::string_view text, const toml::parse_error& error) {
   if (ends_in_string && is_line_end(text, error.source().begin)) return "the string has no closing quote";
   if (is_about("parsing floating-point") && is_about("expected decimal digit"))
     return "a number needs digits on both sides of the decimal point, such as 0.1 or 1.0";
+  const std::string_view from_error = text_from(text, error.source().begin);
+  if (is_about("parsing boolean"))
+    if (std::string boolean = boolean_text(letters_of(from_error)); !boolean.empty()) return boolean;
   if (is_about("parsing value") || is_about("parsing inline") || is_about("parsing boolean"))
-    if (std::string word = word_text(bare_word(text, error.source().begin)); !word.empty()) return word;
+    if (const std::string_view word = bare_word(text, error.source().begin); !word.empty())
+      return "strings need quotes: \"" + std::string(word) + "\"";
   if (is_about("parsing key-value pair: expected '='"))
     return "a key and its value are joined by '=', as in max_epochs = 5";
   if (is_about("parsing key-value pair: expected a comment or whitespace"))
     return "there is text after the value; a line has one key and one value, and lists need brackets";
-  if (is_about("parsing array: encountered end-of-file")) return "the list has no closing ']'";
+  if (is_about("parsing array: encountered end-of-file") || is_about("closing ']', saw '['"))
+    return "the list has no closing ']'";
+  if (is_about("parsing array: expected comma")) return "the values of a list need commas between them";
   return description;
 }
 

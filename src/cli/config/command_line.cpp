@@ -241,12 +241,11 @@ std::vector<std::string> choices_of(const std::string& type) {
 }
 
 // "a whole number from 1 to 1024" of "N:INT in [1 - 1024]"; numbers without a range there have no upper
-// limit. Empty for a flag.
+// limit.
 std::string range_text(const std::string& type) {
   constexpr std::string_view kIn = " in [", kTo = " - ";
   const std::size_t in = type.find(kIn), to = type.find(kTo, in);
-  if (in == std::string::npos || to == std::string::npos)
-    return type.empty() ? "" : "a number that is at least 0";
+  if (in == std::string::npos || to == std::string::npos) return "a number that is at least 0";
   const std::size_t low = in + kIn.size(), high = to + kTo.size();
   return std::string(type.ends_with("]") && type.find("INT in") != std::string::npos ? "a whole number"
                                                                                      : "a number") +
@@ -262,9 +261,22 @@ void refuse_value(const CLI::App& command, const CLI::ParseError& error) {
     const std::vector<std::string> choices = choices_of(type);
     throw ConfigError({.place = full_name(command),
                        .found = name + " is '" + value + "'",
-                       .wanted = choices.empty() ? range_text(type) : "one of " + list_names(choices),
+                       .wanted = name == "--print-config" ? "all, or no value"
+                                 : choices.empty()        ? range_text(type)
+                                                          : "one of " + list_names(choices),
                        .remedy = choices.empty() ? "see `" + full_name(command) + " --help`"
                                                  : question(nearest(value, choices))});
+  }
+}
+
+// Throws ConfigError for an option without a value, or with more than one.
+void refuse_number_of_values(const CLI::App& command, const CLI::ParseError& error) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (!std::string_view(error.what()).starts_with(name + ":")) continue;
+    if (option->results().size() < 2) refuse_missing_value(command, *option, name);
+    throw ConfigError(
+        {.place = full_name(command), .found = "'" + name + "' is given twice", .wanted = "one value"});
   }
 }
 
@@ -279,6 +291,8 @@ void refuse_value(const CLI::App& command, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::vector<std::string> words = command.remaining();
     found = "unexpected argument '" + (words.empty() ? std::string() : words.front()) + "'";
+  } else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    refuse_number_of_values(command, error);
   } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && missing != nullptr) {
     found = type_name(*missing) + " is missing";
   } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {

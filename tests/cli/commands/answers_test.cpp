@@ -102,6 +102,13 @@ class Answers : public testing::Test {
     write_text("colon.toml", "[trainer]\nmax_epochs: 1\n");
     write_text("list.toml", "[model]\nhidden = [8, 4\n");
     write_text("more.toml", "[model]\nhidden = 8 4\n");
+    write_text("scalar.toml", "seed = 1\n[seed]\na = 1\n");
+    write_text("dotted.toml", "seed = 1\nseed.a = 2\n");
+    write_text("both.toml", "[model]\nname = \"mlp\"\n[[model]]\n");
+    write_text("groups.toml", "[[optimizer.groups]]\nmatch = \"*\"\n[optimizer.groups]\n");
+    write_text("cases.toml", "[model]\nhidden = [True, 4]\n");
+    write_text("spaces.toml", "[model]\nhidden = [8 4]\n");
+    write_text("open.toml", "[model]\nhidden = [8, 4\n[data]\n");
     write_text("table.csv", "a,b,c\n1,2,3\n4,5,6\n");
     write_text("people.csv", "age,income,price\n1,2,3\n4,5,6\n");
     write_text("columns.toml",
