@@ -16,6 +16,7 @@
 #include "cli/check/fit_warnings.h"
 #include "cli/check/monitor_check.h"
 #include "cli/run/fit_processes.h"
+#include "cli/run/fit_run.h"
 #include "cli/run/run_folder.h"
 #include "cli/run/start_files.h"
 #include "kindling/base/error.h"
@@ -130,7 +131,7 @@ class FitCheck {
     const bool has_validation =
         findings_.collect("data", [&] { fit_.validation = fit_.data->val_dataloader(); });
     if (fit_.train && options_.num_ranks > 1 && !has_wrong_shards_)
-      findings_.collect("data", [&] { check_shares(); });
+      findings_.collect("trainer", [&] { check_partition(); });
     else if (fit_.train && has_validation && options_.num_ranks == 1)
       findings_.collect("trainer", [&] { Trainer(options_on_cpu()).prepare_data(*fit_.data); });
     is_drawn_ = !at::equal(before, random_state_of_cpu());
@@ -141,8 +142,10 @@ class FitCheck {
     with_key_of_batch_size([&] { fit_.train = fit_.data->train_dataloader(); });
   }
 
-  void check_shares() {
-    with_key_of_batch_size([&] { require_shares(fit_.trainer, *fit_.data, fit_.train, options_.num_ranks); });
+  void check_partition() {
+    with_key_of_batch_size([&] {
+      require_partition(with_fast_dev_run(fit_.trainer), *fit_.data, fit_.train, options_.num_ranks);
+    });
   }
 
   // Throws ConfigError if `drop_last` leaves no batch.
@@ -319,7 +322,7 @@ class FitCheck {
   void check_averaging(const Optimizer& optimizer) {
     for (const auto& callback : fit_.trainer.callbacks)
       if (const auto* const swa = dynamic_cast<const StochasticWeightAveraging*>(callback.get()))
-        findings_.collect("swa", [&] { swa->require_fit(fit_.trainer, optimizer); });
+        findings_.collect("swa", [&] { swa->require_fit(with_fast_dev_run(fit_.trainer), optimizer); });
   }
 
   // Finds a model or optimizer that the checkpoint of a resumed run does not fit.
@@ -327,7 +330,7 @@ class FitCheck {
     if (!is_resumed() || !fit_.model || !fit_.is_data_complete) return;
     findings_.collect("model", [&] {
       set_input_transform(*fit_.model, fit_.data->input_transform());
-      require_loadable(load_checkpoint(options_.checkpoint), fit_.model, fit_.trainer);
+      require_loadable(load_checkpoint(options_.checkpoint), fit_.model, fit_.trainer, kNumProgramCallbacks);
     });
   }
 

@@ -51,7 +51,7 @@ struct FailedStep {
   bool can_divide = false;      // the data has the options divisor and normalize
 };
 
-// Returns the error for one of LibTorch in a training step. Images with other channels than the
+// Returns a plainer error for one of LibTorch in a training step. Images with other channels than the
 // model's, without them, or too small for its layers, and integers get a message and a hint of their own.
 Error step_error(const FailedStep& step, const ErrorParts& error);
 

@@ -317,7 +317,8 @@ class FitRun {
     return false;
   }
 
-  // The program's callbacks come first, so that their positions are the same in every run.
+  // The program's callbacks come first, so that their positions are the same in every run; checkpoint_ has
+  // none, because it saves.
   TrainerOptions trainer_options() {
     TrainerOptions options = config_.trainer_options();
     // If the program has chosen, the CPU of one rank is the choice of all: machines may differ in their GPUs.
@@ -328,6 +329,7 @@ class FitRun {
     if (options.profile) keep_profiler_quiet();
     if (in_.plan.run.empty()) options.optimizer = with_start(options.optimizer, config_.optimizer_start);
     options.process_group = in_.group;
+    static_assert(kNumProgramCallbacks == 3);
     options.callbacks.insert(options.callbacks.begin(), {run_log(), screen_, checkpoint_, keeper_});
     if (is_first(in_.group)) add_loggers(options);
     return options;

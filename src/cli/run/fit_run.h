@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@
 
 namespace kindling {
 
+// The program's own callbacks that may have a state, which come before those of the config.
+inline constexpr std::size_t kNumProgramCallbacks = 3;
+
 // The inputs of a fit.
 struct FitInputs {
   const CommandContext& context;
@@ -24,7 +28,7 @@ struct FitInputs {
   std::shared_ptr<Module> model{};
   std::shared_ptr<DataModule> data{};
   std::vector<std::string> warnings{};  // about the config, to be logged once
-  StartWeights start{};  // of a new run
+  StartWeights start{};                 // of a new run
 };
 
 // Prints that the run is finished. Returns 0.

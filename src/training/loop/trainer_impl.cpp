@@ -164,7 +164,8 @@ void Trainer::Impl::prepare_data(DataModule& new_data) {
   BatchSource train = source_of(
       new_data, {"Trainer::prepare_data", "train_dataloader", &DataModule::train_dataloader, Stage::train},
       options.limit_train_batches, batches_of_run(options));
-  train.share(options, group() != nullptr ? group()->rank() : 0, group() != nullptr ? group()->size() : 1);
+  train.partition(options, group() != nullptr ? group()->rank() : 0,
+                  group() != nullptr ? group()->size() : 1);
   std::vector<ValidationSource> validation = validation_of(new_data, options.limit_val_batches);
   if (options.overfit_batches)
     for (ValidationSource& set : validation) set.batches.limit_to(*options.overfit_batches);

@@ -50,12 +50,12 @@ std::optional<std::int64_t> batches_of_run(const TrainerOptions& options) {
   return *options.max_steps * options.accumulate_grad_batches;
 }
 
-void require_shares(const TrainerOptions& options, DataModule& data, std::shared_ptr<DataLoader> train,
-                    std::int64_t num_ranks) {
+void require_partition(const TrainerOptions& options, DataModule& data, std::shared_ptr<DataLoader> train,
+                       std::int64_t num_ranks) {
   const auto limit =
       limit_of_epoch(*train, Stage::train, options.limit_train_batches, batches_of_run(options));
   const Placement on_cpu;
-  BatchSource(data, std::move(train), Stage::train, on_cpu, limit).share(options, /*rank=*/0, num_ranks);
+  BatchSource(data, std::move(train), Stage::train, on_cpu, limit).partition(options, /*rank=*/0, num_ranks);
 }
 
 BatchSource::BatchSource(DataModule& data, std::shared_ptr<DataLoader> loader, Stage stage,
@@ -112,7 +112,7 @@ void BatchSource::split_shards(std::int64_t first, std::int64_t count, std::int6
   watches_draws_ = true;
 }
 
-void BatchSource::share(const TrainerOptions& options, std::int64_t rank, std::int64_t num_ranks) {
+void BatchSource::partition(const TrainerOptions& options, std::int64_t rank, std::int64_t num_ranks) {
   const std::int64_t shards = options.gradient_shards, own = shards / num_ranks;
   if (shards > 1)
     split_shards(rank * own, own, shards);

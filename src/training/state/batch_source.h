@@ -28,8 +28,8 @@ std::optional<std::int64_t> batches_of_run(const TrainerOptions& options);
 
 // Throws ConfigError or DataError if the training batches cannot be divided among so many ranks, or an epoch
 // has fewer than an interval of the options.
-KINDLING_API void require_shares(const TrainerOptions& options, DataModule& data,
-                                 std::shared_ptr<DataLoader> train, std::int64_t num_ranks);
+KINDLING_API void require_partition(const TrainerOptions& options, DataModule& data,
+                                    std::shared_ptr<DataLoader> train, std::int64_t num_ranks);
 
 // Moves batches from a data module to a step: loader, staging, transfer to the device, the data module's
 // on_after_batch_transfer. Measures how long the step waited for it. Has its own position in the data, so
@@ -63,9 +63,9 @@ class BatchSource {
   // a batch_size that is not divisible. Warns about data that draws random numbers: its batches depend on the
   // number of ranks.
   void split_shards(std::int64_t first, std::int64_t count, std::int64_t size);
-  // Takes the rank's share of the training batches, as the options say. Throws DataError if it has no batch,
+  // Keeps the rank's part of the training batches, as the options say. Throws DataError if it has no batch,
   // ConfigError for a validation interval that an epoch does not have.
-  void share(const TrainerOptions& options, std::int64_t rank, std::int64_t num_ranks);
+  void partition(const TrainerOptions& options, std::int64_t rank, std::int64_t num_ranks);
   void seek(std::int64_t epoch, std::int64_t batch = 0);
   // The next batch, ready for a step; false after the last one.
   bool next(Batch& batch);

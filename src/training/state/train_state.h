@@ -76,7 +76,7 @@ class TrainState {
 
  private:
   friend class StateTransaction;
-  friend void require_loadable(const StateDict&, std::shared_ptr<Module>, const TrainerOptions&);
+  friend void require_loadable(const StateDict&, std::shared_ptr<Module>, const TrainerOptions&, std::size_t);
   void save_optimizers(StateDict& state);
   void save_optimizer(const Optimizer& one, const std::string& prefix, StateDict& state);
   void load_optimizers(const StateDict& state);
@@ -89,9 +89,11 @@ class TrainState {
 };
 
 // Throws CheckpointError, or ConfigError for the optimizer, if the state of a saved run does not fit the
-// model, or the optimizer of the options. Loads it into the model, on the CPU.
+// model or the options: precision, optimizer, schedule, gradient shards, and the types of callbacks. So many
+// other callbacks come first in the run, which are not compared. Loads the weights into the model, on the
+// CPU.
 KINDLING_API void require_loadable(const StateDict& saved, std::shared_ptr<Module> model,
-                                   const TrainerOptions& options);
+                                   const TrainerOptions& options, std::size_t num_other_callbacks = 0);
 
 // While it exists, the parts of the state are inconsistent and cannot be saved. Without commit(), after an
 // exception, this holds until the next load() or start().

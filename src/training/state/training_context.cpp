@@ -135,20 +135,23 @@ TrainerOptions resolved(TrainerOptions options) {
   require_processes(options);
   require_shards_fit(options, options.process_group ? options.process_group->size() : 1);
   require_few_threads(options);
-  if (options.fast_dev_run) {
-    options.max_epochs = 1;
-    options.max_steps = 1;
-    options.limit_train_batches = options.limit_val_batches = 1;
-    options.limit_test_batches = options.limit_predict_batches = 1;
-    options.num_sanity_val_steps = 0;
-    options.val_check_interval = 1.0;
-    options.check_val_every_n_epoch = 1;
-    options.overfit_batches.reset();
-  }
-  return options;
+  return with_fast_dev_run(std::move(options));
 }
 
 }  // namespace
+
+TrainerOptions with_fast_dev_run(TrainerOptions options) {
+  if (!options.fast_dev_run) return options;
+  options.max_epochs = 1;
+  options.max_steps = 1;
+  options.limit_train_batches = options.limit_val_batches = 1;
+  options.limit_test_batches = options.limit_predict_batches = 1;
+  options.num_sanity_val_steps = 0;
+  options.val_check_interval = 1.0;
+  options.check_val_every_n_epoch = 1;
+  options.overfit_batches.reset();
+  return options;
+}
 
 TrainingContext::TrainingContext(Trainer& owner, TrainerOptions resolved, std::vector<Device> gpus)
     : options(std::move(resolved)),

@@ -62,6 +62,9 @@ struct TrainingContext {
 // range, for a num_processes that the group does not have, and for shards that cannot be divided among ranks.
 std::shared_ptr<TrainingContext> make_context(Trainer& owner, TrainerOptions options);
 
+// Returns the options as a run uses them: with those that fast_dev_run sets.
+KINDLING_API TrainerOptions with_fast_dev_run(TrainerOptions options);
+
 // Throws ConfigError for options that do not fit gradient_shards on so many ranks.
 KINDLING_API void require_shards_fit(const TrainerOptions& options, std::int64_t num_ranks);
 

@@ -36,11 +36,15 @@ struct Conditions {
   bool has_gradients = false;
 };
 
+bool validates_after_epochs(const TrainerOptions& trainer) {
+  return trainer.fast_dev_run || !trainer.max_epochs ||
+         trainer.check_val_every_n_epoch <= *trainer.max_epochs;
+}
+
 // True if the run calls the model's validation step, provided that there is validation data.
 bool validates(const TrainerOptions& trainer) {
-  const bool has_validated_epoch =
-      trainer.fast_dev_run || !trainer.max_epochs || trainer.check_val_every_n_epoch <= *trainer.max_epochs;
-  return trainer.limit_val_batches != 0 && (trainer.num_sanity_val_steps > 0 || has_validated_epoch);
+  return trainer.limit_val_batches != 0 &&
+         (trainer.num_sanity_val_steps > 0 || validates_after_epochs(trainer));
 }
 
 // Options without effects on the process, such as its number of threads.
@@ -84,10 +88,13 @@ std::int64_t size_of_last_batch(const DataLoader& loader, Stage stage, const Con
              is_shortened = of_run.fast_dev_run || of_run.overfit_batches;
   if (loader.is_endless() || loader.options().drop_last || all < 2 || is_shared || is_shortened) return 0;
   const bool is_training = stage == Stage::train;
-  const std::int64_t used =
-      std::min((is_training ? of_run.limit_train_batches : of_run.limit_val_batches).value_or(all),
-               is_training ? batches_of_run(of_run).value_or(all) : all);
-  return used < all ? 0 : loader.num_samples() % loader.options().batch_size;
+  std::int64_t used = (is_training ? of_run.limit_train_batches : of_run.limit_val_batches).value_or(all);
+  if (is_training)
+    used = std::min(used, batches_of_run(of_run).value_or(all));
+  else if (!validates_after_epochs(of_run))
+    used = std::min(used, of_run.num_sanity_val_steps);
+  const std::int64_t last = loader.num_samples() % loader.options().batch_size;
+  return used < all ? 0 : std::min(last, loader.dataset().size());  // a sampler may have more
 }
 
 // The numbers of samples to try, of a batch and of the last one if it is smaller.

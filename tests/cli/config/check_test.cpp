@@ -344,6 +344,7 @@ TEST_F(FitCheckOfConfig, ReportsALastBatchThatTheModelCannotTake) {
   expect_accepted(config("normalized", "batch_size = 23\ndrop_last = true\n"));
   expect_accepted(config("normalized", "batch_size = 23\n", "limit_train_batches = 1\n"));
   expect_accepted(config("takes_twelve", "batch_size = 12\n"));
+  expect_accepted(config("takes_twelve", "batch_size = 12\ntrain = [0, 20]\n", "fast_dev_run = true\n"));
 }
 
 TEST_F(FitCheckOfConfig, WarnsOfAModelThatLacksMemory) {
@@ -664,6 +665,14 @@ TEST_F(FitCheckOfConfig, ReportsShardsThatTheRanksCannotDivide) {
   EXPECT_NE(text.find("'trainer.gradient_shards': it is 2, for 4 ranks; expected: a multiple of the number"),
             std::string::npos)
       << text;
+}
+
+TEST_F(FitCheckOfConfig, ChecksAFastRunAsItWillBe) {
+  const ProgramRun checked =
+      fit(kDigits + "[swa]\nswa_lrs = [0.1]\n[trainer]\nmax_steps = 50\nfast_dev_run = true\n" +
+              "val_check_interval = 1000\nnum_processes = 2\n",
+          {"--check"});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
 }
 
 TEST_F(FitCheckOfConfig, ReportsBatchesThatTheRanksCannotShare) {
