@@ -66,12 +66,9 @@ class JsonLinesParser {
       ++line_;
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       ++line_row_;
-      if (options_.skips_broken && broken_.contains(line_row_)) continue;
+      if (broken_.contains(line_row_)) continue;
       ++row_;
-      if (options_.skips_broken)
-        try_line(line);
-      else
-        take_line(line);
+      try_line(line);
     }
     if (line_row_ == 0)
       throw DataError({.place = place_, .found = "the table is empty", .wanted = kJsonObject});
@@ -194,6 +191,7 @@ class JsonLinesParser {
     try {
       take_line(line);
     } catch (const RowError& error) {
+      if (!options_.skips_broken) throw;
       broken_.add(line_row_, error.what());
       remove_new_columns();
     }
@@ -206,8 +204,11 @@ class JsonLinesParser {
     }
   }
 
-  // With skips_broken, a line that adds keys is broken if there are too many then.
-  bool is_about_line() const { return options_.skips_broken && columns_.size() > num_columns_before_; }
+  // Too many keys are an error in the line that has added some of them, else in the file.
+  [[noreturn]] void refuse_keys(const ErrorParts& parts) const {
+    if (columns_.size() > num_columns_before_) throw RowError(parts);
+    throw DataError(parts);
+  }
 
   std::string row_text() const {
     return place_ + ", row " + std::to_string(line_row_) + " (line " + std::to_string(line_) + ")";
@@ -238,10 +239,7 @@ class JsonLinesParser {
   std::size_t add_column(const std::string& name) {
     if (name.empty())
       throw RowError({.place = row_text(), .found = "a key is empty", .wanted = "keys with a name"});
-    if (columns_.size() == kMaxTableColumns) {
-      if (is_about_line()) throw RowError(too_many_columns(row_text()));
-      throw DataError(too_many_columns(row_text()));
-    }
+    if (columns_.size() == kMaxTableColumns) refuse_keys(too_many_columns(row_text()));
     JsonColumn state{.column = {.name = name}};
     if (const auto declared = declared_.find(name); declared != declared_.end()) {
       state.stage = declared->second;
@@ -259,13 +257,11 @@ class JsonLinesParser {
   void check_num_values() const {
     constexpr std::size_t kValuesOfAnyFile = std::size_t{1} << 22;
     if (row_ <= std::max(kValuesOfAnyFile, 4 * text_.size()) / std::max<std::size_t>(num_stored_, 1)) return;
-    const ErrorParts parts{.place = row_text(),
-                           .found = "until here, the lines have " + std::to_string(num_stored_) +
-                                    " different keys, and almost all values are missing",
-                           .wanted = "lines with the same keys",
-                           .remedy = "write names that vary as texts under one key, not as keys"};
-    if (is_about_line()) throw RowError(parts);
-    throw DataError(parts);
+    refuse_keys({.place = row_text(),
+                 .found = "until here, the lines have " + std::to_string(num_stored_) +
+                          " different keys, and almost all values are missing",
+                 .wanted = "lines with the same keys",
+                 .remedy = "write names that vary as texts under one key, not as keys"});
   }
 
   template <class Take>

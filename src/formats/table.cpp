@@ -234,7 +234,7 @@ class TableParser {
   void take_all_rows(const Take& take) {
     begin_rows();
     while (fields_.begin_row()) {
-      if (!options_.skips_broken) {
+      if (!options_.skips_broken) {  // a fifth faster than with what follows
         take();
         continue;
       }

@@ -58,8 +58,7 @@ class KINDLING_API StochasticWeightAveraging : public WeightAverage {
   // without max_epochs, and for a start after max_epochs.
   explicit StochasticWeightAveraging(StochasticWeightAveragingOptions options);
 
-  // Throws ConfigError if the options do not fit a run with these options and this optimizer, as its fit
-  // would.
+  // Throws the ConfigError with which a fit with these trainer options and this optimizer would end.
   void require_fit(const TrainerOptions& trainer, const Optimizer& optimizer) const;
 
   void on_fit_start(Trainer& trainer, Module& model) override;

@@ -14,7 +14,7 @@
 
 namespace kindling {
 
-// The program's own callbacks that may have a state, which come before those of the config.
+// The number of callbacks of the program itself that may have a state; those of the config follow.
 inline constexpr std::size_t kNumProgramCallbacks = 3;
 
 // The inputs of a fit.

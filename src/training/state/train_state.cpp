@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <random>
 #include <set>
 #include <typeinfo>
@@ -63,25 +64,25 @@ void forget_lazy_weights(Module& model, const StateDict& state) {
 
 // Optimizers keep their state in the type of the parameters.
 void require_same_precision(const Module& model, const StateDict& saved) {
-  const StateDict own = state_dict(model);
+  std::map<std::string, at::ScalarType> own;
+  for (const auto& [name, tensor] : state_dict(model).tensors)
+    if (tensor.defined() && tensor.is_floating_point()) own.emplace(name, tensor.scalar_type());
   for (const auto& [name, tensor] : saved.tensors) {
-    const at::Tensor* const wanted = own.find(name);
-    if (wanted == nullptr || !wanted->is_floating_point() || wanted->scalar_type() == tensor.scalar_type())
-      continue;
+    const auto wanted = own.find(name);
+    if (wanted == own.end() || wanted->second == tensor.scalar_type()) continue;
     throw CheckpointError({.place = "the saved model",
                            .found = "'" + name + "' is " + c10::toString(tensor.scalar_type()) +
-                                    ", the model's is " + c10::toString(wanted->scalar_type()),
+                                    ", the model's is " + c10::toString(wanted->second),
                            .wanted = "the precision of the saved run",
                            .remedy = "start a new run from its weights to change the precision"});
   }
 }
 
 void load_weights_of(Module& model, const StateDict& state) {
-  require_same_precision(model, part_of(state, saved_keys::kModel));
-  const StateDict lazy = part_of(state, saved_keys::kLazy);
+  const StateDict saved = part_of(state, saved_keys::kModel), lazy = part_of(state, saved_keys::kLazy);
+  require_same_precision(model, saved);
   forget_lazy_weights(model, state);
-  LoadReport report = load_state_dict(model, part_of(state, saved_keys::kModel), "the saved model",
-                                      {.strict = lazy.metadata.empty()});
+  LoadReport report = load_state_dict(model, saved, "the saved model", {.strict = lazy.metadata.empty()});
   std::erase_if(report.missing, [&](const std::string& name) { return lazy.metadata.contains(name); });
   if (report.missing.size() + report.misfits.size() + report.unexpected.size() > 0)
     throw CheckpointError(

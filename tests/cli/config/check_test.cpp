@@ -14,6 +14,7 @@
 #include "cli/config/run_config.h"
 #include "cli/run/same_run.h"
 #include "kindling/cli/registry.h"
+#include "kindling/data/sampler.h"
 #include "kindling/metrics/accuracy.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/nn/lazy_linear.h"
@@ -122,6 +123,19 @@ class LogsTwice : public DropoutModel {
   }
 };
 
+// 5 samples, of which an epoch draws 100.
+class OftenDrawn : public DataModule {
+ public:
+  using DataModule::DataModule;
+  std::shared_ptr<DataLoader> train_dataloader() override {
+    const std::vector<at::Tensor> samples{at::arange(20.0F).view({5, 4}), at::arange(5) % 3};
+    DataLoaderOptions loader = loader_options(/*train=*/true);
+    loader.sampler =
+        std::make_shared<WeightedSampler>(at::ones({5}, at::kDouble), /*seed=*/0, /*num_samples=*/100);
+    return std::make_shared<DataLoader>(std::make_shared<TensorDataset>(samples), loader);
+  }
+};
+
 // Batch norm needs two samples.
 class NormalizedModel : public Classifier {
  public:
@@ -173,6 +187,7 @@ class FitCheckOfConfig : public testing::Test {
     register_builtin(registry_);
     registry_.data<DrawnSamples>("drawn");
     registry_.data<OnlyTraining>("only_training");
+    registry_.data<OftenDrawn>("often_drawn");
     registry_.data<NoisySamples>("noisy");
     registry_.data<NoisyTransform>("noisy_transform");
     registry_.model<DropoutModel>("dropout");
@@ -345,6 +360,12 @@ TEST_F(FitCheckOfConfig, ReportsALastBatchThatTheModelCannotTake) {
   expect_accepted(config("normalized", "batch_size = 23\n", "limit_train_batches = 1\n"));
   expect_accepted(config("takes_twelve", "batch_size = 12\n"));
   expect_accepted(config("takes_twelve", "batch_size = 12\ntrain = [0, 20]\n", "fast_dev_run = true\n"));
+  expect_accepted("[model]\nname = \"dropout\"\n[data]\nname = \"often_drawn\"\nbatch_size = 64\n" +
+                  kThreeEpochs);
+  // No epoch is validated, and the sanity check takes one batch.
+  expect_accepted(
+      "[model]\nname = \"takes_twelve\"\n[data]\nname = \"drawn\"\nbatch_size = 12\nval = [0, 20]\n" +
+      kThreeEpochs + "num_sanity_val_steps = 1\ncheck_val_every_n_epoch = 9\n");
 }
 
 TEST_F(FitCheckOfConfig, WarnsOfAModelThatLacksMemory) {
@@ -684,6 +705,11 @@ TEST_F(FitCheckOfConfig, ReportsBatchesThatTheRanksCannotShare) {
           "own.toml:5:14: error: 'data.batch_size': drop_last leaves no batch of 500 for each of 4 ranks"),
       std::string::npos)
       << text;
+  const std::string interval = refusal(
+      2, kDigits + "batch_size = 500\n" + kThreeEpochs + "num_processes = 2\nval_check_interval = 1000\n");
+  EXPECT_NE(interval.find("val_check_interval = 1000, but an epoch has 2 training batches"),
+            std::string::npos)
+      << interval;
 }
 
 TEST_F(FitCheckOfConfig, ReportsDefaultMonitorsThatNeedAValidation) {
