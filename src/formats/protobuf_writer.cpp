@@ -1,5 +1,6 @@
 #include "formats/protobuf_writer.h"
 
+#include <array>
 #include <bit>
 
 namespace kindling {
@@ -11,7 +12,12 @@ constexpr unsigned kVarint = 0, kEightBytes = 1, kOfLength = 2, kFourBytes = 5;
 }  // namespace
 
 void ProtobufWriter::digits(std::uint64_t bits, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i, bits >>= 8) owned_ += static_cast<char>(bits & 0xff);
+  std::array<char, sizeof(bits)> bytes{};
+  for (char& byte : bytes) {
+    byte = static_cast<char>(bits & 0xff);
+    bits >>= 8;
+  }
+  owned_.append(bytes.data(), size);
 }
 
 // Seven bits per byte, the low ones first; the highest bit means that more bytes follow.

@@ -12,6 +12,8 @@ namespace kindling {
 // is added once per value.
 class ProtobufWriter {
  public:
+  ProtobufWriter() { owned_.reserve(kUsualBytes); }
+
   void integer(int field, std::int64_t value);
   void real(int field, float value);
   void real64(int field, double value);
@@ -31,6 +33,8 @@ class ProtobufWriter {
     std::size_t at;
     std::string_view bytes;
   };
+  static constexpr std::size_t kUsualBytes = 100;  // of an event with two values
+
   void digits(std::uint64_t bits, std::size_t size);
   void varint(std::uint64_t value);
   void begin(int field, unsigned kind) { varint(static_cast<std::uint64_t>(field) << 3 | kind); }

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "base/stderr_line.h"
 #include "base/steady_seconds.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 constexpr double kPlainSeconds = 30;
+constexpr int kCallsWithoutClock = 7;  // after two calls of due() within one tick of the clock
 constexpr std::int64_t kBarColumns = 14;
 constexpr std::string_view kDone = "━";
 constexpr std::string_view kOpen = "─";
@@ -99,7 +101,17 @@ ProgressLine::ProgressLine(std::ostream& out, ProgressOptions options)
   next_s_ = options_.clock() + (options_.mode == ProgressMode::plain ? kPlainSeconds : 0);
 }
 
-bool ProgressLine::due() const { return options_.mode != ProgressMode::none && options_.clock() >= next_s_; }
+bool ProgressLine::due() const {
+  if (options_.mode == ProgressMode::none) return false;
+  if (num_calls_without_clock_ > 0) {
+    --num_calls_without_clock_;
+    return false;
+  }
+  const double now_s = options_.clock();
+  if (now_s >= next_s_) return true;
+  if (now_s == std::exchange(checked_s_, now_s)) num_calls_without_clock_ = kCallsWithoutClock;
+  return false;
+}
 
 void ProgressLine::show(const ProgressState& state) {
   if (options_.mode == ProgressMode::none) return;

@@ -117,6 +117,28 @@ TEST(ProgressLine, RedrawsABarInPlaceTenTimesASecond) {
   EXPECT_EQ(out.str(), "\r\x1b[J\r");
 }
 
+TEST(ProgressLine, ReadsTheClockInOneOfEightQuickCalls) {
+  double now = 100;
+  int num_readings = 0;
+  std::ostringstream out;
+  ProgressLine line(out, {.mode = ProgressMode::bar, .clock = [&] { return ++num_readings, now; }});
+  line.show(middle());
+  num_readings = 0;
+  for (int call = 0; call < 81; ++call) EXPECT_FALSE(line.due());
+  EXPECT_EQ(num_readings, 11);  // the second call finds that the first was quick
+  now = 101;
+  int num_calls = 1;
+  while (!line.due()) ++num_calls;
+  EXPECT_LE(num_calls, 8);
+  line.show(middle());
+  num_readings = 0;
+  for (int call = 0; call < 10; ++call) {
+    now += 0.005;  // slow calls
+    EXPECT_FALSE(line.due());
+  }
+  EXPECT_EQ(num_readings, 10);
+}
+
 TEST(ProgressLine, StaysBelowTheTerminalsWidth) {
   std::ostringstream out;
   ProgressLine line(out, {.mode = ProgressMode::bar, .width = 97, .clock = [] { return 0.0; }});

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 #include <functional>
-#include <string>
+#include <vector>
 
 #include "kindling/base/file.h"
 #include "kindling/loggers/logger.h"
@@ -37,7 +37,7 @@ class KINDLING_API JsonlLogger : public Logger {
   std::filesystem::path path_;
   AppendFile file_;
   std::function<double()> clock_;
-  std::string lines_;  // not yet in the file
+  std::vector<Record> waiting_;  // not yet in the file
   double next_write_s_ = 0;
   bool is_synced_ = true;
 };

@@ -53,6 +53,7 @@ class KINDLING_API ProgressLine {
 
   // True if it is time for show(): ten times per second for a bar, every 30 s (the first time 30 s after
   // construction) in plain mode. Cheap: call it in every step, and collect the state only if it returns true.
+  // While calls follow each other within microseconds, one in eight reads the clock.
   bool due() const;
   void show(const ProgressState& state);  // draws, due or not
   void clear();                           // removes the drawn line before other output
@@ -63,6 +64,8 @@ class KINDLING_API ProgressLine {
   std::ostream& out_;
   ProgressOptions options_;
   double next_s_;
+  mutable double checked_s_ = -1;  // by due()
+  mutable int num_calls_without_clock_ = 0;
   bool drawn_ = false;
 };
 

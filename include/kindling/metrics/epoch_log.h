@@ -71,6 +71,7 @@ class KINDLING_API EpochLog {
   void append(const RowTag& tag);
   std::int64_t num_rows() const noexcept { return num_rows_; }
   RowTag tag(std::int64_t row) const;
+  std::int64_t step(std::int64_t row) const { return steps_[static_cast<std::size_t>(row)]; }  // of its tag
 
   // Starts an asynchronous copy of the rows that have not been requested yet, unless one is in progress.
   void start_preview();

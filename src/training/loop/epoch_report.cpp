@@ -116,14 +116,18 @@ void EpochReport::resume() {
 }
 
 void EpochReport::report_steps(std::int64_t rows) {
-  const std::size_t loss = state_.log.column("train_loss");
+  EpochLog& log = state_.log;
+  const std::size_t loss = log.column("train_loss");
   while (num_reported_rows_ < rows) {
-    const std::int64_t row = num_reported_rows_, num_rows = state_.log.rows_of_step(row);
-    const std::int64_t step = state_.log.tag(row).global_step;
+    const std::int64_t row = num_reported_rows_, step = log.step(row);
+    if (step % every_n_steps_ != 0) {
+      ++num_reported_rows_;
+      continue;
+    }
+    const std::int64_t num_rows = log.rows_of_step(row);
     if (row + num_rows > rows || step > state_.progress.global_step) return;  // the step is not complete
     num_reported_rows_ += num_rows;  // reports each step once, even if a logger throws
-    if (step % every_n_steps_ == 0 && state_.log.value(row, loss, num_rows))
-      write(step_record(row, num_rows));
+    if (log.value(row, loss, num_rows)) write(step_record(row, num_rows));
   }
 }
 
