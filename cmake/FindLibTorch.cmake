@@ -98,6 +98,21 @@ function(_libtorch_missing_for_cuda root result)
   set(${result} "${missing}" PARENT_SCOPE)
 endfunction()
 
+# Sets `result` to the folders with CUDA's headers, and `missing` to the one that none of them has. From CUDA 13 on pip's package of
+# the CUDA runtime needs a header of the compiler's; Triton, which pip installs with torch, has a copy.
+function(_libtorch_cuda_headers root result missing)
+  set(header crt/host_config.h)
+  file(GLOB folders ${root}/../nvidia/*/include)
+  list(APPEND folders ${CUDAToolkit_INCLUDE_DIRS})
+  find_file(_libtorch_header ${header} PATHS ${folders} NO_DEFAULT_PATH NO_CACHE)
+  if(NOT _libtorch_header AND EXISTS ${root}/../triton/backends/nvidia/include/${header})
+    list(APPEND folders ${root}/../triton/backends/nvidia/include)  # last, so that all else is of the right version
+  elseif(NOT _libtorch_header)
+    set(${missing} "the header ${header} (`pip install nvidia-cuda-crt`, of the version of CUDA)" PARENT_SCOPE)
+  endif()
+  set(${result} ${folders} PARENT_SCOPE)
+endfunction()
+
 # The same targets as TorchConfig's, made without asking for a CUDA toolkit.
 function(_libtorch_by_hand root has_cuda)
   set(libraries torch_cpu c10)
@@ -119,8 +134,8 @@ function(_libtorch_by_hand root has_cuda)
   endforeach()
   target_link_libraries(torch INTERFACE torch_cpu c10)
   if(has_cuda)
-    file(GLOB cuda_headers ${root}/../nvidia/*/include)
-    target_include_directories(torch SYSTEM INTERFACE ${cuda_headers} ${CUDAToolkit_INCLUDE_DIRS})
+    _libtorch_cuda_headers(${root} cuda_headers missing)
+    target_include_directories(torch SYSTEM INTERFACE ${cuda_headers})
     target_compile_definitions(torch INTERFACE USE_C10D_NCCL)
     # Nothing refers to torch_cuda by name: it registers itself when it is loaded.
     target_link_libraries(torch INTERFACE c10_cuda -Wl,--push-state,--no-as-needed torch_cuda -Wl,--pop-state)
@@ -168,6 +183,9 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     set(LibTorch_HAS_CUDA ${LIBTORCH_CUDA})
     if(LIBTORCH_CUDA STREQUAL "AUTO")
       _libtorch_missing_for_cuda(${LibTorch_ROOT_DIR} _libtorch_missing)
+      if(NOT _libtorch_missing)
+        _libtorch_cuda_headers(${LibTorch_ROOT_DIR} _libtorch_headers _libtorch_missing)
+      endif()
       if(_libtorch_missing)
         message(STATUS "LibTorch: a CUDA build, but this machine lacks ${_libtorch_missing}: its CPU part alone is linked "
                        "(LIBTORCH_CUDA=ON links CUDA all the same)")

@@ -198,7 +198,7 @@ ProgramOutput output_of(const JsonView& value) {
 
 ProgramTree tree_of(const JsonView& value) {
   if (!value.has("type")) return {};
-  const std::string& type = value["type"].text();
+  const std::string type = value["type"].text();
   ProgramTree tree;
   if (type == "builtins.tuple" || type == "collections.namedtuple")
     tree.kind = ProgramTree::Kind::tuple;
