@@ -11,7 +11,8 @@
 #   - with a toolkit, TorchConfig is told where it is.
 # LIBTORCH_CUDA says otherwise: ON links CUDA without asking what is missing, OFF takes the CPU part alone.
 #
-# Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_ROOT_DIR, LibTorch_HAS_CUDA (whether its CUDA part is linked).
+# Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_ROOT_DIR, LibTorch_HAS_CUDA (whether its CUDA part is linked) and
+# LibTorch_CUDA_INCLUDE_DIRS (of a CUDA build).
 
 set(LibTorch_MIN_VERSION 2.11)
 set(LibTorch_TESTED_VERSION 2.15)  # the newest minor version that scripts/check_libtorch_versions.sh tests
@@ -105,6 +106,7 @@ function(_libtorch_cuda_headers root result missing)
   file(GLOB folders ${root}/../nvidia/*/include)
   list(APPEND folders ${CUDAToolkit_INCLUDE_DIRS})
   find_file(_libtorch_header ${header} PATHS ${folders} NO_DEFAULT_PATH NO_CACHE)
+  set(${missing} "" PARENT_SCOPE)
   if(NOT _libtorch_header AND EXISTS ${root}/../triton/backends/nvidia/include/${header})
     list(APPEND folders ${root}/../triton/backends/nvidia/include)  # last, so that all else is of the right version
   elseif(NOT _libtorch_header)
@@ -134,8 +136,7 @@ function(_libtorch_by_hand root has_cuda)
   endforeach()
   target_link_libraries(torch INTERFACE torch_cpu c10)
   if(has_cuda)
-    _libtorch_cuda_headers(${root} cuda_headers missing)
-    target_include_directories(torch SYSTEM INTERFACE ${cuda_headers})
+    target_include_directories(torch SYSTEM INTERFACE ${LibTorch_CUDA_INCLUDE_DIRS})
     target_compile_definitions(torch INTERFACE USE_C10D_NCCL)
     # Nothing refers to torch_cuda by name: it registers itself when it is loaded.
     target_link_libraries(torch INTERFACE c10_cuda -Wl,--push-state,--no-as-needed torch_cuda -Wl,--pop-state)
@@ -180,11 +181,12 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   set(LibTorch_HAS_CUDA OFF)
   if(EXISTS ${LibTorch_ROOT_DIR}/lib/libtorch_cuda.so)
     find_package(CUDAToolkit QUIET)
+    _libtorch_cuda_headers(${LibTorch_ROOT_DIR} LibTorch_CUDA_INCLUDE_DIRS _libtorch_missing_header)
     set(LibTorch_HAS_CUDA ${LIBTORCH_CUDA})
     if(LIBTORCH_CUDA STREQUAL "AUTO")
       _libtorch_missing_for_cuda(${LibTorch_ROOT_DIR} _libtorch_missing)
       if(NOT _libtorch_missing)
-        _libtorch_cuda_headers(${LibTorch_ROOT_DIR} _libtorch_headers _libtorch_missing)
+        set(_libtorch_missing ${_libtorch_missing_header})
       endif()
       if(_libtorch_missing)
         message(STATUS "LibTorch: a CUDA build, but this machine lacks ${_libtorch_missing}: its CPU part alone is linked "

@@ -29,9 +29,10 @@ void add_config(CLI::App& command, Request& request) {
       ->allow_extra_args(false);
 }
 
-// fit and bench step also take config files without -c.
+// fit and bench step also take config files without -c. From version 2.4 on, CLI11 refuses a positional
+// argument with the name of an option.
 void add_config_words(CLI::App& command, Request& request) {
-  command.add_option("config", request.config_words, "config files, as with --config")->type_name("CONFIG");
+  command.add_option("configs", request.config_words, "config files, as with --config")->type_name("CONFIG");
 }
 
 void add_run_options(CLI::App& command, Request& request) {

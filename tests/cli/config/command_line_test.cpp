@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/config/command_parser.h"
 #include "kindling/base/error.h"
 #include "support/scratch.h"
 
@@ -17,6 +18,25 @@ Request parse(std::vector<std::string> words) {
   const ParsedCommandLine parsed = parse_command_line(static_cast<int>(argv.size()), argv.data(), registry);
   EXPECT_EQ(parsed.exit_code, -1);
   return parsed.request;
+}
+
+std::vector<std::string> shared_names(const kindling_cli11::App& command) {
+  std::vector<std::string> shared;
+  for (const auto* argument : command.get_options())
+    if (const std::string name = argument->get_name(/*positional=*/true); argument->get_positional())
+      for (const auto* option : command.get_options())
+        if (option->check_lname(name)) shared.push_back(command.get_name() + " " + name);
+  for (const auto* part : command.get_subcommands({}))
+    for (std::string& name : shared_names(*part)) shared.push_back(std::move(name));
+  return shared;
+}
+
+// CLI11 refuses it from version 2.4 on; Debian 12 has 2.1.
+TEST(CommandLine, NamesNoArgumentAsAnOption) {
+  kindling_cli11::App app;
+  Request request;
+  add_commands(app, request);
+  EXPECT_EQ(shared_names(app), std::vector<std::string>());
 }
 
 TEST(CommandLine, AcceptsOverridesInEveryFormAndPosition) {
@@ -44,7 +64,8 @@ std::string answer(std::vector<std::string> words) {
 
 TEST(CommandLine, NamesAnUnknownCommandAndTheNearestOne) {
   const std::string commands =
-      "expected: one of fit, sweep, new, data, validate, test, predict, export, import, runs, plot, diff, devices, "
+      "expected: one of fit, sweep, new, data, validate, test, predict, export, import, runs, plot, diff, "
+      "devices, "
       "bench, doctor, list, help, version, completion, reference";
   EXPECT_EQ(answer({"predcit", "-c", "a.toml"}),
             "kindling: there is no command 'predcit'; " + commands + "; did you mean 'predict'?");
