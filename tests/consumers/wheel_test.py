@@ -1,4 +1,4 @@
-"""Installs Kindling with pip into a new virtual environment and uses it there, with the commands of docs/start/install.md as printed:
+"""Installs Kindling with pip into a new virtual environment and uses it there, with the commands of docs/start/install_more.md as printed:
 the program, `python -m kindling`, find_package, pkg-config. Uninstalling leaves nothing.
 
   wheel_test.py SOURCE WORK LIBTORCH CXX    exits with 77 if pip cannot install the build backend
@@ -66,7 +66,7 @@ before = files_of(environment)
 if subprocess.run([python, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work / "backend", "scikit-build-core"],
                   capture_output=True).returncode != 0:
     skip("pip cannot install scikit-build-core here")
-page = re.findall(r"^```sh\n(.*?)^```$", (source / "docs/start/install.md").read_text(), re.MULTILINE | re.DOTALL)
+page = re.findall(r"^```sh\n(.*?)^```$", (source / "docs/start/install_more.md").read_text(), re.MULTILINE | re.DOTALL)
 install, use = ([block for block in page if text in block][0] for text in ("pip install .", "python -m kindling"))
 path = f"{environment / 'bin'}:{os.environ['PATH']}"
 run("bash", "-euo", "pipefail", "-c", install, cwd=source, env=settings | {"PATH": path})
