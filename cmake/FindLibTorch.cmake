@@ -99,17 +99,18 @@ function(_libtorch_missing_for_cuda root result)
   set(${result} "${missing}" PARENT_SCOPE)
 endfunction()
 
-# Sets `result` to the folders with CUDA's headers, and `missing` to the one that none of them has. From CUDA 13 on pip's package of
+# Sets `result` to the folders with CUDA's headers, and `missing` to a header that is in none of them, though others are. From CUDA 13 on pip's package of
 # the CUDA runtime needs a header of the compiler's; Triton, which pip installs with torch, has a copy.
 function(_libtorch_cuda_headers root result missing)
   set(header crt/host_config.h)
   file(GLOB folders ${root}/../nvidia/*/include)
   list(APPEND folders ${CUDAToolkit_INCLUDE_DIRS})
   find_file(_libtorch_header ${header} PATHS ${folders} NO_DEFAULT_PATH NO_CACHE)
+  find_file(_libtorch_runtime cuda_runtime_api.h PATHS ${folders} NO_DEFAULT_PATH NO_CACHE)
   set(${missing} "" PARENT_SCOPE)
   if(NOT _libtorch_header AND EXISTS ${root}/../triton/backends/nvidia/include/${header})
     list(APPEND folders ${root}/../triton/backends/nvidia/include)  # last, so that all else is of the right version
-  elseif(NOT _libtorch_header)
+  elseif(NOT _libtorch_header AND _libtorch_runtime)
     set(${missing} "the header ${header} (`pip install nvidia-cuda-crt`, of the version of CUDA)" PARENT_SCOPE)
   endif()
   set(${result} ${folders} PARENT_SCOPE)

@@ -42,7 +42,7 @@ function(kindling_probe_nccl)
     }" KINDLING_HAS_NCCL)
   if(NOT KINDLING_HAS_NCCL)
     message(NOTICE "-- Kindling: nccl.h or a header of CUDA's libraries is missing: several GPUs cannot train together "
-                   "(from pip: nvidia-nccl-cu13, nvidia-cuda-cccl and nvidia-cuda-crt, of LibTorch's version of CUDA)")
+                   "(from pip: nvidia-nccl-cu13, nvidia-cuda-cccl and nvidia-cuda-crt, for its CUDA 13; then configure with --fresh)")
   endif()
   set(KINDLING_NCCL_INCLUDE_DIRS ${directories} PARENT_SCOPE)
 endfunction()

@@ -16,6 +16,6 @@ KINDLING_SOAK_SAMPLES=83333 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtes
 KINDLING_SOAK_FILES=2000 OMP_NUM_THREADS=1 build/ci/bin/kindling_tests --gtest_filter='LongFit.*Workers*'
 KINDLING_SOAK_LOSSES=50 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --gtest_filter='LostProcess*'
 libtorch=$(sed -n 's|^LIBTORCH:PATH=||p' build/ci/CMakeCache.txt)
-bash tests/docs/first_commands.sh "$PWD" "$libtorch" - docs/start/inside_your_program.md \
-  build/ci/tests/docs/{readme_1,start_first_run_0,start_install_0,start_install_1,start_inside_your_program_0}.sh
+bash tests/docs/first_commands.sh "$PWD" "$libtorch" - "$PWD"/docs/start/inside_your_program.md \
+  "$PWD"/build/ci/tests/docs/{readme_1,start_first_run_0,start_install_0,start_install_1,start_inside_your_program_0}.sh
 ./scripts/fuzz.sh "${2:-3600}"

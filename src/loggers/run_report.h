@@ -23,7 +23,7 @@ struct RunReportOptions {
 
 // Keeps the curves of an active run in bounded memory, and draws them as curves.svg and report.html at the
 // ends of epochs: first after two seconds, then at most every five seconds, and so rarely that it costs less
-// than 0.2 percent of the time. A file that cannot be written is logged once and does not stop the run.
+// than 0.1 percent of the time. A file that cannot be written is logged once and does not stop the run.
 class KINDLING_API RunReport : public Logger {
  public:
   explicit RunReport(std::filesystem::path folder, RunReportOptions options = {});

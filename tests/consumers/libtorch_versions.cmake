@@ -36,10 +36,12 @@ expect_configured(3 0 0 "Warning.*version 3.0.1; Kindling is tested with 2.11 to
 
 set(without_toolkit -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
 file(WRITE ${WORK}/libtorch-2.13/lib/libtorch_cuda.so "")
-file(WRITE ${WORK}/nvidia/cu13/include/cuda_runtime.h "")
+expect_configured(2 13 0 "found LibTorch 2.13.1 -- headers in " ${without_toolkit})
+file(WRITE ${WORK}/nvidia/cu13/include/cuda_runtime_api.h "")
 expect_configured(2 13 0 "lacks the header crt/host_config.h .`pip install nvidia-cuda-crt`, .*its CPU part alone.*found LibTorch 2.13.1 "
                   ${without_toolkit})
 file(WRITE ${WORK}/triton/backends/nvidia/include/crt/host_config.h "")
 expect_configured(2 13 0 "headers in .*/nvidia/cu13/include;[^;]*/triton/backends/nvidia/include" ${without_toolkit})
+expect_configured(2 13 0 "found LibTorch 2.13.1 -- headers in " ${without_toolkit})
 file(WRITE ${WORK}/nvidia/cu13/include/crt/host_config.h "")
 expect_configured(2 13 0 "headers in [^ ]*/nvidia/cu13/include " ${without_toolkit})
