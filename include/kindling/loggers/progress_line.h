@@ -53,7 +53,7 @@ class KINDLING_API ProgressLine {
 
   // True if it is time for show(): ten times per second for a bar, every 30 s (the first time 30 s after
   // construction) in plain mode. Cheap: call it in every step, and collect the state only if it returns true.
-  // While calls follow each other within microseconds, one in eight reads the clock.
+  // While calls follow each other within a tick of the clock, some milliseconds, one in eight reads it.
   bool due() const;
   void show(const ProgressState& state);  // draws, due or not
   void clear();                           // removes the drawn line before other output
