@@ -99,8 +99,9 @@ function(_libtorch_missing_for_cuda root result)
   set(${result} "${missing}" PARENT_SCOPE)
 endfunction()
 
-# Sets `result` to the folders with CUDA's headers, and `missing` to a header that is in none of them, though others are. From CUDA 13 on pip's package of
-# the CUDA runtime needs a header of the compiler's; Triton, which pip installs with torch, has a copy.
+# Sets `result` to the folders with CUDA's headers, and `missing` to a header that is in none of them, though the runtime's
+# are. From CUDA 13 on, pip's package of the runtime needs a header of the compiler's package, which pip does not install
+# with torch; Triton, which it does install, has a copy.
 function(_libtorch_cuda_headers root result missing)
   set(header crt/host_config.h)
   file(GLOB folders ${root}/../nvidia/*/include)

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMaxLinesBytes = std::size_t{1} << 40;  // larger than any run's file
 constexpr std::size_t kMostWaiting = 1000;                    // step records
-constexpr double kWriteInterval_s = 1;  // between writes of step lines
+constexpr double kWriteInterval_s = 1;                        // between writes of step lines
 constexpr std::string_view kStepKey = "\"global_step\": ", kStepStart = "{\"global_step\": ",
                            kEpochStart = "{\"epoch\": ", kStepLoss = "\"train_loss_step\": ";
 
@@ -117,7 +117,7 @@ void JsonlLogger::write(const Record& record) {
   if (is_due || clock_() >= next_write_s_) flush();
 }
 
-// Many lines in a row take a third of the time of lines between steps, which leave nothing in the caches.
+// Many lines in a row take half the time of lines between steps, which leave nothing in the caches.
 void JsonlLogger::flush() {
   if (waiting_.empty()) return;
   next_write_s_ = clock_() + kWriteInterval_s;

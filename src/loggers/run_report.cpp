@@ -16,7 +16,7 @@ namespace kindling {
 namespace {
 
 constexpr double kFirst_s = 2, kInterval_s = 5;
-constexpr double kTimesDrawing = 1000;  // pass before the next: 0.1 percent
+constexpr double kTimesDrawing = 1000;  // at least from one to the next, in drawings: 0.1 percent
 constexpr std::int64_t kRefresh_s = 5;
 constexpr double kMaxAge_s = 600, kEpochsOfAge = 5;  // after which an active run has replaced its page
 constexpr std::size_t kMostInOneColumn = 3;          // charts
