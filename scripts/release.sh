@@ -22,15 +22,43 @@ reproducible_tar() {
     --mode=u=rwX,go=rX "$(basename "$2")" | gzip --no-name >"$1"
 }
 
-# The licences of everything inside the binary archive.
+# copy_licences PACKAGE.dist-info FOLDER: fails if the package has none.
+copy_licences() {
+  local file found=()
+  if [ -d "$1/licenses" ]; then
+    mkdir -p "$2"
+    cp -R "$1/licenses/." "$2"
+    return
+  fi
+  for file in "$1"/LICEN[SC]E* "$1"/[Ll]icen[sc]e*; do
+    if [ -f "$file" ]; then found+=("$file"); fi
+  done
+  [ "${#found[@]}" -gt 0 ] || return
+  mkdir -p "$2"
+  cp "${found[@]}" "$2"
+}
+
+# collect_licences ARCHIVE: the licences of everything inside it, in its folder licences. Stops at a library without one.
 collect_licences() {
-  local folder=$1 package sources torch_licences
-  mkdir -p "$folder/libtorch"
+  local folder=$1/licences file library package sources owner
+  mkdir -p "$folder"
   cp "$kindling_root/LICENSE" "$folder/kindling.txt"
-  torch_licences=$(find "$(dirname "$LIBTORCH")" -maxdepth 2 -path '*/torch-*.dist-info/licenses' -print -quit)
-  [ -n "$torch_licences" ] || stop "found no licences next to $LIBTORCH; install the wheel of torch"
-  cp -R "$torch_licences/." "$folder/libtorch"
-  for package in "${library_packages[@]}" libfmt-dev; do
+  # pip's packages next to LibTorch: torch, and with a CUDA build also those of NVIDIA's libraries.
+  for file in "$1"/lib/*; do
+    library=$(basename "$file")
+    case $library in libkindling.so*) continue ;; esac
+    owner=$(grep -lF "/$library," "$(dirname "$LIBTORCH")"/*.dist-info/RECORD | head -n 1) || true
+    if [ -n "$owner" ]; then
+      package=$(basename "$(dirname "$owner")" .dist-info)
+      copy_licences "$(dirname "$owner")" "$folder/${package%%-*}" || stop "package $package, which brought $library, has no licence"
+    else
+      package=$(dpkg-query -S "*/$library" 2>/dev/null | head -n 1 | cut -d: -f1) || true
+      [ -e "/usr/share/doc/$package/copyright" ] || stop "found no licence of lib/$library; use the LibTorch of pip's package torch"
+      cp -L "/usr/share/doc/$package/copyright" "$folder/$package.txt"
+    fi
+  done
+  # What is compiled in, and libgomp, which torch's package has without GCC's terms.
+  for package in "${library_packages[@]}" libfmt-dev libgomp1; do
     if [ -e "/usr/share/doc/$package/copyright" ]; then cp -L "/usr/share/doc/$package/copyright" "$folder/$package.txt"; fi
   done
   for sources in "$kindling_root"/build/release/_deps/kindling_*-src; do
@@ -61,7 +89,7 @@ for file in bin/kindling lib/libkindling.so.*.*.*; do
   cmake -P "$stage/rpath.cmake"
 done
 cp -R "$kindling_root/configs" "$stage/$name/configs"
-collect_licences "$stage/$name/licences"
+collect_licences "$stage/$name"
 reproducible_tar "$output/$name.tar.gz" "$stage/$name"
 (cd "$output" && sha256sum "kindling-$release.tar.gz" "$name.tar.gz" >SHA256SUMS)
 cat "$output/SHA256SUMS"
