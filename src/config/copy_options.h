@@ -1,7 +1,5 @@
 #pragma once
 
-#include <tuple>
-
 #include "kindling/config/options.h"
 
 namespace kindling {
@@ -9,10 +7,9 @@ namespace kindling {
 // Copies the options whose policy `is_meant` accepts from one object to another.
 template <class Options, class Predicate>
 void copy_options_if(Options& to, const Options& from, const Predicate& is_meant) {
-  const auto copy = [&](const auto& field) {
+  fields_of<Options>().for_each([&](const auto& field) {
     if (is_meant(field.notes.policy)) to.*field.member = from.*field.member;
-  };
-  std::apply([&](const auto&... each) { (copy(each), ...); }, fields_of<Options>());
+  });
 }
 
 }  // namespace kindling
