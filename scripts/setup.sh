@@ -12,6 +12,7 @@ kindling_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly kindling_root
 readonly deps=$kindling_root/.deps
 readonly torch_version=2.13.0
+readonly newest_torch_versions=(2.15.0 2.14.1)  # the first that pip offers is tested under the sanitizers
 readonly docs_venv=$deps/venv-docs mkdocs_version=1.6.1 pygments_version=2.21.0
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev
@@ -204,6 +205,15 @@ install_libtorch_version() {
     touch "$folder/installed"
   fi
   LIBTORCH=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/torch")')
+}
+
+# Sets LIBTORCH to the newest tested version that pip offers; keeps it if there is none.
+use_newest_libtorch() {
+  local version
+  for version in "${newest_torch_versions[@]}"; do
+    if install_libtorch_version "$version"; then return; fi
+  done
+  say "pip offers none of torch ${newest_torch_versions[*]} (its output is in $deps/versions.log)"
 }
 
 # For tests that compare files and numbers with PyTorch's: what the Python part of the pinned torch needs; without it they are skipped.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Sets everything up, builds and runs all tests: with the flags of a release, then the unit tests under sanitizers, then each fuzzer for
-# 20 seconds (scripts/fuzz.sh). Ends with what each part took, why tests were skipped, and the numbers of ctest's entries that passed and failed; among the skipped each test
-# inside of an entry counts too.
+# Sets everything up, builds and runs all tests: with the flags of a release; then the unit tests with AddressSanitizer and the newest
+# LibTorch that pip offers, and with ThreadSanitizer; then each fuzzer for 20 seconds (scripts/fuzz.sh). Ends with what each part took,
+# why tests were skipped, and the numbers of ctest's entries that passed and failed; among the skipped each test inside of an entry
+# counts too.
 #
 #   ./scripts/test.sh [--no-sanitizers]
 #
@@ -86,8 +87,13 @@ run_fuzzers() {
 
 mkdir -p "$deps"
 passed=0 failed=0 skipped=0 skip_reasons='' parts=()
+named_libtorch=${LIBTORCH:-${Torch_DIR:-}}
 timed 'set up' set_up
+usual_libtorch=$LIBTORCH
 for preset in "${presets[@]}"; do
+  LIBTORCH=$usual_libtorch
+  # A LibTorch that the user names is tested throughout.
+  if [ "$preset" = asan ] && [ -z "$named_libtorch" ]; then timed 'newest LibTorch' use_newest_libtorch; fi
   timed "$preset configure" configure "$preset" "KINDLING_SHARED:PATH=$KINDLING_SHARED"
   timed "$preset build" build_all "$preset"
   timed "$preset tests" run_tests "$preset"
