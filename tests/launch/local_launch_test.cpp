@@ -346,11 +346,12 @@ TEST_F(LocalLaunchTest, AsksTheOthersToLeaveAndThenMakesThem) {
   // Rank 0 fails once rank 1 obeys and rank 2 does not.
   EXPECT_EQ(run_local_processes(scripts(
                 "while ! [ -e ready1 -a -e ready2 ]; do sleep 0.01; done; exit 4",
-                "if [ $KINDLING_RANK = 2 ]; then trap '' TERM; else trap 'touch asked; exit 0' TERM; fi\n"
-                "touch ready$KINDLING_RANK; while true; do sleep 0.01; done")),
+                "if [ $KINDLING_RANK = 2 ]; then trap '' TERM; else trap ': >asked; exit 0' TERM; fi\n"
+                "touch ready$KINDLING_RANK; while true; do sleep 0.01; done",
+                0.6)),
             4);
   EXPECT_TRUE(has("asked"));
-  EXPECT_GT(Clock::now() - start, std::chrono::milliseconds(400));  // two times the grace
+  EXPECT_GT(Clock::now() - start, std::chrono::milliseconds(1200));  // two times the grace
   EXPECT_LT(Clock::now() - start, kLong);
   expect_no_children();
 }
