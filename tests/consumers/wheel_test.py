@@ -95,6 +95,9 @@ int main() { std::cout << kindling::Mlp(kindling::MlpOptions{.hidden = {8}}).par
     expect_in("0 parameters, the layers are lazy", run(work / "program", env=plain))
 
 for metadata in site.glob("torch-*.dist-info"):
+    other = re.sub("^Version: .*", "Version: 2.99.0", (metadata / "METADATA").read_text(), flags=re.MULTILINE)
+    (metadata / "METADATA").write_text(other)
+    expect_in("this environment has torch 2.99.0", run("kindling", "--version", env=plain, expect=1))
     shutil.rmtree(metadata)
 expect_in("this environment has torch none", run("kindling", "--version", env=plain, expect=1))
 run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "kindling")
