@@ -66,6 +66,7 @@ std::string without_machine(std::string text) {
   const std::pair<std::regex, const char*> kDiffering[] = {
       {std::regex("device   cpu  .*   precision"), "device   cpu  CPU   precision"},
       {std::regex("LibTorch [0-9.]+"), "LibTorch VERSION"},
+      {std::regex("the program is not linked to LibTorch's torch_cuda"), "this LibTorch is a CPU build"},
       {std::regex("(done in|diverged after) [0-9.]+ s"), "$1 TIME s"},
       {std::regex(" +[0-9][0-9.:]*s "), "  TIME "},
       {std::regex("[0-9.,]+ samples/s"), "RATE samples/s"},

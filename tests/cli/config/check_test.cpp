@@ -332,10 +332,12 @@ TEST_F(FitCheckOfConfig, ReportsRegressionOnClasses) {
 }
 
 TEST_F(FitCheckOfConfig, ReportsAFailingStep) {
-  EXPECT_EQ(
-      refusal(1, "[model]\nname = \"fails\"\n[data]\nname = \"drawn\"\nbatch_size = 12\n" + kThreeEpochs),
-      "model 'fails': its step fails for samples Float [4]: mat1 and mat2 shapes cannot be multiplied (12x4 "
-      "and 12x4); `kindling help fails` lists its options\n");
+  std::string message =
+      refusal(1, "[model]\nname = \"fails\"\n[data]\nname = \"drawn\"\nbatch_size = 12\n" + kThreeEpochs);
+  if (const auto at = message.find("mm: mat1"); at != message.npos) message.erase(at, 4);  // LibTorch 2.15
+  EXPECT_EQ(message,
+            "model 'fails': its step fails for samples Float [4]: mat1 and mat2 shapes cannot be multiplied "
+            "(12x4 and 12x4); `kindling help fails` lists its options\n");
   EXPECT_EQ(refusal(1, "[model]\nname = \"lenet\"\n[data]\nname = \"digits\"\n" + kThreeEpochs),
             "model 'lenet': the samples are Float [1, 8, 8], which is too small for its layers; expected: "
             "larger images; enlarge them with [[data.train_transforms]] and [[data.val_transforms]] name = "
