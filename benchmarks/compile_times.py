@@ -3,14 +3,14 @@
     python benchmarks/compile_times.py --libtorch FOLDER [--compiler g++] [--flags "-O3 -DNDEBUG"] [--repeats 7] [--json FILE]
 
 Needs Python's standard library only, and a LibTorch (the folder with include/ and lib/). Compiles five files in turn, without ccache:
-two that include a header and do nothing else, the same program of 20 lines with Kindling's umbrella header and with single headers,
-and a loop of the same length that is written with LibTorch alone. Prints the medians of the CPU time (user and system) and of the
+two that include a header and do nothing else, the same short program with Kindling's umbrella header and with single headers, and a
+loop that is written with LibTorch alone. Prints the medians of the CPU time (user and system) and of the
 largest memory of the compiler, and the median of the ratios to <torch/torch.h> of the same repeat.
 """
 
 import argparse
-import json
 import os
+import re
 import shlex
 import statistics
 import subprocess
@@ -80,16 +80,17 @@ FILES = {
 
 
 def compile_file(command):
-    """Returns the CPU seconds and the largest resident memory in MiB of the compiler, which runs as a child of the driver."""
-    driver = f"""import json, resource, subprocess, sys
-code = subprocess.call({command!r})
-use = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(json.dumps([use.ru_utime + use.ru_stime, use.ru_maxrss / 1024]))
-sys.exit(code)"""
-    result = subprocess.run([sys.executable, "-c", driver], stdout=subprocess.PIPE, text=True, env=os.environ | {"CCACHE_DISABLE": "1"})
-    if result.returncode != 0:
+    """Returns the CPU seconds of the compiler and its largest resident memory in MiB."""
+    process = subprocess.Popen(command, env=os.environ | {"CCACHE_DISABLE": "1"})
+    _, status, use = os.wait4(process.pid, 0)
+    if status != 0:
         sys.exit(f"the compiler failed: {shlex.join(command)}")
-    return json.loads(result.stdout)
+    return use.ru_utime + use.ru_stime, use.ru_maxrss / 1024
+
+
+def libtorch_version(libtorch):
+    text = (libtorch / "include/torch/headeronly/version.h").read_text()
+    return ".".join(re.search(rf"define TORCH_VERSION_{part} (\d+)", text)[1] for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def main():
@@ -100,7 +101,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json")
     options = parser.parse_args()
-    facts = machine_facts()
+    compiler = subprocess.run([options.compiler, "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
+    facts = {"compiler": compiler, "flags": options.flags, "libtorch": libtorch_version(options.libtorch), **machine_facts()}
     include = options.libtorch / "include"
     measured = {name: [] for name in FILES}
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +121,7 @@ def main():
         append_result(options.json, {"benchmark": "compile_times", "file": name, "cpu_s": round(seconds, 2), "peak_mib": round(memory),
                                      "ratio": round(ratio, 3), "ratios": [round(run[0] / reference[0], 3) for run, reference in
                                                                          zip(runs, measured[REFERENCE])],
-                                     "compiler": options.compiler, "flags": options.flags, "repeats": options.repeats, **facts})
+                                     "repeats": options.repeats, **facts})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Builds Kindling against several LibTorch versions, as pip has them, runs the tests with each, and lets each version read the
 # checkpoints and .pt2 files of the others.
 #
-#   ./scripts/check_libtorch_versions.sh [VERSION...]        (2.11.0 2.13.0 2.14.1 2.15.0)
+#   ./scripts/check_libtorch_versions.sh [VERSION...]        (2.11.0 and those that setup.sh names)
 #
 # Everything goes to .deps/libtorch-VERSION and build/libtorch-VERSION: about 1.5 GB for a version, and 2.5 GB to download for all.
 # CUDA packages also test the targets that FindLibTorch defines itself.
@@ -23,8 +23,8 @@ check_version() {
     failed=1
     return 0
   }
-  # Without the one that compiles Kindling with another compiler, which does not depend on the version. (The wheel's objects come
-  # from ccache.)
+  # Skips as_subfolder: it compiles all of Kindling with a second compiler, which takes too long for every version. The wheel's
+  # objects come from ccache.
   ctest --test-dir "$folder" --exclude-regex as_subfolder --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --output-on-failure >>"$log" 2>&1 || true
   read -r failures total < <(sed -n 's/^.*tests passed, \([0-9]*\) tests\{0,1\} failed out of \([0-9]*\)$/\1 \2/p' "$log")
   skips=$(grep -cE '^[[:space:]]+[0-9]+ - .*\(Skipped\)$' "$log" || true)
@@ -68,7 +68,7 @@ limit_jobs
 results=()
 failed=0
 versions=("$@")
-if [ $# -eq 0 ]; then versions=(2.11.0 2.13.0 2.14.1 2.15.0); fi
+if [ $# -eq 0 ]; then versions=(2.11.0 "$torch_version" "${newest_torch_versions[@]}"); fi
 built=()
 for version in "${versions[@]}"; do check_version "$version"; done
 exchange_files

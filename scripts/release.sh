@@ -57,8 +57,14 @@ collect_licences() {
       cp -L "/usr/share/doc/$package/copyright" "$folder/$package.txt"
     fi
   done
-  # What is compiled in, and libgomp, which torch's package has without GCC's terms.
-  for package in "${library_packages[@]}" libfmt-dev libgomp1; do
+  # torch's package contains libgomp without GCC's terms.
+  if compgen -G "$1/lib/libgomp*" >/dev/null; then
+    mkdir -p "$folder/libgomp"
+    cp -L /usr/share/doc/libgomp1/copyright /usr/share/common-licenses/GPL-3 "$folder/libgomp" ||
+      stop "found no licence of libgomp; install the package libgomp1"
+  fi
+  # What is compiled in; those that CMake has fetched follow.
+  for package in "${library_packages[@]}" libfmt-dev; do
     if [ -e "/usr/share/doc/$package/copyright" ]; then cp -L "/usr/share/doc/$package/copyright" "$folder/$package.txt"; fi
   done
   for sources in "$kindling_root"/build/release/_deps/kindling_*-src; do

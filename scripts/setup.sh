@@ -12,7 +12,7 @@ kindling_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly kindling_root
 readonly deps=$kindling_root/.deps
 readonly torch_version=2.13.0
-readonly newest_torch_versions=(2.15.0 2.14.1)  # the first that pip offers is tested under the sanitizers
+readonly newest_torch_versions=(2.15.0 2.14.1)  # AddressSanitizer's tests use the first that pip can install
 readonly docs_venv=$deps/venv-docs mkdocs_version=1.6.1 pygments_version=2.21.0
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev
@@ -163,12 +163,15 @@ python_with_venv() {
   echo /usr/bin/python3
 }
 
-pip_install() {
+# pip_install_into VENV LOG PACKAGE...: from the index that the user names, if any.
+pip_install_into() {
   local index=()
   if [ -n "${KINDLING_TORCH_INDEX:-}" ]; then index=(--index-url "$KINDLING_TORCH_INDEX"); fi
-  run_logged pip "$deps/venv/bin/python" -m pip install --quiet --progress-bar off --no-input --no-compile \
-    --disable-pip-version-check --retries 2 "${index[@]}" "$@"
+  run_logged "$2" "$1/bin/python" -m pip install --quiet --progress-bar off --no-input --no-compile \
+    --disable-pip-version-check --retries 2 "${index[@]}" "${@:3}"
 }
+
+pip_install() { pip_install_into "$deps/venv" pip "$@"; }
 
 install_libtorch() {
   local python installed=$deps/venv/torch-$torch_version.installed
@@ -193,27 +196,30 @@ install_libtorch() {
 install_libtorch_version() {
   local folder=$deps/libtorch-$1 site cuda
   if [ ! -e "$folder/installed" ]; then
-    say "installing torch==$1 with pip into $folder"
+    say "installing torch==$1 with pip into $folder (1 to 1.5 GB on disk)"
     run_logged versions "$(python_with_venv)" -m venv --clear "$folder" || return
-    run_logged versions "$folder/bin/python" -m pip install --quiet --no-input --no-deps "torch==$1" || return
-    site=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    pip_install_into "$folder" versions --no-deps "torch==$1" || return
+    site=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || return
     # Such as `Requires-Dist: cuda-toolkit[cublas,cudart,…]==13.0.2; …`
-    cuda=$(sed -n 's/^Requires-Dist: cuda-toolkit\[.*\]==\([0-9.]*\).*/\1/p' "$site"/torch-*.dist-info/METADATA)
+    cuda=$(sed -n 's/^Requires-Dist: cuda-toolkit\[.*\]==\([0-9.]*\).*/\1/p' "$site"/torch-*.dist-info/METADATA) || return
     if [ -n "$cuda" ]; then
-      run_logged versions "$folder/bin/python" -m pip install --quiet --no-input "cuda-toolkit[cudart,cupti]==$cuda" || return
+      pip_install_into "$folder" versions "cuda-toolkit[cudart,cupti]==$cuda" || return
     fi
     touch "$folder/installed"
   fi
-  LIBTORCH=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/torch")')
+  site=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || return
+  [ -e "$site/torch/lib/libtorch_cpu.so" ] || return
+  LIBTORCH=$site/torch
 }
 
-# Sets LIBTORCH to the newest tested version that pip offers; keeps it if there is none.
+# Sets LIBTORCH to the newest of newest_torch_versions that pip can install; fails without changing it if there is none.
 use_newest_libtorch() {
   local version
   for version in "${newest_torch_versions[@]}"; do
     if install_libtorch_version "$version"; then return; fi
+    say "pip could not install torch==$version (its output is in $deps/versions.log)"
   done
-  say "pip offers none of torch ${newest_torch_versions[*]} (its output is in $deps/versions.log)"
+  return 1
 }
 
 # For tests that compare files and numbers with PyTorch's: what the Python part of the pinned torch needs; without it they are skipped.

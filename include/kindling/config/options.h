@@ -65,13 +65,14 @@ constexpr Field<Struct, Value> field(const char* name, Value Struct::*member, Fi
   return {name, member, notes};
 }
 
-// A field at its place in a list, so that fields of the same type are different bases.
+// A field with its index, so that two fields of the same type are distinct base classes.
 template <std::size_t index, class Struct, class Value>
 struct FieldAt {
   Field<Struct, Value> field;
 };
 
-// What `fields` returns. Compiles in less time than a std::tuple, which every file that trains would notice.
+// Returned by `fields`. Compiles faster than std::tuple; every file that includes an option struct pays for
+// it.
 template <class Indices, class... Fields>
 struct FieldList;
 
@@ -97,8 +98,9 @@ struct FieldList<std::index_sequence<indices...>, Field<Structs, Values>...>
 //
 // Reading, checking and printing use it; write it once per struct. A long one may be the `list` of another
 // struct: using Fields = MlpFields.
-template <class... Fields>
-constexpr FieldList<std::index_sequence_for<Fields...>, Fields...> fields(const Fields&... list) {
+template <class... Structs, class... Values>
+constexpr FieldList<std::index_sequence_for<Structs...>, Field<Structs, Values>...> fields(
+    const Field<Structs, Values>&... list) {
   return {{list}...};
 }
 

@@ -61,7 +61,7 @@ std::string without_folder(std::string text, const std::string& folder) {
   return text;
 }
 
-// Returns the text without what differs between machines, times, and versions of LibTorch.
+// Returns the text without what differs between machines, times, and versions and builds of LibTorch.
 std::string without_machine(std::string text) {
   const std::pair<std::regex, const char*> kDiffering[] = {
       {std::regex("device   cpu  .*   precision"), "device   cpu  CPU   precision"},
