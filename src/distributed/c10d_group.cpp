@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "distributed/blocked_pipe_signal.h"
 #include "distributed/c10d_store.h"
 #include "distributed/device_backends.h"
 #include "kindling/base/error.h"
@@ -136,6 +137,7 @@ class C10dGroup : public ProcessGroup {
   // Calls an operation that waits for other ranks; `what` describes it in errors.
   template <class Call>
   auto guarded(const char* what, const Call& call) {
+    const BlockedPipeSignal block;
     try {
       return call();
     } catch (const Error&) {

@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
+#include "distributed/blocked_pipe_signal.h"
 #include "distributed/own_address.h"
 #include "kindling/base/error.h"
 
@@ -68,6 +69,7 @@ std::string first_sentence(std::string text) {
 
 StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions& options) {
   StorePointer store;
+  const BlockedPipeSignal block;  // for the threads of the store
   try {
     store = store_of(place, options);
     store->setTimeout(milliseconds(options.timeout_s));

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <csignal>
+
+namespace kindling {
+
+// As long as it lives, a write of this thread to a closed connection fails with EPIPE and raises no SIGPIPE,
+// which would end the process. Gloo writes like that when another rank has left. Threads started meanwhile
+// block the signal for good. Leaves the thread's mask and the process's handlers as they were.
+class BlockedPipeSignal {
+ public:
+  BlockedPipeSignal();
+  ~BlockedPipeSignal();
+  BlockedPipeSignal(const BlockedPipeSignal&) = delete;
+  BlockedPipeSignal& operator=(const BlockedPipeSignal&) = delete;
+
+ private:
+  sigset_t before_;
+  bool was_pending_;
+};
+
+}  // namespace kindling
