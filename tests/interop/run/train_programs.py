@@ -94,7 +94,8 @@ class Recurrent(nn.Module):
 class UNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.down1, self.down2 = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)
+        # norm2 cancels a bias of down2: its gradient would be rounding alone, of which AdamW makes steps of full length.
+        self.down1, self.down2 = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1, bias=False)
         self.norm1, self.norm2 = nn.GroupNorm(2, 8), nn.InstanceNorm2d(16, affine=True, track_running_stats=True)
         self.up, self.out = nn.ConvTranspose2d(16, 8, 2, stride=2), nn.Conv2d(16, 5, 1)
 
