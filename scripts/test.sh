@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Sets everything up, builds and runs all tests: with the flags of a release; then the unit tests with AddressSanitizer and the newest
-# tested LibTorch (or with the one that LIBTORCH or Torch_DIR names), and with ThreadSanitizer; then each fuzzer for 20 seconds (scripts/fuzz.sh). Ends with what each part took,
-# why tests were skipped, and the numbers of ctest's entries that passed and failed; among the skipped each test inside of an entry
-# counts too.
+# Sets everything up, builds and runs all tests: with the flags of a release, then the unit tests under sanitizers, then each fuzzer for
+# 20 seconds (scripts/fuzz.sh). Ends with what each part took, why tests were skipped, and the numbers of ctest's entries that passed
+# and failed; among the skipped each test inside of an entry counts too.
 #
 #   ./scripts/test.sh [--no-sanitizers]
 #
@@ -47,13 +46,6 @@ set_up() {
   limit_jobs
 }
 
-# Without a newer LibTorch the tests run with the usual one, which counts as one skipped test.
-find_newest_libtorch() {
-  use_newest_libtorch && return
-  skipped=$((skipped + 1))
-  skip_reasons+="newest LibTorch: pip could not install ${newest_torch_versions[*]}"$'\n'
-}
-
 # build_all PRESET: a warning counts as a test that failed. ccache repeats those of the objects that it keeps.
 build_all() {
   local log=$kindling_root/build/$1/build.log
@@ -94,13 +86,8 @@ run_fuzzers() {
 
 mkdir -p "$deps"
 passed=0 failed=0 skipped=0 skip_reasons='' parts=()
-named_libtorch=${LIBTORCH:-${Torch_DIR:-}}
 timed 'set up' set_up
-usual_libtorch=$LIBTORCH
 for preset in "${presets[@]}"; do
-  LIBTORCH=$usual_libtorch
-  # A LibTorch that the user names is tested throughout.
-  if [ "$preset" = asan ] && [ -z "$named_libtorch" ]; then timed 'asan LibTorch' find_newest_libtorch; fi
   timed "$preset configure" configure "$preset" "KINDLING_SHARED:PATH=$KINDLING_SHARED"
   timed "$preset build" build_all "$preset"
   timed "$preset tests" run_tests "$preset"

@@ -76,6 +76,7 @@ struct FieldAt {
 template <class Indices, class... Fields>
 struct FieldList;
 
+// The fields are bases, one for each index.
 template <std::size_t... indices, class... Structs, class... Values>
 struct FieldList<std::index_sequence<indices...>, Field<Structs, Values>...>
     : FieldAt<indices, Structs, Values>... {
