@@ -335,6 +335,7 @@ std::vector<std::string> C10dGroup::all_gather(const std::string& bytes) {
 }
 
 void C10dGroup::leave(const std::string& reason) noexcept {
+  const BlockedPipeSignal block;
   try {
     if (!backend_) return;
     last_words_.leave(reason);

@@ -69,7 +69,7 @@ std::string first_sentence(std::string text) {
 
 StorePointer open_store(const LaunchEnvironment& place, const DistributedOptions& options) {
   StorePointer store;
-  const BlockedPipeSignal block;  // for the threads of the store
+  const BlockedPipeSignal block;  // for the thread of the server
   try {
     store = store_of(place, options);
     store->setTimeout(milliseconds(options.timeout_s));

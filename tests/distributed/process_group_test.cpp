@@ -6,6 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
 #include <thread>
 
 #include "kindling/base/error.h"
@@ -89,6 +94,30 @@ TEST(ProcessGroup, RunningSumsEndWithTheGroup) {
     group.leave("no more");
     EXPECT_THROW(second->wait(), DistributedError);
   });
+}
+
+// The numbers of this process's threads, and whether each blocks SIGPIPE.
+std::map<std::string, bool> threads_and_blocks() {
+  std::map<std::string, bool> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(entry.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("SigBlk:"))
+        threads[entry.path().filename()] = std::stoull(line.substr(7), nullptr, 16) >> (SIGPIPE - 1) & 1;
+  }
+  return threads;
+}
+
+TEST(ProcessGroup, ItsThreadsGetNoSigpipe) {
+  const auto before = threads_and_blocks();
+  const auto groups = ProcessGroup::from_threads(2);
+  int added = 0;
+  for (const auto& [thread, blocks] : threads_and_blocks()) {
+    if (before.contains(thread)) continue;
+    EXPECT_TRUE(blocks) << thread;
+    ++added;
+  }
+  EXPECT_GT(added, 0);
 }
 
 TEST(ProcessGroup, SendsFromOneToAnother) {
