@@ -2,7 +2,7 @@
 # Builds Kindling against several LibTorch versions, as pip has them, runs the tests with each, and lets each version read the
 # checkpoints and .pt2 files of the others.
 #
-#   ./scripts/check_libtorch_versions.sh [VERSION...]        (2.11.0, the pinned one, 2.14.1 and 2.15.0)
+#   ./scripts/check_libtorch_versions.sh [VERSION...]        (2.11.0 and those that setup.sh names)
 #
 # Everything goes to .deps/libtorch-VERSION and build/libtorch-VERSION: about 1.5 GB for a version, and 2.5 GB to download for all.
 # CUDA packages also test the targets that FindLibTorch defines itself.
@@ -68,7 +68,7 @@ limit_jobs
 results=()
 failed=0
 versions=("$@")
-if [ $# -eq 0 ]; then versions=(2.11.0 "$torch_version" 2.14.1 2.15.0); fi
+if [ $# -eq 0 ]; then versions=(2.11.0 "$torch_version" "${newest_torch_versions[@]}"); fi
 built=()
 for version in "${versions[@]}"; do check_version "$version"; done
 exchange_files

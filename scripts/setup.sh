@@ -12,6 +12,8 @@ kindling_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly kindling_root
 readonly deps=$kindling_root/.deps
 readonly torch_version=2.13.0
+# Newest first. check_libtorch_versions.sh tests all; test.sh uses the first that pip can install.
+readonly newest_torch_versions=(2.15.0 2.14.1)
 readonly docs_venv=$deps/venv-docs mkdocs_version=1.6.1 pygments_version=2.21.0
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev
@@ -204,11 +206,21 @@ install_libtorch_version() {
     if [ -n "$cuda" ]; then
       pip_install_into "$folder" versions "cuda-toolkit[cudart,cupti]==$cuda" || return
     fi
+    run_logged versions "$folder/bin/python" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$site/torch/lib/libtorch_cpu.so" || return
     touch "$folder/installed"
   fi
   site=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || return
-  [ -e "$site/torch/lib/libtorch_cpu.so" ] || return
   LIBTORCH=$site/torch
+}
+
+# Sets LIBTORCH to the newest of newest_torch_versions that pip can install; fails without changing it if there is none.
+use_newest_libtorch() {
+  local version
+  for version in "${newest_torch_versions[@]}"; do
+    if install_libtorch_version "$version"; then return; fi
+    say "LibTorch $version could not be installed (all pip said is in $deps/versions.log)"
+  done
+  return 1
 }
 
 # For tests that compare files and numbers with PyTorch's: what the Python part of the pinned torch needs; without it they are skipped.

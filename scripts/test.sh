@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Sets everything up, builds and runs all tests: with the flags of a release, then the unit tests under sanitizers, then each fuzzer for
-# 20 seconds (scripts/fuzz.sh). Ends with what each part took, why tests were skipped, and the numbers of ctest's entries that passed
-# and failed; among the skipped each test inside of an entry counts too.
+# Sets everything up, builds and runs all tests, with the flags of a release. Then runs the unit tests with AddressSanitizer and the
+# newest tested LibTorch that pip can install (or the one that LIBTORCH or Torch_DIR names), those of the modules without LibTorch with
+# ThreadSanitizer, and each fuzzer for 20 seconds (scripts/fuzz.sh). Ends with what each part took, why tests were skipped, and the
+# numbers of ctest's entries that passed and failed; among the skipped each test inside of an entry counts too.
 #
 #   ./scripts/test.sh [--no-sanitizers]
 #
@@ -46,6 +47,17 @@ set_up() {
   limit_jobs
 }
 
+# Sets LIBTORCH to the newest tested version that pip can install, or keeps it if there is none. Counts a skipped test if that is not the
+# newest tested version of all.
+choose_newest_libtorch() {
+  local newest=${newest_torch_versions[0]} chosen
+  use_newest_libtorch || true
+  chosen=$(libtorch_version "$LIBTORCH")
+  if [ "$chosen" = "$newest" ]; then return; fi
+  skipped=$((skipped + 1))
+  skip_reasons+="newest LibTorch: pip could not install $newest, so AddressSanitizer's tests used $chosen"$'\n'
+}
+
 # build_all PRESET: a warning counts as a test that failed. ccache repeats those of the objects that it keeps.
 build_all() {
   local log=$kindling_root/build/$1/build.log
@@ -86,9 +98,15 @@ run_fuzzers() {
 
 mkdir -p "$deps"
 passed=0 failed=0 skipped=0 skip_reasons='' parts=()
+named_libtorch=${LIBTORCH:-${Torch_DIR:-}}
 timed 'set up' set_up
+usual_libtorch=$LIBTORCH
 for preset in "${presets[@]}"; do
+  LIBTORCH=$usual_libtorch
+  # A LibTorch that the user names is tested throughout.
+  if [ "$preset" = asan ] && [ -z "$named_libtorch" ]; then timed 'asan LibTorch' choose_newest_libtorch; fi
   timed "$preset configure" configure "$preset" "KINDLING_SHARED:PATH=$KINDLING_SHARED"
+  parts+=("$(printf '%-14s LibTorch %s' "$preset" "$(libtorch_version "$LIBTORCH")")")
   timed "$preset build" build_all "$preset"
   timed "$preset tests" run_tests "$preset"
 done
