@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -132,6 +133,10 @@ std::shared_ptr<gloo::transport::Device> network(const std::string& address) {
                          : c10d::ProcessGroupGloo::createDeviceForHostname(address);
 }
 
+// LibTorch 2.11 reads and extends its flight recorder's table of groups without a lock (2.13 has one), so
+// operations of groups in different threads must not start at the same time.
+std::mutex recorder_mutex;
+
 class C10dGroup : public ProcessGroup {
  public:
   // Calls an operation that waits for other ranks; `what` describes it in errors.
@@ -172,6 +177,8 @@ class C10dGroup : public ProcessGroup {
  private:
   c10d::Backend& backend() const;
   c10d::Backend& backend_of(const at::Tensor& tensor);
+  template <class Call>
+  WorkPointer start_on(const at::Tensor& tensor, const Call& call);
   at::Tensor gather(const at::Tensor& mine);
   // For concurrent exchanges; that of exchange() is 0.
   int next_tag() { return tag_ = tag_ % 0xffff + 1; }
@@ -245,6 +252,17 @@ c10d::Backend& C10dGroup::backend_of(const at::Tensor& tensor) {
   return *found;
 }
 
+// Starts an operation that LibTorch's flight recorder records. Operations on the CPU start without waiting
+// for other ranks. NCCL's may wait and have a recorder of their own, so they start without the lock. Sending
+// and receiving are not recorded.
+template <class Call>
+WorkPointer C10dGroup::start_on(const at::Tensor& tensor, const Call& call) {
+  c10d::Backend& backend = backend_of(tensor);
+  std::unique_lock lock(recorder_mutex, std::defer_lock);
+  if (tensor.is_cpu()) lock.lock();
+  return call(backend);
+}
+
 void C10dGroup::tell(const char* what, const std::string& error) {
   const std::string place = "rank " + std::to_string(rank()) + " of " + std::to_string(size());
   const std::string why = last_words_.of_others();
@@ -268,7 +286,8 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_all_reduce(const at::Tensor
     std::vector<at::Tensor> tensors{tensor};
     if (tensor.is_cpu() && tensor.numel() > 0 && tensor.nbytes() <= DoublingSum::kLargest_bytes)
       return std::make_unique<SmallWork>(*this, tensor);
-    return std::make_unique<C10dWork>(*this, "for a sum", backend_of(tensor).allreduce(tensors));
+    return std::make_unique<C10dWork>(
+        *this, "for a sum", start_on(tensor, [&](c10d::Backend& to) { return to.allreduce(tensors); }));
   });
 }
 
@@ -278,7 +297,8 @@ std::unique_ptr<ProcessGroup::Work> C10dGroup::start_broadcast(const at::Tensor&
     std::vector<at::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return std::make_unique<C10dWork>(*this, kWhat, backend_of(tensor).broadcast(tensors, options));
+    return std::make_unique<C10dWork>(
+        *this, kWhat, start_on(tensor, [&](c10d::Backend& to) { return to.broadcast(tensors, options); }));
   });
 }
 
@@ -310,7 +330,7 @@ at::Tensor C10dGroup::gather(const at::Tensor& mine) {
   const at::Tensor all = at::empty({size(), mine.numel()}, mine.options());
   std::vector<std::vector<at::Tensor>> outputs{all.unbind()};
   std::vector<at::Tensor> inputs{mine};
-  backend().allgather(outputs, inputs)->wait();
+  start_on(mine, [&](c10d::Backend& to) { return to.allgather(outputs, inputs); })->wait();
   for (std::int64_t i = 0; i < size(); ++i) all[i].copy_(outputs[0][static_cast<std::size_t>(i)]);
   return all;
 }
@@ -357,7 +377,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::join(const LaunchEnvironment& place,
 }
 
 std::vector<std::shared_ptr<ProcessGroup>> ProcessGroup::from_threads(std::int64_t size,
-                                                                    const DistributedOptions& options) {
+                                                                      const DistributedOptions& options) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   store->setTimeout(milliseconds(options.timeout_s));
   std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(size));
