@@ -7,6 +7,7 @@
 
 #include "cli/commands/process.h"
 #include "cli/run/same_run.h"
+#include "support/places_tried.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -87,7 +88,8 @@ TEST_F(Replicas, ResumeBitIdenticallyAfterALostProcess) {
   expect_success(fit("whole", 2));
   std::mt19937 random(7);
   int num_kills = 0;
-  for (int round = 0; round < 3; ++round) {
+  constexpr int kRounds = kPlaceStride == 1 ? 3 : 1;
+  for (int round = 0; round < kRounds; ++round) {
     const std::string runs = "killed" + std::to_string(round);
     Words words = fit(runs, 2);
     for (int attempt = 0; attempt < 20; ++attempt) {
@@ -117,7 +119,7 @@ TEST_F(Replicas, ResumeBitIdenticallyAfterALostProcess) {
     }
     expect_same_run(run(runs), run("whole"));
   }
-  EXPECT_GE(num_kills, 6);
+  EXPECT_GE(num_kills, 2 * kRounds);
 }
 
 TEST_F(Replicas, EndWithinTheTimeoutIfOneHangs) {
