@@ -78,9 +78,13 @@ TEST(ProcessGroup, GroupsInThreadsStartAtTheSameTime) {
       threads.emplace_back([&, i] {
         at::Tensor& result = results[i] = at::full({i % 3 == 0 ? 200'000 : 2}, static_cast<double>(i));
         ready.arrive_and_wait();
-        if (i % 3 == 0) groups[i]->all_reduce(result);
-        if (i % 3 == 1) groups[i]->start_broadcast(result, 0)->wait();
-        if (i % 3 == 2) EXPECT_EQ(groups[i]->all_gather("of one"), std::vector<std::string>{"of one"});
+        if (i % 3 == 0) {
+          groups[i]->all_reduce(result);
+        } else if (i % 3 == 1) {
+          groups[i]->start_broadcast(result, 0)->wait();
+        } else {
+          EXPECT_EQ(groups[i]->all_gather("of one"), std::vector<std::string>{"of one"});
+        }
       });
     for (std::thread& thread : threads) thread.join();
     for (std::size_t i = 0; i < kGroups; ++i)
