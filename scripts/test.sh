@@ -55,7 +55,7 @@ choose_newest_libtorch() {
   chosen=$(libtorch_version "$LIBTORCH")
   if [ "$chosen" = "$newest" ]; then return; fi
   skipped=$((skipped + 1))
-  skip_reasons+="newest LibTorch: pip could not install $newest, so AddressSanitizer's tests used $chosen"$'\n'
+  skip_reasons+="newest LibTorch: $newest could not be installed, so AddressSanitizer's tests used $chosen"$'\n'
 }
 
 # build_all PRESET: a warning counts as a test that failed. ccache repeats those of the objects that it keeps.
