@@ -15,6 +15,8 @@ readonly torch_version=2.13.0
 # Newest first. check_libtorch_versions.sh tests all; test.sh uses the first that pip can install.
 readonly newest_torch_versions=(2.15.0 2.14.1)
 readonly docs_venv=$deps/venv-docs mkdocs_version=1.6.1 pygments_version=2.21.0
+# The version of Debian 12; others write some lines in another way.
+readonly clang_format_version=14.0.6
 
 readonly library_packages=(libspdlog-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev libutf8proc-dev
   libpng-dev libjpeg-dev)
@@ -267,6 +269,18 @@ install_mkdocs() {
       "mkdocs==$mkdocs_version" "pygments==$pygments_version"
 }
 
+# Installs the clang-format that tests/structure/formatting_test.py uses, as .deps/clang-format/bin/clang-format; fails if pip cannot.
+install_clang_format() {
+  local folder=$deps/clang-format installed=$deps/clang-format/$clang_format_version.installed
+  if [ -e "$installed" ]; then return 0; fi
+  say "installing clang-format $clang_format_version with pip into $folder"
+  rm -rf "$folder"
+  run_logged pip-format "$(python_with_venv)" -m venv "$folder" &&
+    run_logged pip-format "$folder/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --retries 2 \
+      "clang-format==$clang_format_version" &&
+    touch "$installed"
+}
+
 # Sets LIBTORCH to the folder of a LibTorch 2.11 or newer: the one the user names, the one of the user's Python, our own.
 find_libtorch() {
   local found version
@@ -326,10 +340,12 @@ configure() {
   grep -A 5 '^CMake Warning' "$log" >&2 || true
 }
 
-# build PRESET [TARGET]: results alone belong on the standard output.
+# build PRESET [TARGET...]: results alone belong on the standard output.
 build() {
+  local targets=()
   limit_jobs
-  (cd "$kindling_root" && cmake --build --preset "$1" ${2:+--target "$2"}) >&2 || stop "build/$1 could not be built"
+  if [ $# -gt 1 ]; then targets=(--target "${@:2}"); fi
+  (cd "$kindling_root" && cmake --build --preset "$1" "${targets[@]}") >&2 || stop "build/$1 could not be built"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
