@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
 # Sets everything up, builds and runs all tests, with the flags of a release. Then runs the unit tests with AddressSanitizer and the
 # newest tested LibTorch that pip can install (or the one that LIBTORCH or Torch_DIR names), those of the modules without LibTorch with
-# ThreadSanitizer, and each fuzzer for 20 seconds (scripts/fuzz.sh). Ends with what each part took, why tests were skipped, and the
-# numbers of ctest's entries that passed and failed; among the skipped each test inside of an entry counts too.
+# ThreadSanitizer, and each fuzzer for 20 seconds (scripts/fuzz.sh). Ends with what each part took, the ten slowest entries of ctest, why
+# tests were skipped, and the numbers of ctest's entries that passed and failed; among the skipped each test inside of an entry counts too.
 #
-#   ./scripts/test.sh [--no-sanitizers]
+#   ./scripts/test.sh [--quick | --no-sanitizers]
+#
+# --quick builds and runs only the tests that need neither Python nor another build nor other processes (ctest's label `quick`): a few
+# minutes, for the time while you work.
 #
 # From the environment, in addition to what setup.sh takes: KINDLING_SHARED, the folder that contains data/mnist-10k (default: the
 # repository). Tests that need these files are skipped without them.
 # shellcheck source=scripts/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-presets=(ci asan tsan)
+presets=(ci asan tsan) is_quick=''
 for argument in "$@"; do
   case $argument in
+    --quick) presets=(ci) is_quick=yes ;;
     --no-sanitizers) presets=(ci) ;;
-    *) stop "unknown argument '$argument'; usage: scripts/test.sh [--no-sanitizers]" ;;
+    *) stop "unknown argument '$argument'; usage: scripts/test.sh [--quick | --no-sanitizers]" ;;
   esac
 done
 KINDLING_SHARED=$(data_root)
@@ -40,12 +44,20 @@ timed() {
 set_up() {
   need_build_packages "${test_packages[@]}"
   find_libtorch
+  limit_jobs
+}
+
+# Installs what only tests need, while the build runs: it mostly waits for the network. wait_for_test_packages() waits for its end.
+install_test_packages() {
   install_torch_for_python
   install_tensorboard
   install_onnx
   install_mkdocs || say "pip could not install MkDocs (its output is in $deps/pip-docs.log): its test will be skipped"
-  limit_jobs
+  install_clang_format || say "pip could not install clang-format (its output is in $deps/pip-format.log): its test will be skipped"
+  if [ -z "$named_libtorch" ] && [[ " ${presets[*]} " == *' asan '* ]]; then use_newest_libtorch || true; fi
 }
+
+wait_for_test_packages() { wait "$installing" || say "installing packages for tests ended with an error, see $deps"; }
 
 # Sets LIBTORCH to the newest tested version that pip can install, or keeps it if there is none. Counts a skipped test if that is not the
 # newest tested version of all.
@@ -58,22 +70,38 @@ choose_newest_libtorch() {
   skip_reasons+="newest LibTorch: $newest could not be installed, so AddressSanitizer's tests used $chosen"$'\n'
 }
 
-# build_all PRESET: a warning counts as a test that failed. ccache repeats those of the objects that it keeps.
+# The runtime of clang's sanitizers and fuzzers.
+need_clang_runtime() { need_packages "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"; }
+
+# Prints the definition that makes CMake use clang for a preset with sanitizers: it compiles them in half of GCC's time, and its warnings
+# about all of Kindling are seen then. Prints nothing if CXX names a compiler, or if clang cannot link its sanitizers here.
+sanitizing_compiler() {
+  local clang
+  if [ -n "${CXX:-}" ] || ! clang=$(command -v clang++); then return; fi
+  (need_clang_runtime) || true
+  if "$clang" -fsanitize=address,undefined -x c++ - -o "$deps/probe" 2>"$deps/probe.log" <<<'int main() {}'; then
+    echo "CMAKE_CXX_COMPILER:STRING=$clang"
+  fi
+}
+
+# build_all PRESET [TARGET...]: a warning counts as a test that failed. ccache repeats those of the objects that it keeps.
 build_all() {
   local log=$kindling_root/build/$1/build.log
-  build "$1" 2>&1 | tee "$log" >&2
+  build "$@" 2>&1 | tee "$log" >&2
   if grep -q ': warning: ' "$log"; then
     say "the compiler has warned, see $log"
     failed=$((failed + 1))
   fi
 }
 
-# run_tests PRESET: adds what ctest counted to passed, failed and skipped, and the reasons to skip_reasons.
+# run_tests PRESET [ARGUMENT of ctest...]: adds what ctest counted to passed, failed and skipped, the reasons to skip_reasons, and the
+# seconds of each entry to entries.
 run_tests() {
   local folder=$kindling_root/build/$1 log total failures skips
   log=$folder/tests.log
   say "running the tests of build/$1"
-  (cd "$kindling_root" && ctest --preset "$1" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL") 2>&1 | tee "$log" || true
+  (cd "$kindling_root" && ctest --preset "$1" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" "${@:2}") 2>&1 | tee "$log" || true
+  entries+=$(sed -nE "s/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec\$/\2 s $1 \1/p" "$log")$'\n'
   read -r failures total < <(sed -n 's/^.*tests passed, \([0-9]*\) tests\{0,1\} failed out of \([0-9]*\)$/\1 \2/p' "$log") ||
     stop "ctest did not come to its end in build/$1"
   skips=$(grep -cE '^[[:space:]]+[0-9]+ - .*\(Skipped\)$' "$log" || true)
@@ -87,7 +115,7 @@ run_tests() {
 # run_fuzzers: counts as one test; skipped where the packages have no libFuzzer.
 run_fuzzers() {
   local code=0
-  (need_packages "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev") || true
+  (need_clang_runtime) || true
   "$kindling_root/scripts/fuzz.sh" 20 || code=$?
   case $code in
     0) passed=$((passed + 1)) ;;
@@ -97,23 +125,37 @@ run_fuzzers() {
 }
 
 mkdir -p "$deps"
-passed=0 failed=0 skipped=0 skip_reasons='' parts=()
+passed=0 failed=0 skipped=0 skip_reasons='' entries='' parts=()
 named_libtorch=${LIBTORCH:-${Torch_DIR:-}}
 timed 'set up' set_up
 usual_libtorch=$LIBTORCH
+if [ -n "$is_quick" ]; then
+  timed 'configure' configure ci "KINDLING_SHARED:PATH=$KINDLING_SHARED"
+  timed 'build' build_all ci kindling_quick_tests
+  timed 'tests' run_tests ci --label-regex '^quick$'
+  presets=()
+else
+  install_test_packages &
+  installing=$!
+fi
 for preset in "${presets[@]}"; do
   LIBTORCH=$usual_libtorch
   # A LibTorch that the user names is tested throughout.
   if [ "$preset" = asan ] && [ -z "$named_libtorch" ]; then timed 'asan LibTorch' choose_newest_libtorch; fi
-  timed "$preset configure" configure "$preset" "KINDLING_SHARED:PATH=$KINDLING_SHARED"
+  definitions=("KINDLING_SHARED:PATH=$KINDLING_SHARED")
+  if [ "$preset" = asan ]; then mapfile -t -O 1 definitions < <(sanitizing_compiler); fi
+  timed "$preset configure" configure "$preset" "${definitions[@]}"
   parts+=("$(printf '%-14s LibTorch %s' "$preset" "$(libtorch_version "$LIBTORCH")")")
   timed "$preset build" build_all "$preset"
+  if [ "$preset" = ci ]; then timed 'test packages' wait_for_test_packages; fi
   timed "$preset tests" run_tests "$preset"
 done
 if [ "${#presets[@]}" -gt 1 ]; then timed fuzzers run_fuzzers; fi
 read_processor_seconds
 parts+=("$(printf '%-14s %5d s %5d s of processors' all "$SECONDS" "$processor_seconds")")
 grep . <<<"$skip_reasons" | sort | uniq -c | sed 's/^ */skipped /' || true
+echo 'the slowest entries:'
+sort -rn <<<"$entries" | head
 printf '%s\n' "${parts[@]}"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
