@@ -2,7 +2,8 @@
 # The long forms of the tests that look for rare things: a thousand kills of a training, three of a sweep of 24 runs, each signal
 # at two hundred moments, every change of a model in mid-epoch, two million samples of a loader with workers, ranks and restarts,
 # the memory of 200 epochs of 2,000 image files, fifty losses of one of several processes, all tests of the fake accelerator under
-# sanitizers, the commands of the first pages from the build on, hours of fuzzing.
+# sanitizers, the commands of the first pages from the build on, all of Kindling as a subfolder of a project built with the other compiler,
+# hours of fuzzing.
 #   ./scripts/soak.sh [KILLS (1000)] [SECONDS FOR EACH FUZZER (3600)]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -18,4 +19,8 @@ KINDLING_SOAK_LOSSES=50 OMP_NUM_THREADS=1 build/ci/bin/kindling_program_tests --
 libtorch=$(sed -n 's|^LIBTORCH:PATH=||p' build/ci/CMakeCache.txt)
 bash tests/docs/first_commands.sh "$PWD" "$libtorch" - "$PWD"/docs/start/inside_your_program.md \
   "$PWD"/build/ci/tests/docs/{readme_1,start_first_run_0,start_install_0,start_install_1,start_inside_your_program_0}.sh
+cmake -DSOURCE="$PWD/build/ci/tests/consumers/as_subfolder_source" -DWORK="$PWD/build/as_subfolder" \
+  -DCOMPILER="$(command -v clang++ || command -v g++)" -DRUN="custom_model/custom_model;fit;-c;project/custom_model/config.toml" \
+  -DOPTIONS="-DKINDLING_SOURCE=$PWD;-DLIBTORCH=$libtorch;-DKINDLING_BUILD_PROGRAM=ON;-DCMAKE_CXX_FLAGS_RELEASE=-DNDEBUG" \
+  -DEXPECT="best val acc (0.9|1.0)" -P tests/consumers/run_consumer.cmake
 ./scripts/fuzz.sh "${2:-3600}"
