@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
-#include "base/stderr_line.h"
+#include "base/logging.h"
 #include "kindling/base/error.h"
 
 namespace kindling {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/joined.h"
-#include "base/lower_case.h"
 
 namespace kindling {
 namespace {

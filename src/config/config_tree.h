@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "kindling/base/export.h"
+
 namespace kindling {
 
 // The origin of a part of a config: a file, or one override of the command line.
@@ -48,4 +50,12 @@ struct ConfigTree {
   ConfigTable root{};
 };
 
+namespace config {
+
+// Returns the tree of a source's TOML text, with the place of every key and value. The source must outlive
+// the tree's places. Throws ConfigError with line and column for text that is not TOML, is too large or
+// nested too deeply.
+KINDLING_API ConfigTable parse_toml(const ConfigSource& source);
+
+}  // namespace config
 }  // namespace kindling

@@ -1,9 +1,6 @@
 #include "kindling/config/document.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -11,22 +8,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/error_kind.h"
 #include "base/utf8.h"
 #include "config/config_tree.h"
-#include "config/toml_parser.h"
 #include "config/toml_text.h"
 #include "kindling/base/error.h"
+#include "kindling/base/file.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
 
 namespace kindling::config {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 // A value that is not TOML is taken as a string, which must still be valid in TOML.
 void check_text(std::string_view text, const ConfigSource& source) {
@@ -164,22 +156,12 @@ std::string read_text(const std::filesystem::path& file) {
   if (std::filesystem::is_directory(file, ignored)) {
     throw ConfigError({.place = file.string(), .found = "this is a folder", .wanted = "a TOML file"});
   }
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    const int code = errno;
-    if (code == ENOENT)
-      throw ConfigError({.place = file.string(),
-                         .found = "no such file",
-                         .wanted = "a config file (TOML)",
-                         .remedy = nearest_file(file)});
-    const char* reason = std::strerror(code);
-    throw ConfigError({.place = file.string(), .found = std::string("the file cannot be opened: ") + reason});
-  }
-  std::string text(ConfigDocument::kMaxBytes + 1, '\0');  // one more, to detect a larger text
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) throw ConfigError({.place = file.string(), .found = "the file cannot be read"});
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  return text;
+  if (std::filesystem::status(file, ignored).type() == std::filesystem::file_type::not_found)
+    throw ConfigError({.place = file.string(),
+                       .found = "no such file",
+                       .wanted = "a config file (TOML)",
+                       .remedy = nearest_file(file)});
+  return with_errors_as<ConfigError>([&] { return read_file(file, ConfigDocument::kMaxBytes); });
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "base/lower_case.h"
+#include "base/joined.h"
 #include "kindling/base/suggest.h"
 
 namespace kindling::config {

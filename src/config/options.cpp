@@ -1,5 +1,7 @@
 #include "kindling/config/options.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "config/option_checks.h"
@@ -32,6 +34,17 @@ void validate(const OptionSet& options, std::string_view place) {
     };
     std::visit([&](const auto* value) { config::for_each_scalar(*value, check); }, option.value);
   }
+}
+
+// Rounding may produce a number just below a whole one: 0.1 of 30.
+std::int64_t CountOrFraction::of(std::int64_t num_batches) const {
+  if (const auto* count = std::get_if<std::int64_t>(&value_)) return *count;
+  const double part = std::get<double>(value_) * static_cast<double>(num_batches);
+  return std::max<std::int64_t>(static_cast<std::int64_t>(std::floor(part + 1e-9)), 1);
+}
+
+double CountOrFraction::number() const {
+  return std::visit([](auto value) { return static_cast<double>(value); }, value_);
 }
 
 }  // namespace kindling

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/joined.h"
+#include "base/utf8.h"
 #include "config/option_checks.h"
 #include "config/toml_text.h"
 #include "kindling/base/error.h"
@@ -39,7 +40,7 @@ std::string assignment(const OptionRef& option) {
   const std::optional<std::string> value = std::visit(text_of, option.value);
   const std::string key = config::toml_key(option.name);
   if (!value) return "# " + key + " =";
-  if (!config::is_utf8(*value)) {
+  if (!is_utf8(*value)) {
     throw ConfigError(
         {.place = "option '" + option.name + "'", .found = "the text is not UTF-8, which TOML cannot hold"});
   }

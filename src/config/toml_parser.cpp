@@ -1,9 +1,14 @@
-#include "config/toml_parser.h"
-
 #include <algorithm>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
+#include "base/joined.h"
+#include "base/utf8.h"
+#include "config/config_tree.h"
 #include "config/findings.h"
+#include "config/toml_text.h"
+#include "kindling/base/text.h"
 #include "kindling/config/document.h"
 
 // toml++ is included only here. Its failed assertions are thrown as BrokenAssertion: by default they abort in
@@ -62,6 +67,15 @@ std::size_t token_end(std::string_view text, std::size_t at) {
   at += quote.size();  // up to two more still belong to the string
   for (int more = 0; many_lines && more < 2 && at < text.size() && text[at] == first; ++more) ++at;
   return at;
+}
+
+// The parser says only roughly where the bytes are that are not UTF-8.
+void check_characters(const ConfigSource& source) {
+  std::size_t at = 0;
+  for_each_character(source.text, [&](const Utf8Character& character, std::string_view bytes) {
+    if (character.bytes == 0) throw_at(place_at(source, at), "the text is not UTF-8; save it as UTF-8");
+    at += bytes.size();
+  });
 }
 
 // The parser makes a table of every part of a dotted key, and a table's destructor recurses.
@@ -154,102 +168,311 @@ std::size_t broken_line(std::string_view text) {
   return static_cast<std::size_t>(broken - ends.begin()) + 1;
 }
 
-// The value that the text holds from `at` to the end of its line or the next comma, bracket or comment.
-std::string_view bare_word(std::string_view text, const toml::source_position& at) {
-  for (std::size_t line = 1; line < at.line; ++line)
-    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
-  text = text.substr(0, text.find('\n'));
-  const std::size_t sign = text.rfind('=', at.column);
-  if (sign == std::string_view::npos || text.find('=') != sign) return {};
-  std::string_view word = text.substr(sign + 1);
-  word = word.substr(0, word.find_first_of(",]}#"));
-  while (!word.empty() && (word.back() == ' ' || word.back() == '\r' || word.back() == '\t'))
-    word.remove_suffix(1);
-  while (!word.empty() && (word.front() == ' ' || word.front() == '\t')) word.remove_prefix(1);
-  const auto is_plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("_-./ ").find(c) != std::string_view::npos;
-  };
-  const bool is_word =
-      !word.empty() && std::all_of(word.begin(), word.end(), is_plain) && (word[0] < '0' || word[0] > '9');
-  return is_word ? word : std::string_view{};
-}
+// --- What is wrong at the position of an error ---
+//
+// Found from the text alone, because the parser's sentences differ between its versions.
 
-// The text from a line and a column on, which count from 1; columns count characters.
-std::string_view text_from(std::string_view text, const toml::source_position& at) {
-  for (std::size_t line = 1; line < at.line; ++line)
-    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
-  for (std::size_t column = 1; column < at.column && !text.empty(); ++column) {
-    text.remove_prefix(1);
-    while (!text.empty() && (static_cast<unsigned char>(text.front()) & 0xc0) == 0x80) text.remove_prefix(1);
+constexpr std::size_t kNowhere = std::string_view::npos;
+
+// Where an error is. All text before it is valid.
+struct ErrorSite {
+  enum class Part { none, header, key, value, string };  // what the text before it has begun
+
+  std::string_view text;
+  std::size_t at;  // of the error
+  Part part = Part::none;
+  std::size_t statement = 0;         // where the header or the line's key begins
+  std::size_t pair = 0, equals = 0;  // the innermost key: where it begins and ends
+  std::size_t word = kNowhere;       // where the word begins that reaches the error
+  bool has_item = false;             // the part is complete: there are a key's names, a value
+  std::vector<std::size_t> open{};   // brackets and braces of the statement that are not closed
+  std::size_t header = kNowhere, header_end = 0;  // the last line with a table header
+
+  std::string_view rest() const { return text.substr(at); }
+  char next() const { return at < text.size() ? text[at] : '\n'; }
+  bool is_line_end() const { return next() == '\n' || rest().starts_with("\r\n"); }
+  char innermost() const { return open.empty() ? '\0' : text[open.back()]; }
+  // The last character before the error that is not a space.
+  char previous() const {
+    const std::size_t last = text.substr(0, at).find_last_not_of(" \t");
+    return last == kNowhere ? '\n' : text[last];
   }
-  return text;
+};
+
+bool is_word_character(char c) {
+  return std::string_view(" \t\r\n,=[]{}#\"'").find(c) == std::string_view::npos;
 }
 
-bool is_line_end(std::string_view text, const toml::source_position& at) {
-  const std::string_view rest = text_from(text, at);
-  return rest.empty() || rest.starts_with('\n') || rest.starts_with("\r\n");
+// Adds one token to what a site knows.
+void pass_token(ErrorSite& site, std::size_t begin, std::size_t end) {
+  using Part = ErrorSite::Part;
+  const char c = site.text[begin];
+  const std::size_t word = std::exchange(site.word, kNowhere);
+  if (c == '\n' && (site.part == Part::header || site.open.empty())) {
+    if (site.part == Part::header) std::tie(site.header, site.header_end) = std::pair(site.statement, end);
+    site.part = Part::none;
+    site.has_item = false;
+  }
+  if (std::string_view(" \t\r\n#").find(c) != std::string_view::npos) return;
+  if (site.part == Part::none) {
+    site.statement = site.pair = begin;
+    site.part = c == '[' ? Part::header : Part::key;
+  }
+  const bool closes = c == ']' || c == '}';
+  if (closes && !site.open.empty()) site.open.pop_back();
+  if (c == '[' || c == '{') site.open.push_back(begin);
+  if (c == ',' || c == '[' || c == '{' || c == '=') {
+    if (c == '=') site.equals = begin;
+    if (site.part == Part::header) return;
+    site.part = c == '=' || site.innermost() == '[' ? Part::value : Part::key;
+    if (site.part == Part::key) site.pair = end;
+  } else if (closes && site.part != Part::header) {
+    site.part = Part::value;
+  }
+  site.has_item = closes || (c != ',' && c != '[' && c != '{' && c != '=');
+  if (is_word_character(c)) site.word = word == kNowhere ? begin : word;
+}
+
+// `text` from a line and a column on, which count from 1; columns count characters.
+ErrorSite site_of(std::string_view text, const toml::source_position& position) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // has no column
+  std::string_view rest = text;
+  for (std::size_t line = 1; line < position.line; ++line)
+    rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1);
+  for (std::size_t column = 1; column < position.column && !rest.empty(); ++column)
+    rest.remove_prefix(std::max<std::size_t>(first_character(rest).bytes, 1));
+  ErrorSite site{.text = text, .at = text.size() - rest.size()};
+  for (std::size_t at = 0; at < site.at;) {
+    const std::size_t end = token_end(text, at);
+    if (end > site.at) {
+      if (text[at] != '#') site.part = ErrorSite::Part::string;
+      break;
+    }
+    pass_token(site, at, end);
+    at = end;
+  }
+  return site;
+}
+
+std::vector<std::string> names_of(std::string_view key) {
+  std::vector<std::string> names;
+  const toml::table parsed = toml::parse(std::string(key) + " = 0");
+  for (const toml::table* table = &parsed; table != nullptr; table = table->begin()->second.as_table())
+    names.emplace_back(table->begin()->first.str());
+  return names;
+}
+
+// Returns the table with which a list of tables ends; other nodes as they are.
+const toml::node* last_table(const toml::node* node) {
+  const toml::array* list = node == nullptr ? nullptr : node->as_array();
+  const toml::table* last = list == nullptr || list->empty() ? nullptr : list->back().as_table();
+  return last != nullptr && !last->is_inline() ? last : node;
+}
+
+// Returns the header that begins at `begin`, to its last bracket.
+std::string_view header_at(std::string_view text, std::size_t begin) {
+  std::size_t end = begin;
+  for (std::size_t at = begin; at < text.size() && text[at] != '\n'; at = token_end(text, at))
+    if (text[at] == ']') end = at + 1;
+  return text.substr(begin, end - begin);
+}
+
+std::string_view header_key(std::string_view header) {
+  const std::size_t brackets = header.starts_with("[[") ? 2 : 1;
+  if (header.size() < 2 * brackets) return {};
+  return trimmed(header.substr(brackets, header.size() - 2 * brackets));
+}
+
+std::string complete_text(const std::string& table) {
+  return "the table '" + table + "' is complete above; write all its keys there";
+}
+
+// Returns the message about a header at `begin` whose table the lines above rule out; empty if they do not.
+// `is_parent`: only because of the tables around it.
+std::string header_repetition(std::string_view text, std::size_t begin, bool is_parent) {
+  const std::string_view header = header_at(text, begin), key = header_key(header);
+  const bool is_list = header.starts_with("[[");
+  const toml::table root = toml::parse(text.substr(0, begin));
+  const toml::node* node = &root;
+  std::string path;
+  for (const std::string& name : names_of(key)) {
+    const auto* table = last_table(node)->as_table();
+    if (table == nullptr) return "'" + path + "' has a value already, so it cannot be a table";
+    if (table->is_inline()) return complete_text(path);
+    path += (path.empty() ? "" : ".") + toml_key(name);
+    node = table->get(name);
+    if (node == nullptr) return {};
+  }
+  if (is_parent) return {};
+  const std::string shown = "'" + std::string(key) + "'";
+  if (node->is_table())
+    return is_list ? shown + " is a table above, so it cannot be a list of tables"
+                   : "the table " + shown + " appears twice; write all its keys under one header";
+  if (!is_list && last_table(node) != node)
+    return shown + " is a list of tables; write [[" + std::string(key) + "]]";
+  return shown + " has a value already, so it cannot be a " + (is_list ? "list of tables" : "table");
+}
+
+// Returns the table to which the innermost key of a site belongs, as it is before that key.
+toml::table table_before(const ErrorSite& site) {
+  if (!site.open.empty()) {
+    std::string_view pairs = site.text.substr(0, site.pair).substr(site.open.back() + 1);
+    if (pairs.ends_with(',')) pairs.remove_suffix(1);
+    const toml::table around = toml::parse("v = {" + std::string(pairs) + "}");
+    return *around["v"].as_table();
+  }
+  toml::table root = toml::parse(site.text.substr(0, site.statement));
+  if (site.header == kNowhere) return root;
+  const toml::node* node = &root;
+  for (const std::string& name : names_of(header_key(header_at(site.text, site.header))))
+    if (const auto* table = last_table(node)->as_table(); table == nullptr || !(node = table->get(name)))
+      return {};
+  return *last_table(node)->as_table();
+}
+
+// Returns the message about a key that the text before rules out; empty if it does not.
+std::string key_repetition(const ErrorSite& site, std::string_view key) {
+  const toml::table before = table_before(site);
+  const toml::node* node = &before;
+  std::string path;
+  for (const std::string& name : names_of(key)) {
+    if (!node->is_table()) return "a key that has a value cannot also be a table";
+    const toml::node* next = node->as_table()->get(name);
+    const bool can_follow = site.part == ErrorSite::Part::value || path.empty();
+    if (next == nullptr) return can_follow ? "" : complete_text(path);
+    path += (path.empty() ? "" : ".") + toml_key(name);
+    node = next;
+  }
+  return "the key '" + std::string(key) + "' appears twice";
 }
 
 // Returns the message about a key or table that appears twice; empty for other errors.
-std::string repetition_text(const std::string& description) {
-  const std::size_t found = description.find("cannot redefine existing ");
-  if (found == std::string::npos) return {};
-  const std::size_t begin = description.find('\'', found), end = description.find('\'', begin + 1);
-  if (end == std::string::npos) return "a key that has a value cannot also be a table";
-  const std::string name = description.substr(begin + 1, end - begin - 1), after = description.substr(end);
-  const auto is_about = [&](const char* part) { return description.find(part, found) < begin; };
-  if (after.find("array-of-tables") != std::string::npos)
-    return "'" + name + "' is a table above, so it cannot be a list of tables";
-  if (is_about("array")) return "'" + name + "' is a list of tables; write [[" + name + "]]";
-  if (after.find("as table") != std::string::npos)
-    return "'" + name + "' has a value already, so it cannot be a table";
-  const bool is_table = description.find("table header") != std::string::npos && is_about("table");
-  return (is_table ? "the table '" : "the key '") + name + "' appears twice" +
-         (is_table ? "; write all its keys under one header" : "");
+std::string repetition_text(const ErrorSite& site) {
+  using Part = ErrorSite::Part;
+  const bool is_after_header =
+      site.part == Part::none && site.header != kNowhere && site.at == site.header_end;
+  const bool ends_header = site.part == Part::header && site.open.empty();
+  if (is_after_header || ends_header) {
+    const std::size_t header = ends_header ? site.statement : site.header;
+    if (std::string text = header_repetition(site.text, header, true); !text.empty()) return text;
+  }
+  if (site.part == Part::none && site.next() == '[') return header_repetition(site.text, site.at, false);
+  if (site.part == Part::value && site.previous() == '=')
+    return key_repetition(site, trimmed(site.text.substr(site.pair, site.equals - site.pair)));
+  if (site.part != Part::none && site.part != Part::key) return {};
+  ErrorSite whole = site;
+  if (site.part == Part::none) whole.statement = whole.pair = site.at;
+  std::size_t end = whole.pair;  // of the key
+  while (end < site.text.size() && site.text[end] != '=' && site.text[end] != '\n')
+    end = token_end(site.text, end);
+  return key_repetition(whole, trimmed(site.text.substr(0, end).substr(whole.pair)));
 }
 
-// Returns the message about True, FALSE and the like; empty for other words.
-std::string boolean_text(std::string_view word) {
-  std::string lower(word);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  return lower == "true" || lower == "false" ? "booleans are written in lower case: " + lower : "";
+bool is_value(std::string_view word) {
+  try {
+    return toml::parse("v = " + std::string(word)).size() == 1;
+  } catch (const toml::parse_error&) {
+  } catch (const BrokenAssertion&) {
+  }
+  return false;
 }
 
-// Returns the letters with which the text begins.
-std::string_view letters_of(std::string_view text) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  const auto end = std::find_if_not(text.begin(), text.end(), is_letter);
-  return text.substr(0, static_cast<std::size_t>(end - text.begin()));
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// True for a number whose decimal point lacks digits on one of its sides, such as .5 or 1.5.2.
+bool lacks_digits(std::string_view word) {
+  if (word.find_first_not_of("0123456789.+-_eE") != std::string_view::npos) return false;
+  const std::size_t point = word.find('.');
+  if (point == std::string_view::npos || std::none_of(word.begin(), word.end(), is_digit)) return false;
+  return point == 0 || !is_digit(word[point - 1]) || point + 1 == word.size() || !is_digit(word[point + 1]) ||
+         word.find('.', point + 1) != std::string_view::npos;
 }
 
-// Returns the message about an error that users make often; else that of the parser.
-std::string error_text(std::string_view text, const toml::parse_error& error) {
-  const std::string description(error.description());
-  if (std::string repetition = repetition_text(description); !repetition.empty()) return repetition;
-  if (description.find("expected ']', saw '\\n'") != std::string::npos ||
-      description.find("expected ']', saw end-of-file") != std::string::npos)
-    return "the table header has no closing ']'";
-  const auto is_about = [&](const char* part) { return description.find(part) != std::string::npos; };
-  const bool ends_in_string =
-      is_about("parsing string") && (is_about("control characters") || is_about("end-of-file"));
-  if (ends_in_string && is_line_end(text, error.source().begin)) return "the string has no closing quote";
-  if (is_about("parsing floating-point") && is_about("expected decimal digit"))
+// Returns the text that a user probably means as a string: letters first, nothing that TOML needs. Outside of
+// lists it reaches to the end of the line.
+std::string_view bare_text(const ErrorSite& site, std::string_view word) {
+  const auto is_bare = [](std::string_view text) {
+    const auto is_plain = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) ||
+             std::string_view("_-./ ").find(c) != std::string_view::npos;
+    };
+    return !text.empty() && std::all_of(text.begin(), text.end(), is_plain) && !is_digit(text[0]) &&
+           (text[0] != '-' || text.size() == 1 || !is_digit(text[1]));
+  };
+  std::string_view line = site.text.substr(static_cast<std::size_t>(word.data() - site.text.data()));
+  line = trimmed(line.substr(0, line.find_first_of("\r\n,]}#")));
+  if (site.open.empty() && is_bare(line)) return line;
+  return is_bare(word) ? word : std::string_view{};
+}
+
+// Returns the message about a word that is not a value.
+std::string word_text(const ErrorSite& site, std::string_view word) {
+  if (lacks_digits(word))
     return "a number needs digits on both sides of the decimal point, such as 0.1 or 1.0";
-  const std::string_view from_error = text_from(text, error.source().begin);
-  if (is_about("parsing boolean"))
-    if (std::string boolean = boolean_text(letters_of(from_error)); !boolean.empty()) return boolean;
-  if (is_about("parsing value") || is_about("parsing inline") || is_about("parsing boolean"))
-    if (const std::string_view word = bare_word(text, error.source().begin); !word.empty())
-      return "strings need quotes: \"" + std::string(word) + "\"";
-  if (is_about("parsing key-value pair: expected '='"))
+  const std::string lower = lower_case(word);
+  if (lower == "true" || lower == "false") return "booleans are written in lower case: " + lower;
+  if (const std::string_view bare = bare_text(site, word); !bare.empty())
+    return "strings need quotes: \"" + std::string(bare) + "\"";
+  const bool is_number = is_digit(word[0]) || ((word[0] == '-' || word[0] == '+') && word.size() > 1);
+  const std::string shown = "'" + one_line(shortened(word, 60)) + "'";
+  return is_number ? shown + " is neither a number of 64 bits nor a date; expected: such as 0.1 or 2026-01-31"
+                   : shown + " is not a value; expected: a number, true, false, a list, or text in quotes";
+}
+
+std::string header_text(const ErrorSite& site) {
+  if (site.open.empty() && site.at > site.statement) return "there is text after the table header";
+  if (site.is_line_end() || site.next() == '#') return "the table header has no closing ']'";
+  return "the table header is damaged; expected: [name] or [[name]], with dots in the name for inner tables";
+}
+
+std::string key_text(const ErrorSite& site) {
+  if (site.has_item && site.previous() != '.')
     return "a key and its value are joined by '=', as in max_epochs = 5";
-  if (is_about("parsing key-value pair: expected a comment or whitespace"))
-    return "there is text after the value; a line has one key and one value, and lists need brackets";
-  if (is_about("parsing array: encountered end-of-file") || is_about("closing ']', saw '['"))
+  const bool is_in_braces = site.innermost() == '{';
+  if (is_in_braces && site.is_line_end()) return "the table has no closing '}' on its line";
+  if (is_in_braces && site.next() == '}') return "there is a comma after the last value of a table";
+  return "a key is missing or damaged; expected: letters, digits, '_' and '-', or text in quotes";
+}
+
+// Returns the message for the position after a value, or where one is missing.
+std::string value_text(const ErrorSite& site) {
+  const char around = site.innermost();
+  if (around == '[' && (site.at == site.text.size() || (site.has_item && site.next() == '[')))
     return "the list has no closing ']'";
-  if (is_about("parsing array: expected comma")) return "the values of a list need commas between them";
-  return description;
+  if (!site.has_item)
+    return around == '[' ? "a value of the list is missing; expected: values with commas between them"
+                         : "the key has no value; expected: one after '=', as in max_epochs = 5";
+  if (around == '[') return "the values of a list need commas between them";
+  if (around == '{')
+    return site.is_line_end() ? "the table has no closing '}' on its line"
+                              : "the values of a table need commas between them, and '}' after the last one";
+  return "there is text after the value; a line has one key and one value, and lists need brackets";
+}
+
+// Returns the message for an error of the parser.
+std::string error_text(const ErrorSite& site) {
+  using Part = ErrorSite::Part;
+  if (site.open.size() > ConfigDocument::kMaxDepth) return kTooDeep;
+  if (site.at > 0 && site.text[site.at - 1] == '\r' && !site.rest().starts_with('\n'))
+    return "there is a carriage return without a line feed";
+  if (!site.is_line_end() && first_character(site.rest()).is_control() && site.next() != '\t')
+    return "there is a control character; expected: printable text";
+  try {
+    if (std::string text = repetition_text(site); !text.empty()) return text;
+  } catch (const toml::parse_error&) {
+  } catch (const BrokenAssertion&) {  // the key is damaged
+  }
+  if (site.part == Part::string)
+    return site.is_line_end()
+               ? "the string has no closing quote"
+               : "a backslash of the string begins no escape sequence; write it twice, or use single quotes";
+  if (site.part == Part::header) return header_text(site);
+  if (site.part != Part::value) return key_text(site);
+  const std::size_t begin = site.word != kNowhere ? site.word : site.has_item ? site.text.size() : site.at;
+  std::size_t end = begin;
+  while (end < site.text.size() && is_word_character(site.text[end])) ++end;
+  const std::string_view word = site.text.substr(begin, end - begin);
+  return word.empty() || is_value(word) ? value_text(site) : word_text(site, word);
 }
 
 }  // namespace
@@ -259,14 +482,13 @@ ConfigTable parse_toml(const ConfigSource& source) {
     throw_at({.source = &source},
              "the text has more than " + std::to_string(ConfigDocument::kMaxBytes) + " bytes");
   }
+  check_characters(source);
   check_keys(source);
   try {
     return TreeBuilder(source).table(toml::parse(std::string_view(source.text)));
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
-    const bool too_deep = error.description().find("TOML_MAX_NESTED_VALUES") != std::string_view::npos;
-    throw_at({.source = &source, .line = at.line, .column = at.column},
-             too_deep ? kTooDeep : error_text(source.text, error));
+    throw_at({.source = &source, .line = at.line, .column = at.column}, error_text(site_of(source.text, at)));
   } catch (const BrokenAssertion&) {
     throw_at({.source = &source, .line = broken_line(source.text), .column = 1}, "this is not valid TOML");
   }

@@ -18,11 +18,10 @@ std::string escaped(std::int32_t control) {
 
 }  // namespace
 
-bool is_utf8(std::string_view text) {
-  bool is = true;
-  for_each_character(
-      text, [&](const Utf8Character& character, std::string_view) { is = is && character.bytes > 0; });
-  return is;
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
 std::string toml_text(bool value) { return value ? "true" : "false"; }

@@ -10,7 +10,8 @@
 
 namespace kindling::config {
 
-bool is_utf8(std::string_view text);
+// Returns the text without spaces and tabs at its ends.
+std::string_view trimmed(std::string_view text);
 
 // Return values in TOML's form; reading them back gives equal values. Control characters are escaped, so the
 // texts are also suitable for messages. Text that is not UTF-8 keeps its bytes.

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/log_errors.h"
+#include "base/logging.h"
 #include "kindling/device/device.h"
 
 namespace kindling {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/system.h"
 #include "kindling/base/error.h"
 
 namespace kindling {
@@ -25,12 +26,6 @@ extern "C" void note_signal(int signal) {
   const auto byte = static_cast<unsigned char>(signal);
   [[maybe_unused]] const auto written = ::write(write_end, &byte, 1);
   errno = code;
-}
-
-bool is_ignored(int signal) {
-  struct sigaction action {};
-  ::sigaction(signal, nullptr, &action);
-  return action.sa_handler == SIG_IGN;
 }
 
 }  // namespace

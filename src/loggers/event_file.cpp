@@ -13,6 +13,7 @@
 #include "base/file_descriptor.h"
 #include "base/file_operations.h"
 #include "base/folder.h"
+#include "base/system.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
 
@@ -152,11 +153,6 @@ EventRecord parsed_event(std::string_view event, std::size_t begin) {
   return record;
 }
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";
-}
-
 }  // namespace
 
 double system_seconds() {
@@ -174,8 +170,9 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t first_ste
     : clock_(std::move(clock)) {
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-  const std::string name = "events.out.tfevents." + std::to_string(seconds.count()) + "." + host_name() +
-                           "." + std::to_string(::getpid()) + ".";
+  const std::string host = host_name();
+  const std::string name = "events.out.tfevents." + std::to_string(seconds.count()) + "." +
+                           (host.empty() ? "localhost" : host) + "." + std::to_string(::getpid()) + ".";
   int number = 0;
   do path_ = std::filesystem::absolute(folder) / (name + std::to_string(number++));
   while (std::filesystem::exists(path_));

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/log_errors.h"
-#include "base/steady_seconds.h"
+#include "base/logging.h"
+#include "base/system.h"
 #include "kindling/base/json.h"
 #include "loggers/missing_epochs.h"
 

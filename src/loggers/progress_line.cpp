@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/stderr_line.h"
-#include "base/steady_seconds.h"
+#include "base/logging.h"
+#include "base/system.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/text.h"
 #include "loggers/metric_text.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/steady_seconds.h"
+#include "base/system.h"
 #include "charts/html_page.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"

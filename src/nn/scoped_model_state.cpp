@@ -2,7 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "base/log_errors.h"
+#include "base/logging.h"
 #include "tensors/state_fit.h"
 
 namespace kindling {

@@ -11,6 +11,7 @@
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/tensors/move.h"
 #include "kindling/tensors/state_dict.h"
+#include "tensors/scalar_types.h"
 #include "tensors/state_fit.h"
 #include "tensors/state_tensors.h"
 #include "tensors/validated_weights.h"
@@ -19,41 +20,12 @@
 namespace kindling {
 namespace {
 
-constexpr std::pair<TensorType, at::ScalarType> kTypes[] = {
-    {TensorType::boolean, at::kBool},
-    {TensorType::uint8, at::kByte},
-    {TensorType::int8, at::kChar},
-    {TensorType::int16, at::kShort},
-    {TensorType::int32, at::kInt},
-    {TensorType::int64, at::kLong},
-    {TensorType::float16, at::kHalf},
-    {TensorType::bfloat16, at::kBFloat16},
-    {TensorType::float32, at::kFloat},
-    {TensorType::float64, at::kDouble},
-    {TensorType::uint16, at::kUInt16},
-    {TensorType::uint32, at::kUInt32},
-    {TensorType::uint64, at::kUInt64},
-    {TensorType::complex64, at::kComplexFloat},
-    {TensorType::float8_e4m3fn, at::kFloat8_e4m3fn},
-    {TensorType::float8_e4m3fnuz, at::kFloat8_e4m3fnuz},
-    {TensorType::float8_e5m2, at::kFloat8_e5m2},
-    {TensorType::float8_e5m2fnuz, at::kFloat8_e5m2fnuz},
-    {TensorType::float8_e8m0fnu, at::kFloat8_e8m0fnu},
-};
-
 TensorType tensor_type(const at::Tensor& tensor, const std::string& name) {
-  for (const auto& [type, scalar] : kTypes)
-    if (scalar == tensor.scalar_type()) return type;
+  if (const auto type = tensor_type_of(tensor.scalar_type())) return *type;
   throw CheckpointError(
       {.place = "tensor '" + name + "'",
        .found = std::string("its dtype ") + c10::toString(tensor.scalar_type()) + " cannot be saved",
        .wanted = "bool, an integer, a floating-point dtype or ComplexFloat"});
-}
-
-at::ScalarType scalar_type(TensorType type) {
-  for (const auto& [known, scalar] : kTypes)
-    if (known == type) return scalar;
-  throw CheckpointError({.found = "safetensors: unknown tensor type"});
 }
 
 void write_state(const StateDict& state, const std::filesystem::path& path) {
@@ -123,7 +95,7 @@ StateDict read_state(const WeightsFile& file) {
     const auto& [name, type, shape] = file.entries()[i];
     const std::size_t first = file.first_alike(i);
     state.tensors.emplace_back(name,
-                               first < i ? state.tensors[first].second : at::empty(shape, scalar_type(type)));
+                               first < i ? state.tensors[first].second : at::empty(shape, scalar_type_of(type)));
     if (first == i) file.read(i, state.tensors[i].second.mutable_data_ptr());
   }
   return state;
@@ -137,7 +109,7 @@ StateDict state_of_bytes(const std::string& bytes, const std::string& place) {
   const SafetensorsIndex index = parse_safetensors(bytes, place);
   StateDict state{.tensors = {}, .metadata = index.metadata};
   for (const TensorEntry& entry : index.tensors) {
-    const at::Tensor tensor = at::empty(entry.shape, scalar_type(entry.type));
+    const at::Tensor tensor = at::empty(entry.shape, scalar_type_of(entry.type));
     if (tensor.numel() > 0)
       std::memcpy(tensor.mutable_data_ptr(), bytes.data() + entry.begin, entry.end - entry.begin);
     state.tensors.emplace_back(entry.name, tensor);
@@ -205,11 +177,11 @@ LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& 
         "trained; load_validated_weights() loads the averages");
   StateDict shapes;
   for (const auto& [name, type, shape] : file.entries())
-    shapes.tensors.emplace_back(name, at::empty(shape, at::device(at::kMeta).dtype(scalar_type(type))));
+    shapes.tensors.emplace_back(name, at::empty(shape, at::device(at::kMeta).dtype(scalar_type_of(type))));
   StateFit fit = fit_state(module, shapes, options, path.string());
   for (const auto& [name, tensor, place] : fit.targets) {
     const WeightsFile::Entry& entry = file.entries()[place];
-    const at::ScalarType type = scalar_type(entry.type);
+    const at::ScalarType type = scalar_type_of(entry.type);
     if (tensor.is_cpu() && tensor.scalar_type() == type && tensor.is_contiguous()) {
       file.read(place, tensor.mutable_data_ptr());
       tensor.unsafeGetTensorImpl()->bump_version();  // for autograd, which did not see the write

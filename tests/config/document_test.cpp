@@ -255,6 +255,54 @@ TEST(ConfigDocument, ReportsTheLineOfHostileText) {
   EXPECT_EQ(parse_error("a = 1\r\nb = 'ä\t'\r\n"), "");
 }
 
+TEST(ConfigDocument, SaysWhatIsWrongAtThePositionOfAnError) {
+  const auto expect = [](const std::string& text, const std::string& wanted) {
+    EXPECT_EQ(parse_error(text).substr(0, wanted.size()), wanted) << text;
+    EXPECT_EQ(parse_error(text).find("parsing"), std::string::npos) << text;  // as toml++ would say
+  };
+  expect("\xEF\xBB\xBF" "a = mlp", "t.toml:1:5: error: strings need quotes: \"mlp\"\n");
+  expect("a = [\n1, 'b' # [\n, relu]", "t.toml:3:3: error: strings need quotes: \"relu\"\n");
+  expect("a = none", "t.toml:1:6: error: strings need quotes: \"none\"\n");
+  expect("a = 12abc", "t.toml:1:7: error: '12abc' is neither a number of 64 bits nor a date; expected: ");
+  expect("a = ['ä', $x]", "t.toml:1:11: error: '$x' is not a value; expected: ");
+  expect("a = 1.", "t.toml:1:7: error: a number needs digits on both sides of the decimal point");
+  expect("a = 'x\n", "t.toml:1:7: error: the string has no closing quote\n");
+  expect("a = 'C:\\x'\nb = \"C:\\x\"", "t.toml:2:9: error: a backslash of the string begins no escape");
+  expect("[a", "t.toml:1:3: error: the table header has no closing ']'\n");
+  expect("[a] b", "t.toml:1:5: error: there is text after the table header\n");
+  expect("[a b]", "t.toml:1:4: error: the table header is damaged; expected: [name] or [[name]]");
+  expect("a", "t.toml:1:2: error: a key and its value are joined by '='");
+  expect("a =", "t.toml:1:4: error: the key has no value; expected: ");
+  expect("= 1", "t.toml:1:1: error: a key is missing or damaged; expected: ");
+  expect("a = [1,, 2]", "t.toml:1:8: error: a value of the list is missing; expected: ");
+  expect("a = {b = 1,}", "t.toml:1:12: error: there is a comma after the last value of a table\n");
+  expect("a = {b = 1\n}", "t.toml:1:11: error: the table has no closing '}' on its line\n");
+  expect("a = {b = 1 c = 2}", "t.toml:1:12: error: the values of a table need commas between them");
+  expect("a = '\x01'", "t.toml:1:6: error: there is a control character; expected: printable text");
+  expect("\ra = 1", "t.toml:1:2: error: there is a carriage return without a line feed");
+  expect("a = '\xff'", "t.toml:1:6: error: the text is not UTF-8; save it as UTF-8");
+}
+
+TEST(ConfigDocument, NamesWhatAppearsTwice) {
+  const auto expect = [](const std::string& text, const std::string& wanted) {
+    EXPECT_EQ(parse_error(text).find("t.toml:" + wanted + "\n"), 0U) << text << '\n' << parse_error(text);
+  };
+  const std::string twice = "appears twice", value = "has a value already, so it cannot be a ";
+  const std::string complete = "is complete above; write all its keys there";
+  expect("a = [1]\na = 2", "2:5: error: the key 'a' " + twice);
+  expect("[[t]]\na = 1\n[[t]]\na = 1\n'a' = 2", "5:7: error: the key ''a'' " + twice);
+  expect("[x.t]\na.b = 1\n[y]\na.b = 1\n[x]\nt = 1", "6:5: error: the key 't' " + twice);
+  expect("t = {a = [{}, 2], b.c = 1, b.c = 2}", "1:34: error: the key 'b.c' " + twice);
+  expect("[a]\n[b]\n[a] # [b]",
+         "3:1: error: the table 'a' " + twice + "; write all its keys under one header");
+  expect("a = [1]\n[[a]]", "2:1: error: 'a' " + value + "list of tables");
+  expect("a = [1]\n[a]", "2:1: error: 'a' " + value + "table");
+  expect("a.b = 1\n[a.b.c]\nd = 2", "3:1: error: 'a.b' " + value + "table");
+  expect("a = 1\n[a.b]", "2:6: error: 'a' " + value + "table");
+  expect("a = {b = 1}\na.c = 2", "2:1: error: the table 'a' " + complete);
+  expect("[[t]]\na = {b = 1}\n[t.a.c]\nd = 2", "4:1: error: the table 't.a' " + complete);
+}
+
 TEST(ConfigDocument, ReportsALargeHostileTextInOneMessage) {
   std::string text = "[t]\n";
   for (int i = 0; text.size() + 20 < ConfigDocument::kMaxBytes; ++i)

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "formats/safetensors/safetensors_checksums.h"
 #include "formats/safetensors/safetensors_layout.h"
 #include "kindling/base/error.h"
 

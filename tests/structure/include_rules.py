@@ -9,7 +9,7 @@ MODULES = ("base formats checkpoint config launch charts loggers device tensors 
 WITHOUT_LIBTORCH = MODULES[:7]
 # The sub-modules of a module, in the same order. "" stands for the files in the module's own folder; without it there are none.
 SUBMODULES = {
-    "formats": ["", "safetensors", "pt2", "torch"],
+    "formats": ["", "zip", "tables", "images", "safetensors", "arrays", "pt2", "torch"],
     "interop": ["run", "onnx", "export", "aoti", ""],
     "data": ["loading", "transforms", "sources"],
     "cli": ["config", "help", "run", "check", "diff", "sweep", "data", "commands", ""],

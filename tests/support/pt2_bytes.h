@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/zip_archive.h"
+#include "formats/zip/zip_archive.h"
 #include "support/torch_bytes.h"
 
 // Files of torch.export.save, changed.

@@ -3,7 +3,7 @@
 #include <ATen/ops/eq.h>
 #include <ATen/ops/nonzero.h>
 
-#include "base/counted.h"
+#include "base/joined.h"
 #include "kindling/nn/classifier.h"
 
 namespace kindling {

@@ -2,7 +2,7 @@
 #include <iostream>
 #include <tuple>
 
-#include "base/counted.h"
+#include "base/joined.h"
 #include "cli/commands/commands.h"
 #include "cli/config/config_change.h"
 #include "cli/diff/differences.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/lower_case.h"
+#include "base/joined.h"
 #include "cli/commands/commands.h"
 #include "cli/help/completion.h"
 #include "cli/help/config_help.h"

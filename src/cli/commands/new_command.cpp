@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/lower_case.h"
+#include "base/joined.h"
 #include "cli/commands/commands.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"

@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 
 #include <charconv>
-#include <map>
 
 #include "base/joined.h"
 #include "kindling/base/error.h"
@@ -15,6 +14,7 @@
 #include "kindling/formats/csv.h"
 #include "kindling/formats/npz.h"
 #include "kindling/tensors/state_dict.h"
+#include "tensors/scalar_types.h"
 
 namespace kindling {
 namespace {
@@ -114,18 +114,13 @@ StateDict tensors_of(const Predictions& predictions) {
 }
 
 TensorToWrite array_of(const std::string& name, const at::Tensor& tensor) {
-  static const std::map<at::ScalarType, TensorType> types{
-      {at::kFloat, TensorType::float32}, {at::kDouble, TensorType::float64},
-      {at::kHalf, TensorType::float16},  {at::kLong, TensorType::int64},
-      {at::kInt, TensorType::int32},     {at::kBool, TensorType::boolean},
-      {at::kByte, TensorType::uint8},    {at::kComplexFloat, TensorType::complex64}};
-  const auto type = types.find(tensor.scalar_type());
-  if (type == types.end())
+  const std::optional<TensorType> type = tensor_type_of(tensor.scalar_type());
+  if (!type || row_of(*type).numpy.empty())
     throw ConfigError({.place = "predict",
                        .found = "NumPy does not have the type " + std::string(toString(tensor.scalar_type())),
                        .wanted = "--out FILE.safetensors"});
   return {.name = name,
-          .type = type->second,
+          .type = *type,
           .shape = tensor.sizes().vec(),
           .data = tensor.const_data_ptr(),
           .size_bytes = tensor.nbytes()};

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/lower_case.h"
+#include "base/joined.h"
 
 namespace kindling {
 namespace {

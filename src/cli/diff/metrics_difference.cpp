@@ -7,7 +7,6 @@
 #include <set>
 #include <tuple>
 
-#include "base/counted.h"
 #include "base/joined.h"
 #include "cli/diff/differences.h"
 #include "kindling/base/error.h"

@@ -4,7 +4,6 @@
 #include <optional>
 #include <system_error>
 
-#include "base/counted.h"
 #include "base/joined.h"
 #include "cli/diff/differences.h"
 #include "cli/run/weights.h"

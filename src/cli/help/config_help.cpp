@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/lower_case.h"
+#include "base/joined.h"
 #include "cli/config/config_topics.h"
 #include "cli/config/other_names.h"
 #include "kindling/base/error.h"

@@ -11,6 +11,7 @@
 
 #include "base/folder.h"
 #include "base/joined.h"
+#include "base/system.h"
 #include "cli/config/command_line.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
@@ -31,11 +32,6 @@ std::string utc_text(std::chrono::system_clock::time_point time) {
   char text[32];
   const std::size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return {text, size};
-}
-
-std::string host_name() {
-  char name[256] = {};  // POSIX allows 255
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 using Json = nlohmann::ordered_json;

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/joined.h"
-#include "base/steady_seconds.h"
+#include "base/system.h"
 #include "cli/run/lost_output.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"

@@ -7,6 +7,8 @@
 #include <list>
 #include <vector>
 
+#include "base/system.h"
+
 namespace kindling {
 namespace {
 
@@ -45,12 +47,6 @@ void set_handler(int signal, void (*handler)(int)) {
   action.sa_flags = SA_RESTART;
   FormerAction& former = former_actions.emplace_back(FormerAction{.signal = signal, .action = {}});
   sigaction(signal, &action, &former.action);
-}
-
-bool is_ignored(int signal) {
-  struct sigaction action {};
-  sigaction(signal, nullptr, &action);
-  return action.sa_handler == SIG_IGN;
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include "config/config_tree.h"
 #include "config/findings.h"
-#include "config/toml_parser.h"
 #include "config/toml_text.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/mixed_bits.h"
 #include "config/toml_text.h"
 #include "kindling/base/error.h"
 
@@ -16,14 +17,6 @@ namespace {
   throw ConfigError({.place = place, .found = found, .wanted = expected, .remedy = hint});
 }
 
-// SplitMix64: the same numbers on every machine.
-std::uint64_t mixed(std::uint64_t state) {
-  state += 0x9e3779b97f4a7c15;
-  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9;
-  state = (state ^ (state >> 27)) * 0x94d049bb133111eb;
-  return state ^ (state >> 31);
-}
-
 std::uint64_t hash_of(const std::string& text) {  // FNV-1a
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -32,8 +25,9 @@ std::uint64_t hash_of(const std::string& text) {  // FNV-1a
 
 // Uniform in [0, 1).
 double random_fraction(std::int64_t seed, std::int64_t run, const std::string& key) {
-  const std::uint64_t bits =
-      mixed(mixed(mixed(static_cast<std::uint64_t>(seed)) ^ static_cast<std::uint64_t>(run)) ^ hash_of(key));
+  const std::uint64_t of_run =
+      mixed_bits(mixed_bits(static_cast<std::uint64_t>(seed)) ^ static_cast<std::uint64_t>(run));
+  const std::uint64_t bits = mixed_bits(of_run ^ hash_of(key));
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 

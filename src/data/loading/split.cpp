@@ -6,20 +6,13 @@
 #include <map>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/joined.h"
+#include "base/mixed_bits.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 
 namespace kindling {
 namespace {
-
-// The output function of SplitMix64 (Steele, Lea, Flood, 2014): a bijection of 64-bit numbers.
-std::uint64_t mixed_bits(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 // Returns 0 … count-1 in a random order that depends on the seed alone.
 std::vector<std::int64_t> random_order(std::int64_t count, std::int64_t seed) {

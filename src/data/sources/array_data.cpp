@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/lower_case.h"
+#include "base/joined.h"
 #include "data/loading/sample_ranges.h"
 #include "data/sources/data_file.h"
 #include "data/sources/weighted_training.h"
@@ -22,6 +22,7 @@
 #include "kindling/data/split.h"
 #include "kindling/formats/npy.h"
 #include "kindling/tensors/state_dict.h"
+#include "tensors/scalar_types.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
@@ -71,41 +72,10 @@ void check_array_options(const ArrayDataOptions& options, const DataOptions& sha
     refuse("data.stratify", "the samples are not split", "val_fraction or folds");
 }
 
-at::ScalarType dtype_of(TensorType type) {
-  switch (type) {
-    case TensorType::boolean:
-      return at::kBool;
-    case TensorType::uint8:
-      return at::kByte;
-    case TensorType::int8:
-      return at::kChar;
-    case TensorType::int16:
-      return at::kShort;
-    case TensorType::uint16:
-      return at::kUInt16;
-    case TensorType::int32:
-      return at::kInt;
-    case TensorType::uint32:
-      return at::kUInt32;
-    case TensorType::int64:
-      return at::kLong;
-    case TensorType::uint64:
-      return at::kUInt64;
-    case TensorType::float16:
-      return at::kHalf;
-    case TensorType::float64:
-      return at::kDouble;
-    case TensorType::complex64:
-      return at::kComplexFloat;
-    default:
-      return at::kFloat;
-  }
-}
-
 at::Tensor tensor_of(const NpyArray& array) {
   std::vector<std::int64_t> shape = array.shape;
   if (array.is_column_major) std::ranges::reverse(shape);
-  at::Tensor tensor = at::empty(shape, dtype_of(array.type));
+  at::Tensor tensor = at::empty(shape, scalar_type_of(array.type));
   if (!array.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), array.bytes.data(), array.bytes.size());
   if (!array.is_column_major) return tensor;
   std::vector<std::int64_t> order(shape.size());

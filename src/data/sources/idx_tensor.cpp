@@ -6,18 +6,16 @@
 #include <utility>
 
 #include "kindling/base/error.h"
+#include "tensors/scalar_types.h"
 #include "tensors/shape_text.h"
 
 namespace kindling {
 namespace {
 
 at::ScalarType scalar_type(IdxType type) {
-  constexpr std::pair<IdxType, at::ScalarType> kTypes[] = {
-      {IdxType::uint8, at::kByte}, {IdxType::int8, at::kChar},     {IdxType::int16, at::kShort},
-      {IdxType::int32, at::kInt},  {IdxType::float32, at::kFloat}, {IdxType::float64, at::kDouble}};
-  for (const auto& [known, scalar] : kTypes)
-    if (known == type) return scalar;
-  throw DataError({.found = "IDX: unknown type"});
+  const TensorTypeRow* row = tensor_type_with(&TensorTypeRow::idx, static_cast<std::uint8_t>(type));
+  if (row == nullptr) throw DataError({.found = "IDX: unknown type"});
+  return scalar_type_of(row->type);
 }
 
 void require_uint8(const at::Tensor& tensor, bool right_rank, const std::filesystem::path& file,

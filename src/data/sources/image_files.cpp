@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/lower_case.h"
+#include "base/joined.h"
 #include "base/worker_pool.h"
 #include "data/sources/skipped_samples.h"
 #include "data/sources/table_rows.h"

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "formats/csv_number.h"
+#include "formats/tables/csv_number.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"

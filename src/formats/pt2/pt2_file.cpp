@@ -10,7 +10,8 @@
 #include "formats/json_view.h"
 #include "formats/pt2/exported_program.h"
 #include "formats/pt2/pt2_arguments.h"
-#include "formats/zip_writer.h"
+#include "formats/tensor_types.h"
+#include "formats/zip/zip_writer.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
@@ -274,27 +275,9 @@ constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 28;  // a large model's 
 constexpr std::string_view kFormatEntry = "archive_format", kModelEntry = "models/model.json";
 
 std::size_t bytes_of(ProgramType type) {
-  switch (type) {
-    case ProgramType::uint8:
-    case ProgramType::int8:
-    case ProgramType::boolean:
-      return 1;
-    case ProgramType::int16:
-    case ProgramType::float16:
-    case ProgramType::bfloat16:
-      return 2;
-    case ProgramType::int32:
-    case ProgramType::float32:
-    case ProgramType::complex32:
-      return 4;
-    case ProgramType::int64:
-    case ProgramType::float64:
-    case ProgramType::complex64:
-      return 8;
-    case ProgramType::complex128:
-      return 16;
-  }
-  return 16;
+  if (type == ProgramType::complex32) return 4;
+  if (type == ProgramType::complex128) return 16;
+  return tensor_type_with(&TensorTypeRow::program, static_cast<std::uint8_t>(type))->bytes;
 }
 
 // Throws unless all values are within `storage_bytes`; no intermediate result exceeds 64 bits.

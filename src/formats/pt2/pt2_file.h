@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "formats/pt2/program_weight.h"
-#include "formats/zip_archive.h"
+#include "formats/zip/zip_archive.h"
 #include "kindling/base/export.h"
 
 namespace kindling {

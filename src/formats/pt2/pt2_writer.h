@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "formats/pt2/program_weight.h"
-#include "formats/zip_writer.h"
+#include "formats/zip/zip_writer.h"
 #include "kindling/base/export.h"
 
 namespace kindling {

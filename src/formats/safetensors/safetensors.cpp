@@ -10,8 +10,9 @@
 
 #include "base/error_kind.h"
 #include "base/joined.h"
-#include "formats/safetensors/safetensors_checksums.h"
 #include "formats/safetensors/safetensors_layout.h"
+#include "formats/tensor_types.h"
+#include "kindling/base/checksum.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
 
@@ -20,34 +21,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "safetensors is little-endian, and only little-endian machines are supported");
-
-struct TypeRow {
-  TensorType type;
-  std::string_view name;
-  std::size_t bytes;
-};
-
-constexpr std::array<TypeRow, 19> kTypes = {{{TensorType::boolean, "BOOL", 1},
-                                             {TensorType::uint8, "U8", 1},
-                                             {TensorType::int8, "I8", 1},
-                                             {TensorType::int16, "I16", 2},
-                                             {TensorType::int32, "I32", 4},
-                                             {TensorType::int64, "I64", 8},
-                                             {TensorType::float16, "F16", 2},
-                                             {TensorType::bfloat16, "BF16", 2},
-                                             {TensorType::float32, "F32", 4},
-                                             {TensorType::float64, "F64", 8},
-                                             {TensorType::uint16, "U16", 2},
-                                             {TensorType::uint32, "U32", 4},
-                                             {TensorType::uint64, "U64", 8},
-                                             {TensorType::float8_e4m3fn, "F8_E4M3", 1},
-                                             {TensorType::float8_e4m3fnuz, "F8_E4M3FNUZ", 1},
-                                             {TensorType::float8_e5m2, "F8_E5M2", 1},
-                                             {TensorType::float8_e5m2fnuz, "F8_E5M2FNUZ", 1},
-                                             {TensorType::float8_e8m0fnu, "F8_E8M0", 1},
-                                             {TensorType::complex64, "C64", 8}}};
-
-const TypeRow& row_of(TensorType type) { return kTypes.at(static_cast<std::size_t>(type)); }
 
 [[noreturn]] void refuse_to_write(const std::string& name, const std::string& found,
                                   const std::string& wanted = "") {
@@ -151,30 +124,6 @@ std::vector<std::string_view> pieces_of_file(std::string_view start,
 }
 
 }  // namespace
-
-std::size_t size_of(TensorType type) { return row_of(type).bytes; }
-
-std::string_view name_of(TensorType type) { return row_of(type).name; }
-
-std::optional<TensorType> type_named(std::string_view name) {
-  const auto row = std::ranges::find(kTypes, name, &TypeRow::name);
-  return row == kTypes.end() ? std::nullopt : std::optional(row->type);
-}
-
-std::optional<std::size_t> bytes_of(TensorType type, std::span<const std::int64_t> shape) {
-  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
-  std::size_t total = size_of(type);
-  bool is_empty = false;
-  for (const std::int64_t size : shape) {
-    if (size < 0) return std::nullopt;
-    is_empty = is_empty || size == 0;
-    // Checked for empty tensors too: their strides are products of their sizes.
-    const auto factor = static_cast<std::size_t>(std::max<std::int64_t>(size, 1));
-    if (total > kMost / factor) return std::nullopt;
-    total *= factor;
-  }
-  return is_empty ? 0 : total;
-}
 
 std::string serialize_safetensors(std::span<const TensorToWrite> tensors, const Metadata& metadata,
                                   WithChecksums checksums) {

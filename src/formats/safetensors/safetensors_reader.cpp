@@ -6,9 +6,12 @@
 #include <unordered_set>
 #include <utility>
 
-#include "formats/safetensors/safetensors_checksums.h"
+#include "base/error_kind.h"
 #include "formats/safetensors/safetensors_layout.h"
+#include "formats/tensor_types.h"
+#include "kindling/base/checksum.h"
 #include "kindling/base/error.h"
+#include "kindling/base/file.h"
 #include "kindling/base/json.h"
 #include "kindling/formats/safetensors.h"
 
@@ -142,8 +145,8 @@ class HeaderReader {
     if (offsets_->size() != 2) refuse_entry("data_offsets does not have two numbers");
     tensor_.begin = (*offsets_)[0];
     tensor_.end = (*offsets_)[1];
-    if (const auto type = type_named(dtype_)) {
-      tensor_.type = *type;
+    if (const auto* row = tensor_type_with(&TensorTypeRow::safetensors, std::string_view(dtype_))) {
+      tensor_.type = row->type;
       tensor_.shape.assign(shape_->begin(), shape_->end());
       index_.tensors.push_back(std::move(tensor_));
     } else {
@@ -229,7 +232,88 @@ void check_layout(SafetensorsIndex& index, const std::string& place, std::size_t
   }
 }
 
+[[noreturn]] void refuse_damage(const std::string& place, const std::string& found,
+                                const std::string& wanted) {
+  throw CheckpointError({.place = place,
+                         .found = found,
+                         .wanted = wanted,
+                         .remedy = "the file is damaged: copy it again, or use an earlier one"});
+}
+
+std::string_view written_checksum(std::string_view header) {
+  return header.substr(kCheckedHeaderStart.size(), kChecksumDigits);
+}
+
+// Throws CheckpointError if the header has a checksum that does not match.
+void check_header(std::string_view header, const std::string& place) {
+  if (!header.starts_with(kCheckedHeaderStart) ||
+      header.size() < kCheckedHeaderStart.size() + kChecksumDigits)
+    return;
+  const std::string found = checksum_of_header(header);
+  if (found != written_checksum(header))
+    refuse_damage(place + ", header", "its checksum is " + found,
+                  json_string(written_checksum(header)) + ", as recorded in it");
+}
+
+// Moves the checksums from the metadata of an index to its tensors. Throws CheckpointError if they do not
+// have the form that a writer produces.
+void take_checksums(std::string_view header, SafetensorsIndex& index, const std::string& place) {
+  const auto of_header = index.metadata.extract(std::string(kHeaderChecksumKey));
+  const auto of_tensors = index.metadata.extract(std::string(kTensorChecksumsKey));
+  if (of_header.empty() && of_tensors.empty()) return;
+  const std::size_t digits = of_tensors.empty() ? 0 : of_tensors.mapped().size();
+  if (of_header.empty() || of_tensors.empty() || !header.starts_with(kCheckedHeaderStart) ||
+      digits != kChecksumDigits * index.tensors.size())
+    refuse_damage(place + ", header", "its checksums are incomplete",
+                  "the header's checksum first in the metadata, and one for each tensor");
+  index.has_checksums = true;
+  for (std::size_t i = 0; i < index.tensors.size(); ++i)
+    index.tensors[i].checksum = of_tensors.mapped().substr(kChecksumDigits * i, kChecksumDigits);
+}
+
+// Throws CheckpointError if the values, which `checksum` has been updated with, do not match.
+void check_values(const TensorEntry& entry, const Checksum& checksum, const std::string& place) {
+  if (entry.checksum.empty() || checksum.hex() == entry.checksum) return;
+  refuse_damage(place + ", tensor " + json_string(entry.name.substr(0, 100)),
+                "its values have the checksum " + checksum.hex(),
+                json_string(entry.checksum) + ", as recorded in the header");
+}
+
+// Everything but the values is checked.
+SafetensorsIndex parse_header(std::string_view header, std::size_t file_bytes, const std::string& place) {
+  check_header(header, place);  // first, because its message is more useful
+  SafetensorsIndex index;
+  read_header(header, place, index);
+  check_layout(index, place, kLengthBytes + header.size(), file_bytes);
+  take_checksums(header, index, place);
+  return index;
+}
+
+// Small enough that a piece is still in the processor's cache when it is checksummed.
+constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 18;
+
+// Reads the values piece by piece to where `place_of(bytes read so far)` says, and checks them.
+template <class PlaceOf>
+void read_checked(const InputFile& file, const TensorEntry& entry, PlaceOf place_of) {
+  Checksum checksum;
+  for (std::size_t at = entry.begin; at < entry.end; at += kCheckedPieceBytes) {
+    const std::size_t size = std::min(kCheckedPieceBytes, entry.end - at);
+    char* const out = place_of(at - entry.begin);
+    file.read(at, out, size);
+    checksum.update(out, size);
+  }
+  check_values(entry, checksum, file.path().string());
+}
+
 }  // namespace
+
+std::string checksum_of_header(std::string_view header) {
+  Checksum checksum;
+  checksum.update(kCheckedHeaderStart);
+  checksum.update(std::string(kChecksumDigits, '0'));
+  checksum.update(header.substr(kCheckedHeaderStart.size() + kChecksumDigits));
+  return checksum.hex();
+}
 
 std::size_t checked_header_bytes(std::string_view start, std::size_t file_bytes, const std::string& place) {
   if (file_bytes < kLengthBytes) {
@@ -249,15 +333,6 @@ std::size_t checked_header_bytes(std::string_view start, std::size_t file_bytes,
   return static_cast<std::size_t>(length);
 }
 
-SafetensorsIndex parse_header(std::string_view header, std::size_t file_bytes, const std::string& place) {
-  check_header(header, place);  // first, because its message is more useful
-  SafetensorsIndex index;
-  read_header(header, place, index);
-  check_layout(index, place, kLengthBytes + header.size(), file_bytes);
-  take_checksums(header, index, place);
-  return index;
-}
-
 const TensorEntry* SafetensorsIndex::find(std::string_view name) const {
   const auto found = std::ranges::find(tensors, name, &TensorEntry::name);
   return found == tensors.end() ? nullptr : &*found;
@@ -272,6 +347,35 @@ SafetensorsIndex parse_safetensors(std::string_view bytes, const std::string& pl
     check_values(entry, checksum, place);
   }
   return index;
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
+  with_errors_as<CheckpointError>([&] {
+    file_ = std::make_shared<const InputFile>(path);
+    std::string start(std::min(file_->size(), kLengthBytes), '\0');
+    file_->read(0, start.data(), start.size());
+    std::string header(checked_header_bytes(start, file_->size(), path.string()), '\0');
+    file_->read(kLengthBytes, header.data(), header.size());
+    index_ = parse_header(header, file_->size(), path.string());
+  });
+}
+
+const std::filesystem::path& SafetensorsFile::path() const noexcept { return file_->path(); }
+
+void SafetensorsFile::read(const TensorEntry& entry, void* out) const {
+  with_errors_as<CheckpointError>([&] {
+    if (entry.checksum.empty()) return file_->read(entry.begin, out, entry.end - entry.begin);
+    read_checked(*file_, entry, [&](std::size_t done) { return static_cast<char*>(out) + done; });
+  });
+}
+
+void SafetensorsFile::check() const {
+  if (!has_checksums()) return;
+  std::string piece(kCheckedPieceBytes, '\0');
+  with_errors_as<CheckpointError>([&] {
+    for (const TensorEntry& entry : index_.tensors)
+      read_checked(*file_, entry, [&](std::size_t) { return piece.data(); });
+  });
 }
 
 }  // namespace kindling

@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "formats/tensor_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 
@@ -17,8 +18,8 @@ constexpr std::size_t kMaxPickleValues = 4'000'000;  // enough for hundreds of t
 std::string_view known_name(std::string_view name) {
   for (const std::string_view known : {kOrderedDict, kTorchSize, kRebuildTensor, kRebuildParameter})
     if (name == known) return known;
-  const auto storage = std::ranges::find(kStorageNames, name, &StorageName::name);
-  return storage == std::end(kStorageNames) ? std::string_view() : storage->name;
+  const TensorTypeRow* type = tensor_type_with(&TensorTypeRow::storage, name);
+  return type == nullptr ? std::string_view() : type->storage;
 }
 
 }  // namespace
@@ -236,8 +237,7 @@ class PickleMachine {
                             is(parts[2], Kind::text) && is(parts[3], Kind::text) &&
                             is(parts[4], Kind::integer);
     if (!is_storage) refuse("it has a persistent reference to something other than a storage");
-    if (std::ranges::find(kStorageNames, values_[parts[1]].text, &StorageName::name) ==
-        std::end(kStorageNames))
+    if (tensor_type_with(&TensorTypeRow::storage, values_[parts[1]].text) == nullptr)
       refuse("a storage's type is unknown");
     push({.kind = Kind::storage,
           .integer = values_[parts[4]].integer,

@@ -59,23 +59,4 @@ inline constexpr std::string_view kOrderedDict = "collections OrderedDict", kTor
                                   kRebuildTensor = "torch._utils _rebuild_tensor_v2",
                                   kRebuildParameter = "torch._utils _rebuild_parameter";
 
-// The names of storages, with the types of their values.
-struct StorageName {
-  std::string_view name;  // "torch FloatStorage"
-  TensorType type;
-};
-inline constexpr StorageName kStorageNames[] = {
-    {"torch BoolStorage", TensorType::boolean},
-    {"torch ByteStorage", TensorType::uint8},
-    {"torch CharStorage", TensorType::int8},
-    {"torch ShortStorage", TensorType::int16},
-    {"torch IntStorage", TensorType::int32},
-    {"torch LongStorage", TensorType::int64},
-    {"torch HalfStorage", TensorType::float16},
-    {"torch BFloat16Storage", TensorType::bfloat16},
-    {"torch FloatStorage", TensorType::float32},
-    {"torch DoubleStorage", TensorType::float64},
-    {"torch ComplexFloatStorage", TensorType::complex64},
-};
-
 }  // namespace kindling

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "base/error_kind.h"
-#include "formats/safetensors/safetensors_layout.h"
+#include "formats/tensor_types.h"
 #include "formats/torch/pickle.h"
 #include "formats/torch/torch_tensor_list.h"
-#include "formats/zip_archive.h"
-#include "formats/zip_layout.h"
+#include "formats/zip/zip_archive.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/utf8.h"
-#include "formats/safetensors/safetensors_layout.h"
+#include "formats/tensor_types.h"
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
 
@@ -45,7 +45,7 @@ class TensorReader {
   // Returns the number of the storage's values.
   std::size_t take_storage(const PickleValue& storage, TorchTensor& tensor) const {
     const std::string_view type = pickle_[storage.items[0]].text;
-    tensor.type = std::ranges::find(kStorageNames, type, &StorageName::name)->type;
+    tensor.type = tensor_type_with(&TensorTypeRow::storage, type)->type;
     const auto found = storages_.find(storage.text);
     if (found == storages_.end())
       refuse("its storage " + quoted_key(storage.text) + " is not in the archive");

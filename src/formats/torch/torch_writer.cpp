@@ -6,10 +6,10 @@
 
 #include "base/error_kind.h"
 #include "base/utf8.h"
-#include "formats/safetensors/safetensors_layout.h"
+#include "formats/tensor_types.h"
 #include "formats/torch/pickle.h"
 #include "formats/torch/pickle_text.h"
-#include "formats/zip_writer.h"
+#include "formats/zip/zip_writer.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/json.h"
@@ -26,7 +26,7 @@ void check_to_write(std::span<const TensorToWrite> tensors) {
       throw CheckpointError(
           {.place = "tensor " + json_string(tensor.name.substr(0, 100)) + " to be written", .found = found});
     };
-    if (std::ranges::find(kStorageNames, tensor.type, &StorageName::type) == std::end(kStorageNames))
+    if (row_of(tensor.type).storage.empty())
       refuse("a .pt cannot have its type " + std::string(name_of(tensor.type)) +
              " here; write .safetensors instead");
     if (bytes_of(tensor.type, tensor.shape) != tensor.size_bytes)

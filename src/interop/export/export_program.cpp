@@ -24,6 +24,7 @@
 #include "kindling/tensors/lazy.h"
 #include "nn/scoped_model_state.h"
 #include "nn/without_checkpoints.h"
+#include "tensors/scalar_types.h"
 
 namespace kindling {
 namespace {
@@ -197,15 +198,8 @@ void require_exportable(const torch::nn::Module& model, const ExportOptions& opt
 }
 
 TensorType example_type(at::ScalarType type) {
-  constexpr std::pair<at::ScalarType, TensorType> kTypes[] = {
-      {at::kBool, TensorType::boolean},  {at::kByte, TensorType::uint8},
-      {at::kChar, TensorType::int8},     {at::kShort, TensorType::int16},
-      {at::kInt, TensorType::int32},     {at::kLong, TensorType::int64},
-      {at::kHalf, TensorType::float16},  {at::kBFloat16, TensorType::bfloat16},
-      {at::kFloat, TensorType::float32}, {at::kDouble, TensorType::float64},
-  };
-  for (const auto& [known, written] : kTypes)
-    if (known == type) return written;
+  const std::optional<TensorType> written = tensor_type_of(type);
+  if (written && *written != TensorType::complex64 && row_of(*written).program > 0) return *written;
   throw Error({.place = "example of an export",
                .found = std::string("a tensor has dtype ") + c10::toString(type),
                .wanted = "a bool, integer or real floating-point dtype"});

@@ -1,44 +1,25 @@
 #include "interop/run/program_types.h"
 
-#include <algorithm>
-#include <array>
-#include <utility>
-
 #include "kindling/base/error.h"
 #include "kindling/base/json.h"
+#include "tensors/scalar_types.h"
 
 namespace kindling {
-namespace {
-
-constexpr std::array<std::pair<ProgramType, at::ScalarType>, 13> kTypes{{
-    {ProgramType::uint8, at::kByte},
-    {ProgramType::int8, at::kChar},
-    {ProgramType::int16, at::kShort},
-    {ProgramType::int32, at::kInt},
-    {ProgramType::int64, at::kLong},
-    {ProgramType::float16, at::kHalf},
-    {ProgramType::float32, at::kFloat},
-    {ProgramType::float64, at::kDouble},
-    {ProgramType::complex32, at::kComplexHalf},
-    {ProgramType::complex64, at::kComplexFloat},
-    {ProgramType::complex128, at::kComplexDouble},
-    {ProgramType::boolean, at::kBool},
-    {ProgramType::bfloat16, at::kBFloat16},
-}};
-
-}  // namespace
-
 at::ScalarType scalar_type_of(ProgramType type) {
-  return std::ranges::find(kTypes, type, &decltype(kTypes)::value_type::first)->second;
+  if (type == ProgramType::complex32) return at::kComplexHalf;
+  if (type == ProgramType::complex128) return at::kComplexDouble;
+  return scalar_type_of(tensor_type_with(&TensorTypeRow::program, static_cast<std::uint8_t>(type))->type);
 }
 
 ProgramType program_type_of(at::ScalarType type) {
-  const auto found = std::ranges::find(kTypes, type, &decltype(kTypes)::value_type::second);
-  if (found == kTypes.end())
+  if (type == at::kComplexHalf) return ProgramType::complex32;
+  if (type == at::kComplexDouble) return ProgramType::complex128;
+  const std::optional<TensorType> known = tensor_type_of(type);
+  if (!known || row_of(*known).program == 0)
     throw Error({.place = "a program of operators",
                  .found = std::string("a tensor has dtype ") + c10::toString(type),
                  .wanted = "a dtype of up to 64 bits, such as bool or bfloat16"});
-  return found->first;
+  return static_cast<ProgramType>(row_of(*known).program);
 }
 
 at::MemoryFormat memory_format_of(ProgramMemoryFormat format) {

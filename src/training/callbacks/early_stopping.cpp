@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/counted.h"
+#include "base/joined.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"

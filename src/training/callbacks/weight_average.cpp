@@ -1,6 +1,6 @@
 #include "kindling/training/weight_average.h"
 
-#include "base/log_errors.h"
+#include "base/logging.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/training/averaged_weights.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "config/copy_options.h"
+#include "config/option_checks.h"
 #include "kindling/training/trainer.h"
 
 namespace kindling {

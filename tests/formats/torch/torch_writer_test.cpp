@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "formats/zip_archive.h"
+#include "formats/zip/zip_archive.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/formats/torch_file.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "config/copy_options.h"
+#include "config/option_checks.h"
 #include "kindling/base/error.h"
 #include "kindling/data/data_module.h"
 #include "support/rank_threads.h"

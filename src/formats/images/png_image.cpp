@@ -1,0 +1,141 @@
+#include <png.h>
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "formats/images/image_codecs.h"
+#include "kindling/base/error.h"
+
+namespace kindling {
+namespace {
+
+// Deflate compresses at most 1032 to 1, and a pixel has at least one bit.
+constexpr std::int64_t kMaxPngPixelsPerByte = 1032 * 8;
+
+// libpng reports errors by longjmp. The functions that call it have no objects with destructors, and all
+// memory belongs to objects outside of them.
+struct PngState {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  const char* next = nullptr;
+  std::size_t left = 0;
+  bool is_rgb_wanted = false;
+  png_bytepp rows = nullptr;
+  char message[128] = "";
+  std::jmp_buf on_error;
+
+  PngState() = default;
+  ~PngState() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngState(const PngState&) = delete;
+  PngState& operator=(const PngState&) = delete;
+};
+
+[[noreturn]] void handle_png_error(png_structp png, png_const_charp message) {
+  auto* state = static_cast<PngState*>(png_get_error_ptr(png));
+  std::strncpy(state->message, message, sizeof state->message - 1);
+  std::longjmp(state->on_error, 1);
+}
+
+void ignore_png_warning(png_structp, png_const_charp) {}
+
+void take_png_bytes(png_structp png, png_bytep out, std::size_t size) {
+  auto* state = static_cast<PngState*>(png_get_io_ptr(png));
+  if (size > state->left) png_error(png, "the file ends too early");
+  std::memcpy(out, state->next, size);
+  state->next += size;
+  state->left -= size;
+}
+
+void create_png(PngState* state) {
+  state->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, state, &handle_png_error, &ignore_png_warning);
+  if (state->png != nullptr) state->info = png_create_info_struct(state->png);
+}
+
+void read_png_header(PngState* state) {
+  png_set_read_fn(state->png, state, &take_png_bytes);
+  png_set_user_limits(state->png, 0x7fffffff, 0x7fffffff);
+  png_set_chunk_malloc_max(state->png, 8'000'000);
+  // Skips all chunks but those of the pixels: texts and profiles may be large and are not used.
+  png_set_keep_unknown_chunks(state->png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+  png_read_info(state->png, state->info);
+}
+
+// 8 bits per channel, without alpha; grey or RGB.
+void prepare_png_rows(PngState* state) {
+  png_set_scale_16(state->png);
+  png_set_expand(state->png);
+  png_set_strip_alpha(state->png);
+  if (state->is_rgb_wanted) png_set_gray_to_rgb(state->png);
+  png_set_interlace_handling(state->png);
+  png_read_update_info(state->png, state->info);
+}
+
+void read_png_rows(PngState* state) {
+  png_read_image(state->png, state->rows);
+  png_read_end(state->png, nullptr);
+}
+
+// Returns false if libpng has reported an error.
+bool png_succeeds(PngState* state, void (*step)(PngState*)) {
+  if (setjmp(state->on_error) != 0) return false;
+  step(state);
+  return true;
+}
+
+}  // namespace
+
+bool can_read_png() noexcept { return true; }
+
+Image decode_png(const ImageSource& source) {
+  PngState state;
+  state.next = source.bytes.data();
+  state.left = source.bytes.size();
+  state.is_rgb_wanted = source.options.channels == 3;
+  const auto run = [&](void (*step)(PngState*)) {
+    if (!png_succeeds(&state, step)) refuse_image(source, "PNG", state.message);
+  };
+  run(&create_png);
+  if (state.info == nullptr) throw std::bad_alloc();
+  run(&read_png_header);
+  const auto width = static_cast<std::int64_t>(png_get_image_width(state.png, state.info));
+  const auto height = static_cast<std::int64_t>(png_get_image_height(state.png, state.info));
+  check_image_size(source, width, height, kMaxPngPixelsPerByte);
+  run(&prepare_png_rows);
+
+  Image image{
+      .width = width, .height = height, .channels = png_get_channels(state.png, state.info), .pixels = {}};
+  const auto row_bytes = static_cast<std::size_t>(width * image.channels);
+  if (png_get_rowbytes(state.png, state.info) != row_bytes || (image.channels != 1 && image.channels != 3))
+    refuse_image(source, "PNG", "an unsupported pixel format");
+  image.pixels.resize(row_bytes * static_cast<std::size_t>(height));
+  std::vector<png_bytep> rows(static_cast<std::size_t>(height));
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = image.pixels.data() + i * row_bytes;
+  state.rows = rows.data();
+  run(&read_png_rows);
+  if (source.options.channels == 1 && image.channels == 3) convert_to_grey(image);
+  return image;
+}
+
+std::string encode_png(const Image& image, const std::string& place) {
+  png_image header;
+  std::memset(&header, 0, sizeof header);
+  header.version = PNG_IMAGE_VERSION;
+  header.width = static_cast<png_uint_32>(image.width);
+  header.height = static_cast<png_uint_32>(image.height);
+  header.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  const auto write_to = [&](void* out, png_alloc_size_t& size) {
+    if (png_image_write_to_memory(&header, out, &size, 0, image.pixels.data(), 0, nullptr) == 0)
+      throw Error({.place = place, .found = std::string("libpng reports: ") + header.message});
+  };
+  png_alloc_size_t size = 0;
+  write_to(nullptr, size);
+  std::string bytes(size, '\0');
+  write_to(bytes.data(), size);
+  bytes.resize(size);
+  return bytes;
+}
+
+}  // namespace kindling
