@@ -41,7 +41,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/kindlingConfigVersion.cma
 install(FILES
   ${PROJECT_BINARY_DIR}/kindlingConfig.cmake ${PROJECT_BINARY_DIR}/kindlingConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake ${PROJECT_SOURCE_DIR}/cmake/LibTorchNeeds.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/KindlingRuntime.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/KindlingPrecompile.cmake ${PROJECT_SOURCE_DIR}/cmake/KindlingRuntime.cmake
   DESTINATION ${package_dir})
 
 # For build systems that ask pkg-config.
