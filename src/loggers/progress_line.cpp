@@ -36,7 +36,7 @@ struct Counted {
   const char* label;
 };
 
-Counted counted(const ProgressState& state) {
+Counted batches_of(const ProgressState& state) {
   if (state.num_val_batches > 0) return {state.val_batch, state.num_val_batches, "val "};
   return {state.at.batch, state.num_batches, ""};
 }
@@ -58,7 +58,7 @@ std::vector<std::string> parts_of(const ProgressState& state, bool bar) {
   if (state.max_epochs <= 0 && state.max_steps > 0) {
     parts.push_back("step " + of_total(state.at.global_step, state.max_steps));
   }
-  const Counted batches = counted(state);
+  const Counted batches = batches_of(state);
   const bool has_end = batches.total > 0;
   if (bar && has_end) parts.push_back(bar_text(batches));
   parts.push_back(batches.label + of_total(batches.done, batches.total));

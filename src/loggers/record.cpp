@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kindling/loggers/logger.h"
+
 namespace kindling {
 
 const double* Record::find(std::string_view name) const {
@@ -23,5 +25,7 @@ bool is_beyond(const Record& record, const Progress& at) {
   const bool is_made_again = record.kind == Record::Kind::validation && at.phase == Phase::validation;
   return is_made_again ? record.global_step >= at.global_step : record.global_step > at.global_step;
 }
+
+Logger::~Logger() = default;
 
 }  // namespace kindling

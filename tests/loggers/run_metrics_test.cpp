@@ -9,6 +9,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/loggers/jsonl_logger.h"
+#include "loggers/metric_charts.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -183,6 +184,51 @@ TEST(MetricsFile, RejectsAMissingFile) {
   const Scratch scratch;
   EXPECT_THROW(read_metrics_file(scratch / "none.jsonl"), Error);
   EXPECT_THROW(read_metrics_file(scratch.folder()), Error);
+}
+
+std::vector<std::string> titles_of(const std::vector<Chart>& charts) {
+  std::vector<std::string> titles;
+  for (const Chart& chart : charts) titles.push_back(chart.title);
+  return titles;
+}
+
+TEST(MetricCharts, GroupsMetricsByFamily) {
+  EXPECT_EQ(family_of("train_loss_step"), "loss");
+  EXPECT_EQ(family_of("val_acc"), "acc");
+  EXPECT_EQ(family_of("val_loss/far"), "loss");
+  EXPECT_EQ(family_of("lr"), "lr");
+  EXPECT_EQ(family_of("grad_norm/net.0.weight"), "grad_norm");
+  EXPECT_EQ(family_of("train_"), "train_");
+  EXPECT_EQ(family_of("_step"), "_step");
+}
+
+TEST(MetricCharts, DrawsEpochsOrStepsAndTheLossFirst) {
+  RunMetrics metrics;
+  metrics.add({.kind = Record::Kind::step, .global_step = 1, .epoch = 1, .values = {{"train_loss_step", 4}}});
+  metrics.add({.global_step = 10, .epoch = 1, .values = {{"lr", 0.1}, {"val_acc", 0.5}, {"train_loss", 2}}});
+  const auto charts = charts_of_run(metrics, metrics.names());
+  EXPECT_EQ(titles_of(charts), (std::vector<std::string>{"loss", "acc", "lr"}));
+  EXPECT_EQ(charts[0].xlabel, "step");
+  EXPECT_EQ(charts[0].curves[0].label, "train_loss");
+  EXPECT_EQ(charts[0].curves[0].x, std::vector<double>{10});
+  EXPECT_TRUE(charts[0].curves[1].is_background);
+  EXPECT_EQ(charts[1].xlabel, "epoch");
+  EXPECT_EQ(charts[1].curves[0].x, std::vector<double>{1});
+}
+
+TEST(MetricCharts, OverlaysRunsAndBoundsTheCurvesOfAChart) {
+  RunMetrics a, b;
+  a.add({.global_step = 10, .epoch = 1, .values = {{"train_loss", 1}, {"val_loss", 2}}});
+  b.add({.global_step = 5, .epoch = 1, .values = {{"train_loss", 3}}});
+  const std::vector<LabelledMetrics> runs{{"a", &a}, {"b", &b}};
+  const std::vector<std::string> names{"train_loss", "val_loss", "none"};
+  const auto charts = charts_of_runs(runs, names);
+  EXPECT_EQ(titles_of(charts), (std::vector<std::string>{"train_loss", "val_loss"}));
+  EXPECT_EQ(charts[0].curves[1].label, "b");
+  EXPECT_EQ(charts[1].curves.size(), 1U);
+  const std::vector<LabelledMetrics> many(20, LabelledMetrics{"a", &a});
+  EXPECT_EQ(charts_of_runs(many, names)[0].curves.size(), 12U);
+  EXPECT_EQ(charts_of_runs(many, names)[0].title, "train_loss (12 of 20 curves)");
 }
 
 }  // namespace

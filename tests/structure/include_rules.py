@@ -4,15 +4,15 @@ import re
 from pathlib import Path
 
 # A module may include itself and the modules before it.
-MODULES = ("base formats checkpoint config launch charts loggers device tensors graph distributed data metrics optim nn models interop "
-           "training measurements fast_mkl cli").split()
-WITHOUT_LIBTORCH = MODULES[:7]
+MODULES = ("base formats checkpoint config launch charts loggers runs device tensors graph distributed data metrics optim nn models "
+           "interop training measurements fast_mkl cli").split()
+WITHOUT_LIBTORCH = MODULES[:8]
 # The sub-modules of a module, in the same order. "" stands for the files in the module's own folder; without it there are none.
 SUBMODULES = {
     "formats": ["", "zip", "tables", "images", "safetensors", "arrays", "pt2", "torch"],
     "interop": ["run", "onnx", "export", "aoti", ""],
     "data": ["loading", "transforms", "sources"],
-    "cli": ["config", "help", "run", "check", "diff", "sweep", "data", "commands", ""],
+    "cli": ["config", "help", "run", "check", "sweep", "data", "commands", ""],
     "training": ["state", "parallel", "step", "capture", "inspect", "loop", "callbacks", "tuner"],
     "graph": ["recording", "nodes", "kernels", "replay", "device"],
 }

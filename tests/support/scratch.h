@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace kindling {
@@ -38,6 +39,10 @@ class Scratch {
  private:
   std::filesystem::path folder_;
 };
+
+inline void write_text(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream(file) << text;
+}
 
 // Returns the text of the error of type `Kind` that `call` throws; "(no error)" if it throws none.
 template <class Kind, class Call>

@@ -5,14 +5,15 @@
 
 #include "charts/html_page.h"
 #include "cli/commands/commands.h"
-#include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/suggest.h"
 #include "kindling/loggers/terminal.h"
 #include "loggers/metric_charts.h"
-#include "loggers/run_files.h"
-#include "loggers/run_page.h"
+#include "runs/run_files.h"
+#include "runs/run_folder.h"
+#include "runs/run_page.h"
+#include "runs/sweep_plan.h"
 
 namespace kindling {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/commands/commands.h"
-#include "cli/sweep/run_list.h"
 #include "kindling/loggers/terminal.h"
+#include "runs/run_list.h"
 
 namespace kindling {
 

@@ -9,15 +9,13 @@
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
 #include "cli/config/run_config.h"
-#include "cli/diff/differences.h"
 #include "cli/run/loaded_config.h"
-#include "cli/run/run_folder.h"
 #include "cli/sweep/sweep_file.h"
 #include "cli/sweep/sweep_runner.h"
-#include "cli/sweep/sweep_table.h"
 #include "kindling/base/error.h"
 #include "kindling/base/file.h"
 #include "kindling/base/text.h"
+#include "runs/sweep_table.h"
 
 namespace kindling {
 namespace {

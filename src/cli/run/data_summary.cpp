@@ -2,11 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
 #include <exception>
 #include <map>
 #include <memory>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -74,32 +72,6 @@ std::string checksum_of(const std::vector<Loader>& sets, std::int64_t max_bytes)
 }
 
 }  // namespace
-
-std::string class_difference(const std::vector<std::string>& before, const std::vector<std::string>& now) {
-  if (before.empty() || now.empty() || before == now) return {};
-  const auto [then, current] = std::ranges::mismatch(before, now);
-  const std::string number = "class " + std::to_string(then - before.begin());
-  if (then == before.end()) return number + " was not there before and is '" + *current + "' now";
-  if (current == now.end()) return number + " was '" + *then + "' before and is not there now";
-  return number + " was '" + *then + "' before and is '" + *current + "' now";
-}
-
-std::string difference_of(const DataSummary& before, const DataSummary& now) {
-  if (std::string classes = class_difference(before.class_names, now.class_names); !classes.empty())
-    return classes;
-  const auto counts = [](std::int64_t then, std::int64_t current, const std::string& of) {
-    return std::to_string(then) + " " + of + " before and " + std::to_string(current) + " now";
-  };
-  for (const auto& [kind, then, current] :
-       {std::tuple("training samples", before.train, now.train), {"validation samples", before.val, now.val}})
-    if (then && current && *then != *current) return counts(*then, *current, kind);
-  for (const auto& [name, then] : before.more_val)
-    if (const auto current = now.more_val.find(name);
-        current != now.more_val.end() && current->second != then)
-      return counts(then, current->second, "samples of the validation set '" + name + "'");
-  const bool has_sums = !before.checksum.empty() && !now.checksum.empty();
-  return has_sums && before.checksum != now.checksum ? "the same number of samples with other values" : "";
-}
 
 DataSummary summary_of(DataModule& data, std::string name, std::int64_t max_checksum_bytes) {
   const Loader train = loader_or_none(data, &DataModule::train_dataloader),

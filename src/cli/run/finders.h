@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "cli/config/run_config.h"
-#include "cli/run/run_folder.h"
 #include "kindling/data/data_module.h"
 #include "kindling/training/stop_token.h"
 #include "kindling/training/trainer_options.h"
+#include "runs/run_folder.h"
 
 namespace kindling {
 

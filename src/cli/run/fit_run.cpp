@@ -1,23 +1,25 @@
 #include "cli/run/fit_run.h"
 
 #include <ATen/Context.h>
+#include <torch/version.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <span>
 #include <utility>
 
 #include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
 #include "cli/config/exit_codes.h"
 #include "cli/config/unquoted.h"
+#include "cli/run/data_summary.h"
 #include "cli/run/finders.h"
 #include "cli/run/launched_run.h"
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
-#include "cli/run/run_folder.h"
 #include "cli/run/run_log.h"
 #include "cli/run/screen.h"
 #include "cli/run/start_files.h"
@@ -26,6 +28,7 @@
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/data/input_transform.h"
+#include "kindling/device/host_info.h"
 #include "kindling/loggers/csv_logger.h"
 #include "kindling/loggers/jsonl_logger.h"
 #include "kindling/loggers/tensorboard_logger.h"
@@ -33,7 +36,8 @@
 #include "kindling/tensors/state_dict.h"
 #include "kindling/training/trainer.h"
 #include "loggers/metric_text.h"
-#include "loggers/run_report.h"
+#include "runs/run_folder.h"
+#include "runs/run_report.h"
 
 namespace kindling {
 namespace {
@@ -184,7 +188,8 @@ class FitRun {
     for (const std::string& warning : in_.warnings) log_warning(warning);
     for (const std::string& line : report_lines(in_.start, /*max_names=*/1000))
       log_info("model.init_weights: " + line);
-    folder_.write_command(in_.context.argc, in_.context.argv);
+    const std::span words(in_.context.argv, static_cast<std::size_t>(in_.context.argc));
+    folder_.append_command(joined(words, " ", shell_word));
     if (in_.group) summary_.num_processes = in_.group->size();
     summary_.seed = config_.run.seed;
     if (is_first(in_.group)) summary_.git = git_commit_of_project(config_of(in_.context.request, folder_));
@@ -233,7 +238,7 @@ class FitRun {
 
   // Resuming with other kernels continues the same run, but is not bit-identical.
   void warn_other_kernels() const {
-    const std::string former = in_.plan.run.empty() ? "" : run_fast_mkl(in_.plan.run);
+    const std::string former = in_.plan.run.empty() ? "" : run_text(in_.plan.run, "fast_mkl");
     if (!former.empty() && former != summary_.fast_mkl)
       log_warning("run.fast_mkl: MKL's fast kernels were \"" + former + "\" before and are now \"" +
                   summary_.fast_mkl + "\"; from here on, results may differ in their last bits");
@@ -253,7 +258,7 @@ class FitRun {
     summary_.status = "failed";
     summary_.global_step = keeper_->failed_step().value_or(summary_.global_step);
     try {
-      write_summary();
+      write_results();
       if (report_) report_->write_final();
     } catch (const std::exception& error) {  // the first error is the one to report
       log_error(std::string("while handling an error of the fit: ") + error.what());
@@ -265,7 +270,7 @@ class FitRun {
     Trainer trainer(trainer_options());
     summary_.device = trainer.device().str();
     if (num_gpus() < trainer.options().num_gpus) summary_.device_note = gpu_unavailable_reason();
-    folder_.write_summary(summary_);
+    write_summary();
     in_.signals.watch(trainer.stop_token(), checkpoint_);
     checkpoint_->set_metadata({{"config", config_.values_text()}});
     if (is_first(in_.group))
@@ -273,7 +278,7 @@ class FitRun {
         warn_other_data(data);
         folder_.write_skipped(data.skipped);
         summary_.data = std::move(data);
-        folder_.write_summary(summary_);
+        write_summary();
       });
     FitOptions options;
     if (in_.plan.checkpoint) options.resume = in_.plan.checkpoint->path;
@@ -284,7 +289,7 @@ class FitRun {
     summary_.reason = reason_name(result.reason);
     summary_.global_step = result.progress.global_step;
     report_removed_files();
-    write_summary();
+    write_results();
     if (report_) {
       report_->write_final();
       screen_->show_curves(report_->metrics());
@@ -300,7 +305,7 @@ class FitRun {
   // Runs the searches that the config requests before a new run. Returns false if a signal has ended them.
   bool search() {
     folder_.write_config(config_.text());
-    folder_.write_summary(summary_);
+    write_summary();
     if (summary_.num_processes > 1) return true;
     const StopToken stop;
     in_.signals.watch(stop, checkpoint_);
@@ -313,7 +318,7 @@ class FitRun {
     if (!stop.stop_requested()) return true;
     summary_.status = kStatusTexts[static_cast<std::size_t>(FitStatus::stopped)];
     summary_.reason = reason_name(stop.reason());
-    write_summary();
+    write_results();
     return false;
   }
 
@@ -394,6 +399,15 @@ class FitRun {
   }
 
   void write_summary() {
+    const HostInfo host = host_info();
+    summary_.cpu_model = host.cpu_model;
+    summary_.num_threads = host.num_threads;
+    summary_.libtorch_version = TORCH_VERSION;
+    folder_.write_summary(summary_);
+  }
+
+  // After the fit, or once it has stopped.
+  void write_results() {
     summary_.metrics = screen_->metrics();
     if (const auto& best = screen_->best_value()) {
       summary_.best_name = screen_->monitored();
@@ -412,7 +426,7 @@ class FitRun {
       summary_.best_checkpoint_step = info.global_step;
       summary_.best_checkpoint_value = info.monitored_value;
     }
-    folder_.write_summary(summary_);
+    write_summary();
   }
 
   // Describes the checkpoint that --weights RUN uses if it is not that of the best epoch; else empty.

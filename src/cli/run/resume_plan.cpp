@@ -8,10 +8,10 @@
 #include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
 #include "cli/config/config_change.h"
-#include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/formats/safetensors.h"
+#include "runs/run_folder.h"
 
 namespace kindling {
 namespace {
@@ -116,7 +116,7 @@ bool is_finished(const ResumePlan& plan, const TrainerOptions& options) {
   const bool is_at_end = options.fast_dev_run ||
                          plan.checkpoint->epoch >= options.max_epochs.value_or(kNoEnd) ||
                          plan.checkpoint->global_step >= options.max_steps.value_or(kNoEnd);
-  return is_at_end && run_status(plan.run) == "finished";
+  return is_at_end && run_text(plan.run, "status") == "finished";
 }
 
 std::string position_text(const CheckpointInfo& checkpoint) {

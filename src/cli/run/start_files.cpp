@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "cli/run/name_map.h"
-#include "cli/run/run_folder.h"
 #include "data/sources/training_labels.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -22,6 +21,7 @@
 #include "kindling/data/table_data.h"
 #include "kindling/nn/classifier.h"
 #include "kindling/optim/python_optimizer.h"
+#include "runs/run_folder.h"
 
 namespace kindling {
 namespace {

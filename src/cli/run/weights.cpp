@@ -13,7 +13,6 @@
 #include "checkpoint/checkpoint_file.h"
 #include "cli/config/command_line.h"
 #include "cli/run/resume_plan.h"
-#include "cli/run/run_folder.h"
 #include "kindling/base/error.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/data/input_transform.h"
@@ -21,6 +20,8 @@
 #include "kindling/formats/torch_file.h"
 #include "kindling/tensors/checkpoint_file.h"
 #include "loggers/metric_text.h"
+#include "runs/run_folder.h"
+#include "runs/sweep_plan.h"
 #include "tensors/validated_weights.h"
 
 namespace kindling {
@@ -35,7 +36,7 @@ std::string step_text(const CheckpointInfo& checkpoint) {
 WeightsSource last_weights(const fs::path& run) {
   const fs::path weights = run / "weights.safetensors", folder = checkpoints_of(run);
   // If a run was resumed after it wrote its weights, they are out of date.
-  const std::string status = run_status(run);
+  const std::string status = run_text(run, "status");
   const bool is_current = fs::exists(weights) && (status == "finished" || status == "stopped");
   if (!is_current && fs::is_directory(folder))
     if (const auto checkpoint = newest_valid_checkpoint(folder))

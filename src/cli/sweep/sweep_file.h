@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/sweep/sweep_plan.h"
+#include "runs/sweep_plan.h"
 
 namespace kindling {
 

@@ -10,9 +10,7 @@
 
 #include "base/folder.h"
 #include "cli/config/command_line.h"
-#include "cli/run/run_folder.h"
-#include "cli/sweep/small_file.h"
-#include "cli/sweep/sweep_results.h"
+#include "cli/config/exit_codes.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -20,6 +18,9 @@
 #include "kindling/config/document.h"
 #include "launch/child_process.h"
 #include "loggers/metric_text.h"
+#include "runs/run_files.h"
+#include "runs/run_folder.h"
+#include "runs/sweep_results.h"
 
 namespace kindling {
 namespace {
@@ -137,7 +138,10 @@ class Sweep {
         continue;
       }
       const std::size_t run = one->run;
-      results_.note_end(run, end->exit_code, one->was_asked);
+      results_.note_end(run, {.exit_code = end->exit_code,
+                              .has_diverged = end->exit_code == kDivergedCode,
+                              .was_refused = end->exit_code == kConfigErrorCode,
+                              .was_asked = one->was_asked});
       one = running_.erase(one);
       write_files();
       print_row(run);

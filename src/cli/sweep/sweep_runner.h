@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cli/sweep/sweep_plan.h"
+#include "runs/sweep_plan.h"
 
 namespace kindling {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kindling/cli/program.h"
+#include "support/scratch.h"
 
 namespace kindling {
 
@@ -42,10 +43,6 @@ inline std::string text_of(const std::filesystem::path& file) {
   std::ostringstream text;
   text << stream.rdbuf();
   return text.str();
-}
-
-inline void write_text(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream(file) << text;
 }
 
 inline const std::filesystem::path kConfigs = KINDLING_CONFIGS;

@@ -1,7 +1,0 @@
-#include "kindling/loggers/logger.h"
-
-namespace kindling {
-
-Logger::~Logger() = default;
-
-}  // namespace kindling

@@ -1,0 +1,259 @@
+#include "runs/run_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "kindling/loggers/jsonl_logger.h"
+#include "runs/run_files.h"
+#include "runs/run_page.h"
+#include "support/scratch.h"
+
+namespace kindling {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents_of(const fs::path& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+void put_file(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Record epoch_of(std::int64_t number, double loss) {
+  return {.kind = Record::Kind::epoch,
+          .global_step = 10 * number,
+          .epoch = number,
+          .values = {{"train_loss", loss}, {"val_loss", 2 * loss}, {"epoch_time_s", 0.5}, {"host_waits", 3}}};
+}
+
+TEST(RunFiles, ReadsSummaryCommandsLayersAndEvents) {
+  const Scratch scratch;
+  put_file(scratch / "run.json",
+           R"({"status": "finished", "seed": 3, "best": {"name": "val_acc"}, "list": [1]})");
+  put_file(scratch / "command.txt", "kindling fit\nkindling fit --resume runs/a\n");
+  write_layers(scratch.folder(), {{"net.0", "Linear", "[4, 2]", "", "6"}});
+  put_file(scratch / "log.txt",
+           "2026-03-01 12:00:00.123 info: kindling: 1\n"
+           "2026-03-01 12:00:01.123 warning: a: b\n"
+           "second line\n"
+           "2026-03-01 12:00:02.123 info: resume: after step 4\n");
+  const RunFiles files = read_run_files(scratch.folder());
+  EXPECT_EQ(files.value("status"), "finished");
+  EXPECT_EQ(files.value("best.name"), "val_acc");
+  EXPECT_EQ(files.value("seed"), "3");
+  EXPECT_EQ(files.value("list"), "[1]");
+  EXPECT_EQ(files.commands.size(), 2U);
+  EXPECT_EQ(files.layers, (std::vector<std::vector<std::string>>{{"net.0", "Linear", "[4, 2]", "", "6"}}));
+  ASSERT_EQ(files.events.size(), 2U);
+  EXPECT_EQ(files.events[0].text, "a: b");
+  EXPECT_EQ(files.events[1].level, "start");
+}
+
+TEST(RunFiles, FindsTheOverridesOfACommand) {
+  using Overrides = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(overrides_of("kindling fit -c a=b.toml trainer.max_epochs=3 --seed 1 --optimizer.lr=0.1 --quiet"),
+            (Overrides{{"trainer.max_epochs", "3"}, {"seed", "1"}, {"optimizer.lr", "0.1"}}));
+  EXPECT_EQ(overrides_of("kindling fit 'name=it'\\''s one' --progress=none"),
+            (Overrides{{"name", "it's one"}}));
+  EXPECT_EQ(overrides_of("kindling fit --trainer.max_epochs"), Overrides{});
+  EXPECT_EQ(overrides_of("'"), Overrides{});
+}
+
+TEST(RunFiles, SurvivesForeignContents) {
+  const Scratch scratch;
+  put_file(scratch / "run.json", std::string(500000, '['));
+  put_file(scratch / "model.csv", "a,b\n1,2\n");
+  put_file(scratch / "log.txt", std::string("\0\xff\n: \n2026", 10));
+  fs::create_directory(scratch / "config.toml");
+  const RunFiles files = read_run_files(scratch.folder());
+  EXPECT_TRUE(files.summary.empty() && files.layers.empty() && files.events.empty() && files.config.empty());
+  std::string nested = "1";
+  for (int i = 0; i < 1000; ++i) nested = R"({"a": )" + nested + "}";
+  put_file(scratch / "run.json", nested);
+  EXPECT_LE(read_run_files(scratch.folder()).summary.size(), 1U);
+  EXPECT_TRUE(read_run_files(scratch / "none").summary.empty());
+}
+
+TEST(RunPage, ShowsWhatTheDirectoryHas) {
+  const Scratch scratch;
+  put_file(scratch / "run.json", R"({"status": "diverged", "kindling": "9.9", "device": "cpu"})");
+  put_file(scratch / "config.toml", "name = \"<b>\"\n");
+  RunMetrics metrics;
+  metrics.add(epoch_of(1, 0.25));
+  Record last = epoch_of(2, std::nan(""));
+  for (const auto& [name, value] : {std::pair("val_confusion_matrix[0][0]", 5.0),
+                                    {"skipped_steps", 4.0},
+                                    {"time_share/forward", 0.5},
+                                    {"step_time_s/rank0", 0.00125},
+                                    {"step_time_s/rank1", 0.5}})
+    last.values.emplace_back(name, value);
+  metrics.add(last);
+  const std::string html = to_html(page_of_run(read_run_files(scratch.folder()), metrics));
+  EXPECT_TRUE(contains(html, "class=\"status bad\">diverged<"));
+  EXPECT_TRUE(contains(html, "<dt>skipped steps</dt><dd>4</dd>"));
+  EXPECT_TRUE(contains(html, "<dt>not finite</dt><dd>train_loss (1), val_loss (1)</dd>"));
+  EXPECT_TRUE(contains(html, "<h2>val_confusion_matrix, epoch 2</h2>"));
+  EXPECT_TRUE(contains(html, "<td class=\"text\">host_waits</td><td>3</td><td>3</td><td>6</td>"));
+  EXPECT_TRUE(contains(html, "<td>forward</td><td>50.0 %</td>"));
+  EXPECT_TRUE(
+      contains(html, "<td class=\"text\">step_time_s/rank0</td><td>1.25 ms</td><td>1.25 ms</td><td></td>"));
+  EXPECT_TRUE(contains(html, "\"title\":\"step_time_s\""));
+  EXPECT_TRUE(contains(html, "name = &quot;&lt;b&gt;&quot;"));
+  EXPECT_TRUE(contains(html, "<dt>kindling</dt><dd>9.9</dd>"));
+}
+
+// Returns the first part of a section of the page that has this type and title.
+template <class Part>
+Part part_of(const RunMetrics& metrics, const std::string& title) {
+  for (const PageSection& section : page_of_run(RunFiles{.folder = "run"}, metrics).sections)
+    for (const PagePart& part : section.parts)
+      if (section.title == title && std::holds_alternative<Part>(part)) return std::get<Part>(part);
+  ADD_FAILURE() << "no such part in " << title;
+  return {};
+}
+
+TEST(RunPage, CollectsTheCellsOfMatricesByName) {
+  RunMetrics metrics;
+  metrics.add({.epoch = 1,
+               .values = {{"val_loss", 1},
+                          {"m[0][0]", 3},
+                          {"m[1][0]", 4},
+                          {"m[0][1]", 9},
+                          {"k[7]", 1},
+                          {"m[99999999999][0]", 1},
+                          {"m[x][0]", 1}}});
+  EXPECT_EQ(part_of<PageMatrix>(metrics, "m, epoch 1").cells,
+            (std::vector<std::vector<double>>{{3, 9}, {4}}));
+}
+
+TEST(RunPage, ShowsTheLargestCellsOffTheDiagonalOfALargeMatrix) {
+  RunMetrics metrics;
+  metrics.add({.epoch = 1, .values = {{"m[40][40]", 20}, {"m[40][1]", 7}, {"m[0][1]", 9}, {"m[2][1]", 0}}});
+  EXPECT_EQ(part_of<PageTable>(metrics, "m, epoch 1").rows,
+            (std::vector<std::vector<std::string>>{{"0", "1", "9"}, {"40", "1", "7"}}));
+}
+
+TEST(RunPage, ShowsDataHostAndCommit) {
+  const Scratch scratch;
+  put_file(scratch / "run.json", R"({"host": "node7",
+      "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "branch": "main"},
+      "data": {"name": "digits", "train": 1438, "val": 359, "checksum": "0123456789abcdef"}})");
+  const auto html = [&] { return to_html(page_of_run(read_run_files(scratch.folder()), {})); };
+  EXPECT_TRUE(contains(html(), "<dt>data</dt><dd>digits: 1,438 training, 359 validation samples</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>git commit</dt><dd>0123456789ab (main)</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>git commit</dt><dd>0123456789abcdef0123456789abcdef01234567</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>host</dt><dd>node7</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>data checksum</dt><dd>0123456789abcdef</dd>"));
+  EXPECT_FALSE(contains(html(), "<dt>data train</dt>"));
+  put_file(scratch / "run.json", R"({"git": {"branch": "main"}, "data": {"train": 5}})");
+  EXPECT_TRUE(contains(html(), "<dt>data</dt><dd>5 training samples</dd>"));
+  EXPECT_TRUE(contains(html(), "<dt>git commit</dt><dd>(main)</dd>"));
+}
+
+TEST(RunPage, ShowsARunWithoutRecords) {
+  const Scratch scratch;
+  EXPECT_TRUE(
+      contains(to_html(page_of_run(read_run_files(scratch.folder()), {})), "The run has no records yet."));
+}
+
+TEST(RunPage, ComparesRuns) {
+  const Scratch scratch;
+  const RunFiles files = read_run_files(scratch.folder());
+  RunMetrics metrics;
+  metrics.add(epoch_of(1, 0.25));
+  const std::vector<std::string> names{"val_loss"};
+  const std::vector<ComparedRun> runs{{files, metrics}, {files, metrics}};
+  const std::string html = to_html(page_of_runs(runs, names));
+  EXPECT_TRUE(contains(html, "<h1>2 runs</h1>"));
+  EXPECT_TRUE(contains(html, "\"title\":\"val_loss\""));
+}
+
+struct Reported {
+  Scratch scratch;
+  double now = 100;
+  int num_layer_calls = 0;
+  RunReport report{scratch.folder(),
+                   {.monitor = "val_loss",
+                    .layers =
+                        [this] {
+                          ++num_layer_calls;
+                          return std::vector<std::vector<std::string>>{{"net", "Linear", "", "", "6"}};
+                        },
+                    .clock = [this] { return now; }}};
+
+  bool is_drawn() {
+    const bool is_there = fs::exists(scratch / "report.html");
+    fs::remove(scratch / "report.html");
+    return is_there;
+  }
+};
+
+TEST(RunReport, DrawsRarelyAndReloadsUntilTheEnd) {
+  Reported run;
+  run.report.write(epoch_of(1, 1));
+  EXPECT_FALSE(run.is_drawn()) << "in the first two seconds";
+  run.now += 2;
+  run.report.write(epoch_of(2, 0.5));
+  EXPECT_TRUE(contains(contents_of(run.scratch / "report.html"), "http-equiv=\"refresh\""));
+  EXPECT_TRUE(contains(contents_of(run.scratch / "report.html"), "<dd>val_loss 1.0000, epoch 2</dd>"));
+  EXPECT_TRUE(run.is_drawn());
+  run.now += 4.9;
+  run.report.write(epoch_of(3, 0.25));
+  EXPECT_FALSE(run.is_drawn());
+  run.now += 0.1;
+  run.report.write(
+      {.kind = Record::Kind::step, .global_step = 31, .epoch = 4, .values = {{"train_loss_step", 1}}});
+  EXPECT_FALSE(run.is_drawn()) << "within an epoch";
+  run.report.write(epoch_of(4, 0.25));
+  EXPECT_TRUE(run.is_drawn());
+  run.report.write_final();
+  EXPECT_FALSE(contains(contents_of(run.scratch / "report.html"), "http-equiv=\"refresh\""));
+  EXPECT_TRUE(contains(contents_of(run.scratch / "curves.svg"), "train_loss"));
+  EXPECT_EQ(run.num_layer_calls, 1);
+}
+
+TEST(RunReport, ReloadsForTenMinutesAndFiveEpochs) {
+  Reported run;
+  run.now += 2;
+  Record epoch = epoch_of(1, 1);
+  epoch.values.emplace_back("epoch_time_s", 100.0);
+  run.report.write(epoch);
+  EXPECT_TRUE(contains(contents_of(run.scratch / "report.html"), "data-max-age=\"1100\""));
+}
+
+TEST(RunReport, ContinuesTheCurvesOfAResumedRun) {
+  Reported run;
+  {
+    JsonlLogger records(run.scratch / "metrics.jsonl");
+    records.write(epoch_of(1, 1));
+    records.write(epoch_of(2, 1));
+    records.resume_at({.epoch = 1, .global_step = 10});
+  }
+  run.report.resume_at({.epoch = 1, .global_step = 10});
+  EXPECT_EQ(run.report.metrics().num_epochs(), 1);
+  run.report.write(epoch_of(2, 0.5));
+  EXPECT_EQ(run.report.metrics().find("train_loss")->num_values(), 2);
+  EXPECT_EQ(run.report.metrics().find("train_loss")->last().value, 0.5);
+}
+
+TEST(RunReport, DoesNotStopARunWhoseFilesCannotBeWritten) {
+  Reported run;
+  fs::create_directory(run.scratch / "curves.svg");
+  run.now += 10;
+  run.report.write(epoch_of(1, 1));
+  run.report.write_final();
+  EXPECT_EQ(run.report.metrics().num_epochs(), 1);
+}
+
+}  // namespace
+}  // namespace kindling
