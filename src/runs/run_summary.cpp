@@ -1,7 +1,5 @@
 #include "runs/run_summary.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <ctime>
@@ -32,12 +30,6 @@ std::string utc_text(std::chrono::system_clock::time_point time) {
   char text[32];
   const std::size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return {text, size};
-}
-
-// Empty: unknown.
-std::string machine_name() {
-  char name[256] = {};  // POSIX allows 255
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 Json json_of(const GitCommit& git) {
@@ -145,7 +137,7 @@ std::string run_json(const RunSummary& summary, const RunStart& start) {
       {"device", summary.device},
       {"device_note", summary.device_note},
       {"processes", summary.num_processes},
-      {"host", machine_name()},
+      {"host", host_name()},
       {"cpu", summary.cpu_model},
       {"threads", summary.num_threads},
       {"fast_mkl", summary.fast_mkl},
