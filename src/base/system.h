@@ -1,10 +1,10 @@
 #pragma once
 
-#include <csignal>
-#include <ctime>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
+#include <ctime>
 #include <string>
 
 // What the operating system knows: the time, this machine's name, the signals of this process.

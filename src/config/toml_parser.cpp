@@ -181,11 +181,11 @@ struct ErrorSite {
   std::string_view text;
   std::size_t at;  // of the error
   Part part = Part::none;
-  std::size_t statement = 0;         // where the header or the line's key begins
-  std::size_t pair = 0, equals = 0;  // the innermost key: where it begins and ends
-  std::size_t word = kNowhere;       // where the word begins that reaches the error
-  bool has_item = false;             // the part is complete: there are a key's names, a value
-  std::vector<std::size_t> open{};   // brackets and braces of the statement that are not closed
+  std::size_t statement = 0;                      // where the header or the line's key begins
+  std::size_t pair = 0, equals = 0;               // the innermost key: where it begins and ends
+  std::size_t word = kNowhere;                    // where the word begins that reaches the error
+  bool has_item = false;                          // the part is complete: there are a key's names, a value
+  std::vector<std::size_t> open{};                // brackets and braces of the statement that are not closed
   std::size_t header = kNowhere, header_end = 0;  // the last line with a table header
 
   std::string_view rest() const { return text.substr(at); }

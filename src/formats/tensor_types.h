@@ -50,7 +50,7 @@ constexpr const TensorTypeRow& row_of(TensorType type) {
 
 // Returns the row with this value in a column; nullptr if there is none, or the value is empty.
 template <class Value>
-constexpr const TensorTypeRow* tensor_type_with(Value TensorTypeRow::* column, Value value) {
+constexpr const TensorTypeRow* tensor_type_with(Value TensorTypeRow::*column, Value value) {
   for (const TensorTypeRow& row : kTensorTypes)
     if (row.*column == value && value != Value{}) return &row;
   return nullptr;

@@ -2,7 +2,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <array>
+#include <iterator>
 #include <optional>
 
 #include "formats/tensor_types.h"
@@ -10,11 +10,28 @@
 namespace kindling {
 
 // In the order of TensorType.
-inline constexpr std::array<at::ScalarType, std::size(kTensorTypes)> kScalarTypes{
-    at::kBool,          at::kByte,           at::kChar,         at::kShort,           at::kInt,
-    at::kLong,          at::kHalf,           at::kBFloat16,     at::kFloat,           at::kDouble,
-    at::kUInt16,        at::kUInt32,         at::kUInt64,       at::kFloat8_e4m3fn,   at::kFloat8_e4m3fnuz,
-    at::kFloat8_e5m2,   at::kFloat8_e5m2fnuz, at::kFloat8_e8m0fnu, at::kComplexFloat};
+inline constexpr at::ScalarType kScalarTypes[] = {
+    at::kBool,
+    at::kByte,
+    at::kChar,
+    at::kShort,
+    at::kInt,
+    at::kLong,
+    at::kHalf,
+    at::kBFloat16,
+    at::kFloat,
+    at::kDouble,
+    at::kUInt16,
+    at::kUInt32,
+    at::kUInt64,
+    at::kFloat8_e4m3fn,
+    at::kFloat8_e4m3fnuz,
+    at::kFloat8_e5m2,
+    at::kFloat8_e5m2fnuz,
+    at::kFloat8_e8m0fnu,
+    at::kComplexFloat,
+};
+static_assert(std::size(kScalarTypes) == std::size(kTensorTypes));
 
 constexpr at::ScalarType scalar_type_of(TensorType type) {
   return kScalarTypes[static_cast<std::size_t>(type)];

@@ -94,8 +94,8 @@ StateDict read_state(const WeightsFile& file) {
   for (std::size_t i = 0; i < file.entries().size(); ++i) {
     const auto& [name, type, shape] = file.entries()[i];
     const std::size_t first = file.first_alike(i);
-    state.tensors.emplace_back(name,
-                               first < i ? state.tensors[first].second : at::empty(shape, scalar_type_of(type)));
+    state.tensors.emplace_back(
+        name, first < i ? state.tensors[first].second : at::empty(shape, scalar_type_of(type)));
     if (first == i) file.read(i, state.tensors[i].second.mutable_data_ptr());
   }
   return state;

@@ -260,7 +260,10 @@ TEST(ConfigDocument, SaysWhatIsWrongAtThePositionOfAnError) {
     EXPECT_EQ(parse_error(text).substr(0, wanted.size()), wanted) << text;
     EXPECT_EQ(parse_error(text).find("parsing"), std::string::npos) << text;  // as toml++ would say
   };
-  expect("\xEF\xBB\xBF" "a = mlp", "t.toml:1:5: error: strings need quotes: \"mlp\"\n");
+  expect(
+      "\xEF\xBB\xBF"
+      "a = mlp",
+      "t.toml:1:5: error: strings need quotes: \"mlp\"\n");
   expect("a = [\n1, 'b' # [\n, relu]", "t.toml:3:3: error: strings need quotes: \"relu\"\n");
   expect("a = none", "t.toml:1:6: error: strings need quotes: \"none\"\n");
   expect("a = 12abc", "t.toml:1:7: error: '12abc' is neither a number of 64 bits nor a date; expected: ");

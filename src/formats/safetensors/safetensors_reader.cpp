@@ -210,8 +210,7 @@ void check_layout(SafetensorsIndex& index, const std::string& place, std::size_t
              "two ascending numbers up to " + std::to_string(data_bytes));
     }
     if (*begin != reached) {
-      refuse(where,
-             "its data_offsets " + offsets + (*begin < reached ? " overlap others" : " leave a gap"),
+      refuse(where, "its data_offsets " + offsets + (*begin < reached ? " overlap others" : " leave a gap"),
              "a start at " + std::to_string(reached));
     }
     if (entry != nullptr) {

@@ -51,10 +51,10 @@ std::string pickled_tuple(std::span<const std::int64_t> numbers) {
 std::string pickled_tensor_of(const TensorToWrite& tensor, std::size_t storage) {
   const std::size_t values = tensor.size_bytes / size_of(tensor.type);
   return pickled_name(kRebuildTensor) + "((" + pickled_text("storage") +
-         pickled_name(row_of(tensor.type).storage) + pickled_text(std::to_string(storage)) + pickled_text("cpu") +
-         pickled_integer(static_cast<std::int64_t>(values)) + "tQ" + pickled_integer(0) +
-         pickled_tuple(tensor.shape) + pickled_tuple(strides_in_row_order(tensor.shape)) + "\x89" +
-         pickled_name(kOrderedDict) + ")RtR";
+         pickled_name(row_of(tensor.type).storage) + pickled_text(std::to_string(storage)) +
+         pickled_text("cpu") + pickled_integer(static_cast<std::int64_t>(values)) + "tQ" +
+         pickled_integer(0) + pickled_tuple(tensor.shape) +
+         pickled_tuple(strides_in_row_order(tensor.shape)) + "\x89" + pickled_name(kOrderedDict) + ")RtR";
 }
 
 namespace {

@@ -83,7 +83,8 @@ TEST(Npy, RefusesDamagedFiles) {
   const auto with = [](const std::string& descr, const std::string& shape) {
     return "{'descr': " + descr + ", 'fortran_order': False, 'shape': " + shape + ", }";
   };
-  EXPECT_EQ(npy_refusal("text"), "a.npy: the file does not begin as a .npy file; expected: a file of numpy.save");
+  EXPECT_EQ(npy_refusal("text"),
+            "a.npy: the file does not begin as a .npy file; expected: a file of numpy.save");
   EXPECT_EQ(
       npy_refusal(npy(with("'<f4'", "(3,)"), 11)),
       "a.npy: the header promises 12 bytes of values, and 11 follow; expected: a complete file with one "
