@@ -1,3 +1,9 @@
+# kindling_collect_less(<target>): else GCC searches for garbage many times while it reads LibTorch's headers, where there is none. That
+# takes a tenth of its time.
+function(kindling_collect_less target)
+  target_compile_options(${target} PRIVATE "SHELL:$<$<CXX_COMPILER_ID:GNU>:--param ggc-min-heapsize=600000>")
+endfunction()
+
 # kindling_precompile_headers(<target>... [HEADERS <header>...]): compiles the headers (<kindling/kindling.h> if none is named) once for
 # all the targets instead of once per source file. The targets need the same compiler options and C++ standard; compilers warn if they differ.
 #
@@ -12,6 +18,7 @@ function(kindling_precompile_headers target)
     target_precompile_headers(${other} REUSE_FROM ${target})
   endforeach()
   foreach(each ${target} ${arg_UNPARSED_ARGUMENTS})
+    kindling_collect_less(${each})
     target_compile_options(${each} PRIVATE
       $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess> "SHELL:$<$<CXX_COMPILER_ID:Clang>:-Xclang -fno-pch-timestamp>")
     get_target_property(launcher ${each} CXX_COMPILER_LAUNCHER)

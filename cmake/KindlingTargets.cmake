@@ -10,8 +10,7 @@ function(kindling_target target)
     CXX_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic)
-  # Else GCC looks for garbage many times while it reads LibTorch's headers, where there is none: a tenth of the time.
-  target_compile_options(${target} PRIVATE "SHELL:$<$<CXX_COMPILER_ID:GNU>:--param ggc-min-heapsize=600000>")
+  kindling_collect_less(${target})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE -Wno-restrict)  # false for std::string in GCC 12 (its bug 105329)
   endif()
