@@ -41,13 +41,13 @@ std::int64_t count_of(const SafetensorsFile& file, const char* key) {
 
 bool is_max(const SafetensorsFile& file, const std::string& mode) {
   if (mode != "min" && mode != "max")
-    refuse_entry(file, std::string(kMonitorModeKey) + " in its metadata is neither min nor max");
+    refuse_entry(file, std::string(saved_keys::kMonitorMode) + " in its metadata is neither min nor max");
   return mode == "max";
 }
 
 // Checked first: a newer format may have other entries and other checksums.
 void refuse_newer(const SafetensorsFile& file) {
-  const auto version = count_of(file, kFormatVersionKey);
+  const auto version = count_of(file, saved_keys::kFormatVersion);
   if (version > kCheckpointFormatVersion)
     throw NewerCheckpointError(
         {.place = file.path().string(),
@@ -69,17 +69,17 @@ void require_checkpoint(const SafetensorsFile& file) {
 CheckpointInfo checkpoint_info(const SafetensorsFile& file) {
   require_checkpoint(file);
   CheckpointInfo info{.path = file.path(),
-                      .run_id = text_of(file, kRunIdKey),
-                      .global_step = count_of(file, kGlobalStepKey),
-                      .epoch = count_of(file, kEpochKey),
+                      .run_id = text_of(file, saved_keys::kRunId),
+                      .global_step = count_of(file, saved_keys::kGlobalStep),
+                      .epoch = count_of(file, saved_keys::kEpoch),
                       .monitor = {},
                       .monitored_value = std::nullopt,
                       .higher_is_better = std::nullopt};
-  if (const std::string* const monitor = find_text(file, kMonitorNameKey)) info.monitor = *monitor;
-  if (const std::string* const mode = find_text(file, kMonitorModeKey))
+  if (const std::string* const monitor = find_text(file, saved_keys::kMonitorName)) info.monitor = *monitor;
+  if (const std::string* const mode = find_text(file, saved_keys::kMonitorMode))
     info.higher_is_better = is_max(file, *mode);
-  if (find_text(file, kMonitorValueKey) != nullptr)
-    info.monitored_value = number_of<double>(file, kMonitorValueKey);
+  if (find_text(file, saved_keys::kMonitorValue) != nullptr)
+    info.monitored_value = number_of<double>(file, saved_keys::kMonitorValue);
   return info;
 }
 

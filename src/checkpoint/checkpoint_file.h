@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "checkpoint/saved_keys.h"
 #include "kindling/base/error.h"
 #include "kindling/base/export.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
@@ -13,18 +14,6 @@ namespace kindling {
 
 // Incremented when older versions of Kindling could not resume from a newer file.
 inline constexpr std::int64_t kCheckpointFormatVersion = 1;
-
-inline constexpr const char* kFormatVersionKey = "format_version";
-inline constexpr const char* kRunIdKey = "run_id";
-inline constexpr const char* kGlobalStepKey = "progress.global_step";
-inline constexpr const char* kEpochKey = "progress.epoch";
-inline constexpr const char* kAveragesKey = "averages";         // the prefix of the names of averaged weights
-inline constexpr const char* kMonitorNameKey = "monitor.name";  // present with the next two, or absent
-inline constexpr const char* kMonitorValueKey = "monitor.value";  // in the form of number_text()
-inline constexpr const char* kMonitorModeKey = "monitor.mode";    // "min" or "max": which values are better
-inline constexpr const char* kModelPrefix = "model.";      // the prefix of the names of the model's weights
-inline constexpr const char* kProgramPrefix = "program.";  // the prefix of texts that the program adds
-inline constexpr const char* kProgramConfigKey = "program.config";  // `kindling fit`: the resolved config
 
 // A valid checkpoint of a newer version of Kindling. Resuming from an older checkpoint instead would lose
 // progress.

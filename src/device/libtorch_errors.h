@@ -41,9 +41,9 @@ auto with_libtorch_errors(const char* place, Call&& call) {
 
 // Wraps the work on one batch: an out-of-memory error reports the size of the batch.
 template <class Call>
-void with_memory_errors(const char* what, std::int64_t number, std::int64_t num_samples, Call&& call) {
+auto with_memory_errors(const char* what, std::int64_t number, std::int64_t num_samples, Call&& call) {
   try {
-    call();
+    return call();
   } catch (const std::exception& error) {
     const auto text = text_of_exhausted_memory(error);
     if (!text) throw;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "checkpoint/saved_keys.h"
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "tensors/state_tensors.h"
@@ -47,7 +48,8 @@ ShardStreams::Scope::~Scope() {
 }
 
 std::string ShardStreams::name_of(std::size_t i, std::size_t generator) const {
-  return kPrefix + std::to_string(first_ + static_cast<std::int64_t>(i)) + "." + std::to_string(generator);
+  const std::int64_t shard = first_ + static_cast<std::int64_t>(i);
+  return saved_keys::kGradientShards + std::to_string(shard) + "." + std::to_string(generator);
 }
 
 void ShardStreams::save(StateDict& state) const {

@@ -35,8 +35,7 @@ class ShardStreams {
     std::vector<at::Tensor> of_process_;
   };
 
-  // The prefix of the names in a saved state, which contains all shards.
-  static constexpr const char* kPrefix = "gradient_shards.";
+  // A saved state contains all shards.
   void save(StateDict& state) const;
   // Loads those of its own shards; throws CheckpointError if they are missing.
   void load(const StateDict& state);

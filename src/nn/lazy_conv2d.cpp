@@ -21,7 +21,7 @@ LazyConv2dImpl::LazyConv2dImpl(LazyConv2dOptions options)
 }
 
 at::Tensor LazyConv2dImpl::forward(const at::Tensor& input) {
-  if (!weight.defined()) materialize(input.size(1), input.device());
+  if (!is_materialized()) materialize(input.size(1), input.device());
   return at::conv2d(input, weight, bias, options_.stride, options_.padding);
 }
 

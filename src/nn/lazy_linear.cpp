@@ -17,7 +17,7 @@ LazyLinearImpl::LazyLinearImpl(LazyLinearOptions options)
 }
 
 at::Tensor LazyLinearImpl::forward(const at::Tensor& input) {
-  if (!weight.defined()) materialize(input.size(-1), input.device());
+  if (!is_materialized()) materialize(input.size(-1), input.device());
   return at::linear(input, weight, bias);
 }
 

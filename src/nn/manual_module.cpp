@@ -1,7 +1,7 @@
 #include "kindling/nn/manual_module.h"
 
 #include "kindling/base/error.h"
-#include "nn/manual_updates.h"
+#include "nn/model_calls.h"
 #include "nn/named_optimizers.h"
 
 namespace kindling {
@@ -32,7 +32,7 @@ std::string list_of_names(const NamedOptimizers& optimizers) {
   return list_of_names(names);
 }
 
-NamedOptimizers make_named_optimizers(ManualModule& model) {
+NamedOptimizers make_named_optimizers(Module& model) {
   NamedOptimizers made = model.configure_named_optimizers();
   const std::string place = model.name() + "::configure_named_optimizers";
   if (made.empty()) throw ConfigError({.place = place, .found = "there are none", .wanted = "at least one"});

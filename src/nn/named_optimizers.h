@@ -9,7 +9,7 @@
 namespace kindling {
 
 // Returns a model's own optimizers, checked and with the names of its parameters. Throws ConfigError.
-NamedOptimizers make_named_optimizers(ManualModule& model);
+NamedOptimizers make_named_optimizers(Module& model);
 // Returns the one of this name. Throws ConfigError that lists the known names.
 Optimizer& optimizer_named(const NamedOptimizers& optimizers, std::string_view name);
 

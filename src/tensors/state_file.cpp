@@ -68,9 +68,9 @@ std::filesystem::path checkpoint_path(const std::filesystem::path& path, const c
 // Opens a file with a model and its training state, with checksums or without them.
 SafetensorsFile open_training_state(const std::filesystem::path& path) {
   SafetensorsFile file(checkpoint_path(path, "load_validated_weights"));
-  if (!file.index().metadata.contains(kGlobalStepKey))
+  if (!file.index().metadata.contains(saved_keys::kGlobalStep))
     throw CheckpointError({.place = file.path().string(),
-                           .found = std::string("its metadata has no ") + kGlobalStepKey,
+                           .found = std::string("its metadata has no ") + saved_keys::kGlobalStep,
                            .wanted = "a checkpoint",
                            .remedy = "use load_weights() for weight files"});
   return file;
@@ -137,7 +137,7 @@ StateDict load_state_file(const std::filesystem::path& path, const std::string& 
 
 void save_checkpoint(const StateDict& state, const std::filesystem::path& path) {
   StateDict marked = state;
-  marked.metadata[kFormatVersionKey] = std::to_string(kCheckpointFormatVersion);
+  marked.metadata[saved_keys::kFormatVersion] = std::to_string(kCheckpointFormatVersion);
   write_state(marked, path);
 }
 
@@ -149,8 +149,8 @@ StateDict load_checkpoint(const std::filesystem::path& path) {
 
 StateDict validated_weights(const std::filesystem::path& path) {
   const StateDict saved = read_state(WeightsFile(open_training_state(path)));
-  StateDict weights = renamed(saved, {.prefix = kModelPrefix}, path.string());
-  const auto averages = saved.metadata.find(kAveragesKey);
+  StateDict weights = renamed(saved, {.prefix = saved_keys::kModel}, path.string());
+  const auto averages = saved.metadata.find(saved_keys::kAverages);
   if (averages == saved.metadata.end()) return weights;
   for (auto& [name, tensor] : weights.tensors)
     if (const at::Tensor* average = saved.find(averages->second + name))
@@ -161,8 +161,8 @@ StateDict validated_weights(const std::filesystem::path& path) {
 LoadReport load_validated_weights(torch::nn::Module& module, const std::filesystem::path& path) {
   const SafetensorsFile file = open_training_state(path);
   // Without averages at most one tensor at a time is held in memory.
-  if (!file.index().metadata.contains(kAveragesKey))
-    return load_weights(module, file.path(), {.prefix = kModelPrefix});
+  if (!file.index().metadata.contains(saved_keys::kAverages))
+    return load_weights(module, file.path(), {.prefix = saved_keys::kModel});
   return load_state_dict(module, validated_weights(file.path()), path.string());
 }
 
@@ -170,7 +170,7 @@ LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& 
                         const LoadOptions& options) {
   require_path(path, "load_weights");
   const WeightsFile file = WeightsFile::open(path, options.key);
-  if (options.prefix == kModelPrefix && file.metadata().contains(kAveragesKey))
+  if (options.prefix == saved_keys::kModel && file.metadata().contains(saved_keys::kAverages))
     log_warning(
         path.string() +
         ": validation measured averaged weights (EMA or SWA), but load_weights reads the weights that were "
@@ -192,6 +192,39 @@ LoadReport load_weights(torch::nn::Module& module, const std::filesystem::path& 
     }
   }
   return std::move(fit.report);
+}
+
+namespace {
+
+// A small tensor is copied faster than an operator is called; large ones are copied by several threads.
+bool can_be_copied_at_once(const at::Tensor& target, const at::Tensor& values) {
+  constexpr std::size_t kSmallBytes = std::size_t{1} << 17;
+  const std::size_t bytes = values.nbytes();
+  return 0 < bytes && bytes <= kSmallBytes && values.is_cpu() && values.is_contiguous() &&
+         target.is_contiguous();
+}
+
+// Of the same shape and dtype.
+void copy_values(const at::Tensor& host_target, const at::Tensor& values) {
+  if (can_be_copied_at_once(host_target, values))
+    std::memcpy(host_target.mutable_data_ptr(), values.const_data_ptr(), values.nbytes());
+  else
+    write_values(host_target, values.detach());
+}
+
+}  // namespace
+
+void StateCopy::take(const StateDict& state) {
+  auto former = std::exchange(copy_.tensors, {});
+  copy_.metadata = state.metadata;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    const auto& [name, tensor] = state.tensors[i];
+    const bool fits = i < former.size() && former[i].first == name &&
+                      former[i].second.sizes() == tensor.sizes() &&
+                      former[i].second.scalar_type() == tensor.scalar_type();
+    if (fits) copy_values(former[i].second, tensor);
+    copy_.tensors.emplace_back(name, fits ? former[i].second : copy_to(tensor.detach(), cpu()));
+  }
 }
 
 }  // namespace kindling

@@ -69,7 +69,7 @@ StateFit match(const StateDict& own, const StateDict& values, Places places) {
 
 std::string remedy_for(const LoadReport& report, const StateDict& values) {
   const std::set<std::string> missing(report.missing.begin(), report.missing.end());
-  const std::string prefix = kModelPrefix;
+  const std::string prefix = saved_keys::kModel;
   const bool has_prefix = std::ranges::any_of(values.tensors, [&](const auto& tensor) {
     return tensor.first.starts_with(prefix) && missing.contains(tensor.first.substr(prefix.size()));
   });
@@ -104,13 +104,18 @@ std::string first_lines(const std::vector<std::string>& clauses) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::Module& module) {
+std::vector<std::pair<std::string, LazyLayer*>> lazy_layers(torch::nn::Module& module) {
   std::vector<std::pair<std::string, LazyLayer*>> layers;
   for_each_module(module, [&](const std::string& name, torch::nn::Module& layer) {
-    auto* lazy = dynamic_cast<LazyLayer*>(&layer);
-    if (lazy == nullptr || lazy->is_materialized()) return;
-    layers.emplace_back(name.empty() ? "weight" : name + ".weight", lazy);
+    if (auto* lazy = dynamic_cast<LazyLayer*>(&layer)) layers.emplace_back(name, lazy);
   });
+  return layers;
+}
+
+std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::Module& module) {
+  auto layers = lazy_layers(module);
+  std::erase_if(layers, [](const auto& item) { return item.second->is_materialized(); });
+  for (auto& [name, layer] : layers) name = in_layer(name, "weight");
   return layers;
 }
 

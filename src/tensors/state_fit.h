@@ -10,6 +10,12 @@
 
 namespace kindling {
 
+// Returns the name in the module of a parameter of one of its layers.
+inline std::string in_layer(const std::string& layer, const std::string& parameter) {
+  return layer.empty() ? parameter : layer + "." + parameter;
+}
+// Returns all lazy layers, by their names.
+std::vector<std::pair<std::string, LazyLayer*>> lazy_layers(torch::nn::Module& module);
 // Returns the layers without parameters, by the future name of their weight.
 std::vector<std::pair<std::string, LazyLayer*>> layers_without_shape(torch::nn::Module& module);
 

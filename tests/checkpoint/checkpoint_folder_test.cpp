@@ -181,10 +181,10 @@ TEST(CheckpointList, SkipsAndLogsFilesThatAreNotCheckpoints) {
   save_step(folder.file_of(5), 5, "run", {}, WithChecksums::no);
   std::ofstream(folder.file_of(6)) << "no safetensors";
   Metadata without_run = metadata_at(7, "");
-  without_run.erase(kRunIdKey);
+  without_run.erase(saved_keys::kRunId);
   write_safetensors(folder.file_of(7), {}, without_run, WithChecksums::yes);
   Metadata odd_step = metadata_at(8, "run");
-  odd_step[kGlobalStepKey] = "8x";
+  odd_step[saved_keys::kGlobalStep] = "8x";
   write_safetensors(folder.file_of(8), {}, odd_step, WithChecksums::yes);
   std::filesystem::create_directory(folder.file_of(9));
   const Warnings warnings;
@@ -211,7 +211,7 @@ TEST(CheckpointList, RefusesCheckpointsOfANewerVersion) {
   const CheckpointFolder folder(scratch.folder(), {});
   save_step(folder.file_of(1), 1);
   Metadata newer = metadata_at(2, "run");
-  newer[kFormatVersionKey] = "2";
+  newer[saved_keys::kFormatVersion] = "2";
   for (const WithChecksums checksums : {WithChecksums::no, WithChecksums::yes}) {
     write_safetensors(folder.file_of(2), {}, newer, checksums);
     expect_text(
@@ -253,7 +253,7 @@ TEST(CheckpointList, ReturnsTheEarliestOfEqualFiniteValuesOfTheLatestMonitor) {
   EXPECT_EQ(best_valid_checkpoint(scratch.folder(), /*higher_is_better=*/false)->global_step, 2);
   EXPECT_EQ(best_valid_checkpoint(scratch.folder(), /*higher_is_better=*/true)->global_step, 5);
   Metadata other = metadata_at(20, "run", 100.0);
-  other[kMonitorNameKey] = "val_acc";
+  other[saved_keys::kMonitorName] = "val_acc";
   write_safetensors(folder.file_of(20), {}, other, WithChecksums::yes);
   EXPECT_EQ(best_valid_checkpoint(scratch.folder(), /*higher_is_better=*/false)->global_step, 20);
 }

@@ -19,13 +19,13 @@ inline std::vector<float> values_at(std::int64_t step, std::size_t size = 60) {
 }
 
 inline Metadata metadata_at(std::int64_t step, const std::string& run_id, std::optional<double> value = {}) {
-  Metadata metadata = {{kFormatVersionKey, "1"},
-                       {kRunIdKey, run_id},
-                       {kGlobalStepKey, std::to_string(step)},
-                       {kEpochKey, std::to_string(step / 10)}};
+  Metadata metadata = {{saved_keys::kFormatVersion, "1"},
+                       {saved_keys::kRunId, run_id},
+                       {saved_keys::kGlobalStep, std::to_string(step)},
+                       {saved_keys::kEpoch, std::to_string(step / 10)}};
   if (value) {
-    metadata[kMonitorNameKey] = "val_loss";
-    metadata[kMonitorValueKey] = number_text(*value);
+    metadata[saved_keys::kMonitorName] = "val_loss";
+    metadata[saved_keys::kMonitorValue] = number_text(*value);
   }
   return metadata;
 }

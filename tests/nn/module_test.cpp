@@ -110,9 +110,9 @@ TEST(TrainerView, ReturnsWhatTheTrainerWrites) {
   const auto context =
       std::make_shared<TrainingContext>(owner, TrainerOptions{.max_epochs = 4}, std::vector<Device>{});
   context->placement.gpus = {gpu(1)};
-  context->num_train_batches = 3;
+  context->state.num_train_batches = 3;
   context->state.progress = {.epoch = 1, .batch = 2, .global_step = 5};
-  const LogScope scope(*context, &log);
+  const LogScope scope(context->calls, &log);
   const TrainerView view(context);
   EXPECT_TRUE(view);
   EXPECT_EQ(view.device(), gpu(1));

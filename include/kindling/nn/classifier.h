@@ -39,6 +39,7 @@ class KINDLING_API Classifier : public Module {
   // keeps the weights that were set before.
   void set_class_weights(const at::Tensor& weights);
   const at::Tensor& class_weights() const noexcept { return class_weights_; }
+  bool has_weighted_loss() const override { return class_weights_.defined(); }
   // True if loss() has used the present weights.
   bool has_used_class_weights() const noexcept { return !cast_weights_.empty(); }
 

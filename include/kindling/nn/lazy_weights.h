@@ -19,7 +19,7 @@ namespace kindling {
 template <class Layer>
 class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public LazyLayer {
  public:
-  bool is_materialized() const override { return weight.defined(); }
+  bool is_materialized() const override { return weight.defined() && !draws_in_next_forward_; }
   void materialize_like(const at::Tensor& like) override {
     if (like.sizes().size() == shape_.size()) materialize(like.size(1), cpu());
   }
@@ -29,11 +29,14 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
   void dematerialize() override {
     this->parameters_.clear();
     weight = bias = at::Tensor();
+    draws_in_next_forward_ = false;
   }
+  void draw_in_next_forward() override { draws_in_next_forward_ = weight.defined(); }
 
   // clone() calls this on a copy without registrations: registers the parameters again; clone() then copies
   // the values.
   void reset() override {
+    draws_in_next_forward_ = false;
     if (weight.defined()) materialize(weight.size(1), weight.device());
   }
 
@@ -44,6 +47,7 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
   LazyWeights(std::vector<std::int64_t> shape, bool has_bias, WeightInit init)
       : shape_(std::move(shape)), has_bias_(has_bias), init_(init) {}
 
+  // Creates the parameters, or draws the values of those that have only their shapes.
   void materialize(std::int64_t input_size, at::Device device) {
     shape_[1] = input_size;
     at::Tensor made_weight = at::empty(shape_, at::kFloat), made_bias;
@@ -51,6 +55,11 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
     init_weights(init_, made_weight, made_bias);
     if (channels_last && made_weight.dim() == 4)
       made_weight = made_weight.contiguous(at::MemoryFormat::ChannelsLast);
+    if (std::exchange(draws_in_next_forward_, false)) {
+      write_values(weight, made_weight.to(type));
+      if (has_bias_) write_values(bias, made_bias.to(type));
+      return;
+    }
     const auto made = [&](const char* name, const at::Tensor& values) {
       return this->register_parameter(name, move_to(values.to(type), device), !frozen.contains(name));
     };
@@ -60,7 +69,7 @@ class KINDLING_API LazyWeights : public torch::nn::Cloneable<Layer>, public Lazy
 
  private:
   std::vector<std::int64_t> shape_;
-  bool has_bias_;
+  bool has_bias_, draws_in_next_forward_ = false;
   WeightInit init_;
 };
 

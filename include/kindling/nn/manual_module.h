@@ -1,17 +1,11 @@
 #pragma once
 
-#include <map>
-#include <memory>
-#include <string>
 #include <string_view>
 
 #include "kindling/base/export.h"
 #include "kindling/nn/module.h"
 
 namespace kindling {
-
-// The optimizers of a model, by name.
-using NamedOptimizers = std::map<std::string, std::unique_ptr<Optimizer>, std::less<>>;
 
 // A model with several optimizers, whose training_step runs their updates itself: generator and
 // discriminator, actor and critic. The value that training_step returns is only logged as train_loss; it is
@@ -31,7 +25,8 @@ class KINDLING_API ManualModule : public Module {
   // Returns the optimizers. Called once, at the first update: lazy layers must have their parameters by then
   // (apply_init). Names have no dots; they label each optimizer's values in records and its state in
   // checkpoints. Neither the trainer's options nor a config can choose another optimizer for such a model.
-  virtual NamedOptimizers configure_named_optimizers() = 0;
+  NamedOptimizers configure_named_optimizers() override = 0;
+  bool updates_manually() const final { return true; }
 
  protected:
   // Options of one update.

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -22,6 +23,9 @@
 #include "kindling/tensors/batch.h"
 
 namespace kindling {
+
+// The optimizers of a model, by name.
+using NamedOptimizers = std::map<std::string, std::unique_ptr<Optimizer>, std::less<>>;
 
 // A model and how it learns. Derive from it, write forward() and loss(), and override the steps that differ.
 // Create models with std::make_shared. The steps run on the trainer's device, where all tensors of the batch
@@ -61,6 +65,15 @@ class KINDLING_API Module : public torch::nn::Module {
   // Returns the optimizer to use if neither the trainer's options nor the config name one. The default
   // returns nullptr: Adam with lr 1e-3.
   virtual std::unique_ptr<Optimizer> configure_optimizers();
+  // True for a model whose training_step() runs the updates of its own optimizers: see ManualModule, which
+  // overrides both. The default has none.
+  virtual bool updates_manually() const { return false; }
+  virtual NamedOptimizers configure_named_optimizers() { return {}; }
+
+  // True if loss() is now a weighted mean over the batch, such as one with class weights: the mean of the
+  // losses of several batches is then not the loss of all their samples, and fits refuse options with which a
+  // step adds up several losses.
+  virtual bool has_weighted_loss() const { return false; }
 
   // Logs a scalar of a step, on any device, without reading it. The trainer writes it to its log on the
   // device and reports the mean over the epoch, weighted by the number of samples unless a weight is given.

@@ -19,6 +19,9 @@ class KINDLING_API LazyLayer {
   virtual void materialize_like(const at::Tensor& weight) = 0;
   // Removes the parameters again.
   virtual void dematerialize() = 0;
+  // Announces that the parameters were created for their shapes only: their initial values are drawn in the
+  // next forward, and the layer is not materialized until then. The default keeps the values that they have.
+  virtual void draw_in_next_forward() {}
   // The names of the parameters that it will have.
   virtual std::vector<std::string> parameter_names() const { return {"weight"}; }
   // The names of those to create with requires_grad = false; set by Module::freeze.

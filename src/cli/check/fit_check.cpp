@@ -34,8 +34,7 @@
 #include "training/state/batch_source.h"
 #include "training/state/train_state.h"
 #include "training/state/training_context.h"
-#include "training/step/loss_per_step.h"
-#include "training/step/repeated_loss.h"
+#include "training/step/optimizer_update.h"
 
 namespace kindling {
 namespace {

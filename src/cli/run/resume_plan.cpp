@@ -129,7 +129,7 @@ std::unique_ptr<RunConfig> config_in(const ResumePlan& plan, const Registry& reg
                                      const std::string& name) {
   const fs::path& file = plan.checkpoint->path;
   const Metadata metadata = SafetensorsFile(file).index().metadata;
-  const auto found = metadata.find(kProgramConfigKey);
+  const auto found = metadata.find(saved_keys::kProgramConfig);
   if (found == metadata.end()) return nullptr;
   try {
     const auto document = ConfigDocument::parse(found->second, file.string() + ", config", plan.run);

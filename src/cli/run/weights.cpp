@@ -101,7 +101,7 @@ fs::path run_at(const fs::path& folder) {
 }
 
 bool is_checkpoint(const fs::path& file) {
-  return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains(kGlobalStepKey);
+  return !is_torch_file(file) && SafetensorsFile(file).index().metadata.contains(saved_keys::kGlobalStep);
 }
 
 void require_weights_file(const fs::path& file) {
@@ -164,7 +164,8 @@ std::vector<std::string> names_in(const fs::path& file, const std::string& key) 
     return names;
   }
   const SafetensorsFile saved(file);
-  const std::string prefix = saved.index().metadata.contains(kGlobalStepKey) ? kModelPrefix : "";
+  const bool is_checkpoint = saved.index().metadata.contains(saved_keys::kGlobalStep);
+  const std::string prefix = is_checkpoint ? saved_keys::kModel : "";
   for (const TensorEntry& tensor : saved.index().tensors)
     if (tensor.name.starts_with(prefix)) names.push_back(tensor.name.substr(prefix.size()));
   return names;

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/save_thread.h"
+#include "checkpoint/saved_keys.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -14,7 +15,7 @@
 #include "kindling/tensors/checkpoint_file.h"
 #include "kindling/training/trainer.h"
 #include "nn/monitored_value.h"
-#include "training/callbacks/state_copy.h"
+#include "tensors/state_tensors.h"
 #include "training/state/train_state.h"
 
 namespace kindling {
@@ -141,12 +142,12 @@ class ModelCheckpoint::Impl {
     }
     const double* value = record == nullptr ? nullptr : record->find(monitor_.name);
     if (value != nullptr) {
-      state.metadata[kMonitorNameKey] = monitor_.name;
-      state.metadata[kMonitorValueKey] = number_text(*value);
-      state.metadata[kMonitorModeKey] = monitor_.higher_is_better ? "max" : "min";
+      state.metadata[saved_keys::kMonitorName] = monitor_.name;
+      state.metadata[saved_keys::kMonitorValue] = number_text(*value);
+      state.metadata[saved_keys::kMonitorMode] = monitor_.higher_is_better ? "max" : "min";
     }
     saved_ = at;
-    for (const auto& [name, text] : metadata) state.metadata[kProgramPrefix + name] = text;
+    for (const auto& [name, text] : metadata) state.metadata[saved_keys::kProgram + name] = text;
     if (!folder_) return;  // rank 0 writes
     folder_->renew_lock();
     const std::filesystem::path file = folder_->file_of(at.global_step);

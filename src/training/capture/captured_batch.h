@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,11 +13,29 @@
 
 #include "graph/recording/recording.h"
 #include "graph/recording/step_replay.h"
+#include "kindling/tensors/batch.h"
 #include "metrics/marked_row.h"
-#include "training/capture/batch_layout.h"
 #include "training/capture/model_fingerprint.h"
 
 namespace kindling {
+
+// How a batch is nested, and the memory layout of its tensors.
+class BatchLayout {
+ public:
+  explicit BatchLayout(const Batch& batch);
+  bool fits(const Batch& batch) const;
+
+ private:
+  struct Leaf {
+    std::vector<std::int64_t> sizes, strides;  // strides of dense tensors only
+    at::ScalarType dtype;
+    at::Device device;
+    at::Layout layout;
+    bool requires_grad;
+  };
+  std::vector<Leaf> leaves_;
+  std::shared_ptr<const BatchStructure> structure_;
+};
 
 // The results of the forward and backward of a batch.
 struct BatchResults {

@@ -1,20 +1,30 @@
 #include "training/capture/captured_gradients.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/empty_like.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <iterator>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "device/float32_products.h"
 #include "device/libtorch_errors.h"
 #include "device/random_state.h"
 #include "graph/device/backward_on_this_thread.h"
+#include "graph/device/device_graph.h"
 #include "graph/device/side_stream.h"
 #include "graph/recording/operator_recorder.h"
 #include "kindling/base/log.h"
 #include "nn/untrained_tensors.h"
 #include "tensors/tensor_snapshot.h"
-#include "training/capture/gradients_apart.h"
+#include "training/capture/capture.h"
+#include "training/capture/captured_update.h"
 
 namespace kindling {
 namespace {
@@ -26,12 +36,88 @@ constexpr std::int64_t kMaxLooks = 100;
 // Replays between two checks, in epochs that are long or never end.
 constexpr std::int64_t kMostUnchecked = 1000;
 
+// Returns the identities of the gradients and their version counters.
+std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states_of_gradients(
+    const std::vector<at::Tensor>& parameters) {
+  std::vector<std::pair<const c10::TensorImpl*, std::uint32_t>> states;
+  for (const at::Tensor& parameter : parameters) {
+    const at::Tensor& gradient = parameter.grad();
+    states.emplace_back(gradient.unsafeGetTensorImpl(), gradient.defined() ? gradient._version() : 0);
+  }
+  return states;
+}
+
+// Adds gradients to those that parameters have; undefined ones are skipped. A parameter without a gradient
+// takes the tensor itself if `may_keep(index)`, else a copy. Adds all at once, which needs fewer kernel
+// launches on a device.
+template <class MayKeep>
+void add_gradients(std::span<const at::Tensor> gradients, const std::vector<at::Tensor>& parameters,
+                   const MayKeep& may_keep) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> sums, addends, copies, originals;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    at::Tensor& gradient = parameters[i].mutable_grad();
+    if (!gradients[i].defined()) continue;
+    if (gradient.defined()) {
+      sums.push_back(gradient);
+      addends.push_back(gradients[i]);
+    } else if (may_keep(i)) {
+      gradient = gradients[i];
+    } else {
+      gradient = at::empty_like(gradients[i]);
+      copies.push_back(gradient);
+      originals.push_back(gradients[i]);
+    }
+  }
+  if (!sums.empty()) at::_foreach_add_(sums, addends);
+  if (!copies.empty()) at::_foreach_copy_(copies, originals);
+}
+
+// Sets the present gradients aside, so that the gradients of a batch are computed separately. The destructor
+// restores them, with the new ones added if join() was called.
+class GradientsApart {
+ public:
+  explicit GradientsApart(const std::vector<at::Tensor>& parameters) : parameters_(parameters) {
+    for (const at::Tensor& parameter : parameters_)
+      before_.push_back(std::exchange(parameter.mutable_grad(), {}));
+  }
+  ~GradientsApart() {
+    for (std::size_t i = 0; i < before_.size(); ++i) parameters_[i].mutable_grad() = before_[i];
+  }
+  GradientsApart(const GradientsApart&) = delete;
+  GradientsApart& operator=(const GradientsApart&) = delete;
+
+  // Takes the new gradients; the parameters no longer have them.
+  std::vector<at::Tensor> take() {
+    std::vector<at::Tensor> made;
+    for (const at::Tensor& parameter : parameters_)
+      made.push_back(std::exchange(parameter.mutable_grad(), {}));
+    return made;
+  }
+  // Returns the new gradients and adds them to those that were set aside.
+  std::vector<at::Tensor> join() {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> made;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      at::Tensor& gradient = parameters_[i].mutable_grad();
+      made.push_back(gradient);
+      if (before_[i].defined() && gradient.defined())
+        before_[i].add_(gradient);
+      else if (gradient.defined())
+        before_[i] = gradient;
+    }
+    return made;
+  }
+
+ private:
+  const std::vector<at::Tensor>& parameters_;
+  std::vector<at::Tensor> before_;
+};
+
 }  // namespace
 
-CapturedGradients::CapturedGradients(TrainingContext& context)
-    : context_(context),
-      state_(context.state),
-      eager_(context),
+CapturedGradients::CapturedGradients(const StepContext& context)
+    : BatchGradients(context),
       comparison_(context.device(), tolerance_of(context.options.precision,
                                                  shortens_float32_products(context.device().type()))) {
   if (const Device device = context.device(); !device.is_cpu()) side_ = new_side_stream(device);
@@ -39,9 +125,9 @@ CapturedGradients::CapturedGradients(TrainingContext& context)
 
 at::Tensor CapturedGradients::compute(const Batch& batch, bool begins_window, double factor) {
   OperatorRecorder::refuse("it trains another model");  // in a step of another trainer that is being recorded
-  if (state_.optimizer && state_.optimizer->needs_closure() && !is_off_)
+  if (state_.optimizer->needs_closure() && !is_off_)
     give_up("the optimizer evaluates the loss several times");
-  if (is_off_ || !state_.optimizer) return compute_eagerly(batch, begins_window, factor);
+  if (is_off_) return compute_eagerly(batch, begins_window, factor);
   if (begins_window) state_.optimizer->zero_grad();
   if (CapturedBatch* const latest = std::exchange(latest_, nullptr))
     if (const std::string reason = latest->why_not(); !reason.empty()) give_up(reason);
@@ -64,7 +150,7 @@ void CapturedGradients::begin_anew() {
   running_ = nullptr;
   comparison_.drop();
   look_.emplace(*state_.model);
-  eager_.model_changed();
+  model_changed();
   is_cleared_.clear();
   for (const at::Tensor& parameter : look_->parameters())
     is_cleared_.push_back(std::ranges::any_of(state_.optimizer->parameters(), [&](const at::Tensor& trained) {
@@ -109,15 +195,15 @@ at::Tensor CapturedGradients::advance(CapturedBatch& recorded, const Batch& batc
 // An autograd graph that stays alive belongs to the stream on which it was created, and a recording must not
 // query that stream.
 at::Tensor CapturedGradients::compute_eagerly(const Batch& batch, bool begins_window, double factor) {
-  const at::Tensor loss = eager_.compute(batch, begins_window, factor);
+  const at::Tensor loss = BatchGradients::compute(batch, begins_window, factor);
   return side_ ? loss.detach() : loss;
 }
 
 at::Tensor CapturedGradients::warm_up(CapturedBatch& recorded, const Batch& batch, double factor) {
   const auto before = states_of_gradients(look_->parameters());
-  at::Tensor loss = eager_.forward(batch, /*begins_window=*/false);
+  at::Tensor loss = forward(batch, /*begins_window=*/false);
   const bool is_forward = states_of_gradients(look_->parameters()) == before;
-  eager_.backward(loss, factor);
+  backward(loss, factor);
   recorded.take_seed_of(loss);
   // Within an accumulation window such gradients would be added in a different order.
   if (!is_forward) give_up("its forward pass computes gradients itself");
@@ -142,7 +228,7 @@ BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch&
   BatchResults results;
   std::optional<OperatorRecorder> recorder;
   if (recording != nullptr) recorder.emplace(*recording);
-  results.loss = eager_.forward(batch, /*begins_window=*/false);
+  results.loss = forward(batch, /*begins_window=*/false);
   recorder.reset();
   if (recording != nullptr && trains_unregistered(results.loss, *recording))
     recording->refuse("it computes the gradient of a tensor that is not registered in the model");
@@ -165,9 +251,9 @@ BatchResults CapturedGradients::compute_apart(const Batch& batch, CapturedBatch&
 
 BatchResults CapturedGradients::compute_unseen(const Batch& batch, const at::Tensor& seed) {
   GradientsApart apart(look_->parameters());
-  const MutedLog muted(context_);
+  const MutedLog muted(context_.calls, context_.device());
   BatchResults results;
-  results.loss = eager_.forward(batch, /*begins_window=*/false);
+  results.loss = forward(batch, /*begins_window=*/false);
   results.row = MarkedRow(muted.log());
   results.logged = results.row.take_tensors();
   results.loss.backward(seed);
@@ -177,7 +263,7 @@ BatchResults CapturedGradients::compute_unseen(const Batch& batch, const at::Ten
 
 void CapturedGradients::fill_seed(CapturedBatch& recorded, const at::Tensor& loss, double factor) {
   if (!state_.scaler && recorded.seed_factor() == factor) return;
-  recorded.set_seed(eager_.seed(loss, factor), factor);
+  recorded.set_seed(seed(loss, factor), factor);
 }
 
 at::Tensor CapturedGradients::record(CapturedBatch& recorded, const Batch& batch, double factor) {
@@ -201,7 +287,7 @@ at::Tensor CapturedGradients::replay(CapturedBatch& recorded, const Batch& batch
   }
   const ActivityScope scope(&context_.clock, Activity::backward);
   fill_seed(recorded, loss, factor);
-  const bool is_alone = context_.batches_per_step() == 1;
+  const bool is_alone = batches_per_step(context_.options) == 1;
   add_gradients(recorded.backward(), look_->parameters(),
                 [&](std::size_t i) { return is_alone && is_cleared_[i]; });
   return is_alone ? loss : loss.clone();
@@ -216,8 +302,8 @@ at::Tensor CapturedGradients::forward_of(CapturedBatch& recorded, const Batch& b
     if (!label_out_of_range(error)) throw;
     const RandomStateGuard random_state_guard(state_.log.device());
     const TensorSnapshot buffers(look_->buffers());
-    const MutedLog muted(context_);
-    eager_.forward(batch, /*begins_window=*/false);
+    const MutedLog muted(context_.calls, context_.device());
+    forward(batch, /*begins_window=*/false);
     throw;
   }
 }
@@ -289,7 +375,7 @@ bool CapturedGradients::waits_for_answer() {
 }
 
 void CapturedGradients::end_epoch() {
-  eager_.end_epoch();
+  BatchGradients::end_epoch();
   if (running_ != nullptr) running_->release(StepReplay::Memory::intermediate);
 }
 
@@ -304,6 +390,34 @@ void CapturedGradients::give_up(const std::string& reason, LogLevel level) {
   latest_ = running_ = nullptr;
   context_.capture = CaptureMode::eager(reason);
   log(level, "step_graph: steps are not captured: " + reason);
+}
+
+// --- The interface of the module ---
+
+CaptureMode capture_mode(const StepContext& context) {
+  const TrainerOptions& options = context.options;
+  const Module& model = *context.state.model;
+  if (options.step_graph == "off") return CaptureMode::eager("step_graph is off");
+  if (model.updates_manually()) return CaptureMode::eager("a ManualModule is never captured");
+  if (options.sync_batchnorm && context.group() != nullptr)
+    return CaptureMode::eager("with sync_batchnorm the ranks communicate within a step");
+  if (options.step_graph == "auto" && !model.has_static_graph())
+    return CaptureMode::eager("has_static_graph() of the model is false");
+  if (const Device device = context.device(); !device.is_cpu())
+    if (const std::string reason = why_no_graph(device); !reason.empty())
+      return CaptureMode::eager("capture needs device graphs, but " + reason);
+  if (options.detect_anomaly) return CaptureMode::eager("detect_anomaly inspects each operator");
+  if (options.profile) return CaptureMode::eager("profile inspects each operator");
+  return CaptureMode::captured();
+}
+
+std::unique_ptr<BatchGradients> capture_gradients(const StepContext& context) {
+  return std::make_unique<CapturedGradients>(context);
+}
+
+std::unique_ptr<UpdateCapture> capture_update(const StepContext& context) {
+  if (context.device().is_cpu()) return nullptr;
+  return std::make_unique<CapturedUpdate>(context.device(), context.state.log);
 }
 
 }  // namespace kindling

@@ -24,8 +24,7 @@ namespace kindling {
 // reported the result.
 class CapturedGradients : public BatchGradients {
  public:
-  // The context outlives it.
-  explicit CapturedGradients(TrainingContext& context);
+  explicit CapturedGradients(const StepContext& context);
 
   at::Tensor compute(const Batch& batch, bool begins_window, double factor) override;
   void end_epoch() override;
@@ -55,9 +54,6 @@ class CapturedGradients : public BatchGradients {
   void give_up(const std::string& reason);  // a warning if step_graph is "on"
   void give_up(const std::string& reason, LogLevel level);
 
-  TrainingContext& context_;
-  TrainState& state_;
-  EagerGradients eager_;
   StepComparison comparison_;
   std::optional<c10::Stream> side_;  // on a device: the stream used for recording
   bool is_off_ = false;

@@ -1,12 +1,21 @@
 #include "training/capture/captured_update.h"
 
-#include <algorithm>
+#include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "graph/device/side_stream.h"
+#include "kindling/base/log.h"
 #include "optim/fused_rule.h"
 #include "optim/optimizer_access.h"
 
 namespace kindling {
 namespace {
+
+// Each layout of batches has separate gradients and needs its own recording.
+constexpr std::size_t kMostParts = 8;
 
 // True if all tensors are dense and on the device. A graph would see others as they were when it was
 // recorded, or not at all.
@@ -17,6 +26,52 @@ bool are_dense_on(Device device, std::span<const at::Tensor> tensors) {
 }
 
 }  // namespace
+
+void CaptureKey::add(const at::Tensor& tensor) {
+  if (!tensor.defined()) return words_.push_back(0);
+  words_.push_back(reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()));
+  words_.push_back(static_cast<std::uint64_t>(tensor.scalar_type()));
+  for (const std::int64_t size : tensor.sizes()) words_.push_back(static_cast<std::uint64_t>(size));
+  for (const std::int64_t stride : tensor.strides()) words_.push_back(static_cast<std::uint64_t>(stride));
+}
+
+void CaptureKey::add(double number) { words_.push_back(std::bit_cast<std::uint64_t>(number)); }
+
+CapturedRegion::CapturedRegion(Device device, EpochLog& log)
+    : device_(device), side_(new_side_stream(device)), log_(log) {}
+
+void CapturedRegion::run(const CaptureKey& key, const std::function<void()>& work) {
+  const auto has_key = [&](const Recorded& recorded) { return recorded.key == key; };
+  if (const auto found = std::ranges::find_if(recorded_, has_key); found != recorded_.end())
+    return start(*found);
+  const bool comes_again = std::exchange(latest_, key) == key;
+  if (comes_again && why_not_.empty() && record(key, work)) return start(recorded_.back());
+  work();
+}
+
+bool CapturedRegion::record(const CaptureKey& key, const std::function<void()>& work) {
+  Recorded made{.key = key, .graph = make_device_graph(device_)};
+  const MarkedRow before(log_);
+  try {
+    const SideStream on_side(side_);
+    made.graph->record(work);
+  } catch (const c10::Error& error) {
+    why_not_ = error.what_without_backtrace();
+    why_not_.resize(std::min(why_not_.size(), why_not_.find('\n')));
+    log_info("step_graph: the work after backward is not captured: " + why_not_);
+    return false;
+  }
+  made.row = MarkedRow(log_, before);
+  made.marked = made.row.take_tensors();
+  if (recorded_.size() == kMostParts) recorded_.erase(recorded_.begin());
+  recorded_.push_back(std::move(made));
+  return true;
+}
+
+void CapturedRegion::start(const Recorded& recorded) {
+  recorded.graph->replay();
+  recorded.row.mark_in(log_, recorded.marked);
+}
 
 void CapturedUpdate::measure(Optimizer& optimizer, std::span<const at::Tensor> losses,
                              const std::function<void()>& work) {

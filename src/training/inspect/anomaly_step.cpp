@@ -68,11 +68,11 @@ std::string nan_function(std::string_view text) {
 }  // namespace
 
 template <class Call>
-void AnomalyStep::in_anomaly_mode(const Call& call) const {
+auto AnomalyStep::in_anomaly_mode(const Call& call) const {
   const AnomalyModeScope scope;
   CallTraces traces;
   try {
-    call();
+    return call();
   } catch (const c10::Error& error) {
     if (!traces.latest().empty()) log_info(traces.latest());
     const std::string function = nan_function(error.what_without_backtrace());
@@ -87,8 +87,8 @@ void AnomalyStep::in_anomaly_mode(const Call& call) const {
   }
 }
 
-void AnomalyStep::run(const Batch& batch, bool ends_window) {
-  in_anomaly_mode([&] { step_->run(batch, ends_window); });
+StepOutcome AnomalyStep::run(const Batch& batch, WindowPosition place) {
+  return in_anomaly_mode([&] { return step_->run(batch, place); });
 }
 
 void AnomalyStep::end_window() {

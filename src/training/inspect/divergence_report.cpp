@@ -12,7 +12,7 @@
 #include "kindling/optim/clip.h"
 #include "kindling/tensors/state_dict.h"
 #include "nn/scoped_model_state.h"
-#include "optim/nonfinite_guard.h"
+#include "training/step/nonfinite_guard.h"
 #include "training/inspect/nonfinite_watch.h"
 #include "training/step/manual_step.h"
 
@@ -22,11 +22,11 @@ namespace {
 // While it exists, a step may be run without lasting effects.
 class ReplayScope {
  public:
-  ReplayScope(TrainingContext& context, const RowTag& step)
+  ReplayScope(const StepContext& context, const RowTag& step)
       : state_(context.state),
         random_state_(context.device()),
         model_(*state_.model, ScopedModelState::Extent::buffers),
-        muted_(context),
+        muted_(context.calls, context.device()),
         former_progress_(state_.progress) {
     state_.progress = {.epoch = state_.progress.epoch,
                        .batch = step.batch,
@@ -161,8 +161,8 @@ std::string DivergenceReport::step_findings(const Batch& batch) {
   std::string found;
   {
     const NonfiniteWatch watch(*state_.model);
-    const AutocastScope autocast(context_.placement.precision, state_.log.device());
-    const UpdatesScope updates(context_, losses);
+    const AutocastScope autocast(context_.precision, state_.log.device());
+    const UpdatesScope updates(context_.calls, losses);
     losses.end(state_.model->training_step(batch));
     for (const std::string& finding : watch.findings()) add_sentence(found, finding);
   }

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "training/state/batch_source.h"
-#include "training/state/training_context.h"
+#include "training/step/step.h"
 
 namespace kindling {
 
@@ -13,7 +13,7 @@ namespace kindling {
 // runs its own part of the step, and all report what was found on which rank.
 class DivergenceReport {
  public:
-  explicit DivergenceReport(TrainingContext& context) : context_(context), state_(context.state) {}
+  explicit DivergenceReport(const StepContext& context) : context_(context), state_(context.state) {}
 
   // Call it when a run starts.
   void start() {
@@ -43,7 +43,7 @@ class DivergenceReport {
   bool is_protected() const;
   std::string save(const Replayed& replayed) const;
 
-  TrainingContext& context_;
+  const StepContext context_;
   TrainState& state_;
   std::optional<std::int64_t> step_;
   std::string reason_;

@@ -18,7 +18,7 @@ namespace kindling {
 class WatchedStep : public Step {
  public:
   WatchedStep(std::unique_ptr<Step> step, const TrainState& state) : step_(std::move(step)), state_(state) {}
-  void run(const Batch& batch, bool ends_window) override;
+  StepOutcome run(const Batch& batch, WindowPosition place) override;
   void end_window() override { step_->end_window(); }
   void end_epoch() override { step_->end_epoch(); }
 
@@ -33,13 +33,13 @@ class WatchedStep : public Step {
 class AnomalyStep : public Step {
  public:
   AnomalyStep(std::unique_ptr<Step> step, const TrainState& state) : step_(std::move(step)), state_(state) {}
-  void run(const Batch& batch, bool ends_window) override;
+  StepOutcome run(const Batch& batch, WindowPosition place) override;
   void end_window() override;
   void end_epoch() override { step_->end_epoch(); }
 
  private:
   template <class Call>
-  void in_anomaly_mode(const Call& call) const;
+  auto in_anomaly_mode(const Call& call) const;
 
   std::unique_ptr<Step> step_;
   const TrainState& state_;
@@ -52,7 +52,7 @@ class ProfiledStep : public Step {
   // The options and the state outlive it. Throws Error if the directory for the trace cannot be created.
   ProfiledStep(std::unique_ptr<Step> step, const TrainState& state, const TrainerOptions& options);
   ~ProfiledStep() override;
-  void run(const Batch& batch, bool ends_window) override;
+  StepOutcome run(const Batch& batch, WindowPosition place) override;
   void end_window() override { step_->end_window(); }
   void end_epoch() override;
 

@@ -39,7 +39,7 @@ ProfiledStep::ProfiledStep(std::unique_ptr<Step> step, const TrainState& state, 
                  .remedy = "choose another profile_dir"});
 }
 
-void ProfiledStep::run(const Batch& batch, bool ends_window) {
+StepOutcome ProfiledStep::run(const Batch& batch, WindowPosition place) {
   const std::int64_t first = options_.profile_wait + options_.profile_warmup;
   if (num_batches_ == options_.profile_wait && trace_) prepare();
   if (num_batches_ == first && trace_) {
@@ -47,12 +47,14 @@ void ProfiledStep::run(const Batch& batch, bool ends_window) {
     first_traced_ = num_batches_ + 1;
   }
   ++num_batches_;
+  StepOutcome outcome;
   {
     at::RecordFunction in_trace(at::RecordScope::USER_SCOPE);
     if (in_trace.isActive()) in_trace.before("batch " + std::to_string(num_batches_));
-    step_->run(batch, ends_window);
+    outcome = step_->run(batch, place);
   }
   if (num_batches_ >= first + options_.profile_active) end_epoch();
+  return outcome;
 }
 
 void ProfiledStep::prepare() {

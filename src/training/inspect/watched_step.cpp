@@ -43,16 +43,17 @@ void warn_of(const HostWaitWatch::Wait& wait, Device device) {
 
 }  // namespace
 
-void WatchedStep::run(const Batch& batch, bool ends_window) {
+StepOutcome WatchedStep::run(const Batch& batch, WindowPosition place) {
   const Progress& at = state_.progress;
   if (has_warned_ || at.batch >= kWatchedSteps || !is_watched_epoch(at.epoch))
-    return step_->run(batch, ends_window);
+    return step_->run(batch, place);
   const HostWaitWatch watch(state_.log.device(), host_tensors_of(batch));
-  step_->run(batch, ends_window);
+  const StepOutcome outcome = step_->run(batch, place);
   // An optimizer with a closure reads the loss itself, whatever the model does.
-  if (watch.found().empty() || (state_.optimizer && state_.optimizer->needs_closure())) return;
+  if (watch.found().empty() || (state_.optimizer && state_.optimizer->needs_closure())) return outcome;
   has_warned_ = true;
   for (const HostWaitWatch::Wait& wait : watch.found()) warn_of(wait, state_.log.device());
+  return outcome;
 }
 
 }  // namespace kindling

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "metrics/global_means.h"
-#include "optim/nonfinite_guard.h"
+#include "training/step/nonfinite_guard.h"
 
 namespace kindling {
 namespace {

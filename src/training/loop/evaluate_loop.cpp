@@ -15,7 +15,7 @@ EvaluationScope::EvaluationScope(Module& model, const std::shared_ptr<TrainingCo
       products_(context->options.float32_matmul_precision),
       evaluation_(model),
       former_trainer_(model, model.trainer()),
-      log_(*context, &log) {
+      log_(context->calls, &log) {
   attach(model, context);
   precision_.emplace(model, context->placement.precision);
 }

@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "checkpoint/saved_keys.h"
 #include "data/loading/validation_sets.h"
 #include "device/libtorch_errors.h"
 #include "device/random_state.h"
@@ -19,7 +20,6 @@
 #include "training/loop/evaluate_loop.h"
 #include "training/parallel/rank_states.h"
 #include "training/parallel/replicas.h"
-#include "training/state/saved_keys.h"
 #include "training/step/manual_step.h"
 
 namespace kindling {
@@ -48,13 +48,14 @@ FitLoop::FitLoop(std::shared_ptr<TrainingContext> context)
       state_(context_->state),
       report_(state_, context_->options.loggers, context_->options.log_every_n_steps, context_->clock,
               context_->group()),
-      divergence_(*context_),
+      divergence_(StepContext(*context_)),
       evaluation_log_(context_->device()) {}
 
 void FitLoop::start(std::unique_ptr<Step> step) {
   step_ = std::move(step);
+  latest_ = {};
   used_ = {};
-  log_.emplace(*context_, &state_.log);
+  log_.emplace(context_->calls, &state_.log);
   report_.start();
   divergence_.start();
 }
@@ -62,13 +63,13 @@ void FitLoop::start(std::unique_ptr<Step> step) {
 void FitLoop::set_data(BatchSource train, std::vector<ValidationSource> validation) {
   train_.emplace(std::move(train));
   validation_ = std::move(validation);
-  context_->num_train_batches = train_->num_batches();
+  state_.num_train_batches = train_->num_batches();
 }
 
 void FitLoop::drop_data() {
   train_.reset();
   validation_.clear();
-  context_->num_train_batches = 0;
+  state_.num_train_batches = 0;
 }
 
 // --- The run ---
@@ -167,8 +168,7 @@ void FitLoop::begin_epoch() {
 
 // A stop waits for the end of an accumulation window.
 bool FitLoop::next_batch(Batch& batch) {
-  const bool is_between_steps = state_.accumulated_batches == 0;
-  if (is_between_steps && (must_stop() || !validate_between() || must_stop())) return false;
+  if (latest_.updated && (must_stop() || !validate_between() || must_stop())) return false;
   const ActivityScope scope(&context_->clock, Activity::data);
   return train_->next(batch);
 }
@@ -176,32 +176,33 @@ bool FitLoop::next_batch(Batch& batch) {
 void FitLoop::train_batch(const Batch& batch) {
   Module& model = *state_.model;
   if (!model.is_training()) model.train();  // a custom loop may have used it for acting
-  if (!log_) log_.emplace(*context_, &state_.log);
+  if (!log_) log_.emplace(context_->calls, &state_.log);
   StateTransaction transaction(state_);
   state_.progress.phase =
       Phase::training;  // again, where a custom loop continues after a validation has thrown
   state_.random_before_validation.clear();
-  run_step(batch);
+  latest_ = run_step(batch);
   ++state_.progress.batch;
-  report_.after_batch(batch.num_valid());
-  if (state_.accumulated_batches == 0) after_update();
-  if (state_.accumulated_batches == 0 && is_validation_due()) state_.progress.phase = Phase::validation;
+  report_.after_batch(latest_.num_samples);
+  if (latest_.updated) {
+    after_update();
+    if (is_validation_due()) state_.progress.phase = Phase::validation;
+  }
   transaction.commit();
-  if (state_.accumulated_batches == 0 && context_->stop.take_save_request())
-    context_->callbacks.notify_save_request();
+  if (latest_.updated && context_->stop.take_save_request()) context_->callbacks.notify_save_request();
   context_->callbacks.call(&Callback::on_train_batch_end, model);
 }
 
-bool FitLoop::ends_window() const {
-  return state_.accumulated_batches + 1 == context_->batches_per_step() ||
-         (train_ && state_.progress.batch + 1 == train_->num_batches());
-}
-
-// Drops what a step has logged if it throws.
-void FitLoop::run_step(const Batch& batch) {
+// If a step throws, drops what it has logged, and its window starts again.
+StepOutcome FitLoop::run_step(const Batch& batch) {
+  const std::int64_t index = std::exchange(latest_, {}).accumulated_batches;
+  const bool is_last = index + 1 == batches_per_step(context_->options) ||
+                       (train_ && state_.progress.batch + 1 == train_->num_batches());
   try {
-    with_memory_errors("training step", state_.progress.global_step + 1, batch.num_samples(),
-                       [&] { step_->run(batch, ends_window()); });
+    return with_memory_errors("training step", state_.progress.global_step + 1, batch.num_samples(), [&] {
+      if (state_.needs_optimizer()) create_optimizer(StepContext(*context_), batch);
+      return step_->run(batch, {.index = index, .is_last = is_last});
+    });
   } catch (...) {
     state_.log.drop_marks();
     throw;
@@ -225,7 +226,7 @@ void FitLoop::after_update() {
 
 // A custom loop may end within an accumulation window.
 void FitLoop::end_open_window() {
-  if (state_.accumulated_batches == 0) return;
+  if (std::exchange(latest_, {}).updated) return;
   StateTransaction transaction(state_);
   step_->end_window();
   after_update();
@@ -295,7 +296,7 @@ std::int64_t FitLoop::num_validation_batches() const noexcept {
 }
 
 void FitLoop::draw_training() const {
-  report_.draw(state_.log, Module::Stage::train, context_->num_train_batches);
+  report_.draw(state_.log, Module::Stage::train, state_.num_train_batches);
 }
 
 std::optional<NamedValues> FitLoop::validate(double at) {
@@ -346,7 +347,7 @@ double FitLoop::num_intervals(std::int64_t batches) const {
 bool FitLoop::is_validation_due() const {
   if (!train_ || has_all_steps() || !validates_in_this_epoch()) return false;
   const std::int64_t batches = train_->num_batches(), done = state_.progress.batch,
-                     before = std::max<std::int64_t>(done - context_->batches_per_step(), 0);
+                     before = std::max<std::int64_t>(done - batches_per_step(context_->options), 0);
   return done < batches && num_intervals(done) > num_intervals(before);
 }
 
@@ -412,14 +413,25 @@ void FitLoop::together(const std::string& what, const std::function<void()>& cal
                    .found = "cannot " + what + ": " + texts[rank].substr(1)});
 }
 
+void FitLoop::require_closed_window() const {
+  if (latest_.updated) return;
+  throw InsideStep({.place = "the run",
+                    .found = "an accumulation window is open: the next step has the gradients of " +
+                             std::to_string(latest_.accumulated_batches) + " batches so far",
+                    .wanted = "a save between two steps",
+                    .remedy = "save when progress().accumulated_batches is 0"});
+}
+
 StateDict FitLoop::save_point() {
   StateDict state;
   together("save the state", [&] {  // a callback or a logger may fail on one rank alone
+    state_.require_between_steps();
+    require_closed_window();
     state_.save(state);
     if (train_ && train_->is_endless())
       state.metadata[saved_keys::kNumSamples] = std::to_string(num_samples_used());
-    else if (state_.progress.batch > 0 && context_->num_train_batches > 0)
-      state.metadata[saved_keys::kNumBatches] = std::to_string(context_->num_train_batches);
+    else if (state_.progress.batch > 0 && state_.num_train_batches > 0)
+      state.metadata[saved_keys::kNumBatches] = std::to_string(state_.num_train_batches);
     report_.report_all();
   });
   stop_if_diverged();  // on all ranks
@@ -444,11 +456,12 @@ void FitLoop::resume(const StateDict& saved) {
                  .wanted = "a run that prepare_model() has just started",
                  .remedy = "call prepare_model(model) again, then load the state"});
   ProcessGroup* const group = context_->group();
+  latest_ = {};
   state_.load(own_state(saved, group));
   used_ = {
       .samples = find_number<std::int64_t>(saved.metadata, saved_keys::kNumSamples, {.min = 0}).value_or(0),
       .batch = state_.progress.batch};
-  warn_of_other_batches(saved, context_->num_train_batches);
+  warn_of_other_batches(saved, state_.num_train_batches);
   if (!has_own_state(saved, group)) fork_rng(context_->device(), group->rank());
   const RandomStateGuard random_state(context_->device());  // against what is drawn here
   // Later checkpoints are removed first: they depend on what the loggers now take back.

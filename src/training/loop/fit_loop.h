@@ -27,6 +27,7 @@ class FitLoop {
   // The data of a fit. Without data a custom loop brings its batches.
   void set_data(BatchSource train, std::vector<ValidationSource> validation);
   void drop_data();
+  std::int64_t accumulated_batches() const noexcept { return latest_.accumulated_batches; }
   bool has_data() const noexcept { return train_.has_value(); }
   bool has_validation() const noexcept { return !validation_.empty(); }
 
@@ -69,10 +70,10 @@ class FitLoop {
   bool has_all_steps() const;  // max_steps
   bool must_stop();
   bool is_left_open() const;
-  bool ends_window() const;
-  void run_step(const Batch& batch);
+  StepOutcome run_step(const Batch& batch);
   void after_update();
   void end_open_window();
+  void require_closed_window() const;
   void stop_if_diverged();
   void together(const std::string& what, const std::function<void()>& call);
   std::optional<Metrics> leave_open();
@@ -96,6 +97,7 @@ class FitLoop {
   DivergenceReport divergence_;
   EpochLog evaluation_log_;
   std::unique_ptr<Step> step_;
+  StepOutcome latest_;  // of the latest batch; a window that was abandoned counts as none
   std::optional<BatchSource> train_;
   std::vector<ValidationSource> validation_;
   // Of endless data: how many samples the run had used when it had done so many batches of the epoch.

@@ -179,13 +179,13 @@ at::Tensor Trainer::clip_gradients(double gradient_clip_val, Module& model) cons
 // --- Numbers and stops ---
 
 void Trainer::log(std::string_view name, const at::Tensor& value, ValueOptions options) {
-  EpochLog* const log = impl_->context->log;
+  EpochLog* const log = impl_->context->calls.log;
   if (log != nullptr)
     with_libtorch_errors("Trainer::log", [&] { log->mark(log->column(name), value, options); });
 }
 
 void Trainer::log(std::string_view name, double value, ValueOptions options) {
-  EpochLog* const log = impl_->context->log;
+  EpochLog* const log = impl_->context->calls.log;
   if (log != nullptr) log->mark(log->column(name), value, options);
 }
 
@@ -212,7 +212,7 @@ double Trainer::lr() const noexcept { return impl_->context->state.lr(); }
 TrainerProgress Trainer::progress() const {
   const TrainingContext& context = *impl_->context;
   const EpochReport& report = impl_->loop.report();
-  return {context.state.progress, context.num_train_batches, context.state.accumulated_batches,
+  return {context.state.progress, context.state.num_train_batches, impl_->loop.accumulated_batches(),
           report.seconds(), report.data_wait_seconds()};
 }
 

@@ -20,7 +20,7 @@
 #include "training/inspect/inspected_step.h"
 #include "training/parallel/replicas.h"
 #include "training/step/automatic_step.h"
-#include "training/step/loss_per_step.h"
+#include "training/step/optimizer_update.h"
 #include "training/step/manual_step.h"
 
 namespace kindling {
@@ -96,16 +96,21 @@ void register_transform(Module& model, DataModule& data) {
 // Returns the step for the kind of model that the context has. Throws ConfigError for options that such a
 // model cannot have.
 std::unique_ptr<Step> make_step(TrainingContext& context) {
-  context.capture = capture_mode(context);
+  const StepContext of_steps(context);
+  context.capture = capture_mode(of_steps);
   if (context.options.step_graph == "on" && !context.capture.is_captured())
     log_warning("step_graph: steps are not captured: " + context.capture.reason);
+  const bool is_captured = context.capture.is_captured();
+  auto update = std::make_unique<OptimizerUpdate>(of_steps, context.callbacks, context.stop,
+                                                  is_captured ? capture_update(of_steps) : nullptr);
   std::unique_ptr<Step> step;
-  if (dynamic_cast<const ManualModule*>(context.state.model.get()) != nullptr)
-    step = std::make_unique<ManualStep>(context);
-  else if (context.capture.is_captured())
-    step = std::make_unique<AutomaticStep>(context, capture_gradients(context), capture_update(context));
-  else
-    step = std::make_unique<AutomaticStep>(context, std::make_unique<EagerGradients>(context), nullptr);
+  if (context.state.model->updates_manually()) {
+    step = std::make_unique<ManualStep>(of_steps, std::move(update));
+  } else {
+    auto gradients =
+        is_captured ? capture_gradients(of_steps) : std::make_unique<BatchGradients>(of_steps);
+    step = std::make_unique<AutomaticStep>(of_steps, std::move(gradients), std::move(update));
+  }
   return inspected(std::move(step), context.state, context.options);
 }
 

@@ -4,10 +4,10 @@
 #include <charconv>
 #include <string_view>
 
+#include "checkpoint/saved_keys.h"
 #include "kindling/base/error.h"
 #include "tensors/saved_number.h"
 #include "tensors/state_tensors.h"
-#include "training/state/saved_keys.h"
 
 namespace kindling {
 namespace {
@@ -64,7 +64,7 @@ bool is_between_epochs(const StateDict& saved) {
 // The random states of gradient shards do not belong to a rank.
 void add(StateDict& all, const std::string& prefix, const StateDict& part) {
   for (const auto& [name, tensor] : part.tensors)
-    all.tensors.emplace_back(name.starts_with(ShardStreams::kPrefix) ? name : prefix + name, tensor);
+    all.tensors.emplace_back(name.starts_with(saved_keys::kGradientShards) ? name : prefix + name, tensor);
   for (const auto& [name, value] : part.metadata) all.metadata[prefix + name] = value;
 }
 
@@ -100,7 +100,7 @@ StateDict own_state(const StateDict& saved, const ProcessGroup* group) {
   if (rank > 0 && rank < saved_size) {
     StateDict own = part_of(saved, saved_keys::of_rank(rank));
     for (const auto& item : saved.tensors)
-      if (item.first.starts_with(ShardStreams::kPrefix)) own.tensors.push_back(item);
+      if (item.first.starts_with(saved_keys::kGradientShards)) own.tensors.push_back(item);
     replace_own(state, own);
   }
   return state;

@@ -9,7 +9,7 @@
 #include <set>
 #include <typeinfo>
 
-#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/saved_keys.h"
 #include "device/random_state.h"
 #include "kindling/base/log.h"
 #include "kindling/data/input_transform.h"
@@ -23,7 +23,7 @@
 #include "optim/sharded_state.h"
 #include "tensors/saved_number.h"
 #include "tensors/state_fit.h"
-#include "training/state/saved_keys.h"
+#include "tensors/state_tensors.h"
 
 namespace kindling {
 namespace {
@@ -55,11 +55,8 @@ StateDict own_values(const Module& model, const std::vector<std::shared_ptr<Call
 
 // Layers that had no shape when the model was saved draw their weights later, so they lose what they have.
 void forget_lazy_weights(Module& model, const StateDict& state) {
-  for (const auto& item : model.named_modules()) {
-    auto* layer = dynamic_cast<LazyLayer*>(item.value().get());
-    const std::string weight = item.key().empty() ? "weight" : item.key() + ".weight";
-    if (layer != nullptr && state.metadata.contains(saved_keys::kLazy + weight)) layer->dematerialize();
-  }
+  for (const auto& [name, layer] : lazy_layers(model))
+    if (state.metadata.contains(saved_keys::kLazy + in_layer(name, "weight"))) layer->dematerialize();
 }
 
 // Optimizers keep their state in the type of the parameters.
@@ -114,14 +111,12 @@ void load_model(Module& model, const StateDict& state) {
   for (const auto& item : model.named_parameters())
     if (item.value().defined())
       item.value().requires_grad_(!state.metadata.contains(saved_keys::kFrozen + item.key()));
-  for (const auto& item : model.named_modules())
-    if (auto* layer = dynamic_cast<LazyLayer*>(item.value().get())) {
-      layer->frozen.clear();
-      for (const std::string& name : layer->parameter_names())
-        if (state.metadata.contains(saved_keys::kFrozen +
-                                    (item.key().empty() ? name : item.key() + "." + name)))
-          layer->frozen.insert(name);
-    }
+  for (const auto& [layer_name, layer] : lazy_layers(model)) {
+    layer->frozen.clear();
+    for (const std::string& name : layer->parameter_names())
+      if (state.metadata.contains(saved_keys::kFrozen + in_layer(layer_name, name)))
+        layer->frozen.insert(name);
+  }
 }
 
 // --- Callbacks ---
@@ -147,7 +142,7 @@ void save_callbacks(const std::vector<std::shared_ptr<Callback>>& all, StateDict
     const WeightAveraging* averaging = callbacks[i]->averaging();
     if (averaging == nullptr || !averaging->evaluates()) continue;
     if (const std::string prefix = averaging->averages_prefix(); !prefix.empty())
-      state.metadata[kAveragesKey] = callback_prefix(i) + prefix;
+      state.metadata[saved_keys::kAverages] = callback_prefix(i) + prefix;
   }
 }
 
@@ -248,7 +243,6 @@ void TrainState::start(std::shared_ptr<Module> new_model) {
   plateaus.reset();
   if (options_.schedule.plateau) plateaus.emplace(for_model(*options_.schedule.plateau, *model));
   progress = {};
-  accumulated_batches = 0;
   scaler.reset();
   if (Precision::named(options_.precision).scales_gradients) scaler.emplace(log.device());
   time.start();
@@ -273,7 +267,7 @@ Optimizer& TrainState::require_optimizer() {
 
 Optimizer& TrainState::require_optimizer(std::string_view name) {
   if (optimizers.empty()) {
-    optimizers = make_named_optimizers(dynamic_cast<ManualModule&>(*model));
+    optimizers = make_named_optimizers(*model);
     ++optimizer_generation_;
   }
   return optimizer_named(optimizers, name);
@@ -310,8 +304,8 @@ void TrainState::load_optimizers(const StateDict& state) {
   ++optimizer_generation_;
   const StateDict saved = part_of(state, saved_keys::kOptimizer),
                   saved_named = part_of(state, saved_keys::kOptimizers);
-  auto* const manual = dynamic_cast<ManualModule*>(model.get());
-  if (manual != nullptr && !saved.metadata.empty())
+  const bool is_manual = model->updates_manually();
+  if (is_manual && !saved.metadata.empty())
     throw CheckpointError({.place = "the saved optimizer",
                            .found = "it is unnamed",
                            .wanted = "the optimizers of " + model->name() + "::configure_named_optimizers()",
@@ -319,37 +313,35 @@ void TrainState::load_optimizers(const StateDict& state) {
   std::set<std::string> names;
   for (const auto& [name, value] : saved_named.metadata) names.insert(name.substr(0, name.find('.')));
   if (!names.empty()) {
-    if (manual != nullptr) optimizers = make_named_optimizers(*manual);
+    if (is_manual) optimizers = make_named_optimizers(*model);
     if (list_of_names(optimizers) != list_of_names(names))
       throw CheckpointError(
           {.place = "the saved optimizers",
            .found = list_of_names(names),
-           .wanted = manual != nullptr ? list_of_names(optimizers) : "one unnamed optimizer"});
+           .wanted = is_manual ? list_of_names(optimizers) : "one unnamed optimizer"});
     for (const auto& [name, one] : optimizers)
       load_saved_state(*one, part_of(saved_named, name + "."), optimizer_shards());
   }
   if (!saved.metadata.empty()) load_saved_state(require_optimizer(), saved, optimizer_shards());
 }
 
-void TrainState::save(StateDict& state) {
-  if (!is_open_ && accumulated_batches > 0)
-    throw InsideStep({.place = "the run",
-                      .found = "an accumulation window is open: the next step has the gradients of " +
-                               std::to_string(accumulated_batches) + " batches so far",
-                      .wanted = "a save between two steps",
-                      .remedy = "save when progress().accumulated_batches is 0"});
+void TrainState::require_between_steps() const {
   if (is_open_)
     throw InsideStep(
         {.place = "the run",
          .found = "step " + std::to_string(progress.global_step + 1) + " is running or has failed",
          .wanted = "a save between two steps",
          .remedy = "save after a step, or resume from the last checkpoint"});
+}
+
+void TrainState::save(StateDict& state) {
+  require_between_steps();
   const auto put_part = [&](const char* prefix, const auto& part) {
     StateDict saved;
     part.save(saved);
     put(state, prefix, saved);
   };
-  state.metadata[kRunIdKey] = run_id;
+  state.metadata[saved_keys::kRunId] = run_id;
   save_model(*model, options_.callbacks, state);
   put(state, saved_keys::kHiddenState, carried_state_dict(*model));
   save_optimizers(state);
@@ -371,8 +363,7 @@ void TrainState::save(StateDict& state) {
 }
 
 void TrainState::adopt_run_id(const StateDict& state) {
-  run_id = read_text(state, kRunIdKey);
-  accumulated_batches = 0;
+  run_id = read_text(state, saved_keys::kRunId);
   is_open_ = true;
 }
 

@@ -18,7 +18,7 @@
 #include "kindling/optim/optimizer.h"
 #include "kindling/optim/plateau.h"
 #include "kindling/training/trainer_options.h"
-#include "optim/grad_scaler.h"
+#include "training/state/grad_scaler.h"
 #include "training/state/stop_consensus.h"
 
 namespace kindling {
@@ -36,14 +36,14 @@ class TrainState {
       : log(device), time(options.max_time), options_(options) {}
 
   std::shared_ptr<Module> model{};
-  std::unique_ptr<Optimizer> optimizer{};    // created on first use
-  NamedOptimizers optimizers{};              // of a ManualModule, instead
+  std::unique_ptr<Optimizer> optimizer{};    // from the first step on
+  NamedOptimizers optimizers{};              // of a ManualModule, instead; from the first update on
   std::optional<PlateauCounter> plateaus{};  // if the schedule needs it
   Progress progress{};
-  std::int64_t accumulated_batches = 0;  // of an accumulation window that is not full yet
-  EpochLog log;                          // of the training part of the running epoch
-  std::optional<GradScaler> scaler;      // with a precision that needs it
-  ShardStreams streams;                  // with gradient_shards
+  std::int64_t num_train_batches = 0;  // of an epoch; 0: unknown
+  EpochLog log;                        // of the training part of the running epoch
+  std::optional<GradScaler> scaler;    // with a precision that needs it
+  ShardStreams streams;                // with gradient_shards
   TimeLimit time;
   bool is_early_stop_pending = false;  // requested before min_epochs and min_steps were reached
   std::string run_id{};                // of the run, through all its stops
@@ -61,12 +61,15 @@ class TrainState {
   // Changes whenever optimizers are replaced: what is kept for an optimizer belongs to one generation.
   std::int64_t optimizer_generation() const noexcept { return optimizer_generation_; }
   double lr() const;  // of the optimizer, of several the first; 0 before there is one
+  // True until the first step: create_optimizer() is to be called.
+  bool needs_optimizer() const { return !optimizer && !model->updates_manually(); }
 
   // Writes everything that a resumed run needs: weights, which of them are frozen, optimizers, what the
-  // schedule has counted, progress, the rows of the log, random state, callbacks. The one list of what is
-  // saved. The tensors are the run's own, no copies; saving copies the log to the host. Throws InsideStep
-  // while a transaction is open.
+  // schedule has counted, progress, the rows of the log, random state, callbacks. saved_keys.h lists what else
+  // a checkpoint has. The tensors are the run's own, no copies; saving copies the log to the host. Throws
+  // InsideStep while a transaction is open.
   void save(StateDict& state);
+  void require_between_steps() const;  // throws it, too
   // Announces that load() will follow: takes the run id. Until then there is nothing to save.
   void adopt_run_id(const StateDict& state);
   // Loads a saved run after start() with the same kind of model on the same device; lazy layers get their

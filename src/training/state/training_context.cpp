@@ -164,11 +164,6 @@ TrainingContext::TrainingContext(Trainer& owner, TrainerOptions resolved, std::v
   stop.watch_save_requests([this] { return callbacks.save_requested(); });
 }
 
-std::int64_t TrainingContext::batches_per_step() const {
-  const std::int64_t size = options.process_group ? options.process_group->size() : 1;
-  return options.accumulate_grad_batches * (options.gradient_shards > 1 ? options.gradient_shards / size : 1);
-}
-
 std::shared_ptr<TrainingContext> make_context(Trainer& owner, TrainerOptions options) {
   options = resolved(std::move(options));
   std::vector<Device> gpus = gpus_of(options);
@@ -202,17 +197,17 @@ Progress TrainerView::progress() const {
 
 std::int64_t TrainerView::num_train_batches() const {
   const auto context = context_.lock();
-  return context ? context->num_train_batches : 0;
+  return context ? context->state.num_train_batches : 0;
 }
 
 EpochLog* TrainerView::log() const {
   const auto context = context_.lock();
-  return context ? context->log : nullptr;
+  return context ? context->calls.log : nullptr;
 }
 
 ManualUpdates* TrainerView::updates() const {
   const auto context = context_.lock();
-  return context ? context->updates : nullptr;
+  return context ? context->calls.updates : nullptr;
 }
 
 }  // namespace kindling

@@ -46,27 +46,25 @@ class AccumulationWindow {
 // The step of a model with one optimizer, which the trainer runs.
 class AutomaticStep : public Step {
  public:
-  // The context outlives the step. For `capture` see OptimizerUpdate.
-  AutomaticStep(TrainingContext& context, std::unique_ptr<BatchGradients> gradients,
-                std::unique_ptr<UpdateCapture> capture);
+  AutomaticStep(const StepContext& context, std::unique_ptr<BatchGradients> gradients,
+                std::unique_ptr<OptimizerUpdate> update);
 
-  void run(const Batch& batch, bool ends_window) override;
+  StepOutcome run(const Batch& batch, WindowPosition at) override;
   void end_window() override;
   void end_epoch() override { gradients_->end_epoch(); }
 
  private:
-  void accumulate(const Batch& batch, bool ends_window);
-  at::Tensor gradients_of(const Batch& batch, std::int64_t before, bool ends_window);
+  at::Tensor gradients_of(const Batch& batch, WindowPosition at);
   void update();
   void scale_gradients();
   GradientShare share() const;
   at::Tensor evaluate_again();  // the loss and gradients of the batch, for optimizers that need a closure
   void end_row(double weight);
 
-  std::unique_ptr<BatchGradients> gradients_;
-  TrainingContext& context_;
+  const StepContext context_;
   TrainState& state_;
-  OptimizerUpdate update_;
+  const std::unique_ptr<BatchGradients> gradients_;
+  const std::unique_ptr<OptimizerUpdate> update_;
   AccumulationWindow window_;
   std::optional<GradientShards> shards_;
   const std::shared_ptr<ProcessGroup>

@@ -20,30 +20,23 @@ bool looks_for_untrained(std::int64_t epoch) { return (epoch & (epoch - 1)) == 0
 
 }  // namespace
 
-at::Tensor EagerGradients::forward(const Batch& batch, bool begins_window) {
+at::Tensor BatchGradients::forward(const Batch& batch, bool begins_window) {
   const ActivityScope scope(&context_.clock, Activity::forward);
   if (begins_window && ++num_windows_ == kPatience) untrained_.report(*state_.model);
-  const bool has_optimizer = state_.optimizer != nullptr;
-  if (has_optimizer && begins_window) state_.optimizer->zero_grad();
+  if (begins_window) state_.optimizer->zero_grad();
   at::Tensor loss;
   {
-    const AutocastScope autocast(context_.placement.precision, state_.log.device());
+    const AutocastScope autocast(context_.precision, state_.log.device());
     const HostCaller caller(HostCaller::kTrainingStep);
     loss = state_.model->training_step(batch);
   }
-  if (!has_optimizer)
-    state_.require_optimizer().zero_grad();  // gradients left by an earlier use of the model
   require_scalar(loss);
   return loss;
 }
 
-at::Tensor EagerGradients::seed(const at::Tensor& loss, double factor) {
+at::Tensor BatchGradients::seed(const at::Tensor& loss, double factor) {
   const at::NoGradGuard no_grad;
-  if (state_.scaler) {
-    at::Tensor seed = state_.scaler->scale();
-    if (factor != 1) seed = seed * factor;
-    return seed.to(loss.scalar_type()).view(loss.sizes());
-  }
+  if (state_.scaler) return state_.scaler->seed(loss, factor);
   const bool is_known = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
                         seed_.options().type_equal(loss.options());
   if (!is_known) seed_ = at::full_like(loss, factor);
@@ -51,7 +44,7 @@ at::Tensor EagerGradients::seed(const at::Tensor& loss, double factor) {
   return seed_;
 }
 
-void EagerGradients::backward(const at::Tensor& loss, double factor) {
+void BatchGradients::backward(const at::Tensor& loss, double factor) {
   const ActivityScope scope(&context_.clock, Activity::backward);
   watch_untrained(loss);
   const HostCaller caller(HostCaller::kBackward);
@@ -59,7 +52,7 @@ void EagerGradients::backward(const at::Tensor& loss, double factor) {
   loss.backward(seed(loss, factor));
 }
 
-void EagerGradients::watch_untrained(const at::Tensor& loss) {
+void BatchGradients::watch_untrained(const at::Tensor& loss) {
   const std::int64_t generation = state_.optimizer_generation(), epoch = state_.progress.epoch;
   const bool is_new_epoch = epoch != watched_epoch_ && looks_for_untrained(epoch);
   if (generation == watched_generation_ && !is_new_epoch) return;
@@ -69,7 +62,7 @@ void EagerGradients::watch_untrained(const at::Tensor& loss) {
   untrained_.note(loss, *state_.optimizer);
 }
 
-void EagerGradients::require_scalar(const at::Tensor& loss) const {
+void BatchGradients::require_scalar(const at::Tensor& loss) const {
   if (loss.defined() && loss.numel() == 1 && loss.requires_grad()) return;
   std::string found = "an undefined tensor", remedy = "return its mean()";
   if (loss.defined() && loss.numel() != 1) {

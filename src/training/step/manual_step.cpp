@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/host_caller.h"
@@ -54,7 +55,7 @@ bool has_values(const EpochLog& log, std::optional<std::size_t> column) {
 }  // namespace
 
 void warn_unused_optimizers(const TrainState& state) {
-  if (dynamic_cast<const ManualModule*>(state.model.get()) == nullptr) return;
+  if (!state.model->updates_manually()) return;
   std::set<std::string> unused;
   for (const auto& [name, optimizer] : state.optimizers)
     if (!has_values(state.log, state.log.find_column(rate_column(name), EpochLog::Kind::step_only)))
@@ -75,11 +76,11 @@ void backward_to(const Optimizer& optimizer, const at::Tensor& loss, const at::T
     loss.backward(seed, retain_graph, /*create_graph=*/false, learning);
 }
 
-ManualStep::ManualStep(TrainingContext& context)
+ManualStep::ManualStep(const StepContext& context, std::unique_ptr<OptimizerUpdate> update)
     : context_(context),
       state_(context.state),
       group_of_norms_(context.options.sync_batchnorm ? context.options.process_group : nullptr),
-      update_(context, /*capture=*/nullptr) {
+      update_(std::move(update)) {
   const TrainerOptions& options = context.options;
   if (options.optimizer)
     throw ConfigError(
@@ -101,7 +102,7 @@ ManualStep::ManualStep(TrainingContext& context)
   state_.log.column("train_loss");  // comes first in records
 }
 
-void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
+StepOutcome ManualStep::run(const Batch& batch, WindowPosition /*at*/) {
   const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
   skipped_.reset();
   found_inf_.reset();
@@ -116,13 +117,14 @@ void ManualStep::run(const Batch& batch, bool /*ends_window*/) {
   state_.log.append({.global_step = at.global_step + 1,
                      .batch = at.batch,
                      .lr = state_.lr(),
-                     .weight = static_cast<double>(batch.num_valid())});
+                     .weight = static_cast<double>(num_counted_)});
+  return {.num_samples = num_counted_};
 }
 
 at::Tensor ManualStep::training_step(const Batch& batch) {
   const ActivityScope scope(&context_.clock, Activity::forward);
-  const UpdatesScope updates(context_, *this);
-  const AutocastScope autocast(context_.placement.precision, state_.log.device());
+  const UpdatesScope updates(context_.calls, *this);
+  const AutocastScope autocast(context_.precision, state_.log.device());
   const SyncBatchNorm::Scope norms({.group = group_of_norms_,
                                      .counts = num_counted_ > 0,
                                      .scale = static_cast<double>(num_counted_)});
@@ -140,7 +142,7 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   require_one_number(loss, place, "a scalar loss");
   optimizer.zero_grad();
   at::Tensor seed;
-  if (state_.scaler) seed = state_.scaler->scale().to(loss.scalar_type()).view(loss.sizes());
+  if (state_.scaler) seed = state_.scaler->seed(loss);
   {
     const ActivityScope scope(&context_.clock, Activity::backward);
     backward_to(optimizer, loss, seed, retain_graph);
@@ -148,16 +150,16 @@ void ManualStep::update(std::string_view name, const at::Tensor& loss, bool reta
   if (optimizer.gradients().empty()) refuse_without_gradients(optimizer, place);
   const ActivityScope scope(&context_.clock, Activity::update);
   const double num_samples = static_cast<double>(num_counted_);
-  update_.run(optimizer, name, {{&loss, 1}, {.scale = num_samples, .num_samples = num_samples}},
+  update_->run(optimizer, name, {{&loss, 1}, {.scale = num_samples, .num_samples = num_samples}},
               /*closure=*/nullptr);
   state_.log.mark(state_.log.column(rate_column(name), EpochLog::Kind::step_only), optimizer.lr());
   note_skipped();
 }
 
 void ManualStep::note_skipped() {
-  update_.guard().mark_diverged(state_.log);
+  update_->guard().mark_diverged(state_.log);
   if (state_.scaler) found_inf_ = either(found_inf_, state_.scaler->found_inf());
-  const auto latest = update_.guard().skipped(update_.scaler());
+  const auto latest = update_->guard().skipped(update_->scaler());
   if (!latest) return;
   if (!skipped_) skipped_.emplace();
   skipped_->number = std::max(skipped_->number, latest->number);
@@ -167,7 +169,7 @@ void ManualStep::note_skipped() {
 void ManualStep::end_step() {
   if (skipped_)
     NonfiniteGuard::mark_skipped(state_.log, *skipped_);
-  else if (update_.guard().may_skip(update_.scaler()))
+  else if (update_->guard().may_skip(update_->scaler()))
     state_.log.settle({});  // a batch without an update is not skipped along with a later one
   if (found_inf_.defined()) state_.scaler->adjust(found_inf_);
 }

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string_view>
 
 #include "kindling/nn/manual_module.h"
-#include "nn/manual_updates.h"
+#include "nn/model_calls.h"
 #include "training/step/optimizer_update.h"
 #include "training/step/step.h"
 
@@ -21,10 +22,10 @@ void warn_unused_optimizers(const TrainState& state);
 // The step of a ManualModule: its training_step runs the updates.
 class ManualStep : public Step, private ManualUpdates {
  public:
-  // The context outlives the step. Throws ConfigError for options that such a model cannot have.
-  explicit ManualStep(TrainingContext& context);
+  // Throws ConfigError for options that such a model cannot have.
+  ManualStep(const StepContext& context, std::unique_ptr<OptimizerUpdate> update);
 
-  void run(const Batch& batch, bool ends_window) override;
+  StepOutcome run(const Batch& batch, WindowPosition at) override;
   void end_window() override {}  // each batch is a step
 
  private:
@@ -33,11 +34,11 @@ class ManualStep : public Step, private ManualUpdates {
   void note_skipped();
   void end_step();
 
-  TrainingContext& context_;
+  const StepContext context_;
   TrainState& state_;
   const std::shared_ptr<ProcessGroup>
       group_of_norms_;  // nullptr: each rank has its own batch norm statistics
-  OptimizerUpdate update_;
+  const std::unique_ptr<OptimizerUpdate> update_;
   // Of the updates of the running step.
   std::optional<NonfiniteGuard::Skipped> skipped_;
   at::Tensor found_inf_;  // reported by the scaler

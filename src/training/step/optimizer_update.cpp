@@ -2,15 +2,20 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <typeinfo>
+#include <utility>
 
 #include "device/host_caller.h"
-#include "kindling/base/error.h"
+#include "device/random_state.h"
 #include "kindling/optim/clip.h"
+#include "nn/scoped_model_state.h"
 #include "optim/distinct_parameters.h"
-#include "training/step/repeated_loss.h"
+#include "optim/fused_rule.h"
+#include "optim/optimizer_access.h"
+#include "tensors/state_fit.h"
 
 namespace kindling {
 namespace {
@@ -22,11 +27,10 @@ std::int64_t num_steps(const TrainerOptions& options, std::int64_t steps_of_epoc
   return by_epochs > 0 ? std::min(by_epochs, *options.max_steps) : *options.max_steps;
 }
 
-SchedulePoint schedule_point(const TrainingContext& context) {
-  const TrainerOptions& options = context.options;
-  const Progress& progress = context.state.progress;
-  const std::int64_t window = context.batches_per_step(), batches_of_epoch = context.num_train_batches;
-  const std::int64_t steps_of_epoch = (batches_of_epoch + window - 1) / window;
+SchedulePoint schedule_point(const TrainerOptions& options, const TrainState& state) {
+  const Progress& progress = state.progress;
+  const std::int64_t window = batches_per_step(options);
+  const std::int64_t steps_of_epoch = (state.num_train_batches + window - 1) / window;
   const std::int64_t steps = num_steps(options, steps_of_epoch);
   if (options.schedule_interval == ScheduleInterval::step)
     return {.step = progress.global_step, .total_steps = steps};
@@ -57,14 +61,127 @@ std::vector<std::string> columns_of_norms(const Optimizer& optimizer, const Modu
   return columns;
 }
 
+// A sparse gradient's rows are multiplied by the rate in their own type.
+bool reads_float32_on_device(const at::Tensor& parameter) {
+  const at::Tensor& gradient = parameter.grad();
+  return !parameter.is_cpu() && parameter.scalar_type() != at::kDouble &&
+         (!gradient.defined() || !gradient.is_sparse());
+}
+
+// While it exists, a training step may run for the shapes of lazy layers only.
+class Rehearsal {
+ public:
+  explicit Rehearsal(const StepContext& context)
+      : model_(*context.state.model),
+        lazy_(layers_without_shape(model_)),
+        random_state_(context.device()),
+        model_state_(model_, ScopedModelState::Extent::buffers),
+        muted_(context.calls, context.device()) {
+    for (const at::Tensor& parameter : model_.parameters())
+      gradients_.emplace_back(parameter, std::exchange(parameter.mutable_grad(), {}));
+  }
+  ~Rehearsal() {
+    for (const auto& [name, layer] : lazy_) layer->draw_in_next_forward();
+    for (const at::Tensor& parameter : model_.parameters()) parameter.mutable_grad().reset();
+    for (const auto& [parameter, gradient] : gradients_) parameter.mutable_grad() = gradient;
+  }
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+
+ private:
+  Module& model_;
+  const std::vector<std::pair<std::string, LazyLayer*>> lazy_;
+  const RandomStateGuard random_state_;
+  const ScopedModelState model_state_;
+  const MutedLog muted_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> gradients_;
+};
+
 }  // namespace
 
-OptimizerUpdate::OptimizerUpdate(TrainingContext& context, std::unique_ptr<UpdateCapture> capture)
-    : context_(context), capture_(std::move(capture)), guard_(context.options.on_nonfinite) {
+void create_optimizer(const StepContext& context, const Batch& batch) {
+  const at::AutoGradMode with_gradients(true);  // the caller may have switched them off
+  Module& model = *context.state.model;
+  if (!layers_without_shape(model).empty() || model.parameters().empty()) {
+    const Rehearsal rehearsal(context);
+    const AutocastScope autocast(context.precision, context.device());
+    const HostCaller caller(HostCaller::kTrainingStep);
+    model.training_step(batch);
+  }
+  context.state.require_optimizer();
+}
+
+void require_one_loss_per_step(const Module& model, const TrainerOptions& options, std::int64_t num_ranks) {
+  if (!model.has_weighted_loss()) return;
+  std::string found;
+  if (num_ranks > 1)
+    found = std::to_string(num_ranks) + " ranks";
+  else if (options.gradient_shards > 1)
+    found = "gradient_shards = " + std::to_string(options.gradient_shards);
+  else if (options.accumulate_grad_batches > 1)
+    found = "accumulate_grad_batches = " + std::to_string(options.accumulate_grad_batches);
+  if (found.empty()) return;
+  throw ConfigError({.place = "Trainer",
+                     .found = "the model has class weights, and with " + found +
+                              " a step adds up several losses, so their mean would not be the weighted mean "
+                              "of PyTorch",
+                     .wanted = "one batch per step, on one rank",
+                     .remedy = "balance the samples instead: data.sampler = \"balanced\" (WeightedSampler)"});
+}
+
+std::vector<ErrorParts> repeated_loss_errors(const Optimizer& optimizer, const TrainerOptions& options,
+                                             const RepeatedLossConditions& conditions) {
+  if (!optimizer.needs_closure()) return {};
+  std::vector<ErrorParts> errors;
+  if (conditions.reduces)
+    errors.push_back(
+        {.place = "optimizer",
+         .found = "it evaluates the loss several times, which data-parallel training does not support",
+         .wanted = "another optimizer, or a single process"});
+  const bool skips = options.on_nonfinite == "skip" && !conditions.is_on_cpu;
+  const std::pair<const char*, bool> is_set[] = {
+      {"accumulate_grad_batches", options.accumulate_grad_batches > 1},
+      {"gradient_clip_val", options.gradient_clip_val > 0},
+      {"precision", Precision::named(options.precision).scales_gradients},
+      {"on_nonfinite", skips}};
+  for (const auto& [option, is_refused] : is_set)
+    if (is_refused)
+      errors.push_back({.place = option,
+                        .found = "it is set, but the optimizer evaluates the loss of a batch several times",
+                        .wanted = "the default value with such an optimizer (lbfgs)"});
+  return errors;
+}
+
+DeviceRates::Scope::Scope(DeviceRates& rates, Optimizer& optimizer) : optimizer_(optimizer) {
+  if (!is_fused_rule(optimizer) || !std::ranges::all_of(optimizer.parameters(), reads_float32_on_device))
+    return;
+  const at::NoGradGuard no_grad;
+  const auto options = optimizer.parameters().front().options().dtype(at::kFloat);
+  std::vector<Rate>& kept = rates.rates_;
+  std::vector<OptimizerAccess::LearningRate>& groups = OptimizerAccess::rates(optimizer);
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    auto& [number, tensor] = groups[group];
+    if (group == kept.size()) kept.push_back({at::full({}, number, options), number});
+    if (tensor.defined()) continue;
+    if (std::exchange(kept[group].number, number) != number) kept[group].tensor.fill_(number);
+    tensor = kept[group].tensor;
+    given_.push_back(group);
+  }
+}
+
+DeviceRates::Scope::~Scope() {
+  for (const std::size_t group : given_) OptimizerAccess::rates(optimizer_)[group].tensor.reset();
+}
+
+OptimizerUpdate::OptimizerUpdate(const StepContext& context, const Callbacks& callbacks, StopConsensus& stop,
+                                 std::unique_ptr<UpdateCapture> capture)
+    : context_(context),
+      callbacks_(callbacks),
+      capture_(std::move(capture)),
+      guard_(context.options.on_nonfinite) {
   const bool in_tree = context.options.gradient_shards > 1;
   if (context.group() != nullptr || in_tree)
-    reducer_.emplace(context.group() != nullptr ? *context.group() : alone_, context.stop, context.state,
-                     in_tree);
+    reducer_.emplace(context.group() != nullptr ? *context.group() : alone_, stop, context.state, in_tree);
 }
 
 OptimizerUpdate::OptimizerSlot& OptimizerUpdate::slot(std::string_view name) {
@@ -99,13 +216,13 @@ void OptimizerUpdate::run(Optimizer& optimizer, std::string_view name, const Ori
     measure();
   Module& model = *context_.state.model;
   if (context_.options.schedule) follow_schedule(optimizer);
-  context_.callbacks.call(&Callback::on_before_optimizer_step, model, optimizer);
+  callbacks_.call(&Callback::on_before_optimizer_step, model, optimizer);
   require_supported(optimizer);
   if (context_.group() != nullptr && context_.options.shard_optimizer_state)
     own.shard.step(*context_.group(), optimizer, [&] { step(optimizer, own, closure); });
   else
     step(optimizer, own, closure);
-  context_.callbacks.call(&Callback::on_after_optimizer_step, model, optimizer);
+  callbacks_.call(&Callback::on_after_optimizer_step, model, optimizer);
 }
 
 void OptimizerUpdate::measure(Optimizer& optimizer, std::string_view name,
@@ -158,7 +275,7 @@ at::Tensor OptimizerUpdate::clip(Optimizer& optimizer, std::string_view name) {
 }
 
 void OptimizerUpdate::follow_schedule(Optimizer& optimizer) const {
-  SchedulePoint at = schedule_point(context_);
+  SchedulePoint at = schedule_point(context_.options, context_.state);
   if (context_.state.plateaus) at.plateaus = context_.state.plateaus->count();
   apply_schedule(context_.options.schedule, at, optimizer);
 }

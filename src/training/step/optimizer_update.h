@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,13 +13,41 @@
 #include <vector>
 
 #include "distributed/lone_group.h"
-#include "optim/device_rates.h"
-#include "optim/nonfinite_guard.h"
+#include "kindling/base/error.h"
+#include "kindling/base/export.h"
 #include "training/parallel/gradient_reducer.h"
 #include "training/parallel/optimizer_shards.h"
-#include "training/state/training_context.h"
+#include "training/step/nonfinite_guard.h"
+#include "training/step/step.h"
 
 namespace kindling {
+
+// The learning rates of one optimizer as scalars on its device, where a captured update reads them, so that
+// they may change from step to step. They are float32, which the devices' fused operators read.
+class DeviceRates {
+ public:
+  // For its lifetime, replaces numeric learning rates of the optimizer by these scalars, if its rule can be
+  // captured and its parameters are on a device. Skips groups with float64 parameters, for which float32 is
+  // not exact enough, or with sparse gradients.
+  class Scope {
+   public:
+    Scope(DeviceRates& rates, Optimizer& optimizer);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Optimizer& optimizer_;
+    std::vector<std::size_t> given_;  // groups
+  };
+
+ private:
+  struct Rate {
+    at::Tensor tensor;
+    double number;  // the value that it holds
+  };
+  std::vector<Rate> rates_;  // of the groups
+};
 
 // Runs the part of a step after backward. A device whose steps are captured launches each of the two
 // functions as one graph.
@@ -32,13 +61,36 @@ class UpdateCapture {
   virtual void step(Optimizer& optimizer, const std::function<void()>& work) = 0;
 };
 
+// Creates the optimizer of the run, before its first step, which is to train with this batch. A model whose
+// lazy layers have no shape yet, or that has no parameters at all, runs that step once before, for the
+// parameters alone: its random state, buffers, hidden states and gradients stay as they are, nothing is
+// logged, and lazy layers draw their weights in the step itself.
+void create_optimizer(const StepContext& context, const Batch& batch);
+
+// Throws ConfigError for a model with class weights and options with which a step adds up several losses:
+// gradients are added up as means over samples, and the mean of weighted means is not the weighted mean.
+KINDLING_API void require_one_loss_per_step(const Module& model, const TrainerOptions& options,
+                                            std::int64_t num_ranks);
+
+struct RepeatedLossConditions {
+  bool reduces = false;  // gradients are reduced over several ranks or gradient_shards
+  bool is_on_cpu = true;
+};
+
+// Returns an error for every option that an optimizer which evaluates the loss of a batch several times does
+// not support; nothing for other optimizers.
+KINDLING_API std::vector<ErrorParts> repeated_loss_errors(const Optimizer& optimizer,
+                                                          const TrainerOptions& options,
+                                                          const RepeatedLossConditions& conditions);
+
 // The part of a step that is the same for every kind of model: the update of an optimizer with the gradients
 // that its parameters have. Gradients are reduced over the ranks, unscaled, measured, checked and clipped;
 // then come schedule, callbacks and the update itself.
 class OptimizerUpdate {
  public:
-  // The context outlives it. `capture` nullptr: runs eagerly.
-  OptimizerUpdate(TrainingContext& context, std::unique_ptr<UpdateCapture> capture);
+  // The callbacks and the stop outlive it. `capture` nullptr: runs eagerly.
+  OptimizerUpdate(const StepContext& context, const Callbacks& callbacks, StopConsensus& stop,
+                  std::unique_ptr<UpdateCapture> capture);
 
   // The losses that the gradients come from, and the weight of the gradients among those of other ranks.
   struct Origin {
@@ -73,7 +125,8 @@ class OptimizerUpdate {
   void follow_schedule(Optimizer& optimizer) const;
   void require_supported(const Optimizer& optimizer) const;
 
-  TrainingContext& context_;
+  const StepContext context_;
+  const Callbacks& callbacks_;
   const std::unique_ptr<UpdateCapture> capture_;
   NonfiniteGuard guard_;
   LoneGroup alone_;

@@ -7,7 +7,6 @@
 #include "device/libtorch_errors.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
-#include "kindling/nn/manual_module.h"
 #include "kindling/training/trainer.h"
 #include "tensors/state_fit.h"
 #include "training/tuner/trial_fit.h"
@@ -89,7 +88,7 @@ void check(const LrFinderOptions& options) {
 }
 
 void require_one_optimizer(const Module& model) {
-  if (dynamic_cast<const ManualModule*>(&model) == nullptr) return;
+  if (!model.updates_manually()) return;
   throw ConfigError({.place = "find_lr",
                      .found = "the model is a ManualModule, which creates its optimizers itself",
                      .wanted = "a model with one optimizer",

@@ -61,7 +61,7 @@ class StepWatch : public Callback {
 
   void on_train_batch_end(Trainer& trainer, Module&) override {
     Trainer::Impl& training = *trainer.impl_;
-    if (training.context->state.accumulated_batches > 0) return;
+    if (training.loop.accumulated_batches() > 0) return;
     const std::int64_t step = training.context->state.progress.global_step;
     if (step == options_.warm_up_steps) {
       start_ = now_on(trainer.device());

@@ -14,12 +14,10 @@
 #include "device/random_state.h"
 #include "kindling/base/error.h"
 #include "kindling/data/sample_random.h"
-#include "kindling/nn/manual_module.h"
 #include "kindling/training/trainer.h"
 #include "training/loop/evaluate_loop.h"
 #include "training/state/batch_source.h"
 #include "training/state/training_context.h"
-#include "training/step/loss_per_step.h"
 #include "training/tuner/trial_fit.h"
 
 namespace kindling {
@@ -144,7 +142,7 @@ std::vector<std::string> names_in(EpochLog& log, const Batch& batch) {
 void try_training(TrialBatch& trial, const std::shared_ptr<TrainingContext>& context, Batch batch,
                   bool has_gradients) {
   EpochLog log(context->device());
-  const LogScope scope(*context, &log);
+  const LogScope scope(context->calls, &log);
   log.column("train_loss");
   {
     const at::AutoGradMode gradients(has_gradients);
@@ -187,7 +185,7 @@ TrialBatch try_in(const Conditions& conditions, std::shared_ptr<Module> model, D
   Trainer owner(conditions.options);
   const auto context = make_context(owner, conditions.options);
   const auto train = data.train_dataloader();
-  context->num_train_batches = train->num_batches();
+  context->state.num_train_batches = train->num_batches();
   TrialBatch trial{.model = std::move(model)};
   attach(*trial.model, context);
   give_precision(*trial.model, context->placement.precision);
@@ -201,7 +199,7 @@ TrialBatch try_in(const Conditions& conditions, std::shared_ptr<Module> model, D
     }
     return batches;
   };
-  if (dynamic_cast<const ManualModule*>(trial.model.get()) == nullptr)
+  if (!trial.model->updates_manually())
     for (Batch& batch : batches_of(*train, Stage::train))
       try_training(trial, context, std::move(batch), conditions.has_gradients);
   const std::vector<std::string> of_training = trial.names;

@@ -138,7 +138,7 @@ TEST_F(DamagedRun, ComparesWithTheFileWhereTheCheckpointHasNoConfig) {
   for (const auto& entry : fs::directory_iterator(run_ / "checkpoints"))
     if (entry.path().extension() == ".safetensors") {
       StateDict state = load_checkpoint(entry.path());
-      EXPECT_EQ(state.metadata.erase(kProgramConfigKey), 1u);
+      EXPECT_EQ(state.metadata.erase(saved_keys::kProgramConfig), 1u);
       save_checkpoint(state, entry.path());
     }
   replace(run_ / "config.toml", "\nlr = 0.001", "\nlr = 0.007");

@@ -14,7 +14,7 @@
 #include "support/file_faults.h"
 #include "support/scratch.h"
 #include "support/tensor_matchers.h"
-#include "training/callbacks/state_copy.h"
+#include "tensors/state_tensors.h"
 #include "training/loop/small_fit.h"
 
 namespace kindling {

@@ -11,7 +11,7 @@
 #include "kindling/optim/adam.h"
 #include "kindling/optim/lion.h"
 #include "kindling/optim/sgd.h"
-#include "optim/device_rates.h"
+#include "training/step/optimizer_update.h"
 
 namespace kindling {
 namespace {

@@ -121,17 +121,21 @@ Trained stepped(const std::string& name, Device device) {
   const auto context = std::make_shared<TrainingContext>(
       owner, options, device.is_cpu() ? std::vector<Device>{} : std::vector{device});
   TrainState& state = context->state;
-  const LogScope log(*context, &state.log);
+  const LogScope log(context->calls, &state.log);
   attach(*run.model, context);
   state.start(run.model);
-  AutomaticStep step(*context, std::make_unique<EagerGradients>(*context), nullptr);
+  state.require_optimizer();
+  const StepContext steps(*context);
+  AutomaticStep step(
+      steps, std::make_unique<BatchGradients>(steps),
+      std::make_unique<OptimizerUpdate>(steps, context->callbacks, context->stop, /*capture=*/nullptr));
   BatchSource batches(data, data.train_dataloader(), Stage::train, context->placement, std::nullopt);
-  context->num_train_batches = batches.num_batches();
+  state.num_train_batches = batches.num_batches();
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
     batches.seek(epoch);
     Batch batch;
     while (batches.next(batch)) {
-      step.run(batch, /*ends_window=*/true);
+      step.run(batch, {});
       ++state.progress.global_step;
     }
   }

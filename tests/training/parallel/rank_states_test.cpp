@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
+#include "checkpoint/saved_keys.h"
 #include "kindling/base/error.h"
 #include "support/rank_threads.h"
 #include "support/scratch.h"
 #include "tensors/state_tensors.h"
-#include "training/state/saved_keys.h"
 
 namespace kindling {
 namespace {
@@ -67,15 +67,15 @@ TEST(RankStates, LoadWithAnyNumberOfRanksAfterAnEpoch) {
 TEST(RankStates, KeepRandomStatesOfShardsOutOfRankStates) {
   on_ranks(2, [&](ProcessGroup& group) {
     StateDict own = state_of(group.rank(), "0");
-    own.tensors.emplace_back(std::string(ShardStreams::kPrefix) + std::to_string(group.rank()),
+    own.tensors.emplace_back(std::string(saved_keys::kGradientShards) + std::to_string(group.rank()),
                              at::full({1}, group.rank()));
     const StateDict all = gather_state(own, group);
     for (const StateDict& state : {all, own_state(all, &group), own_state(all, nullptr)}) {
       std::int64_t num_found = 0;
       for (const auto& [name, tensor] : state.tensors)
-        if (name.starts_with(ShardStreams::kPrefix)) {
+        if (name.starts_with(saved_keys::kGradientShards)) {
           ++num_found;
-          EXPECT_EQ(name, ShardStreams::kPrefix + std::to_string(tensor.item<std::int64_t>()));
+          EXPECT_EQ(name, saved_keys::kGradientShards + std::to_string(tensor.item<std::int64_t>()));
         }
       EXPECT_EQ(num_found, 2) << group.rank();
     }

@@ -91,8 +91,10 @@ class Training {
 
  private:
   void start() {
-    loop.start(
-        std::make_unique<AutomaticStep>(*context, std::make_unique<EagerGradients>(*context), nullptr));
+    const StepContext steps(*context);
+    loop.start(std::make_unique<AutomaticStep>(
+        steps, std::make_unique<BatchGradients>(steps),
+        std::make_unique<OptimizerUpdate>(steps, context->callbacks, context->stop, /*capture=*/nullptr)));
   }
 };
 

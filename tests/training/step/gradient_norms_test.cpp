@@ -120,7 +120,7 @@ TEST(GradientNorms, NamesParametersOfAReplacedOptimizer) {
                                }},
                           /*gpus=*/{});
   context.state.start(model);
-  OptimizerUpdate update(context, /*capture=*/nullptr);
+  OptimizerUpdate update(StepContext(context), context.callbacks, context.stop, /*capture=*/nullptr);
   for (int i = 0; i < 2; ++i) {
     context.state.optimizer.reset();
     update.run(context.state.require_optimizer(), /*name=*/{}, {}, /*closure=*/nullptr);

@@ -63,7 +63,7 @@ class ManualSteps : public OnDevice {
       Optimizer& optimizer = *optimizers.at(name);
       gan->zero_grad();
       if (in.scales_gradients) {
-        loss.backward(scaler.scale().to(loss.scalar_type()));
+        loss.backward(scaler.seed(loss));
         scaler.unscale(optimizer);
         found_inf =
             found_inf.defined() ? at::maximum(found_inf, scaler.found_inf()) : scaler.found_inf().clone();

@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "kindling/base/error.h"
-#include "optim/nonfinite_guard.h"
+#include "training/step/nonfinite_guard.h"
 #include "support/device_under_test.h"
 #include "support/scratch.h"
 #include "training/step/nonfinite_fit.h"

@@ -1,4 +1,4 @@
-#include "optim/grad_scaler.h"
+#include "training/state/grad_scaler.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
@@ -24,6 +24,12 @@ GradScaler::GradScaler(Device device)
     : scale_(at::full({}, kInitScale, at::dtype(at::kFloat).device(device))),
       growth_tracker_(at::zeros({}, at::dtype(at::kInt).device(device))),
       found_inf_(at::zeros({}, at::dtype(at::kFloat).device(device))) {}
+
+at::Tensor GradScaler::seed(const at::Tensor& loss, double factor) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor seed = factor != 1 ? scale_ * factor : scale_;
+  return seed.to(loss.scalar_type()).view(loss.sizes());
+}
 
 // The operator sets found_inf and never clears it; each call accepts one type.
 void GradScaler::unscale(Optimizer& optimizer) {

@@ -1,4 +1,4 @@
-#include "optim/nonfinite_guard.h"
+#include "training/step/nonfinite_guard.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>

@@ -9,7 +9,7 @@
 
 #include "kindling/metrics/epoch_log.h"
 #include "kindling/optim/optimizer.h"
-#include "optim/grad_scaler.h"
+#include "training/state/grad_scaler.h"
 
 namespace kindling {
 
@@ -30,7 +30,7 @@ class NonfiniteGuard {
   // gradients, instead of them; undefined: checks the gradients. With a scaler, the scaler checks the
   // gradients.
   void check(std::span<const at::Tensor> losses, Optimizer& optimizer, const at::Tensor& norm,
-            const GradScaler* scaler = nullptr);
+             const GradScaler* scaler = nullptr);
   // Runs the update unless check() has found something; passes the closure if the optimizer needs one. Throws
   // ConfigError for an optimizer on a device that cannot skip a single step.
   void step_if_finite(Optimizer& optimizer, const GradScaler* scaler, const Optimizer::Closure& closure) const;

@@ -15,7 +15,9 @@ class GradScaler {
  public:
   explicit GradScaler(Device device);
 
-  const at::Tensor& scale() const noexcept { return scale_; }  // float32 scalar on the device
+  // Returns the gradient of a loss that backward starts from, of its shape and type: the factor times the
+  // scale.
+  at::Tensor seed(const at::Tensor& loss, double factor = 1) const;
   // Divides the gradients by the scale and notes whether one of them is not finite.
   void unscale(Optimizer& optimizer);
   const at::Tensor& found_inf() const noexcept { return found_inf_; }  // float32 scalar, 1: yes
