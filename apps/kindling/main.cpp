@@ -1,7 +1,3 @@
-#include "kindling/cli/program.h"
+#include "kindling/cli/builtin_program.h"
 
-int main(int argc, char** argv) {
-  kindling::Registry registry;
-  kindling::register_builtin(registry);
-  return kindling::run_program(argc, argv, registry);
-}
+int main(int argc, char** argv) { return kindling::run_program(argc, argv); }

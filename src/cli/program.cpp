@@ -1,5 +1,6 @@
 #include "kindling/cli/program.h"
 
+#include <csignal>
 #include <iostream>
 #include <map>
 #include <string>
@@ -7,15 +8,39 @@
 
 #include "cli/commands/commands.h"
 #include "cli/config/exit_codes.h"
-#include "cli/run/early_signals.h"
-#include "cli/run/host_memory.h"
 #include "cli/run/lost_output.h"
+#include "cli/run/process_settings.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/text.h"
+#include "kindling/cli/builtin_program.h"
 
 namespace kindling {
 namespace {
+
+// The program ignores SIGUSR1, SIGPIPE and SIGXFSZ from before the first constructor on, those of LibTorch
+// included: a request for a checkpoint may come before there is anything to save.
+// No constructors run before the entry below.
+struct sigaction inherited_pipe, inherited_file_size;
+
+extern "C" void ignore_early_signals(int, char**, char**) {
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;
+  ::sigaction(SIGUSR1, &ignored, nullptr);
+  ::sigaction(SIGPIPE, &ignored, &inherited_pipe);
+  ::sigaction(SIGXFSZ, &ignored, &inherited_file_size);
+}
+
+// The loader calls these entries of an executable before it initializes any shared library. Shared libraries
+// cannot have them.
+[[gnu::used, gnu::section(".preinit_array")]] void (*early_entry)(int, char**, char**) = ignore_early_signals;
+
+// Gives SIGPIPE and SIGXFSZ the dispositions that the program was started with, for commands whose reader may
+// close the pipe early.
+void restore_output_signals() noexcept {
+  ::sigaction(SIGPIPE, &inherited_pipe, nullptr);
+  ::sigaction(SIGXFSZ, &inherited_file_size, nullptr);
+}
 
 int run(const CommandContext& context) {
   static const std::map<std::string, int (*)(const CommandContext&)> commands{
@@ -33,7 +58,6 @@ int run(const CommandContext& context) {
       {"plot", plot_command},
       {"runs", runs_command},
       {"sweep", sweep_command},
-      {"reference", reference_command},
       {"data", data_command},
       {"new", new_command},
       {"help", help_command},
@@ -88,6 +112,12 @@ int run_program(int argc, char** argv, const Registry& registry) {
   } catch (const std::exception& error) {
     return say(kFailureCode, error.what());
   }
+}
+
+int run_program(int argc, char** argv) {
+  Registry registry;
+  register_builtin(registry);
+  return run_program(argc, argv, registry);
 }
 
 }  // namespace kindling

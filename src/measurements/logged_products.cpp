@@ -1,4 +1,4 @@
-#include "measurements/logged_products.h"
+#include "measurements/measured_work.h"
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
@@ -12,7 +12,6 @@
 #include "kindling/base/number_text.h"
 #include "kindling/tensors/move.h"
 #include "measurements/measurements.h"
-#include "measurements/noise.h"
 
 namespace kindling {
 namespace {

@@ -16,7 +16,7 @@
 #include "kindling/base/number_text.h"
 #include "kindling/device/device_memory.h"
 #include "measurements/measurements.h"
-#include "measurements/noise.h"
+#include "measurements/measured_work.h"
 
 namespace kindling {
 namespace {

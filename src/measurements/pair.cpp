@@ -10,7 +10,7 @@
 #include "kindling/base/error.h"
 #include "kindling/tensors/move.h"
 #include "measurements/measurements.h"
-#include "measurements/noise.h"
+#include "measurements/measured_work.h"
 
 namespace kindling {
 namespace {

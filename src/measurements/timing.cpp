@@ -1,10 +1,15 @@
 #include "measurements/measurements.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+
+#include "measurements/measured_work.h"
 
 namespace kindling {
 namespace {
@@ -49,6 +54,16 @@ Timing time_calls(const std::vector<Device>& devices, const std::function<void()
   for (std::int64_t i = 0; i < options.repeats; ++i)
     seconds.push_back(seconds_of(devices, call, calls) / static_cast<double>(calls));
   return timing_of(std::move(seconds));
+}
+
+at::Tensor noise(const std::vector<std::int64_t>& shape, at::TensorOptions options, std::uint64_t seed) {
+  const Device device = options.device();
+  at::Generator generator =
+      device.is_cpu()
+          ? at::detail::createCPUGenerator()
+          : at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+  generator.set_current_seed(seed);
+  return at::empty(shape, options).uniform_(-1, 1, generator);
 }
 
 }  // namespace kindling

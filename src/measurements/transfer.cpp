@@ -3,8 +3,7 @@
 
 #include "kindling/base/error.h"
 #include "kindling/device/transfer_counts.h"
-#include "measurements/measurements.h"
-#include "measurements/transfer_route.h"
+#include "measurements/measured_work.h"
 
 namespace kindling {
 namespace {

@@ -26,9 +26,8 @@
 #include "kindling/device/device.h"
 #include "kindling/tensors/lazy.h"
 #include "nn/carried_states.h"
+#include "nn/checkpoint_scopes.h"
 #include "nn/layer_name.h"
-#include "nn/part_at_work.h"
-#include "nn/without_checkpoints.h"
 
 namespace kindling {
 namespace {

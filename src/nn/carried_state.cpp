@@ -9,7 +9,7 @@
 #include "graph/recording/operator_recorder.h"
 #include "kindling/base/error.h"
 #include "kindling/tensors/move.h"
-#include "nn/part_at_work.h"
+#include "nn/checkpoint_scopes.h"
 #include "tensors/saved_number.h"
 
 namespace kindling {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Storage.h>
+#include <c10/core/StorageImpl.h>
 
 #include <utility>
 #include <vector>
@@ -27,5 +27,10 @@ class TensorSnapshot {
   std::vector<std::pair<c10::Storage, std::vector<char>>> on_host_;
   std::vector<std::pair<at::Tensor, at::Tensor>> on_device_;  // memory, and a copy of it
 };
+
+// Returns all bytes of a storage, uint8. They keep it alive, unless it is borrowed memory, which must outlive
+// them.
+at::Tensor bytes_of(const c10::Storage& storage);
+at::Tensor borrowed_bytes(c10::StorageImpl& storage);
 
 }  // namespace kindling

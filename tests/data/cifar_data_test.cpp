@@ -111,7 +111,7 @@ TEST_F(Cifar, ClassNamesComeFromTheTextFileOfTheArchive) {
                 ": the file has 1 names; expected: 10 names of classes, one per line");
 }
 
-TEST_F(Cifar, MissingFilesAreNamedWithTheCommandThatHelps) {
+TEST_F(Cifar, MissingFilesAreNamedWithThePageThatHelps) {
   write_cifar10("");
   std::filesystem::remove(scratch_ / "data_batch_3.bin");
   Cifar10 data({.root = scratch_.folder()});
@@ -121,8 +121,8 @@ TEST_F(Cifar, MissingFilesAreNamedWithTheCommandThatHelps) {
                 "/data_batch_3.bin: no such file; expected: data_batch_1.bin, data_batch_2.bin, "
                 "data_batch_3.bin, data_batch_4.bin, data_batch_5.bin, test_batch.bin of the data set's "
                 "binary version in " +
-                root + " or in its parent directory; `kindling data fetch cifar10 data.root=" + root +
-                "` prints how to download them");
+                root +
+                " or in its parent directory; docs/reference/data_files.md says where to download them");
 }
 
 TEST_F(Cifar, SizesMustBeWholeRecords) {

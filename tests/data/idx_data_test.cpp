@@ -121,8 +121,7 @@ TEST(Mnist, MissingFilesSayWhichFourAndWhereToPutThem) {
                       "/train-images-idx3-ubyte[.gz]: no such file; expected: train-images-idx3-ubyte, "
                       "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each with "
                       "or without .gz, in " +
-                      root + "; `kindling data fetch fashion_mnist data.root=" + root +
-                      "` prints how to download them");
+                      root + "; docs/reference/data_files.md says where to download them");
 }
 
 TEST(Mnist, RealFilesAreReadCompressed) {

@@ -1,6 +1,6 @@
-#include "distributed/own_address.h"
-
 #include <gtest/gtest.h>
+
+#include "distributed/c10d_store.h"
 
 namespace kindling {
 namespace {

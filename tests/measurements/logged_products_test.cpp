@@ -1,4 +1,4 @@
-#include "measurements/logged_products.h"
+#include "measurements/measured_work.h"
 
 #include <gtest/gtest.h>
 

@@ -2,9 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "fake_accelerator.h"
-#include "measurements/logged_products.h"
+#include "measurements/measured_work.h"
 #include "measurements/measurements.h"
-#include "measurements/transfer_route.h"
 
 namespace kindling {
 namespace {

@@ -30,4 +30,13 @@ inline std::string missing_mnist() {
          "or set KINDLING_SHARED to the folder that contains data/mnist-10k";
 }
 
+// Puts the four files of MNIST into a folder; all of them are the test set.
+inline void link_mnist(const std::filesystem::path& folder) {
+  const auto data = std::filesystem::absolute(mnist_folder());
+  for (const char* part : {"train", "t10k"})
+    for (const char* kind : {"-images-idx3-ubyte.gz", "-labels-idx1-ubyte.gz"})
+      std::filesystem::create_symlink(data / (std::string("t10k") + kind),
+                                      folder / (std::string(part) + kind));
+}
+
 }  // namespace kindling

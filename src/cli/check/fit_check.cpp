@@ -13,8 +13,6 @@
 #include "base/joined.h"
 #include "cli/check/fit_findings.h"
 #include "cli/check/fit_parts.h"
-#include "cli/check/fit_warnings.h"
-#include "cli/check/monitor_check.h"
 #include "cli/run/fit_processes.h"
 #include "cli/run/fit_run.h"
 #include "cli/run/start_files.h"
@@ -88,7 +86,7 @@ class FitCheck {
   bool has_custom_data() const {
     Registry builtin;
     register_builtin(builtin);
-    if (builtin.data_modules.has(fit_.config.data_name())) return false;
+    if (builtin.data_modules.has(fit_.config.data.name.name)) return false;
     const auto is_custom = [](const std::shared_ptr<DataLoader>& loader) {
       return loader && !is_in_memory(*loader);
     };

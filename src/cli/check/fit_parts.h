@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "cli/check/fit_findings.h"
 #include "cli/config/run_config.h"
 #include "kindling/data/data_loader.h"
 #include "kindling/data/data_module.h"
@@ -40,5 +42,12 @@ struct RunLength {
 
 // Returns the length of the run as the trainer computes it for schedules. Requires fit.train.
 RunLength length_of_run(const FitParts& fit);
+
+// Returns warnings for a new fit without errors: values that contradict each other or have no effect.
+std::vector<std::string> warnings_of(const FitParts& fit);
+
+// Adds findings for monitored values that the run does not log. Returns warnings for those that a callback of
+// the user would have to log.
+std::vector<std::string> check_monitors(const FitParts& fit, FitFindings& findings);
 
 }  // namespace kindling

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "cli/commands/commands.h"
-#include "cli/run/host_memory.h"
 #include "cli/run/loaded_config.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/start_files.h"

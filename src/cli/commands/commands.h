@@ -1,6 +1,8 @@
 #pragma once
 
-#include "cli/config/command_context.h"
+#include <string>
+
+#include "cli/config/command_line.h"
 
 namespace kindling {
 
@@ -23,6 +25,10 @@ int doctor_command(const CommandContext& context);
 int list_command(const CommandContext& context);
 int help_command(const CommandContext& context);
 int completion_command(const CommandContext& context);
-int reference_command(const CommandContext& context);
+
+struct DynamicSize;
+// Parses a word of `export --dynamic`, "sequence=0:1,1:1,max=1024": a name, the positions of the size
+// (tensor:dimension), and its bounds. Throws ConfigError.
+DynamicSize dynamic_size_of(const std::string& word);
 
 }  // namespace kindling

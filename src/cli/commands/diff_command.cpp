@@ -8,7 +8,6 @@
 
 #include "base/joined.h"
 #include "cli/commands/commands.h"
-#include "cli/config/config_change.h"
 #include "cli/run/resume_plan.h"
 #include "cli/run/weights.h"
 #include "kindling/base/error.h"

@@ -3,8 +3,6 @@
 #include "cli/config/exit_codes.h"
 #include "cli/run/fit_processes.h"
 #include "cli/run/fit_run.h"
-#include "cli/run/host_memory.h"
-#include "cli/run/launched_run.h"
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/start_files.h"

@@ -12,10 +12,8 @@
 
 #include "base/joined.h"
 #include "cli/commands/commands.h"
-#include "cli/help/completion.h"
-#include "cli/help/config_help.h"
-#include "cli/help/references.h"
-#include "cli/run/environment.h"
+#include "cli/help/help.h"
+#include "cli/run/process_settings.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
@@ -117,12 +115,6 @@ int completion_command(const CommandContext& context) {
       context.argc > 0 ? std::filesystem::path(context.argv[0]).filename().string() : "kindling";
   std::cout << (context.request.shell == "zsh" ? zsh_completion(context.registry, program)
                                                : bash_completion(context.registry, program));
-  return 0;
-}
-
-int reference_command(const CommandContext& context) {
-  std::cout << (context.request.reference == "commands" ? command_reference()
-                                                        : configuration_reference(context.registry));
   return 0;
 }
 

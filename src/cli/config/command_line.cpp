@@ -13,7 +13,6 @@
 #include "cli/config/config_topics.h"
 #include "cli/config/exit_codes.h"
 #include "cli/config/other_names.h"
-#include "cli/config/unquoted.h"
 #include "kindling/base/error.h"
 #include "kindling/base/suggest.h"
 #include "kindling/base/text.h"
@@ -37,8 +36,8 @@ std::string_view override_key(std::string_view word) {
 std::vector<std::string> take_overrides(const std::vector<std::string>& words,
                                         std::vector<std::string>& overrides) {
   // The name of a run may contain a '=', and a refused name of a project; these take no config.
-  constexpr std::array<std::string_view, 7> kWithoutConfig{"plot", "runs",       "new",      "list",
-                                                           "help", "completion", "reference"};
+  constexpr std::array<std::string_view, 6> kWithoutConfig{"plot", "runs", "new",
+                                                           "list", "help", "completion"};
   if (!words.empty() &&
       std::find(kWithoutConfig.begin(), kWithoutConfig.end(), words[0]) != kWithoutConfig.end())
     return words;
@@ -112,6 +111,20 @@ std::string guess_command(const std::string& word, const std::vector<std::string
   return nearest(word, names);
 }
 
+// Throws ConfigError for a command that earlier versions had. Kept for two releases.
+void refuse_removed(const std::string& command) {
+  if (command == "kindling data fetch")
+    throw ConfigError({.place = command,
+                       .found = "the command was removed",
+                       .remedy = "docs/reference/data_files.md says where to download the files, and "
+                                 "`kindling data check NAME` compares them with their checksums"});
+  if (command == "kindling reference")
+    throw ConfigError({.place = command,
+                       .found = "the command was removed",
+                       .remedy = "docs/reference/ has the pages of the shipped program, and `kindling help "
+                                 "TOPIC` explains every key, table and name of this one"});
+}
+
 // Returns the command that the words name, and removes its words. Throws ConfigError for an unknown one.
 const CLI::App& find_command(const CLI::App& app, std::span<const std::string>& words) {
   const std::vector<std::string> names = names_of_commands(app);
@@ -121,6 +134,7 @@ const CLI::App& find_command(const CLI::App& app, std::span<const std::string>& 
       words = words.subspan(1);
       return find_command(*command, words);
     }
+  refuse_removed(full_name(app) + " " + words[0]);
   throw ConfigError({.place = full_name(app),
                      .found = "there is no command '" + words[0] + "'",
                      .wanted = "one of " + list_names(names),
@@ -227,19 +241,6 @@ std::string usage_of(const CLI::App& command) {
   return usage;
 }
 
-// "auto", "bar", "plain", and "none" of "HOW:{auto,bar,plain,none}"; empty for other types.
-std::vector<std::string> choices_of(const std::string& type) {
-  std::vector<std::string> choices;
-  std::size_t at = type.find(":{");
-  if (at == std::string::npos) return choices;
-  for (at += 2; at < type.size();) {
-    const std::size_t end = std::min(type.find_first_of(",}", at), type.size());
-    choices.push_back(type.substr(at, end - at));
-    at = end + 1;
-  }
-  return choices;
-}
-
 // "a whole number from 1 to 1024" of "N:INT in [1 - 1024]"; numbers without a range there have no upper
 // limit.
 std::string range_text(const std::string& type) {
@@ -258,7 +259,7 @@ void refuse_value(const CLI::App& command, const CLI::ParseError& error) {
     const std::string name = option->get_name(), type = option->get_type_name();
     if (!std::string_view(error.what()).starts_with(name + ": ") || option->results().empty()) continue;
     const std::string& value = option->results().back();
-    const std::vector<std::string> choices = choices_of(type);
+    const std::vector<std::string> choices = choices_of(*option);
     throw ConfigError({.place = full_name(command),
                        .found = name + " is '" + value + "'",
                        .wanted = name == "--print-config" ? "all, or no value"
@@ -409,6 +410,11 @@ std::string shell_word(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
+}
+
+std::string unquoted(const std::string& value) {
+  const bool is_quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+  return is_quoted ? value.substr(1, value.size() - 2) : value;
 }
 
 }  // namespace kindling

@@ -45,7 +45,7 @@ struct EvaluationRequest {
 
 // The request of `kindling data`.
 struct DataRequest {
-  std::string what{};            // check, show, fetch
+  std::string what{};            // check, show
   std::int64_t num_samples = 4;  // of show
   std::filesystem::path png{};   // of show: the file to write; empty: none
 };
@@ -81,7 +81,7 @@ struct SweepRequest {
 // The request of the command line.
 struct Request {
   // fit, validate, test, predict, export, import, plot, diff, runs, sweep, data, new, devices, bench, doctor,
-  // list, help, completion, reference
+  // list, help, completion
   std::string command{};
   std::vector<std::filesystem::path> configs{};
   std::vector<std::filesystem::path> config_words{};  // given without -c; parsing moves them to `configs`
@@ -90,7 +90,6 @@ struct Request {
   std::filesystem::path resume{};  // of fit --resume: a run directory or a checkpoint of a run
   bool allow_config_change = false;
   std::string listed{};  // models, datasets, optimizers, schedules, metrics, callbacks, loggers; empty: all
-  std::string reference{};                // configuration, commands
   std::vector<std::string> help_topic{};  // of help: words that are not a command
   std::string shell{};                    // of completion: bash, zsh
   std::string project{};                  // of new: the name
@@ -110,6 +109,14 @@ struct Request {
   SweepRequest sweep{};
 };
 
+// The arguments of a subcommand. Both references outlive the call.
+struct CommandContext {
+  const Request& request;
+  const Registry& registry;
+  int argc;
+  char** argv;
+};
+
 struct ParsedCommandLine {
   Request request{};
   // The exit code if there is nothing left to do (--help, a usage error); its output has been printed.
@@ -123,5 +130,8 @@ ParsedCommandLine parse_command_line(int argc, char** argv, const Registry& regi
 
 // Returns a word quoted for a shell.
 std::string shell_word(const std::string& word);
+
+// Returns a value of ConfigTables::values() as people write it outside of TOML: mlp for "mlp".
+std::string unquoted(const std::string& value);
 
 }  // namespace kindling

@@ -268,10 +268,12 @@ void add_fit(CLI::App& app, Request& request) {
 }
 
 void add_data(CLI::App& app, Request& request) {
-  CLI::App& data = *app.add_subcommand("data", "fetch and inspect data before training on them");
+  CLI::App& data = *app.add_subcommand("data", "inspect data before training on them");
   data.require_subcommand(1);
   for (const auto& [name, doc] :
-       {std::pair{"check", "read all samples: counts, classes, ranges, missing values, broken samples"},
+       {std::pair{"check",
+                  "compare downloaded files with their checksums, and read all samples: counts, classes, "
+                  "ranges, missing values, broken samples"},
         std::pair{"show", "print a few training samples; images are drawn on terminals with colors"}}) {
     CLI::App& command = *data.add_subcommand(name, doc);
     command
@@ -281,16 +283,6 @@ void add_data(CLI::App& app, Request& request) {
     add_config(command, request);
     command.add_flag("--json", request.json, "print JSON, one object per line");
   }
-  CLI::App& fetch = *data.add_subcommand(
-      "fetch",
-      "list the files of a data set, check those on this machine, and print how to download the others");
-  fetch
-      .add_option(
-          "data", request.config_words,
-          "mnist, fashion_mnist, cifar10, cifar100, or config files; data.root=DIR names the directory")
-      ->required()
-      ->type_name("NAME|CONFIG");
-  fetch.add_flag("--json", request.json, "print JSON, one object per line");
   CLI::App& show = *data.get_subcommand("show");
   add_number(show, "--samples", request.data.num_samples, "number of samples (4)", 1, 1000);
   show.add_option(
@@ -319,11 +311,6 @@ void add_help(CLI::App& app, Request& request) {
       ->required()
       ->check(CLI::IsMember({"bash", "zsh"}))
       ->type_name("SHELL");
-  app.add_subcommand("reference", "print the configuration or command reference as Markdown")
-      ->add_option("page", request.reference, "the reference to print")
-      ->required()
-      ->check(CLI::IsMember({"configuration", "commands"}))
-      ->type_name("PAGE");
 }
 
 // Assigns the commands from `first` on to a group of the help.
@@ -339,7 +326,6 @@ constexpr std::pair<const char*, const char*> kExamples[] = {
     {"data", "kindling data check digits"},
     {"check", "kindling data check configs/digits.toml"},
     {"show", "kindling data show digits"},
-    {"fetch", "kindling data fetch mnist"},
     {"validate", "kindling validate runs/digits/0001"},
     {"test", "kindling test runs/digits/0001"},
     {"predict", "kindling predict runs/digits/0001 --out predictions.csv"},
@@ -360,7 +346,6 @@ constexpr std::pair<const char*, const char*> kExamples[] = {
     {"help", "kindling help trainer.precision"},
     {"version", "kindling version"},
     {"completion", "source <(kindling completion bash)"},
-    {"reference", "kindling reference configuration > configuration.md"},
 };
 
 void add_examples(CLI::App& app) {
@@ -378,6 +363,21 @@ std::string command_example(std::string_view command) {
   for (const auto& [name, example] : kExamples)
     if (name == command) return example;
   return {};
+}
+
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t open = type.find(":{"), close = type.rfind('}');
+  std::vector<std::string> choices;
+  if (open == std::string::npos || close == std::string::npos) return choices;
+  std::string_view rest(type);
+  rest = rest.substr(open + 2, close - open - 2);
+  while (true) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    choices.emplace_back(rest.substr(0, comma));
+    if (comma == rest.size()) return choices;
+    rest.remove_prefix(comma + 1);
+  }
 }
 
 void add_commands(CLI::App& app, Request& request) {

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/config/command_line.h"
 
@@ -18,5 +19,8 @@ void add_commands(kindling_cli11::App& app, Request& request);
 
 // Returns a command line that shows how to use the command, such as fit; of `bench matmul`, "matmul".
 std::string command_example(std::string_view command);
+
+// Returns the choices of an option, which the parser appends to its type: "WHEN:{auto,always,never}".
+std::vector<std::string> choices_of(const kindling_cli11::Option& option);
 
 }  // namespace kindling

@@ -2,18 +2,9 @@
 
 #include <algorithm>
 
-#include "cli/config/model_options.h"
-#include "cli/config/run_options.h"
-#include "cli/config/trainer_table.h"
-#include "cli/config/unquoted.h"
+#include "cli/config/command_line.h"
+#include "cli/config/config_tables.h"
 #include "kindling/config/printer.h"
-#include "kindling/distributed/process_group.h"
-#include "kindling/training/batch_size_finder.h"
-#include "kindling/training/early_stopping.h"
-#include "kindling/training/exponential_moving_average.h"
-#include "kindling/training/lr_finder.h"
-#include "kindling/training/model_checkpoint.h"
-#include "kindling/training/stochastic_weight_averaging.h"
 
 namespace kindling {
 

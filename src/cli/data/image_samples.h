@@ -23,4 +23,11 @@ struct ImageSamples {
 // with the config's seed. Throws DataError for data without training samples.
 std::optional<ImageSamples> image_samples(const RunConfig& config, std::int64_t num_samples);
 
+// Pixels between the images of a grid.
+inline constexpr std::int64_t kGridGap = 2;
+
+// Returns all samples in one image, up to 8 in a row, on white: in cells of the size of the largest image,
+// the transformed ones below the others.
+Image image_grid(const ImageSamples& samples);
+
 }  // namespace kindling

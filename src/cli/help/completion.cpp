@@ -1,4 +1,4 @@
-#include "cli/help/completion.h"
+#include "cli/help/help.h"
 
 #include <algorithm>
 #include <map>
@@ -27,22 +27,6 @@ struct CommandWords {
   bool takes_config = false;
   bool takes_files = false;
 };
-
-// The parser appends the choices of an option to its type: "WHEN:{auto,always,never}".
-std::vector<std::string> choices_of(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const std::size_t open = type.find(":{"), close = type.rfind('}');
-  std::vector<std::string> choices;
-  if (open == std::string::npos || close == std::string::npos) return choices;
-  std::string_view rest(type);
-  rest = rest.substr(open + 2, close - open - 2);
-  while (true) {
-    const std::size_t comma = std::min(rest.find(','), rest.size());
-    choices.emplace_back(rest.substr(0, comma));
-    if (comma == rest.size()) return choices;
-    rest.remove_prefix(comma + 1);
-  }
-}
 
 // True for a type such as FILE, RUN|CHECKPOINT, or NAME|CONFIG.
 bool is_path(const CLI::Option& option) {
@@ -111,7 +95,6 @@ std::vector<CommandWords> all_commands(const Registry& registry) {
       command.words = {"models",    "datasets", "transforms", "optimizers",
                        "schedules", "metrics",  "callbacks",  "loggers"};
     if (command.name == "help") command.words = help_topics(app, registry);
-    if (command.name == "data fetch") command.words = {"mnist", "fashion_mnist", "cifar10", "cifar100"};
     if (command.name == "data check" || command.name == "data show")
       command.words = registry.data_modules.names();
     if (command.name == "plot") command.values["--metric"] = metric_names(registry);

@@ -1,4 +1,4 @@
-#include "cli/help/config_help.h"
+#include "cli/help/help.h"
 
 #include <algorithm>
 #include <string_view>

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "cli/run/host_memory.h"
+#include "cli/run/process_settings.h"
 #include "kindling/base/file.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
@@ -92,7 +92,7 @@ void choose_threads(const FinderInputs& in) {
   if (is_set || in.trainer.fast_dev_run || in.stop.stop_requested()) return;
   const ThreadsFinderResult found = find_num_threads(in.trainer, in.model, *in.data, in.stop);
   if (found.trials.empty()) return;
-  in.config.take_num_threads(found.num_threads);
+  in.config.trainer.options.num_threads = found.num_threads;
   in.folder.write_config(in.config.text());
   report(in, "threads", text_of(found));
 }

@@ -4,7 +4,9 @@
 #include <csignal>
 
 #include "cli/config/exit_codes.h"
+#include "cli/run/resume_plan.h"
 #include "kindling/base/error.h"
+#include "kindling/base/file.h"
 #include "kindling/base/log.h"
 #include "kindling/device/device.h"
 #include "kindling/launch/local_launch.h"
@@ -29,10 +31,17 @@ void block_stop_signals() {
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
+namespace fs = std::filesystem;
+
+// In the directory of a launch by this program, which all its starts share; empty for other launchers.
+fs::path note_of(const LaunchPlace& place) {
+  return place && !place->store_file.empty() ? place->store_file.parent_path() / "run" : fs::path{};
+}
+
 }  // namespace
 
-void require_num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
-  const std::int64_t number = config.num_processes();
+void require_num_processes(const std::optional<LaunchEnvironment>& place, const ConfigTables& config) {
+  const std::int64_t number = config.trainer.options.num_processes;
   if (!place || number == 1 || number == place->size || number == place->local_size) return;
   throw ConfigError({.place = "trainer.num_processes",
                      .found = "it is " + std::to_string(number) + ", but according to " + place->launcher +
@@ -50,7 +59,8 @@ std::int64_t num_to_start(ProcessRequest request, std::int64_t num_available) {
 
 std::int64_t num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
   if (place) return place->size;
-  const ProcessRequest request{.num_gpus = config.num_gpus(), .num_processes = config.num_processes()};
+  const ProcessRequest request{.num_gpus = config.num_gpus(),
+                               .num_processes = config.trainer.options.num_processes};
   return num_to_start(request, request.num_gpus != 0 ? num_gpus() : 0);
 }
 
@@ -60,7 +70,7 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
   if (config.lr_finder.is_on) refuse_search("lr_finder");
 }
 
-int launch_fit(const CommandContext& context, std::int64_t num_processes, const RunConfig& config) {
+int launch_fit(const CommandContext& context, std::int64_t num_processes, const ConfigTables& config) {
   // A restart would not help: errors in the config or data remain, a diverged run diverges again, and a run
   // stopped by a signal was meant to stop, even if the signal reached only one rank.
   const std::vector<int> final_exit_codes{kConfigErrorCode, kDataErrorCode, kDivergedCode,
@@ -77,7 +87,7 @@ int launch_fit(const CommandContext& context, std::int64_t num_processes, const 
   return exit_code == kOutputLostInRankCode ? kFailureCode : exit_code;
 }
 
-void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config) {
+void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const ConfigTables& config) {
   if (config.restarts.max_restarts == 0 || (place && !place->store_file.empty())) return;
   log_warning("distributed.max_restarts has no effect: " +
               (place ? "the launcher (" + place->launcher + ") decides whether to restart processes"
@@ -93,6 +103,37 @@ int largest(const Group& group, int number) {
   for (const std::string& text : group->all_gather(std::to_string(number)))
     number = std::max(number, std::stoi(text));
   return number;
+}
+
+fs::path launched_run(const LaunchPlace& place) {
+  const fs::path note = note_of(place);
+  constexpr std::size_t kMaxBytes = 1 << 16;
+  return note.empty() || !fs::exists(note) ? fs::path{} : fs::path(read_file(note, kMaxBytes));
+}
+
+void remember_run(const LaunchPlace& place, const fs::path& run) {
+  if (const fs::path note = note_of(place); !note.empty())
+    write_file_atomically(note, fs::absolute(run).string());
+}
+
+StartRequest request_of_start(const LaunchPlace& place, const Request& requested) {
+  StartRequest start{.request = requested};
+  const fs::path run = place && place->restart_count > 0 ? launched_run(place) : fs::path{};
+  if (run.empty()) return start;
+  if (has_checkpoints(run)) {
+    start.request.configs.clear();
+    start.request.resume = run;
+  } else {
+    start.restarts_in = run;
+    if (const fs::path config = run / "config.toml"; fs::exists(config)) start.request.configs = {config};
+  }
+  return start;
+}
+
+std::string restart_text(const LaunchPlace& place) {
+  if (!place || place->restart_count == 0) return {};
+  return "restart " + std::to_string(place->restart_count) +
+         (place->restart_reason.empty() ? "" : ", because " + place->restart_reason);
 }
 
 }  // namespace kindling

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "cli/config/command_context.h"
+#include "cli/config/command_line.h"
 #include "cli/config/run_config.h"
 #include "kindling/distributed/process_group.h"
 #include "kindling/launch/launch_environment.h"
@@ -14,7 +15,7 @@
 namespace kindling {
 
 // Throws ConfigError if a launcher has started a different number of processes than the config requests.
-void require_num_processes(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
+void require_num_processes(const std::optional<LaunchEnvironment>& place, const ConfigTables& config);
 
 // The settings of a config about the processes of a fit.
 struct ProcessRequest {
@@ -31,9 +32,9 @@ void require_no_search(const std::optional<LaunchEnvironment>& place, const RunC
 
 // Starts the program `num_processes` times with the same arguments and returns the exit code of the fit. If a
 // process is lost, restarts all of them, as often as the config allows.
-int launch_fit(const CommandContext& context, std::int64_t num_processes, const RunConfig& config);
+int launch_fit(const CommandContext& context, std::int64_t num_processes, const ConfigTables& config);
 // Warns if distributed.max_restarts is set for processes that the program does not start itself.
-void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const RunConfig& config);
+void warn_unused_restarts(const std::optional<LaunchEnvironment>& place, const ConfigTables& config);
 
 // nullptr for a single process.
 using Group = std::shared_ptr<ProcessGroup>;
@@ -44,5 +45,25 @@ inline bool is_first(const Group& group) { return group == nullptr || group->ran
 std::string broadcast_text(const Group& group, const std::string& text);
 // Returns the maximum over all ranks, on all ranks.
 int largest(const Group& group, int number);
+
+// The run that the processes of a launch train: if one of them is lost and all are restarted, the next start
+// resumes it.
+using LaunchPlace = std::optional<LaunchEnvironment>;
+
+// Returns the run of the previous start; empty if there was none or it had no run yet.
+std::filesystem::path launched_run(const LaunchPlace& place);
+// Records the run for the next start. Does nothing if there cannot be one.
+void remember_run(const LaunchPlace& place, const std::filesystem::path& run);
+
+// Returns the request of this start: that of the launch, or to resume the recorded run. A run without a
+// checkpoint starts again in its directory, with its config.
+struct StartRequest {
+  Request request{};
+  std::filesystem::path restarts_in{};  // empty: no restart
+};
+StartRequest request_of_start(const LaunchPlace& place, const Request& requested);
+
+// "restart 2: process 1 of 2 was ended by signal 9 (Killed)"; empty for a first start.
+std::string restart_text(const LaunchPlace& place);
 
 }  // namespace kindling

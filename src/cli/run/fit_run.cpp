@@ -14,10 +14,8 @@
 #include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
 #include "cli/config/exit_codes.h"
-#include "cli/config/unquoted.h"
 #include "cli/run/data_summary.h"
 #include "cli/run/finders.h"
-#include "cli/run/launched_run.h"
 #include "cli/run/lost_output.h"
 #include "cli/run/process_settings.h"
 #include "cli/run/run_log.h"
@@ -77,7 +75,7 @@ void log_of(const Group& group, const Request& request, const FitFolder& folder)
 }
 
 // The run directory, which rank 0 creates or finds.
-FitFolder folder_of(const Group& group, const RunConfig& config, const ResumePlan& plan,
+FitFolder folder_of(const Group& group, const ConfigTables& config, const ResumePlan& plan,
                     const LaunchPlace& place) {
   if (!is_first(group)) return FitFolder::of_another_process(broadcast_text(group, ""));
   const std::filesystem::path& former = plan.run.empty() ? plan.restarts_in : plan.run;
@@ -99,7 +97,7 @@ Request request_of_rank(const Group& group, Request request) {
   return request;
 }
 
-std::shared_ptr<ModelCheckpoint> checkpoint_of(const RunConfig& config, const FitFolder& folder) {
+std::shared_ptr<ModelCheckpoint> checkpoint_of(const ConfigTables& config, const FitFolder& folder) {
   ModelCheckpointOptions options = config.checkpoint;
   options.dirpath = checkpoints_of(folder.path());
   return std::make_shared<ModelCheckpoint>(options);
@@ -124,14 +122,14 @@ void keep_profiler_quiet() { ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0)
 // of the run instead of the one named on the command line. Knows the step at which a fit has failed.
 class RunKeeper : public Callback {
  public:
-  RunKeeper(FitFolder& folder, const RunConfig& config, LaunchPlace place)
+  RunKeeper(FitFolder& folder, const ConfigTables& config, LaunchPlace place)
       : folder_(folder), config_(config), place_(std::move(place)) {}
   void on_fit_start(Trainer& trainer, Module&) override {
     if (!on_data_) return;
     // Loaders may draw random numbers when they are made.
     at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
     const at::Tensor state = generator.get_state();
-    on_data_(summary_of(*trainer.data(), config_.data_name()));
+    on_data_(summary_of(*trainer.data(), config_.data.name.name));
     generator.set_state(state);
   }
   void on_resume(Trainer&, Module&) override {
@@ -151,7 +149,7 @@ class RunKeeper : public Callback {
 
  private:
   FitFolder& folder_;
-  const RunConfig& config_;
+  const ConfigTables& config_;
   const LaunchPlace place_;
   std::function<void(DataSummary)> on_data_{};
   bool is_unrecorded_ = false;  // for a restart
@@ -327,7 +325,7 @@ class FitRun {
   TrainerOptions trainer_options() {
     TrainerOptions options = config_.trainer_options();
     // If the program has chosen, the CPU of one rank is the choice of all: machines may differ in their GPUs.
-    if (!config_.has_num_gpus() && largest(in_.group, options.num_gpus == 0 ? 1 : 0) == 1)
+    if (!config_.trainer.num_gpus && largest(in_.group, options.num_gpus == 0 ? 1 : 0) == 1)
       options.num_gpus = 0;
     options.nonfinite_dir = folder_.path();
     if (is_first(in_.group)) options.profile_dir = folder_.path();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/config/command_context.h"
+#include "cli/config/command_line.h"
 #include "cli/run/fit_processes.h"
 #include "cli/run/loaded_config.h"
 #include "cli/run/resume_plan.h"

@@ -7,7 +7,6 @@
 
 #include "base/joined.h"
 #include "checkpoint/checkpoint_file.h"
-#include "cli/config/config_change.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/formats/safetensors.h"
@@ -24,7 +23,7 @@ constexpr std::array kFreeTables{"distributed.", "checkpoint.",   "early_stoppin
 
 // True for changes that do not affect the results of the steps, and for those that a resumed run must allow:
 // a longer run, another machine.
-bool is_harmless(const ConfigChange& change, const RunConfig& config) {
+bool is_harmless(const ConfigChange& change, const ConfigTables& config) {
   return std::ranges::any_of(kFreeTables, [&](const char* table) { return change.key.starts_with(table); }) ||
          config.policy_of(change.key).on_resume == OptionPolicy::OnResume::may_change;
 }
@@ -36,8 +35,8 @@ bool is_in_file(const ConfigChange& change, const std::vector<ConfigChange>& cha
   });
 }
 
-void require_harmless(const std::vector<ConfigChange>& changes, const RunConfig& config, const fs::path& run,
-                      const std::vector<ConfigChange>& changes_of_file) {
+void require_harmless(const std::vector<ConfigChange>& changes, const ConfigTables& config,
+                      const fs::path& run, const std::vector<ConfigChange>& changes_of_file) {
   std::vector<ConfigChange> refused;
   for (const ConfigChange& change : changes)
     if (!is_harmless(change, config)) refused.push_back(change);

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "cli/run/environment.h"
+#include "cli/run/process_settings.h"
 #include "kindling/base/log.h"
 #include "kindling/base/number_text.h"
 #include "kindling/training/trainer.h"

@@ -41,18 +41,11 @@ ProgressOptions progress_options(const Request& request) {
   return options;
 }
 
-std::string grouped(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<std::int64_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
-  return text;
-}
-
 // "23,400 samples/s"
 std::string rate_text(double samples_per_s) {
   if (samples_per_s < 100) return short_text(samples_per_s, 3) + " samples/s";
   const double unit = std::pow(10, std::floor(std::log10(samples_per_s)) - 2);  // three digits count
-  return grouped(std::llround(std::round(samples_per_s / unit) * unit)) + " samples/s";
+  return grouped_number(std::llround(std::round(samples_per_s / unit) * unit)) + " samples/s";
 }
 
 // "203,530 params (200,960 trainable, 2,570 frozen), 795 KiB, 203,264 multiply-adds per sample". The last
@@ -67,11 +60,12 @@ std::string total_text(const std::vector<LayerRow>& layers, bool is_short) {
     multiply_adds = multiply_adds && row.multiply_adds ? std::optional(*multiply_adds + *row.multiply_adds)
                                                        : std::nullopt;
   }
-  if (is_short) return grouped(parameters) + " params, " + bytes_text(static_cast<double>(bytes), 3);
-  std::string text = grouped(parameters) + " params (" + grouped(trainable) + " trainable";
-  if (trainable < parameters) text += ", " + grouped(parameters - trainable) + " frozen";
+  if (is_short) return grouped_number(parameters) + " params, " + bytes_text(static_cast<double>(bytes), 3);
+  std::string text = grouped_number(parameters) + " params (" + grouped_number(trainable) + " trainable";
+  if (trainable < parameters) text += ", " + grouped_number(parameters - trainable) + " frozen";
   text += "), " + bytes_text(static_cast<double>(bytes), 3);
-  if (multiply_adds.value_or(0) > 0) text += ", " + grouped(*multiply_adds) + " multiply-adds per sample";
+  if (multiply_adds.value_or(0) > 0)
+    text += ", " + grouped_number(*multiply_adds) + " multiply-adds per sample";
   return text;
 }
 
@@ -94,7 +88,7 @@ std::string layer_table(const std::vector<LayerRow>& layers, int max_width) {
   for (const auto& row : layers)
     if (row.num_parameters > 0)
       rows.push_back({"  " + row.name + " " + row.type, shape(row.input_shape), shape(row.output_shape),
-                      grouped(row.num_parameters)});
+                      grouped_number(row.num_parameters)});
   const auto fits = [&](const std::string& text) {
     return max_width == 0 || longest_line(text) <= static_cast<std::size_t>(max_width);
   };
@@ -189,6 +183,13 @@ double number_of(const std::string& text) {
 }
 
 }  // namespace
+
+std::string grouped_number(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<std::int64_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
 
 Screen::Screen(const Request& request, Heading heading, EpochTableOptions monitored)
     : heading_(std::move(heading)),

@@ -17,6 +17,8 @@
 
 namespace kindling {
 
+std::string grouped_number(std::int64_t number);  // "1,438"
+
 // The contents of the lines above the table apart from device and layers.
 struct Heading {
   std::string configs{};  // "digits.toml + 1 override"

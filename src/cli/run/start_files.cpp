@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/run/name_map.h"
 #include "data/sources/training_labels.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
@@ -106,7 +105,7 @@ at::Tensor labels_without_drawing(DataModule& data) {
 }
 
 // Returns model.num_classes; 0: the model has no such option.
-std::int64_t num_classes_of(const RunConfig& config) {
+std::int64_t num_classes_of(const ConfigTables& config) {
   const auto values = config.values();
   const auto found = values.find("model.num_classes");
   return found == values.end() ? 0 : std::stoll(found->second);
@@ -157,7 +156,7 @@ OptimizerFactory with_start(const OptimizerFactory& make, const OptimizerStartOp
   };
 }
 
-StartWeights load_init_weights(const RunConfig& config, Module& model) try {
+StartWeights load_init_weights(const ConfigTables& config, Module& model) try {
   const ModelOptions& options = config.model;
   StartWeights weights{find_weights(options.init_weights->string())};
   const LoadOptions load{.strict = options.init_strict,
@@ -182,7 +181,7 @@ StartWeights load_init_weights(const RunConfig& config, Module& model) try {
   throw CheckpointError(parts);
 }
 
-void require_same_columns(const RunConfig& config, DataModule& data) {
+void require_same_columns(const ConfigTables& config, DataModule& data) {
   const auto transform = data.input_transform();
   if (!config.model.init_weights || !config.model.init_strict || !transform) return;
   const std::string saved = transform_in(find_weights(config.model.init_weights->string()).file);
@@ -226,7 +225,7 @@ std::vector<std::string> trained_class_names(const WeightsSource& weights, DataM
   return trained;
 }
 
-void give_class_weights(const RunConfig& config, Module& model, DataModule& data) {
+void give_class_weights(const ConfigTables& config, Module& model, DataModule& data) {
   const ModelOptions& options = config.model;
   const bool is_balanced = options.balanced_class_weights;
   if (!is_balanced && options.class_weights.empty()) return;

@@ -22,7 +22,7 @@ struct StartWeights : WeightsSource {
 
 // Loads model.init_weights as the other keys init_* of the config say. Throws ConfigError for a prefix or a
 // rule of the map that matches no name, and CheckpointError if no parameter is loaded.
-StartWeights load_init_weights(const RunConfig& config, Module& model);
+StartWeights load_init_weights(const ConfigTables& config, Module& model);
 
 // Returns the data of a run with these weights, and gives the model the transform of its inputs. Columns,
 // kinds and categories of a table come from the file, as far as it describes them. `predicted`: a file whose
@@ -36,12 +36,12 @@ std::vector<std::string> trained_class_names(const WeightsSource& weights, DataM
 
 // Throws ConfigError if model.init_weights belongs to a table whose columns are not those of the data: their
 // weights would meet other columns. Does nothing for other data.
-void require_same_columns(const RunConfig& config, DataModule& data);
+void require_same_columns(const ConfigTables& config, DataModule& data);
 
 // Gives the model the class weights of the config: listed, or counted on the training samples of the data,
 // which draws no random numbers. Call it for every model that computes a loss: they are not among its
 // weights. Throws ConfigError for a model that is not a classifier, and for classes without training samples.
-void give_class_weights(const RunConfig& config, Module& model, DataModule& data);
+void give_class_weights(const ConfigTables& config, Module& model, DataModule& data);
 
 // Loads the files that a new run starts from, before it has a directory. Throws ConfigError and
 // CheckpointError.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <iostream>
 #include <optional>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "cli/config/command_line.h"
 #include "cli/run/resume_plan.h"
 #include "kindling/base/error.h"
+#include "kindling/base/suggest.h"
 #include "kindling/checkpoint/checkpoint_folder.h"
 #include "kindling/data/input_transform.h"
 #include "kindling/formats/safetensors.h"
@@ -185,6 +187,30 @@ bool has_transform(const fs::path& file) {
 StateDict weights_from(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? last_weights(path).file : path;
   return is_checkpoint(file) ? validated_weights(file) : load_state_file(file);
+}
+
+NameMap name_map_of(const std::vector<std::string>& rules, const std::string& source) {
+  NameMap map;
+  for (const std::string& rule : rules) {
+    const std::size_t at = rule.find('=');
+    if (at == std::string::npos)
+      throw ConfigError(
+          {.place = source + " " + rule, .found = "'=' is missing", .wanted = source + " FROM=TO"});
+    map.emplace_back(rule.substr(0, at), rule.substr(at + 1));
+  }
+  return map;
+}
+
+void check_name_map(const NameMap& map, const std::vector<std::string>& names, const std::string& source) {
+  for (const auto& [from, to] : map) {
+    const auto fits = [&from = from](const std::string& name) { return name.starts_with(from); };
+    if (std::any_of(names.begin(), names.end(), fits)) continue;
+    const std::string close = nearest(from, names);
+    throw ConfigError({.place = source + " " + from + "=" + to,
+                       .found = "no name begins with '" + from + "'",
+                       .wanted = "the beginning of a tensor name",
+                       .remedy = close.empty() ? "" : "did you mean '" + close + "'?"});
+  }
 }
 
 }  // namespace kindling

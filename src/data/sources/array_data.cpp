@@ -14,8 +14,7 @@
 
 #include "base/joined.h"
 #include "data/loading/sample_ranges.h"
-#include "data/sources/data_file.h"
-#include "data/sources/weighted_training.h"
+#include "data/sources/data_checks.h"
 #include "kindling/base/error.h"
 #include "kindling/base/number_text.h"
 #include "kindling/base/suggest.h"

@@ -1,6 +1,6 @@
 #include "kindling/data/idx_data.h"
 
-#include "data/sources/data_file.h"
+#include "data/sources/data_checks.h"
 #include "data/sources/idx_tensor.h"
 #include "kindling/base/error.h"
 #include "kindling/data/data_directory.h"
@@ -47,7 +47,7 @@ std::filesystem::path Mnist::file(const std::string& stem) const {
                    .wanted = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
                              "t10k-labels-idx1-ubyte, each with or without .gz, in " +
                              root.string(),
-                   .remedy = how_to_fetch(name_, root_)});
+                   .remedy = where_to_download(root_)});
 }
 
 void Mnist::prepare_data() {

@@ -10,7 +10,7 @@
 
 #include "base/joined.h"
 #include "base/worker_pool.h"
-#include "data/sources/skipped_samples.h"
+#include "data/sources/data_checks.h"
 #include "data/sources/table_rows.h"
 #include "kindling/base/error.h"
 #include "kindling/formats/image.h"

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "data/loading/sample_ranges.h"
+#include "data/sources/data_checks.h"
 #include "data/sources/image_file_dataset.h"
 #include "data/sources/image_files.h"
 #include "data/sources/image_scale.h"
-#include "data/sources/weighted_training.h"
 #include "kindling/base/error.h"
 #include "kindling/data/sampler.h"
 #include "kindling/data/split.h"

@@ -11,11 +11,9 @@
 
 #include "base/config_errors.h"
 #include "data/loading/sample_ranges.h"
-#include "data/sources/data_file.h"
-#include "data/sources/skipped_samples.h"
+#include "data/sources/data_checks.h"
 #include "data/sources/table_rows.h"
 #include "data/sources/table_transform.h"
-#include "data/sources/weighted_training.h"
 #include "kindling/base/error.h"
 #include "kindling/base/log.h"
 #include "kindling/base/text.h"

@@ -10,8 +10,7 @@
 
 #include "graph/device/backward_on_this_thread.h"
 #include "graph/recording/operator_effects.h"
-#include "graph/recording/tensor_uses.h"
-#include "tensors/storage_bytes.h"
+#include "tensors/tensor_snapshot.h"
 
 namespace kindling {
 namespace {

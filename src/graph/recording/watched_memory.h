@@ -1,11 +1,19 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "graph/recording/recording.h"
 
 namespace kindling {
+
+// Returns the number of owners of a tensor and of its memory.
+inline std::size_t num_uses(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.use_count() + tensor.storage().use_count() : 0;
+}
 
 // External memory that captured work reads and that was not known to the recording.
 class WatchedMemory {

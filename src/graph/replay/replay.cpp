@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "graph/recording/digest.h"
-#include "graph/recording/tensor_uses.h"
 #include "graph/replay/memory_plan.h"
 #include "graph/replay/replay_builder.h"
 #include "tensors/tensor_snapshot.h"

@@ -23,7 +23,7 @@
 #include "kindling/base/number_text.h"
 #include "kindling/tensors/lazy.h"
 #include "nn/scoped_model_state.h"
-#include "nn/without_checkpoints.h"
+#include "nn/checkpoint_scopes.h"
 #include "tensors/scalar_types.h"
 
 namespace kindling {

@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "graph/recording/operator_kinds.h"
-#include "interop/export/export_error.h"
 #include "interop/export/recorded_argument.h"
 
 namespace kindling {

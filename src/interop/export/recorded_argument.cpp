@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "interop/export/export_error.h"
 #include "interop/run/program_types.h"
 #include "kindling/base/error.h"
 

@@ -5,10 +5,17 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "formats/pt2/exported_program.h"
 
 namespace kindling {
+
+// Thrown if a forward pass cannot become a program; the code that catches it adds the operator and layer.
+struct ExportError {
+  std::string found;   // "it reads a value on the host"
+  std::string remedy;  // what the author of the model can do
+};
 
 // Returns the description of a tensor. Throws ExportError for a tensor that programs cannot contain.
 ProgramTensor recorded_tensor(const at::Tensor& tensor);

@@ -13,7 +13,6 @@
 
 #include "formats/pt2/exported_program.h"
 #include "interop/export/dynamic_sizes.h"
-#include "interop/export/export_error.h"
 #include "interop/export/forward_recorder.h"
 #include "interop/export/forward_recording.h"
 #include "interop/export/recorded_argument.h"

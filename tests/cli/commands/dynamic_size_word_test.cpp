@@ -1,12 +1,12 @@
-#include "cli/commands/dynamic_size_word.h"
-
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "cli/commands/commands.h"
 #include "cli/commands/program_run.h"
 #include "kindling/base/error.h"
+#include "kindling/interop/export_program.h"
 #include "kindling/interop/exported_module.h"
 #include "support/scratch.h"
 

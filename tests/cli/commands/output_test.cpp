@@ -23,7 +23,6 @@ TEST_P(PrintingCommand, FailsWhenItsOutputCannotBeWritten) {
                               : GetParam() == "print_config" ? "fit --print-config " + kFitDigits
                               : GetParam() == "bench"        ? "bench pair --n 16 --repeats 1"
                               : GetParam() == "list"         ? "list models"
-                              : GetParam() == "reference"    ? "reference commands"
                               : GetParam() == "help"         ? "--help"
                                                              : GetParam();
   std::string before;
@@ -41,7 +40,7 @@ TEST_P(PrintingCommand, FailsWhenItsOutputCannotBeWritten) {
 
 INSTANTIATE_TEST_SUITE_P(All, PrintingCommand,
                          testing::Values("fit", "validate", "test", "predict", "print_config", "devices",
-                                         "bench", "list", "reference", "doctor", "help"),
+                                         "bench", "list", "doctor", "help"),
                          [](const auto& info) { return info.param; });
 
 // A fit trains to its end, reports lost output once, and fails.

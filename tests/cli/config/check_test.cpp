@@ -292,7 +292,7 @@ TEST_F(FitCheckOfConfig, ReportsMissingData) {
       refusal(3, "[model]\nname = \"lenet\"\n[data]\nname = \"mnist\"\nroot = \"none\"\n" + kThreeEpochs),
       "none/train-images-idx3-ubyte[.gz]: no such file; expected: train-images-idx3-ubyte, "
       "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each with or without "
-      ".gz, in none; `kindling data fetch mnist data.root=none` prints how to download them\n");
+      ".gz, in none; docs/reference/data_files.md says where to download them\n");
 }
 
 TEST_F(FitCheckOfConfig, ReportsDataAndWeightsTogether) {

@@ -40,15 +40,6 @@ TEST_P(ShippedConfig, LeavesTheChoiceOfTheDeviceToTheProgram) {
   EXPECT_NE(run.out.find("\n# num_gpus = "), std::string::npos) << run.out;
 }
 
-// Puts the four files of MNIST into a folder; all of them are the test set.
-void link_mnist(const std::filesystem::path& folder) {
-  const auto data = std::filesystem::absolute(mnist_folder());
-  for (const char* part : {"train", "t10k"})
-    for (const char* kind : {"-images-idx3-ubyte.gz", "-labels-idx1-ubyte.gz"})
-      std::filesystem::create_symlink(data / (std::string("t10k") + kind),
-                                      folder / (std::string(part) + kind));
-}
-
 // In a process of its own, because some warnings appear once per process.
 TEST_P(ShippedConfig, FitsWithoutAWarning) {
   const bool is_mnist = GetParam().find("mnist") != std::string::npos;
@@ -118,7 +109,7 @@ TEST(MnistConfig, NamesMissingFiles) {
   EXPECT_NE(run.err.find((scratch / "train-images-idx3-ubyte[.gz]").string() + ": no such file"),
             std::string::npos)
       << run.err;
-  EXPECT_NE(run.err.find("`kindling data fetch mnist data.root="), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("docs/reference/data_files.md says where"), std::string::npos) << run.err;
   EXPECT_FALSE(std::filesystem::exists(scratch / "runs"));  // refused before anything is made
 }
 

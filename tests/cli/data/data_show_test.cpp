@@ -7,7 +7,6 @@
 
 #include "cli/commands/on_terminal.h"
 #include "cli/commands/program_run.h"
-#include "cli/data/image_grid.h"
 #include "cli/data/image_samples.h"
 #include "kindling/config/document.h"
 #include "kindling/data/image_folder.h"

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/data/image_grid.h"
-
 namespace kindling {
 namespace {
 

@@ -1,5 +1,5 @@
 // The completion scripts, run by the shells that read them.
-#include "cli/help/completion.h"
+#include "cli/help/help.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,6 @@
 
 #include "base/joined.h"
 #include "cli/commands/program_run.h"
-#include "cli/data/published_data.h"
 #include "support/scratch.h"
 
 namespace kindling {
@@ -63,15 +62,9 @@ TEST_F(BashCompletion, ProposesCommandsOptionsKeysAndValues) {
 TEST_F(BashCompletion, ProposesTopicsNamesAndMetrics) {
   EXPECT_EQ(proposals("kindling help trainer.prec"), "trainer.precision\n");
   EXPECT_EQ(proposals("kindling help adamw"), "adamw\n");
-  EXPECT_EQ(proposals("kindling data fetch m"), "mnist\n");
+  EXPECT_EQ(proposals("kindling data check mn"), "mnist\n");
   EXPECT_EQ(proposals("kindling data show digits"), "digits digits.toml\n");
   EXPECT_EQ(proposals("kindling plot --metric val_ac"), "val_acc val_accuracy\n");
-}
-
-TEST_F(BashCompletion, ProposesAllDataSetsThatCanBeFetched) {
-  std::string names;
-  for (const PublishedData& data : published_data()) names += std::string(data.name) + " ";
-  EXPECT_TRUE(proposals("kindling data fetch \"\"").starts_with(names)) << "files follow";
 }
 
 TEST_F(BashCompletion, ProposesFilesOnlyWhereACommandTakesThem) {
@@ -119,7 +112,7 @@ TEST_F(ZshCompletion, CompletesCommandsOptionsKeysAndValues) {
                        "kindling fit trainer.max_ep", "kindling fit trainer.precision=16",
                        "kindling fit trainer.precision=bf", "kindling fit --trainer.on_nonfinite sk",
                        "kindling fit dig", "kindling bench ma", "kindling bench matmul --max",
-                       "kindling list opt", "kindling help trainer.prec", "kindling data fetch fash",
+                       "kindling list opt", "kindling help trainer.prec", "kindling data check fash",
                        "kindling devices trainer.max_ep", "kindling new dig"}),
             "kindling export \n"
             "kindling fit --allow-config-change \n"
@@ -133,7 +126,7 @@ TEST_F(ZshCompletion, CompletesCommandsOptionsKeysAndValues) {
             "kindling bench matmul --max-n \n"
             "kindling list optimizers \n"
             "kindling help trainer.precision \n"
-            "kindling data fetch fashion_mnist \n"
+            "kindling data check fashion_mnist \n"
             "kindling devices trainer.max_ep\n"
             "kindling new dig\n");
 }

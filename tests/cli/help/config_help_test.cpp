@@ -1,10 +1,10 @@
-#include "cli/help/config_help.h"
+#include "cli/help/help.h"
 
 #include <gtest/gtest.h>
 
 #include "cli/commands/program_run.h"
 #include "cli/config/config_topics.h"
-#include "cli/help/references.h"
+#include "docs/references.h"
 #include "kindling/base/error.h"
 #include "kindling/config/document.h"
 #include "kindling/config/printer.h"

@@ -1,6 +1,7 @@
+#include "cli/data/published_files.h"
+
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -8,18 +9,15 @@
 #include <string>
 
 #include "cli/commands/program_run.h"
-#include "cli/data/file_check.h"
-#include "cli/data/published_data.h"
 #include "kindling/base/sha256.h"
 #include "support/mnist_files.h"
-#include "support/png_bytes.h"
 #include "support/scratch.h"
 
 namespace kindling {
 namespace {
 
-ProgramRun fetch(const std::string& name, const std::filesystem::path& root, bool as_json = false) {
-  std::vector<std::string> words{"data", "fetch", name, "data.root=" + root.string()};
+ProgramRun check(const std::string& name, const std::filesystem::path& root, bool as_json = false) {
+  std::vector<std::string> words{"data", "check", name, "data.root=" + root.string()};
   if (as_json) words.emplace_back("--json");
   return run_program(words);
 }
@@ -28,6 +26,12 @@ std::string with_dir(std::string text, const std::filesystem::path& folder) {
   for (std::size_t at = 0; (at = text.find(folder.string(), at)) != std::string::npos;)
     text.replace(at, folder.string().size(), "DIR");
   return text;
+}
+
+const PublishedData& published(std::string_view name) {
+  for (const PublishedData& data : published_data())
+    if (data.name == name) return data;
+  throw std::logic_error("no such data");
 }
 
 TEST(PublishedData, SumsAreSha256AndSizesAreThoseOfWholeSets) {
@@ -46,11 +50,29 @@ TEST(PublishedData, SumsAreSha256AndSizesAreThoseOfWholeSets) {
   EXPECT_EQ(names, (std::set<std::string_view>{"mnist", "fashion_mnist", "cifar10", "cifar100"}));
 }
 
-TEST(DataFetch, ListsFilesSumsAndCommandsWhereNothingIsThere) {
+TEST(PublishedData, IsWhatThePageSays) {
+  const std::string page = text_of(kConfigs.parent_path() / "docs/reference/data_files.md");
+  const auto expect_row = [&](std::string_view name, const FileSum& sum) {
+    const std::string row = "| `" + std::string(name) + "` | " + std::to_string(sum.size) + " | " +
+                            (sum.sha256.empty() ? "" : "`" + std::string(sum.sha256) + "` ") + "|";
+    EXPECT_NE(page.find(row), std::string::npos) << row;
+  };
+  for (const PublishedData& data : published_data()) {
+    const std::string key = "`data.name = \"" + std::string(data.name) + "\"`";
+    EXPECT_NE(page.find(key), std::string::npos) << key;
+    if (!data.archive.empty()) expect_row(data.archive, data.archive_sum);
+    for (const PublishedFile& file : data.files) {
+      expect_row(file.name, file.sum);
+      if (file.compressed.size > 0) expect_row(std::string(file.name) + ".gz", file.compressed);
+    }
+  }
+}
+
+TEST(PublishedFiles, AreListedWhereTheyAreMissing) {
   const Scratch scratch;
-  const ProgramRun run = fetch("mnist", scratch.folder());
+  const ProgramRun run = check("mnist", scratch.folder());
   EXPECT_EQ(run.exit_code, 3);
-  EXPECT_EQ(run.err, "");
+  EXPECT_NE(run.err.find("no such file"), std::string::npos) << run.err;
   EXPECT_EQ(with_dir(run.out, scratch.folder()),
             "mnist is read from DIR\n"
             "\n"
@@ -69,83 +91,73 @@ TEST(DataFetch, ListsFilesSumsAndCommandsWhereNothingIsThere) {
             "t10k-labels-idx1-ubyte.gz       4542   "
             "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6   "
             "missing\n"
-            "\n"
-            "These commands download what is missing or wrong (this program does not):\n"
-            "  mkdir -p DIR\n"
-            "  curl -fL -o DIR/train-images-idx3-ubyte.gz "
-            "https://ossci-datasets.s3.amazonaws.com/mnist/train-images-idx3-ubyte.gz\n"
-            "  curl -fL -o DIR/train-labels-idx1-ubyte.gz "
-            "https://ossci-datasets.s3.amazonaws.com/mnist/train-labels-idx1-ubyte.gz\n"
-            "  curl -fL -o DIR/t10k-images-idx3-ubyte.gz "
-            "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-images-idx3-ubyte.gz\n"
-            "  curl -fL -o DIR/t10k-labels-idx1-ubyte.gz "
-            "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-labels-idx1-ubyte.gz\n"
-            "  kindling data fetch mnist data.root=DIR\n");
+            "\n");
 }
 
-TEST(DataFetch, NamesWrongFilesAndWhatWasFound) {
+TEST(PublishedFiles, NamesWrongOnesAndWhatWasFound) {
   const Scratch scratch;
   write_text(scratch / "train-labels-idx1-ubyte.gz", "not found");
   write_text(scratch / "t10k-labels-idx1-ubyte", std::string(10008, 'x'));
   Sha256 sum;
   sum.update(std::string(10008, 'x'));
-  const ProgramRun run = fetch("mnist", scratch.folder());
+  const ProgramRun run = check("mnist", scratch.folder());
   EXPECT_EQ(run.exit_code, 3);
   const std::string out = with_dir(run.out, scratch.folder());
   EXPECT_NE(out.find("wrong: DIR/train-labels-idx1-ubyte.gz: 9 bytes\n"), std::string::npos) << out;
   EXPECT_NE(out.find("wrong: DIR/t10k-labels-idx1-ubyte: 10008 bytes, SHA-256 " + sum.hex() + "\n"),
             std::string::npos)
       << out;
-  EXPECT_NE(out.find("curl -fL -o DIR/t10k-labels-idx1-ubyte.gz "), std::string::npos) << out;
+}
+
+// Samples that can be read are reported, too, but a wrong file decides the exit code.
+TEST(PublishedFiles, AreWrongIfOnlyTheChecksumDiffers) {
+  if (!has_mnist()) GTEST_SKIP() << missing_mnist();
+  const Scratch scratch;
+  link_mnist(scratch.folder());
+  const ProgramRun run = check("fashion_mnist", scratch.folder());
+  EXPECT_EQ(run.exit_code, 3) << run.err;
+  EXPECT_NE(run.out.find("wrong: "), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("\nclass "), std::string::npos) << run.out;
 }
 
 // The test files here are compressed differently from the published ones.
-TEST(DataFetch, AcceptsFilesThatAreCompressedDifferentlyOrNotAtAll) {
+TEST(PublishedFiles, MayBeCompressedDifferentlyOrNotAtAll) {
   if (!has_mnist()) GTEST_SKIP() << missing_mnist();
   const Scratch scratch;
   for (const auto& file : {mnist_images(), mnist_labels()})
     std::filesystem::copy_file(file, scratch / file.filename().string());
-  const std::vector<CheckedFile> files = check_files(published_data().front(), scratch.folder());
+  const std::vector<CheckedFile> files = check_files(published("mnist"), scratch.folder());
   ASSERT_EQ(files.size(), 4u);
   EXPECT_EQ(files[0].state, FileState::missing);
   for (const std::size_t i : {2u, 3u}) EXPECT_EQ(files[i].state, FileState::repacked) << i;
 }
 
-TEST(DataFetch, ExitsWith0WhenAllFilesAreRight) {
+TEST(PublishedFiles, HaveTheRightSizeWhereNoChecksumIsKnown) {
   const Scratch scratch;
   std::filesystem::create_directories(scratch / "cifar-100-binary");
   for (const auto& [name, size] : {std::pair{"train.bin", 153700000}, std::pair{"test.bin", 30740000}}) {
     write_text(scratch / "cifar-100-binary" / name, "");
     std::filesystem::resize_file(scratch / "cifar-100-binary" / name, static_cast<std::uintmax_t>(size));
   }
-  const ProgramRun run = fetch("cifar100", scratch.folder());
-  EXPECT_EQ(run.exit_code, 0) << run.out;
-  EXPECT_EQ(with_dir(run.out, scratch.folder()),
-            "cifar100 is read from DIR\n"
-            "\n"
-            "file                             bytes   SHA-256   state\n"
-            "cifar-100-binary/train.bin   153700000   -         size is right\n"
-            "cifar-100-binary/test.bin     30740000   -         size is right\n"
-            "-: no SHA-256 is known for this file; only its size is compared\n");
+  const std::vector<CheckedFile> files = check_files(published("cifar100"), scratch.folder());
+  ASSERT_EQ(files.size(), 2u);
+  for (const CheckedFile& file : files) EXPECT_EQ(file.state, FileState::unverified) << file.path;
 }
 
-TEST(DataFetch, ArchivesAreDownloadedAndUnpacked) {
+TEST(PublishedFiles, IncludeTheArchiveUntilItIsUnpacked) {
   const Scratch scratch;
-  const ProgramRun run = fetch("cifar10", scratch.folder());
-  EXPECT_EQ(run.exit_code, 3);
-  const std::string out = with_dir(run.out, scratch.folder());
-  EXPECT_NE(out.find("c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"), std::string::npos);
-  EXPECT_NE(out.find("  curl -fL -o DIR/cifar-10-binary.tar.gz "
-                     "'https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz'\n"
-                     "  tar -xzf DIR/cifar-10-binary.tar.gz -C DIR\n"
-                     "  kindling data fetch cifar10 data.root=DIR\n"),
-            std::string::npos)
-      << out;
+  write_text(scratch / "cifar-10-binary.tar.gz", "torn");
+  const std::vector<CheckedFile> files = check_files(published("cifar10"), scratch.folder());
+  ASSERT_EQ(files.size(), 7u);
+  EXPECT_EQ(files[0].path.filename(), "cifar-10-binary.tar.gz");
+  EXPECT_EQ(files[0].state, FileState::wrong);
+  EXPECT_EQ(files[0].problem, "4 bytes");
+  EXPECT_EQ(files[1].state, FileState::missing);
 }
 
-TEST(DataFetch, PrintsAJsonObjectPerFile) {
+TEST(PublishedFiles, AreJsonObjectsBeforeThoseOfTheSets) {
   const Scratch scratch;
-  const ProgramRun run = fetch("fashion_mnist", scratch.folder(), /*as_json=*/true);
+  const ProgramRun run = check("fashion_mnist", scratch.folder(), /*as_json=*/true);
   EXPECT_EQ(run.exit_code, 3);
   std::istringstream lines(run.out);
   std::string first;
@@ -154,22 +166,27 @@ TEST(DataFetch, PrintsAJsonObjectPerFile) {
   EXPECT_EQ(json["file"], (scratch / "train-images-idx3-ubyte.gz").string());
   EXPECT_EQ(json["bytes"], 26421880);
   EXPECT_EQ(json["sha256"], "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84");
+  EXPECT_EQ(json["state"], "missing");
   EXPECT_EQ(json["usable"], false);
-  EXPECT_EQ(json["url"],
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/train-images-idx3-ubyte.gz");
 }
 
-TEST(DataFetch, TakesConfigsAndRefusesOtherData) {
+TEST(PublishedFiles, AreThoseOfAConfig) {
   const Scratch scratch;
   write_text(scratch / "a.toml", "[data]\nname = \"mnist\"\nroot = \"files\"\n");
-  const ProgramRun run = run_program({"data", "fetch", (scratch / "a.toml").string()});
+  const ProgramRun run = run_program({"data", "check", (scratch / "a.toml").string()});
   EXPECT_EQ(run.exit_code, 3);
   EXPECT_EQ(with_dir(run.out, scratch.folder()).find("mnist is read from DIR/files\n"), 0u) << run.out;
-  const ProgramRun other = run_program({"data", "fetch", "digits"});
-  EXPECT_EQ(other.exit_code, 2);
-  EXPECT_EQ(other.err,
-            "kindling data fetch: 'digits' has no files that are known; expected: one of mnist, "
-            "fashion_mnist, cifar10, cifar100\n");
+}
+
+TEST(RemovedCommand, NamesThePageThatReplacesIt) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"data", "fetch"}, {"data", "fetch", "mnist", "--json"}}) {
+    const ProgramRun run = run_program(words);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.err,
+              "kindling data fetch: the command was removed; docs/reference/data_files.md says where to "
+              "download the files, and `kindling data check NAME` compares them with their checksums\n");
+  }
 }
 
 }  // namespace

@@ -44,4 +44,32 @@ class LoggedProducts {
   std::unique_ptr<DeviceGraph> graph_;
 };
 
+// Copies bytes from one device to another, or within the host, in one copy or in many.
+struct TransferRouteOptions {
+  Device from = cpu(), to = cpu();
+  bool pinned = false;  // the host memory is pinned; requires a GPU
+  std::int64_t total_bytes = std::int64_t{64} << 20;
+  std::int64_t num_copies = 1;  // divides total_bytes
+};
+
+class TransferRoute {
+ public:
+  explicit TransferRoute(const TransferRouteOptions& options);
+
+  // Copies everything and returns when it has arrived. The host waits for each copy of pageable memory, but
+  // only for the last one of pinned memory. Counted in transfer_counts().
+  void run();
+  // True if the target contains the bytes of the source.
+  bool has_arrived() const;
+
+ private:
+  TransferRouteOptions options_;
+  at::Tensor source_, target_;                             // uint8 [total_bytes]
+  std::vector<at::Tensor> source_pieces_, target_pieces_;  // views of the two
+};
+
+// Returns uniform numbers from -1 to 1, generated on the device by a separate generator, which leaves the
+// process-wide random state unchanged. The same seed gives the same numbers on the same kind of device.
+at::Tensor noise(const std::vector<std::int64_t>& shape, at::TensorOptions options, std::uint64_t seed);
+
 }  // namespace kindling
