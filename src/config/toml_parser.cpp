@@ -257,6 +257,7 @@ ErrorSite site_of(std::string_view text, const toml::source_position& position) 
 std::vector<std::string> names_of(std::string_view key) {
   std::vector<std::string> names;
   const toml::table parsed = toml::parse(std::string(key) + " = 0");
+  if (parsed.empty()) throw BrokenAssertion();  // a comment
   for (const toml::table* table = &parsed; table != nullptr; table = table->begin()->second.as_table())
     names.emplace_back(table->begin()->first.str());
   return names;

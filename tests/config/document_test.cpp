@@ -278,6 +278,7 @@ TEST(ConfigDocument, SaysWhatIsWrongAtThePositionOfAnError) {
   expect("a =", "t.toml:1:4: error: the key has no value; expected: ");
   expect("= 1", "t.toml:1:1: error: a key is missing or damaged; expected: ");
   expect("a = [1,, 2]", "t.toml:1:8: error: a value of the list is missing; expected: ");
+  expect("a = {#,}", "t.toml:1:6: error: a key is missing or damaged; expected: ");
   expect("a = {b = 1,}", "t.toml:1:12: error: there is a comma after the last value of a table\n");
   expect("a = {b = 1\n}", "t.toml:1:11: error: the table has no closing '}' on its line\n");
   expect("a = {b = 1 c = 2}", "t.toml:1:12: error: the values of a table need commas between them");
